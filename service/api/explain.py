@@ -1,0 +1,170 @@
+"""Sentences for codes: why a choice stands where it does, what to beware of, what kept the others out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from service.api.fields import Told
+from service.domain.catalog import Catalog
+from service.domain.codes import REJECTIONS
+from service.domain.recommend import Answer, Choice, Question, Rejection
+
+if TYPE_CHECKING:
+    from service.api.recommend import RecommendAsked
+
+OLD_PRICE_DAYS = 90
+
+
+class Statement(Told):
+    """A code from a closed list, and its sentence with the figures."""
+
+    code: str
+    text: str
+
+
+class Note(Told):
+    """Something to know about the whole answer."""
+
+    code: str
+    text: str
+    fields: list[str] = Field(description="The fields of the question that it speaks of.")
+
+
+def reasons_for(choice: Choice, question: Question, answer: Answer) -> list[Statement]:
+    found = [Statement(code="objective", text=standing(choice, question, answer))]
+    if choice.precision:
+        peak = "an unknown peak" if choice.speed is None else f"a dense peak of {choice.speed:g} TFLOPS for the machine"
+        found.append(Statement(code="precision", text=f"Rated at {choice.precision}, with {peak}."))
+    if answer.admitted == 1:
+        found.append(Statement(code="only_choice", text="Nothing else satisfies the constraints."))
+    return found
+
+
+def standing(choice: Choice, question: Question, answer: Answer) -> str:
+    price = choice.offer.price.usd_per_hour
+    figures = {
+        "usd": "an unknown price" if price is None else f"${price:g} an hour",
+        "hours": "an unknown peak" if choice.speed is None else f"a peak of {choice.speed:g} {unit(choice)}",
+        "samples_per_usd": "an unknown peak per dollar"
+        if price is None or choice.speed is None
+        else f"{choice.speed / price:.4g} {unit(choice)} per dollar-hour",
+        "joules": "an unknown peak per watt"
+        if choice.speed is None or choice.instance_type.tdp_watts is None
+        else f"{choice.speed / choice.instance_type.tdp_watts:.4g} {unit(choice)} per watt",
+    }
+    terms = (
+        ["hours"] if answer.price_ignored else [term for term, weight in question.objective.weights.items() if weight]
+    )
+    told = [
+        figures[term]
+        for term in dict.fromkeys("hours" if t == "samples_per_second" else t for t in terms)
+        if term in figures
+    ]
+    place = "First" if choice.rank == 1 else f"Number {choice.rank}"
+    return f"{place} of {answer.admitted} by the objective, with {' and '.join(told) or 'its market'}."
+
+
+def unit(choice: Choice) -> str:
+    return "TFLOPS" if choice.precision else "vCPUs"
+
+
+def warnings_for(choice: Choice, asked: RecommendAsked, catalog: Catalog) -> list[Statement]:
+    kind, work = choice.instance_type, asked.workload
+    found: dict[str, str] = {}
+    if work.task == "training" and kind.gpu_count > 1 and kind.interconnect == "pcie":
+        found["pcie_multi_gpu"] = (
+            f"The {kind.gpu_count} GPUs talk over PCIe. Training one model on all of them can be slow; measure it."
+        )
+    if work.task == "training" and kind.gpu and kind.gpu.positioned_for == "inference":
+        found["sold_for_inference"] = (
+            f"The maker sells the {kind.gpu.name} for inference. It can train; a measurement decides how well."
+        )
+    if kind.cpu_architecture == "arm64":
+        found["arm_host"] = "The host CPU is Arm: every library of the workload must exist for it."
+    if kind.gpu and kind.gpu.fraction < 1:
+        found["part_of_a_card"] = f"This is {kind.gpu.fraction:.3g} of a {kind.gpu.partition_of}, not a whole card."
+    found |= lifecycle_warnings(choice, catalog) | host_warnings(choice, asked) | price_warnings(choice, catalog)
+    return [Statement(code=code, text=text) for code, text in found.items()]
+
+
+def lifecycle_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
+    match choice.instance_type.state_on(catalog.day):
+        case "preview":
+            return {"preview": "The type is in preview: access must be granted and may be withdrawn."}
+        case "closed_to_new":
+            return {"closed_to_new": "The provider no longer admits new customers to this type."}
+        case _:
+            return {}
+
+
+def host_warnings(choice: Choice, asked: RecommendAsked) -> dict[str, str]:
+    kind, host = choice.instance_type, asked.workload.host
+    found = {}
+    if host.vcpus_per_gpu is not None and kind.vcpus_per_gpu is not None and kind.vcpus_per_gpu < host.vcpus_per_gpu:
+        found["few_vcpus"] = f"{kind.vcpus_per_gpu:g} vCPUs per GPU; the workload asks for {host.vcpus_per_gpu:g}."
+    if host.memory_gib is not None and kind.memory_gib is None:
+        found["host_memory_unknown"] = f"Nobody tells its host memory; the workload asks for {host.memory_gib:g} GiB."
+    return found
+
+
+def price_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
+    price, found = choice.offer.price, {}
+    if choice.offer.market == "spot":
+        found["spot_can_be_interrupted"] = "Spot machines can be taken away; the work must save and resume."
+    if price.usd_per_hour is None:
+        return found
+    if price.observed_on is None:
+        found["price_undated"] = "Nobody knows on which day this price was seen."
+    elif (age := (catalog.day - price.observed_on).days) > OLD_PRICE_DAYS:
+        found["price_old"] = f"The price was last seen {age} days before the catalog's day, on {price.observed_on}."
+    if price.kind == "assumed":
+        found["price_assumed"] = f"The price is carried over, not seen: {price.note or 'no note tells from where'}."
+    return found
+
+
+def rejection_text(rejection: Rejection) -> str:
+    alone = f", {rejection.only_this} of them by this alone" if rejection.only_this else ""
+    return f"{REJECTIONS[rejection.code]} {rejection.count} instance types were turned away{alone}."
+
+
+def notes_on(asked: RecommendAsked, answer: Answer) -> list[Note]:
+    notes = []
+    if "objective" not in asked.model_fields_set:
+        notes.append(
+            Note(code="objective_defaulted", text="No objective was named; cheapest was taken.", fields=["objective"])
+        )
+    if answer.price_ignored:
+        notes.append(
+            Note(
+                code="price_ignored",
+                text="No candidate has a known price, so hardware alone ranks them.",
+                fields=["objective"],
+            )
+        )
+    if unweighed := unweighed_fields(asked):
+        notes.append(
+            Note(
+                code="not_weighed",
+                text="These fields were read and checked but did not weigh: the ranking rests on hardware and price.",
+                fields=unweighed,
+            )
+        )
+    return notes
+
+
+WEIGHED = {
+    "workload": {"task", "precision", "precision_support", "fault_tolerant", "host"},
+    "host": {"vcpus_per_gpu", "memory_gib"},
+}
+NOT_WEIGHED = ("budget_usd", "deadline_hours", "min_nodes", "max_nodes", "max_instances", "same_placement")
+
+
+def unweighed_fields(asked: RecommendAsked) -> list[str]:
+    work, limits = asked.workload, asked.constraints
+    return [
+        *(f"workload.{name}" for name in sorted(work.model_fields_set - WEIGHED["workload"])),
+        *(f"workload.host.{name}" for name in sorted(work.host.model_fields_set - WEIGHED["host"])),
+        *(f"constraints.{name}" for name in NOT_WEIGHED if name in limits.model_fields_set),
+    ]

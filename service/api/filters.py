@@ -1,0 +1,146 @@
+"""The filters that `GET /instances` and `POST /recommend` share, as fields and as domain constraints."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from service.api.fields import Amount, Asked, Names
+from service.domain.catalog import Catalog
+from service.domain.constraints import Constraints
+from service.domain.errors import QuestionError
+from service.domain.hardware import INTERCONNECTS
+from service.domain.names import resolve, resolve_gpus, resolve_instances
+from service.domain.offer import MARKETS
+from service.domain.software import software_names
+
+RANGES = (
+    "gpu_count", "gpu_memory_gb", "total_gpu_memory_gb", "vcpus", "memory_gib", "network_gbps", "local_storage_gb",
+    "tflops", "memory_bandwidth_gb_per_second", "vcpus_per_gpu",
+)  # fmt: skip
+FLAGS = ("rdma", "gpudirect_rdma", "bare_metal")
+WORDS = (
+    "provider", "instance", "service", "family", "gpu", "gpu_vendor", "gpu_kind", "architecture", "cpu_architecture",
+    "cpu_vendor", "interconnect", "lifecycle",
+)  # fmt: skip
+LIFECYCLES = ("announced", "preview", "available", "closed_to_new", "retired")
+
+Task = Literal["training", "inference", "hpc", "graphics", "development", "classical", "sequential"]
+PrecisionSupport = Literal["accelerated", "native", "any"]
+
+
+class Filters(Asked):
+    """What a machine must be. Several values of one filter: any of them."""
+
+    provider: Annotated[Names, Field(description="Provider ids, see `/providers`.")] = []
+    region: Annotated[Names, Field(description="Region ids, see `/regions`.")] = []
+    instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = []
+    service: Annotated[Names, Field(description="`ec2` or `sagemaker` at AWS; `compute` elsewhere.")] = []
+    family: Annotated[Names, Field(description="Families, such as `g5`.")] = []
+    gpu: Annotated[Names, Field(description="GPU ids, names or aliases; `a100` finds every A100 card.")] = []
+    gpu_vendor: Names = []
+    gpu_kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = []
+    architecture: Annotated[Names, Field(description="GPU architectures, such as `ampere`.")] = []
+    cpu_architecture: Annotated[Names, Field(description="`x86_64` or `arm64`.")] = []
+    cpu_vendor: Names = []
+    interconnect: Annotated[
+        Names, Field(description="How the GPUs of one machine are linked; `nvlink` finds `nvswitch` too.")
+    ] = []
+    market: Annotated[Names, Field(description="`on_demand`, `spot` or `reserved`.")] = []
+    lifecycle: Annotated[Names, Field(description="States on the catalog's day.")] = []
+    framework: Annotated[Names, Field(description="Software that must be known to run there: all of them.")] = []
+    min_gpu_count: Annotated[
+        Amount | None, Field(description="Whole cards; a part of a card counts as its fraction.")
+    ] = None
+    max_gpu_count: Amount | None = None
+    min_gpu_memory_gb: Annotated[Amount | None, Field(description="Of one GPU, by the maker's label.")] = None
+    max_gpu_memory_gb: Amount | None = None
+    min_total_gpu_memory_gb: Amount | None = None
+    max_total_gpu_memory_gb: Amount | None = None
+    min_vcpus: Amount | None = None
+    max_vcpus: Amount | None = None
+    min_memory_gib: Annotated[Amount | None, Field(description="Host memory.")] = None
+    max_memory_gib: Amount | None = None
+    min_network_gbps: Amount | None = None
+    max_network_gbps: Amount | None = None
+    min_local_storage_gb: Amount | None = None
+    max_local_storage_gb: Amount | None = None
+    min_tflops: Annotated[Amount | None, Field(description="Dense peak of all GPUs at the first precision named.")] = (
+        None
+    )
+    max_tflops: Amount | None = None
+    min_memory_bandwidth_gb_per_second: Annotated[Amount | None, Field(description="Of one GPU.")] = None
+    max_memory_bandwidth_gb_per_second: Amount | None = None
+    min_vcpus_per_gpu: Amount | None = None
+    max_vcpus_per_gpu: Amount | None = None
+    max_usd_per_hour: Amount | None = None
+    max_price_age_days: Annotated[Amount | None, Field(description="A price without a day has no age and fails.")] = (
+        None
+    )
+    rdma: Annotated[bool | None, Field(description="An OS-bypass fabric: EFA, InfiniBand or RoCE.")] = None
+    gpudirect_rdma: bool | None = None
+    bare_metal: bool | None = None
+
+
+def known_words(catalog: Catalog, name: str) -> tuple[str, ...]:
+    """What a word filter may hold: closed vocabularies of the service, else what the tables hold."""
+    match name:
+        case "interconnect":
+            return INTERCONNECTS
+        case "lifecycle":
+            return LIFECYCLES
+        case "provider":
+            return tuple(catalog.reference.providers)
+        case "gpu_vendor" | "architecture" | "gpu_kind":
+            attribute = {"gpu_vendor": "vendor", "gpu_kind": "kind"}.get(name, name)
+            return tuple(sorted({getattr(gpu, attribute) for gpu in catalog.reference.gpus.values()}))
+        case _:
+            return catalog.columns.words[name].words
+
+
+def resolved(name: str, asked: list[str], catalog: Catalog, prefix: str = "") -> tuple[str, ...]:
+    """A filter's values in the catalog's own words. Raises `UnknownName` with near names."""
+    field = prefix + name
+    match name:
+        case "gpu":
+            return resolve_gpus(asked, catalog, field)
+        case "instance":
+            return resolve_instances(asked, catalog, field)
+        case "market":
+            return resolve("market", asked, MARKETS, field)
+        case "region":
+            return resolve("region", asked, region_names(catalog), field)
+        case "precision":
+            return resolve("precision", asked, catalog.reference.precisions, field)
+        case "framework":
+            names = catalog.memory.recall("software_names", lambda: software_names(catalog))
+            return resolve("framework", asked, names, field)
+        case _:
+            return resolve(name.replace("_", " "), asked, known_words(catalog, name), field)
+
+
+def region_names(catalog: Catalog) -> frozenset[str]:
+    return catalog.memory.recall("regions", lambda: frozenset(region.id for region in catalog.reference.regions))
+
+
+def constraints_of(filters: Filters, catalog: Catalog, *, prefix: str = "", **more: Any) -> Constraints:
+    """The filters in the catalog's own words. Raises `QuestionError` naming the field."""
+    asked = filters.__dict__
+    for name in RANGES:
+        low, high = asked[f"min_{name}"], asked[f"max_{name}"]
+        if low is not None and high is not None and low > high:
+            raise QuestionError(
+                f"min_{name} ({low:g}) is above max_{name} ({high:g}), so nothing can match.",
+                field=f"{prefix}min_{name}",
+            )
+    return Constraints(
+        words={name: resolved(name, asked[name], catalog, prefix) for name in WORDS if asked[name]},
+        at_least={name: asked[f"min_{name}"] for name in RANGES if asked[f"min_{name}"] is not None},
+        at_most={name: asked[f"max_{name}"] for name in RANGES if asked[f"max_{name}"] is not None},
+        flags={name: asked[name] for name in FLAGS if asked[name] is not None},
+        framework=resolved("framework", asked["framework"], catalog, prefix),
+        region=resolved("region", asked["region"], catalog, prefix),
+        market=resolved("market", asked["market"], catalog, prefix),
+        max_usd_per_hour=asked["max_usd_per_hour"],
+        max_price_age_days=asked["max_price_age_days"],
+        **more,
+    )

@@ -1,0 +1,168 @@
+"""GPUs with a row per precision; a name that means several cards is answered with all of them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from service.api.answers import json_answer
+from service.api.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.fields import Amount, DayAsked, Name, Names, PageAsked, Told
+from service.api.filters import PrecisionSupport, resolved
+from service.api.instances import PrecisionDetail
+from service.api.listing import Page, page_answer
+from service.api.problems import ProblemDocument
+from service.domain.catalog import Catalog
+from service.domain.errors import NotFound, QuestionError, UnknownName
+from service.domain.hardware import Gpu
+from service.domain.names import near_names, resolve_gpus
+
+router = APIRouter(tags=["catalog"])
+
+
+class GpuItem(Told):
+    """A card, or a part of one; figures are of one such unit."""
+
+    id: str
+    name: str
+    kind: str
+    vendor: str
+    architecture: str
+    released_on: str | None
+    memory_gb: float | None
+    usable_memory_gib: float | None
+    memory_type: str | None
+    memory_bandwidth_gb_per_second: float | None
+    tdp_watts: float | None
+    compute_capability: str | None
+    tensor_core_generation: int | None
+    interconnect: str | None
+    interconnect_gb_per_second: float | None
+    form_factor: str | None
+    positioned_for: str | None
+    fraction: float
+    partition_of: str | None
+    aliases: list[str]
+    instance_types: int = Field(description="How many instance types of the catalog's day carry it.")
+    precisions: dict[str, PrecisionDetail]
+    source: str
+    note: str | None
+
+    @classmethod
+    def of(cls, gpu: Gpu, catalog: Catalog) -> "GpuItem":
+        return cls.like(
+            gpu,
+            aliases=list(gpu.aliases),
+            instance_types=sum(kind.gpu is not None and kind.gpu.id == gpu.id for kind in catalog.instance_types),
+            precisions={name: PrecisionDetail.like(rate) for name, rate in gpu.rates.items()},
+        )
+
+
+class GpusAsked(PageAsked):
+    """Which GPUs to list, and in which order."""
+
+    vendor: Names = []
+    kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = []
+    architecture: Names = []
+    precision: Annotated[Names, Field(description="Number formats that it must run: all of them.")] = []
+    precision_support: PrecisionSupport = "native"
+    min_memory_gb: Amount | None = None
+    provider: Annotated[Names, Field(description="Providers that rent it out on the catalog's day.")] = []
+    sort: Annotated[Names, Field(description="`id`, or any numeric column, `-` for descending.")] = []
+
+
+NUMERIC = (
+    "memory_gb", "usable_memory_gib", "memory_bandwidth_gb_per_second", "tdp_watts", "interconnect_gb_per_second",
+    "fraction",
+)  # fmt: skip
+
+
+@router.get(
+    "/gpus",
+    summary="List GPUs",
+    response_model=Page[GpuItem],
+    responses={410: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
+)
+async def get_gpus(request: Request, asked: Annotated[GpusAsked, Query()], live: Live) -> Response:
+    """Every GPU, TPU and NPU of the catalog with its precisions."""
+    catalog = catalog_on(live, asked.as_of)
+    found = sorted_gpus(asked.sort, filtered(asked, catalog))
+    return page_answer(
+        request,
+        asked,
+        catalog,
+        len(found),
+        lambda place: found[place].id,
+        lambda place: gpu_json(found[place], catalog),
+    )
+
+
+def gpu_json(gpu: Gpu, catalog: Catalog) -> bytes:
+    return catalog.fragments.recall(("gpu", gpu.id), lambda: GpuItem.of(gpu, catalog).model_dump_json().encode())
+
+
+def filtered(asked: GpusAsked, catalog: Catalog) -> list[Gpu]:
+    vendors = resolved("gpu_vendor", asked.vendor, catalog)
+    kinds = resolved("gpu_kind", asked.kind, catalog)
+    architectures = resolved("architecture", asked.architecture, catalog)
+    precisions = resolved("precision", asked.precision, catalog)
+    providers = resolved("provider", asked.provider, catalog)
+    rented = {kind.gpu.id for kind in catalog.instance_types if kind.gpu and kind.provider in providers}
+    return [
+        gpu
+        for gpu in catalog.reference.gpus.values()
+        if (not vendors or gpu.vendor in vendors)
+        and (not kinds or gpu.kind in kinds)
+        and (not architectures or gpu.architecture in architectures)
+        and (not providers or gpu.id in rented)
+        and (asked.min_memory_gb is None or (gpu.memory_gb is not None and gpu.memory_gb >= asked.min_memory_gb))
+        and all(gpu.runs(precision, asked.precision_support) for precision in precisions)
+    ]
+
+
+def sorted_gpus(columns: list[str], gpus: list[Gpu]) -> list[Gpu]:
+    """By the columns asked for, unknown values last; the id decides what is still even."""
+    ordered = sorted(gpus, key=lambda gpu: gpu.id)
+    for column in reversed(columns):
+        name, sign = column.removeprefix("-"), -1 if column.startswith("-") else 1
+        if name == "id":
+            ordered.sort(key=lambda gpu: gpu.id, reverse=sign < 0)
+        elif name in NUMERIC:
+            ordered.sort(key=lambda gpu: (getattr(gpu, name) is None, sign * (getattr(gpu, name) or 0)))
+        else:
+            near = near_names(name, ("id", *NUMERIC))
+            raise QuestionError(
+                f"There is no column '{name}' to sort by. Known: id, {', '.join(NUMERIC)}.", field="sort", near=near
+            )
+    return ordered
+
+
+class GpuCandidates(Told):
+    """The GPUs that a name may mean; one for an id, several for a name such as `a100`."""
+
+    asked: str
+    ambiguous: bool
+    items: list[GpuItem]
+    catalog: CatalogStamp
+
+
+@router.get(
+    "/gpus/{id}",
+    summary="One GPU, or all that a name may mean",
+    response_model=GpuCandidates,
+    responses={404: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
+)
+async def get_gpu(id: Name, asked: Annotated[DayAsked, Query()], live: Live) -> Response:  # noqa: A002
+    """An id answers with one GPU; an alias such as `a100` answers with every card it may mean."""
+    catalog = catalog_on(live, asked.as_of)
+    try:
+        ids = resolve_gpus([id], catalog, "id")
+    except UnknownName as error:
+        raise NotFound(error.sentence, field="id", near=error.near) from None
+    told = GpuCandidates(
+        asked=id,
+        ambiguous=len(ids) > 1,
+        items=[GpuItem.of(catalog.reference.gpus[each], catalog) for each in ids],
+        catalog=stamp(catalog),
+    )
+    return json_answer(told.model_dump_json().encode(), catalog)

@@ -1,0 +1,352 @@
+"""Instance types: the list with filters, one in full, and the ones like it."""
+
+from datetime import date
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Query, Request, Response
+from numpy.typing import NDArray
+from pydantic import Field
+
+from service.api.answers import json_answer
+from service.api.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.fields import DayAsked, Name, Names, PageAsked, Told
+from service.api.filters import Filters, PrecisionSupport, Task, constraints_of, resolved
+from service.api.listing import Page, page_answer
+from service.api.machines import Cpu, InstanceItem, Machine, PriceTold, instance_item, machine_fields
+from service.api.problems import ProblemDocument
+from service.domain.catalog import Catalog
+from service.domain.constraints import Constraints, type_tests
+from service.domain.errors import NotFound, QuestionError
+from service.domain.hardware import InstanceType
+from service.domain.names import near_names
+from service.domain.reference import Region, RegionCpu
+from service.domain.search import matching
+from service.domain.selection import offers_of_types, select
+from service.domain.similar import Change, similar_types
+from service.domain.software import speaks_of
+
+router = APIRouter(tags=["catalog"])
+
+IN_USE = ("available", "closed_to_new", "preview")
+"""What a list shows unless the caller asks for other lifecycle states."""
+
+
+class InstancesAsked(Filters, PageAsked):
+    """Which instance types to list, and in which order."""
+
+    precision: Annotated[Names, Field(description="Number formats that the GPU must run: all of them.")] = []
+    precision_support: Annotated[
+        PrecisionSupport,
+        Field(description="`native` (default) takes accelerated too; `any` takes reduced rates as well."),
+    ] = "native"
+    task: Annotated[
+        Task | None, Field(description="Leaves out what no software can use for the task; nothing else.")
+    ] = None
+    q: Annotated[Name | None, Field(description="Words to be found in names, families, GPUs and aliases.")] = None
+    sort: Annotated[
+        Names,
+        Field(description="Columns, `-` for descending: a numeric filter, `usd_per_hour`, `tflops_per_usd`, `name`."),
+    ] = []
+
+
+Places = NDArray[np.int64]
+
+
+@router.get(
+    "/instances",
+    summary="List instance types",
+    response_model=Page[InstanceItem],
+    responses={410: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
+)
+async def get_instances(request: Request, asked: Annotated[InstancesAsked, Query()], live: Live) -> Response:
+    """Instance types with their GPUs and best price, filtered and sorted; every unknown parameter is refused.
+
+    The price is the lowest on-demand one that the filters leave, or the lowest of another market where there is none.
+    """
+    catalog = catalog_on(live, asked.as_of)
+    constraints = instance_constraints(asked, catalog)
+    places, offers = admitted(constraints, catalog)
+    if asked.q:
+        found = matching(asked.q, catalog)[places]
+        places, offers = places[found], offers[found]
+    order = sort_order(asked, constraints, catalog, places, offers)
+    places, offers = places[order], offers[order]
+    return page_answer(
+        request,
+        asked,
+        catalog,
+        len(places),
+        lambda place: catalog.instance_types[places[place]].id,
+        lambda place: instance_item(catalog, int(places[place]), int(offers[place])),
+    )
+
+
+def instance_constraints(asked: InstancesAsked, catalog: Catalog) -> Constraints:
+    precisions = resolved("precision", asked.precision, catalog)
+    if (asked.min_tflops is not None or asked.max_tflops is not None) and not precisions:
+        raise QuestionError("tflops needs a precision: add for example precision=bf16.", field="precision")
+    constraints = constraints_of(
+        asked, catalog, precision_all=precisions, precision_support=asked.precision_support, task=asked.task
+    )
+    if "lifecycle" in constraints.words:
+        return constraints
+    words = {**constraints.words, "lifecycle": IN_USE}
+    return Constraints(**{**{name: getattr(constraints, name) for name in constraints.__slots__}, "words": words})
+
+
+def admitted(asked: Constraints, catalog: Catalog) -> tuple[Places, Places]:
+    """The types that pass, and each one's best offer (-1: none)."""
+    if asked.region or asked.market or asked.max_usd_per_hour is not None or asked.max_price_age_days is not None:
+        return offers_of_types(select(asked, catalog).admitted)
+    passing = np.ones(len(catalog.instance_types), np.bool_)
+    for test in type_tests(asked, catalog):
+        passing &= ~test.fails
+    places = np.flatnonzero(passing)
+    has_offer = catalog.starts[places + 1] > catalog.starts[places]
+    return places, np.where(has_offer, catalog.starts[places], -1)
+
+
+# Sorting
+
+
+def sort_order(
+    asked: InstancesAsked, constraints: Constraints, catalog: Catalog, places: Places, offers: Places
+) -> Places:
+    """Where each of the places goes; unknown values come last, and the name decides what is still even."""
+    keys: list[NDArray[Any]] = [places]
+    for column in reversed(asked.sort):
+        name = column.removeprefix("-")
+        values = sort_column(name, constraints, catalog, places, offers)
+        keys.append(-values if column.startswith("-") else values)
+    return np.lexsort(keys)
+
+
+def sort_column(name: str, constraints: Constraints, catalog: Catalog, places: Places, offers: Places) -> NDArray[Any]:
+    numbers = catalog.columns.numbers
+    if name in numbers:
+        return numbers[name][places]
+    if name == "name":
+        return places
+    if name in ("tflops", "tflops_per_usd") and not constraints.precision_all:
+        raise QuestionError(f"Sorting by {name} needs a precision: add for example precision=bf16.", field="sort")
+    price = (
+        np.where(offers < 0, np.nan, catalog.offers.usd_per_hour[offers]) if len(catalog.offers) else offers * np.nan
+    )
+    match name:
+        case "usd_per_hour":
+            return price
+        case "tflops":
+            return catalog.columns.tflops[constraints.precision_all[0]][places]
+        case "tflops_per_usd":
+            return catalog.columns.tflops[constraints.precision_all[0]][places] / price
+    known = [*numbers, "usd_per_hour", "tflops", "tflops_per_usd", "name"]
+    near = near_names(name, known)
+    tail = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(known)}."
+    raise QuestionError(f"There is no column '{name}' to sort by. {tail}", field="sort", near=near)
+
+
+# One in full
+
+
+class PrecisionDetail(Told):
+    """How one GPU runs one precision, and who says so."""
+
+    support: str | None
+    dense_tflops: float | None
+    sparse_tflops: float | None
+    source: str
+    note: str | None
+
+
+class LifecycleTold(Told):
+    """From this day on, in this state."""
+
+    state: str
+    starts_on: date
+    basis: str
+    source: str
+    note: str | None
+
+
+class SoftwareTold(Told):
+    """What software is known to do on this hardware."""
+
+    software: str
+    kind: str
+    versions: str | None
+    task: str | None
+    supported: str
+    source: str
+    note: str | None
+
+
+class EvidenceTold(Told):
+    """A measurement on this machine."""
+
+    id: str
+    workload: str
+    framework: str | None
+    precision: str | None
+    batch_size: int | None
+    samples_per_second: float
+    measured_on: date
+    source: str
+
+
+class RegionCpuTold(Told):
+    """The CPU that a region is known to put beside the GPU."""
+
+    region: str
+    cpu: Cpu
+    source: str
+
+
+class InstanceDetail(Machine):
+    """An instance type in full."""
+
+    interconnect: str | None
+    network_baseline_gbps: float | None
+    twin_of: str | None
+    precisions: dict[str, PrecisionDetail]
+    offers: list[PriceTold]
+    lifecycle_events: list[LifecycleTold]
+    software: list[SoftwareTold]
+    region_cpus: list[RegionCpuTold]
+    evidence: list[EvidenceTold]
+    source: str
+    note: str | None
+    catalog: CatalogStamp
+
+
+@router.get(
+    "/instances/{provider}/{name}",
+    summary="One instance type in full",
+    response_model=InstanceDetail,
+    responses={404: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
+)
+async def get_instance(provider: Name, name: Name, asked: Annotated[DayAsked, Query()], live: Live) -> Response:
+    """Specs, precisions, offers, lifecycle, software and measurements of one instance type, with their sources."""
+    catalog = catalog_on(live, asked.as_of)
+    place = instance_place(provider, name, catalog)
+    body = catalog.fragments.recall(("detail", place), lambda: detail(catalog, place).model_dump_json().encode())
+    return json_answer(body, catalog)
+
+
+def instance_place(provider: str, name: str, catalog: Catalog) -> int:
+    """Where the type stands. Raises `NotFound` with near names."""
+    place = catalog.place_of.get(f"{provider}/{name}")
+    if place is not None:
+        return place
+    near = near_names(f"{provider}/{name}", catalog.place_of)
+    tail = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise NotFound(f"On {catalog.day} there is no instance type {provider}/{name}.{tail}", field="name", near=near)
+
+
+def detail(catalog: Catalog, place: int) -> InstanceDetail:
+    kind = catalog.instance_types[place]
+    offers = catalog.offers
+    return InstanceDetail(
+        **machine_fields(kind, catalog.day),
+        interconnect=kind.interconnect,
+        network_baseline_gbps=kind.network_baseline_gbps,
+        twin_of=kind.twin_of,
+        precisions=precision_details(kind),
+        offers=[PriceTold.of(offers.offer(offer)) for offer in catalog.offer_places(place)],
+        lifecycle_events=[LifecycleTold.like(event) for event in kind.lifecycle if event.starts_on <= catalog.day],
+        software=[SoftwareTold.like(rule) for rule in catalog.software if speaks_of(rule, kind)],
+        region_cpus=[
+            region_cpu(region, cpu)
+            for region in catalog.reference.regions
+            if region.provider == kind.provider
+            for cpu in region.cpus
+            if kind.gpu and cpu.gpu == kind.gpu.id
+        ],
+        evidence=[EvidenceTold.like(seen) for seen in catalog.measurements if seen.machine == kind.id],
+        source=kind.source,
+        note=kind.note,
+        catalog=stamp(catalog),
+    )
+
+
+def region_cpu(region: Region, cpu: RegionCpu) -> RegionCpuTold:
+    known = Cpu(architecture=cpu.cpu_architecture, vendor=cpu.cpu_vendor, model=cpu.cpu_model)
+    return RegionCpuTold(region=region.id, cpu=known, source=cpu.source)
+
+
+def precision_details(kind: InstanceType) -> dict[str, PrecisionDetail]:
+    rates = kind.gpu.rates if kind.gpu else {}
+    return {name: PrecisionDetail.like(rate) for name, rate in rates.items()}
+
+
+# The ones like it
+
+
+class SimilarAsked(DayAsked):
+    """How many similar types to show."""
+
+    limit: Annotated[int, Field(ge=1, le=100)] = 10
+
+
+class ChangeTold(Told):
+    """One figure that differs."""
+
+    figure: str
+    here: float
+    there: float
+    ratio: float
+
+    @classmethod
+    def of(cls, change: Change) -> "ChangeTold":
+        return cls(figure=change.figure, here=change.here, there=change.there, ratio=round(change.ratio, 4))
+
+
+class SimilarItem(Told):
+    """A type like the one asked about, and what moving there gains and loses."""
+
+    distance: float = Field(description="0 is the same machine; figures count by the logarithm of their ratio.")
+    gains: list[ChangeTold]
+    loses: list[ChangeTold]
+    precisions_gained: list[str]
+    precisions_lost: list[str]
+    instance: InstanceItem
+
+
+class SimilarTold(Told):
+    """The nearest types, nearest first."""
+
+    instance: str
+    items: list[SimilarItem]
+    catalog: CatalogStamp
+
+
+@router.get(
+    "/instances/{provider}/{name}/similar",
+    summary="Instance types like this one",
+    response_model=SimilarTold,
+    responses={404: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
+)
+async def get_similar(provider: Name, name: Name, asked: Annotated[SimilarAsked, Query()], live: Live) -> Response:
+    """The nearest types by GPU memory, peak rates, host and network, and what each gains or loses."""
+    catalog = catalog_on(live, asked.as_of)
+    place = instance_place(provider, name, catalog)
+    items = [
+        SimilarItem(
+            distance=round(found.distance, 4),
+            gains=[ChangeTold.of(change) for change in found.gains],
+            loses=[ChangeTold.of(change) for change in found.loses],
+            precisions_gained=list(found.precisions_gained),
+            precisions_lost=list(found.precisions_lost),
+            instance=InstanceItem.model_validate_json(
+                instance_item(catalog, found.place, default_offer(catalog, found.place))
+            ),
+        )
+        for found in similar_types(catalog, place, IN_USE, asked.limit)
+    ]
+    told = SimilarTold(instance=f"{provider}/{name}", items=items, catalog=stamp(catalog))
+    return json_answer(told.model_dump_json().encode(), catalog)
+
+
+def default_offer(catalog: Catalog, place: int) -> int:
+    offers = catalog.offer_places(place)
+    return offers[0] if offers else -1

@@ -1,0 +1,131 @@
+"""Prices of offers, as they stand or as they were."""
+
+from datetime import date
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, Query, Request, Response
+from numpy.typing import NDArray
+from pydantic import Field
+
+from service.api.current import Live, catalog_on
+from service.api.fields import Name, Names, PageAsked
+from service.api.filters import resolved
+from service.api.listing import Page, page_answer
+from service.api.machines import PriceTold
+from service.api.problems import ProblemDocument
+from service.domain.catalog import Catalog
+from service.domain.errors import QuestionError
+from service.domain.history import CatalogHistory, day_of, end_of_day, start_of_day
+from service.domain.offer import MARKETS, Offer
+
+router = APIRouter(tags=["catalog"])
+
+
+class PricesAsked(PageAsked):
+    """Which prices to list. `from` and `to` ask for the history instead of the state on one day."""
+
+    provider: Names = []
+    instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = []
+    region: Names = []
+    zone: Annotated[list[Name], Field(max_length=100)] = []
+    market: Names = []
+    from_: Annotated[date | None, Field(alias="from", description="History: prices in force on this day or later.")] = (
+        None
+    )
+    to: Annotated[date | None, Field(description="History: prices in force on this day or earlier.")] = None
+
+
+class PriceItem(PriceTold):
+    """A price of an offer, and the span of days it holds for."""
+
+    provider: str
+    instance: str
+    valid_from: date
+    valid_to: date | None = Field(description="The day another price took over; null: still in force.")
+
+
+@router.get(
+    "/prices",
+    summary="List prices",
+    response_model=Page[PriceItem],
+    responses={410: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
+)
+async def get_prices(request: Request, asked: Annotated[PricesAsked, Query()], live: Live) -> Response:
+    """Prices per offer – per zone for spot – on the catalog's day, or with `from` and `to` as they were over time."""
+    catalog = catalog_on(live, asked.as_of)
+    history = live.history
+    rows = wanted_rows(asked, catalog, history)
+    return page_answer(
+        request,
+        asked,
+        catalog,
+        len(rows),
+        lambda place: row_key(history, int(rows[place])),
+        lambda place: price_item(history, int(rows[place])).model_dump_json().encode(),
+    )
+
+
+def wanted_rows(asked: PricesAsked, catalog: Catalog, history: CatalogHistory) -> NDArray[np.int64]:
+    """The rows of the history asked for, by instance type, then offer, then time."""
+    prices, offers = history.prices, history.offers
+    if asked.from_ and asked.to and asked.from_ > asked.to:
+        raise QuestionError(f"from ({asked.from_}) is after to ({asked.to}).", field="from")
+    latest = end_of_day(min(asked.to or catalog.day, catalog.day))
+    earliest = start_of_day(asked.from_) if asked.from_ else None
+    if earliest is None and asked.to is None:
+        kept = (prices.valid_from <= latest) & (latest < prices.valid_to)
+    else:
+        kept = prices.valid_from <= latest
+        if earliest is not None:
+            kept &= prices.valid_to > earliest
+    kinds = offers.instance_type[prices.offer]
+    if asked.provider:
+        providers = set(resolved("provider", asked.provider, catalog))
+        kept &= np.array([kind.provider in providers for kind in history.instance_types])[kinds]
+    if asked.instance:
+        instances = set(resolved("instance", asked.instance, catalog))
+        kept &= np.array([kind.id in instances for kind in history.instance_types])[kinds]
+    if asked.market:
+        codes = [MARKETS.index(market) for market in MARKETS if market in resolved("market", asked.market, catalog)]
+        kept &= np.isin(offers.market[prices.offer], codes)
+    for column, names in (
+        (offers.region, resolved("region", asked.region, catalog)),
+        (offers.zone, tuple(asked.zone)),
+    ):
+        if names:
+            codes = [code for code, place in enumerate(offers.places) if place in names]
+            kept &= np.isin(column[prices.offer], codes)
+    rows = np.flatnonzero(kept)
+    return rows[np.lexsort((prices.valid_from[rows], prices.offer[rows], kinds[rows]))]
+
+
+def row_key(history: CatalogHistory, row: int) -> str:
+    """What stays the same of a recorded price when the catalog changes: its machine, place, market and first moment."""
+    place = int(history.prices.offer[row])
+    kind = history.instance_types[history.offers.instance_type[place]]
+    where = (history.offers.region[place], history.offers.zone[place])
+    names = [history.offers.places[code] if code >= 0 else "" for code in where]
+    return "|".join((kind.id, *names, MARKETS[history.offers.market[place]], str(int(history.prices.valid_from[row]))))
+
+
+def price_item(history: CatalogHistory, row: int) -> PriceItem:
+    place = int(history.prices.offer[row])
+    kind = history.instance_types[history.offers.instance_type[place]]
+    price = history.prices.price(row)
+    words = history.offers.places
+    region, zone = int(history.offers.region[place]), int(history.offers.zone[place])
+    offer = Offer(
+        instance_type=int(history.offers.instance_type[place]),
+        region=None if region < 0 else words[region],
+        zone=None if zone < 0 else words[zone],
+        market=MARKETS[history.offers.market[place]],
+        price=price,
+    )
+    return PriceItem(
+        **PriceTold.of(offer).model_dump(),
+        provider=kind.provider,
+        instance=kind.name,
+        valid_from=day_of(price.valid_from),
+        valid_to=None if price.valid_to is None else day_of(price.valid_to),
+    )

@@ -1,0 +1,100 @@
+"""create_app(): the one place where everything meets."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import date
+from importlib.resources import files
+
+from fastapi import FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.staticfiles import StaticFiles
+
+from service.api import catalog, compare, gpus, health, instances, prices, recommend, vocabulary
+from service.api.answers import RememberedAnswers
+from service.api.limits import BodyLimit
+from service.api.problems import answer_problems
+from service.db.engine import connect
+from service.db.live_catalog import LiveCatalog, today
+from service.db.migrate import require_current
+from service.settings import Settings, read_settings
+from service.version import VERSION
+
+ROUTERS = (
+    recommend.router,
+    instances.router,
+    gpus.router,
+    prices.router,
+    compare.router,
+    vocabulary.router,
+    catalog.router,
+    health.router,
+)
+
+DESCRIPTION = """
+Which machine should run this deep-learning job, and what will it cost?
+
+`POST /recommend` ranks cloud machines for a workload and says why every other one dropped out. `GET /instances` and its
+neighbours read the catalog behind it: instance types, GPUs, precisions and prices of many clouds, each figure with its
+source, on any day (`as_of`).
+
+Units stand in field names. Unknown is `null`, never 0. Errors are RFC 9457 problems with the field and near names.
+"""
+
+
+def create_app(settings: Settings | None = None, *, today: Callable[[], date] = today) -> FastAPI:
+    """The service on the database that the settings name. Raises `DatabaseUnusable` when that cannot be used."""
+    settings = settings or read_settings()
+    engine = connect(settings.database_url)
+    require_current(engine)
+    live = LiveCatalog(engine, today=today, poll_seconds=settings.poll_seconds)
+
+    @asynccontextmanager
+    async def watching(_app: FastAPI) -> AsyncIterator[None]:
+        live.start_watching()
+        yield
+        live.stop_watching()
+        engine.dispose()
+
+    app = build_app(lifespan=watching)
+    app.state.live_catalog = live
+    app.add_middleware(RememberedAnswers, newest=lambda: live.on(None).identity)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    return app
+
+
+def build_app(**options: object) -> FastAPI:
+    """Routes, documents and problem answers, without a catalog behind them: enough for the OpenAPI document."""
+    app = FastAPI(
+        title="Instance Selector",
+        version=VERSION,
+        description=DESCRIPTION.strip(),
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        docs_url=None,
+        redoc_url=None,
+        **options,  # type: ignore[arg-type]
+    )
+    for router in ROUTERS:
+        app.include_router(router)
+    serve_docs(app)
+    answer_problems(app)
+    return app
+
+
+def serve_docs(app: FastAPI) -> None:
+    """Swagger UI from files of our own, so that it loads without a network."""
+    app.mount("/docs/files", StaticFiles(directory=str(files("fastapi_swagger") / "resources")), name="docs_files")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return get_swagger_ui_html(
+            openapi_url="/openapi.json",
+            title="Instance Selector",
+            swagger_js_url="/docs/files/swagger-ui-bundle.js",
+            swagger_css_url="/docs/files/swagger-ui.css",
+            swagger_favicon_url="/docs/files/favicon-32x32.png",
+        )
+
+    @app.get("/", include_in_schema=False)
+    async def home() -> RedirectResponse:
+        return RedirectResponse("/docs")

@@ -1,0 +1,208 @@
+"""The command `instance-selector`: serve · seed · migrate · recommend · instances · openapi."""
+
+import argparse
+import json
+import logging
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.encoders import jsonable_encoder
+from sqlalchemy import Engine
+
+from service.app import build_app, create_app
+from service.db.engine import connect, sqlite_path
+from service.db.errors import DatabaseUnusable
+from service.db.migrate import require_current, upgrade
+from service.db.write_catalog import Written, record_failure, write
+from service.files import SEED
+from service.importers.checks import check_seed
+from service.importers.seed import FEED, SeedBroken, read_seed
+from service.settings import Settings, SettingsWrong, read_settings
+
+SENTENCES = (DatabaseUnusable, SettingsWrong, SeedBroken)
+"""What a person can mend: told as a sentence, without a traceback."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 when it worked, 1 when it did not, 2 when it was not understood."""
+    asked = parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    try:
+        command: Callable[[argparse.Namespace], int] = asked.command
+        return command(asked)
+    except SENTENCES as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    whole = argparse.ArgumentParser(
+        prog="instance-selector", description="Which machine should run this deep-learning job?"
+    )
+    commands = whole.add_subparsers(required=True, metavar="command")
+
+    serve = add(commands, "serve", run_serve, "answer HTTP requests")
+    serve.add_argument("--host")
+    serve.add_argument("--port", type=int)
+    serve.add_argument("--workers", type=int)
+    serve.add_argument(
+        "--seed-if-empty", action="store_true", help="make and seed a SQLite database that is not there yet"
+    )
+
+    seed = add(commands, "seed", run_seed, "make the tables and load the catalog that comes with the code")
+    seed.add_argument("--check", action="store_true", help="prove the seed's integrity; write nothing")
+    seed.add_argument("--folder", type=Path, default=SEED, help=argparse.SUPPRESS)
+
+    add(commands, "migrate", run_migrate, "bring the database to the tables of this version")
+
+    recommend = add(commands, "recommend", run_recommend, "answer a question from a JSON file, or from standard input")
+    recommend.add_argument(
+        "file", type=argparse.FileType(encoding="utf-8"), help="the body of POST /recommend; - for standard input"
+    )
+
+    instances = add(commands, "instances", run_instances, "list instance types, filtered as in GET /instances")
+    instances.add_argument("filter", nargs="*", help="for example: precision=bf16 sort=usd_per_hour limit=10")
+
+    add(commands, "openapi", run_openapi, "print the OpenAPI document")
+    return whole
+
+
+def add(
+    commands: Any, name: str, command: Callable[[argparse.Namespace], int], help_text: str
+) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
+    made.set_defaults(command=command)
+    return made
+
+
+def run_serve(asked: argparse.Namespace) -> int:
+    settings = read_settings(host=asked.host, port=asked.port, workers=asked.workers)
+    if asked.seed_if_empty:
+        seed_if_absent(settings)
+    engine = connect(settings.database_url)
+    require_current(engine)
+    engine.dispose()
+    if (taken := port_taken(settings)) is not None:
+        print(taken, file=sys.stderr)
+        return 1
+    uvicorn.run(
+        "service.app:create_app",
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        log_level=settings.log_level,
+        access_log=False,
+    )
+    return 0
+
+
+def port_taken(settings: Settings) -> str | None:
+    """A sentence when something else listens there already."""
+    with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            return f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}. Choose another with --port."
+    return None
+
+
+def seed_if_absent(settings: Settings) -> None:
+    engine = connect(settings.database_url)
+    path = sqlite_path(engine.url)
+    if path is None or not path.exists():
+        tell_seeding(engine, load_seed(engine, SEED))
+    engine.dispose()
+
+
+def run_seed(asked: argparse.Namespace) -> int:
+    batch = read_seed(asked.folder)
+    problems = check_seed(batch, asked.folder)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if asked.check or problems:
+        print(
+            f"{batch.rows_seen:,} rows, {len(problems)} problems."
+            if problems
+            else whole_seed(batch.rows_seen, batch.rows_kept)
+        )
+        return 1 if problems else 0
+    engine = connect(read_settings().database_url)
+    tell_seeding(engine, load_seed(engine, asked.folder))
+    engine.dispose()
+    return 0
+
+
+def whole_seed(seen: int, kept: int) -> str:
+    return (
+        f"The seed is sound: of {seen:,} rows {kept:,} enter the catalog; {seen - kept:,} are set aside with a reason."
+    )
+
+
+def load_seed(engine: Engine, folder: Path) -> Written:
+    """Make the tables and load the seed. Raises `SeedBroken` or `DatabaseUnusable`; then nothing has changed."""
+    now = datetime.now(UTC)
+    upgrade(engine)
+    batch = read_seed(folder)
+    problems = check_seed(batch, folder)
+    if problems:
+        record_failure(engine, FEED, now, "refused", problems[0])
+        raise SeedBroken("\n".join(problems))
+    return write(engine, batch, now)
+
+
+def tell_seeding(engine: Engine, written: Written) -> None:
+    state = "is seeded" if written.state == "done" else "holds the seed already"
+    print(f"{engine.url.render_as_string()} {state}; the catalog is version {written.version}.", file=sys.stderr)
+
+
+def run_migrate(_asked: argparse.Namespace) -> int:
+    engine = connect(read_settings().database_url)
+    upgrade(engine)
+    print(f"{engine.url.render_as_string()} has the tables of this version.", file=sys.stderr)
+    engine.dispose()
+    return 0
+
+
+def run_recommend(asked: argparse.Namespace) -> int:
+    return ask(
+        lambda client: client.post(
+            "/recommend", content=asked.file.read(), headers={"Content-Type": "application/json"}
+        )
+    )
+
+
+def run_instances(asked: argparse.Namespace) -> int:
+    pairs = [tuple(each.partition("=")[::2]) for each in asked.filter]
+    return ask(lambda client: client.get("/instances", params=pairs))
+
+
+def ask(request: Callable[[Any], Any]) -> int:
+    """Ask the service in this process, without a server, and print what it answers."""
+    from fastapi.testclient import TestClient  # only these commands need a client
+
+    with TestClient(create_app(), raise_server_exceptions=False) as client:
+        answer = request(client)
+    print(json.dumps(answer.json(), indent=2))
+    return 0 if answer.is_success else 1
+
+
+def run_openapi(_asked: argparse.Namespace) -> int:
+    print(openapi_text(build_app()), end="")
+    return 0
+
+
+def openapi_text(app: FastAPI) -> str:
+    """The OpenAPI document as it is committed."""
+    return json.dumps(jsonable_encoder(app.openapi()), indent=2, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

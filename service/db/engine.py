@@ -1,0 +1,62 @@
+"""Engines for SQLite and Postgres, set up so that both behave alike."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from service.db.errors import DatabaseUnusable
+
+SQLITE_BUSY_SECONDS = 10
+
+
+def parse_url(text: str) -> URL:
+    """The URL with the driver this project installs; `postgres://` as platforms hand it out is understood."""
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise DatabaseUnusable(
+            "The database URL cannot be read. Examples: sqlite:///instance-selector.db, postgresql://user:password@host/name."
+        ) from None
+    if url.drivername in ("postgres", "postgresql"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise DatabaseUnusable(f"{url.get_backend_name()} is not supported. Use sqlite or postgresql.")
+    return url
+
+
+def connect(database_url: str) -> Engine:
+    """An engine that connects on first use."""
+    url = parse_url(database_url)
+    if url.get_backend_name() == "sqlite":
+        return sqlite_engine(url)
+    return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 5})
+
+
+def sqlite_engine(url: URL) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": SQLITE_BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: Any) -> None:
+        # SQLAlchemy begins transactions itself (below); pysqlite's own idea of when to begin would break savepoints.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA foreign_keys = ON")
+        if not cursor.execute("PRAGMA query_only").fetchone()[0]:
+            cursor.execute("PRAGMA journal_mode = WAL")  # readers go on while an import writes
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    return engine
+
+
+def sqlite_path(url: URL) -> Path | None:
+    """The file behind a SQLite URL; nothing for Postgres or a database in memory."""
+    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+        return None
+    return Path(url.database)

@@ -1,0 +1,130 @@
+"""Holds the current catalog, and swaps it whole when the database's version moves."""
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+import psycopg
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.db.read_history import read_history, read_version
+from service.domain.catalog import Catalog
+from service.domain.history import CatalogHistory
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+DAYS_KEPT = 16
+"""Catalogs of past days are cut on demand; the most recently asked ones are kept."""
+
+
+def today() -> date:
+    return datetime.now(UTC).date()
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How the catalog stands with its database: `problem` is null while the last look succeeded."""
+
+    checked_at: datetime
+    problem: str | None
+
+
+class LiveCatalog:
+    """The catalog that requests answer from. Loading raises; once loaded, the last good catalog stays."""
+
+    def __init__(
+        self, engine: Engine, *, today: Callable[[], date] = today, poll_seconds: float = POLL_SECONDS
+    ) -> None:
+        self._engine = engine
+        self._today = today
+        self._poll_seconds = poll_seconds
+        self._history = read_history(engine)
+        self._days: OrderedDict[tuple[int, date], Catalog] = OrderedDict()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="catalog-watcher", daemon=True)
+        self.health = Health(datetime.now(UTC), None)
+        self.on(None)
+
+    @property
+    def history(self) -> CatalogHistory:
+        return self._history
+
+    def on(self, day: date | None) -> Catalog:
+        """The catalog of a day, today's when none is named; one whole version, whatever happens meanwhile."""
+        return self._cut(self._history, day or self._today())
+
+    def _cut(self, history: CatalogHistory, day: date) -> Catalog:
+        key = (history.version, day)
+        with self._lock:
+            catalog = self._days.get(key)
+            if catalog:
+                self._days.move_to_end(key)
+                return catalog
+        catalog = history.on(day)
+        with self._lock:
+            self._days[key] = catalog
+            while len(self._days) > DAYS_KEPT:
+                self._days.popitem(last=False)
+        return catalog
+
+    def start_watching(self) -> None:
+        self._watcher.start()
+
+    def stop_watching(self) -> None:
+        self._stopping.set()
+        if self._watcher.is_alive():
+            self._watcher.join(timeout=self._poll_seconds + 5)
+
+    def refresh(self) -> None:
+        """Look at the version once, and take the new catalog when it has moved."""
+        try:
+            with self._engine.connect() as connection:
+                version = read_version(connection)
+            if version != self._history.version:
+                self._take(read_history(self._engine))
+            self.health = Health(datetime.now(UTC), None)
+        except Exception as error:  # noqa: BLE001 – whatever is wrong, the last good catalog keeps answering
+            if self.health.problem is None:
+                log.warning(
+                    "The catalog cannot be refreshed; version %s keeps answering: %s", self._history.version, error
+                )
+            self.health = Health(self.health.checked_at, f"The database cannot be read: {type(error).__name__}.")
+
+    def _take(self, history: CatalogHistory) -> None:
+        self._cut(history, self._today())  # before the swap, so that no request waits for it
+        self._history = history
+        with self._lock:
+            for key in [key for key in self._days if key[0] != history.version]:
+                del self._days[key]
+        log.info("The catalog is now version %s.", history.version)
+
+    def _watch(self) -> None:
+        wait = self._wait_for_notice if self._engine.dialect.name == "postgresql" else self._wait
+        while not self._stopping.is_set():
+            wait()
+            if not self._stopping.is_set():
+                self.refresh()
+
+    def _wait(self) -> None:
+        self._stopping.wait(self._poll_seconds)
+
+    def _wait_for_notice(self) -> None:
+        """Sleep until Postgres says that the version moved, but no longer than a poll."""
+        try:
+            with self._engine.connect() as connection:
+                driver = connection.connection.driver_connection
+                assert isinstance(driver, psycopg.Connection)
+                connection.exec_driver_sql("LISTEN catalog")
+                connection.commit()
+                for _ in driver.notifies(timeout=self._poll_seconds, stop_after=1):
+                    pass
+                connection.exec_driver_sql("UNLISTEN catalog")
+                connection.commit()
+        except (SQLAlchemyError, psycopg.Error):
+            self._wait()

@@ -1,0 +1,438 @@
+"""Every table. Nothing outside `service.db` sees these rows.
+
+Money is whole micro-units of its currency, because SQLite would keep a NUMERIC as a float. Rows that people contribute
+(measurements, outcomes, watches) name machines by text, so that replacing the catalog never touches them.
+"""
+
+from datetime import date, datetime
+from typing import Any, ClassVar
+
+from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, Integer, MetaData, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from service.db.columns import UtcDateTime
+
+# SQLite numbers rows by itself only in a column called INTEGER.
+BigId = BigInteger().with_variant(Integer, "sqlite")
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+def one_of(column: str, *values: str) -> CheckConstraint:
+    """A closed vocabulary of the code itself, never one made of data."""
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known")
+
+
+def positive(column: str) -> CheckConstraint:
+    """Unknown is null; a number is more than nothing."""
+    return CheckConstraint(f"{column} > 0", name=f"{column}_positive")
+
+
+class Row(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map: ClassVar[dict[Any, Any]] = {datetime: UtcDateTime, dict[str, Any]: JSON}
+
+
+# What the catalog rests on
+
+
+class SourceRow(Row):
+    __tablename__ = "source"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    title: Mapped[str]
+    version: Mapped[str | None]
+    published_on: Mapped[str | None]
+    retrieved_on: Mapped[date]
+    licence: Mapped[str | None]
+    note: Mapped[str | None]
+
+
+class ImportRunRow(Row):
+    """One attempt to replace a feed's batch: what was seen, kept and quarantined."""
+
+    __tablename__ = "import_run"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    feed: Mapped[str]
+    started_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+    state: Mapped[str]
+    content_hash: Mapped[str | None]
+    rows_seen: Mapped[int] = mapped_column(default=0)
+    rows_kept: Mapped[int] = mapped_column(default=0)
+    quarantined: Mapped[dict[str, Any]]
+    problem: Mapped[str | None]
+    __table_args__ = (one_of("state", "done", "unchanged", "refused", "failed"),)
+
+
+class CatalogVersionRow(Row):
+    """The one row that triggers raise on every change; `importing` holds them back while an import writes."""
+
+    __tablename__ = "catalog_version"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    version: Mapped[int]
+    importing: Mapped[bool]
+    __table_args__ = (CheckConstraint("id = 1", name="single"),)
+
+
+# Hardware
+
+
+class PrecisionRow(Row):
+    __tablename__ = "precision"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    kind: Mapped[str]
+    bits: Mapped[int]
+    exponent_bits: Mapped[int | None]
+    mantissa_bits: Mapped[int | None]
+    description: Mapped[str]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    __table_args__ = (one_of("kind", "float", "int"), positive("bits"))
+
+
+class GpuRow(Row):
+    __tablename__ = "gpu"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    kind: Mapped[str]
+    vendor: Mapped[str]
+    architecture: Mapped[str]
+    released_on: Mapped[str | None]
+    memory_gb: Mapped[float | None]
+    usable_memory_gib: Mapped[float | None]
+    memory_type: Mapped[str | None]
+    memory_bandwidth_gb_per_second: Mapped[float | None]
+    tdp_watts: Mapped[float | None]
+    compute_capability: Mapped[str | None]
+    tensor_core_generation: Mapped[int | None]
+    interconnect: Mapped[str | None]
+    interconnect_gb_per_second: Mapped[float | None]
+    form_factor: Mapped[str | None]
+    positioned_for: Mapped[str | None]
+    fraction: Mapped[float]
+    partition_of: Mapped[str | None] = mapped_column(ForeignKey("gpu.id"))
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (
+        one_of("kind", "gpu", "tpu", "npu"),
+        positive("memory_gb"),
+        positive("usable_memory_gib"),
+        positive("memory_bandwidth_gb_per_second"),
+        positive("tdp_watts"),
+        CheckConstraint("fraction > 0 AND fraction <= 1", name="fraction_of_a_card"),
+    )
+
+
+class GpuAliasRow(Row):
+    __tablename__ = "gpu_alias"
+    alias: Mapped[str] = mapped_column(primary_key=True)
+    gpu: Mapped[str] = mapped_column(ForeignKey("gpu.id"), primary_key=True)
+
+
+class GpuPrecisionRow(Row):
+    __tablename__ = "gpu_precision"
+    gpu: Mapped[str] = mapped_column(ForeignKey("gpu.id"), primary_key=True)
+    precision: Mapped[str] = mapped_column(ForeignKey("precision.id"), primary_key=True)
+    support: Mapped[str | None]
+    dense_tflops: Mapped[float | None]
+    sparse_tflops: Mapped[float | None]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (
+        one_of("support", "accelerated", "native", "reduced", "none"),
+        positive("dense_tflops"),
+        CheckConstraint("sparse_tflops >= dense_tflops", name="sparse_not_below_dense"),
+    )
+
+
+# Sellers and what they rent out
+
+
+class ProviderRow(Row):
+    __tablename__ = "provider"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    instance_type_term: Mapped[str | None]
+    on_demand_term: Mapped[str | None]
+    spot_term: Mapped[str | None]
+    spot_notice_seconds: Mapped[int | None]
+    priced_by_region: Mapped[bool]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+
+
+class RegionRow(Row):
+    __tablename__ = "region"
+    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str | None]
+    country: Mapped[str | None]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+
+
+class RegionCpuRow(Row):
+    __tablename__ = "region_cpu"
+    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
+    region: Mapped[str] = mapped_column(primary_key=True)
+    gpu: Mapped[str] = mapped_column(ForeignKey("gpu.id"), primary_key=True)
+    cpu_model: Mapped[str] = mapped_column(primary_key=True)
+    cpu_vendor: Mapped[str | None]
+    cpu_architecture: Mapped[str | None]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+
+
+class InstanceTypeRow(Row):
+    __tablename__ = "instance_type"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"))
+    name: Mapped[str]
+    service: Mapped[str]
+    family: Mapped[str]
+    gpu: Mapped[str | None] = mapped_column(ForeignKey("gpu.id"), index=True)
+    gpu_count: Mapped[int]
+    interconnect: Mapped[str | None]
+    interconnect_gb_per_second: Mapped[float | None]
+    vcpus: Mapped[float | None]
+    cpu_architecture: Mapped[str | None]
+    cpu_vendor: Mapped[str | None]
+    cpu_model: Mapped[str | None]
+    memory_gib: Mapped[float | None]
+    network_gbps: Mapped[float | None]
+    network_baseline_gbps: Mapped[float | None]
+    rdma: Mapped[bool | None]
+    gpudirect_rdma: Mapped[bool | None]
+    local_storage_gb: Mapped[float | None]
+    bare_metal: Mapped[bool | None]
+    twin_of: Mapped[str | None]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (
+        UniqueConstraint("provider", "name"),
+        one_of("interconnect", "none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce"),
+        CheckConstraint("gpu_count >= 0 AND (gpu IS NULL) = (gpu_count = 0)", name="gpu_counted"),
+        positive("vcpus"),
+        positive("memory_gib"),
+        positive("network_gbps"),
+    )
+
+
+class LifecycleRow(Row):
+    """A dated state of an instance type, or of a whole family where `name` is empty."""
+
+    __tablename__ = "lifecycle"
+    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
+    family: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    state: Mapped[str] = mapped_column(primary_key=True)
+    starts_on: Mapped[date]
+    basis: Mapped[str]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (
+        one_of("state", "announced", "preview", "available", "closed_to_new", "retired"),
+        one_of("basis", "published", "recalled", "first_seen"),
+    )
+
+
+# Money
+
+
+class OfferRow(Row):
+    """An instance type in a region (or anywhere), in a market. `key` is natural: SQL holds nulls apart."""
+
+    __tablename__ = "offer"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    key: Mapped[str] = mapped_column(unique=True)
+    feed: Mapped[str]
+    instance_type_id: Mapped[int] = mapped_column(ForeignKey("instance_type.id", ondelete="CASCADE"), index=True)
+    region: Mapped[str | None]
+    zone: Mapped[str | None]
+    market: Mapped[str]
+    term: Mapped[str | None]
+    operating_system: Mapped[str]
+    currency: Mapped[str]
+    __table_args__ = (one_of("market", "on_demand", "spot", "reserved"),)
+
+
+class PriceRow(Row):
+    """What an offer cost over `[valid_from, valid_to)`, in micro-units of its currency; null when it is not known."""
+
+    __tablename__ = "price"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    offer_id: Mapped[int] = mapped_column(ForeignKey("offer.id", ondelete="CASCADE"))
+    valid_from: Mapped[datetime]
+    valid_to: Mapped[datetime | None]
+    per_hour_micros: Mapped[int | None] = mapped_column(BigInteger)
+    observed_on: Mapped[date | None]
+    dated: Mapped[str]
+    kind: Mapped[str]
+    recorded_at: Mapped[datetime]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (
+        positive("per_hour_micros"),
+        CheckConstraint("valid_to > valid_from", name="interval"),
+        one_of("dated", "day", "month", "not_before", "unknown"),
+        one_of("kind", "api", "published", "entered", "assumed"),
+        Index("ix_price_offer_valid", "offer_id", "valid_from", unique=True),
+    )
+
+
+class ExchangeRateRow(Row):
+    __tablename__ = "exchange_rate"
+    currency: Mapped[str] = mapped_column(primary_key=True)
+    starts_on: Mapped[date] = mapped_column("on", primary_key=True)
+    usd_per_unit_nanos: Mapped[int] = mapped_column(BigInteger)
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    __table_args__ = (positive("usd_per_unit_nanos"),)
+
+
+class SpotStatisticRow(Row):
+    __tablename__ = "spot_statistic"
+    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    region: Mapped[str] = mapped_column(primary_key=True)
+    observed_on: Mapped[date] = mapped_column(primary_key=True)
+    interruptions_per_month_low: Mapped[float | None]
+    interruptions_per_month_high: Mapped[float | None]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+
+
+class ServiceRow(Row):
+    __tablename__ = "service"
+    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    kind: Mapped[str]
+    description: Mapped[str | None]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+
+
+class ServiceLifecycleRow(Row):
+    __tablename__ = "service_lifecycle"
+    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
+    service: Mapped[str] = mapped_column(primary_key=True)
+    state: Mapped[str] = mapped_column(primary_key=True)
+    starts_on: Mapped[date]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (one_of("state", "announced", "preview", "available", "closed_to_new", "retired"),)
+
+
+class FeeRow(Row):
+    """A premium of a managed service on top of the plain machine's price; an empty family is every other family."""
+
+    __tablename__ = "fee"
+    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
+    service: Mapped[str] = mapped_column(primary_key=True)
+    family: Mapped[str] = mapped_column(primary_key=True)
+    valid_from: Mapped[date] = mapped_column(primary_key=True)
+    percent_of_compute: Mapped[float]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+
+
+# Software and models
+
+
+class SoftwareSupportRow(Row):
+    """A dated rule: what runs, in full, in part or not at all, on a kind, vendor, architecture, GPU, family or type."""
+
+    __tablename__ = "framework_support"
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    key: Mapped[str] = mapped_column(unique=True)
+    software: Mapped[str]
+    kind: Mapped[str]
+    versions: Mapped[str | None]
+    scope: Mapped[str]
+    scope_value: Mapped[str]
+    task: Mapped[str | None]
+    supported: Mapped[str]
+    valid_from: Mapped[date | None]
+    valid_to: Mapped[date | None]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (
+        one_of("kind", "toolkit", "framework", "engine", "library", "feature"),
+        one_of("scope", "kind", "vendor", "architecture", "gpu", "family", "instance"),
+        one_of("supported", "yes", "no", "partly"),
+    )
+
+
+class ModelRow(Row):
+    __tablename__ = "model"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    family: Mapped[str]
+    parameters: Mapped[int] = mapped_column(BigInteger)
+    dimensions: Mapped[dict[str, Any]]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+
+
+# What people tell
+
+
+class MeasurementRow(Row):
+    __tablename__ = "measurement"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    workload: Mapped[str]
+    framework: Mapped[str | None]
+    machine: Mapped[str]
+    gpu_count: Mapped[int | None]
+    precision: Mapped[str | None]
+    batch_size: Mapped[int | None]
+    seconds_per_batch: Mapped[float | None]
+    samples_per_second: Mapped[float]
+    usd_per_hour_micros: Mapped[int | None] = mapped_column(BigInteger)
+    measured_on: Mapped[date]
+    source: Mapped[str]
+    note: Mapped[str | None]
+    __table_args__ = (positive("samples_per_second"), positive("usd_per_hour_micros"))
+
+
+class OutcomeRow(Row):
+    __tablename__ = "outcome"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    machine: Mapped[str]
+    region: Mapped[str | None]
+    zone: Mapped[str | None]
+    market: Mapped[str]
+    event: Mapped[str]
+    happened_at: Mapped[datetime]
+    seconds: Mapped[float | None]
+    __table_args__ = (one_of("event", "started", "no_capacity", "no_quota", "interrupted", "finished"),)
+
+
+class WatchRow(Row):
+    __tablename__ = "watch"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    question: Mapped[dict[str, Any]]
+    webhook_url: Mapped[str | None]
+    created_at: Mapped[datetime]
+    answered_version: Mapped[int | None]
+    answer_digest: Mapped[str | None]
+
+
+class ApiKeyRow(Row):
+    __tablename__ = "api_key"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    key_hash: Mapped[str] = mapped_column(unique=True)
+    scopes: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]
+
+
+# A change to one of these is a change of the catalog, whoever makes it.
+CATALOG_TABLES = (
+    "source", "precision", "gpu", "gpu_alias", "gpu_precision", "provider", "region", "region_cpu", "instance_type",
+    "lifecycle", "offer", "price", "exchange_rate", "spot_statistic", "service", "service_lifecycle", "fee",
+    "framework_support", "model", "measurement",
+)  # fmt: skip

@@ -1,0 +1,281 @@
+"""The catalog of one day: instance types and offers as columns, never changed once built."""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.hardware import InstanceType
+from service.domain.offer import MARKETS, Offer, Price
+from service.domain.precision import SUPPORT_LEVELS
+from service.domain.reference import Measurement, Reference, SoftwareRule
+
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+T = TypeVar("T")
+Column = TypeVar("Column", bound=NDArray[Any])
+
+
+class Prices(Protocol):
+    """Whatever can tell the price behind a row number."""
+
+    def price(self, row: int) -> Price: ...
+
+
+def still(array: Column) -> Column:
+    """The same column, read-only: a catalog is shared by every request."""
+    array.setflags(write=False)
+    return array
+
+
+class Memory:
+    """What was once computed from a catalog that never changes; the least recently used is forgotten."""
+
+    def __init__(self, size: int = 256) -> None:
+        self._size = size
+        self._kept: dict[Hashable, Any] = {}
+
+    def recall(self, key: Hashable, compute: Callable[[], T]) -> T:
+        try:
+            value = self._kept.pop(key)
+        except KeyError:
+            value = compute()
+        self._kept[key] = value
+        if len(self._kept) > self._size:
+            self._kept.pop(next(iter(self._kept)), None)
+        return value  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """A column of words: `codes` point into `words`, which are sorted; -1 is unknown."""
+
+    codes: NDArray[np.int32]
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[str | None]) -> "Category":
+        words = tuple(sorted({value for value in values if value is not None}))
+        code = {word: place for place, word in enumerate(words)}
+        return cls(still(np.array([-1 if value is None else code[value] for value in values], np.int32)), words)
+
+    def among(self, wanted: Sequence[str]) -> Mask:
+        """Where the column holds one of the wanted words."""
+        codes = [place for place, word in enumerate(self.words) if word in set(wanted)]
+        if len(codes) == 1:
+            return np.equal(self.codes, codes[0])
+        table = np.zeros(len(self.words) + 1, np.bool_)
+        table[codes] = True
+        return table[self.codes]
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """One entry per offer, by instance type; within one, known prices first, on-demand before spot, cheap first.
+
+    So the first entry of a type is its default offer, and its offers are one slice: `starts[i]` to `starts[i + 1]`.
+    """
+
+    instance_type: NDArray[np.int32]
+    region: NDArray[np.int32]
+    zone: NDArray[np.int32]
+    market: NDArray[np.int8]
+    usd_per_hour: Floats
+    age_days: Floats
+    price_row: NDArray[np.int32]
+    places: tuple[str, ...]
+    prices: Prices
+
+    @classmethod
+    def sorted_by_type(
+        cls,
+        *,
+        instance_type: NDArray[np.int32],
+        region: NDArray[np.int32],
+        zone: NDArray[np.int32],
+        market: NDArray[np.int8],
+        usd_per_hour: Floats,
+        age_days: Floats,
+        price_row: NDArray[np.int32],
+        places: tuple[str, ...],
+        prices: Prices,
+    ) -> "Offers":
+        order = np.lexsort((zone, region, usd_per_hour, market, np.isnan(usd_per_hour), instance_type))
+        return cls(
+            instance_type=still(instance_type[order]),
+            region=still(region[order]),
+            zone=still(zone[order]),
+            market=still(market[order]),
+            usd_per_hour=still(usd_per_hour[order]),
+            age_days=still(age_days[order]),
+            price_row=still(price_row[order]),
+            places=places,
+            prices=prices,
+        )
+
+    def __len__(self) -> int:
+        return len(self.instance_type)
+
+    def offer(self, place: int) -> Offer:
+        return Offer(
+            instance_type=int(self.instance_type[place]),
+            region=self._word(int(self.region[place])),
+            zone=self._word(int(self.zone[place])),
+            market=MARKETS[self.market[place]],
+            price=self.prices.price(int(self.price_row[place])),
+        )
+
+    def _word(self, code: int) -> str | None:
+        return None if code < 0 else self.places[code]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """One entry per instance type. Unknown numbers are NaN, unknown flags -1, unknown words code -1."""
+
+    words: dict[str, Category]
+    numbers: dict[str, Floats]
+    flags: dict[str, NDArray[np.int8]]
+    support: dict[str, NDArray[np.int8]]
+    """Per precision, the place in SUPPORT_LEVELS."""
+    tflops: dict[str, Floats]
+    """Per precision, the dense peak of the whole machine."""
+
+
+WORDS: dict[str, Callable[[InstanceType], str | None]] = {
+    "provider": lambda kind: kind.provider,
+    "instance": lambda kind: kind.id,
+    "service": lambda kind: kind.service,
+    "family": lambda kind: kind.family,
+    "gpu": lambda kind: kind.gpu.id if kind.gpu else None,
+    "gpu_vendor": lambda kind: kind.gpu.vendor if kind.gpu else None,
+    "gpu_kind": lambda kind: kind.gpu.kind if kind.gpu else None,
+    "architecture": lambda kind: kind.gpu.architecture if kind.gpu else None,
+    "cpu_architecture": lambda kind: kind.cpu_architecture,
+    "cpu_vendor": lambda kind: kind.cpu_vendor,
+    "interconnect": lambda kind: kind.interconnect,
+}
+NUMBERS: dict[str, Callable[[InstanceType], float | None]] = {
+    "gpu_count": lambda kind: kind.whole_gpus,
+    "gpu_memory_gb": lambda kind: kind.gpu.memory_gb if kind.gpu else None,
+    "total_gpu_memory_gb": lambda kind: kind.total_gpu_memory_gb,
+    "vcpus": lambda kind: kind.vcpus,
+    "memory_gib": lambda kind: kind.memory_gib,
+    "network_gbps": lambda kind: kind.network_gbps,
+    "local_storage_gb": lambda kind: kind.local_storage_gb,
+    "memory_bandwidth_gb_per_second": lambda kind: kind.gpu.memory_bandwidth_gb_per_second if kind.gpu else None,
+    "vcpus_per_gpu": lambda kind: kind.vcpus_per_gpu,
+    "tdp_watts": lambda kind: kind.tdp_watts,
+}
+FLAGS: dict[str, Callable[[InstanceType], bool | None]] = {
+    "rdma": lambda kind: kind.rdma,
+    "gpudirect_rdma": lambda kind: kind.gpudirect_rdma,
+    "bare_metal": lambda kind: kind.bare_metal,
+}
+
+
+def number_column(values: Sequence[float | None]) -> Floats:
+    return still(np.array([np.nan if value is None else value for value in values], np.float64))
+
+
+def support_code(kind: InstanceType, precision: str) -> int:
+    rate = kind.gpu.rates.get(precision) if kind.gpu else None
+    return -1 if rate is None or rate.support is None else SUPPORT_LEVELS.index(rate.support)
+
+
+@dataclass(frozen=True, eq=False)
+class Catalog:
+    """What could be rented on one day, and what was known of it. `identity` names its content."""
+
+    version: int
+    day: date
+    instance_types: tuple[InstanceType, ...]
+    columns: Columns
+    offers: Offers
+    starts: NDArray[np.int64]
+    reference: Reference
+    memory: Memory = field(default_factory=Memory)
+    fragments: Memory = field(default_factory=lambda: Memory(size=10_000))
+    """Encoded pieces of answers, which the outside keeps beside the catalog they belong to."""
+
+    @classmethod
+    def of(
+        cls,
+        version: int,
+        day: date,
+        instance_types: tuple[InstanceType, ...],
+        offers: Offers,
+        reference: Reference,
+    ) -> "Catalog":
+        kinds = instance_types
+        words = {name: Category.of([read(kind) for kind in kinds]) for name, read in WORDS.items()}
+        words["lifecycle"] = Category.of([kind.state_on(day) for kind in kinds])
+        flags = {
+            name: np.array([-1 if (value := read(kind)) is None else value for kind in kinds], np.int8)
+            for name, read in FLAGS.items()
+        }
+        columns = Columns(
+            words=words,
+            numbers={name: number_column([read(kind) for kind in kinds]) for name, read in NUMBERS.items()},
+            flags=flags,
+            support={
+                precision: np.array([support_code(kind, precision) for kind in kinds], np.int8)
+                for precision in reference.precisions
+            },
+            tflops={
+                precision: number_column([kind.tflops(precision) for kind in kinds])
+                for precision in reference.precisions
+            },
+        )
+        starts = still(np.searchsorted(offers.instance_type, np.arange(len(kinds) + 1)))
+        return cls(version, day, kinds, columns, offers, starts, reference)
+
+    @property
+    def identity(self) -> str:
+        return f"{self.version}-{self.day.isoformat()}"
+
+    @cached_property
+    def place_of(self) -> dict[str, int]:
+        """Where an instance type stands, by `provider/name`."""
+        return {kind.id: place for place, kind in enumerate(self.instance_types)}
+
+    @cached_property
+    def software(self) -> tuple[SoftwareRule, ...]:
+        """The software rules in force on the catalog's day."""
+        return tuple(rule for rule in self.reference.software if rule.holds_on(self.day))
+
+    @cached_property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The measurements made by the catalog's day."""
+        return tuple(seen for seen in self.reference.measurements if seen.measured_on <= self.day)
+
+    @cached_property
+    def known_prices(self) -> Mask:
+        """Which offers have a price that is known in dollars."""
+        return ~np.isnan(self.offers.usd_per_hour)
+
+    @cached_property
+    def undated(self) -> Mask:
+        """Which offers have a price of which nobody knows the day."""
+        return self.known_prices & np.isnan(self.offers.age_days)
+
+    @cached_property
+    def observed_span(self) -> tuple[date | None, date | None]:
+        """The days of the oldest and of the newest price observation that is still in force."""
+        return self.span_of(self.offers.age_days)
+
+    def span_of(self, age_days: Floats) -> tuple[date | None, date | None]:
+        """Ages of prices in days → the days of the oldest and of the newest; nothing where no age is known."""
+        known = age_days[~np.isnan(age_days)]
+        if not len(known):
+            return None, None
+        today = self.day.toordinal()
+        return date.fromordinal(today - int(known.max())), date.fromordinal(today - int(known.min()))
+
+    def offer_places(self, place: int) -> range:
+        """Where the offers of an instance type stand."""
+        return range(int(self.starts[place]), int(self.starts[place + 1]))

@@ -1,0 +1,100 @@
+"""What people type → the catalog's own names; a name it does not have is answered with the near ones."""
+
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+
+from service.domain.catalog import Catalog
+from service.domain.errors import UnknownName
+
+NEAR = 3
+
+
+def near_names(asked: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Up to three known names that look like the one asked for."""
+    folded: dict[str, str] = {}
+    for name in known:
+        folded.setdefault(name.lower(), name)
+    word = asked.lower()
+    containing = sorted((name for name in folded if len(word) > 2 and word in name), key=len)
+    close = get_close_matches(word, folded, n=NEAR, cutoff=0.6)
+    return tuple(folded[name] for name in dict.fromkeys([*close, *containing]))[:NEAR]
+
+
+def unknown(what: str, asked: str, known: Collection[str], field: str) -> UnknownName:
+    near = near_names(asked, known)
+    if near:
+        tail = f"Did you mean {' or '.join(near)}?"
+    elif len(known) <= 20:
+        tail = f"Known: {', '.join(sorted(known))}."
+    else:
+        tail = ""
+    return UnknownName(f"No {what} is called '{asked}'. {tail}".strip(), field=field, near=near)
+
+
+def resolve(what: str, asked: Iterable[str], known: Collection[str], field: str) -> tuple[str, ...]:
+    """Each name as the catalog spells it; case does not matter. Raises `UnknownName`."""
+    by_fold = {name.lower(): name for name in known}
+    found = []
+    for name in asked:
+        if name.lower() not in by_fold:
+            raise unknown(what, name, known, field)
+        found.append(by_fold[name.lower()])
+    return tuple(dict.fromkeys(found))
+
+
+def fold_gpu(name: str) -> str:
+    """Spellings of one GPU differ in spaces, dashes, underscores and the maker's name."""
+    folded = name.lower().replace("_", "-").replace(" ", "-")
+    return folded.removeprefix("nvidia-").removeprefix("tesla-").removeprefix("amd-")
+
+
+def gpu_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """Every spelling of a GPU → the ids it may mean."""
+
+    def build() -> dict[str, tuple[str, ...]]:
+        reference = catalog.reference
+        spellings: dict[str, tuple[str, ...]] = {}
+        for alias, ids in reference.gpu_aliases.items():
+            spellings[fold_gpu(alias)] = tuple(dict.fromkeys([*spellings.get(fold_gpu(alias), ()), *ids]))
+        for gpu in reference.gpus.values():
+            spellings.setdefault(fold_gpu(gpu.name), (gpu.id,))
+            spellings[fold_gpu(gpu.id)] = (gpu.id,)
+        return spellings
+
+    return catalog.memory.recall("gpu_names", build)
+
+
+def resolve_gpus(asked: Iterable[str], catalog: Catalog, field: str = "gpu") -> tuple[str, ...]:
+    """GPU ids for ids, names and aliases; an alias of several cards stands for all of them. Raises `UnknownName`."""
+    spellings = gpu_names(catalog)
+    found: list[str] = []
+    for name in asked:
+        ids = spellings.get(fold_gpu(name))
+        if ids is None:
+            raise unknown("GPU", name, spellings, field)
+        found.extend(ids)
+    return tuple(dict.fromkeys(found))
+
+
+def resolve_instances(asked: Iterable[str], catalog: Catalog, field: str = "instance") -> tuple[str, ...]:
+    """`provider/name` for each `name` or `provider/name`. Raises `UnknownName`, also when a bare name is ambiguous."""
+    return tuple(dict.fromkeys(resolve_instance(name, catalog, field) for name in asked))
+
+
+def resolve_instance(asked: str, catalog: Catalog, field: str) -> str:
+    def build() -> dict[str, tuple[str, ...]]:
+        spellings: dict[str, list[str]] = {}
+        for kind in catalog.instance_types:
+            spellings.setdefault(kind.id.lower(), []).append(kind.id)
+            spellings.setdefault(kind.name.lower(), []).append(kind.id)
+        return {name: tuple(ids) for name, ids in spellings.items()}
+
+    spellings = catalog.memory.recall("instance_names", build)
+    ids = spellings.get(asked.lower(), ())
+    if len(ids) == 1:
+        return ids[0]
+    if ids:
+        raise UnknownName(
+            f"Several providers have an instance type '{asked}': write one of {', '.join(ids)}.", field=field, near=ids
+        )
+    raise unknown("instance type", asked, spellings, field)

