@@ -8,7 +8,10 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import URL, NullPool, create_engine, make_url, text
 
+from service.db.engine import parse_url
 from tests.postgres import find_binaries, running_server
+
+GIVEN = os.environ.get("DATABASE_URL", "")
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +23,9 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[URL]:
-    """The server that SELECTOR_TEST_DATABASE_URL names, else one of our own."""
-    given = os.environ.get("SELECTOR_TEST_DATABASE_URL")
-    if given:
-        yield make_url(given)
+    """The Postgres that DATABASE_URL names, else one of our own; tests only ever touch databases that they create."""
+    if GIVEN.startswith("postgres"):
+        yield parse_url(GIVEN)
     elif find_binaries():
         with running_server() as url:
             yield make_url(url)

@@ -16,7 +16,7 @@ from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
 from service.domain.errors import QuestionError
 from service.domain.names import resolve_gpus, resolve_instance, unknown
-from service.domain.objective import NAMED, NEEDS_PRICE, TERMS, Objective
+from service.domain.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
 from service.domain.recommend import PRECISION_BY_TASK, Answer, Choice, Question, Rejection, recommend
 
 router = APIRouter(tags=["decision"])
@@ -234,7 +234,9 @@ class BestOf(Told):
 class Relaxation(Told):
     """The smallest change of one constraint that lets something in."""
 
-    to: dict[str, Any] = Field(description="Fields of the constraints with their new values; null takes one away.")
+    to: dict[str, Any] = Field(
+        description="Constraints (or paths into the question) with their new values; null takes one away."
+    )
     admits: int
     best: BestOf
 
@@ -366,6 +368,7 @@ def constraints(
         task=work.task if work.task in ("training", "inference") else None,
         exclude=excluded(limits.exclude, catalog),
         needs_price=objective.needs(NEEDS_PRICE),
+        needs_peak=objective.needs(NEEDS_SPEED),
     )
 
 

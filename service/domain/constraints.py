@@ -44,6 +44,7 @@ class Constraints:
     max_usd_per_hour: float | None = None
     max_price_age_days: float | None = None
     needs_price: bool = False
+    needs_peak: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,10 @@ class Relaxed:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One constraint, asked of every instance type: where it rejects, and how to relax it for the ones given."""
+    """One constraint, asked of every instance type.
+
+    `relax` is given the types that miss exactly one constraint and tells the least change that lets some of them in.
+    """
 
     code: str
     ground: Ground
@@ -64,14 +68,17 @@ class Test:
     relax: Callable[[Mask], Relaxed | None]
 
 
+def never(_sole: Mask) -> None:
+    """No change of the question helps: what is missing is data, or software."""
+    return
+
+
 def type_tests(asked: Constraints, catalog: Catalog) -> Iterator[Test]:
     """The constraints on hardware, software and lifecycle, one test each."""
     for name, wanted in asked.words.items():
         yield word_test(name, wanted, catalog)
-    for name, limit in asked.at_least.items():
-        yield from range_tests(name, limit, catalog, asked, lower=True)
-    for name, limit in asked.at_most.items():
-        yield from range_tests(name, limit, catalog, asked, lower=False)
+    for name in dict.fromkeys((*asked.at_least, *asked.at_most)):
+        yield from range_tests(name, catalog, asked)
     for name, wanted_flag in asked.flags.items():
         yield from flag_tests(name, wanted_flag, catalog)
     for precision in asked.precision_all:
@@ -81,8 +88,7 @@ def type_tests(asked: Constraints, catalog: Catalog) -> Iterator[Test]:
     if asked.framework:
         yield framework_test(asked.framework, catalog)
     if asked.task:
-        fails = ~task_mask(catalog, asked.task)
-        yield Test("task", "software", fails, lambda only: Relaxed({"task": None}, only))
+        yield Test("task", "software", ~task_mask(catalog, asked.task), never)
     if asked.exclude:
         yield exclude_test(asked.exclude, catalog)
 
@@ -92,33 +98,48 @@ def word_test(name: str, wanted: tuple[str, ...], catalog: Catalog) -> Test:
     also = ALSO_FOUND.get(name, {})
     fails = ~column.among([*wanted, *(more for word in wanted for more in also.get(word, ()))])
 
-    def relax(only: Mask) -> Relaxed | None:
-        codes = column.codes[only]
+    def relax(sole: Mask) -> Relaxed:
+        """One word more, the one that lets in the most; where those kept out have no word at all, no filter."""
+        codes = column.codes[sole & fails]
         counts = np.bincount(codes[codes >= 0], minlength=len(column.words))
         if not counts.any():
-            return None
-        added = int(counts.argmax())
-        return Relaxed({name: [*wanted, column.words[added]]}, only & (column.codes == added))
+            return Relaxed({name: []}, sole & fails)
+        added = column.words[int(counts.argmax())]
+        found = column.among([added, *also.get(added, ())])
+        return Relaxed({name: [*wanted, added]}, sole & fails & found)
 
     ground: Ground = "availability" if name == "lifecycle" else "hardware" if name in HARDWARE_WORDS else "constraint"
     return Test(name, ground, fails, relax)
 
 
-def range_tests(name: str, limit: float, catalog: Catalog, asked: Constraints, *, lower: bool) -> Iterator[Test]:
+def range_tests(name: str, catalog: Catalog, asked: Constraints) -> Iterator[Test]:
+    """Below the least, above the most, and not known at all: at most one of them holds of a type."""
     column = tflops_column(catalog, asked) if name == "tflops" else catalog.columns.numbers[name]
+    low, high = asked.at_least.get(name, -np.inf), asked.at_most.get(name, np.inf)
     unknown = np.isnan(column)
-    field_name = f"min_{name}" if lower else f"max_{name}"
     with np.errstate(invalid="ignore"):
-        misses = (column < limit) if lower else (column > limit)
+        below, above = column < low, column > high
 
-    def relax(only: Mask) -> Relaxed:
-        nearest = float(column[only].max() if lower else column[only].min())
-        admits = only & ((column >= nearest) if lower else (column <= nearest))
-        return Relaxed({field_name: nearest}, admits)
+    def lower(sole: Mask) -> Relaxed | None:
+        only = sole & below
+        nearest = float(column[only].max())
+        return Relaxed({f"min_{name}": nearest}, only & (column >= nearest))
 
-    yield Test(field_name, "hardware", misses, relax)
+    def raise_(sole: Mask) -> Relaxed | None:
+        only = sole & above
+        nearest = float(column[only].min())
+        return Relaxed({f"max_{name}": nearest}, only & (column <= nearest))
+
+    def drop(sole: Mask) -> Relaxed | None:
+        limits = {f"min_{name}": name in asked.at_least, f"max_{name}": name in asked.at_most}
+        return Relaxed({limit: None for limit, given in limits.items() if given}, sole & (unknown | below | above))
+
+    if name in asked.at_least:
+        yield Test(f"min_{name}", "hardware", below, lower)
+    if name in asked.at_most:
+        yield Test(f"max_{name}", "hardware", above, raise_)
     if unknown.any():
-        yield Test(f"{name}_unknown", "data", unknown, lambda only: Relaxed({field_name: None}, only))
+        yield Test(f"{name}_unknown", "data", unknown, drop)
 
 
 def tflops_column(catalog: Catalog, asked: Constraints) -> np.ndarray:
@@ -129,49 +150,53 @@ def tflops_column(catalog: Catalog, asked: Constraints) -> np.ndarray:
 
 def flag_tests(name: str, wanted: bool, catalog: Catalog) -> Iterator[Test]:
     column = catalog.columns.flags[name]
-    relax = lambda only: Relaxed({name: None}, only)  # noqa: E731
-    yield Test(name, "hardware", column == (not wanted), relax)
-    unknown = column == -1
+    other, unknown = column == (not wanted), column == -1
+
+    def drop(sole: Mask) -> Relaxed:
+        return Relaxed({name: None}, sole & (other | unknown))
+
+    yield Test(name, "hardware", other, drop)
     if unknown.any():
-        yield Test(f"{name}_unknown", "data", unknown, relax)
+        yield Test(f"{name}_unknown", "data", unknown, drop)
 
 
 def precision_test(any_of: tuple[str, ...], asked: Constraints, catalog: Catalog) -> Test:
     enough = np.array([level in ENOUGH[asked.precision_support] for level in SUPPORT_LEVELS] + [False])
-    support = catalog.columns.support
-    runs = np.zeros(len(catalog.instance_types), np.bool_)
+    columns = catalog.columns
+    fails = np.ones(len(catalog.instance_types), np.bool_)
     for precision in any_of:
-        runs |= enough[support[precision]]
+        fails &= ~enough[columns.support[precision]]
 
-    def relax(only: Mask) -> Relaxed | None:
-        gains = {other: only & enough[column] for other, column in support.items() if other not in any_of}
-        best = max(gains, key=lambda other: int(gains[other].sum()), default=None)
-        if best is None or not gains[best].any():
+    def relax(sole: Mask) -> Relaxed | None:
+        gains = {other: sole & fails & enough[column] for other, column in columns.support.items()}
+        if asked.needs_peak:
+            gains = {other: gained & ~np.isnan(columns.tflops[other]) for other, gained in gains.items()}
+        best = max(gains, key=lambda other: int(gains[other].sum()))
+        if not gains[best].any():
             return None
-        return Relaxed({"precision": [*any_of, best]} if asked.precision_any else {"precision": [best]}, gains[best])
+        return Relaxed({"workload.precision": [*any_of, best]}, gains[best])
 
-    return Test("precision", "hardware", ~runs, relax)
+    return Test("precision", "hardware", fails, relax)
 
 
 def framework_test(wanted: tuple[str, ...], catalog: Catalog) -> Test:
-    return Test(
-        "framework",
-        "software",
-        ~frameworks_mask(catalog, wanted),
-        lambda only: Relaxed({"framework": None}, only),
-    )
+    fails = ~frameworks_mask(catalog, wanted)
+    return Test("framework", "software", fails, lambda sole: Relaxed({"framework": []}, sole & fails))
 
 
 def exclude_test(excluded: tuple[str, ...], catalog: Catalog) -> Test:
     listed = set(excluded)
-    fails = np.array([bool(names_of(kind) & listed) for kind in catalog.instance_types], np.bool_)
+    hits = [names_of(kind) & listed for kind in catalog.instance_types]
+    fails = np.array([bool(hit) for hit in hits], np.bool_)
 
-    def relax(only: Mask) -> Relaxed:
-        hit = {name for place in np.flatnonzero(only) for name in names_of(catalog.instance_types[place]) & listed}
-        freed = next(name for name in excluded if name in hit)
-        kept = [name for name in excluded if name != freed]
-        admits = np.array([not (names_of(kind) & set(kept)) for kind in catalog.instance_types], np.bool_)
-        return Relaxed({"exclude": kept}, only & admits)
+    def relax(sole: Mask) -> Relaxed | None:
+        """Take one name off: the one that by itself keeps the most out."""
+        by_one = [next(iter(hits[place])) for place in np.flatnonzero(sole & fails) if len(hits[place]) == 1]
+        if not by_one:
+            return Relaxed({"exclude": []}, sole & fails)
+        freed = max(excluded, key=by_one.count)
+        admits = np.array([hit == {freed} for hit in hits], np.bool_)
+        return Relaxed({"exclude": [name for name in excluded if name != freed]}, sole & admits)
 
     return Test("exclude", "constraint", fails, relax)
 

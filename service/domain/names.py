@@ -1,23 +1,36 @@
 """What people type → the catalog's own names; a name it does not have is answered with the near ones."""
 
+import re
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 from service.domain.catalog import Catalog
 from service.domain.errors import UnknownName
 
 NEAR = 3
+VERY_CLOSE = 0.8
+LONGEST_NAME = 80
+MODEL_NUMBER = re.compile(r"([a-z]+)\d+")
 
 
 def near_names(asked: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Up to three known names that look like the one asked for."""
+    """Up to three known names that look like the one asked for, or are of its series (T4 for T100)."""
     folded: dict[str, str] = {}
     for name in known:
         folded.setdefault(name.lower(), name)
-    word = asked.lower()
-    containing = sorted((name for name in folded if len(word) > 2 and word in name), key=len)
+    word = asked.lower()[:LONGEST_NAME]
     close = get_close_matches(word, folded, n=NEAR, cutoff=0.6)
-    return tuple(folded[name] for name in dict.fromkeys([*close, *containing]))[:NEAR]
+    very = [name for name in close if SequenceMatcher(None, word, name).ratio() >= VERY_CLOSE]
+    containing = sorted((name for name in folded if len(word) > 2 and word in name), key=len)
+    series = letters(word)
+    same_series = sorted((name for name in folded if series and letters(name) == series), key=len)
+    return tuple(folded[name] for name in dict.fromkeys([*very, *same_series[:1], *close, *containing]))[:NEAR]
+
+
+def letters(name: str) -> str:
+    """The letters before the digits of a model number, such as the T of T4; empty for any other name."""
+    found = MODEL_NUMBER.fullmatch(name)
+    return found[1] if found else ""
 
 
 def unknown(what: str, asked: str, known: Collection[str], field: str) -> UnknownName:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.domain.catalog import Catalog, Floats, Mask
-from service.domain.constraints import Constraints, Test
+from service.domain.constraints import Constraints, Test, never
 from service.domain.hardware import InstanceType
 from service.domain.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
 from service.domain.offer import Offer
@@ -161,9 +161,10 @@ def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> li
     """Types that cannot be ranked because a figure that the objective needs is not known."""
     tests = []
     if objective.needs(NEEDS_SPEED):
-        tests.append(Test("peak_unknown", "data", np.isnan(speeds.peak), lambda _only: None))
+        unknown = np.isnan(speeds.peak) & ((speeds.precision >= 0) | (not speeds.names))
+        tests.append(Test("peak_unknown", "data", unknown, never))
     if objective.needs(NEEDS_POWER):
-        tests.append(Test("power_unknown", "data", np.isnan(catalog.columns.numbers["tdp_watts"]), lambda _only: None))
+        tests.append(Test("power_unknown", "data", np.isnan(catalog.columns.numbers["tdp_watts"]), never))
     return tests
 
 

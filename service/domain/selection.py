@@ -131,7 +131,7 @@ def within(column: Floats, limit: float | None) -> Mask:
     if limit is None:
         return np.ones(len(column), np.bool_)
     with np.errstate(invalid="ignore"):
-        return np.asarray(column <= limit)
+        return np.asarray(column <= limit, np.bool_)
 
 
 def first_per_type(offers: Offers, places: Places, types: int) -> NDArray[np.int32]:
@@ -154,7 +154,7 @@ def affordable_types(asked: Constraints, choice: OfferChoice, catalog: Catalog) 
     if asked.max_usd_per_hour is not None:
         with np.errstate(invalid="ignore"):
             has &= usd_per_hour(catalog.offers, choice.best) <= asked.max_usd_per_hour
-    return has.any(axis=0)
+    return np.asarray(has.any(axis=0), np.bool_)
 
 
 def candidates(asked: Constraints, choice: OfferChoice, catalog: Catalog, passing: Mask) -> Candidates:
@@ -188,16 +188,16 @@ def type_obstacles(
     asked: Constraints,
     catalog: Catalog,
 ) -> Iterator[Obstacle]:
+    sole = (misses == 1) & affordable
     for test in tests:
-        alone = test.fails & (misses == 1) & affordable
 
-        def relax(test: Test = test, alone: Mask = alone) -> tuple[dict[str, object], Candidates] | None:
-            relaxed = test.relax(alone)
+        def relax(test: Test = test) -> tuple[dict[str, object], Candidates] | None:
+            relaxed = test.relax(sole)
             if relaxed is None:
                 return None
             return relaxed.to, candidates(asked, choice, catalog, relaxed.admits)
 
-        yield Obstacle(test.code, test.ground, test.fails, alone, relax)
+        yield Obstacle(test.code, test.ground, test.fails, test.fails & sole, relax)
 
 
 def offer_obstacles(

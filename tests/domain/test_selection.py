@@ -1,0 +1,133 @@
+"""The selection against the plain loop, and what it promises about relaxing."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.domain.constraints import Constraints
+from service.domain.offer import MARKETS
+from service.domain.selection import Selection, select
+from tests.domain import plain
+from tests.domain.worlds import World, constraints, worlds
+
+MANY = settings(max_examples=150, deadline=None)
+
+
+def admitted_types(selection: Selection) -> set[int]:
+    return {int(place) for place in selection.admitted.instance_type}
+
+
+@MANY
+@given(worlds(), constraints())
+def test_it_admits_what_a_plain_loop_over_every_offer_admits(world: World, asked: Constraints) -> None:
+    selection = select(asked, world.catalog)
+    offers = world.catalog.offers
+    found = {
+        (int(kind), MARKETS[offers.market[place]]): float(offers.usd_per_hour[place])
+        for kind, place in zip(selection.admitted.instance_type, selection.admitted.offer, strict=True)
+    }
+    expected = plain.admitted(asked, world)
+    assert set(found) == set(expected)
+    for key, usd in expected.items():
+        assert np.isnan(found[key]) if usd is None else found[key] == usd
+
+
+@MANY
+@given(worlds(), constraints())
+def test_every_type_is_admitted_or_has_an_obstacle(world: World, asked: Constraints) -> None:
+    selection = select(asked, world.catalog)
+    blocked = np.zeros(len(world.catalog.instance_types), np.bool_)
+    for obstacle in selection.obstacles:
+        blocked |= obstacle.fails
+    inside = admitted_types(selection)
+    assert {place for place in range(len(blocked)) if not selection.rejected[place]} == inside
+    assert all(blocked[place] for place in range(len(blocked)) if place not in inside)
+
+
+@MANY
+@given(worlds(), constraints())
+def test_an_obstacle_names_just_the_types_that_miss_its_constraint(world: World, asked: Constraints) -> None:
+    selection = select(asked, world.catalog)
+    for obstacle in selection.obstacles:
+        if obstacle.code in ("region", "market", "max_price_age_days", "price_unknown", "max_usd_per_hour", "no_offer"):
+            continue
+        missing = [obstacle.code in plain.type_misses(asked, kind) for kind in world.catalog.instance_types]
+        assert obstacle.fails.tolist() == missing
+
+
+@MANY
+@given(worlds(), constraints())
+def test_only_this_means_that_without_it_the_type_would_be_in(world: World, asked: Constraints) -> None:
+    for obstacle in select(asked, world.catalog).obstacles:
+        for place in np.flatnonzero(obstacle.alone):
+            kind = world.catalog.instance_types[place]
+            hardware = plain.type_misses(asked, kind)
+            offers = [plain.offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
+            assert ([obstacle.code] == hardware and [] in offers) or (not hardware and [obstacle.code] in offers)
+
+
+@MANY
+@given(worlds(), constraints())
+def test_applying_a_relaxation_admits_just_what_it_promised(world: World, asked: Constraints) -> None:
+    before = admitted_types(select(asked, world.catalog))
+    for obstacle in select(asked, world.catalog).obstacles:
+        relaxed = obstacle.relax() if obstacle.alone.any() else None
+        if relaxed is None:
+            continue
+        to, promised = relaxed
+        after = admitted_types(select(apply(asked, to), world.catalog))
+        assert after - before == {int(place) for place in promised.instance_type}, (obstacle.code, to)
+        assert before <= after
+
+
+@MANY
+@given(worlds(), constraints())
+def test_whatever_one_constraint_alone_keeps_out_has_a_relaxation(world: World, asked: Constraints) -> None:
+    for obstacle in select(asked, world.catalog).obstacles:
+        if obstacle.alone.any() and obstacle.code not in ("price_unknown", "precision"):
+            assert obstacle.relax() is not None, obstacle.code
+
+
+@MANY
+@given(worlds(), constraints(), st.randoms(use_true_random=False))
+def test_the_order_of_offers_does_not_matter(world: World, asked: Constraints, random: Any) -> None:
+    from tests.domain.worlds import catalog_of
+
+    shuffled = random.sample(world.offers, len(world.offers))
+    again = catalog_of(list(world.catalog.instance_types), shuffled)
+    first, second = select(asked, world.catalog), select(asked, again)
+    assert first.admitted.instance_type.tolist() == second.admitted.instance_type.tolist()
+    assert [o.fails.tolist() for o in first.obstacles] == [o.fails.tolist() for o in second.obstacles]
+
+
+def apply(asked: Constraints, to: dict[str, object]) -> Constraints:
+    """The constraints with a relaxation's fields put in, as a caller would."""
+    words, low, high, flags = dict(asked.words), dict(asked.at_least), dict(asked.at_most), dict(asked.flags)
+    simple: dict[str, Any] = {}
+    for name, value in to.items():
+        if name == "workload.precision":
+            simple["precision_any"] = tuple(value)  # type: ignore[arg-type]
+        elif name in words:
+            words[name] = tuple(value)  # type: ignore[arg-type]
+            words = {key: wanted for key, wanted in words.items() if wanted}
+        elif name.startswith("min_"):
+            put(low, name[4:], value)
+        elif name.startswith("max_") and name[4:] in high:
+            put(high, name[4:], value)
+        elif name in flags:
+            put(flags, name, value)
+        else:
+            simple[name] = tuple(value) if isinstance(value, list) else value if value is not None else ()
+            if value is None and name.startswith("max_"):
+                simple[name] = None
+    return dataclasses.replace(asked, words=words, at_least=low, at_most=high, flags=flags, **simple)
+
+
+def put(fields: dict[str, Any], name: str, value: object) -> None:
+    if value is None:
+        del fields[name]
+    else:
+        fields[name] = value
