@@ -3,49 +3,56 @@
 from service.domain.constraints import Constraints
 from service.domain.hardware import InstanceType
 from service.domain.precision import ENOUGH
-from tests.domain.worlds import DAY, World
-
-Offer = tuple[int, str | None, str, float | None, int | None]
+from tests.domain.worlds import DAY, Offer, World
 
 
 def type_misses(asked: Constraints, kind: InstanceType) -> list[str]:
     """The codes of the constraints on hardware and lifecycle that a type misses."""
-    gpu = kind.gpu
+    return [*word_misses(asked, kind), *number_misses(asked, kind), *other_misses(asked, kind)]
+
+
+def word_misses(asked: Constraints, kind: InstanceType) -> list[str]:
     words = {
         "provider": kind.provider,
         "family": kind.family,
-        "gpu_vendor": gpu and gpu.vendor,
+        "gpu_vendor": kind.gpu.vendor if kind.gpu else None,
         "interconnect": kind.interconnect,
         "lifecycle": kind.state_on(DAY),
-    }
-    numbers = {
-        "gpu_count": kind.gpu_count * gpu.fraction if gpu else 0.0,
-        "gpu_memory_gb": gpu and gpu.memory_gb,
-        "vcpus": kind.vcpus,
-        "memory_gib": kind.memory_gib,
     }
     missed = []
     for name, wanted in asked.words.items():
         also = ("nvswitch",) if name == "interconnect" and "nvlink" in wanted else ()
         if words[name] not in (*wanted, *also):
             missed.append(name)
+    return missed
+
+
+def number_misses(asked: Constraints, kind: InstanceType) -> list[str]:
+    numbers = {
+        "gpu_count": kind.gpu_count * kind.gpu.fraction if kind.gpu else 0.0,
+        "gpu_memory_gb": kind.gpu.memory_gb if kind.gpu else None,
+        "vcpus": kind.vcpus,
+        "memory_gib": kind.memory_gib,
+    }
+    missed = []
     for name in {*asked.at_least, *asked.at_most}:
         value = numbers[name]
         if value is None:
             missed.append(f"{name}_unknown")
-            continue
-        if name in asked.at_least and value < asked.at_least[name]:
+        elif name in asked.at_least and value < asked.at_least[name]:
             missed.append(f"min_{name}")
-        if name in asked.at_most and value > asked.at_most[name]:
+        elif name in asked.at_most and value > asked.at_most[name]:
             missed.append(f"max_{name}")
-    for name, wanted_flag in asked.flags.items():
-        if kind.rdma is None:
-            missed.append(f"{name}_unknown")
-        elif kind.rdma != wanted_flag:
-            missed.append(name)
+    return missed
+
+
+def other_misses(asked: Constraints, kind: InstanceType) -> list[str]:
+    missed = []
+    if "rdma" in asked.flags and kind.rdma != asked.flags["rdma"]:
+        missed.append("rdma_unknown" if kind.rdma is None else "rdma")
     if asked.precision_any and not any(runs(kind, each, asked) for each in asked.precision_any):
         missed.append("precision")
-    called = {kind.provider, kind.family, kind.name, kind.id} | ({gpu.id} if gpu else set())
+    called = {kind.provider, kind.family, kind.name, kind.id} | ({kind.gpu.id} if kind.gpu else set())
     if called & set(asked.exclude):
         missed.append("exclude")
     return missed

@@ -11,9 +11,9 @@ from service.domain.constraints import Constraints
 from service.domain.offer import MARKETS
 from service.domain.selection import Selection, select
 from tests.domain import plain
-from tests.domain.worlds import World, constraints, worlds
+from tests.domain.worlds import World, catalog_of, constraints, worlds
 
-MANY = settings(max_examples=150, deadline=None)
+MANY = settings(max_examples=250, deadline=None)
 
 
 def admitted_types(selection: Selection) -> set[int]:
@@ -94,8 +94,6 @@ def test_whatever_one_constraint_alone_keeps_out_has_a_relaxation(world: World, 
 @MANY
 @given(worlds(), constraints(), st.randoms(use_true_random=False))
 def test_the_order_of_offers_does_not_matter(world: World, asked: Constraints, random: Any) -> None:
-    from tests.domain.worlds import catalog_of
-
     shuffled = random.sample(world.offers, len(world.offers))
     again = catalog_of(list(world.catalog.instance_types), shuffled)
     first, second = select(asked, world.catalog), select(asked, again)

@@ -1,34 +1,41 @@
 """Small made-up catalogs and questions, for comparing the engine with slow and plain code."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
-from service.domain.hardware import Gpu, InstanceType, LifecycleEvent
+from service.domain.hardware import Gpu, InstanceType, LifecycleEvent, LifecycleState
 from service.domain.history import FOREVER, CatalogHistory, OfferColumns, PriceColumns
 from service.domain.offer import MARKETS
-from service.domain.precision import Precision, Rate
+from service.domain.precision import Precision, Rate, SupportAsked
 from service.domain.reference import Provider, Reference, Region, SoftwareRule
 
 DAY = date(2026, 1, 31)
 PRECISIONS = ("bf16", "fp16", "fp32", "fp64", "tf32")
+SUPPORTS: list[SupportAsked] = ["accelerated", "native", "any"]
 REGIONS = ("east", "north", "west")
 PROVIDERS = ("acme", "bolt")
 
 
+Offer = tuple[int, str | None, str, float | None, int | None]
+"""Place of the type, region, market, price, age of the price in days."""
+
+
 @dataclass(frozen=True)
 class World:
-    """A catalog, and its offers as plain tuples: type, region, market, price, age of the price in days."""
+    """A catalog, and its offers as plain tuples."""
 
     catalog: Catalog
-    offers: list[tuple[int, str | None, str, float | None, int | None]]
+    offers: Sequence[Offer]
 
 
-def maybe(values: st.SearchStrategy) -> st.SearchStrategy:  # type: ignore[type-arg]
+def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(st.none(), values)
 
 
@@ -77,7 +84,8 @@ def gpus(draw: st.DrawFn, number: int) -> Gpu:
 def instance_types(draw: st.DrawFn, number: int, cards: list[Gpu]) -> InstanceType:
     gpu = draw(maybe(st.sampled_from(cards)))
     count = draw(st.sampled_from([1, 2, 8])) if gpu else 0
-    state = draw(st.sampled_from(["available", "available", "preview", "closed_to_new", "retired"]))
+    states: list[LifecycleState] = ["available", "available", "preview", "closed_to_new", "retired"]
+    state = draw(st.sampled_from(states))
     return InstanceType(
         provider=draw(st.sampled_from(PROVIDERS)),
         name=f"m{number}",
@@ -127,7 +135,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 def catalog_of(
     kinds: list[InstanceType],
-    offers: list[tuple[int, str | None, str, float | None, int | None]],
+    offers: Sequence[Offer],
     software: tuple[SoftwareRule, ...] = (),
 ) -> Catalog:
     count = len(offers)
@@ -158,7 +166,10 @@ def catalog_of(
         precisions={name: Precision(name, name, "float", 16, None, None, "", "s") for name in PRECISIONS},
         gpus={kind.gpu.id: kind.gpu for kind in kinds if kind.gpu},
         gpu_aliases={},
-        providers={name: Provider(name, name, None, None, None, None, False, "s", None) for name in PROVIDERS},
+        providers={
+            name: Provider(name, name, None, None, None, None, priced_by_region=False, source="s", note=None)
+            for name in PROVIDERS
+        },
         regions=tuple(Region("acme", name, None, None, "s", ()) for name in REGIONS),
         services=(),
         fees=(),
@@ -169,41 +180,54 @@ def catalog_of(
     return CatalogHistory(1, tuple(kinds), columns, prices, reference).on(DAY)
 
 
+def provider(name: str) -> Provider:
+    return Provider(name, name, None, None, None, None, priced_by_region=False, source="s", note=None)
+
+
+def some(*known: str) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(known), min_size=1, max_size=2, unique=True).map(tuple)
+
+
+WORDS = {
+    "provider": some(*PROVIDERS),
+    "family": some("alpha", "beta"),
+    "gpu_vendor": some("nvidia", "amd"),
+    "interconnect": some("pcie", "nvlink", "nvswitch", "none"),
+    "lifecycle": some("available", "preview"),
+}
+AT_LEAST = {
+    "gpu_count": st.sampled_from([0.5, 1.0, 2.0, 8.0]),
+    "gpu_memory_gb": st.sampled_from([16.0, 24.0, 100.0]),
+    "vcpus": st.sampled_from([8.0, 96.0]),
+}
+AT_MOST = {"memory_gib": st.sampled_from([16.0, 64.0]), "vcpus": st.just(96.0)}
+FLAGS = {"rdma": st.booleans()}
+SIMPLE = {
+    "precision_any": some("bf16", "fp32", "fp64"),
+    "exclude": some("alpha", "acme", "m1", "gpu-0"),
+    "region": some(*REGIONS),
+    "market": some("on_demand", "spot"),
+    "max_usd_per_hour": st.sampled_from([0.4, 0.5, 1.0, 2.0]),
+    "max_price_age_days": st.sampled_from([0.0, 30.0, 90.0]),
+    "needs_price": st.just(True),  # noqa: FBT003
+}
+GROUPS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "words": WORDS,
+    "at_least": AT_LEAST,
+    "at_most": AT_MOST,
+    "flags": FLAGS,
+    "simple": SIMPLE,
+}
+EVERY = [(group, name) for group, fields in GROUPS.items() for name in fields]
+OFTEN = [("simple", "region"), ("simple", "market"), ("simple", "max_usd_per_hour"), ("flags", "rdma")]
+
+
 @st.composite
 def constraints(draw: st.DrawFn) -> Constraints:
-    """Any mix of constraints; most of them narrow, so that some questions have no answer."""
-
-    def sometimes(strategy: st.SearchStrategy, otherwise: object) -> object:  # type: ignore[type-arg]
-        return draw(st.one_of(st.just(otherwise), st.just(otherwise), strategy))
-
-    def words(*known: str) -> st.SearchStrategy:  # type: ignore[type-arg]
-        return st.lists(st.sampled_from(known), min_size=1, max_size=2, unique=True).map(tuple)
-
-    asked = {
-        "provider": sometimes(words(*PROVIDERS), ()),
-        "family": sometimes(words("alpha", "beta"), ()),
-        "gpu_vendor": sometimes(words("nvidia", "amd"), ()),
-        "interconnect": sometimes(words("pcie", "nvlink", "nvswitch", "none"), ()),
-        "lifecycle": sometimes(words("available", "preview"), ()),
-    }
-    limits = {
-        "gpu_count": sometimes(st.sampled_from([0.5, 1.0, 2.0, 8.0]), None),
-        "gpu_memory_gb": sometimes(st.sampled_from([16.0, 24.0, 100.0]), None),
-        "vcpus": sometimes(st.sampled_from([8.0, 96.0]), None),
-    }
-    tops = {"memory_gib": sometimes(st.sampled_from([16.0, 64.0]), None), "vcpus": sometimes(st.just(96.0), None)}
-    rdma = sometimes(st.booleans(), None)
-    return Constraints(
-        words={name: value for name, value in asked.items() if value},  # type: ignore[misc]
-        at_least={name: value for name, value in limits.items() if value is not None},  # type: ignore[misc]
-        at_most={name: value for name, value in tops.items() if value is not None},  # type: ignore[misc]
-        flags={} if rdma is None else {"rdma": rdma},  # type: ignore[dict-item]
-        precision_any=sometimes(words("bf16", "fp32", "fp64"), ()),  # type: ignore[arg-type]
-        precision_support=draw(st.sampled_from(["accelerated", "native", "any"])),
-        exclude=sometimes(words("alpha", "acme", "m1", "gpu-0"), ()),  # type: ignore[arg-type]
-        region=sometimes(words(*REGIONS), ()),  # type: ignore[arg-type]
-        market=sometimes(words("on_demand", "spot"), ()),  # type: ignore[arg-type]
-        max_usd_per_hour=sometimes(st.sampled_from([0.4, 0.5, 1.0, 2.0]), None),  # type: ignore[arg-type]
-        max_price_age_days=sometimes(st.sampled_from([0.0, 30.0, 90.0]), None),  # type: ignore[arg-type]
-        needs_price=draw(st.booleans()),
-    )
+    """One to four constraints: few enough that single ones decide."""
+    asked: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
+    chosen = st.one_of(st.sampled_from(EVERY), st.sampled_from(OFTEN))
+    for group, name in draw(st.lists(chosen, min_size=1, max_size=4, unique=True)):
+        asked[group][name] = draw(GROUPS[group][name])
+    given: dict[str, Any] = asked.pop("simple") | asked
+    return Constraints(**given, precision_support=draw(st.sampled_from(SUPPORTS)))
