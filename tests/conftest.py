@@ -1,6 +1,7 @@
 """What tests may ask for: a fresh database each, on SQLite and on Postgres."""
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -8,8 +9,11 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import URL, NullPool, create_engine, make_url, text
 
-from service.db.engine import parse_url
+from service.cli import load_seed
+from service.db.engine import connect, parse_url
+from service.files import SEED
 from tests.postgres import find_binaries, running_server
+from tests.server import Server, running
 
 GIVEN = os.environ.get("DATABASE_URL", "")
 
@@ -53,3 +57,31 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'test.db'}"
     url: str = request.getfixturevalue("postgres_url")
     return url
+
+
+@pytest.fixture(scope="session")
+def seeded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite database with the whole seed, made once per worker. Read it, or copy it; do not write to it."""
+    path = tmp_path_factory.mktemp("seeded") / "seeded.db"
+    engine = connect(f"sqlite:///{path}")
+    load_seed(engine, SEED)
+    engine.dispose()
+    return path
+
+
+@pytest.fixture
+def seeded_copy(seeded_file: Path, tmp_path: Path) -> str:
+    """The URL of a seeded database to write to."""
+    copy = tmp_path / "catalog.db"
+    source, target = sqlite3.connect(seeded_file), sqlite3.connect(copy)
+    source.backup(target)
+    source.close()
+    target.close()
+    return f"sqlite:///{copy}"
+
+
+@pytest.fixture(scope="session")
+def server(seeded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real server on the whole seed."""
+    with running(f"sqlite:///{seeded_file}", tmp_path_factory.mktemp("server") / "log") as started:
+        yield started

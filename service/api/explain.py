@@ -37,7 +37,7 @@ def reasons_for(choice: Choice, question: Question, answer: Answer) -> list[Stat
     if choice.precision:
         peak = "an unknown peak" if choice.speed is None else f"a dense peak of {choice.speed:g} TFLOPS for the machine"
         found.append(Statement(code="precision", text=f"Rated at {choice.precision}, with {peak}."))
-    if answer.admitted == 1:
+    if answer.ranked == 1:
         found.append(Statement(code="only_choice", text="Nothing else satisfies the constraints."))
     return found
 
@@ -63,7 +63,7 @@ def standing(choice: Choice, question: Question, answer: Answer) -> str:
         if term in figures
     ]
     place = "First" if choice.rank == 1 else f"Number {choice.rank}"
-    return f"{place} of {answer.admitted} by the objective, with {' and '.join(told) or 'its market'}."
+    return f"{place} of {answer.ranked} by the objective, with {' and '.join(told) or 'its market'}."
 
 
 def unit(choice: Choice) -> str:
@@ -125,8 +125,9 @@ def price_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
 
 
 def rejection_text(rejection: Rejection) -> str:
+    turned = "1 instance type was" if rejection.count == 1 else f"{rejection.count} instance types were"
     alone = f", {rejection.only_this} of them by this alone" if rejection.only_this else ""
-    return f"{REJECTIONS[rejection.code]} {rejection.count} instance types were turned away{alone}."
+    return f"{REJECTIONS[rejection.code]} {turned} turned away{alone}."
 
 
 def notes_on(asked: RecommendAsked, answer: Answer) -> list[Note]:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Table, and_, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.db.errors import in_sentences
 from service.db.tables import (
     CatalogVersionRow,
     ExchangeRateRow,
@@ -43,6 +44,11 @@ NATURAL_KEY: dict[type[Row], tuple[str, ...]] = {InstanceTypeRow: ("provider", "
 """Where the primary key is a number that the database gives."""
 
 
+def key_columns(row: type[Row]) -> tuple[str, ...]:
+    """The columns that tell one row of a table from another."""
+    return NATURAL_KEY.get(row) or tuple(column.key for column in row.__table__.primary_key)
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """All that one feed says now. Offers carry `instance_type` as `(provider, name)`, and their prices."""
@@ -68,8 +74,11 @@ class Written:
 
 
 def write(engine: Engine, batch: Batch, now: datetime) -> Written:
-    """Make the database hold exactly this batch of the feed. The same batch again changes nothing."""
-    with engine.begin() as connection:
+    """Make the database hold exactly this batch of the feed. The same batch again changes nothing.
+
+    Raises `DatabaseUnusable`, and then nothing has changed.
+    """
+    with in_sentences(engine), engine.begin() as connection:
         # Taking this row first makes imports wait for each other, and holds back the triggers that raise the version.
         connection.execute(update(CatalogVersionRow).values(importing=True))
         version = connection.execute(select(CatalogVersionRow.version)).scalar_one()
@@ -140,10 +149,10 @@ def replace_tables(connection: Connection, tables: Mapping[type[Row], Sequence[R
 def difference(connection: Connection, row: type[Row], wanted: Sequence[Record]) -> Difference:
     table = row.__table__
     assert isinstance(table, Table)
-    key = NATURAL_KEY.get(row) or tuple(column.key for column in table.primary_key)
+    key = key_columns(row)
     found = {
         tuple(kept[column] for column in key): kept
-        for kept in map(dict, connection.execute(select(row.__table__)).mappings())
+        for kept in map(dict, connection.execute(select(table)).mappings())
     }
     asked = {tuple(record[column] for column in key): record for record in wanted}
     changed = [
@@ -176,7 +185,8 @@ def replace_offers(connection: Connection, feed: str, offers: Sequence[Record], 
     numbers = instance_type_numbers(connection)
     rows = [offer_record(offer, feed, numbers) for offer in offers]
     connection.execute(insert(OfferRow), rows)
-    ids = dict(connection.execute(select(OfferRow.key, OfferRow.id).where(OfferRow.feed == feed)).tuples().all())
+    mine = select(OfferRow.key, OfferRow.id).where(OfferRow.feed == feed)
+    ids = {row.key: row.id for row in connection.execute(mine)}
     prices = [
         {**price, "offer_id": ids[offer["key"]], "recorded_at": now} for offer in offers for price in offer["prices"]
     ]

@@ -1,0 +1,72 @@
+"""The README's commands give what stands under them."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from service.settings import Settings
+from tests.server import Server
+
+README = Path(__file__).parent.parent / "README.md"
+PAIR = re.compile(r"```sh\n(curl .*?)\n```\n```json\n(.*?)\n```", re.DOTALL)
+
+
+def commands() -> list[tuple[str, Any]]:
+    """Each curl command of the README with the excerpt that stands under it."""
+    found: list[tuple[str, Any]] = []
+    for shell, excerpts in PAIR.findall(README.read_text(encoding="utf-8")):
+        lines = re.split(r"\n(?=curl )", shell)
+        told = [json.loads(excerpts)] if len(lines) == 1 else [json.loads(line) for line in excerpts.splitlines()]
+        found.extend(zip(lines, told, strict=True))
+    return found
+
+
+def ask(command: str, base_url: str) -> Any:
+    """What the command would fetch, from our own server."""
+    url, body = "", None
+    words = iter(shlex.split(command)[1:])
+    for word in words:
+        match word:
+            case "-d":
+                body = next(words)
+            case "-H":
+                next(words)
+            case _:
+                url = word.replace("http://127.0.0.1:8000", base_url)
+    if body is None:
+        return httpx2.get(url).json()
+    return httpx2.post(url, content=body, headers={"Content-Type": "application/json"}).json()
+
+
+def assert_holds(whole: Any, excerpt: Any, where: str = "answer") -> None:
+    """Every name of an excerpt is in the whole with its value; a list may go on."""
+    if isinstance(excerpt, dict):
+        for name, value in excerpt.items():
+            assert_holds(whole[name], value, f"{where}.{name}")
+    elif isinstance(excerpt, list):
+        assert len(whole) >= len(excerpt), where
+        for place, value in enumerate(excerpt):
+            assert_holds(whole[place], value, f"{where}[{place}]")
+    else:
+        assert whole == excerpt, where
+
+
+def test_there_are_commands_to_try() -> None:
+    assert len(commands()) >= 5
+
+
+@pytest.mark.parametrize(("command", "excerpt"), commands())
+def test_a_command_gives_what_the_readme_says(command: str, excerpt: Any, server: Server) -> None:
+    assert_holds(ask(command, server.url), excerpt)
+
+
+def test_the_readme_lists_every_setting() -> None:
+    text = README.read_text(encoding="utf-8")
+    for name, field in Settings.model_fields.items():
+        assert f"`SELECTOR_{name.upper()}`" in text
+        assert f"`{field.default}`" in text
