@@ -10,8 +10,9 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
 
-from service.api import catalog, compare, gpus, health, instances, prices, recommend, vocabulary
+from service.api import catalog, codes, compare, gpus, health, instances, prices, recommend, vocabulary
 from service.api.answers import RememberedAnswers
+from service.api.document import complete_document
 from service.api.limits import BodyLimit
 from service.api.problems import answer_problems
 from service.db.engine import connect
@@ -22,6 +23,7 @@ from service.version import VERSION
 
 ROUTERS = (
     recommend.router,
+    codes.router,
     instances.router,
     gpus.router,
     prices.router,
@@ -72,12 +74,14 @@ def build_app(**options: object) -> FastAPI:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
         **options,  # type: ignore[arg-type]
     )
     for router in ROUTERS:
         app.include_router(router)
     serve_docs(app)
     answer_problems(app)
+    complete_document(app)
     return app
 
 

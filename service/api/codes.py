@@ -1,0 +1,22 @@
+"""The closed list of codes that recommendations use."""
+
+from fastapi import APIRouter
+
+from service.api.fields import Told
+from service.domain.codes import REASONS, REJECTIONS, WARNINGS
+
+router = APIRouter(tags=["decision"])
+
+
+class CodesTold(Told):
+    """Every code that an answer can carry, with what it means."""
+
+    reasons: dict[str, str]
+    warnings: dict[str, str]
+    rejections: dict[str, str]
+
+
+@router.get("/recommend/codes", summary="The codes of recommendations")
+async def get_codes() -> CodesTold:
+    """Every reason, warning and rejection code with its meaning. Codes are added, never changed in meaning."""
+    return CodesTold(reasons=REASONS, warnings=WARNINGS, rejections=REJECTIONS)
