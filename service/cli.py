@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import uvicorn
@@ -15,6 +16,7 @@ from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 from sqlalchemy import Engine
 
+from service.api import examples
 from service.app import build_app, create_app
 from service.db.engine import connect, sqlite_path
 from service.db.errors import DatabaseUnusable
@@ -69,7 +71,10 @@ def parser() -> argparse.ArgumentParser:
     instances = add(commands, "instances", run_instances, "list instance types, filtered as in GET /instances")
     instances.add_argument("filter", nargs="*", help="for example: precision=bf16 sort=usd_per_hour limit=10")
 
-    add(commands, "openapi", run_openapi, "print the OpenAPI document")
+    openapi = add(commands, "openapi", run_openapi, "print the OpenAPI document")
+    openapi.add_argument(
+        "--renew-examples", action="store_true", help="in a checkout: ask a freshly seeded service for its examples"
+    )
     return whole
 
 
@@ -194,9 +199,23 @@ def ask(request: Callable[[Any], Any]) -> int:
     return 0 if answer.is_success else 1
 
 
-def run_openapi(_asked: argparse.Namespace) -> int:
+def run_openapi(asked: argparse.Namespace) -> int:
+    if asked.renew_examples:
+        renew_examples()
     print(openapi_text(build_app()), end="")
     return 0
+
+
+def renew_examples() -> None:
+    from fastapi.testclient import TestClient
+
+    with TemporaryDirectory() as folder:
+        settings = Settings(database_url=f"sqlite:///{folder}/examples.db")
+        engine = connect(settings.database_url)
+        load_seed(engine, SEED)
+        engine.dispose()
+        with TestClient(create_app(settings, today=lambda: examples.DAY)) as client:
+            examples.renew(client)
 
 
 def openapi_text(app: FastAPI) -> str:

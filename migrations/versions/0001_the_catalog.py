@@ -236,7 +236,9 @@ def upgrade() -> None:
         sa.CheckConstraint("memory_gb > 0", name=op.f("ck_gpu_memory_gb_positive")),
         sa.CheckConstraint("tdp_watts > 0", name=op.f("ck_gpu_tdp_watts_positive")),
         sa.CheckConstraint("usable_memory_gib > 0", name=op.f("ck_gpu_usable_memory_gib_positive")),
-        sa.ForeignKeyConstraint(["partition_of"], ["gpu.id"], name=op.f("fk_gpu_partition_of")),
+        sa.ForeignKeyConstraint(
+            ["partition_of"], ["gpu.id"], name=op.f("fk_gpu_partition_of"), initially="DEFERRED", deferrable=True
+        ),
         sa.ForeignKeyConstraint(["source"], ["source.id"], name=op.f("fk_gpu_source")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_gpu")),
     )

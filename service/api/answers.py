@@ -15,6 +15,8 @@ from service.domain.catalog import Catalog
 from service.version import VERSION
 
 KEPT_BYTES = 16 * 1024 * 1024
+BYTES_AN_ENTRY = 2000
+"""What Python needs beside the bytes themselves: the headers, and the objects around them. Measured, rounded up."""
 CACHE_CONTROL = "private, no-cache"
 """Clients may keep an answer, but ask whether it still holds: the ETag makes that cheap."""
 
@@ -104,12 +106,16 @@ class RememberedAnswers:
 
     def _keep(self, key: tuple[bytes, bytes, bytes], answer: Remembered) -> None:
         replaced = self._kept.pop(key, None)
-        self._room += len(replaced.body) if replaced else 0
+        self._room += taken(key, replaced) if replaced else 0
         self._kept[key] = answer
-        self._room -= len(answer.body)
+        self._room -= taken(key, answer)
         while self._room < 0:
-            _, oldest = self._kept.popitem(last=False)
-            self._room += len(oldest.body)
+            self._room += taken(*self._kept.popitem(last=False))
+
+
+def taken(key: tuple[bytes, bytes, bytes], answer: Remembered) -> int:
+    """Bytes that an entry takes; a question can be longer than its answer."""
+    return len(answer.body) + sum(map(len, key)) + BYTES_AN_ENTRY
 
 
 def rememberable(start: Message) -> bool:

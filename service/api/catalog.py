@@ -10,7 +10,6 @@ from pydantic import Field
 from service.api.answers import json_answer
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.fields import DayAsked, Told
-from service.api.problems import ProblemDocument
 from service.domain.catalog import Catalog
 
 router = APIRouter(tags=["catalog"])
@@ -65,7 +64,6 @@ class CatalogTold(Told):
     "/catalog",
     summary="What the catalog holds",
     response_model=CatalogTold,
-    responses={422: {"model": ProblemDocument}},
 )
 async def get_catalog(asked: Annotated[DayAsked, Query()], live: Live) -> Response:
     """Version, row counts, freshness per provider, and what the last import of each feed kept and set aside."""

@@ -11,7 +11,6 @@ from service.api.fields import DayAsked, Name, Names, Told
 from service.api.filters import resolved
 from service.api.instances import default_offer
 from service.api.machines import InstanceItem, PriceTold, instance_item
-from service.api.problems import ProblemDocument
 from service.domain.catalog import Catalog
 from service.domain.compare import Compared, compare
 from service.domain.names import resolve, resolve_instances
@@ -63,7 +62,6 @@ class ComparisonTold(Told):
     "/compare",
     summary="Compare instance types",
     response_model=ComparisonTold,
-    responses={422: {"model": ProblemDocument}},
 )
 async def get_compare(asked: Annotated[CompareAsked, Query()], live: Live) -> Response:
     """Relative speed, relative cost and speed per cost: measured for a named workload, else by peak."""

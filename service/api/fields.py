@@ -1,5 +1,6 @@
 """Annotated fields that more than one endpoint shares: every string, number and list is bounded."""
 
+import re
 from datetime import date
 from typing import Annotated, Any, Self
 
@@ -7,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 MOST_VALUES = 100
 LARGEST = 1e15
+WRITTEN_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
@@ -20,14 +22,31 @@ def split_commas(value: Any) -> Any:
     return [part for item in value for part in (item.split(",") if isinstance(item, str) else [item])]
 
 
-Names = Annotated[list[Name], BeforeValidator(split_commas), Field(max_length=MOST_VALUES)]
+def one_day(value: Any) -> Any:
+    """Only YYYY-MM-DD: pydantic by itself would read 1645056000 and 2022-02-17T00:00:00 as days as well."""
+    if isinstance(value, date) or (isinstance(value, str) and WRITTEN_DAY.fullmatch(value)):
+        return date.fromisoformat(value) if isinstance(value, str) else value
+    raise ValueError("a day is written YYYY-MM-DD")
+
+
+def whole(value: Any) -> Any:
+    """JSON does not tell 5.0 from 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Names = Annotated[
+    list[Name],
+    Field(max_length=MOST_VALUES),
+    BeforeValidator(split_commas, json_schema_input_type=Annotated[list[Name], Field(max_length=MOST_VALUES)] | Name),
+]
 Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0, le=1_000_000)]
-Day = Annotated[date, Field(description="A day, YYYY-MM-DD.")]
+Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(whole)]
+AtLeastOne = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(whole)]
+Day = Annotated[date, BeforeValidator(one_day)]
 
 AsOf = Annotated[
-    date | None,
+    Day | None,
     Field(description="Answer with the catalog of that day: lifecycle, prices, software and evidence. Default: today."),
 ]
 
@@ -36,6 +55,12 @@ class Asked(BaseModel):
     """A request, or a part of one: what it does not know, it refuses."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Sent(Asked):
+    """A JSON body, or a part of one: a number in quotes is text, and `true` is no number."""
+
+    model_config = ConfigDict(strict=True)
 
 
 class Told(BaseModel):

@@ -97,9 +97,12 @@ def known_words(catalog: Catalog, name: str) -> tuple[str, ...]:
             return catalog.columns.words[name].words
 
 
-def resolved(name: str, asked: list[str], catalog: Catalog, prefix: str = "") -> tuple[str, ...]:
-    """A filter's values in the catalog's own words. Raises `UnknownName` with near names."""
-    field = prefix + name
+def resolved(name: str, asked: list[str], catalog: Catalog, prefix: str = "", field: str = "") -> tuple[str, ...]:
+    """A filter's values in the catalog's own words. Raises `UnknownName` with near names.
+
+    `field` is what the caller named it, where that is not the filter's own name.
+    """
+    field = field or prefix + name
     match name:
         case "gpu":
             return resolve_gpus(asked, catalog, field)

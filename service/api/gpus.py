@@ -11,7 +11,6 @@ from service.api.fields import Amount, DayAsked, Name, Names, PageAsked, Told
 from service.api.filters import PrecisionSupport, resolved
 from service.api.instances import PrecisionDetail
 from service.api.listing import Page, page_answer
-from service.api.problems import ProblemDocument
 from service.domain.catalog import Catalog
 from service.domain.errors import NotFound, QuestionError, UnknownName
 from service.domain.hardware import Gpu
@@ -81,7 +80,6 @@ NUMERIC = (
     "/gpus",
     summary="List GPUs",
     response_model=Page[GpuItem],
-    responses={410: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
 )
 async def get_gpus(request: Request, asked: Annotated[GpusAsked, Query()], live: Live) -> Response:
     """Every GPU, TPU and NPU of the catalog with its precisions."""
@@ -102,8 +100,8 @@ def gpu_json(gpu: Gpu, catalog: Catalog) -> bytes:
 
 
 def filtered(asked: GpusAsked, catalog: Catalog) -> list[Gpu]:
-    vendors = resolved("gpu_vendor", asked.vendor, catalog)
-    kinds = resolved("gpu_kind", asked.kind, catalog)
+    vendors = resolved("gpu_vendor", asked.vendor, catalog, field="vendor")
+    kinds = resolved("gpu_kind", asked.kind, catalog, field="kind")
     architectures = resolved("architecture", asked.architecture, catalog)
     precisions = resolved("precision", asked.precision, catalog)
     providers = resolved("provider", asked.provider, catalog)
@@ -150,7 +148,6 @@ class GpuCandidates(Told):
     "/gpus/{id}",
     summary="One GPU, or all that a name may mean",
     response_model=GpuCandidates,
-    responses={404: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
 )
 async def get_gpu(id: Name, asked: Annotated[DayAsked, Query()], live: Live) -> Response:  # noqa: A002
     """An id answers with one GPU; an alias such as `a100` answers with every card it may mean."""

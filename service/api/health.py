@@ -3,13 +3,20 @@
 from datetime import datetime
 from typing import Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from service.api.current import CatalogStamp, Live, stamp
 from service.api.fields import Told
 
-router = APIRouter(tags=["operations"])
+
+def not_kept(response: Response) -> None:
+    """These answers hold for the moment only."""
+    response.headers["Cache-Control"] = "no-store"
+
+
+router = APIRouter(tags=["operations"], dependencies=[Depends(not_kept)])
 
 
 class Alive(Told):
@@ -40,7 +47,7 @@ async def get_readyz(live: Live) -> Ready:
     return Ready(status="ready", catalog=stamp(live.on(None)), checked_at=health.checked_at, problem=health.problem)
 
 
-@router.get("/metrics", summary="Figures for Prometheus", response_class=Response)
+@router.get("/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse)
 async def get_metrics(live: Live) -> Response:
     """Catalog version and size, the age of its newest price, and whether the database answers."""
     registry = CollectorRegistry()
@@ -64,4 +71,4 @@ async def get_metrics(live: Live) -> Response:
         told["selector_newest_price_age_days"] = ("Days since the newest price was seen.", float(age))
     for name, (meaning, value) in told.items():
         Gauge(name, meaning, registry=registry).set(value)
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST, headers={"Cache-Control": "no-store"})

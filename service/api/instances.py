@@ -14,9 +14,8 @@ from service.api.fields import DayAsked, Name, Names, PageAsked, Told
 from service.api.filters import Filters, PrecisionSupport, Task, constraints_of, resolved
 from service.api.listing import Page, page_answer
 from service.api.machines import Cpu, InstanceItem, Machine, PriceTold, instance_item, machine_fields
-from service.api.problems import ProblemDocument
 from service.domain.catalog import Catalog
-from service.domain.constraints import Constraints, type_tests
+from service.domain.constraints import Constraints, type_checks
 from service.domain.errors import NotFound, QuestionError
 from service.domain.hardware import InstanceType
 from service.domain.names import near_names
@@ -57,7 +56,6 @@ Places = NDArray[np.int64]
     "/instances",
     summary="List instance types",
     response_model=Page[InstanceItem],
-    responses={410: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
 )
 async def get_instances(request: Request, asked: Annotated[InstancesAsked, Query()], live: Live) -> Response:
     """Instance types with their GPUs and best price, filtered and sorted; every unknown parameter is refused.
@@ -100,8 +98,8 @@ def admitted(asked: Constraints, catalog: Catalog) -> tuple[Places, Places]:
     if asked.region or asked.market or asked.max_usd_per_hour is not None or asked.max_price_age_days is not None:
         return offers_of_types(select(asked, catalog).admitted)
     passing = np.ones(len(catalog.instance_types), np.bool_)
-    for test in type_tests(asked, catalog):
-        passing &= ~test.fails
+    for check in type_checks(asked, catalog):
+        passing &= ~check.fails
     places = np.flatnonzero(passing)
     has_offer = catalog.starts[places + 1] > catalog.starts[places]
     return places, np.where(has_offer, catalog.starts[places], -1)
@@ -223,7 +221,6 @@ class InstanceDetail(Machine):
     "/instances/{provider}/{name}",
     summary="One instance type in full",
     response_model=InstanceDetail,
-    responses={404: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
 )
 async def get_instance(provider: Name, name: Name, asked: Annotated[DayAsked, Query()], live: Live) -> Response:
     """Specs, precisions, offers, lifecycle, software and measurements of one instance type, with their sources."""
@@ -324,7 +321,6 @@ class SimilarTold(Told):
     "/instances/{provider}/{name}/similar",
     summary="Instance types like this one",
     response_model=SimilarTold,
-    responses={404: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
 )
 async def get_similar(provider: Name, name: Name, asked: Annotated[SimilarAsked, Query()], live: Live) -> Response:
     """The nearest types by GPU memory, peak rates, host and network, and what each gains or loses."""

@@ -1,8 +1,13 @@
-"""Bodies larger than the limit are refused before they are read whole."""
+"""Bodies larger than the limit are refused; the app behind never sees more than the limit."""
+
+from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.problems import FieldError, problem
+
+READ_ON = 16
+"""So many limits are read and dropped before the answer: a client in the middle of sending would not hear it."""
 
 
 class TooLarge(Exception):
@@ -17,29 +22,33 @@ class BodyLimit:
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        read, answered = 0, False
+        read, ended, answered = 0, False, False
 
         async def counted() -> Message:
-            nonlocal read
+            nonlocal read, ended
             message = await receive()
             read += len(message.get("body", b""))
+            ended = not message.get("more_body", False)
             if read > self._max_bytes:
                 raise TooLarge
             return message
 
         async def watched(message: Message) -> None:
             nonlocal answered
-            answered = True
-            await send(message)
+            if read <= self._max_bytes:  # else this is what the app makes of TooLarge
+                answered = True
+                await send(message)
 
-        try:
+        with suppress(TooLarge):
             await self._app(scope, counted, watched)
-        except TooLarge:
-            if answered:
-                raise
+        if read > self._max_bytes and not answered:
+            while not ended and read < READ_ON * self._max_bytes:
+                message = await receive()
+                read += len(message.get("body", b""))
+                ended = not message.get("more_body", False)
             await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:

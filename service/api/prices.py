@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from service.api.current import Live, catalog_on
-from service.api.fields import Name, Names, PageAsked
+from service.api.fields import Day, Names, PageAsked
 from service.api.filters import resolved
 from service.api.listing import Page, page_answer
 from service.api.machines import PriceTold
-from service.api.problems import ProblemDocument
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
 from service.domain.history import CatalogHistory, day_of, end_of_day, start_of_day
+from service.domain.names import resolve
 from service.domain.offer import MARKETS, Offer
 
 router = APIRouter(tags=["catalog"])
@@ -28,12 +28,12 @@ class PricesAsked(PageAsked):
     provider: Names = []
     instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = []
     region: Names = []
-    zone: Annotated[list[Name], Field(max_length=100)] = []
+    zone: Names = []
     market: Names = []
-    from_: Annotated[date | None, Field(alias="from", description="History: prices in force on this day or later.")] = (
+    from_: Annotated[Day | None, Field(alias="from", description="History: prices in force on this day or later.")] = (
         None
     )
-    to: Annotated[date | None, Field(description="History: prices in force on this day or earlier.")] = None
+    to: Annotated[Day | None, Field(description="History: prices in force on this day or earlier.")] = None
 
 
 class PriceItem(PriceTold):
@@ -49,7 +49,6 @@ class PriceItem(PriceTold):
     "/prices",
     summary="List prices",
     response_model=Page[PriceItem],
-    responses={410: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
 )
 async def get_prices(request: Request, asked: Annotated[PricesAsked, Query()], live: Live) -> Response:
     """Prices per offer – per zone for spot – on the catalog's day, or with `from` and `to` as they were over time."""
@@ -91,13 +90,17 @@ def wanted_rows(asked: PricesAsked, catalog: Catalog, history: CatalogHistory) -
         kept &= np.isin(offers.market[prices.offer], codes)
     for column, names in (
         (offers.region, resolved("region", asked.region, catalog)),
-        (offers.zone, tuple(asked.zone)),
+        (offers.zone, resolve("zone", asked.zone, zones(history), "zone")),
     ):
         if names:
             codes = [code for code, place in enumerate(offers.places) if place in names]
             kept &= np.isin(column[prices.offer], codes)
     rows = np.flatnonzero(kept)
     return rows[np.lexsort((prices.valid_from[rows], prices.offer[rows], kinds[rows]))]
+
+
+def zones(history: CatalogHistory) -> set[str]:
+    return {history.offers.places[code] for code in np.unique(history.offers.zone) if code >= 0}
 
 
 def row_key(history: CatalogHistory, row: int) -> str:

@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -17,6 +18,7 @@ from service.domain.names import near_names
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+LONGEST_TEXT = 200
 ERRORS_TOLD = 20
 """A request can be wrong in ten thousand places; the first few are enough to mend it."""
 
@@ -49,6 +51,14 @@ def problem(
     return Response(body, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
+class BodyUnreadable(HTTPException):
+    """The body cannot be read as JSON that means one thing."""
+
+    def __init__(self, sentence: str, field: str = "body") -> None:
+        super().__init__(400, printable(sentence))
+        self.field = printable(field)
+
+
 STATUS_OF: dict[type[QuestionError], int] = {NotFound: 404, CursorExpired: 410}
 
 
@@ -67,48 +77,94 @@ async def validation_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found: Sequence[Any] = error.errors()
     if any(each["type"] == "json_invalid" for each in found):
-        return problem(
-            400, "The body is not valid JSON.", [FieldError(field="body", message="Not valid JSON.", near=[])]
-        )
-    known = known_names(request)
-    errors = [field_error(each, known) for each in found[:ERRORS_TOLD]]
+        return body_problem(400, "The body is not valid JSON.")
+    if isinstance(error.body, bytes):
+        return body_problem(415, "Send the body as JSON, with the header Content-Type: application/json.")
+    errors = [field_error(each, error.body, request) for each in found[:ERRORS_TOLD]]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return problem(422, f"{errors[0].message}{more}" if errors else "The request cannot be understood.", errors)
 
 
-def field_error(found: Mapping[str, Any], known: Sequence[str]) -> FieldError:
+def body_problem(status: int, sentence: str, field: str = "body") -> Response:
+    return problem(status, sentence, [FieldError(field=field, message=sentence, near=[])])
+
+
+def field_error(found: Mapping[str, Any], body: Any, request: Request) -> FieldError:
     where, *path = found["loc"]
-    field = ".".join(printable(str(part)) for part in path) or str(where)
-    near: tuple[str, ...] = ()
-    if found["type"] == "extra_forbidden":
-        near = near_names(field.rsplit(".", 1)[-1], known)
-        kind = "query parameter" if where == "query" else "field"
-        message = f"There is no {kind} '{field}'." + (f" Did you mean {' or '.join(near)}?" if near else "")
-    elif found["type"] == "missing":
-        message = f"'{field}' is missing."
-    else:
-        message = f"'{field}': {found['msg']}."
-    return FieldError(field=field, message=message, near=list(near))
+    # In a query every value belongs to a parameter; in a body pydantic's path has more in it than names and places.
+    steps = list(trodden(path, body, missing=found["type"] == "missing")) if where == "body" else path[:1]
+    field = printable(".".join(str(step) for step in steps)) or str(where)
+    near: Sequence[str] = ()
+    match found["type"]:
+        case "extra_forbidden":
+            near = near_names(field.rsplit(".", 1)[-1], known_names(request))
+            message = f"There is no {'query parameter' if where == 'query' else 'field'} '{field}'."
+        case "literal_error":
+            near = near_names(str(found["input"]), re.findall(r"'([^']*)'", found["ctx"]["expected"]))
+            message = f"'{field}': {found['msg']}."
+        case "missing":
+            message = f"'{field}' is missing."
+        case kind:
+            message = f"'{field}': {SENTENCES.get(kind) or found['msg'].removeprefix('Value error, ')}."
+    tail = f" Did you mean {' or '.join(near)}?" if near else ""
+    return FieldError(field=field, message=message + tail, near=list(near))
+
+
+SENTENCES = dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "Input should be a JSON object")
+"""Where pydantic's own words speak of Python."""
+
+
+def trodden(path: Sequence[Any], body: Any, *, missing: bool) -> Iterator[Any]:
+    """Of pydantic's path into the body, the names and places in it; the branches of unions are left out."""
+    for place, step in enumerate(path):
+        match body, step:
+            case dict(), str() if step in body:
+                body = body[step]
+            case list(), int() if step < len(body):
+                body = body[step]
+            case dict(), str() if missing and place == len(path) - 1:
+                pass
+            case str(), int():  # `a,b` where a list is meant
+                return
+            case _:
+                continue
+        yield step
 
 
 def printable(text: str) -> str:
-    """Field names come from outside as well: cut to a length that a person reads."""
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    """What comes from outside may be long, or hold halves of characters that no JSON reader takes."""
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
 
 def known_names(request: Request) -> list[str]:
     """The parameters and body fields that the operation asked has, for near names."""
+    document = request.app.openapi()
     route = request.scope.get("route")
-    operation = request.app.openapi()["paths"].get(getattr(route, "path", ""), {}).get(request.method.lower(), {})
+    operation = document["paths"].get(getattr(route, "path", ""), {}).get(request.method.lower(), {})
     names = [parameter["name"] for parameter in operation.get("parameters", [])]
-    if "requestBody" in operation:
-        schemas = request.app.openapi()["components"]["schemas"].values()
-        names += [name for schema in schemas for name in schema.get("properties", {})]
-    return sorted(set(names))
+    return [*names, *fields_within(operation.get("requestBody", {}), document["components"]["schemas"], set())]
+
+
+def fields_within(node: Any, schemas: Mapping[str, Any], seen: set[str]) -> Iterator[str]:
+    """The names of all properties in a schema and in those that it refers to."""
+    if isinstance(node, list):
+        for each in node:
+            yield from fields_within(each, schemas, seen)
+    if not isinstance(node, dict):
+        return
+    name = str(node.get("$ref", "")).rpartition("/")[2]
+    if name and name not in seen:
+        seen.add(name)
+        yield from fields_within(schemas[name], schemas, seen)
+    yield from node.get("properties", {})
+    yield from fields_within([held for key, held in node.items() if key not in ("example", "examples")], schemas, seen)
 
 
 async def http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if isinstance(error, BodyUnreadable):
+        return body_problem(400, error.detail, error.field)
     if error.status_code == 404:
         return problem(404, "There is nothing at this address. /docs lists what there is.")
     if error.status_code == 405:

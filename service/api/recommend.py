@@ -1,30 +1,40 @@
 """POST /recommend: a workload and constraints in, ranked choices and counted rejections out."""
 
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Body, Response
-from pydantic import Field, field_validator
+from fastapi import APIRouter, Body, Query, Response
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag
 
+from service.api.body import JsonRoute
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.examples import QUESTIONS
 from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_text, warnings_for
-from service.api.fields import Amount, Asked, AsOf, Count, Name, Names, Positive, Told
+from service.api.fields import LARGEST, Amount, Asked, AsOf, AtLeastOne, Count, Name, Names, Positive, Sent, Told, whole
 from service.api.filters import Filters, PrecisionSupport, Task, constraints_of, resolved
 from service.api.machines import Machine, PriceTold, machine_fields
-from service.api.problems import ProblemDocument
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
 from service.domain.errors import QuestionError
 from service.domain.names import resolve_gpus, resolve_instance, unknown
 from service.domain.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
-from service.domain.recommend import PRECISION_BY_TASK, Answer, Choice, Question, Rejection, recommend
+from service.domain.recommend import Answer, Choice, Question, Rejection, recommend, usual_precisions
 
-router = APIRouter(tags=["decision"])
+router = APIRouter(tags=["decision"], route_class=JsonRoute)
 
 Words = Annotated[str, Field(max_length=200)]
 
 
-class Software(Asked):
+N = TypeVar("N")
+D = TypeVar("D")
+Named = Annotated[
+    Annotated[N, Tag("name")] | Annotated[D, Tag("described")],
+    Discriminator(lambda value: "described" if isinstance(value, dict | BaseModel) else "name"),
+]
+"""By name or described, told apart beforehand, so that an error speaks of the one that was meant."""
+
+
+class Software(Sent):
     """What the code is written for."""
 
     framework: Words | None = None
@@ -35,7 +45,7 @@ class Software(Asked):
     custom_cuda_kernels: bool = False
 
 
-class Host(Asked):
+class Host(Sent):
     """What the input pipeline needs of the host."""
 
     vcpus_per_gpu: Amount | None = None
@@ -44,7 +54,7 @@ class Host(Asked):
     gpu_decoding: bool = False
 
 
-class Checkpoint(Asked):
+class Checkpoint(Sent):
     """How the work saves and resumes."""
 
     interval_minutes: Positive | None = None
@@ -52,14 +62,14 @@ class Checkpoint(Asked):
     restart_seconds: Amount | None = None
 
 
-class HoursOn(Asked):
+class HoursOn(Sent):
     """Work as the hours it takes on a machine."""
 
     instance: Name
     hours: Positive
 
 
-class Quantity(Asked):
+class Quantity(Sent):
     """How much work there is."""
 
     tokens: Positive | None = None
@@ -69,14 +79,35 @@ class Quantity(Asked):
     hours_on: HoursOn | None = None
 
 
-class Numerics(Asked):
+class Numerics(Sent):
     """What the numbers of the work bear."""
 
     fp16_overflows: bool = False
-    min_bits: Annotated[int | None, Field(ge=1, le=64)] = None
+    min_bits: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] | None = None
 
 
-class ModelDimensions(Asked):
+DEEPEST = 16
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """The value, when it can be sent back as it came. Raises `ValueError`."""
+    if depth > DEEPEST:
+        raise ValueError(f"nested more than {DEEPEST} deep")
+    if isinstance(value, dict):
+        return {plain(key): plain(held, depth + 1) for key, held in value.items()}
+    if isinstance(value, list):
+        return [plain(held, depth + 1) for held in value]
+    if isinstance(value, str) and not value.isprintable() and any("\ud800" <= each <= "\udfff" for each in value):
+        raise ValueError("half of a surrogate pair is no text")
+    if isinstance(value, int | float) and not abs(value) <= LARGEST:
+        raise ValueError(f"a number beyond {LARGEST:g}")
+    return value
+
+
+HuggingfaceConfig = Annotated[dict[str, Any], Field(max_length=300), AfterValidator(plain)]
+
+
+class ModelDimensions(Sent):
     """A model by its size."""
 
     parameters: Positive | None = None
@@ -90,15 +121,15 @@ class ModelDimensions(Asked):
     experts: Count | None = None
     experts_per_token: Count | None = None
     forward_flops_per_sample: Positive | None = None
-    huggingface_config: Annotated[dict[str, Any] | None, Field(max_length=300)] = None
+    huggingface_config: HuggingfaceConfig | None = None
 
 
-class WorkloadAsked(Asked):
+class WorkloadAsked(Sent):
     """What shall run."""
 
     task: Task
     name: Name | None = None
-    model: Name | ModelDimensions | None = None
+    model: Named[Name, ModelDimensions] | None = None
     method: Literal["full", "lora", "qlora", "adapters"] | None = None
     precision: Annotated[
         Names, Field(description="In order of preference; left out: the best usual one of each GPU.")
@@ -117,27 +148,27 @@ class WorkloadAsked(Asked):
     software: Software = Software()
     host: Host = Host()
     numerics: Numerics = Numerics()
-    concurrent_runs: Annotated[int, Field(ge=1, le=10_000)] = 1
+    concurrent_runs: AtLeastOne = 1
     sample_mb: Amount | None = None
     reads_from: Literal["network", "local"] | None = None
     fault_tolerant: bool = False
     checkpoint: Checkpoint = Checkpoint()
 
 
-class ConstraintsAsked(Filters):
+class ConstraintsAsked(Filters, Sent):
     """What the answer must satisfy: every filter of `GET /instances`, and limits on the whole job."""
 
     exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs not to answer with.")] = []
     budget_usd: Positive | None = None
     deadline_hours: Positive | None = None
-    min_nodes: Annotated[int, Field(ge=1, le=10_000)] = 1
-    max_nodes: Annotated[int, Field(ge=1, le=10_000)] = 1
-    max_instances: Annotated[int, Field(ge=1, le=10_000)] = 1
+    min_nodes: AtLeastOne = 1
+    max_nodes: AtLeastOne = 1
+    max_instances: AtLeastOne = 1
     same_placement: bool = True
     allow_preview: bool = False
 
 
-class Weights(Asked):
+class Weights(Sent):
     """An objective of one's own: how much each term counts."""
 
     usd: Amount = 0
@@ -151,25 +182,18 @@ class Weights(Asked):
 NamedObjective = Literal["cheapest", "fastest", "best_value", "most_efficient"]
 
 
-class RecommendAsked(Asked):
+class RecommendAsked(Sent):
     """A question: which machine should run this?"""
 
     workload: WorkloadAsked
     constraints: ConstraintsAsked = ConstraintsAsked()
-    objective: NamedObjective | Weights = "cheapest"
+    objective: Named[NamedObjective, Weights] = "cheapest"
     current_instance: Name | None = None
-    limit: Annotated[int, Field(ge=1, le=100)] = 5
+    limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)] = 5
     per: Annotated[Literal["type", "offer"], Field(description="One choice per instance type, or every offer.")] = (
         "type"
     )
     as_of: AsOf = None
-
-    @field_validator("objective", mode="before")
-    @classmethod
-    def known_objective(cls, value: Any) -> Any:
-        if isinstance(value, str) and value not in NAMED:
-            raise unknown("objective", value[:80], tuple(NAMED), "objective")
-        return value
 
 
 class GpuChosen(Told):
@@ -281,32 +305,14 @@ class RecommendTold(Told):
     notes: list[Note]
 
 
-EXAMPLES: dict[str, Any] = {
-    "training": {
-        "summary": "Train on at least 80 GB of GPU memory in Virginia",
-        "value": {
-            "workload": {"task": "training", "precision": ["bf16"]},
-            "constraints": {"provider": ["aws"], "region": ["us-east-1"], "min_gpu_memory_gb": 80},
-            "objective": "best_value",
-        },
-    },
-    "nothing_matches": {
-        "summary": "A price limit that nothing meets: the answer says what to relax",
-        "value": {
-            "workload": {"task": "training"},
-            "constraints": {"gpu": ["h100"], "max_usd_per_hour": 0.5},
-        },
-    },
-}
-
-
 @router.post(
     "/recommend",
     summary="Recommend machines for a workload",
     response_model=RecommendTold,
-    responses={400: {"model": ProblemDocument}, 413: {"model": ProblemDocument}, 422: {"model": ProblemDocument}},
 )
-async def post_recommend(asked: Annotated[RecommendAsked, Body(openapi_examples=EXAMPLES)], live: Live) -> Response:
+async def post_recommend(
+    asked: Annotated[RecommendAsked, Body(openapi_examples=QUESTIONS)], _query: Annotated[Asked, Query()], live: Live
+) -> Response:
     """Rank offers for a workload, and count what kept every other instance type out.
 
     The ranking rests on hardware and price: dollars per hour and the dense peak rate at the precision (`basis: peak`).
@@ -327,7 +333,9 @@ def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
     precisions = resolved("precision", work.precision, catalog, "workload.")
     for field in ("weight_precision", "kv_cache_precision"):
         if (name := getattr(work, field)) is not None:
-            resolved("precision", [name], catalog, f"workload.{field} of ")
+            resolved("precision", [name], catalog, field=f"workload.{field}")
+    if work.amount and work.amount.hours_on:
+        resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
     current = asked.current_instance
     return Question(
         task=work.task,
@@ -355,7 +363,7 @@ def constraints(
         raise QuestionError(
             f"min_nodes ({limits.min_nodes}) is above max_nodes ({limits.max_nodes}).", field="constraints.min_nodes"
         )
-    needed = precisions or PRECISION_BY_TASK.get(work.task, ())
+    needed = precisions or usual_precisions(work.task, catalog)
     if (limits.min_tflops is not None or limits.max_tflops is not None) and not needed:
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
     filled = limits.model_copy(update=defaults(asked))

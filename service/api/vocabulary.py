@@ -13,11 +13,11 @@ from service.api.fields import Names, PageAsked, Told
 from service.api.filters import resolved
 from service.api.instances import RegionCpuTold, region_cpu
 from service.api.listing import Page, page_answer
-from service.api.problems import ProblemDocument
 from service.domain.catalog import Catalog
+from service.domain.names import resolve
 from service.domain.reference import Provider, Region, Service
 
-router = APIRouter(tags=["vocabulary"], responses={410: {"model": ProblemDocument}, 422: {"model": ProblemDocument}})
+router = APIRouter(tags=["vocabulary"])
 
 
 def models_page(
@@ -161,7 +161,8 @@ async def get_regions(request: Request, asked: Annotated[RegionsAsked, Query()],
     """Regions with their country, and the CPU model beside a GPU where it is known."""
     catalog = catalog_on(live, asked.as_of)
     providers = resolved("provider", asked.provider, catalog)
-    countries = {country.upper() for country in asked.country}
+    known = {region.country for region in catalog.reference.regions if region.country}
+    countries = resolve("country", asked.country, known, "country")
     items = [
         region_item(region)
         for region in catalog.reference.regions
@@ -200,7 +201,7 @@ class FrameworkItem(Told):
 async def get_frameworks(request: Request, asked: Annotated[FrameworksAsked, Query()], live: Live) -> Response:
     """What toolkits, frameworks, engines and libraries do on which hardware, by the rules in force on that day."""
     catalog = catalog_on(live, asked.as_of)
-    wanted = resolved("framework", asked.software, catalog)
+    wanted = resolved("framework", asked.software, catalog, field="software")
     rules = [rule for rule in catalog.software if not wanted or rule.software in wanted]
     items = [FrameworkItem.like(rule) for rule in rules]
     keys = [sha256(item.model_dump_json().encode()).hexdigest()[:16] for item in items]

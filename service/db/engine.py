@@ -10,21 +10,21 @@ from sqlalchemy.exc import ArgumentError
 from service.db.errors import DatabaseUnusable
 
 SQLITE_BUSY_SECONDS = 10
+DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
 def parse_url(text: str) -> URL:
     """The URL with the driver this project installs; `postgres://` as platforms hand it out is understood."""
     try:
         url = make_url(text)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # ValueError: a port that is no number
         raise DatabaseUnusable(
             "The database URL cannot be read. Examples: sqlite:///instance-selector.db, postgresql://user:password@host/name."
         ) from None
-    if url.drivername in ("postgres", "postgresql"):
-        url = url.set(drivername="postgresql+psycopg")
-    if url.get_backend_name() not in ("sqlite", "postgresql"):
-        raise DatabaseUnusable(f"{url.get_backend_name()} is not supported. Use sqlite or postgresql.")
-    return url
+    backend = url.get_backend_name()
+    if backend not in DRIVERS:
+        raise DatabaseUnusable(f"{backend} is not supported. Use sqlite or postgresql.")
+    return url.set(drivername=DRIVERS[backend])
 
 
 def connect(database_url: str) -> Engine:

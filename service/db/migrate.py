@@ -5,31 +5,37 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, inspect
-from sqlalchemy.exc import DatabaseError, OperationalError
 
 from service.db.engine import sqlite_path
-from service.db.errors import DatabaseUnusable
+from service.db.errors import DatabaseUnusable, in_sentences
 from service.files import MIGRATIONS
+
+OF_ALEMBIC = {"alembic_version"}
+"""What is left of a database whose migrations were all taken back."""
+
+STRANGER = (
+    "The database was not made by this version of the service: it is newer, or another program's. "
+    "Use the version that made it, or another database."
+)
 
 
 def alembic_config(engine: Engine) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["engine"] = engine
     return config
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    command.upgrade(alembic_config(engine), revision)
+    """Make the tables, or bring them to this version. Raises `DatabaseUnusable`."""
+    with in_sentences(engine):
+        if is_strange(engine):
+            raise DatabaseUnusable(STRANGER)
+        command.upgrade(alembic_config(engine), revision)
 
 
 def downgrade(engine: Engine, revision: str) -> None:
     command.downgrade(alembic_config(engine), revision)
-
-
-def current_revision(engine: Engine) -> str | None:
-    with engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
 
 
 def require_current(engine: Engine) -> None:
@@ -37,28 +43,28 @@ def require_current(engine: Engine) -> None:
     path = sqlite_path(engine.url)
     if path and not path.exists():
         raise DatabaseUnusable(f"There is no database at {path}. Run: instance-selector seed")
-    try:
+    with in_sentences(engine):
+        if is_strange(engine):
+            raise DatabaseUnusable(STRANGER)
         found = current_revision(engine)
-        empty = not inspect(engine).get_table_names()
-    except OperationalError as error:
-        raise DatabaseUnusable(unreachable_sentence(engine, error)) from error
-    except DatabaseError as error:
-        raise DatabaseUnusable(f"{engine.url.render_as_string()} is not a database of this service.") from error
-    scripts = ScriptDirectory.from_config(alembic_config(engine))
-    if found == scripts.get_current_head():
-        return
-    if empty:
+    if found is None:
         raise DatabaseUnusable("The database is empty. Run: instance-selector seed")
-    if found in {script.revision for script in scripts.walk_revisions()}:
+    if found != scripts(engine).get_current_head():
         raise DatabaseUnusable("The database is older than this version of the service. Run: instance-selector migrate")
-    raise DatabaseUnusable(
-        "The database was not made by this version of the service: it is newer, or another program's. "
-        "Use the version that made it, or another database."
-    )
 
 
-def unreachable_sentence(engine: Engine, error: OperationalError) -> str:
-    reason = str(error.orig).strip().splitlines()[0]
-    if "locked" in reason:
-        return f"The database {engine.url.database} is locked by another process. Stop that process and start again."
-    return f"The database {engine.url.render_as_string()} cannot be reached: {reason}"
+def is_strange(engine: Engine) -> bool:
+    """Whether the tables are none that any migration known here has made."""
+    found = current_revision(engine)
+    if found is None:
+        return bool(set(inspect(engine).get_table_names()) - OF_ALEMBIC)
+    return found not in {script.revision for script in scripts(engine).walk_revisions()}
+
+
+def current_revision(engine: Engine) -> str | None:
+    with engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def scripts(engine: Engine) -> ScriptDirectory:
+    return ScriptDirectory.from_config(alembic_config(engine))

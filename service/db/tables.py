@@ -27,12 +27,12 @@ NAMING = {
 def one_of(column: str, *values: str) -> CheckConstraint:
     """A closed vocabulary of the code itself, never one made of data."""
     listed = ", ".join(f"'{value}'" for value in values)
-    return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known")
+    return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known", info={"column": column, "one_of": values})
 
 
 def positive(column: str) -> CheckConstraint:
     """Unknown is null; a number is more than nothing."""
-    return CheckConstraint(f"{column} > 0", name=f"{column}_positive")
+    return CheckConstraint(f"{column} > 0", name=f"{column}_positive", info={"column": column, "above": 0})
 
 
 class Row(DeclarativeBase):
@@ -117,7 +117,8 @@ class GpuRow(Row):
     form_factor: Mapped[str | None]
     positioned_for: Mapped[str | None]
     fraction: Mapped[float]
-    partition_of: Mapped[str | None] = mapped_column(ForeignKey("gpu.id"))
+    # Asked at commit, since a part may come before its card.
+    partition_of: Mapped[str | None] = mapped_column(ForeignKey("gpu.id", deferrable=True, initially="DEFERRED"))
     source: Mapped[str] = mapped_column(ForeignKey("source.id"))
     note: Mapped[str | None]
     __table_args__ = (

@@ -151,8 +151,7 @@ def difference(connection: Connection, row: type[Row], wanted: Sequence[Record])
     assert isinstance(table, Table)
     key = key_columns(row)
     found = {
-        tuple(kept[column] for column in key): kept
-        for kept in map(dict, connection.execute(select(table)).mappings())
+        tuple(kept[column] for column in key): kept for kept in map(dict, connection.execute(select(table)).mappings())
     }
     asked = {tuple(record[column] for column in key): record for record in wanted}
     changed = [

@@ -56,7 +56,7 @@ class Relaxed:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Check:
     """One constraint, asked of every instance type.
 
     `relax` is given the types that miss exactly one constraint and tells the least change that lets some of them in.
@@ -73,27 +73,27 @@ def never(_sole: Mask) -> None:
     return
 
 
-def type_tests(asked: Constraints, catalog: Catalog) -> Iterator[Test]:
-    """The constraints on hardware, software and lifecycle, one test each."""
+def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
+    """The constraints on hardware, software and lifecycle, one check each."""
     for name, wanted in asked.words.items():
-        yield word_test(name, wanted, catalog)
+        yield word_check(name, wanted, catalog)
     for name in dict.fromkeys((*asked.at_least, *asked.at_most)):
-        yield from range_tests(name, catalog, asked)
+        yield from range_checks(name, catalog, asked)
     for name, wanted_flag in asked.flags.items():
-        yield from flag_tests(name, wanted_flag, catalog)
+        yield from flag_checks(name, wanted_flag, catalog)
     for precision in asked.precision_all:
-        yield precision_test((precision,), asked, catalog)
+        yield precision_check((precision,), asked, catalog)
     if asked.precision_any:
-        yield precision_test(asked.precision_any, asked, catalog)
+        yield precision_check(asked.precision_any, asked, catalog)
     if asked.framework:
-        yield framework_test(asked.framework, catalog)
+        yield framework_check(asked.framework, catalog)
     if asked.task:
-        yield Test("task", "software", ~task_mask(catalog, asked.task), never)
+        yield Check("task", "software", ~task_mask(catalog, asked.task), never)
     if asked.exclude:
-        yield exclude_test(asked.exclude, catalog)
+        yield exclude_check(asked.exclude, catalog)
 
 
-def word_test(name: str, wanted: tuple[str, ...], catalog: Catalog) -> Test:
+def word_check(name: str, wanted: tuple[str, ...], catalog: Catalog) -> Check:
     column = catalog.columns.words[name]
     also = ALSO_FOUND.get(name, {})
     fails = ~column.among([*wanted, *(more for word in wanted for more in also.get(word, ()))])
@@ -109,10 +109,10 @@ def word_test(name: str, wanted: tuple[str, ...], catalog: Catalog) -> Test:
         return Relaxed({name: [*wanted, added]}, sole & fails & found)
 
     ground: Ground = "availability" if name == "lifecycle" else "hardware" if name in HARDWARE_WORDS else "constraint"
-    return Test(name, ground, fails, relax)
+    return Check(name, ground, fails, relax)
 
 
-def range_tests(name: str, catalog: Catalog, asked: Constraints) -> Iterator[Test]:
+def range_checks(name: str, catalog: Catalog, asked: Constraints) -> Iterator[Check]:
     """Below the least, above the most, and not known at all: at most one of them holds of a type."""
     column = tflops_column(catalog, asked) if name == "tflops" else catalog.columns.numbers[name]
     low, high = asked.at_least.get(name, -np.inf), asked.at_most.get(name, np.inf)
@@ -135,11 +135,11 @@ def range_tests(name: str, catalog: Catalog, asked: Constraints) -> Iterator[Tes
         return Relaxed({limit: None for limit, given in limits.items() if given}, sole & (unknown | below | above))
 
     if name in asked.at_least:
-        yield Test(f"min_{name}", "hardware", below, lower)
+        yield Check(f"min_{name}", "hardware", below, lower)
     if name in asked.at_most:
-        yield Test(f"max_{name}", "hardware", above, raise_)
+        yield Check(f"max_{name}", "hardware", above, raise_)
     if unknown.any():
-        yield Test(f"{name}_unknown", "data", unknown, drop)
+        yield Check(f"{name}_unknown", "data", unknown, drop)
 
 
 def tflops_column(catalog: Catalog, asked: Constraints) -> np.ndarray:
@@ -148,19 +148,19 @@ def tflops_column(catalog: Catalog, asked: Constraints) -> np.ndarray:
     return catalog.columns.tflops[precision]
 
 
-def flag_tests(name: str, wanted: bool, catalog: Catalog) -> Iterator[Test]:
+def flag_checks(name: str, wanted: bool, catalog: Catalog) -> Iterator[Check]:
     column = catalog.columns.flags[name]
     other, unknown = column == (not wanted), column == -1
 
     def drop(sole: Mask) -> Relaxed:
         return Relaxed({name: None}, sole & (other | unknown))
 
-    yield Test(name, "hardware", other, drop)
+    yield Check(name, "hardware", other, drop)
     if unknown.any():
-        yield Test(f"{name}_unknown", "data", unknown, drop)
+        yield Check(f"{name}_unknown", "data", unknown, drop)
 
 
-def precision_test(any_of: tuple[str, ...], asked: Constraints, catalog: Catalog) -> Test:
+def precision_check(any_of: tuple[str, ...], asked: Constraints, catalog: Catalog) -> Check:
     enough = np.array([level in ENOUGH[asked.precision_support] for level in SUPPORT_LEVELS] + [False])
     columns = catalog.columns
     fails = np.ones(len(catalog.instance_types), np.bool_)
@@ -176,15 +176,15 @@ def precision_test(any_of: tuple[str, ...], asked: Constraints, catalog: Catalog
             return None
         return Relaxed({"workload.precision": [*any_of, best]}, gains[best])
 
-    return Test("precision", "hardware", fails, relax)
+    return Check("precision", "hardware", fails, relax)
 
 
-def framework_test(wanted: tuple[str, ...], catalog: Catalog) -> Test:
+def framework_check(wanted: tuple[str, ...], catalog: Catalog) -> Check:
     fails = ~frameworks_mask(catalog, wanted)
-    return Test("framework", "software", fails, lambda sole: Relaxed({"framework": []}, sole & fails))
+    return Check("framework", "software", fails, lambda sole: Relaxed({"framework": []}, sole & fails))
 
 
-def exclude_test(excluded: tuple[str, ...], catalog: Catalog) -> Test:
+def exclude_check(excluded: tuple[str, ...], catalog: Catalog) -> Check:
     listed = set(excluded)
     hits = [names_of(kind) & listed for kind in catalog.instance_types]
     fails = np.array([bool(hit) for hit in hits], np.bool_)
@@ -198,7 +198,7 @@ def exclude_test(excluded: tuple[str, ...], catalog: Catalog) -> Test:
         admits = np.array([hit == {freed} for hit in hits], np.bool_)
         return Relaxed({"exclude": [name for name in excluded if name != freed]}, sole & admits)
 
-    return Test("exclude", "constraint", fails, relax)
+    return Check("exclude", "constraint", fails, relax)
 
 
 def names_of(kind: InstanceType) -> set[str]:

@@ -37,7 +37,7 @@ def unknown(what: str, asked: str, known: Collection[str], field: str) -> Unknow
     near = near_names(asked, known)
     if near:
         tail = f"Did you mean {' or '.join(near)}?"
-    elif len(known) <= 20:
+    elif 0 < len(known) <= 20:
         tail = f"Known: {', '.join(sorted(known))}."
     else:
         tail = ""

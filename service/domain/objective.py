@@ -72,7 +72,7 @@ def scores(objective: Objective, figures: Figures) -> Floats:
         values = term(name, figures)
         if name == "risk":
             total = total + weight * values
-        elif weight and len(values):
+        elif weight and not np.isnan(values).all():  # a figure that nobody tells of any candidate sets none apart
             best = np.nanmax(values) if name in MORE_IS_BETTER else np.nanmin(values)
             total = total + weight * np.abs(np.log(values / best))
     return total

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.domain.catalog import Catalog, Floats, Mask
-from service.domain.constraints import Constraints, Test, never
+from service.domain.constraints import Check, Constraints, never
 from service.domain.hardware import InstanceType
 from service.domain.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
 from service.domain.offer import Offer
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS
-from service.domain.selection import Candidates, Obstacle, Selection, select, usd_per_hour
+from service.domain.selection import Candidates, Obstacle, Selection, every_offer, select, usd_per_hour
 
 PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
     "training": ("bf16", "fp16", "tf32", "fp32"),
@@ -84,6 +84,8 @@ class Answer:
     rejections: tuple[Rejection, ...]
     considered: int
     admitted: int
+    ranked: int
+    """How many choices there would be without a limit: one per type admitted, or one per offer."""
     current: Choice | None
     price_ignored: bool
 
@@ -116,12 +118,17 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         if len(unpriced.admitted):
             selection, objective, ignored = unpriced, fallback, True
     view = View(catalog, speeds, objective)
-    ranked = view.rank(selection.admitted)
+    if question.per_offer:
+        unpriced_too = replace(asked, needs_price=asked.needs_price and not ignored)
+        ranked = view.rank(every_offer(unpriced_too, selection, catalog), per_offer=True)
+    else:
+        ranked = view.rank(selection.admitted)
     return Answer(
         choices=tuple(view.choices(ranked, question)),
         rejections=tuple(view.rejection(obstacle) for obstacle in by_count(selection)),
         considered=len(catalog.instance_types),
         admitted=int((~selection.rejected).sum()),
+        ranked=len(ranked.score),
         current=view.current(question),
         price_ignored=ignored,
     )
@@ -140,10 +147,14 @@ def assumed_speeds(question: Question, catalog: Catalog) -> Speeds:
     return catalog.memory.recall(("speeds", key), lambda: find_speeds(question, catalog))
 
 
+def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
+    """The precisions that a task can use when the caller names none; empty for work that needs no GPU."""
+    return tuple(name for name in PRECISION_BY_TASK.get(task, ()) if name in catalog.reference.precisions)
+
+
 def find_speeds(question: Question, catalog: Catalog) -> Speeds:
     types = len(catalog.instance_types)
-    usual = PRECISION_BY_TASK.get(question.task, ())
-    names = question.precisions or usual
+    names = question.precisions or usual_precisions(question.task, catalog)
     if not names:
         return Speeds(catalog.columns.numbers["vcpus"], np.full(types, -1), ())
     enough = np.array([level in ENOUGH[question.constraints.precision_support] for level in SUPPORT_LEVELS] + [False])
@@ -157,15 +168,15 @@ def find_speeds(question: Question, catalog: Catalog) -> Speeds:
     return Speeds(peak, chosen, names)
 
 
-def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> list[Test]:
+def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> list[Check]:
     """Types that cannot be ranked because a figure that the objective needs is not known."""
-    tests = []
+    checks = []
     if objective.needs(NEEDS_SPEED):
         unknown = np.isnan(speeds.peak) & ((speeds.precision >= 0) | (not speeds.names))
-        tests.append(Test("peak_unknown", "data", unknown, never))
+        checks.append(Check("peak_unknown", "data", unknown, never))
     if objective.needs(NEEDS_POWER):
-        tests.append(Test("power_unknown", "data", np.isnan(catalog.columns.numbers["tdp_watts"]), never))
-    return tests
+        checks.append(Check("power_unknown", "data", np.isnan(catalog.columns.numbers["tdp_watts"]), never))
+    return checks
 
 
 @dataclass(frozen=True, slots=True)

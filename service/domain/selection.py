@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.catalog import Catalog, Floats, Mask, Offers
-from service.domain.constraints import Constraints, Ground, Test, type_tests
+from service.domain.constraints import Check, Constraints, Ground, type_checks
 from service.domain.offer import MARKETS
 
 OFFER_CODES: tuple[tuple[str, Ground], ...] = (
@@ -71,18 +71,18 @@ class Selection:
     rejected: Mask
 
 
-def select(asked: Constraints, catalog: Catalog, more: Sequence[Test] = ()) -> Selection:
+def select(asked: Constraints, catalog: Catalog, more: Sequence[Check] = ()) -> Selection:
     """Ask every constraint of every instance type and offer, and `more` of every type."""
     choice = offer_choice(asked, catalog)
-    tests = [*type_tests(asked, catalog), *more]
+    checks = [*type_checks(asked, catalog), *more]
     misses = np.zeros(len(catalog.instance_types), np.int16)
-    for test in tests:
-        misses += test.fails
+    for check in checks:
+        misses += check.fails
     affordable = affordable_types(asked, choice, catalog)
     admitted = (misses == 0) & affordable
     out = ~admitted
     obstacles = (
-        *type_obstacles(tests, misses, affordable, choice, asked, catalog),
+        *type_obstacles(checks, misses, affordable, choice, asked, catalog),
         *offer_obstacles(asked, choice, catalog, out, out & (misses == 0)),
     )
     return Selection(candidates(asked, choice, catalog, admitted), tuple(o for o in obstacles if o.fails.any()), out)
@@ -169,6 +169,14 @@ def candidates(asked: Constraints, choice: OfferChoice, catalog: Catalog, passin
     return Candidates(np.concatenate(kinds), np.concatenate(places))
 
 
+def every_offer(asked: Constraints, selection: Selection, catalog: Catalog) -> Candidates:
+    """All offers of the admitted types that pass, not only the cheapest of each market."""
+    offers = catalog.offers
+    passing = (offer_misses(asked, offers) == 0) & within(offers.usd_per_hour, asked.max_usd_per_hour)
+    places = np.flatnonzero(passing & ~selection.rejected[offers.instance_type])
+    return Candidates(offers.instance_type[places].astype(np.int64), places)
+
+
 def offers_of_types(some: Candidates) -> tuple[Places, Places]:
     """Each type among the candidates once, in the catalog's order, with the default one of its offers."""
     order = np.lexsort((some.offer, some.instance_type))  # offers stand in order of preference within a type
@@ -181,7 +189,7 @@ def offers_of_types(some: Candidates) -> tuple[Places, Places]:
 
 
 def type_obstacles(
-    tests: list[Test],
+    checks: list[Check],
     misses: NDArray[np.int16],
     affordable: Mask,
     choice: OfferChoice,
@@ -189,15 +197,15 @@ def type_obstacles(
     catalog: Catalog,
 ) -> Iterator[Obstacle]:
     sole = (misses == 1) & affordable
-    for test in tests:
+    for check in checks:
 
-        def relax(test: Test = test) -> tuple[dict[str, object], Candidates] | None:
-            relaxed = test.relax(sole)
+        def relax(check: Check = check) -> tuple[dict[str, object], Candidates] | None:
+            relaxed = check.relax(sole)
             if relaxed is None:
                 return None
             return relaxed.to, candidates(asked, choice, catalog, relaxed.admits)
 
-        yield Obstacle(test.code, test.ground, test.fails, test.fails & sole, relax)
+        yield Obstacle(check.code, check.ground, check.fails, check.fails & sole, relax)
 
 
 def offer_obstacles(

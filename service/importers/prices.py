@@ -10,6 +10,16 @@ from typing import Any
 MICRO = Decimal(1_000_000)
 MOST_TRUSTED_FIRST = ("api", "published", "entered", "assumed")
 
+SET_ASIDE = {
+    "unknown_instance_type": "The catalog has no instance type of that name.",
+    "unknown_source": "Nobody knows where the price comes from.",
+    "region_missing": "The provider's prices differ by region, and the observation names none.",
+    "price_not_positive": "A price is more than nothing.",
+    "undated_beside_dated": "The offer has prices whose day is known.",
+    "another_source_for_the_same_day": "A source trusted more tells a price for the same day.",
+}
+"""Why an observation does not enter the catalog."""
+
 Record = dict[str, Any]
 
 
@@ -86,6 +96,8 @@ def offers_from(observations: Sequence[Observation], known: Known) -> tuple[list
 def refusal(seen: Observation, known: Known) -> str | None:
     if (seen.provider, seen.name) not in known.instance_types:
         return "unknown_instance_type"
+    if seen.source not in known.retrieved_on:
+        return "unknown_source"
     if seen.region is None and seen.provider in known.priced_by_region and seen.per_hour is not None:
         return "region_missing"
     if seen.per_hour is not None and seen.per_hour <= 0:

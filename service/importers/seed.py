@@ -2,7 +2,8 @@
 
 import csv
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -31,7 +32,9 @@ from service.db.tables import (
     SourceRow,
 )
 from service.db.write_catalog import Batch
-from service.importers.prices import Known, Observation, Record, offers_from
+from service.importers.prices import MOST_TRUSTED_FIRST, Known, Observation, Record, offers_from
+
+Parser = Callable[[str], Any]
 
 FEED = "seed"
 TABLE_OF: dict[str, type[Row]] = {
@@ -72,7 +75,7 @@ class Line:
 
 def read_seed(folder: Path) -> Batch:
     """All seed files as one batch. Raises `SeedBroken` where a cell cannot be read."""
-    tables = {row: [record_of(line, row) for line in lines(folder / f"{name}.csv")] for name, row in TABLE_OF.items()}
+    tables = {row: records(folder / f"{name}.csv", row) for name, row in TABLE_OF.items()}
     observations = [observation_of(line) for line in lines(folder / "prices.csv")]
     offers, quarantined = offers_from(observations, known_in(tables))
     seen = sum(len(records) for records in tables.values()) + len(observations)
@@ -80,9 +83,19 @@ def read_seed(folder: Path) -> Batch:
 
 
 def lines(path: Path) -> list[Line]:
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        return [Line(path.name, reader.line_num, cells) for cells in reader]
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = next(reader, [])
+            return [line_of(path.name, reader.line_num, header, cells) for cells in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SeedBroken(f"{path} cannot be read: {error}.") from None
+
+
+def line_of(file: str, number: int, header: list[str], cells: list[str]) -> Line:
+    if len(cells) != len(header):
+        raise SeedBroken(f"{file} line {number} has {len(cells)} cells, and its header {len(header)}.")
+    return Line(file, number, dict(zip(header, cells, strict=True)))
 
 
 def content_hash(folder: Path) -> str:
@@ -100,55 +113,79 @@ def known_in(tables: Mapping[type[Row], list[Record]]) -> Known:
     )
 
 
-def record_of(line: Line, row: type[Row]) -> Record:
-    """A line as a record of its table: the table's columns say how each cell is read."""
-    derived = DERIVED.get(row)
-    cells = derived(dict(line.cells)) if derived else line.cells
+def records(path: Path, row: type[Row]) -> list[Record]:
+    """A file as records of a table, whose columns say how each cell is read."""
     table = row.__table__
     assert isinstance(table, Table)
-    unknown = set(cells) - {column.key for column in table.columns}
-    if unknown:
-        raise SeedBroken(f"{line}: the table {table.name} has no column {', '.join(sorted(unknown))}.")
-    return {name: value_of(line, table.columns[name], text) for name, text in cells.items()}
+    columns = {column.key: column for column in table.columns if column is not table.autoincrement_column}
+    parsers = {name: parser(column) for name, column in columns.items()}
+    derived = DERIVED.get(row, dict)
+    found = []
+    for line in lines(path):
+        cells = derived(line.cells)
+        if cells.keys() != columns.keys():
+            wrong = ", ".join(sorted(cells.keys() ^ columns.keys()))
+            raise SeedBroken(f"{line.file} and the table {table.name} do not have the same columns: {wrong}.")
+        found.append({name: value_of(line, columns[name], parsers[name], text) for name, text in cells.items()})
+    return found
 
 
-def value_of(line: Line, column: Column[Any], text: str) -> Any:
+def value_of(line: Line, column: Column[Any], parse: Parser, text: str) -> Any:
     if text == "" and column.nullable:
         return None
     try:
-        return parse(column, text)
-    except (ValueError, InvalidOperation):
+        return parse(text)
+    except ValueError:
         raise SeedBroken(f"{line}: {text!r} cannot be read as {column.name}.") from None
 
 
-def parse(column: Column[Any], text: str) -> Any:
+def parser(column: Column[Any]) -> Parser:
+    """How a cell of this column is read; it raises `ValueError` where it cannot be."""
     match column.type:
         case Boolean():
-            return ["false", "true"].index(text) == 1
+            return boolean
         case Integer():
-            return int(text)
+            return int
         case Float():
-            return float(text)
+            return finite
         case Date():
-            return date.fromisoformat(text)
+            return date.fromisoformat
         case _:
-            return text
+            return str
 
 
-def with_key(cells: dict[str, str]) -> dict[str, str]:
+def boolean(text: str) -> bool:
+    return ["false", "true"].index(text) == 1
+
+
+def finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def with_key(cells: Mapping[str, str]) -> dict[str, str]:
     return {**cells, "key": "\n".join(cells.values())}
 
 
-def rate_in_nanos(cells: dict[str, str]) -> dict[str, str]:
-    nanos = Decimal(cells.pop("usd_per_unit")).scaleb(9)
-    return {**cells, "usd_per_unit_nanos": str(int(nanos))}
+def rate_in_nanos(cells: Mapping[str, str]) -> dict[str, str]:
+    rest = dict(cells)
+    return {"usd_per_unit_nanos": scaled(rest.pop("usd_per_unit", ""), 9), **rest}
 
 
-def measurement_cells(cells: dict[str, str]) -> dict[str, str]:
-    machine = f"{cells.pop('provider')}/{cells.pop('name')}"
-    usd = cells.pop("usd_per_hour")
-    micros = str(int(Decimal(usd).scaleb(6))) if usd else ""
-    return {**cells, "machine": machine, "usd_per_hour_micros": micros}
+def measurement_cells(cells: Mapping[str, str]) -> dict[str, str]:
+    rest = dict(cells)
+    machine = f"{rest.pop('provider', '')}/{rest.pop('name', '')}"
+    return {"machine": machine, "usd_per_hour_micros": scaled(rest.pop("usd_per_hour", ""), 6), **rest}
+
+
+def scaled(text: str, digits: int) -> str:
+    """A number in units of 10^-digits; what is no number is left to whoever reads the cell."""
+    try:
+        return str(int(Decimal(text).scaleb(digits).to_integral_value()))
+    except (InvalidOperation, ValueError, OverflowError):
+        return text
 
 
 DERIVED = {
@@ -161,14 +198,23 @@ DERIVED = {
 
 def observation_of(line: Line) -> Observation:
     cells = {name: text or None for name, text in line.cells.items()}
+    if cells.get("kind") not in MOST_TRUSTED_FIRST:
+        raise SeedBroken(f"{line}: {cells.get('kind')!r} cannot be read as kind.")
     try:
         return Observation(
             **{
                 **cells,
                 "operating_system": cells["operating_system"] or "linux",
-                "per_hour": Decimal(cells["per_hour"]) if cells["per_hour"] else None,
+                "per_hour": finite_decimal(cells["per_hour"]) if cells["per_hour"] else None,
                 "observed_on": date.fromisoformat(cells["observed_on"]) if cells["observed_on"] else None,
             }  # type: ignore[arg-type]
         )
     except (ValueError, InvalidOperation, TypeError, KeyError) as error:
         raise SeedBroken(f"{line} is not an observation of a price: {error}.") from None
+
+
+def finite_decimal(text: str) -> Decimal:
+    number = Decimal(text)
+    if not number.is_finite():
+        raise ValueError(f"{text} is not a price")
+    return number

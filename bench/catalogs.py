@@ -1,0 +1,182 @@
+"""Catalogs of any size: the seed's instance types in more regions, zones and markets. The same every time."""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import count, islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from sqlalchemy import Connection, Engine, func, insert, select, update
+
+from service.cli import load_seed
+from service.db.engine import connect
+from service.db.tables import CatalogVersionRow, InstanceTypeRow, OfferRow, PriceRow, RegionRow
+from service.domain.offer import MARKETS
+from service.files import SEED
+
+FEED = "bench"
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+ZONES = "abc"
+PER_REGION = len(ZONES) * len(MARKETS)
+SHARE_OF_ON_DEMAND = {"on_demand": 1.0, "spot": 0.4, "reserved": 0.65}
+ROWS_AT_ONCE = 20_000
+EVERY_SO_MANY_HAVE_A_PAST = 8
+UNKNOWN_PRICE = 0.03
+SEED_OF_CHANCE = 20_260_102
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """An instance type of the seed with what its generated offers are made of."""
+
+    id: int
+    provider: str
+    name: str
+    currency: str
+    micros: int
+    source: str
+
+
+def make_catalogs(folder: Path, sizes: Sequence[int | None]) -> dict[int, Path]:
+    """A database for each size, by its number of offers; None is the seed as it is."""
+    seeded = folder / "seed.db"
+    engine = connect(f"sqlite:///{seeded}")
+    load_seed(engine, SEED)
+    own = count_offers(engine)
+    engine.dispose()  # the last connection folds the write-ahead log into the file, which can then be copied
+    made = {}
+    for size in sizes:
+        path = folder / f"{size or own}.db"
+        shutil.copyfile(seeded, path)
+        if size is not None:
+            grow(path, size - own)
+        made[size or own] = path
+    return made
+
+
+def count_offers(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return connection.execute(select(func.count()).select_from(OfferRow)).scalar_one()
+
+
+def instance_names(path: Path) -> list[str]:
+    """Every instance type as `provider/name`, those aside whose name a path would have to escape."""
+    engine = connect(f"sqlite:///{path}")
+    with engine.connect() as connection:
+        found = connection.execute(select(InstanceTypeRow.provider, InstanceTypeRow.name)).tuples().all()
+    engine.dispose()
+    return [f"{provider}/{name}" for provider, name in found if "/" not in name]
+
+
+def grow(path: Path, more: int) -> None:
+    """Write so many more offers beside those of the seed."""
+    engine = connect(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        connection.execute(update(CatalogVersionRow).values(importing=True))  # holds the triggers back
+        kinds = read_kinds(connection)
+        regions = read_regions(connection, kinds)
+        if invented := invented_regions(regions, more // len(kinds) // PER_REGION + 1, kinds[0].source):
+            connection.execute(insert(RegionRow), invented)
+        first = connection.execute(select(func.max(OfferRow.id))).scalar_one() + 1
+        offers = islice(generated(kinds, regions, first), more)
+        while portion := list(islice(offers, ROWS_AT_ONCE)):
+            connection.execute(insert(OfferRow), [offer for offer, _ in portion])
+            connection.execute(insert(PriceRow), [price for _, prices in portion for price in prices])
+        connection.execute(update(CatalogVersionRow).values(importing=False, version=CatalogVersionRow.version + 1))
+    engine.dispose()
+
+
+def read_kinds(connection: Connection) -> list[Kind]:
+    """The instance types that the seed has a price for, each with its dearest one: that is the on-demand one."""
+    query = (
+        select(
+            InstanceTypeRow.id,
+            InstanceTypeRow.provider,
+            InstanceTypeRow.name,
+            OfferRow.currency,
+            func.max(PriceRow.per_hour_micros),
+            PriceRow.source,
+        )
+        .join(OfferRow, OfferRow.instance_type_id == InstanceTypeRow.id)
+        .join(PriceRow, PriceRow.offer_id == OfferRow.id)
+        .where(PriceRow.per_hour_micros.is_not(None))
+        .group_by(InstanceTypeRow.id)
+        .order_by(InstanceTypeRow.id)
+    )
+    return [Kind(*row) for row in connection.execute(query).tuples()]  # type: ignore[arg-type] - no price is null here
+
+
+def read_regions(connection: Connection, kinds: Sequence[Kind]) -> dict[str, list[str]]:
+    """Per provider of these types, the regions it has in the seed; maybe none."""
+    regions: dict[str, list[str]] = {kind.provider: [] for kind in kinds}
+    for provider, region in connection.execute(select(RegionRow.provider, RegionRow.id).order_by(RegionRow.id)):
+        regions.setdefault(provider, []).append(region)
+    return regions
+
+
+def region_name(turn: int, own: Sequence[str]) -> str:
+    """A provider's own regions first, then invented ones."""
+    return own[turn] if turn < len(own) else f"bench-{turn - len(own) + 1}"
+
+
+def invented_regions(regions: Mapping[str, Sequence[str]], needed: int, source: str) -> list[dict[str, Any]]:
+    return [
+        {"provider": provider, "id": region_name(turn, own), "source": source, "name": None, "country": None}
+        for provider, own in regions.items()
+        for turn in range(len(own), needed)
+    ]
+
+
+Generated = tuple[dict[str, Any], list[dict[str, Any]]]
+
+
+def generated(kinds: Sequence[Kind], regions: Mapping[str, Sequence[str]], first_id: int) -> Iterator[Generated]:
+    """Offers without end, each with its prices: every type in a first place, then every type in a second, and so on."""
+    chance = Random(SEED_OF_CHANCE)  # noqa: S311 - repeatable is what is wanted
+    numbers = count(first_id)
+    for turn in count():
+        for kind in kinds:
+            region = region_name(turn // PER_REGION, regions[kind.provider])
+            zone = region + ZONES[turn // len(MARKETS) % len(ZONES)]
+            market = MARKETS[turn % len(MARKETS)]
+            yield generated_offer(kind, next(numbers), region, zone, market, chance)
+
+
+def generated_offer(kind: Kind, number: int, region: str, zone: str, market: str, chance: Random) -> Generated:
+    offer = {
+        "id": number,
+        "key": "\n".join((FEED, kind.provider, kind.name, region, zone, market)),
+        "feed": FEED,
+        "instance_type_id": kind.id,
+        "region": region,
+        "zone": zone,
+        "market": market,
+        "term": None,
+        "operating_system": "linux",
+        "currency": kind.currency,
+    }
+    seen = date(2025, 1, 1) + timedelta(days=chance.randrange(360))
+    micros = max(int(kind.micros * SHARE_OF_ON_DEMAND[market] * chance.uniform(0.8, 1.3)), 1)
+    now = price_record(kind, number, seen, None if chance.random() < UNKNOWN_PRICE else micros)
+    if number % EVERY_SO_MANY_HAVE_A_PAST:
+        return offer, [now]
+    past = price_record(kind, number, seen - timedelta(days=90), micros)
+    return offer, [{**past, "valid_to": now["valid_from"]}, now]
+
+
+def price_record(kind: Kind, offer: int, seen: date, micros: int | None) -> dict[str, Any]:
+    return {
+        "offer_id": offer,
+        "valid_from": datetime(seen.year, seen.month, seen.day, tzinfo=UTC),
+        "valid_to": None,
+        "per_hour_micros": micros,
+        "observed_on": seen,
+        "dated": "day",
+        "kind": "api",
+        "recorded_at": NOW,
+        "source": kind.source,
+        "note": None,
+    }

@@ -1,0 +1,118 @@
+"""Ask one server over loopback as fast as it answers, and tell how long it took: a client light enough not to count."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from time import perf_counter
+from typing import cast
+
+import uvloop
+
+from bench.figures import percentile
+
+HOST = "127.0.0.1"
+WARM_UP_SECONDS = 0.15
+LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one spell of asking showed."""
+
+    per_second: float
+    p50_seconds: float
+    p99_seconds: float
+    statuses: dict[int, int]
+    answer_bytes: int
+
+
+class Asker(asyncio.Protocol):
+    """One connection that asks, waits for the whole answer and asks again until told to stop."""
+
+    def __init__(self, requests: Iterator[bytes], statuses: Counter[int]) -> None:
+        self.seconds: list[float] = []
+        self.answer_bytes = 0
+        self.closed = asyncio.get_running_loop().create_future()
+        self._requests = requests
+        self._statuses = statuses
+        self._transport: asyncio.WriteTransport
+        self._stopping = False
+        self._began = 0.0
+        self._head = b""
+        self._missing = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's is one without saying so
+        self._ask()
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def forget(self) -> None:
+        """Start counting here: what came before was warming up."""
+        self.seconds.clear()
+
+    def _ask(self) -> None:
+        if self._stopping:
+            self._transport.close()
+            return
+        self._head = b""
+        self._began = perf_counter()
+        self._transport.write(next(self._requests))
+
+    def data_received(self, data: bytes) -> None:
+        if self._missing:
+            self._missing -= len(data)
+        else:
+            self._head += data
+            end = self._head.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            length = LENGTH.search(self._head, 0, end + 2)
+            self.answer_bytes = int(length[1]) if length else 0
+            self._missing = self.answer_bytes - (len(self._head) - end - 4)
+        if not self._missing:
+            self.seconds.append(perf_counter() - self._began)
+            self._statuses[int(self._head[9:12])] += 1
+            self._ask()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        if not self._stopping:
+            self._statuses[0] += 1  # the server hung up
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+def ask(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Asked:
+    """Ask the requests in turn over so many connections for so long. Runs in a process of its own."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(ask_all(port, requests, connections, seconds))
+
+
+async def ask_all(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Asked:
+    loop = asyncio.get_running_loop()
+    turns, statuses = cycle(requests), Counter[int]()
+    askers: list[Asker] = []
+    for _ in range(connections):
+        _, asker = await loop.create_connection(lambda: Asker(turns, statuses), HOST, port)
+        askers.append(asker)
+    await asyncio.sleep(WARM_UP_SECONDS)
+    for asker in askers:
+        asker.forget()
+    began = perf_counter()
+    await asyncio.sleep(seconds)
+    took = perf_counter() - began
+    measured = sorted(second for asker in askers for second in asker.seconds)
+    for asker in askers:
+        asker.stop()
+    await asyncio.wait_for(asyncio.gather(*(asker.closed for asker in askers)), timeout=30)
+    return Asked(
+        per_second=len(measured) / took,
+        p50_seconds=percentile(measured, 50),
+        p99_seconds=percentile(measured, 99),
+        statuses=dict(statuses),
+        answer_bytes=askers[0].answer_bytes,
+    )

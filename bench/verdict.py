@@ -1,0 +1,188 @@
+"""What was found, beside the gate that it must pass and the goal that it should reach."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import truediv
+from statistics import median
+from typing import Literal
+
+from bench.figures import exponent
+from bench.load import Asked
+from bench.questions import BROADEST, GPU_NAMED, LISTED, LISTED_ANEW, QUESTIONS, Peer, Question
+from bench.rounds import ALONE, BARE, LOADED, MANY, SERVICE, SOME, Found, service_name
+
+MIB = 1024**2
+
+FIFTY_THOUSAND, MOST = 50_000, 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What a figure must not be worse than, and what it should reach."""
+
+    gate: float
+    goal: float
+    better: Literal["more", "less"]
+
+    def passed(self, value: float) -> bool:
+        return value >= self.gate if self.better == "more" else value <= self.gate
+
+    def reached(self, value: float) -> bool:
+        return value >= self.goal if self.better == "more" else value <= self.goal
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A figure; one without a gate is only told."""
+
+    name: str
+    value: float
+    gate: Gate | None = None
+
+    @property
+    def verdict(self) -> str:
+        if self.gate is None:
+            return ""
+        if not self.gate.passed(self.value):
+            return "FAILS"
+        return "goal" if self.gate.reached(self.value) else "passes"
+
+
+RATES: dict[Question, Gate] = {
+    LISTED: Gate(0.25, 0.50, "more"),
+    LISTED_ANEW: Gate(0.25, 0.50, "more"),
+    GPU_NAMED: Gate(0.35, 0.55, "more"),
+    BROADEST: Gate(0.08, 0.30, "more"),
+}
+"""Requests/s against the question's no-op, at 8 connections and the most offers."""
+
+GROWTHS: dict[Question, Gate] = {GPU_NAMED: Gate(0.3, 0.15, "less"), BROADEST: Gate(0.75, 0.3, "less")}
+SPREAD = Gate(5, 3, "less")
+MANY_AGAINST_SOME = Gate(0.85, 0.95, "more")
+FAILED_ANSWERS = Gate(0, 0, "less")
+MEMORY_MIB = Gate(150, 100, "less")
+BYTES_AN_OFFER = Gate(800, 450, "less")
+START = Gate(6, 3, "less")
+
+
+def ratio(one: Sequence[Asked], other: Sequence[Asked], figure: Callable[[Asked], float]) -> float:
+    """The median over the rounds of one arm's figure by the other's of the same round."""
+    return median(figure(mine) / figure(its) for mine, its in zip(one, other, strict=True))
+
+
+def per_second(asked: Asked) -> float:
+    return asked.per_second
+
+
+def p50(asked: Asked) -> float:
+    return asked.p50_seconds
+
+
+def p99(asked: Asked) -> float:
+    return asked.p99_seconds
+
+
+def gated(found: Found, sizes: Sequence[int]) -> Iterator[Line]:
+    """The figures that decide."""
+    most = max(sizes)
+    for question, gate in RATES.items():
+        some = found.answers[most, question, SOME]
+        noop = found.noops[most, question.peer, SOME]
+        yield Line(f"{question.name}: requests/s by {question.peer}'s", ratio(some, noop, per_second), gate)
+    for question in RATES:
+        some, many = found.answers[most, question, SOME], found.answers[most, question, MANY]
+        yield Line(f"{question.name}: p99 by p50, 8 connections", spread(some), SPREAD)
+        yield Line(f"{question.name}: requests/s, 32 by 8", ratio(many, some, per_second), MANY_AGAINST_SOME)
+    yield Line("answers other than 200", sum(found.statuses.values()) - found.statuses[200], FAILED_ANSWERS)
+    for question, gate in GROWTHS.items():
+        growth = growths(found, question)
+        yield Line(f"{question.name}: growth exponent of p50, {FIFTY_THOUSAND:,} to {MOST:,}", growth, gate)
+    grown = found.resident[service_name(most)] - found.resident[service_name(min(sizes))]
+    over = found.resident[service_name(most)] - found.resident[LOADED]
+    yield Line("memory over bare FastAPI with our dependencies, MiB", over / MIB, MEMORY_MIB)
+    yield Line("bytes an offer", grown / (most - min(sizes)), BYTES_AN_OFFER)
+    started = median(map(truediv, found.starts[SERVICE], found.starts[BARE]))
+    yield Line("process start to first answer by bare FastAPI's", started, START)
+
+
+def spread(rounds: Sequence[Asked]) -> float:
+    return median(p99(asked) / p50(asked) for asked in rounds)
+
+
+def growths(found: Found, question: Question) -> float:
+    small, large = (median(map(p50, found.answers[size, question, ALONE])) for size in (FIFTY_THOUSAND, MOST))
+    return exponent(small, large, MOST / FIFTY_THOUSAND)
+
+
+# Tables
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they need, the first to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def told(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def verdict_table(lines: Sequence[Line]) -> str:
+    return table(
+        ("measure", "found", "gate", "goal", ""),
+        [
+            (line.name, told(line.value), told(line.gate.gate), told(line.gate.goal), line.verdict)
+            for line in lines
+            if line.gate
+        ],
+    )
+
+
+def arm_table(found: Found, sizes: Sequence[int]) -> str:
+    """Every question at every size, by its no-op; the last columns are this machine's own figures."""
+    rows = []
+    for size in sizes:
+        for question in QUESTIONS:
+            alone, some = (found.answers[size, question, connections] for connections in (ALONE, SOME))
+            noop_alone, noop_some = (found.noops[size, question.peer, connections] for connections in (ALONE, SOME))
+            rows.append(
+                (
+                    question.name,
+                    f"{size:,}",
+                    question.peer,
+                    told(ratio(some, noop_some, per_second)),
+                    told(ratio(alone, noop_alone, p50)),
+                    told(ratio(alone, noop_alone, p99)),
+                    told(spread(some)),
+                    told(median(map(per_second, some))),
+                    told(median(map(p50, alone)) * 1000),
+                    told(median(asked.answer_bytes for asked in some) / 1000),
+                )
+            )
+    head = ("question", "offers", "no-op", "req/s ×", "p50 ×", "p99 ×", "p99/p50", "req/s", "p50 ms", "KB")
+    return table(head, rows)
+
+
+def noop_table(found: Found, size: int) -> str:
+    """The no-ops beside each other: what the framework alone costs."""
+    base = found.noops[size, "FastAPI GET", SOME]
+    peers: tuple[Peer, ...] = ("starlette GET", "FastAPI GET", "FastAPI POST")
+    rows = []
+    for peer in peers:
+        some, alone = found.noops[size, peer, SOME], found.noops[size, peer, ALONE]
+        rate, delay = median(map(per_second, some)), median(map(p50, alone)) * 1000
+        rows.append((peer, told(ratio(some, base, per_second)), told(spread(some)), told(rate), told(delay)))
+    return table(("no-op", "req/s by FastAPI GET's", "p99/p50", "req/s", "p50 ms"), rows)
+
+
+def server_table(found: Found) -> str:
+    rows = [(name, told(resident / MIB), "") for name, resident in found.resident.items()]
+    rows += [(f"{name}, started", "", told(median(seconds))) for name, seconds in found.starts.items()]
+    return table(("server", "MiB", "seconds to first answer"), rows)

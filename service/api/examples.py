@@ -1,0 +1,110 @@
+"""Examples for the OpenAPI document: real answers of the seeded service, kept in the folder `examples`.
+
+`instance-selector openapi --renew-examples` asks again and writes them anew; a test fails while they are out of date.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Protocol
+
+FOLDER = Path(__file__).parent / "examples"
+DAY = date(2026, 11, 1)
+"""The day on which the examples are asked, so that answers stay the same."""
+
+QUESTIONS: dict[str, Any] = {
+    "training": {
+        "summary": "Train on at least 80 GB of GPU memory in Virginia",
+        "value": {
+            "workload": {"task": "training", "precision": ["bf16"]},
+            "constraints": {"provider": ["aws"], "region": ["us-east-1"], "min_gpu_memory_gb": 80},
+            "objective": "best_value",
+            "limit": 2,
+        },
+    },
+    "nothing_matches": {
+        "summary": "A price limit that nothing meets: the answer says what to relax",
+        "value": {
+            "workload": {"task": "training"},
+            "constraints": {"gpu": ["h100"], "max_usd_per_hour": 0.5},
+        },
+    },
+}
+"""Bodies of POST /recommend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A request, and the answer that it had."""
+
+    operation: str
+    name: str
+    method: str
+    target: str
+    body: Any = None
+    status: str = "200"
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / f"{self.operation}.{self.name}.json"
+
+    @property
+    def summary(self) -> str:
+        return f"{self.method} {self.target}"
+
+    def answer(self) -> Any:
+        return json.loads(self.path.read_text(encoding="utf-8"))
+
+
+EXAMPLES = (
+    *(Example("post_recommend", name, "POST", "/recommend", question["value"]) for name, question in QUESTIONS.items()),
+    Example("get_codes", "all", "GET", "/recommend/codes"),
+    Example("get_instances", "bf16", "GET", "/instances?precision=bf16&region=us-east-1&sort=usd_per_hour&limit=1"),
+    Example("get_instances", "misspelt", "GET", "/instances?precision=fp7", status="422"),
+    Example("get_instance", "g5", "GET", "/instances/aws/g5.8xlarge"),
+    Example("get_instance", "misspelt", "GET", "/instances/aws/g5.8xlrge", status="404"),
+    Example("get_similar", "g5", "GET", "/instances/aws/g5.8xlarge/similar?limit=1"),
+    Example("get_gpus", "bf16", "GET", "/gpus?precision=bf16&vendor=nvidia&sort=-memory_gb&limit=1"),
+    Example("get_gpu", "a100", "GET", "/gpus/a100-sxm4-80gb"),
+    Example("get_gpu", "misspelt", "GET", "/gpus/T100", status="404"),
+    Example("get_prices", "g5", "GET", "/prices?instance=g5.8xlarge&market=on_demand&limit=1"),
+    Example("get_compare", "g3", "GET", "/compare?instance=g3.4xlarge&baseline=g2.2xlarge&workload=alexnet_train"),
+    Example("get_precisions", "first", "GET", "/precisions?limit=1"),
+    Example("get_providers", "first", "GET", "/providers?limit=2"),
+    Example("get_regions", "aws", "GET", "/regions?provider=aws&country=DE&limit=1"),
+    Example("get_frameworks", "pytorch", "GET", "/frameworks?software=pytorch&limit=2"),
+    Example("get_catalog", "whole", "GET", "/catalog"),
+    Example("get_healthz", "alive", "GET", "/healthz"),
+    Example("get_readyz", "ready", "GET", "/readyz"),
+    Example("get_metrics", "all", "GET", "/metrics"),
+)
+
+
+def examples_of(operation: str) -> Iterator[Example]:
+    return (each for each in EXAMPLES if each.operation == operation)
+
+
+class Client(Protocol):
+    """What can ask the service: httpx's client, or Starlette's for tests."""
+
+    def request(self, method: str, url: str, *, json: Any = ...) -> Any: ...
+
+
+def ask(example: Example, client: Client) -> Any:
+    """What the service answers now. Times of day are left out: they differ at every start."""
+    told = client.request(example.method, example.target, json=example.body)
+    assert str(told.status_code) == example.status, f"{example.summary}: {told.text}"
+    text = re.sub(r'("(?:checked|finished)_at":")[^"]*', rf"\g<1>{DAY}T00:00:00Z", told.text)
+    text = re.sub(r"(?m)^(selector_catalog_checked_timestamp_seconds) .*", r"\1 0.0", text)
+    return text if told.headers["Content-Type"].startswith("text/") else json.loads(text)
+
+
+def renew(client: Client) -> None:
+    for old in FOLDER.glob("*.json"):
+        old.unlink()
+    for each in EXAMPLES:
+        text = json.dumps(ask(each, client), indent=2, ensure_ascii=False)
+        each.path.write_text(text + "\n", encoding="utf-8")

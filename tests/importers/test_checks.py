@@ -1,0 +1,278 @@
+"""Break one thing in a copy of the seed, and read which sentence says so."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from service.files import SEED
+from service.importers.checks import check_seed
+from service.importers.seed import read_seed
+from tests.importers.broken_seed import SeedCopy
+
+P4D = {"provider": "aws", "name": "p4d.24xlarge"}
+A100 = {"id": "a100-sxm4-40gb"}
+SLICE = {"id": "l4-24gb-1of8"}
+A100_FP16 = {"gpu": "a100-sxm4-40gb", "precision": "fp16"}
+TRN1 = {"provider": "aws", "family": "trn1", "state": "preview"}
+PRICE = {**P4D, "region": "us-east-1", "observed_on": "2022-08-23"}
+ONE_FACT = {"id": "f-025"}
+
+
+@pytest.fixture
+def seed(tmp_path: Path) -> SeedCopy:
+    return SeedCopy(tmp_path / "seed")
+
+
+def test_the_seed_is_sound_and_quickly_proven() -> None:
+    batch = read_seed(SEED)
+    start = time.perf_counter()
+    assert check_seed(batch, SEED) == []
+    assert time.perf_counter() - start < 3
+
+
+CHANGES = {
+    # what the tables promise
+    "gpu": ("instance_types", P4D, {"gpu": "a100"}, "instance_types.csv, aws/p4d.24xlarge: gpus.csv has no a100."),
+    "provider": (
+        "regions",
+        {"provider": "autodl", "id": "beijing-a"},
+        {"provider": "autodel"},
+        "regions.csv, autodel/beijing-a: providers.csv has no autodel.",
+    ),
+    "source": ("gpus", A100, {"source": "hearsay"}, "gpus.csv, a100-sxm4-40gb: sources.csv has no hearsay."),
+    "card of a part": (
+        "gpus",
+        SLICE,
+        {"partition_of": "l5-24gb"},
+        "gpus.csv, l4-24gb-1of8: gpus.csv has no l5-24gb.",
+    ),
+    "precision": (
+        "gpu_precisions",
+        A100_FP16,
+        {"precision": "fp17"},
+        "gpu_precisions.csv, a100-sxm4-40gb/fp17: precisions.csv has no fp17.",
+    ),
+    "alias": (
+        "gpu_aliases",
+        {"alias": "a100", "gpu": "a100-sxm4-40gb"},
+        {"gpu": "a100"},
+        "gpu_aliases.csv, a100/a100: gpus.csv has no a100.",
+    ),
+    "twin": (
+        "instance_types",
+        {"name": "ml.p4d.24xlarge"},
+        {"twin_of": "p4e.24xlarge"},
+        "instance_types.csv, aws/ml.p4d.24xlarge: instance_types.csv has no aws p4e.24xlarge.",
+    ),
+    "region of a CPU": (
+        "region_cpus",
+        {"region": "shenzhen-a"},
+        {"region": "shenzhen-z"},
+        "regions.csv has no autodl shenzhen-z.",
+    ),
+    "word": (
+        "gpu_precisions",
+        A100_FP16,
+        {"support": "fast"},
+        "gpu_precisions.csv, a100-sxm4-40gb/fp16: no support is called 'fast'. "
+        "Known: accelerated, native, reduced, none.",
+    ),
+    "zero for unknown": (
+        "gpus",
+        A100,
+        {"memory_gb": "0"},
+        "gpus.csv, a100-sxm4-40gb: memory_gb is 0.0, and unknown would be empty.",
+    ),
+    "no name": ("gpus", A100, {"name": ""}, "gpus.csv, a100-sxm4-40gb has no name."),
+    # hardware
+    "sparse below dense": (
+        "gpu_precisions",
+        A100_FP16,
+        {"sparse_tflops": "311"},
+        "gpu_precisions.csv, a100-sxm4-40gb/fp16: the sparse rate is below the dense one.",
+    ),
+    "a rate without support": (
+        "gpu_precisions",
+        A100_FP16,
+        {"support": "none"},
+        "gpu_precisions.csv, a100-sxm4-40gb/fp16 has a rate, and no support.",
+    ),
+    "part above its card": (
+        "gpus",
+        SLICE,
+        {"memory_gb": "25"},
+        "gpus.csv, l4-24gb-1of8 has more memory_gb than its card, l4-24gb.",
+    ),
+    "part below its share": (
+        "gpus",
+        SLICE,
+        {"memory_gb": "2"},
+        "gpus.csv, l4-24gb-1of8 has 2 GB, and 0.125 of its card has 3.",
+    ),
+    "part of nothing": (
+        "gpus",
+        SLICE,
+        {"partition_of": ""},
+        "gpus.csv, l4-24gb-1of8: a part of a card has both a fraction below 1 and a card that it is a part of.",
+    ),
+    "usable above label": (
+        "gpus",
+        A100,
+        {"usable_memory_gib": "41"},
+        "gpus.csv, a100-sxm4-40gb has more usable_memory_gib than memory_gb.",
+    ),
+    "GPUs without a count": (
+        "instance_types",
+        P4D,
+        {"gpu_count": "0"},
+        "instance_types.csv, aws/p4d.24xlarge: a100-sxm4-40gb and a gpu_count of 0 do not go together.",
+    ),
+    "link of a single GPU": (
+        "instance_types",
+        {"provider": "aws", "name": "p3.2xlarge"},
+        {"interconnect": "nvlink"},
+        "instance_types.csv, aws/p3.2xlarge: 1 GPUs and the interconnect 'nvlink' do not go together.",
+    ),
+    "no link between eight": (
+        "instance_types",
+        P4D,
+        {"interconnect": "none"},
+        "instance_types.csv, aws/p4d.24xlarge: 8 GPUs and the interconnect 'none' do not go together.",
+    ),
+    "unlike its twin": (
+        "instance_types",
+        {"name": "ml.p4d.24xlarge"},
+        {"gpu_count": "4"},
+        "instance_types.csv, aws/ml.p4d.24xlarge does not have the GPUs of its twin, p4d.24xlarge.",
+    ),
+    # time
+    "life backwards": (
+        "lifecycle",
+        TRN1,
+        {"starts_on": "2022-10-11"},
+        "instance_types.csv, aws/trn1.2xlarge is available on 2022-10-10, before it is preview on 2022-10-11.",
+    ),
+    "service's life backwards": (
+        "service_lifecycle",
+        {"service": "elastic-inference", "state": "closed_to_new"},
+        {"starts_on": "2018-11-27"},
+        "service_lifecycle.csv, aws/elastic-inference is closed_to_new on 2018-11-27, "
+        "before it is available on 2018-11-28.",
+    ),
+    "rule for nothing": (
+        "software_support",
+        {"software": "custom-cuda-kernels", "scope": "kind", "scope_value": "tpu"},
+        {"scope_value": "abacus"},
+        "software_support.csv, custom-cuda-kernels/kind/abacus: the catalog has no kind called 'abacus'.",
+    ),
+    "versions": (
+        "software_support",
+        {"software": "cuda", "scope": "gpu", "scope_value": "a40-48gb"},
+        {"versions": "11.1 or so"},
+        "software_support.csv, cuda/gpu/a40-48gb: '11.1 or so' is not a PEP 440 specifier.",
+    ),
+    "machine measured": (
+        "measurements",
+        {"id": "alexnet-g3-4xlarge-2017"},
+        {"name": "g3.5xlarge"},
+        "measurements.csv, alexnet-g3-4xlarge-2017: instance_types.csv has no aws/g3.5xlarge.",
+    ),
+    # prices
+    "price of nothing": (
+        "prices",
+        PRICE,
+        {"per_hour": "0"},
+        ": a price is more than nothing, and unknown would be empty.",
+    ),
+    "price below nothing": (
+        "prices",
+        PRICE,
+        {"per_hour": "-1"},
+        ": a price is more than nothing, and unknown would be empty.",
+    ),
+    "no price, no reason": ("prices", PRICE, {"per_hour": ""}, " has no price, and its note does not say why."),
+    "region of a price": ("prices", PRICE, {"region": "us-east-9"}, ": regions.csv has no aws us-east-9."),
+    "source of a price": ("prices", PRICE, {"source": "hearsay"}, ": sources.csv has no hearsay."),
+    "market": (
+        "prices",
+        PRICE,
+        {"market": "black"},
+        ": no market is called 'black'. Known: on_demand, spot, reserved.",
+    ),
+    "day of a price": ("prices", PRICE, {"dated": "unknown"}, ": only what has no day is dated 'unknown'."),
+    "currency": (
+        "prices",
+        PRICE,
+        {"currency": "GBP"},
+        "prices.csv, aws p4d.24xlarge us-east-1 on_demand linux GBP: exchange_rates.csv has no rate for 2022-08-23.",
+    ),
+    # stated facts
+    "fact": (
+        "stated_facts",
+        ONE_FACT,
+        {"value": "97"},
+        ": aws/p4d.24xlarge should have the vcpus 97; instance_types.csv has 96.0.",
+    ),
+    "fact of no row": (
+        "stated_facts",
+        ONE_FACT,
+        {"key": "aws/p4f.24xlarge"},
+        ": aws/p4f.24xlarge should have the vcpus 96; instance_types.csv has no such row.",
+    ),
+    "fact of no table": (
+        "stated_facts",
+        ONE_FACT,
+        {"table": "machines"},
+        ": aws/p4d.24xlarge should have the vcpus 96; machines.csv has no such row.",
+    ),
+    "fact before its price": (
+        "stated_facts",
+        {"id": "f-179"},
+        {"as_of": "2010-01-01"},
+        ": aws/g2.2xlarge/us-east-1//on_demand should have the per_hour 0.65 on 2010-01-01; prices.csv has no such row.",
+    ),
+    "figure behind a fact": (
+        "instance_types",
+        P4D,
+        {"vcpus": "95"},
+        "stated_facts.csv line 5: aws/p4d.24xlarge should have the vcpus 96; instance_types.csv has 95.0.",
+    ),
+}
+
+
+@pytest.mark.parametrize("broken", CHANGES)
+def test_a_broken_cell_is_told(seed: SeedCopy, broken: str) -> None:
+    file, where, cells, sentence = CHANGES[broken]
+    seed.change(file, where, **cells)
+    assert [problem for problem in seed.problems() if problem.endswith(sentence)]
+
+
+def test_a_row_that_stands_there_twice_is_told(seed: SeedCopy) -> None:
+    seed.add("lifecycle", TRN1, starts_on="2021-12-01")
+    assert "lifecycle.csv, aws/trn1//preview stands there more than once." in seed.problems()
+
+
+def test_a_type_without_a_dated_lifecycle_is_told(seed: SeedCopy) -> None:
+    seed.remove("lifecycle", provider="aws", family="p5")
+    assert (
+        "instance_types.csv, aws/p5.48xlarge has no dated lifecycle, neither of its own nor of its family."
+        in seed.problems()
+    )
+
+
+def test_a_gap_in_the_exchange_rates_is_told(seed: SeedCopy) -> None:
+    seed.remove("exchange_rates", currency="EUR")
+    problems = seed.problems()
+    assert problems
+    assert all("exchange_rates.csv has no rate for" in problem for problem in problems)
+
+
+def test_too_many_prices_set_aside_are_told(seed: SeedCopy) -> None:
+    seed.remove("instance_types", provider="azure")
+    assert [problem for problem in seed.problems() if "rows cannot enter the catalog" in problem]
+
+
+def test_one_thing_broken_is_told_once(seed: SeedCopy) -> None:
+    seed.change("gpus", A100, source="hearsay")
+    assert len(seed.problems()) == 1

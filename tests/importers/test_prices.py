@@ -1,0 +1,161 @@
+"""Observations of prices become chains of intervals."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.importers.prices import MOST_TRUSTED_FIRST, SET_ASIDE, Known, Observation, Record, offers_from
+
+KNOWN = Known(
+    instance_types={("aws", "p3.2xlarge"), ("vast", "a100")},
+    priced_by_region={"aws"},
+    retrieved_on={"a-test": date(2024, 6, 1), "another": date(2024, 7, 1)},
+)
+
+
+def seen(per_hour: str | None = "3.06", on: date | None = date(2022, 1, 1), **given: Any) -> Observation:
+    plain = Observation(
+        provider="aws",
+        name="p3.2xlarge",
+        region="us-east-1",
+        zone=None,
+        market="on_demand",
+        term=None,
+        operating_system="linux",
+        currency="USD",
+        per_hour=None if per_hour is None else Decimal(per_hour),
+        observed_on=on,
+        dated="day" if on else "unknown",
+        kind="api",
+        source="a-test",
+        note=None,
+    )
+    return replace(plain, **given)
+
+
+def chain(*observations: Observation) -> list[Record]:
+    """The prices of the one offer that the observations speak of."""
+    offers, _ = offers_from(observations, KNOWN)
+    (offer,) = offers
+    prices: list[Record] = offer["prices"]
+    return prices
+
+
+def day(year: int, month: int = 1, day: int = 1) -> datetime:
+    return datetime(year, month, day, tzinfo=UTC)
+
+
+def test_a_price_holds_until_the_next_one() -> None:
+    prices = chain(seen("3", date(2023, 1, 1)), seen("2", date(2022, 1, 1)), seen("4", date(2024, 1, 1)))
+    assert [(each["per_hour_micros"], each["valid_from"], each["valid_to"]) for each in prices] == [
+        (2_000_000, day(2022), day(2023)),
+        (3_000_000, day(2023), day(2024)),
+        (4_000_000, day(2024), None),
+    ]
+
+
+def test_millionths_of_a_dollar_are_kept() -> None:
+    assert chain(seen("21.957642"))[0]["per_hour_micros"] == 21_957_642
+
+
+def test_a_price_that_is_not_known_is_none() -> None:
+    assert chain(seen(None, note="the page states none"))[0]["per_hour_micros"] is None
+
+
+def test_an_observation_without_a_day_holds_from_the_day_its_source_was_retrieved() -> None:
+    (price,) = chain(seen(on=None))
+    assert (price["valid_from"], price["observed_on"], price["dated"]) == (day(2024, 6), None, "unknown")
+
+
+def test_an_observation_without_a_day_gives_way_to_a_dated_one() -> None:
+    offers, aside = offers_from([seen("9", on=None), seen("3.06")], KNOWN)
+    assert [price["per_hour_micros"] for price in offers[0]["prices"]] == [3_060_000]
+    assert aside == {"undated_beside_dated": 1}
+
+
+def test_the_most_trusted_source_of_a_day_is_taken() -> None:
+    for place, kind in enumerate(MOST_TRUSTED_FIRST):
+        others = [seen("1", kind=less) for less in MOST_TRUSTED_FIRST[place + 1 :]]
+        offers, aside = offers_from([*others, seen("7", kind=kind)], KNOWN)
+        assert [price["per_hour_micros"] for price in offers[0]["prices"]] == [7_000_000]
+        assert sum(aside.values()) == aside["another_source_for_the_same_day"] == len(others)
+
+
+def test_the_less_trusted_source_still_tells_of_other_days() -> None:
+    prices = chain(seen("1", kind="api"), seen("2", date(2022, 2, 1), kind="assumed"))
+    assert [price["kind"] for price in prices] == ["api", "assumed"]
+
+
+def test_markets_zones_and_currencies_are_offers_of_their_own() -> None:
+    others: list[dict[str, Any]] = [
+        {"market": "spot"},
+        {"zone": "use1-az1"},
+        {"currency": "CNY"},
+        {"term": "1y"},
+        {"operating_system": "windows"},
+        {"region": "us-west-2"},
+    ]
+    offers, _ = offers_from([seen(), *(seen(**other) for other in others)], KNOWN)
+    assert len(offers) == len({offer["key"] for offer in offers}) == 1 + len(others)
+
+
+def test_a_price_without_a_region_tells_nothing_where_prices_differ_by_region() -> None:
+    assert offers_from([seen(region=None)], KNOWN) == ([], {"region_missing": 1})
+
+
+def test_a_price_without_a_region_is_fine_where_there_are_no_regions() -> None:
+    assert chain(seen(provider="vast", name="a100", region=None))
+
+
+def test_that_there_is_no_price_may_be_said_without_a_region() -> None:
+    assert chain(seen(None, region=None))[0]["per_hour_micros"] is None
+
+
+def test_what_cannot_be_used_is_counted_with_its_reason() -> None:
+    wrong = {
+        "unknown_instance_type": seen(name="p3.3xlarge"),
+        "unknown_source": seen(source="hearsay"),
+        "region_missing": seen(region=None),
+        "price_not_positive": seen("0"),
+    }
+    for reason, observation in wrong.items():
+        assert offers_from([observation], KNOWN) == ([], {reason: 1})
+        assert reason in SET_ASIDE
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observation:
+    return seen(
+        per_hour=draw(st.sampled_from([None, "0", "1", "2.5"])),
+        on=draw(st.none() | st.dates(date(2022, 1, 1), date(2022, 1, 9))),
+        name=draw(st.sampled_from(["p3.2xlarge", "p3.2xlarge", "unheard-of"])),
+        region=draw(st.sampled_from(["us-east-1", "us-west-2", None])),
+        kind=draw(st.sampled_from(MOST_TRUSTED_FIRST)),
+        source=draw(st.sampled_from(sorted(KNOWN.retrieved_on))),
+    )
+
+
+@given(st.lists(observations(), max_size=12))
+def test_every_observation_is_kept_or_counted_and_intervals_meet(given_: list[Observation]) -> None:
+    offers, aside = offers_from(given_, KNOWN)
+    kept = sum(len(offer["prices"]) for offer in offers)
+    assert kept + sum(aside.values()) == len(given_)
+    for offer in offers:
+        prices = offer["prices"]
+        assert prices[-1]["valid_to"] is None
+        assert all(one["valid_to"] == next_["valid_from"] for one, next_ in zip(prices, prices[1:], strict=False))
+        assert all(one["valid_from"] < one["valid_to"] for one in prices[:-1])
+
+
+@given(st.lists(observations(), max_size=8), st.randoms())
+def test_the_order_of_lines_matters_only_between_equally_trusted_ones(given_: list[Observation], random: Any) -> None:
+    alone = list({(each.key, each.observed_on or each.source, each.kind): each for each in given_}.values())
+    dated_apart = [each for each in alone if each.observed_on]
+    shuffled = random.sample(dated_apart, len(dated_apart))
+    one, other = (offers_from(each, KNOWN) for each in (dated_apart, shuffled))
+    assert one[1] == other[1]
+    assert sorted(one[0], key=lambda offer: offer["key"]) == sorted(other[0], key=lambda offer: offer["key"])
