@@ -1,18 +1,12 @@
 """Sentences for codes: why a choice stands where it does, what to beware of, what kept the others out."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
 from service.api.fields import Told
+from service.api.question import RecommendAsked
 from service.domain.catalog import Catalog
 from service.domain.codes import REJECTIONS
 from service.domain.recommend import Answer, Choice, Question, Rejection
-
-if TYPE_CHECKING:
-    from service.api.recommend import RecommendAsked
 
 OLD_PRICE_DAYS = 90
 
