@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
 
     recommend = add(commands, "recommend", run_recommend, "answer a question from a JSON file, or from standard input")
     recommend.add_argument(
-        "file", type=argparse.FileType(encoding="utf-8"), help="the body of POST /recommend; - for standard input"
+        "file", type=text_of, metavar="FILE", help="the body of POST /recommend; - for standard input"
     )
 
     instances = add(commands, "instances", run_instances, "list instance types, filtered as in GET /instances")
@@ -90,6 +90,14 @@ def add(
     made: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
     made.set_defaults(command=command)
     return made
+
+
+def text_of(file: str) -> str:
+    """What a file holds; `-` is standard input."""
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"{file} cannot be read: {error}") from None
 
 
 def run_serve(asked: argparse.Namespace) -> int:
@@ -183,7 +191,7 @@ def run_migrate(_asked: argparse.Namespace) -> int:
 
 
 def run_recommend(asked: argparse.Namespace) -> int:
-    return ask("POST", "/recommend", content=asked.file.read(), headers={"Content-Type": "application/json"})
+    return ask("POST", "/recommend", content=asked.file, headers={"Content-Type": "application/json"})
 
 
 def run_instances(asked: argparse.Namespace) -> int:

@@ -1,8 +1,10 @@
 """Sentences for codes: why a choice stands where it does, what to beware of, what kept the others out."""
 
+from dataclasses import dataclass
+from typing import Annotated
+
 from pydantic import Field
 
-from service.api.fields import Told
 from service.api.question import RecommendAsked
 from service.domain.catalog import Catalog
 from service.domain.codes import REJECTIONS
@@ -11,19 +13,21 @@ from service.domain.recommend import Answer, Choice, Question, Rejection
 OLD_PRICE_DAYS = 90
 
 
-class Statement(Told):
+@dataclass(frozen=True, slots=True)
+class Statement:
     """A code from a closed list, and its sentence with the figures."""
 
     code: str
     text: str
 
 
-class Note(Told):
+@dataclass(frozen=True, slots=True)
+class Note:
     """Something to know about the whole answer."""
 
     code: str
     text: str
-    fields: list[str] = Field(description="The fields of the question that it speaks of.")
+    fields: Annotated[list[str], Field(description="The fields of the question that it speaks of.")]
 
 
 def reasons_for(choice: Choice, question: Question, answer: Answer) -> list[Statement]:

@@ -4,7 +4,7 @@ from datetime import date
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from service.api.fields import DayAsked, Name, Names, PageAsked, Told
 from service.api.filters import Filters, PrecisionSupport, Task, constraints_of, resolved
 from service.api.listing import Page, page_answer
 from service.api.machines import Cpu, InstanceItem, Machine, PriceTold, instance_item, machine_fields
+from service.api.query import from_query, query_parameters
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints, type_checks
 from service.domain.errors import NotFound, QuestionError
@@ -56,8 +57,11 @@ Places = NDArray[np.int64]
     "/instances",
     summary="List instance types",
     response_model=Page[InstanceItem],
+    openapi_extra=query_parameters(InstancesAsked),
 )
-async def get_instances(request: Request, asked: Annotated[InstancesAsked, Query()], live: Live) -> Response:
+async def get_instances(
+    request: Request, asked: Annotated[InstancesAsked, Depends(from_query(InstancesAsked))], live: Live
+) -> Response:
     """Instance types with their GPUs and best price, filtered and sorted; every unknown parameter is refused.
 
     The price is the lowest on-demand one that the filters leave, or the lowest of another market where there is none.

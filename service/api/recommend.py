@@ -1,16 +1,17 @@
 """POST /recommend: a workload and constraints in, ranked choices and counted rejections out."""
 
+from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query, Response
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from service.api.body import JsonRoute
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.examples import QUESTIONS
 from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_text, warnings_for
-from service.api.fields import Asked, Told
+from service.api.fields import Asked
 from service.api.machines import Machine, PriceTold, machine_fields
 from service.api.question import RecommendAsked, defaults, to_question
 from service.domain.catalog import Catalog
@@ -19,33 +20,37 @@ from service.domain.recommend import Answer, Choice, Question, Rejection, recomm
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
 
 
-class GpuChosen(Told):
+@dataclass(frozen=True, slots=True)
+class GpuChosen:
     """The GPU of a choice."""
 
     id: str
     per_node: int
 
 
-class EstimateTold(Told):
+@dataclass(frozen=True, slots=True)
+class EstimateTold:
     """What the choice is ranked by. `basis: peak` is the vendor's peak rate, not a prediction of speed."""
 
     basis: Literal["peak"]
     precision: str | None
-    peak_tflops: float | None = Field(
-        description="Dense peak of the machine at the precision, in 10^12 operations per second."
-    )
+    peak_tflops: Annotated[
+        float | None, Field(description="Dense peak of the machine at the precision, in 10^12 operations per second.")
+    ]
     peak_tflops_per_usd_hour: float | None
     peak_tflops_per_watt: float | None
 
 
-class Compared(Told):
+@dataclass(frozen=True, slots=True)
+class Compared:
     """The choice beside the caller's current instance."""
 
     relative_usd_per_hour: float | None
     relative_peak: float | None
 
 
-class ChoiceTold(Told):
+@dataclass(frozen=True, slots=True)
+class ChoiceTold:
     """A ranked offer."""
 
     rank: int
@@ -66,10 +71,11 @@ class ChoiceTold(Told):
     warnings: list[Statement]
     evidence: list[dict[str, str]]
     tied_with: list[int]
-    pareto: bool = Field(description="No other candidate is both cheaper per hour and faster at peak.")
+    pareto: Annotated[bool, Field(description="No other candidate is both cheaper per hour and faster at peak.")]
 
 
-class BestOf(Told):
+@dataclass(frozen=True, slots=True)
+class BestOf:
     """The best of what a relaxation lets in."""
 
     instance: str
@@ -78,28 +84,32 @@ class BestOf(Told):
     usd_per_hour: float | None
 
 
-class Relaxation(Told):
+@dataclass(frozen=True, slots=True)
+class Relaxation:
     """The smallest change of one constraint that lets something in."""
 
-    to: dict[str, Any] = Field(
-        description="Constraints (or paths into the question) with their new values; null takes one away."
-    )
+    to: Annotated[
+        dict[str, Any],
+        Field(description="Constraints (or paths into the question) with their new values; null takes one away."),
+    ]
     admits: int
     best: BestOf
 
 
-class RejectionTold(Told):
+@dataclass(frozen=True, slots=True)
+class RejectionTold:
     """How many instance types a constraint turned away."""
 
     code: str
     ground: str
     text: str
     count: int
-    only_this: int = Field(description="Turned away by this constraint and no other.")
+    only_this: Annotated[int, Field(description="Turned away by this constraint and no other.")]
     relax: Relaxation | None
 
 
-class Current(Told):
+@dataclass(frozen=True, slots=True)
+class Current:
     """The caller's current instance, priced and rated like a choice."""
 
     instance: str
@@ -107,7 +117,8 @@ class Current(Told):
     estimate: EstimateTold
 
 
-class Counts(Told):
+@dataclass(frozen=True, slots=True)
+class Counts:
     """Every instance type of the catalog's day is either admitted or rejected."""
 
     considered: int
@@ -115,17 +126,22 @@ class Counts(Told):
     rejected: int
 
 
-class RecommendTold(Told):
+@dataclass(frozen=True, slots=True)
+class RecommendTold:
     """Ranked choices, and why the rest is not among them."""
 
     catalog: CatalogStamp
-    question: RecommendAsked = Field(description="The question with every default filled in.")
+    question: Annotated[RecommendAsked, Field(description="The question with every default filled in.")]
     counts: Counts
     choices: list[ChoiceTold]
     rejections: list[RejectionTold]
     current: Current | None
     advice: list[Statement]
     notes: list[Note]
+
+
+ANSWER = TypeAdapter(RecommendTold)
+"""Writes answers. They are plain dataclasses: what is ours already needs no validation on its way out."""
 
 
 @router.post(
@@ -144,7 +160,7 @@ async def post_recommend(
     catalog = catalog_on(live, asked.as_of)
     question = to_question(asked, catalog)
     told = answer_told(asked, question, recommend(question, catalog), catalog)
-    return Response(told.model_dump_json().encode(), media_type="application/json")
+    return Response(ANSWER.dump_json(told), media_type="application/json")
 
 
 # The answer in the caller's words
@@ -181,7 +197,7 @@ def choice_told(
         instances=1,
         gpu=None if kind.gpu is None else GpuChosen(id=kind.gpu.id, per_node=kind.gpu_count),
         usd_per_hour=offer.price.usd_per_hour,
-        price=PriceTold.of(offer),
+        price=catalog.fragments.recall(("price", choice.offer_place), lambda: PriceTold.of(offer)),
         estimate=estimate_told(choice),
         specs=machine(choice, catalog.day, catalog),
         compared_to_current=None if answer.current is None else compared(choice, answer.current),

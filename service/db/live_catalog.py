@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-import psycopg
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -116,6 +115,8 @@ class LiveCatalog:
 
     def _wait_for_notice(self) -> None:
         """Sleep until Postgres says that the version moved, but no longer than a poll."""
+        import psycopg  # only here: on SQLite the service starts without it
+
         try:
             with self._engine.connect() as connection:
                 driver = connection.connection.driver_connection

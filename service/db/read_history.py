@@ -1,7 +1,9 @@
 """Rows → CatalogHistory: one SELECT per table."""
 
+import gc
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, RowMapping, select
@@ -54,7 +56,7 @@ def read_version(connection: Connection) -> int:
 def read_history(engine: Engine) -> CatalogHistory:
     """Everything in the database, as one consistent state: one transaction, its snapshot fixed by the first SELECT."""
     level = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
-    with engine.connect().execution_options(**level) as connection, connection.begin():
+    with collector_paused(), engine.connect().execution_options(**level) as connection, connection.begin():
         version = read_version(connection)
         gpus = read_gpus(connection)
         instance_types, place_of = read_instance_types(connection, gpus)
@@ -62,6 +64,16 @@ def read_history(engine: Engine) -> CatalogHistory:
         offers, offer_ids, currency_of = read_offers(connection, place_of, vocabulary)
         prices = read_prices(connection, offer_ids, currency_of, vocabulary)
         return CatalogHistory(version, instance_types, offers, prices, read_reference(connection, gpus))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Rows by the hundred thousand set off the garbage collector again and again, and it finds nothing among them."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def rows(connection: Connection, row: type[Row], *order: Any) -> Iterator[Mapped]:

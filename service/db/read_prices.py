@@ -110,9 +110,13 @@ def read_prices(
 
 
 def portions(connection: Connection, query: Select[Any]) -> Iterator[Iterable[Sequence[Any]]]:
-    """What a query finds, a few thousand rows at a time, turned from rows to columns."""
-    for found in connection.execute(query.execution_options(yield_per=READ_AT_ONCE)).partitions():
-        yield zip(*found, strict=True)
+    """What a query finds, a few thousand rows at a time, turned from rows to columns.
+
+    Taken from the driver's cursor: nothing here needs the types and the rows that SQLAlchemy would make of it.
+    """
+    with connection.execute(query) as result:
+        while found := result.cursor.fetchmany(READ_AT_ONCE):
+            yield zip(*found, strict=True)
 
 
 def columns_of(portions: Iterable[Sequence[Sequence[int] | Numbers]], width: int) -> list[Numbers]:

@@ -65,7 +65,8 @@ class Category:
 
     def among(self, wanted: Sequence[str]) -> Mask:
         """Where the column holds one of the wanted words."""
-        codes = [place for place, word in enumerate(self.words) if word in set(wanted)]
+        listed = set(wanted)
+        codes = [place for place, word in enumerate(self.words) if word in listed]
         if len(codes) == 1:
             return np.equal(self.codes, codes[0])
         table = np.zeros(len(self.words) + 1, np.bool_)
@@ -233,6 +234,9 @@ class Catalog:
         )
         starts = still(np.searchsorted(offers.instance_type, np.arange(len(kinds) + 1)))
         return cls(version, day, kinds, columns, offers, starts, reference)
+
+    def offer(self, place: int) -> Offer:
+        return self.fragments.recall(("offer", place), lambda: self.offers.offer(place))
 
     @property
     def identity(self) -> str:

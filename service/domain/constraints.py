@@ -6,6 +6,7 @@ nobody knows cannot meet a constraint; it is counted apart from one that is know
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -76,7 +77,7 @@ def never(_sole: Mask) -> None:
 def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
     """The constraints on hardware, software and lifecycle, one check each."""
     for name, wanted in asked.words.items():
-        yield word_check(name, wanted, catalog)
+        yield catalog.memory.recall((name, wanted), partial(word_check, name, wanted, catalog))
     for name in dict.fromkeys((*asked.at_least, *asked.at_most)):
         yield from range_checks(name, catalog, asked)
     for name, wanted_flag in asked.flags.items():
@@ -84,7 +85,8 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
     for precision in asked.precision_all:
         yield precision_check((precision,), asked, catalog)
     if asked.precision_any:
-        yield precision_check(asked.precision_any, asked, catalog)
+        key = ("precision", asked.precision_any, asked.precision_support, asked.needs_peak)
+        yield catalog.memory.recall(key, partial(precision_check, asked.precision_any, asked, catalog))
     if asked.framework:
         yield framework_check(asked.framework, catalog)
     if asked.task:

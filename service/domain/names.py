@@ -44,8 +44,10 @@ def unknown(what: str, asked: str, known: Collection[str], field: str) -> Unknow
     return UnknownName(f"No {what} is called '{asked}'. {tail}".strip(), field=field, near=near)
 
 
-def resolve(what: str, asked: Iterable[str], known: Collection[str], field: str) -> tuple[str, ...]:
+def resolve(what: str, asked: Collection[str], known: Collection[str], field: str) -> tuple[str, ...]:
     """Each name as the catalog spells it; case does not matter. Raises `UnknownName`."""
+    if all(name in known for name in asked):
+        return tuple(dict.fromkeys(asked))
     by_fold = {name.lower(): name for name in known}
     found = []
     for name in asked:

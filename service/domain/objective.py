@@ -72,7 +72,8 @@ def scores(objective: Objective, figures: Figures) -> Floats:
         values = term(name, figures)
         if name == "risk":
             total = total + weight * values
-        elif weight and not np.isnan(values).all():  # a figure that nobody tells of any candidate sets none apart
-            best = np.nanmax(values) if name in MORE_IS_BETTER else np.nanmin(values)
-            total = total + weight * np.abs(np.log(values / best))
+        elif weight and len(values):
+            best = (np.fmax if name in MORE_IS_BETTER else np.fmin).reduce(values)
+            if not np.isnan(best):  # a figure that nobody tells of any candidate sets none apart
+                total = total + weight * np.abs(np.log(values / best))
     return total

@@ -11,7 +11,7 @@ from service.domain.hardware import InstanceType
 from service.domain.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
 from service.domain.offer import Offer
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS
-from service.domain.selection import Candidates, Obstacle, Selection, every_offer, select, usd_per_hour
+from service.domain.selection import Candidates, Obstacle, Places, Selection, every_offer, select, usd_per_hour
 
 PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
     "training": ("bf16", "fp16", "tf32", "fp32"),
@@ -135,7 +135,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
 
 
 def by_count(selection: Selection) -> list[Obstacle]:
-    return sorted(selection.obstacles, key=lambda obstacle: (-int(obstacle.fails.sum()), obstacle.code))
+    return sorted(selection.obstacles, key=lambda obstacle: (-np.count_nonzero(obstacle.fails), obstacle.code))
 
 
 def assumed_speeds(question: Question, catalog: Catalog) -> Speeds:
@@ -209,11 +209,9 @@ class View:
         """Best score first; ties go to the lower price, then to on-demand, then by name."""
         figures = self.figures(some)
         score = scores(self.objective, figures)
-        price = np.nan_to_num(figures.usd_per_hour, nan=np.inf)
-        order = np.lexsort((some.offer, some.instance_type, figures.risk, price, score))
+        order = order_by(score, *tie_breakers(some, figures))
         if not per_offer:
-            _, first = np.unique(some.instance_type[order], return_index=True)
-            order = order[np.sort(first)]
+            order = order[first_of_each(some.instance_type[order])]
         return Ranked(
             Candidates(some.instance_type[order], some.offer[order]),
             score[order],
@@ -221,15 +219,17 @@ class View:
         )
 
     def choices(self, ranked: Ranked, question: Question) -> Iterator[Choice]:
-        front = pareto(ranked.figures.usd_per_hour, ranked.figures.speed)
-        for place in range(min(question.limit, len(ranked.score))):
-            tied = np.flatnonzero(np.abs(ranked.score - ranked.score[place]) < TIE)
+        shown = min(question.limit, len(ranked.score))
+        front = pareto(ranked.figures.usd_per_hour, ranked.figures.speed, shown)
+        for place in range(shown):
+            score = float(ranked.score[place])
+            tied = range(*np.searchsorted(ranked.score, (score - TIE, score + TIE)).tolist())[:MOST_TIES]
             yield self.choice(
                 int(ranked.candidates.instance_type[place]),
                 int(ranked.candidates.offer[place]),
                 rank=place + 1,
-                score=float(ranked.score[place]),
-                tied_with=tuple(int(other) + 1 for other in tied[:MOST_TIES] if other != place),
+                score=score,
+                tied_with=tuple(other + 1 for other in tied if other != place),
                 pareto=bool(front[place]),
             )
 
@@ -242,7 +242,7 @@ class View:
             instance_type=self.catalog.instance_types[kind],
             place=kind,
             offer_place=offer,
-            offer=self.catalog.offers.offer(offer),
+            offer=self.catalog.offer(offer),
             precision=self.speeds.name(kind),
             speed=None if np.isnan(peak) else peak,
             score=score,
@@ -251,21 +251,24 @@ class View:
         )
 
     def rejection(self, obstacle: Obstacle) -> Rejection:
-        relaxed = obstacle.relax() if obstacle.alone.any() else None
+        alone = int(np.count_nonzero(obstacle.alone))
+        relaxed = obstacle.relax() if alone else None
         relaxation = None
         if relaxed and len(relaxed[1]):
             to, admitted = relaxed
-            ranked = self.rank(admitted)
-            best = self.choice(
-                int(ranked.candidates.instance_type[0]),
-                int(ranked.candidates.offer[0]),
-                rank=1,
-                score=float(ranked.score[0]),
-            )
-            relaxation = Relaxation(to, len(ranked.score), best)
-        return Rejection(
-            obstacle.code, obstacle.ground, int(obstacle.fails.sum()), int(obstacle.alone.sum()), relaxation
-        )
+            relaxation = Relaxation(to, len(set(admitted.instance_type.tolist())), self.best(admitted))
+        return Rejection(obstacle.code, obstacle.ground, int(np.count_nonzero(obstacle.fails)), alone, relaxation)
+
+    def best(self, some: Candidates) -> Choice:
+        """The one that `rank` would put first."""
+        figures = self.figures(some)
+        score = scores(self.objective, figures)
+        lowest = np.flatnonzero(score == np.fmin.reduce(score))
+        if len(lowest) != 1:
+            even = lowest if len(lowest) else np.arange(len(score))  # no score is known
+            lowest = even[np.lexsort([key[even] for key in reversed(tie_breakers(some, figures))])]
+        first = lowest[0]
+        return self.choice(int(some.instance_type[first]), int(some.offer[first]), rank=1, score=float(score[first]))
 
     def current(self, question: Question) -> Choice | None:
         """The machine the caller has, at the cheapest offer in the regions and markets asked for."""
@@ -285,11 +288,45 @@ class View:
         return self.choice(place, int(cheapest), rank=0, score=0.0)
 
 
-def pareto(usd: Floats, speed: Floats) -> Mask:
-    """Which candidates no other one beats on price and speed at once; unknown figures are on no front."""
-    front = np.zeros(len(usd), np.bool_)
-    known = np.flatnonzero(~np.isnan(usd) & ~np.isnan(speed))
-    order = known[np.lexsort((-speed[known], usd[known]))]
+def tie_breakers(some: Candidates, figures: Figures) -> tuple[np.ndarray, ...]:
+    """Even scores go to the lower price, then to on-demand, then by name."""
+    price = np.where(np.isnan(figures.usd_per_hour), np.inf, figures.usd_per_hour)
+    return price, figures.risk, some.instance_type, some.offer
+
+
+def order_by(score: Floats, *tie_breakers: np.ndarray) -> Places:
+    """Where to find the lowest score, the next and so on; even ones by the first tie breaker, then by the next.
+
+    Sorting by every key costs several times as much as sorting by the score, and mostly few scores are even.
+    """
+    order = np.argsort(score, kind="stable")
+    ordered = score[order]
+    even = np.zeros(len(order) + 1, np.bool_)
+    even[1:-1] = ordered[1:] == ordered[:-1]
+    among = np.flatnonzero(even[1:] | even[:-1])
+    if len(among):
+        mixed = order[among]
+        order[among] = mixed[np.lexsort([key[mixed] for key in (*reversed(tie_breakers), score)])]
+    return order
+
+
+def first_of_each(kinds: Places) -> Mask:
+    """Where each kind stands for the first time."""
+    places = np.arange(len(kinds))
+    first = np.zeros(int(kinds.max(initial=-1)) + 1, np.int64)
+    first[kinds[::-1]] = places[::-1]
+    return np.asarray(first[kinds] == places, np.bool_)
+
+
+def pareto(usd: Floats, speed: Floats, shown: int) -> Mask:
+    """Which of the first `shown` no candidate beats on price and speed at once; unknown figures are on no front."""
+    front = np.zeros(shown, np.bool_)
+    if not shown or np.isnan(usd[:shown]).all() or np.isnan(speed[:shown]).all():
+        return front
+    # Only who is as cheap as the dearest of them and as fast as the slowest can beat one.
+    rivals = np.flatnonzero((usd <= np.fmax.reduce(usd[:shown])) & (speed >= np.fmin.reduce(speed[:shown])))
+    order = rivals[np.lexsort((-speed[rivals], usd[rivals]))]
     best = np.maximum.accumulate(np.r_[-np.inf, speed[order]])
-    front[order] = speed[order] > best[:-1]
+    found = order[speed[order] > best[:-1]]
+    front[found[found < shown]] = True
     return front

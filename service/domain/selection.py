@@ -27,17 +27,52 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
+class Alone:
+    """The offers that miss one constraint and nothing else, grouped by type: `starts[i]` to `starts[i + 1]`."""
+
+    places: Places
+    starts: Places
+    some: Mask
+    """The types that have any."""
+    cheapest: Floats
+    """Per type, the lowest price among them; infinite where there is none or none is known."""
+
+    @classmethod
+    def of(cls, places: Places, catalog: Catalog) -> "Alone":
+        types = len(catalog.instance_types)
+        starts = np.searchsorted(catalog.offers.instance_type[places], np.arange(types + 1))
+        cheapest = np.full(types, np.inf)
+        np.fmin.at(cheapest, catalog.offers.instance_type[places], catalog.offers.usd_per_hour[places])
+        return cls(places, starts, starts[1:] > starts[:-1], cheapest)
+
+    def types(self, limit: float | None) -> Mask:
+        """The types with an offer among them that costs no more than the limit."""
+        return self.some if limit is None else self.cheapest <= limit
+
+    def of_types(self, kinds: Mask) -> Places:
+        """The offers of these types."""
+        slices = [self.places[self.starts[kind] : self.starts[kind + 1]] for kind in np.flatnonzero(kinds)]
+        return np.concatenate(slices) if slices else self.places[:0]
+
+
+@dataclass(frozen=True, slots=True)
 class OfferChoice:
     """What one combination of region, markets and price age leaves of each instance type's offers.
 
-    `best[m]` is the place of a type's cheapest passing offer in market m (-1: none). For a type without any, `blocked`
-    has the bits of its nearest offer, the one that misses the fewest constraints. `alone[c]` are the offers that miss
-    constraint c and nothing else, grouped by type.
+    `best[m]` is the place of a type's cheapest passing offer in market m (-1: none), and `usd[m]` its price (infinite:
+    none is known). For a type without any, `blocked` has the bits of its nearest offer, the one that misses the fewest
+    constraints. `alone[c]` are the offers that miss constraint c and nothing else.
     """
 
     best: NDArray[np.int32]
+    usd: Floats
+    nothing: Mask
     blocked: NDArray[np.uint8]
-    alone: tuple[Places, ...]
+    alone: tuple[Alone, ...]
+
+    def within(self, limit: float | None) -> Mask:
+        """Per market and type, whether there is an offer within the price limit."""
+        return self.best >= 0 if limit is None else self.usd <= limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +113,14 @@ def select(asked: Constraints, catalog: Catalog, more: Sequence[Check] = ()) -> 
     misses = np.zeros(len(catalog.instance_types), np.int16)
     for check in checks:
         misses += check.fails
-    affordable = affordable_types(asked, choice, catalog)
+    affordable = np.logical_or.reduce(choice.within(asked.max_usd_per_hour))
     admitted = (misses == 0) & affordable
     out = ~admitted
     obstacles = (
-        *type_obstacles(checks, misses, affordable, choice, asked, catalog),
+        *type_obstacles(checks, misses, affordable, choice, asked),
         *offer_obstacles(asked, choice, catalog, out, out & (misses == 0)),
     )
-    return Selection(candidates(asked, choice, catalog, admitted), tuple(o for o in obstacles if o.fails.any()), out)
+    return Selection(candidates(asked, choice, admitted), tuple(o for o in obstacles if np.count_nonzero(o.fails)), out)
 
 
 # Offers
@@ -105,8 +140,9 @@ def ask_offers(asked: Constraints, catalog: Catalog) -> OfferChoice:
     nearest = first_per_type(offers, np.lexsort((np.bitwise_count(misses), offers.instance_type)), types)
     blocked = np.full(types, 1 << NO_OFFER, np.uint8)
     blocked[nearest >= 0] = misses[nearest[nearest >= 0]]
-    alone = tuple(np.flatnonzero(misses == 1 << bit) for bit in range(len(OFFER_CODES)))
-    return OfferChoice(best, blocked, alone)
+    alone = tuple(Alone.of(np.flatnonzero(misses == 1 << bit), catalog) for bit in range(len(OFFER_CODES)))
+    usd = np.nan_to_num(usd_per_hour(offers, best), nan=np.inf)
+    return OfferChoice(best, usd, np.logical_and.reduce(best < 0), blocked, alone)
 
 
 def offer_misses(asked: Constraints, offers: Offers) -> NDArray[np.uint8]:
@@ -148,25 +184,10 @@ def usd_per_hour(offers: Offers, places: NDArray[np.int32] | Places) -> Floats:
     return np.where(places < 0, np.nan, offers.usd_per_hour[places]) if len(offers) else np.full(places.shape, np.nan)
 
 
-def affordable_types(asked: Constraints, choice: OfferChoice, catalog: Catalog) -> Mask:
-    """The types with an offer that passes, the price limit included."""
-    has = choice.best >= 0
-    if asked.max_usd_per_hour is not None:
-        with np.errstate(invalid="ignore"):
-            has &= usd_per_hour(catalog.offers, choice.best) <= asked.max_usd_per_hour
-    return np.asarray(has.any(axis=0), np.bool_)
-
-
-def candidates(asked: Constraints, choice: OfferChoice, catalog: Catalog, passing: Mask) -> Candidates:
+def candidates(asked: Constraints, choice: OfferChoice, passing: Mask) -> Candidates:
     """The cheapest offer of each passing type in each market, within the price limit."""
-    kinds, places = [], []
-    for lane in choice.best:
-        owners = np.flatnonzero(passing & (lane >= 0))
-        chosen = lane[owners].astype(np.int64)
-        kept = within(catalog.offers.usd_per_hour[chosen], asked.max_usd_per_hour)
-        kinds.append(owners[kept])
-        places.append(chosen[kept])
-    return Candidates(np.concatenate(kinds), np.concatenate(places))
+    markets, kinds = np.nonzero(choice.within(asked.max_usd_per_hour) & passing)
+    return Candidates(kinds, choice.best[markets, kinds].astype(np.int64))
 
 
 def every_offer(asked: Constraints, selection: Selection, catalog: Catalog) -> Candidates:
@@ -194,7 +215,6 @@ def type_obstacles(
     affordable: Mask,
     choice: OfferChoice,
     asked: Constraints,
-    catalog: Catalog,
 ) -> Iterator[Obstacle]:
     sole = (misses == 1) & affordable
     for check in checks:
@@ -203,7 +223,7 @@ def type_obstacles(
             relaxed = check.relax(sole)
             if relaxed is None:
                 return None
-            return relaxed.to, candidates(asked, choice, catalog, relaxed.admits)
+            return relaxed.to, candidates(asked, choice, relaxed.admits)
 
         yield Obstacle(check.code, check.ground, check.fails, check.fails & sole, relax)
 
@@ -212,24 +232,24 @@ def offer_obstacles(
     asked: Constraints, choice: OfferChoice, catalog: Catalog, out: Mask, near: Mask
 ) -> Iterator[Obstacle]:
     """The constraints on offers; `near` are rejected types that only their offers keep out."""
-    offers, types = catalog.offers, len(out)
-    nothing = (choice.best < 0).all(axis=0)
+    without = out & choice.nothing
     for bit, (code, ground) in enumerate(OFFER_CODES):
-        places = choice.alone[bit]
-        places = places[near[offers.instance_type[places]]]
-        places = places[within(offers.usd_per_hour[places], asked.max_usd_per_hour)]
-        alone = np.zeros(types, np.bool_)
-        alone[offers.instance_type[places]] = True
-        fails = (out & nothing & (choice.blocked & (1 << bit)).astype(np.bool_)) | alone
+        others = choice.alone[bit]
+        alone = near & others.types(asked.max_usd_per_hour)
+        fails = (without & (choice.blocked & (1 << bit)).astype(np.bool_)) | alone
 
-        def relax(code: str = code, places: Places = places) -> tuple[dict[str, object], Candidates] | None:
-            return relax_offers(code, places, asked, offers)
+        def relax(
+            code: str = code, others: Alone = others, alone: Mask = alone
+        ) -> tuple[dict[str, object], Candidates] | None:
+            places = others.of_types(alone)
+            kept = within(catalog.offers.usd_per_hour[places], asked.max_usd_per_hour)
+            return relax_offers(code, places[kept], asked, catalog.offers)
 
         yield Obstacle(code, ground, fails, alone, relax)
     unoffered = out & (choice.blocked == 1 << NO_OFFER)
-    yield Obstacle("no_offer", "data", unoffered, np.zeros(types, np.bool_), lambda: None)
+    yield Obstacle("no_offer", "data", unoffered, np.zeros(len(out), np.bool_), lambda: None)
     if asked.max_usd_per_hour is not None:
-        yield price_obstacle(choice, catalog, out & ~nothing, near & ~nothing)
+        yield price_obstacle(choice, out & ~choice.nothing, near & ~choice.nothing)
 
 
 def relax_offers(
@@ -249,8 +269,9 @@ def relax_offers(
             return {code: age}, cheapest_per_type(kept, offers)
         case _:
             return None
-    pairs = np.unique(np.stack([offers.instance_type[places], codes]), axis=1)[1]
-    pairs = pairs[pairs >= 0]
+    told = codes >= 0
+    # Each pair of a type and a word once, as one number.
+    pairs = np.unique(offers.instance_type[places][told].astype(np.int64) * len(words) + codes[told]) % len(words)
     if not len(pairs):
         return {code: None}, cheapest_per_type(places, offers)
     added = int(np.bincount(pairs).argmax())
@@ -265,18 +286,14 @@ def cheapest_per_type(places: Places, offers: Offers) -> Candidates:
     return Candidates(owner[first], places[first])
 
 
-def price_obstacle(choice: OfferChoice, catalog: Catalog, fails: Mask, near: Mask) -> Obstacle:
-    prices = usd_per_hour(catalog.offers, choice.best)
-    prices = np.where(np.isnan(prices), np.inf, prices)
-    cheapest = prices.min(axis=0)
-    alone = near & np.isfinite(cheapest)
+def price_obstacle(choice: OfferChoice, fails: Mask, near: Mask) -> Obstacle:
+    cheapest = choice.usd.min(axis=0)
+    alone = near & (cheapest < np.inf)
 
     def relax() -> tuple[dict[str, object], Candidates] | None:
-        if not alone.any():
-            return None
         nearest = float(cheapest[alone].min())
         owners = np.flatnonzero(alone & (cheapest <= nearest))
-        lanes = prices[:, owners].argmin(axis=0)
+        lanes = choice.usd[:, owners].argmin(axis=0)
         return {"max_usd_per_hour": nearest}, Candidates(owners, choice.best[lanes, owners].astype(np.int64))
 
     return Obstacle("max_usd_per_hour", "constraint", fails, alone, relax)

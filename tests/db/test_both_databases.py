@@ -1,0 +1,73 @@
+"""The same seed is the same catalog on SQLite and on Postgres."""
+
+import dataclasses
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import numpy as np
+
+from service.cli import load_seed
+from service.db.engine import connect
+from service.db.migrate import upgrade
+from service.db.read_history import read_history
+from service.db.write_catalog import write
+from service.domain.history import CatalogHistory, OfferColumns, PriceColumns
+from service.files import SEED
+from service.importers.seed import read_seed
+
+
+def test_both_give_the_same_history(seeded_file: Path, postgres_url: str) -> None:
+    postgres = connect(postgres_url)
+    load_seed(postgres, SEED)
+    sqlite = connect(f"sqlite:///{seeded_file}")
+    first, second = read_history(sqlite), read_history(postgres)
+    assert first.version == second.version
+    assert first.instance_types == second.instance_types
+    assert same_columns(first, second)
+    assert without_imports(first) == without_imports(second)
+    sqlite.dispose()
+    postgres.dispose()
+
+
+def same_columns(first: CatalogHistory, second: CatalogHistory) -> bool:
+    names = [field.name for field in dataclasses.fields(OfferColumns)]
+    pairs = [(getattr(first.offers, name), getattr(second.offers, name)) for name in names]
+    names = [field.name for field in dataclasses.fields(PriceColumns)]
+    pairs += [(getattr(first.prices, name), getattr(second.prices, name)) for name in names]
+    return all(np.array_equal(here, there) for here, there in pairs)
+
+
+def without_imports(history: CatalogHistory) -> object:
+    return dataclasses.replace(history.reference, imports=())
+
+
+def test_values_come_back_as_they_went_in(database_url: str) -> None:
+    engine = connect(database_url)
+    upgrade(engine)
+    write(engine, read_seed(SEED), datetime(2026, 11, 21, tzinfo=UTC))
+    history = read_history(engine)
+    catalog = history.on(date(2023, 6, 7))
+    kind = catalog.instance_types[catalog.place_of["aws/p4d.24xlarge"]]
+    assert (kind.gpu_count, kind.vcpus, kind.memory_gib, kind.rdma, kind.bare_metal) == (8, 96, 1152, True, False)
+    assert kind.gpu is not None
+    assert kind.gpu.usable_memory_gib is not None
+    assert 39 < kind.gpu.usable_memory_gib < 40
+    offers = [catalog.offers.offer(place) for place in catalog.offer_places(catalog.place_of["aws/p4d.24xlarge"])]
+    virginia = next(offer for offer in offers if offer.region == "us-east-1" and offer.market == "on_demand")
+    assert virginia.price.usd_micros_per_hour == 32_772_600
+    assert virginia.price.observed_on == date(2022, 8, 23)
+    engine.dispose()
+
+
+def test_money_of_another_currency_is_converted_at_the_rate_of_its_day(seeded_file: Path) -> None:
+    engine = connect(f"sqlite:///{seeded_file}")
+    history = read_history(engine)
+    engine.dispose()
+    yuan = [row for row in range(len(history.prices)) if history.prices.price(row).currency == "CNY"]
+    assert yuan
+    for row in yuan:
+        price = history.prices.price(row)
+        if price.native_micros_per_hour is None:
+            continue
+        assert price.usd_micros_per_hour is not None
+        assert 6 < price.native_micros_per_hour / price.usd_micros_per_hour < 8

@@ -1,0 +1,61 @@
+"""The migrations make the tables that the code expects, on both databases."""
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+
+from service.db.engine import connect
+from service.db.migrate import downgrade, require_current, upgrade
+from service.db.tables import CATALOG_TABLES, Row
+
+
+def test_up_down_and_up_again(database_url: str) -> None:
+    engine = connect(database_url)
+    upgrade(engine)
+    require_current(engine)
+    downgrade(engine, "base")
+    assert set(inspect(engine).get_table_names()) <= {"alembic_version"}
+    upgrade(engine)
+    require_current(engine)
+    engine.dispose()
+
+
+def test_models_and_migrations_are_in_sync(database_url: str) -> None:
+    engine = connect(database_url)
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Row.metadata) == []
+    engine.dispose()
+
+
+def test_every_table_of_the_catalog_is_watched(database_url: str) -> None:
+    engine = connect(database_url)
+    upgrade(engine)
+    listed = {
+        "sqlite": "SELECT DISTINCT tbl_name FROM sqlite_master WHERE type = 'trigger'",
+        "postgresql": "SELECT DISTINCT event_object_table FROM information_schema.triggers",
+    }[engine.dialect.name]
+    with engine.connect() as connection:
+        watched = set(connection.execute(text(listed)).scalars())
+    assert set(CATALOG_TABLES) <= watched
+    engine.dispose()
+
+
+def test_a_change_by_hand_raises_the_version_and_a_rolled_back_one_does_not(database_url: str) -> None:
+    engine = connect(database_url)
+    upgrade(engine)
+    version = text("SELECT version FROM catalog_version")
+    add = text("INSERT INTO source (id, title, retrieved_on) VALUES ('s', 'A source', '2026-01-01')")
+    with engine.connect() as connection:
+        before = connection.execute(version).scalar_one()
+        connection.execute(add)
+        connection.rollback()
+        assert connection.execute(version).scalar_one() == before
+        connection.execute(add)
+        connection.commit()
+        assert connection.execute(version).scalar_one() == before + 1
+        connection.execute(text("UPDATE source SET title = 'Another'"))
+        connection.execute(text("DELETE FROM source"))
+        connection.commit()
+        assert connection.execute(version).scalar_one() == before + 3
+    engine.dispose()

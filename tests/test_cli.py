@@ -1,0 +1,132 @@
+"""The command line answers like the service, and tells what is wrong in a sentence."""
+
+import io
+import json
+import socket
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from service.app import build_app
+from service.cli import main, openapi_text
+
+
+@pytest.fixture(autouse=True)
+def seeded(seeded_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELECTOR_DATABASE_URL", f"sqlite:///{seeded_file}")
+
+
+def test_recommend_answers_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = tmp_path / "question.json"
+    body.write_text('{"workload": {"task": "training", "precision": ["bf16"]}, "limit": 2}')
+    assert main(["recommend", str(body)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [choice["rank"] for choice in told["choices"]] == [1, 2]
+
+
+def test_recommend_answers_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"workload": {"task": "trainig"}}'))
+    assert main(["recommend", "-"]) == 1
+    assert json.loads(capsys.readouterr().out)["errors"][0]["near"] == ["training"]
+
+
+def test_recommend_without_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["recommend", str(tmp_path / "nothing.json")])
+    assert stopped.value.code == 2
+    assert "nothing.json" in capsys.readouterr().err
+
+
+def test_recommend_of_what_is_no_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = tmp_path / "question.json"
+    body.write_text("workload: training")
+    assert main(["recommend", str(body)]) == 1
+    assert json.loads(capsys.readouterr().out)["detail"] == "The body is not valid JSON."
+
+
+def test_instances_are_filtered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["instances", "precision=bf16", "provider=aws", "limit=2"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert len(told["items"]) == 2
+    assert {item["provider"] for item in told["items"]} == {"aws"}
+
+
+def test_a_wrong_filter_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["instances", "precision=fp7"]) == 1
+    assert json.loads(capsys.readouterr().out)["status"] == 422
+
+
+def test_openapi_needs_no_database(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("SELECTOR_DATABASE_URL", "sqlite:////nowhere/at/all.db")
+    assert main(["openapi"]) == 0
+    assert capsys.readouterr().out == openapi_text(build_app())
+
+
+def test_seeding_twice_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SELECTOR_DATABASE_URL", f"sqlite:///{tmp_path / 'new.db'}")
+    assert main(["seed"]) == 0
+    assert "is seeded" in capsys.readouterr().err
+    assert main(["seed"]) == 0
+    assert "holds the seed already" in capsys.readouterr().err
+    with sqlite3.connect(tmp_path / "new.db") as database:
+        assert database.execute("SELECT version FROM catalog_version").fetchone() == (1,)
+    database.close()
+
+
+def test_the_seed_is_sound(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["seed", "--check"]) == 0
+    assert capsys.readouterr().out.startswith("The seed is sound")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"SELECTOR_PORT": "abc"}, "SELECTOR_PORT: "),
+        ({"SELECTOR_DATABASE_URL": "what?"}, "The database URL cannot be read."),
+        ({"SELECTOR_DATABASE_URL": "mysql://a/b"}, "mysql is not supported."),
+        ({"SELECTOR_DATABASE_URL": "sqlite:////nowhere/at/all.db"}, ""),
+    ],
+)
+@pytest.mark.parametrize("command", [["serve"], ["instances"], ["migrate"]])
+def test_what_cannot_be_used_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    settings: dict[str, str],
+    sentence: str,
+    command: list[str],
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert main(command) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(sentence)
+    assert told.count("\n") == 1
+    assert "." in told
+    assert "Traceback" not in told
+
+
+def test_an_empty_database_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SELECTOR_DATABASE_URL", f"sqlite:///{tmp_path / 'empty.db'}")
+    assert main(["instances"]) == 1
+    assert "instance-selector" in capsys.readouterr().err
+
+
+def test_a_taken_port_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert main(["serve", "--port", str(taken.getsockname()[1])]) == 1
+    assert "Cannot listen on 127.0.0.1:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["dance"], ["serve", "--port", "abc"]])
+def test_what_is_not_a_command_is_not_understood(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert "usage: instance-selector" in capsys.readouterr().err

@@ -1,0 +1,162 @@
+"""The world as it was on the days of the articles, and what the seed must know."""
+
+from collections.abc import Iterator
+from datetime import date
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from service.db.engine import connect
+from service.db.read_history import read_history
+from service.domain.catalog import Catalog
+from service.domain.hardware import Gpu
+from service.domain.history import CatalogHistory
+
+IN_USE = ("available", "preview", "closed_to_new")
+
+
+@pytest.fixture(scope="module")
+def history(seeded_file: Path) -> Iterator[CatalogHistory]:
+    engine = connect(f"sqlite:///{seeded_file}")
+    yield read_history(engine)
+    engine.dispose()
+
+
+def states(catalog: Catalog, provider: str = "aws") -> dict[str, str | None]:
+    """The state of each family that is not retired, from its machines."""
+    found = {
+        kind.family: kind.state_on(catalog.day)
+        for kind in catalog.instance_types
+        if kind.provider == provider and kind.gpu and kind.service in ("ec2", "compute")
+    }
+    return {family: state for family, state in found.items() if state in IN_USE}
+
+
+@pytest.mark.parametrize(
+    ("day", "there", "not_there"),
+    [
+        (date(2017, 8, 1), {"g2", "p2", "g3"}, {"p3", "g4dn", "p4d"}),
+        (date(2021, 5, 16), {"p2", "g3", "p3", "p3dn", "g4dn", "g4ad", "inf1", "p4d"}, {"g5", "g5g", "dl1", "trn1"}),
+        (date(2022, 2, 17), {"g5", "g5g", "dl1", "p4d", "p3", "trn1"}, {"p4de", "inf2", "p5"}),
+        (date(2023, 6, 7), {"p4d", "p4de", "g5", "trn1", "inf1", "inf2"}, {"p5", "g6"}),
+    ],
+)
+def test_the_families_of_a_day(history: CatalogHistory, day: date, there: set[str], not_there: set[str]) -> None:
+    found = states(history.on(day))
+    assert there <= set(found)
+    assert not not_there & set(found)
+
+
+def test_trn1_was_in_preview_before_it_was_available(history: CatalogHistory) -> None:
+    assert states(history.on(date(2022, 2, 17)))["trn1"] == "preview"
+    assert states(history.on(date(2023, 6, 7)))["trn1"] == "available"
+
+
+def test_elastic_inference_was_closed_to_new_customers(history: CatalogHistory) -> None:
+    service = next(each for each in history.reference.services if each.id == "elastic-inference")
+    assert service.state_on(date(2023, 4, 14)) == "available"
+    assert service.state_on(date(2023, 6, 7)) == "closed_to_new"
+
+
+def test_all_cards_are_there_and_parts_of_cards_as_rows_of_their_own(history: CatalogHistory) -> None:
+    gpus = history.reference.gpus.values()
+    assert sum(gpu.partition_of is None for gpu in gpus) == 147
+    parts = [gpu for gpu in gpus if gpu.partition_of]
+    assert {gpu.partition_of for gpu in parts} >= {"l4-24gb", "a10-24gb", "a100-sxm4-40gb"}
+    assert all(0 < gpu.fraction < 1 for gpu in parts)
+
+
+def test_the_accelerated_types_of_ec2_are_there_with_a_few_that_have_no_gpu(history: CatalogHistory) -> None:
+    ec2 = [kind for kind in history.instance_types if kind.service == "ec2"]
+    assert sum(kind.gpu is not None for kind in ec2) == 100
+    assert 15 <= sum(kind.gpu is None for kind in ec2) <= 40
+    twins = [kind for kind in history.instance_types if kind.service == "sagemaker"]
+    assert {kind.family for kind in twins} >= {"ml.p3", "ml.g4dn", "ml.g5", "ml.p4d"}
+
+
+def test_many_sellers_are_there(history: CatalogHistory) -> None:
+    sellers = {kind.provider for kind in history.instance_types}
+    assert sellers >= {
+        "aws", "azure", "gcp", "lambda", "runpod", "oci", "nebius", "coreweave", "verda", "hyperstack",
+        "vast", "autodl",
+    }  # fmt: skip
+
+
+@cache
+def levels() -> list[tuple[str, str, str]]:
+    return [
+        ("a10g-24gb", "fp64", "reduced"),
+        ("t4-16gb", "fp64", "reduced"),
+        ("gtx-1080-ti-11gb", "fp16", "reduced"),
+        ("titan-xp-12gb", "fp16", "reduced"),
+        ("p100-pcie-16gb", "fp16", "native"),
+        ("t4-16gb", "bf16", "none"),
+        ("v100-sxm2-16gb", "bf16", "none"),
+        ("v100-sxm2-16gb", "tf32", "none"),
+        ("v100-sxm2-16gb", "fp64", "native"),
+        ("v100-sxm2-16gb", "int8", "native"),
+        ("t4-16gb", "int8", "accelerated"),
+        ("a10g-24gb", "bf16", "accelerated"),
+        ("a100-sxm4-40gb", "fp64", "accelerated"),
+        ("h100-sxm5-80gb", "fp8", "accelerated"),
+        ("a100-sxm4-40gb", "fp8", "none"),
+    ]
+
+
+@pytest.mark.parametrize(("gpu", "precision", "level"), levels())
+def test_how_well_a_card_runs_a_precision(history: CatalogHistory, gpu: str, precision: str, level: str) -> None:
+    assert history.reference.gpus[gpu].rates[precision].support == level
+
+
+def test_before_ampere_no_nvidia_card_has_bf16_or_tf32(history: CatalogHistory) -> None:
+    old = {"fermi", "kepler", "kepler-2-0", "maxwell", "maxwell-2-0", "pascal", "volta", "turing"}
+    cards: list[Gpu] = [gpu for gpu in history.reference.gpus.values() if gpu.architecture in old]
+    assert len(cards) > 20
+    assert {gpu.rates[name].support for gpu in cards for name in ("bf16", "tf32")} == {"none"}
+
+
+def test_a_bare_a100_names_several_cards_and_there_is_no_t100(history: CatalogHistory) -> None:
+    aliases = history.reference.gpu_aliases
+    assert {"a100-sxm4-40gb", "a100-sxm4-80gb"} <= set(aliases["a100"])
+    assert "t100" not in aliases
+
+
+@pytest.mark.parametrize(
+    ("instance", "day", "usd"),
+    [
+        ("g2.2xlarge", date(2017, 8, 1), 0.65),
+        ("p2.xlarge", date(2017, 8, 1), 0.90),
+        ("g3.4xlarge", date(2017, 8, 1), 1.14),
+        ("p3.2xlarge", date(2018, 9, 1), 3.06),
+        ("g5.xlarge", date(2022, 2, 17), 1.006),
+        ("p4d.24xlarge", date(2023, 6, 7), 32.7726),
+        ("p4d.24xlarge", date(2026, 11, 21), 21.957642),
+    ],
+)
+def test_what_a_machine_cost_on_a_day(history: CatalogHistory, instance: str, day: date, usd: float) -> None:
+    catalog = history.on(day)
+    offers = [catalog.offers.offer(place) for place in catalog.offer_places(catalog.place_of[f"aws/{instance}"])]
+    found = [o.price.usd_per_hour for o in offers if o.region == "us-east-1" and o.market == "on_demand"]
+    assert found == [usd]
+
+
+def test_prices_of_autodl_are_unknown_with_a_reason_and_its_hosts_scale_with_the_count(history: CatalogHistory) -> None:
+    catalog = history.on(date(2022, 3, 4))
+    places = [place for place, kind in enumerate(catalog.instance_types) if kind.provider == "autodl"]
+    assert places
+    for place in places:
+        for offer in catalog.offer_places(place):
+            price = catalog.offers.offer(offer).price
+            assert price.usd_per_hour is None
+            assert price.note
+    regions = {region.id: region for region in history.reference.regions if region.provider == "autodl"}
+    assert {cpu.cpu_model for cpu in regions["inner-mongolia-a"].cpus} == {"AMD EPYC 7543", "AMD EPYC 7763"}
+
+
+def test_part_of_a_card_counts_as_its_fraction(history: CatalogHistory) -> None:
+    catalog = history.on(date(2026, 11, 21))
+    small = catalog.instance_types[catalog.place_of["aws/g6f.large"]]
+    assert small.whole_gpus == 0.125
+    assert small.gpu is not None
+    assert small.gpu.partition_of == "l4-24gb"

@@ -1,0 +1,53 @@
+"""Settings come from the environment, and a wrong one is told in a sentence."""
+
+import pytest
+
+from service.settings import Settings, SettingsWrong, read_settings
+
+
+def test_every_setting_has_a_default() -> None:
+    settings = read_settings()
+    assert settings.database_url == "sqlite:///instance-selector.db"
+    assert (settings.host, settings.port, settings.workers) == ("127.0.0.1", 8000, 1)
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELECTOR_PORT", "9000")
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///plain.db")
+    assert read_settings().port == 9000
+    assert read_settings().database_url == "sqlite:///plain.db"
+    monkeypatch.setenv("SELECTOR_DATABASE_URL", "sqlite:///ours.db")
+    assert read_settings().database_url == "sqlite:///ours.db"
+
+
+def test_what_the_command_line_says_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELECTOR_PORT", "9000")
+    assert read_settings(port=9001, host=None).port == 9001
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///elsewhere.db")
+    assert Settings(database_url="sqlite:///here.db").database_url == "sqlite:///here.db"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SELECTOR_PORT", "abc"),
+        ("SELECTOR_PORT", "0"),
+        ("SELECTOR_PORT", "70000"),
+        ("SELECTOR_WORKERS", "-1"),
+        ("SELECTOR_POLL_SECONDS", "0"),
+        ("SELECTOR_POLL_SECONDS", "nan"),
+        ("SELECTOR_MAX_BODY_BYTES", "many"),
+        ("SELECTOR_LOG_LEVEL", "loud"),
+    ],
+)
+def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsWrong, match=rf"^{name}: .*\.$"):
+        read_settings()
+
+
+def test_all_wrong_settings_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELECTOR_PORT", "abc")
+    monkeypatch.setenv("SELECTOR_WORKERS", "abc")
+    with pytest.raises(SettingsWrong, match=r"(?s)SELECTOR_PORT: .*SELECTOR_WORKERS: "):
+        read_settings()
