@@ -78,7 +78,8 @@ def bench(args: list[str]) -> int:
 def openapi(args: list[str]) -> int:
     """Write openapi/openapi.json from the code, with fresh examples."""
     make_environment()
-    told = subprocess.run([BIN / "instance-selector", "openapi", "--renew-examples", *args], cwd=ROOT, stdout=subprocess.PIPE)
+    command = [str(BIN / "instance-selector"), "openapi", "--renew-examples", *args]
+    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE)
     if told.returncode == 0:
         (ROOT / "openapi" / "openapi.json").write_bytes(told.stdout)
     return told.returncode

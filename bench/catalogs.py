@@ -106,7 +106,7 @@ def read_kinds(connection: Connection) -> list[Kind]:
         .group_by(InstanceTypeRow.id)
         .order_by(InstanceTypeRow.id)
     )
-    return [Kind(*row) for row in connection.execute(query).tuples()]  # type: ignore[arg-type] - no price is null here
+    return [Kind(*tuple(row)) for row in connection.execute(query)]
 
 
 def read_regions(connection: Connection, kinds: Sequence[Kind]) -> dict[str, list[str]]:

@@ -200,6 +200,8 @@ class Catalog:
     starts: NDArray[np.int64]
     reference: Reference
     memory: Memory = field(default_factory=Memory)
+    choices: Memory = field(default_factory=lambda: Memory(size=32))
+    """What was once chosen among the offers: entries as large as the columns, so only a few."""
     fragments: Memory = field(default_factory=lambda: Memory(size=10_000))
     """Encoded pieces of answers, which the outside keeps beside the catalog they belong to."""
 

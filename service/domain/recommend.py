@@ -1,6 +1,6 @@
 """Question in, Answer out: which offers to take, in which order, and what kept the others out. Forward only."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,16 @@ from service.domain.hardware import InstanceType
 from service.domain.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
 from service.domain.offer import Offer
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS
-from service.domain.selection import Candidates, Obstacle, Places, Selection, every_offer, select, usd_per_hour
+from service.domain.selection import (
+    Candidates,
+    Obstacle,
+    Places,
+    Selection,
+    every_offer,
+    offer_choice,
+    select,
+    usd_per_hour,
+)
 
 PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
     "training": ("bf16", "fp16", "tf32", "fp32"),
@@ -97,6 +106,8 @@ class Speeds:
     peak: Floats
     precision: np.ndarray
     names: tuple[str, ...]
+    key: Hashable
+    """What they were assumed for."""
 
     def name(self, place: int) -> str | None:
         code = int(self.precision[place])
@@ -117,7 +128,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         unpriced = select(replace(asked, needs_price=False), catalog, figures_needed(fallback, speeds, catalog))
         if len(unpriced.admitted):
             selection, objective, ignored = unpriced, fallback, True
-    view = View(catalog, speeds, objective)
+    view = View(catalog, speeds, objective, known_order(asked, speeds, objective, catalog))
     if question.per_offer:
         unpriced_too = replace(asked, needs_price=asked.needs_price and not ignored)
         ranked = view.rank(every_offer(unpriced_too, selection, catalog), per_offer=True)
@@ -144,7 +155,7 @@ def assumed_speeds(question: Question, catalog: Catalog) -> Speeds:
     That is the first of the caller's precisions that runs there, or the fastest usual one when the caller names none.
     """
     key = (question.task, question.precisions, question.constraints.precision_support)
-    return catalog.memory.recall(("speeds", key), lambda: find_speeds(question, catalog))
+    return catalog.memory.recall(("speeds", key), lambda: find_speeds(question, catalog, key))
 
 
 def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
@@ -152,11 +163,11 @@ def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
     return tuple(name for name in PRECISION_BY_TASK.get(task, ()) if name in catalog.reference.precisions)
 
 
-def find_speeds(question: Question, catalog: Catalog) -> Speeds:
+def find_speeds(question: Question, catalog: Catalog, key: Hashable) -> Speeds:
     types = len(catalog.instance_types)
     names = question.precisions or usual_precisions(question.task, catalog)
     if not names:
-        return Speeds(catalog.columns.numbers["vcpus"], np.full(types, -1), ())
+        return Speeds(catalog.columns.numbers["vcpus"], np.full(types, -1), (), key)
     enough = np.array([level in ENOUGH[question.constraints.precision_support] for level in SUPPORT_LEVELS] + [False])
     peak, chosen = np.full(types, np.nan), np.full(types, -1)
     for code, name in enumerate(names):
@@ -165,7 +176,7 @@ def find_speeds(question: Question, catalog: Catalog) -> Speeds:
         better = (chosen < 0) if question.precisions else (chosen < 0) | np.greater(offered, np.nan_to_num(peak))
         taken = runs & better
         peak[taken], chosen[taken] = offered[taken], code
-    return Speeds(peak, chosen, names)
+    return Speeds(peak, chosen, names, key)
 
 
 def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> list[Check]:
@@ -189,27 +200,62 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """Every cell of an offer choice under an objective: its score, and its place in the order, best first.
+
+    Scores are sums of logarithms beside those of the best, so a choice among the cells shifts them all alike: what is
+    first of all cells is first of any part that it belongs to.
+    """
+
+    score: Floats
+    rank: Places
+
+
+def known_order(asked: Constraints, speeds: Speeds, objective: Objective, catalog: Catalog) -> Order:
+    """Worked out once for all questions with these offers, precisions and this objective."""
+    choice = offer_choice(asked, catalog)
+
+    def build() -> Order:
+        told = figures(choice.cells, speeds, catalog)
+        score = scores(objective, told)
+        rank = np.empty(len(score), np.int64)
+        rank[order_by(score, *tie_breakers(choice.cells, told))] = np.arange(len(score))
+        return Order(score, rank)
+
+    return choice.orders.recall((speeds.key, tuple(objective.weights.items())), build)
+
+
+def figures(some: Candidates, speeds: Speeds, catalog: Catalog) -> Figures:
+    return Figures(
+        usd_per_hour=usd_per_hour(catalog.offers, some.offer),
+        speed=speeds.peak[some.instance_type],
+        watts=catalog.columns.numbers["tdp_watts"][some.instance_type],
+        risk=(catalog.offers.market[some.offer] == SPOT).astype(np.float64),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """A catalog seen under one objective."""
 
     catalog: Catalog
     speeds: Speeds
     objective: Objective
+    order: Order
 
     def figures(self, some: Candidates) -> Figures:
-        market = self.catalog.offers.market[some.offer]
-        return Figures(
-            usd_per_hour=usd_per_hour(self.catalog.offers, some.offer),
-            speed=self.speeds.peak[some.instance_type],
-            watts=self.catalog.columns.numbers["tdp_watts"][some.instance_type],
-            risk=(market == SPOT).astype(np.float64),
-        )
+        return figures(some, self.speeds, self.catalog)
 
     def rank(self, some: Candidates, *, per_offer: bool = False) -> Ranked:
         """Best score first; ties go to the lower price, then to on-demand, then by name."""
         figures = self.figures(some)
-        score = scores(self.objective, figures)
-        order = order_by(score, *tie_breakers(some, figures))
+        rank = self.known_ranks(some)
+        if rank is None:
+            score = scores(self.objective, figures)
+            order = order_by(score, *tie_breakers(some, figures))
+        else:
+            score = self.order.score[some.among]
+            order = np.argsort(rank)
         if not per_offer:
             order = order[first_of_each(some.instance_type[order])]
         return Ranked(
@@ -217,6 +263,21 @@ class View:
             score[order],
             Figures(*(column[order] for column in (figures.usd_per_hour, figures.speed, figures.watts, figures.risk))),
         )
+
+    def best(self, some: Candidates) -> Choice:
+        """The one that `rank` would put first."""
+        rank = self.known_ranks(some)
+        if rank is None:
+            ranked = self.rank(some).candidates
+            return self.choice(int(ranked.instance_type[0]), int(ranked.offer[0]), rank=1, score=0.0)
+        first = rank.argmin()
+        return self.choice(int(some.instance_type[first]), int(some.offer[first]), rank=1, score=0.0)
+
+    def known_ranks(self, some: Candidates) -> Places | None:
+        """How the candidates stand to each other, where the order of all cells tells it."""
+        if some.among is None or np.isnan(self.order.score[some.among]).any():
+            return None  # what is not known of these alone might leave them even
+        return self.order.rank[some.among]
 
     def choices(self, ranked: Ranked, question: Question) -> Iterator[Choice]:
         shown = min(question.limit, len(ranked.score))
@@ -258,17 +319,6 @@ class View:
             to, admitted = relaxed
             relaxation = Relaxation(to, len(set(admitted.instance_type.tolist())), self.best(admitted))
         return Rejection(obstacle.code, obstacle.ground, int(np.count_nonzero(obstacle.fails)), alone, relaxation)
-
-    def best(self, some: Candidates) -> Choice:
-        """The one that `rank` would put first."""
-        figures = self.figures(some)
-        score = scores(self.objective, figures)
-        lowest = np.flatnonzero(score == np.fmin.reduce(score))
-        if len(lowest) != 1:
-            even = lowest if len(lowest) else np.arange(len(score))  # no score is known
-            lowest = even[np.lexsort([key[even] for key in reversed(tie_breakers(some, figures))])]
-        first = lowest[0]
-        return self.choice(int(some.instance_type[first]), int(some.offer[first]), rank=1, score=float(score[first]))
 
     def current(self, question: Question) -> Choice | None:
         """The machine the caller has, at the cheapest offer in the regions and markets asked for."""

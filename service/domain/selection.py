@@ -5,12 +5,13 @@ such combinations occur; what is left per question – hardware, software, a pri
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.catalog import Catalog, Floats, Mask, Offers
+from service.domain.catalog import Catalog, Floats, Mask, Memory, Offers
 from service.domain.constraints import Check, Constraints, Ground, type_checks
 from service.domain.offer import MARKETS
 
@@ -56,34 +57,47 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class OfferChoice:
-    """What one combination of region, markets and price age leaves of each instance type's offers.
-
-    `best[m]` is the place of a type's cheapest passing offer in market m (-1: none), and `usd[m]` its price (infinite:
-    none is known). For a type without any, `blocked` has the bits of its nearest offer, the one that misses the fewest
-    constraints. `alone[c]` are the offers that miss constraint c and nothing else.
-    """
-
-    best: NDArray[np.int32]
-    usd: Floats
-    nothing: Mask
-    blocked: NDArray[np.uint8]
-    alone: tuple[Alone, ...]
-
-    def within(self, limit: float | None) -> Mask:
-        """Per market and type, whether there is an offer within the price limit."""
-        return self.best >= 0 if limit is None else self.usd <= limit
-
-
-@dataclass(frozen=True, slots=True)
 class Candidates:
     """Instance type and offer, side by side; an offer of -1 is a type without one."""
 
     instance_type: Places
     offer: Places
+    among: Places | None = None
+    """Where they stand among `OfferChoice.cells`; nothing for candidates that are not taken from there."""
 
     def __len__(self) -> int:
         return len(self.instance_type)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferChoice:
+    """What one combination of region, markets and price age leaves of each instance type's offers.
+
+    `cells` are each type's cheapest passing offer in each market, and `usd` their prices (infinite: not known);
+    `cheapest` is the lowest of a type's. For a type without any (`nothing`), `blocked` has the bits of its nearest
+    offer, the one that misses the fewest constraints. `alone[c]` are the offers that miss constraint c and nothing else.
+    """
+
+    cells: Candidates
+    usd: Floats
+    cheapest: Floats
+    nothing: Mask
+    blocked: NDArray[np.uint8]
+    alone: tuple[Alone, ...]
+    orders: Memory = field(default_factory=lambda: Memory(size=16))
+    """What the cells come to under an objective, for whoever ranks them."""
+
+    def within(self, limit: float | None) -> Mask:
+        """The types with an offer within the price limit."""
+        return ~self.nothing if limit is None else self.cheapest <= limit
+
+    def candidates(self, kinds: Mask, limit: float | None) -> Candidates:
+        """Of these types, the cheapest offer in each market, within the price limit."""
+        taken = kinds[self.cells.instance_type]
+        if limit is not None:
+            taken &= self.usd <= limit
+        among = np.flatnonzero(taken)
+        return Candidates(self.cells.instance_type[among], self.cells.offer[among], among)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +127,18 @@ def select(asked: Constraints, catalog: Catalog, more: Sequence[Check] = ()) -> 
     misses = np.zeros(len(catalog.instance_types), np.int16)
     for check in checks:
         misses += check.fails
-    affordable = np.logical_or.reduce(choice.within(asked.max_usd_per_hour))
+    affordable = choice.within(asked.max_usd_per_hour)
     admitted = (misses == 0) & affordable
     out = ~admitted
     obstacles = (
         *type_obstacles(checks, misses, affordable, choice, asked),
         *offer_obstacles(asked, choice, catalog, out, out & (misses == 0)),
     )
-    return Selection(candidates(asked, choice, admitted), tuple(o for o in obstacles if np.count_nonzero(o.fails)), out)
+    return Selection(
+        choice.candidates(admitted, asked.max_usd_per_hour),
+        tuple(o for o in obstacles if np.count_nonzero(o.fails)),
+        out,
+    )
 
 
 # Offers
@@ -128,21 +146,24 @@ def select(asked: Constraints, catalog: Catalog, more: Sequence[Check] = ()) -> 
 
 def offer_choice(asked: Constraints, catalog: Catalog) -> OfferChoice:
     signature = (asked.region, asked.market, asked.max_price_age_days, asked.needs_price)
-    return catalog.memory.recall(("offers", signature), lambda: ask_offers(asked, catalog))
+    return catalog.choices.recall(signature, lambda: ask_offers(asked, catalog))
 
 
 def ask_offers(asked: Constraints, catalog: Catalog) -> OfferChoice:
     offers, types = catalog.offers, len(catalog.instance_types)
     misses = offer_misses(asked, offers)
-    best = np.full((len(MARKETS), types), -1, np.int32)
-    for market in range(len(MARKETS)):
-        best[market] = first_per_type(offers, np.flatnonzero((misses == 0) & (offers.market == market)), types)
+    markets = [np.flatnonzero((misses == 0) & (offers.market == market)) for market in range(len(MARKETS))]
+    best = np.concatenate([places[first_of_run(offers.instance_type[places])] for places in markets])
+    cells = Candidates(offers.instance_type[best].astype(np.int64), best)
     nearest = first_per_type(offers, np.lexsort((np.bitwise_count(misses), offers.instance_type)), types)
     blocked = np.full(types, 1 << NO_OFFER, np.uint8)
     blocked[nearest >= 0] = misses[nearest[nearest >= 0]]
     alone = tuple(Alone.of(np.flatnonzero(misses == 1 << bit), catalog) for bit in range(len(OFFER_CODES)))
-    usd = np.nan_to_num(usd_per_hour(offers, best), nan=np.inf)
-    return OfferChoice(best, usd, np.logical_and.reduce(best < 0), blocked, alone)
+    usd = np.nan_to_num(offers.usd_per_hour[best], nan=np.inf)
+    cheapest, nothing = np.full(types, np.inf), np.ones(types, np.bool_)
+    np.minimum.at(cheapest, cells.instance_type, usd)
+    nothing[cells.instance_type] = False
+    return OfferChoice(cells, usd, cheapest, nothing, blocked, alone)
 
 
 def offer_misses(asked: Constraints, offers: Offers) -> NDArray[np.uint8]:
@@ -173,21 +194,21 @@ def within(column: Floats, limit: float | None) -> Mask:
 def first_per_type(offers: Offers, places: Places, types: int) -> NDArray[np.int32]:
     """The first of the places of each instance type, -1 where it has none; places come grouped by type."""
     first = np.full(types, -1, np.int32)
-    owner = offers.instance_type[places]
-    starts = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]) if len(owner) else places
-    first[owner[starts]] = places[starts]
+    starting = places[first_of_run(offers.instance_type[places])]
+    first[offers.instance_type[starting]] = starting
+    return first
+
+
+def first_of_run(column: NDArray[Any]) -> Mask:
+    """Where another value begins."""
+    first = np.ones(len(column), np.bool_)
+    np.not_equal(column[1:], column[:-1], out=first[1:])
     return first
 
 
 def usd_per_hour(offers: Offers, places: NDArray[np.int32] | Places) -> Floats:
     """Prices of the offers at these places; NaN where the place is -1."""
     return np.where(places < 0, np.nan, offers.usd_per_hour[places]) if len(offers) else np.full(places.shape, np.nan)
-
-
-def candidates(asked: Constraints, choice: OfferChoice, passing: Mask) -> Candidates:
-    """The cheapest offer of each passing type in each market, within the price limit."""
-    markets, kinds = np.nonzero(choice.within(asked.max_usd_per_hour) & passing)
-    return Candidates(kinds, choice.best[markets, kinds].astype(np.int64))
 
 
 def every_offer(asked: Constraints, selection: Selection, catalog: Catalog) -> Candidates:
@@ -202,7 +223,7 @@ def offers_of_types(some: Candidates) -> tuple[Places, Places]:
     """Each type among the candidates once, in the catalog's order, with the default one of its offers."""
     order = np.lexsort((some.offer, some.instance_type))  # offers stand in order of preference within a type
     kinds, offers = some.instance_type[order], some.offer[order]
-    first = np.r_[True, kinds[1:] != kinds[:-1]] if len(kinds) else np.zeros(0, np.bool_)
+    first = first_of_run(kinds)
     return kinds[first], offers[first]
 
 
@@ -223,7 +244,7 @@ def type_obstacles(
             relaxed = check.relax(sole)
             if relaxed is None:
                 return None
-            return relaxed.to, candidates(asked, choice, relaxed.admits)
+            return relaxed.to, choice.candidates(relaxed.admits, asked.max_usd_per_hour)
 
         yield Obstacle(check.code, check.ground, check.fails, check.fails & sole, relax)
 
@@ -282,18 +303,15 @@ def cheapest_per_type(places: Places, offers: Offers) -> Candidates:
     owner = offers.instance_type[places].astype(np.int64)
     order = np.lexsort((offers.usd_per_hour[places], owner))
     owner, places = owner[order], places[order]
-    first = np.r_[True, owner[1:] != owner[:-1]]
+    first = first_of_run(owner)
     return Candidates(owner[first], places[first])
 
 
 def price_obstacle(choice: OfferChoice, fails: Mask, near: Mask) -> Obstacle:
-    cheapest = choice.usd.min(axis=0)
-    alone = near & (cheapest < np.inf)
+    alone = near & (choice.cheapest < np.inf)
 
     def relax() -> tuple[dict[str, object], Candidates] | None:
-        nearest = float(cheapest[alone].min())
-        owners = np.flatnonzero(alone & (cheapest <= nearest))
-        lanes = choice.usd[:, owners].argmin(axis=0)
-        return {"max_usd_per_hour": nearest}, Candidates(owners, choice.best[lanes, owners].astype(np.int64))
+        nearest = float(choice.cheapest[alone].min())
+        return {"max_usd_per_hour": nearest}, choice.candidates(alone, nearest)
 
     return Obstacle("max_usd_per_hour", "constraint", fails, alone, relax)

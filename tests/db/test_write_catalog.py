@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from service.db.engine import connect
 from service.db.migrate import upgrade
 from service.db.read_history import read_history
-from service.db.tables import GpuRow, ImportRunRow, OfferRow, PriceRow
+from service.db.tables import GpuRow, ImportRunRow, OfferRow, PriceRow, Row
 from service.db.write_catalog import Batch, write
 from service.files import SEED
 from service.importers.seed import read_seed
@@ -69,7 +69,7 @@ def test_rows_that_a_new_batch_no_longer_has_are_gone_and_changed_ones_are_chang
     gpus = [dict(gpu) for gpu in seed.tables[GpuRow]]
     gpus[0]["note"] = "Looked at again."
     extra: dict[str, Any] = {**gpus[0], "id": "made-up-gpu", "partition_of": None, "fraction": 1.0}
-    tables = {**seed.tables, GpuRow: [*gpus, extra]}
+    tables: dict[type[Row], Sequence[dict[str, Any]]] = {**seed.tables, GpuRow: [*gpus, extra]}
     write(engine, dataclasses.replace(small(seed, hash_="b", offers=5), tables=tables), NOW)
     found = read_history(engine).reference.gpus
     assert found[gpus[0]["id"]].note == "Looked at again."

@@ -75,8 +75,7 @@ CHANGES = {
         "gpu_precisions",
         A100_FP16,
         {"support": "fast"},
-        "gpu_precisions.csv, a100-sxm4-40gb/fp16: no support is called 'fast'. "
-        "Known: accelerated, native, reduced, none.",
+        "a100-sxm4-40gb/fp16: no support is called 'fast'. Known: accelerated, native, reduced, none.",
     ),
     "zero for unknown": (
         "gpus",
@@ -157,8 +156,7 @@ CHANGES = {
         "service_lifecycle",
         {"service": "elastic-inference", "state": "closed_to_new"},
         {"starts_on": "2018-11-27"},
-        "service_lifecycle.csv, aws/elastic-inference is closed_to_new on 2018-11-27, "
-        "before it is available on 2018-11-28.",
+        "aws/elastic-inference is closed_to_new on 2018-11-27, before it is available on 2018-11-28.",
     ),
     "rule for nothing": (
         "software_support",
@@ -230,7 +228,7 @@ CHANGES = {
         "stated_facts",
         {"id": "f-179"},
         {"as_of": "2010-01-01"},
-        ": aws/g2.2xlarge/us-east-1//on_demand should have the per_hour 0.65 on 2010-01-01; prices.csv has no such row.",
+        "/us-east-1//on_demand should have the per_hour 0.65 on 2010-01-01; prices.csv has no such row.",
     ),
     "figure behind a fact": (
         "instance_types",

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -147,7 +148,7 @@ def test_every_observation_is_kept_or_counted_and_intervals_meet(given_: list[Ob
     for offer in offers:
         prices = offer["prices"]
         assert prices[-1]["valid_to"] is None
-        assert all(one["valid_to"] == next_["valid_from"] for one, next_ in zip(prices, prices[1:], strict=False))
+        assert all(one["valid_to"] == next_["valid_from"] for one, next_ in pairwise(prices))
         assert all(one["valid_from"] < one["valid_to"] for one in prices[:-1])
 
 
