@@ -68,7 +68,11 @@ def one_instance(turn: int, instances: Sequence[str]) -> bytes:
 
 
 def gpu_named(turn: int, _instances: Sequence[str]) -> bytes:
-    limits = {"gpu": [GPUS[turn % len(GPUS)]], "min_memory_gib": 16, "max_usd_per_hour": 20 + turn / 1000}
+    limits = {
+        "gpu": [GPUS[turn % len(GPUS)]],
+        "min_memory_gib": 8 + turn % 977 / 50,
+        "max_usd_per_hour": 0.5 + turn % 9973 / 250,
+    }
     return post("/recommend", {"workload": {"task": "training", "precision": ["fp16"]}, "constraints": limits})
 
 

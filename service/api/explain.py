@@ -41,27 +41,32 @@ def reasons_for(choice: Choice, question: Question, answer: Answer) -> list[Stat
 
 
 def standing(choice: Choice, question: Question, answer: Answer) -> str:
-    price = choice.offer.price.usd_per_hour
-    figures = {
-        "usd": "an unknown price" if price is None else f"${price:g} an hour",
-        "hours": "an unknown peak" if choice.speed is None else f"a peak of {choice.speed:g} {unit(choice)}",
-        "samples_per_usd": "an unknown peak per dollar"
-        if price is None or choice.speed is None
-        else f"{choice.speed / price:.4g} {unit(choice)} per dollar-hour",
-        "joules": "an unknown peak per watt"
-        if choice.speed is None or choice.instance_type.tdp_watts is None
-        else f"{choice.speed / choice.instance_type.tdp_watts:.4g} {unit(choice)} per watt",
-    }
     terms = (
         ["hours"] if answer.price_ignored else [term for term, weight in question.objective.weights.items() if weight]
     )
-    told = [
-        figures[term]
-        for term in dict.fromkeys("hours" if t == "samples_per_second" else t for t in terms)
-        if term in figures
-    ]
+    told = dict.fromkeys(figure for term in terms if (figure := figure_told(term, choice)))
     place = "First" if choice.rank == 1 else f"Number {choice.rank}"
     return f"{place} of {answer.ranked} by the objective, with {' and '.join(told) or 'its market'}."
+
+
+def figure_told(term: str, choice: Choice) -> str | None:
+    """What a term of the objective comes to here; nothing for risk, which the market tells."""
+    price, speed, watts = choice.offer.price.usd_per_hour, choice.speed, choice.instance_type.tdp_watts
+    match term:
+        case "usd":
+            return "an unknown price" if price is None else f"${price:g} an hour"
+        case "hours" | "samples_per_second":
+            return "an unknown peak" if speed is None else f"a peak of {speed:g} {unit(choice)}"
+        case "samples_per_usd":
+            if price is None or speed is None:
+                return "an unknown peak per dollar"
+            return f"{speed / price:.4g} {unit(choice)} per dollar-hour"
+        case "joules":
+            if watts is None or speed is None:
+                return "an unknown peak per watt"
+            return f"{speed / watts:.4g} {unit(choice)} per watt"
+        case _:
+            return None
 
 
 def unit(choice: Choice) -> str:

@@ -1,5 +1,6 @@
 """The catalog of one day: instance types and offers as columns, never changed once built."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -65,8 +66,8 @@ class Category:
 
     def among(self, wanted: Sequence[str]) -> Mask:
         """Where the column holds one of the wanted words."""
-        listed = set(wanted)
-        codes = [place for place, word in enumerate(self.words) if word in listed]
+        places = ((word, bisect_left(self.words, word)) for word in wanted)
+        codes = [place for word, place in places if self.words[place : place + 1] == (word,)]
         if len(codes) == 1:
             return np.equal(self.codes, codes[0])
         table = np.zeros(len(self.words) + 1, np.bool_)

@@ -125,13 +125,13 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         and any(o.code == "price_unknown" for o in selection.obstacles)
     ):
         fallback = Objective({"hours": 1.0})
-        unpriced = select(replace(asked, needs_price=False), catalog, figures_needed(fallback, speeds, catalog))
-        if len(unpriced.admitted):
-            selection, objective, ignored = unpriced, fallback, True
+        unpriced = replace(asked, needs_price=False)
+        found = select(unpriced, catalog, figures_needed(fallback, speeds, catalog))
+        if len(found.admitted):
+            asked, selection, objective, ignored = unpriced, found, fallback, True
     view = View(catalog, speeds, objective, known_order(asked, speeds, objective, catalog))
     if question.per_offer:
-        unpriced_too = replace(asked, needs_price=asked.needs_price and not ignored)
-        ranked = view.rank(every_offer(unpriced_too, selection, catalog), per_offer=True)
+        ranked = view.rank(every_offer(asked, selection, catalog), per_offer=True)
     else:
         ranked = view.rank(selection.admitted)
     return Answer(
@@ -268,9 +268,13 @@ class View:
         """The one that `rank` would put first."""
         rank = self.known_ranks(some)
         if rank is None:
-            ranked = self.rank(some).candidates
-            return self.choice(int(ranked.instance_type[0]), int(ranked.offer[0]), rank=1, score=0.0)
-        first = rank.argmin()
+            told = self.figures(some)
+            score = scores(self.objective, told)
+            lowest = np.flatnonzero(score == np.fmin.reduce(score))
+            even = lowest if len(lowest) else np.arange(len(score))  # no score is known
+            first = even[np.lexsort([key[even] for key in reversed(tie_breakers(some, told))])[0]]
+        else:
+            first = rank.argmin()
         return self.choice(int(some.instance_type[first]), int(some.offer[first]), rank=1, score=0.0)
 
     def known_ranks(self, some: Candidates) -> Places | None:
@@ -284,7 +288,7 @@ class View:
         front = pareto(ranked.figures.usd_per_hour, ranked.figures.speed, shown)
         for place in range(shown):
             score = float(ranked.score[place])
-            tied = range(*np.searchsorted(ranked.score, (score - TIE, score + TIE)).tolist())[:MOST_TIES]
+            tied = range(below(ranked.score, score - TIE), below(ranked.score, score + TIE))[:MOST_TIES]
             yield self.choice(
                 int(ranked.candidates.instance_type[place]),
                 int(ranked.candidates.offer[place]),
@@ -360,6 +364,11 @@ def order_by(score: Floats, *tie_breakers: np.ndarray) -> Places:
     return order
 
 
+def below(ordered: Floats, value: float) -> int:
+    """How many of the ordered values are lower."""
+    return int(ordered.searchsorted(value))
+
+
 def first_of_each(kinds: Places) -> Mask:
     """Where each kind stands for the first time."""
     places = np.arange(len(kinds))
@@ -371,12 +380,16 @@ def first_of_each(kinds: Places) -> Mask:
 def pareto(usd: Floats, speed: Floats, shown: int) -> Mask:
     """Which of the first `shown` no candidate beats on price and speed at once; unknown figures are on no front."""
     front = np.zeros(shown, np.bool_)
-    if not shown or np.isnan(usd[:shown]).all() or np.isnan(speed[:shown]).all():
+    if not shown:
         return front
     # Only who is as cheap as the dearest of them and as fast as the slowest can beat one.
-    rivals = np.flatnonzero((usd <= np.fmax.reduce(usd[:shown])) & (speed >= np.fmin.reduce(speed[:shown])))
+    dearest, slowest = np.fmax.reduce(usd[:shown]), np.fmin.reduce(speed[:shown])
+    rivals = np.flatnonzero((usd <= dearest) & (speed >= slowest))
+    if not len(rivals):
+        return front
     order = rivals[np.lexsort((-speed[rivals], usd[rivals]))]
-    best = np.maximum.accumulate(np.r_[-np.inf, speed[order]])
-    found = order[speed[order] > best[:-1]]
+    ahead = np.full(len(order), -np.inf)
+    np.maximum.accumulate(speed[order[:-1]], out=ahead[1:])
+    found = order[speed[order] > ahead]
     front[found[found < shown]] = True
     return front

@@ -21,9 +21,6 @@ OFFER_CODES: tuple[tuple[str, Ground], ...] = (
     ("max_price_age_days", "constraint"),
     ("price_unknown", "data"),
 )
-NO_OFFER = len(OFFER_CODES)
-"""The bit of types for which no offer at all is known."""
-
 Places = NDArray[np.int64]
 
 
@@ -74,16 +71,18 @@ class OfferChoice:
     """What one combination of region, markets and price age leaves of each instance type's offers.
 
     `cells` are each type's cheapest passing offer in each market, and `usd` their prices (infinite: not known);
-    `cheapest` is the lowest of a type's. For a type without any (`nothing`), `blocked` has the bits of its nearest
-    offer, the one that misses the fewest constraints. `alone[c]` are the offers that miss constraint c and nothing else.
+    `cheapest` is the lowest of a type's. For a type without any (`nothing`) the nearest offer counts, the one
+    that misses the fewest constraints: `blocked[c]` are the types where that misses constraint c. `alone[c]` are the
+    offers that miss constraint c and no other.
     """
 
     cells: Candidates
     usd: Floats
     cheapest: Floats
     nothing: Mask
-    blocked: NDArray[np.uint8]
-    alone: tuple[Alone, ...]
+    blocked: dict[int, Mask]
+    unoffered: Mask
+    alone: dict[int, Alone]
     orders: Memory = field(default_factory=lambda: Memory(size=16))
     """What the cells come to under an objective, for whoever ranks them."""
 
@@ -156,14 +155,16 @@ def ask_offers(asked: Constraints, catalog: Catalog) -> OfferChoice:
     best = np.concatenate([places[first_of_run(offers.instance_type[places])] for places in markets])
     cells = Candidates(offers.instance_type[best].astype(np.int64), best)
     nearest = first_per_type(offers, np.lexsort((np.bitwise_count(misses), offers.instance_type)), types)
-    blocked = np.full(types, 1 << NO_OFFER, np.uint8)
-    blocked[nearest >= 0] = misses[nearest[nearest >= 0]]
-    alone = tuple(Alone.of(np.flatnonzero(misses == 1 << bit), catalog) for bit in range(len(OFFER_CODES)))
+    missed = np.zeros(types, np.uint8)
+    missed[nearest >= 0] = misses[nearest[nearest >= 0]]
+    bits = [bit for bit in range(len(OFFER_CODES)) if (misses & (1 << bit)).any()]
+    blocked = {bit: (missed & (1 << bit)).astype(np.bool_) for bit in bits}
+    alone = {bit: Alone.of(np.flatnonzero(misses == 1 << bit), catalog) for bit in bits}
     usd = np.nan_to_num(offers.usd_per_hour[best], nan=np.inf)
     cheapest, nothing = np.full(types, np.inf), np.ones(types, np.bool_)
     np.minimum.at(cheapest, cells.instance_type, usd)
     nothing[cells.instance_type] = False
-    return OfferChoice(cells, usd, cheapest, nothing, blocked, alone)
+    return OfferChoice(cells, usd, cheapest, nothing, blocked, nearest < 0, alone)
 
 
 def offer_misses(asked: Constraints, offers: Offers) -> NDArray[np.uint8]:
@@ -254,10 +255,10 @@ def offer_obstacles(
 ) -> Iterator[Obstacle]:
     """The constraints on offers; `near` are rejected types that only their offers keep out."""
     without = out & choice.nothing
-    for bit, (code, ground) in enumerate(OFFER_CODES):
-        others = choice.alone[bit]
+    for bit, others in choice.alone.items():
+        code, ground = OFFER_CODES[bit]
         alone = near & others.types(asked.max_usd_per_hour)
-        fails = (without & (choice.blocked & (1 << bit)).astype(np.bool_)) | alone
+        fails = (without & choice.blocked[bit]) | alone
 
         def relax(
             code: str = code, others: Alone = others, alone: Mask = alone
@@ -267,8 +268,7 @@ def offer_obstacles(
             return relax_offers(code, places[kept], asked, catalog.offers)
 
         yield Obstacle(code, ground, fails, alone, relax)
-    unoffered = out & (choice.blocked == 1 << NO_OFFER)
-    yield Obstacle("no_offer", "data", unoffered, np.zeros(len(out), np.bool_), lambda: None)
+    yield Obstacle("no_offer", "data", out & choice.unoffered, np.zeros(len(out), np.bool_), lambda: None)
     if asked.max_usd_per_hour is not None:
         yield price_obstacle(choice, out & ~choice.nothing, near & ~choice.nothing)
 
