@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from math import isfinite
+from typing import Any
 
 from service.domain.errors import ImpossibleModel
 from service.domain.names import near_names
@@ -275,7 +276,7 @@ def transformer_of(dimensions: Mapping[str, int | bool]) -> Transformer:
     for name in ("layers", "hidden", "heads"):
         if name not in dimensions:
             raise ImpossibleModel(f"A transformer needs its {name}.", field=name)
-    told = dict(dimensions)
+    told: dict[str, Any] = dict(dimensions)
     told.setdefault("kv_heads", told["heads"])
     if "head_size" not in told:
         told["head_size"] = even_head_size(told["hidden"], told["heads"])
@@ -290,10 +291,8 @@ def transformer_of(dimensions: Mapping[str, int | bool]) -> Transformer:
 def family_of(transformer: Transformer) -> str:
     if transformer.encoder_layers:
         return "enc_dec"
-    if transformer.hybrid:
-        return "hybrid_moe"
     if transformer.experts:
-        return "moe"
+        return "hybrid_moe" if transformer.hybrid else "moe"
     return "llm" if transformer.decoder else "encoder"
 
 
