@@ -6,7 +6,6 @@ from math import isfinite
 from typing import Any
 
 from service.domain.errors import ImpossibleModel
-from service.domain.names import near_names
 
 FAMILIES = (
     "llm", "moe", "hybrid_moe", "encoder", "enc_dec", "cnn", "detection", "segmentation", "vit", "diffusion", "speech",
@@ -270,9 +269,9 @@ def transformer_of(dimensions: Mapping[str, int | bool]) -> Transformer:
     known = {field.name: field for field in fields(Transformer)}
     for name in dimensions:
         if name not in known:
-            near = near_names(name, known)
-            tail = f" Did you mean {' or '.join(near)}?" if near else ""
-            raise ImpossibleModel(f"A transformer has no dimension '{name}'.{tail}", field=name, near=near)
+            raise ImpossibleModel(
+                f"A transformer has no dimension '{name[:80]}'. Known: {', '.join(known)}.", field=name[:80]
+            )
     for name in ("layers", "hidden", "heads"):
         if name not in dimensions:
             raise ImpossibleModel(f"A transformer needs its {name}.", field=name)
@@ -427,7 +426,7 @@ class ForwardFlops:
 def forward_flops_per_token(model: Transformer, attended_tokens: float) -> ForwardFlops:
     """Of a token that attends to so many tokens; a windowed layer caps them.
 
-    matrix = 2 x (active parameters without embeddings and norms, and the output projection whether tied or not).
+    matrix = 2 x (active parameters without embeddings and norms, with the output projection tied or not).
     attention = 2 x heads x (query_size + value_size) x attended tokens, in each layer with attention.
     """
     return ForwardFlops(matrix_flops_per_token(model), attention_flops_per_token(model, attended_tokens))
@@ -440,8 +439,8 @@ def matrix_flops_per_token(model: Transformer) -> float:
 
 
 def head_multiplications(model: Transformer) -> int:
-    """Weights of the output projection, which a tied model uses as well."""
-    return model.vocabulary * model.hidden
+    """Weights of the output projection, tied or not; an encoder has none, or asks it of few tokens."""
+    return model.vocabulary * model.hidden if model.decoder else 0
 
 
 def attention_flops_per_token(model: Transformer, attended_tokens: float) -> float:
