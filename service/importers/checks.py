@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +25,7 @@ from service.db.tables import (
 from service.db.write_catalog import Batch
 from service.domain.errors import ImpossibleModel
 from service.domain.hardware import LifecycleState
-from service.domain.model import parameter_count
+from service.domain.model import Transformer, parameter_count
 from service.domain.names import fold_model
 from service.importers.price_checks import PRICE_CHECKS
 from service.importers.seed import lines
@@ -197,10 +198,15 @@ def models_are_possible(batch: Batch) -> Problems:
     """Dimensions that can be, and count to the parameters told within 1 %, or a note that says why not."""
     for row in batch.tables[ModelRow]:
         name = name_of(ModelRow, row)
+        told = [field.name for field in fields(Transformer) if row[field.name] is not None]
+        missing = [field.name for field in fields(Transformer) if field.default is MISSING and field.name not in told]
+        if told and missing:
+            yield f"{name} is half a transformer: it has {told[0]} and no {', '.join(missing)}."
+            continue
         try:
             model = model_from_row(row)
-        except (ImpossibleModel, TypeError) as error:
-            yield f"{name}: {error}"
+        except ImpossibleModel as error:
+            yield f"{name}: {error.sentence}"
             continue
         if model.transformer is None or "by the dimensions" in (model.note or ""):
             continue
