@@ -50,7 +50,7 @@ def upgrade() -> None:
         sa.Column("parameters", sa.BigInteger(), nullable=False),
         sa.Column("active_parameters", sa.BigInteger(), nullable=False),
         sa.Column("sample", sa.String(), nullable=False),
-        sa.Column("forward_flops_per_sample", sa.Float(), nullable=True),
+        sa.Column("forward_flops_per_sample", sa.Double(), nullable=True),
         *(sa.Column(name, sa.Integer(), nullable=True) for name in WHOLE),
         *(sa.Column(name, sa.Boolean(), nullable=True) for name in FLAGS),
         sa.Column("released_on", sa.String(), nullable=True),
