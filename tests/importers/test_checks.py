@@ -163,10 +163,14 @@ CHANGES = {
         "models",
         {"id": "llama-3-8b"},
         {"kv_heads": "7"},
-        "models.csv, llama-3-8b: 32 heads cannot share 7 kv_heads evenly: "
-        "the number of heads must be a multiple of kv_heads.",
+        ": 32 heads cannot share 7 kv_heads evenly: the number of heads must be a multiple of kv_heads.",
     ),
-    "half a transformer": ("models", {"id": "llama-3-8b"}, {"heads": ""}, "models.csv, llama-3-8b is half a transformer: it has layers and no heads."),
+    "half a transformer": (
+        "models",
+        {"id": "llama-3-8b"},
+        {"heads": ""},
+        "is half a transformer: it has layers and no heads.",
+    ),
     "dimensions of another model": (
         "models",
         {"id": "llama-3-8b"},
