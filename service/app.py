@@ -11,7 +11,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
 
-from service.api import catalog, codes, compare, gpus, health, instances, prices, recommend, vocabulary
+from service.api import catalog, codes, compare, gpus, health, instances, models, prices, recommend, vocabulary
 from service.api.answers import RememberedAnswers
 from service.api.document import complete_document
 from service.api.limits import BodyLimit
@@ -27,6 +27,7 @@ ROUTERS = (
     codes.router,
     instances.router,
     gpus.router,
+    models.router,
     prices.router,
     compare.router,
     vocabulary.router,

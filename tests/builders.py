@@ -249,6 +249,7 @@ def reference(kinds: Sequence[InstanceType], prices: Sequence[Priced], **known: 
         fees=(),
         software=(),
         measurements=(),
+        models={},
         imports=(),
     )
     return replace(plain, **known)

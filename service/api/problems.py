@@ -141,7 +141,7 @@ def known_names(request: Request) -> list[str]:
     """The parameters and body fields that the operation asked has, for near names."""
     document = request.app.openapi()
     route = request.scope.get("route")
-    operation = document["paths"].get(getattr(route, "path", ""), {}).get(request.method.lower(), {})
+    operation = document["paths"].get(getattr(route, "path_format", ""), {}).get(request.method.lower(), {})
     names = [parameter["name"] for parameter in operation.get("parameters", [])]
     return [*names, *fields_within(operation.get("requestBody", {}), document["components"]["schemas"], set())]
 

@@ -4,6 +4,7 @@ import gc
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, Engine, RowMapping, select
@@ -19,6 +20,7 @@ from service.db.tables import (
     InstanceTypeRow,
     LifecycleRow,
     MeasurementRow,
+    ModelRow,
     PrecisionRow,
     ProviderRow,
     RegionCpuRow,
@@ -31,6 +33,7 @@ from service.db.tables import (
 )
 from service.domain.hardware import Gpu, InstanceType, LifecycleEvent
 from service.domain.history import CatalogHistory
+from service.domain.model import Model, Transformer
 from service.domain.precision import Precision, Rate
 from service.domain.reference import (
     Fee,
@@ -80,7 +83,7 @@ def rows(connection: Connection, row: type[Row], *order: Any) -> Iterator[Mapped
     yield from connection.execute(select(row.__table__).order_by(*(order or row.__table__.primary_key))).mappings()
 
 
-def without(row: Mapped, *names: str) -> dict[str, Any]:
+def without(row: Mapped | Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
 
@@ -155,6 +158,7 @@ def read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Reference
             for row in rows(connection, SoftwareSupportRow, SoftwareSupportRow.key)
         ),
         measurements=tuple(measurement_from_row(row) for row in rows(connection, MeasurementRow)),
+        models={row["id"]: model_from_row(row) for row in rows(connection, ModelRow)},
         imports=read_imports(connection),
     )
 
@@ -187,6 +191,20 @@ def measurement_from_row(row: Mapped) -> Measurement:
     micros = row["usd_per_hour_micros"]
     return Measurement(
         **without(row, "usd_per_hour_micros"), usd_per_hour=None if micros is None else micros / 1_000_000
+    )
+
+
+DIMENSIONS = tuple(field.name for field in fields(Transformer))
+
+
+def model_from_row(row: Mapped | Mapping[str, Any]) -> Model:
+    """A dimension that is null is the usual one; a network without layers is no transformer."""
+    told = {name: row[name] for name in DIMENSIONS if row[name] is not None}
+    aliases = tuple(row["aliases"].split(";")) if row["aliases"] else ()
+    return Model(
+        **without(row, "aliases", *DIMENSIONS),
+        transformer=Transformer(**told) if row["layers"] is not None else None,
+        aliases=aliases,
     )
 
 

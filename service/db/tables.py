@@ -11,6 +11,7 @@ from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, Int
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from service.db.columns import UtcDateTime
+from service.domain.model import FAMILIES
 
 # SQLite numbers rows by itself only in a column called INTEGER.
 BigId = BigInteger().with_variant(Integer, "sqlite")
@@ -368,13 +369,60 @@ class SoftwareSupportRow(Row):
 
 
 class ModelRow(Row):
+    """An ML model; `aliases` are separated by semicolons."""
+
     __tablename__ = "model"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     family: Mapped[str]
+    aliases: Mapped[str | None]
     parameters: Mapped[int] = mapped_column(BigInteger)
-    dimensions: Mapped[dict[str, Any]]
+    active_parameters: Mapped[int] = mapped_column(BigInteger)
+    sample: Mapped[str]
+    forward_flops_per_sample: Mapped[float | None]
+    # Of a transformer; all null of any other network.
+    layers: Mapped[int | None]
+    hidden: Mapped[int | None]
+    heads: Mapped[int | None]
+    kv_heads: Mapped[int | None]
+    head_size: Mapped[int | None]
+    ffn: Mapped[int | None]
+    gated: Mapped[bool | None]
+    vocabulary: Mapped[int | None]
+    tied: Mapped[bool | None]
+    experts: Mapped[int | None]
+    experts_per_token: Mapped[int | None]
+    shared_experts: Mapped[int | None]
+    expert_ffn: Mapped[int | None]
+    expert_latent: Mapped[int | None]
+    dense_layers: Mapped[int | None]
+    mla_kv_rank: Mapped[int | None]
+    mla_rope_size: Mapped[int | None]
+    mla_query_rank: Mapped[int | None]
+    mla_value_size: Mapped[int | None]
+    sliding_window: Mapped[int | None]
+    global_layers: Mapped[int | None]
+    context_tokens: Mapped[int | None]
+    decoder: Mapped[bool | None]
+    encoder_layers: Mapped[int | None]
+    learned_positions: Mapped[int | None]
+    attention_layers: Mapped[int | None]
+    ssm_layers: Mapped[int | None]
+    ssm_heads: Mapped[int | None]
+    ssm_head_size: Mapped[int | None]
+    ssm_state: Mapped[int | None]
+    ssm_groups: Mapped[int | None]
+    ssm_convolution: Mapped[int | None]
+    released_on: Mapped[str | None]
     source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (
+        one_of("family", *FAMILIES),
+        positive("parameters"),
+        positive("active_parameters"),
+        positive("forward_flops_per_sample"),
+        CheckConstraint("active_parameters <= parameters", name="active_not_above_all"),
+    )
 
 
 # What people tell

@@ -20,6 +20,7 @@ from service.db.tables import (
     InstanceTypeRow,
     LifecycleRow,
     MeasurementRow,
+    ModelRow,
     OfferRow,
     PrecisionRow,
     PriceRow,
@@ -38,7 +39,7 @@ Record = dict[str, Any]
 PARENTS_FIRST: tuple[type[Row], ...] = (
     SourceRow, PrecisionRow, GpuRow, GpuAliasRow, GpuPrecisionRow, ProviderRow, RegionRow, RegionCpuRow,
     InstanceTypeRow, LifecycleRow, ExchangeRateRow, ServiceRow, ServiceLifecycleRow, FeeRow, SoftwareSupportRow,
-    MeasurementRow,
+    MeasurementRow, ModelRow,
 )  # fmt: skip
 NATURAL_KEY: dict[type[Row], tuple[str, ...]] = {InstanceTypeRow: ("provider", "name"), SoftwareSupportRow: ("key",)}
 """Where the primary key is a number that the database gives."""

@@ -21,3 +21,7 @@ class NotFound(QuestionError):
 
 class CursorExpired(QuestionError):
     """The cursor belongs to another question or another catalog."""
+
+
+class ImpossibleModel(QuestionError):
+    """No network can have these dimensions, or too few of them are told to compute with."""

@@ -6,6 +6,7 @@ from difflib import SequenceMatcher, get_close_matches
 
 from service.domain.catalog import Catalog
 from service.domain.errors import UnknownName
+from service.domain.model import Model
 
 NEAR = 3
 VERY_CLOSE = 0.8
@@ -113,3 +114,36 @@ def resolve_instance(asked: str, catalog: Catalog, field: str) -> str:
             f"Several providers have an instance type '{asked}': write one of {', '.join(ids)}.", field=field, near=ids
         )
     raise unknown("instance type", asked, spellings, field)
+
+
+VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
+"""Endings of published names that change what a model was taught, and not its size."""
+
+
+def fold_model(name: str) -> str:
+    """Spellings of one model differ in the publisher before a slash, spaces, dashes and underscores."""
+    published, _, last = name.lower().rpartition("/")
+    named = last if not published or any(letter.isalpha() for letter in last) else f"{published}-{last}"  # ViT-B/16
+    return named.replace("_", "-").replace(" ", "-")
+
+
+def model_names(catalog: Catalog) -> dict[str, str]:
+    """Every spelling of a model → its id."""
+
+    def build() -> dict[str, str]:
+        models = catalog.reference.models.values()
+        spellings = {fold_model(alias): model.id for model in models for alias in (model.name, *model.aliases)}
+        return spellings | {fold_model(model.id): model.id for model in models}
+
+    return catalog.memory.recall("model_names", build)
+
+
+def resolve_model(asked: str, catalog: Catalog, field: str = "model") -> Model:
+    """The model of an id, name or alias; its instruct or chat variant is the model itself. Raises `UnknownName`."""
+    spellings = model_names(catalog)
+    folded = fold_model(asked[:LONGEST_NAME])
+    ending = next((each for each in VARIANTS if folded.endswith(each)), "")
+    found = spellings.get(folded) or spellings.get(folded.removesuffix(ending))
+    if found is None:
+        raise unknown("model", asked, spellings, field)
+    return catalog.reference.models[found]

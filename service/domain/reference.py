@@ -1,10 +1,11 @@
-"""What the catalog knows beside machines and prices: providers, regions, services, software, measurements, sources."""
+"""What the catalog knows beside machines and prices: providers, regions, software, measurements, models, sources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
 from service.domain.hardware import Gpu, LifecycleState
+from service.domain.model import Model
 from service.domain.precision import Precision
 
 
@@ -163,4 +164,5 @@ class Reference:
     fees: tuple[Fee, ...]
     software: tuple[SoftwareRule, ...]
     measurements: tuple[Measurement, ...]
+    models: Mapping[str, Model]
     imports: tuple[ImportSummary, ...]

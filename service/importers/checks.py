@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -9,18 +10,23 @@ from typing import get_args
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from service.db.read_history import model_from_row
 from service.db.tables import (
     GpuPrecisionRow,
     GpuRow,
     InstanceTypeRow,
     LifecycleRow,
     MeasurementRow,
+    ModelRow,
     ProviderRow,
     ServiceLifecycleRow,
     SoftwareSupportRow,
 )
 from service.db.write_catalog import Batch
+from service.domain.errors import ImpossibleModel
 from service.domain.hardware import LifecycleState
+from service.domain.model import Transformer, parameter_count
+from service.domain.names import fold_model
 from service.importers.price_checks import PRICE_CHECKS
 from service.importers.seed import lines
 from service.importers.stated_facts import facts_are_found
@@ -33,6 +39,9 @@ STATES = get_args(LifecycleState)
 
 ROUNDING = 1.001
 """Shares of a card are written with four digits."""
+
+COUNTED_WITHIN = 0.01
+"""How far a count from dimensions may be from what is published: biases, poolers and the like are not counted."""
 
 RESERVED_SHARE = 0.2
 """Of a card's memory, how much may be kept back from its parts: 4 GB of 28 on a V710, 20 GB of 180 on a B200."""
@@ -182,6 +191,40 @@ def measured_machines_exist(batch: Batch) -> Problems:
             yield f"{name_of(MeasurementRow, seen)}: instance_types.csv has no {seen['machine']}."
 
 
+# Models
+
+
+def models_are_possible(batch: Batch) -> Problems:
+    """Dimensions that can be, and count to the parameters told within 1 %, or a note that says why not."""
+    for row in batch.tables[ModelRow]:
+        name = name_of(ModelRow, row)
+        told = [field.name for field in fields(Transformer) if row[field.name] is not None]
+        missing = [field.name for field in fields(Transformer) if field.default is MISSING and field.name not in told]
+        if told and missing:
+            yield f"{name} is half a transformer: it has {told[0]} and no {', '.join(missing)}."
+            continue
+        try:
+            model = model_from_row(row)
+        except ImpossibleModel as error:
+            yield f"{name}: {error.sentence}"
+            continue
+        if model.transformer is None or "by the dimensions" in (model.note or ""):
+            continue
+        counted = parameter_count(model.transformer)
+        if abs(counted / model.parameters - 1) > COUNTED_WITHIN:
+            yield f"{name} has {model.parameters:g} parameters, and its dimensions give {counted:g}."
+
+
+def model_names_mean_one(batch: Batch) -> Problems:
+    owner: dict[str, str] = {}
+    for row in batch.tables[ModelRow]:
+        spellings = {fold_model(name) for name in (row["id"], row["name"], *(row["aliases"] or row["id"]).split(";"))}
+        for spelling in sorted(spellings):
+            if spelling in owner:
+                yield f"{name_of(ModelRow, row)}: the name {spelling!r} also means {owner[spelling]}."
+            owner.setdefault(spelling, row["id"])
+
+
 def exceeds(one: float | None, other: float | None) -> bool:
     """Unknown exceeds nothing, and nothing exceeds unknown."""
     return one is not None and other is not None and one > other
@@ -198,4 +241,6 @@ BATCH_CHECKS: tuple[Callable[[Batch], Problems], ...] = (
     lives_run_forwards,
     rules_can_hold,
     measured_machines_exist,
+    models_are_possible,
+    model_names_mean_one,
 )

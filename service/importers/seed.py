@@ -21,6 +21,7 @@ from service.db.tables import (
     InstanceTypeRow,
     LifecycleRow,
     MeasurementRow,
+    ModelRow,
     PrecisionRow,
     ProviderRow,
     RegionCpuRow,
@@ -54,6 +55,7 @@ TABLE_OF: dict[str, type[Row]] = {
     "fees": FeeRow,
     "software_support": SoftwareSupportRow,
     "measurements": MeasurementRow,
+    "models": ModelRow,
 }
 
 

@@ -17,19 +17,21 @@ from service.settings import Settings
 from tests.api.reading import everything, pages, told
 from tests.server import Server
 
-LISTS = ("/instances", "/gpus", "/prices", "/precisions", "/providers", "/regions", "/frameworks")
+LISTS = ("/instances", "/gpus", "/prices", "/precisions", "/providers", "/regions", "/frameworks", "/models")
 SOME = {
     "/instances": "/instances?provider=gcp",
     "/gpus": "/gpus?architecture=ampere",
     "/prices": "/prices?provider=lambda",
     "/frameworks": "/frameworks?software=pytorch",
     "/regions": "/regions?provider=gcp",
+    "/models": "/models?family=moe",
 }
 """Long lists, cut to a few pages of seven."""
 ONES = (
     "/instances/aws/g5.xlarge",
     "/instances/aws/g5.xlarge/similar",
     "/gpus/a100",
+    "/models/llama-3-8b",
     "/compare?instance=g5.xlarge",
     "/catalog",
 )

@@ -61,7 +61,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"No .* is called|lies in the future|The catalog begins in|is above m|The cursor|needs? a precision|is after to"
     r"|need workload.precision|There is no column|needs at least one above 0|On .* there is no instance type"
     r"|String should have at least 1 character"  # between two commas
-    r"|nested more than|a number beyond|a day is written|names '.*' twice",
+    r"|nested more than|reads at most|a number beyond|a day is written|names '.*' twice",
     re.DOTALL,
 )
 """Why a request that the document allows is refused nevertheless: each is a rule that JSON Schema cannot state."""

@@ -175,6 +175,7 @@ def catalog_of(
         fees=(),
         software=software,
         measurements=(),
+        models={},
         imports=(),
     )
     return CatalogHistory(1, tuple(kinds), columns, prices, reference).on(DAY)

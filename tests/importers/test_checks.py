@@ -158,6 +158,32 @@ CHANGES = {
         {"starts_on": "2018-11-27"},
         "aws/elastic-inference is closed_to_new on 2018-11-27, before it is available on 2018-11-28.",
     ),
+    # models
+    "dimensions that cannot be": (
+        "models",
+        {"id": "llama-3-8b"},
+        {"kv_heads": "7"},
+        ": 32 heads cannot share 7 kv_heads evenly: the number of heads must be a multiple of kv_heads.",
+    ),
+    "half a transformer": (
+        "models",
+        {"id": "llama-3-8b"},
+        {"heads": ""},
+        "is half a transformer: it has layers and no heads.",
+    ),
+    "dimensions of another model": (
+        "models",
+        {"id": "llama-3-8b"},
+        {"layers": "33"},
+        "models.csv, llama-3-8b has 8.03026e+09 parameters, and its dimensions give 8.24837e+09.",
+    ),
+    "name of two models": (
+        "models",
+        {"id": "llama-3-8b"},
+        {"aliases": "Llama 2-7B"},
+        "models.csv, llama-3-8b: the name 'llama-2-7b' also means llama-2-7b.",
+    ),
+    "source of a model": ("models", {"id": "llama-3-8b"}, {"source": "hearsay"}, ": sources.csv has no hearsay."),
     "rule for nothing": (
         "software_support",
         {"software": "custom-cuda-kernels", "scope": "kind", "scope_value": "tpu"},
