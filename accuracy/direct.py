@@ -1,0 +1,224 @@
+"""A question body as values of the domain, without HTTP: what calibration needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from accuracy.rows import Question
+from service.domain.counting import forward_flops_per_token, kv_bytes_per_token
+from service.domain.efficiency import Facts, Kind
+from service.domain.estimate import (
+    DECODE,
+    FORWARD,
+    PREFILL,
+    SERVING,
+    TRAINING,
+    inference_facts,
+    training_facts,
+)
+from service.domain.hardware import Gpu
+from service.domain.machine import Machine, machine_of
+from service.domain.memory import inference_parts, total
+from service.domain.model import Model, Transformer
+from service.domain.parallelism import Layout
+from service.domain.throughput import (
+    Terms,
+    decode_terms,
+    forward_terms,
+    is_generative,
+    kv_value_bytes,
+    prefill_terms,
+    serving_terms,
+    training_terms,
+)
+from service.domain.workload import Inference, Software, Training
+
+KNOWN_FLOPS = {"ssd300-rn50": (22e6, 17e9), "mlperf-ssd": (37e6, 300e9), "mlperf-unet3d": (31e6, 1500e9), "mlperf-rnnt": (49e6, 60e9),
+               "mlperf-stable-diffusion": (866e6, 800e9), "resnet-101": (44.5e6, 15.6e9)}  # fmt: skip
+"""Parameters and forward FLOPs of models that rows name without counts; the presets of the service know them too."""
+
+
+def model_of(body: Mapping[str, Any]) -> Model:
+    name = body["name"]
+    parameters, flops = body.get("parameters", 0.0), body.get("forward_flops_per_sample")
+    if name in KNOWN_FLOPS and not flops:
+        parameters, flops = KNOWN_FLOPS[name]
+    transformer = None
+    if body.get("layers"):
+        names = ("layers", "hidden", "heads", "kv_heads", "head_size", "ffn", "gated", "vocabulary", "tied", "experts",
+                 "experts_per_token", "expert_ffn", "mla_kv_rank", "mla_rope_size", "decoder")  # fmt: skip
+        transformer = Transformer(**{key: body[key] for key in names if key in body})
+    return Model(name, name, body["family"], parameters, body.get("active_parameters") or parameters, transformer, flops)
+
+
+def machine(body: Mapping[str, Any], gpus: Mapping[str, Gpu]) -> Machine:
+    m = body["machine"]
+    return machine_of(gpus[m["gpu"]], m["gpu_count"], body["nodes"], m.get("interconnect"), None, m.get("network_gbps"))
+
+
+DEFAULT_MICRO = {"cnn": 192, "detection": 64, "encoder": 32}
+
+
+def training(body: Mapping[str, Any]) -> Training:
+    w = body["workload"]
+    bits = w.get("weight_bits")
+    weight = {4.127: "nf4-dq", 4.5: "nf4", 8.0: "int8"}.get(bits) if bits else None
+    architecture_flash = True
+    return Training(
+        model=model_of(w["model"]), precision=w["precision"], recipe=w["recipe"], method=w["method"], weight_precision=weight,
+        trainable_parameters=w.get("trainable_parameters"), sequence_length=w.get("sequence_length", 0),
+        mean_length=w.get("mean_length"), global_batch=w.get("global_batch_size"), task=w["purpose"],
+        optimizer="paged_adamw" if "paged" in w.get("optimizer", "") else "adamw",
+        flash_attention=architecture_flash, software=Software(**w["software"]),
+    )  # fmt: skip
+
+
+def layout_for(work: Training, where: Machine, given: Mapping[str, Any]) -> Layout:
+    """The layout as told, and the usual choice for what is not."""
+    n = where.gpus
+    tensor, pipeline = given.get("tensor", 1), given.get("pipeline", 1)
+    t = work.model.transformer
+    if t is not None and "tensor" not in given and "zero_stage" not in given and work.model.parameters > 4e9:
+        tensor, pipeline = usual_cut(work, where)
+    context = given.get("context", 1)
+    data = max(1, n // (tensor * pipeline * context))
+    micro = given.get("micro_batch")
+    if micro is None:
+        usual = 1 if t is not None and t.decoder else DEFAULT_MICRO.get(work.model.family, 32)
+        micro = min(usual, max(1, (work.global_batch or usual * data) // data))
+        if work.global_batch and t is None:
+            micro = min(512, max(1, work.global_batch // data))
+    accumulation = max(1, round((work.global_batch or micro * data * (8 if pipeline > 1 else 1)) / (micro * data)))
+    return Layout(tensor, pipeline, data, context, given.get("expert", 1), given.get("zero_stage", 0), micro, accumulation,
+                  given.get("activation_checkpointing", "none"), given.get("virtual_stages", 1))  # fmt: skip
+
+
+def usual_cut(work: Training, where: Machine) -> tuple[int, int]:
+    """Tensor within a node, then pipeline, until the states fit in half the memory."""
+    per_parameter = 18.0 if work.method == "full" else 2.5
+    need = work.model.parameters * per_parameter / (0.6 * where.usable_bytes)
+    tensor = 1
+    while tensor < min(8, where.gpus_per_node, need):
+        tensor *= 2
+    pipeline = 1
+    while tensor * pipeline < need and tensor * pipeline * 2 <= where.gpus:
+        pipeline *= 2
+    return tensor, pipeline
+
+
+def inference(body: Mapping[str, Any]) -> Inference:
+    w = body["workload"]
+    return Inference(
+        model=model_of(w["model"]), precision=w["precision"], weight_bits=w.get("weight_bits"), input_length=w["input_length"],
+        output_length=w["output_length"], concurrency=w["concurrency"], mean_length=w.get("mean_length"),
+        kv_precision="fp8" if w["software"]["line"] == "tensorrt-llm" and w["precision"] in ("fp8", "fp4") else None,
+        software=Software(**w["software"]),
+    )  # fmt: skip
+
+
+def inference_layout(work: Inference, where: Machine, given: Mapping[str, Any]) -> Layout:
+    tensor, pipeline = given.get("tensor", 1), given.get("pipeline", 1)
+    return Layout(tensor=tensor, pipeline=pipeline, data=max(1, where.gpus // (tensor * pipeline)))
+
+
+MOST_IN_FLIGHT = 2048.0
+
+
+def concurrency_that_fits(work: Inference, where: Machine, layout: Layout) -> float:
+    """Conversations whose caches fit in 90 % of what the weights leave."""
+    t = work.model.transformer
+    assert t is not None
+    fixed = total(inference_parts(work, layout, 0.0, 4096.0))
+    left = max(0.0, 0.92 * where.usable_bytes - fixed)
+    each = kv_bytes_per_token(t, kv_value_bytes(work), layout.tensor) / layout.pipeline
+    return max(1.0, min(MOST_IN_FLIGHT, left / (each * max(1.0, work.input_length + work.output_length))))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question with everything that its estimate is made of."""
+
+    question: Question
+    kind: Kind
+    terms: Terms
+    facts: Facts
+    seconds: float
+    """What the step took, by the published figure."""
+    scale: float
+    """published value = scale / seconds for rates, scale * seconds for times."""
+    is_rate: bool
+
+
+def case_of(question: Question, gpus: Mapping[str, Gpu]) -> Case:
+    body, quantity, value = question.body, question.quantity, question.value
+    where = machine(body, gpus)
+    if body["workload"]["task"] == "training":
+        return training_case(question, training(body), where)
+    work = inference(body)
+    layout = inference_layout(work, where, body["layout"])
+    facts = dict(inference_facts(work, where, layout))
+    if not is_generative(work.model):
+        return forward_case(question, work, where, facts)
+    if quantity == "seconds_to_first_token":
+        terms = prefill_terms(work, where, layout, work.concurrency or 1, work.input_length)
+        return Case(question, PREFILL, terms, facts | {"what": "first"}, value, 1.0, False)
+    if quantity == "prefill_tokens_per_second":
+        terms = prefill_terms(work, where, layout, 1, work.input_length)
+        return Case(question, PREFILL, terms, facts | {"what": "prefill"}, terms.units / value, terms.units, True)
+    one = work.concurrency == 1 or body["workload"]["purpose"] == "infer_decode"
+    serving = work.software.line in ("tensorrt-llm", "vllm") and not one
+    data = layout.data
+    if serving:
+        most = concurrency_that_fits(work, where, layout)
+        asked = (work.concurrency or MOST_IN_FLIGHT * data) / data
+        at = min(most, asked, 256.0 if work.software.line == "vllm" else MOST_IN_FLIGHT)
+        terms = serving_terms(work, where, layout, at)
+        if quantity == "seconds_per_output_token":
+            return Case(question, SERVING, terms, facts | {"what": "token"}, value, 1.0, False)
+        return Case(question, SERVING, terms, facts | {"what": "serving"}, at * data / value, at * data, True)
+    at = work.concurrency or 1.0
+    terms = decode_terms(work, where, layout, at, work.input_length + work.output_length / 2)
+    return Case(question, DECODE, terms, facts, at / value, at, True)
+
+
+def forward_case(question: Question, work: Inference, where: Machine, facts: dict[str, str | float]) -> Case:
+    offline = work.concurrency is None
+    batch = work.concurrency or 128.0
+    terms = forward_terms(work, where, batch)
+    total_batch = batch * where.gpus
+    facts["offline"] = "yes" if offline else "no"
+    return Case(question, FORWARD, terms, facts, total_batch / question.value, total_batch, True)
+
+
+def training_case(question: Question, work: Training, where: Machine) -> Case:
+    layout = layout_for(work, where, question.body["layout"])
+    terms = training_terms(work, where, layout)
+    facts = dict(training_facts(work, where, layout))
+    samples = terms.units
+    length = work.sequence_length or 1
+    quantity, value = question.quantity, question.value
+    if quantity == "samples_per_second":
+        return Case(question, TRAINING, terms, facts, samples / value, samples, True)
+    if quantity == "tokens_per_second":
+        tokens = samples * length
+        return Case(question, TRAINING, terms, facts, tokens / value, tokens, True)
+    if quantity == "seconds":
+        amount = question.extras["amount"]
+        steps = (amount["samples"] if "samples" in amount else amount["tokens"] / length) / samples
+        return Case(question, TRAINING, terms, facts | {"measured": "wall"}, value / steps, steps, False)
+    if quantity in ("model_flops_utilisation", "flops_per_second_per_gpu"):
+        flops = published_flops(work, layout, hardware=bool(question.extras.get("hardware"))) * samples / where.gpus
+        if quantity == "model_flops_utilisation":
+            flops /= 1e12 * (where.gpu.tflops("bf16") or 1.0)
+        return Case(question, TRAINING, terms, facts, flops / value, flops, True)
+    raise ValueError(quantity)
+
+
+def published_flops(work: Training, layout: Layout, *, hardware: bool) -> float:
+    """FLOPs per sample as papers count them: attention without the causal half."""
+    t = work.model.transformer
+    assert t is not None
+    whole = replace(t, decoder=False)
+    model = replace(work.model, transformer=whole)
+    factor = 4.0 if hardware and layout.activation_checkpointing == "full" else 3.0
+    return factor * forward_flops_per_token(model, work.sequence_length) * work.sequence_length
