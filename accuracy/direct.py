@@ -33,7 +33,7 @@ from service.domain.throughput import (
 )
 from service.domain.workload import Inference, Software, Training
 
-KNOWN_FLOPS = {"ssd300-rn50": (22e6, 17e9), "mlperf-ssd": (37e6, 300e9), "mlperf-unet3d": (31e6, 1500e9), "mlperf-rnnt": (49e6, 60e9),
+KNOWN_FLOPS = {"ssd300-rn50": (22e6, 17e9), "mlperf-ssd": (37e6, 300e9), "mlperf-ssd300": (20e6, 30e9), "mlperf-unet3d": (31e6, 1500e9), "mlperf-rnnt": (49e6, 60e9),
                "mlperf-stable-diffusion": (866e6, 800e9), "resnet-101": (44.5e6, 15.6e9)}  # fmt: skip
 """Parameters and forward FLOPs of models that rows name without counts; the presets of the service know them too."""
 
@@ -68,7 +68,9 @@ def training(body: Mapping[str, Any]) -> Training:
         model=model_of(w["model"]), precision=w["precision"], recipe=w["recipe"], method=w["method"], weight_precision=weight,
         trainable_parameters=w.get("trainable_parameters"), sequence_length=w.get("sequence_length", 0),
         mean_length=w.get("mean_length"), global_batch=w.get("global_batch_size"), task=w["purpose"],
-        optimizer="paged_adamw" if "paged" in w.get("optimizer", "") else "adamw",
+        optimizer="paged_adamw" if "paged" in w.get("optimizer", "") else w["optimizer"] if w.get("optimizer") == "adamw_8bit" else "adamw",
+        chunked_loss=w.get("chunked_loss", False), fused_optimizer=w.get("fused_optimizer", False),
+        offload_activations=w.get("offload_activations", False),
         flash_attention=architecture_flash, software=Software(**w["software"]),
     )  # fmt: skip
 
@@ -88,7 +90,7 @@ def layout_for(work: Training, where: Machine, given: Mapping[str, Any]) -> Layo
         micro = min(usual, max(1, (work.global_batch or usual * data) // data))
         if work.global_batch and t is None:
             micro = min(512, max(1, work.global_batch // data))
-    accumulation = max(1, round((work.global_batch or micro * data * (8 if pipeline > 1 else 1)) / (micro * data)))
+    accumulation = max(1, round((work.global_batch or micro * data * (8 * pipeline if pipeline > 1 else 1)) / (micro * data)))
     return Layout(tensor, pipeline, data, context, given.get("expert", 1), given.get("zero_stage", 0), micro, accumulation,
                   given.get("activation_checkpointing", "none"), given.get("virtual_stages", 1))  # fmt: skip
 

@@ -109,6 +109,8 @@ def slug(text: str) -> str:
 def model_of(row: Row) -> dict[str, Any]:
     body: dict[str, Any] = {"name": slug(row["model"]), "family": row["family"]}
     parameters = number(row, "params_b")
+    if row["model"] == "MLPerf-ssd" and "v1.1" in row["source"]:
+        body["name"] = "mlperf-ssd300"
     if row["model"].startswith("TransformerXL"):
         body["family"] = "recurrent"
     if number(row, "fwd_gflops_per_sample"):
@@ -182,11 +184,13 @@ def precision_of(row: Row) -> tuple[str, str, float | None]:
 CHECKPOINTING = {"full": "full", "selective": "selective", "selective+sp": "selective", "none": "none"}
 
 
-def layout_of(row: Row, nodes: int, gpus: int) -> dict[str, Any]:
+def layout_of(row: Row, gpus: int) -> dict[str, Any]:
     tensor, pipeline = whole(row, "tp", 1), whole(row, "pp", 1)
     context, expert = whole(row, "cp", 1), whole(row, "ep", 1)
     body: dict[str, Any] = {}
     if row["tp"] or row["pp"]:
+        if re.search("trainium|inferentia", gpu_of(row)):
+            tensor = max(1, tensor // CORES_PER_CHIP)
         tensor = min(tensor, gpus)
         data = max(1, gpus // (tensor * pipeline * context))
         body = {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": min(expert, gpus), "data": data}
@@ -201,6 +205,9 @@ def layout_of(row: Row, nodes: int, gpus: int) -> dict[str, Any]:
     return body
 
 
+CORES_PER_CHIP = 2
+"""AWS counts tensor parallelism in NeuronCores, of which a chip of the first two generations has two."""
+
 METHODS = {"lora": "lora", "qlora": "qlora", "adapter": "adapter", "peft_other": "lora"}
 
 
@@ -212,6 +219,9 @@ def training_of(row: Row) -> dict[str, Any]:
         work["weight_bits"] = bits
     if row["precision"].startswith(("nf4", "int8(")):
         work |= {"method": "qlora", "weight_bits": bits or 8.0}
+    if recipe == "mixed" and row["precision"] == "bf16" and work["software"]["line"] in ("transformers", "torchtune"):
+        work["recipe"] = "pure"
+    work |= techniques_of(row)
     if row["seq_len"]:
         work["sequence_length"] = whole(row, "seq_len", 1)
     if row["input_len"]:
@@ -220,9 +230,28 @@ def training_of(row: Row) -> dict[str, Any]:
         work["global_batch_size"] = whole(row, "global_batch", 1)
     if row["trainable_params_m"]:
         work["trainable_parameters"] = 1e6 * float(row["trainable_params_m"])
-    if row["optimizer"]:
+    if row["optimizer"] and "optimizer" not in work:
         work["optimizer"] = row["optimizer"]
     return work
+
+
+TECHNIQUES = ("Packed Dataset", "Compile", "Chunked Cross Entropy", "Activation Checkpointing", "Fuse optimizer step into backward",
+              "Activation Offloading", "8-bit AdamW", "LoRA", "QLoRA")  # fmt: skip
+"""The order in which a table of techniques adds them, each row to the ones before."""
+
+
+def techniques_of(row: Row) -> dict[str, Any]:
+    """What a cumulative technique of the row's note says of the recipe."""
+    if not row["notes"].startswith("cumulative technique"):
+        return {}
+    name = row["notes"].split(":", 1)[1].strip().lstrip("+ ").strip()
+    at = TECHNIQUES.index(name) if name in TECHNIQUES else -1
+    body: dict[str, Any] = {"chunked_loss": at >= 2, "fused_optimizer": 4 <= at < 7}
+    if 6 <= at < 7:
+        body["optimizer"] = "adamw_8bit"
+    if at >= 5:
+        body["offload_activations"] = True
+    return body
 
 
 def inference_of(row: Row) -> dict[str, Any]:
@@ -249,7 +278,11 @@ def question_of(row: Row) -> Question:
     gpus = machine["machine"]["gpu_count"] * machine["nodes"]
     inference = row["kind"] == "infer_throughput" or row["task"].startswith("infer")
     work = inference_of(row) if inference else training_of(row)
-    body = {"workload": work, **machine, "layout": layout_of(row, machine["nodes"], gpus)}
+    layout = layout_of(row, gpus)
+    if "torchtitan" in row["framework"] and layout.get("pipeline", 1) > 1 and "micro_batch" in layout:
+        work["global_batch_size"] = layout["micro_batch"] * layout["data"]
+        layout["micro_batch"] = 1
+    body = {"workload": work, **machine, "layout": layout}
     quantity, value, extras = observed(row, gpus)
     return Question(row["id"], row["kind"], body, quantity, value, row["group"], row["source"], row["accelerator"], row["model"],
                     row["family"], extras)  # fmt: skip

@@ -36,11 +36,29 @@ def attention_flops_per_token(t: Transformer, sequence: float, *, causal: bool =
     return 4.0 * reach * t.heads * t.head_size * half * t.layers
 
 
+HYBRID_ATTENTION_SHARE = 0.12
+"""Share of layers with attention in hybrids of attention and state-space layers (Nemotron-H: 4 of 52, 6 of 52)."""
+
+
+def attention_share(model: Model) -> float:
+    """Which share of the layers attends."""
+    return HYBRID_ATTENTION_SHARE if model.family.startswith("hybrid") else 1.0
+
+
+HYBRID_EXPERT_SHARE = 0.44
+"""Share of layers with experts in such hybrids (Nemotron 3 Nano: 23 of 52)."""
+
+
+def expert_share(model: Model) -> float:
+    """Which share of the layers routes to experts."""
+    return HYBRID_EXPERT_SHARE if model.family.startswith("hybrid") else 1.0
+
+
 def forward_flops_per_token(model: Model, sequence: float) -> float:
     """2 FLOPs per multiplied parameter, and attention over the sequence."""
     t = model.transformer
     assert t is not None
-    return 2.0 * multiplied_parameters(model) + attention_flops_per_token(t, sequence)
+    return 2.0 * multiplied_parameters(model) + attention_share(model) * attention_flops_per_token(t, sequence)
 
 
 def korthikanti_flops_per_iteration(t: Transformer, batch: int, sequence: int) -> float:

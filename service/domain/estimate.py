@@ -93,8 +93,8 @@ TRAINING = Kind(
             (("model", "precision"), MIDDLE), (("model", "architecture"), NARROW), (("model", "stack"), MIDDLE),
             (("stack", "gpu"), NARROW), (("method", "stack"), MIDDLE), (("measured", "stack"), WIDE), (("measured", "family"), WIDE),
             (("#log_gpus", "several"), NARROW), (("#log_gpus", "stack"), 0.05), (("#log_gpus", "model"), 0.05),
-            (("purpose",), MIDDLE), (("recipe",), NARROW), (("#log_length", "family"), 0.1), (("#log_length", "stack"), 0.1),
-            (("checkpointing", "stack"), NARROW), (("zero", "stack"), NARROW), (("link", "family"), MIDDLE), (("gpu", "link"), NARROW),
+            (("purpose",), MIDDLE), (("purpose", "stack"), NARROW), (("#log_gpus", "measured"), 0.1), (("recipe",), NARROW), (("#log_length", "family"), 0.1), (("#log_length", "stack"), 0.1),
+            (("checkpointing", "stack"), NARROW), (("zero", "stack"), NARROW), (("link", "family"), MIDDLE), (("gpu", "link"), NARROW), (("gpu", "precision"), NARROW),
             (("#log_micro", "stack"), 0.05), (("#log_micro", "model"), 0.05),
         ),
         "matrix": ((EVERYTHING, BROAD), (("architecture", "precision"), WIDE), (("family",), WIDE), (("class",), MIDDLE)),
@@ -102,8 +102,9 @@ TRAINING = Kind(
         "attention": ((EVERYTHING, BROAD), (("architecture",), MIDDLE)),
         "memory": ((EVERYTHING, BROAD), (("family",), BROAD), (("class",), WIDE), (("model",), WIDE), (("architecture",), MIDDLE)),
         "weights": ((EVERYTHING, BROAD),),
-        "launch": ((EVERYTHING, BROAD), (("class",), BROAD), (("stack",), WIDE)),
+        "launch": ((EVERYTHING, BROAD), (("class",), BROAD), (("stack",), WIDE), (("family",), BROAD)),
         "tensor": ((EVERYTHING, BROAD), (("class",), WIDE), (("link",), MIDDLE)),
+        "context": ((EVERYTHING, BROAD),),
         "expert": ((EVERYTHING, BROAD), (("stack",), WIDE), (("link",), MIDDLE), (("architecture",), MIDDLE)),
         "bubble": ((EVERYTHING, BROAD), (("stack",), MIDDLE)),
         "data": ((EVERYTHING, BROAD), (("class",), WIDE), (("link",), WIDE), (("stack",), WIDE)),
@@ -111,7 +112,7 @@ TRAINING = Kind(
         "step": ((EVERYTHING, BROAD), (("class",), BROAD)),
         "input": ((EVERYTHING, BROAD), (("class",), BROAD), (("stack",), WIDE)),
     },
-    {"matrix": 1.3, "narrow": 0.15, "attention": 1.5, "memory": 0.8, "weights": 0.5, "launch": 0.5, "tensor": 0.7, "expert": 1.5,
+    {"matrix": 1.3, "narrow": 0.15, "attention": 1.5, "memory": 0.8, "weights": 0.5, "launch": 0.5, "tensor": 0.7, "context": 0.5, "expert": 0.8,
      "bubble": 0.8, "data": 0.3, "optimizer": 1.2, "step": 1.0, "input": 0.02},
 )  # fmt: skip
 
@@ -158,7 +159,28 @@ FORWARD = Kind("forward", {
     "step": ((EVERYTHING, BROAD), (("stack",), BROAD), (("release",), WIDE)),
 }, {"matrix": 1.5, "memory": 0.5, "weights": 1.0, "launch": 0.5, "step": 0.3})  # fmt: skip
 
-KINDS = (TRAINING, DECODE, SERVING, PREFILL, FORWARD)
+MEMORY = Kind(
+    "memory",
+    {
+        "*": ((("stack",), 0.05), (("model",), 0.05)),
+        "weights": ((("stack", "zero"), MIDDLE), (("method", "zero"), MIDDLE)),
+        "gradients": ((("class",), MIDDLE),),
+        "optimizer": ((("class",), NARROW),),
+        "live": ((EVERYTHING, WIDE),),
+        "context": ((EVERYTHING, WIDE), (("class",), WIDE), (("stack",), WIDE)),
+        "logits": ((EVERYTHING, WIDE), (("class",), MIDDLE), (("stack",), WIDE)),
+        "kept": ((EVERYTHING, WIDE), (("method",), WIDE), (("stack",), MIDDLE), (("method", "stack"), MIDDLE)),
+        "selected": ((EVERYTHING, WIDE), (("stack",), MIDDLE)),
+        "boundaries": ((EVERYTHING, WIDE), (("stack",), MIDDLE)),
+        "activations": ((EVERYTHING, WIDE), (("stack",), WIDE)),
+        "kv_cache": (),
+    },
+    dict.fromkeys(("weights", "gradients", "optimizer", "live", "context", "logits", "kept", "selected", "boundaries", "activations",
+                   "kv_cache"), 1.0),
+)  # fmt: skip
+"""Bytes by part, calibrated like seconds: what stacks keep beyond the arithmetic."""
+
+KINDS = (TRAINING, DECODE, SERVING, PREFILL, FORWARD, MEMORY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,19 @@ DEFAULT_ONE_WAY_GB_PER_SECOND = {
 }
 """One direction, per GPU, where the catalog has no figure; PCIe 4.0 x16 moves about 24 of its 32 GB/s."""
 
+RACK_GPUS = {"gb200-186gb": 72, "gb300-288gb": 72, "tpu-v4-32gb": 4096, "tpu-v5p-95gb": 8960, "tpu-v5e-16gb": 256}
+"""GPUs on one fast link where that is more than a node: NVL72 racks and TPU pods (makers' data sheets)."""
+
 DEFAULT_NETWORK_GBPS = 100.0
 DEFAULT_VCPUS_PER_GPU = 16.0
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Nodes of equal GPUs. Link rates are bytes per second in one direction, per GPU."""
+    """Nodes of equal GPUs. Link rates are bytes per second in one direction, per GPU.
+
+    `linked_gpus` reach each other over the fast link; in a rack-scale machine that is more than a node.
+    """
 
     gpu: Gpu
     gpus_per_node: int
@@ -31,6 +37,7 @@ class Machine:
     interconnect: str
     link_bytes_per_second: float
     network_bytes_per_second: float
+    linked_gpus: int = 1
     vcpus_per_gpu: float | None = None
     host_memory_bytes: float | None = None
 
@@ -52,7 +59,7 @@ class Machine:
 
     def link(self, ranks: int) -> float:
         """The slowest link that a group of neighbouring ranks crosses, in bytes per second per GPU."""
-        if ranks <= self.gpus_per_node:
+        if ranks <= self.linked_gpus:
             return self.link_bytes_per_second
         return min(self.link_bytes_per_second, self.network_bytes_per_second)
 
@@ -85,6 +92,7 @@ def machine_of(
         interconnect=kind,
         link_bytes_per_second=one_way * 1e9,
         network_bytes_per_second=network,
+        linked_gpus=max(gpus_per_node, min(RACK_GPUS.get(gpu.id, 1), gpus_per_node * nodes)),
         vcpus_per_gpu=vcpus / gpus_per_node if vcpus else None,
         host_memory_bytes=memory_gib * GIB if memory_gib else None,
     )

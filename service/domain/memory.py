@@ -101,6 +101,8 @@ def training_parts(work: Training, layout: Layout) -> dict[str, float]:
     weights += 0.0 if full else trained * held / cut
     gradients = trained * grad / (expert_cut if full else cut)
     optimizer = trained * (master + state_bytes) / (expert_cut if full else cut)
+    if work.fused_optimizer:
+        gradients /= max(1, t.layers if t else 10)
     live = 0.0
     if stage >= 3 and n > 1:
         live = min(weights, 2 * weights / max(1, (t.layers if t else 10)))
@@ -125,7 +127,10 @@ def _activation_parts(work: Training, layout: Layout) -> dict[str, float]:
     boundary = tokens * t.hidden * value / layout.tensor
     in_flight = min(layout.pipeline, max(1, layout.accumulation)) / layout.pipeline
     layers = t.layers * in_flight
-    parts = {"logits": 10.0 * tokens * t.vocabulary / layout.tensor}
+    if work.offload_activations:
+        boundary *= 2.0 / t.layers
+    each = 5.0 if work.chunked_loss else 10.0
+    parts = {"logits": each * tokens * t.vocabulary / layout.tensor}
     if layout.activation_checkpointing == "full":
         return parts | {"boundaries": boundary * layers, "activations": layer}
     if layout.activation_checkpointing == "selective":

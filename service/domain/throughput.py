@@ -10,13 +10,15 @@ from typing import NamedTuple
 from service.domain.collective import all_reduce_seconds, hierarchical_all_reduce_seconds
 from service.domain.counting import (
     attention_flops_per_token,
+    attention_share,
+    expert_share,
     kv_bytes_per_token,
     multiplied_parameters,
     parameters_touched,
 )
 from service.domain.formats import bytes_per_value, peak_flops
 from service.domain.machine import DEFAULT_VCPUS_PER_GPU, Machine
-from service.domain.model import Model
+from service.domain.model import Model, Transformer
 from service.domain.parallelism import (
     Layout,
     bubble_share,
@@ -30,6 +32,9 @@ LAUNCH_SECONDS = 5e-6
 """What starting one kernel costs a CPU, nominally; its efficiency coefficient holds what each stack really pays."""
 
 KERNELS_PER_LAYER_FORWARD = 12
+KERNELS_PER_LOCAL_EXPERT = 6
+"""Gathering, three matrices and scattering for each expert that a GPU holds, where nothing fuses them."""
+
 KERNELS_OF_A_PLAIN_NETWORK = 250
 """Kernels in the forward pass of a convolutional network such as ResNet-50, where layers are not known."""
 
@@ -92,7 +97,7 @@ def transformer_training_terms(work: Training, machine: Machine, layout: Layout)
     recompute = layout.activation_checkpointing == "full"
     passes = PASSES[work.method]
     body = 2.0 * multiplied_parameters(model) * tokens / cut
-    attention = attention_flops_per_token(t, shape.sequence) * tokens / cut
+    attention = attention_share(model) * attention_flops_per_token(t, shape.sequence) * tokens / cut
     matrix = body * (passes + (1.0 if recompute else 0.0)) / peak_flops(gpu, work.precision)
     wide = peak_flops(gpu, "bf16" if bytes_per_value(work.precision) < 2 else work.precision)
     scores = attention * (3.5 + (1.0 if recompute else 0.0)) / wide
@@ -102,13 +107,13 @@ def transformer_training_terms(work: Training, machine: Machine, layout: Layout)
     moved += 12.0 * tokens * t.vocabulary / cut * 2
     if not work.flash_attention:
         moved += 5 * 3 * tokens * shape.sequence * t.heads * t.layers / cut * value / 2
-    kernels = KERNELS_PER_LAYER_FORWARD * 3 * t.layers / layout.pipeline
+    kernels = (KERNELS_PER_LAYER_FORWARD + KERNELS_PER_LOCAL_EXPERT * t.experts / layout.expert) * 3
+    kernels *= t.layers / layout.pipeline
     trainable = work.trainable_parameters or (model.parameters if work.method == "full" else 0.003 * model.parameters)
-    here = trainable / cut / (layout.expert if t.experts else 1)
+    here = trainable / cut / layout.expert
     m = shape.micro_batches
     weights_read = model.parameters * bytes_per_value(work.weight_precision or "bf16") / cut
-    if t.experts:
-        weights_read /= layout.expert
+    weights_read /= layout.expert
     per_micro = {
         "matrix": matrix,
         "narrow": matrix * NARROW * layout.tensor / width,
@@ -117,7 +122,9 @@ def transformer_training_terms(work: Training, machine: Machine, layout: Layout)
         "weights": 3 * weights_read / machine.memory_bandwidth,
         "launch": kernels * LAUNCH_SECONDS,
         "tensor": _tensor_seconds(layout, machine, tokens, t.hidden, t.layers, recompute=recompute),
-        "expert": _expert_seconds(layout, machine, tokens, t.hidden, t.layers, t.experts_per_token),
+        "expert": expert_share(model)
+        * _expert_seconds(layout, machine, tokens, t.hidden, t.layers, t.experts_per_token or 6),
+        "context": _context_seconds(layout, machine, tokens, t),
     }
     seconds = {name: m * value for name, value in per_micro.items()}
     seconds["bubble"] = bubble_share(layout) * sum(seconds.values())
@@ -141,10 +148,29 @@ def _tensor_seconds(
 def _expert_seconds(
     layout: Layout, machine: Machine, tokens: float, hidden: int, layers: int, experts_per_token: int
 ) -> float:
+    """All-to-alls of the expert layers: inside the linked GPUs, and between such groups one copy per group.
+
+    Ranks of a tensor cut hold different tokens there (sequence parallelism), and an expert group counts them in.
+    """
     if layout.expert <= 1:
         return 0.0
-    size = expert_bytes_per_layer(tokens, hidden, experts_per_token, layout.expert)
-    return size / machine.link(layout.expert * layout.tensor) * layers / layout.pipeline
+    here = tokens / layout.tensor
+    groups = -(-layout.expert // machine.linked_gpus)
+    inside = min(layout.expert, machine.linked_gpus)
+    seconds = expert_bytes_per_layer(here, hidden, experts_per_token, inside) / machine.link_bytes_per_second
+    if groups > 1:
+        copies = groups * (1.0 - (1.0 - 1.0 / groups) ** experts_per_token)
+        across = expert_bytes_per_layer(here, hidden, 1, groups) * copies
+        seconds += across / min(machine.link_bytes_per_second, machine.network_bytes_per_second)
+    return seconds * layers / layout.pipeline
+
+
+def _context_seconds(layout: Layout, machine: Machine, tokens: float, t: Transformer) -> float:
+    """Keys and values passed round the ring, forward and twice backward: 3 x 2 k d tokens (c - 1) values of 2 bytes."""
+    if layout.context <= 1:
+        return 0.0
+    size = 3 * 2 * 2.0 * t.kv_heads * t.head_size * tokens * (layout.context - 1) / layout.tensor
+    return size / machine.link(layout.tensor * layout.context) * t.layers / layout.pipeline
 
 
 def _data_seconds(layout: Layout, machine: Machine, parameters_here: float) -> float:
@@ -153,8 +179,8 @@ def _data_seconds(layout: Layout, machine: Machine, parameters_here: float) -> f
     if ranks <= 1:
         return 0.0
     size = data_bytes(parameters_here, layout.zero_stage)
-    inside = max(1, min(ranks, machine.gpus_per_node // max(1, layout.tensor)))
-    outside = -(-ranks // inside) if machine.nodes > 1 else 1
+    inside = max(1, min(ranks, machine.linked_gpus // max(1, layout.tensor)))
+    outside = -(-ranks // inside)
     return hierarchical_all_reduce_seconds(
         size, inside, outside, machine.link_bytes_per_second, machine.network_bytes_per_second * inside
     )

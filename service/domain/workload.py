@@ -37,6 +37,8 @@ class Training:
     global_batch: int | None = None
     flash_attention: bool = True
     chunked_loss: bool = False
+    fused_optimizer: bool = False
+    offload_activations: bool = False
     task: str = "train"
     software: Software = Software()
 
