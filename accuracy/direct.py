@@ -63,7 +63,6 @@ def training(body: Mapping[str, Any]) -> Training:
     w = body["workload"]
     bits = w.get("weight_bits")
     weight = {4.127: "nf4-dq", 4.5: "nf4", 8.0: "int8"}.get(bits) if bits else None
-    architecture_flash = True
     return Training(
         model=model_of(w["model"]), precision=w["precision"], recipe=w["recipe"], method=w["method"], weight_precision=weight,
         trainable_parameters=w.get("trainable_parameters"), sequence_length=w.get("sequence_length", 0),
@@ -71,7 +70,7 @@ def training(body: Mapping[str, Any]) -> Training:
         optimizer="paged_adamw" if "paged" in w.get("optimizer", "") else w["optimizer"] if w.get("optimizer") == "adamw_8bit" else "adamw",
         chunked_loss=w.get("chunked_loss", False), fused_optimizer=w.get("fused_optimizer", False),
         offload_activations=w.get("offload_activations", False),
-        flash_attention=architecture_flash, software=Software(**w["software"]),
+        flash_attention=w.get("flash_attention", True), software=Software(**w["software"]),
     )  # fmt: skip
 
 

@@ -221,6 +221,8 @@ def training_of(row: Row) -> dict[str, Any]:
         work |= {"method": "qlora", "weight_bits": bits or 8.0}
     if recipe == "mixed" and row["precision"] == "bf16" and work["software"]["line"] in ("transformers", "torchtune"):
         work["recipe"] = "pure"
+    if work["software"]["line"] in BEFORE_FLASH or re.match(BEFORE_AMPERE, gpu_of(row)):
+        work["flash_attention"] = False
     work |= techniques_of(row)
     if row["seq_len"]:
         work["sequence_length"] = whole(row, "seq_len", 1)
@@ -234,6 +236,10 @@ def training_of(row: Row) -> dict[str, Any]:
         work["optimizer"] = row["optimizer"]
     return work
 
+
+BEFORE_FLASH = ("pytorch-ngc", "pytorch", "tensorflow", "mxnet", "paddle", "torch-neuronx")
+BEFORE_AMPERE = r"v100|t4|p100|p4|gtx|titan|quadro|rtx-20|k80|m40|m60"
+"""Stacks of the published tables that predate FlashAttention, and chips that its second version does not run on."""
 
 TECHNIQUES = ("Packed Dataset", "Compile", "Chunked Cross Entropy", "Activation Checkpointing", "Fuse optimizer step into backward",
               "Activation Offloading", "8-bit AdamW", "LoRA", "QLoRA")  # fmt: skip

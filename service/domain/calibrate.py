@@ -25,6 +25,8 @@ class Run:
     seconds: float
     weight: float = 1.0
     group: str = ""
+    bound: int = 0
+    """-1: it is known to be at most this (it fitted), 1: at least this (it ran out of memory), 0: it is this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,11 @@ def fit(kind: Kind, runs: Sequence[Run], rounds: int = 25, noise: float = 0.05) 
     weight = np.array([run.weight for run in runs])
     theta = np.zeros(len(design.names))
     penalty = noise**2 / design.prior**2
+    bound = np.array([run.bound for run in runs])
 
     def residuals(at: Floats) -> Floats:
         result: Floats = np.log(parts_of(design, at).sum(axis=1)) - target
-        return result
+        return np.where(bound * result > 0, 0.0, result)
 
     def loss(at: Floats) -> float:
         r = np.abs(residuals(at))
@@ -105,7 +108,9 @@ def fit(kind: Kind, runs: Sequence[Run], rounds: int = 25, noise: float = 0.05) 
         for column, term in enumerate(design.terms):
             jacobian += share[:, column : column + 1] * design.scopes[term]
         r = np.log(parts.sum(axis=1)) - target
-        robust = weight * np.minimum(1.0, HUBER / np.maximum(np.abs(r), 1e-9))
+        r = np.where(bound * r > 0, 0.0, r)
+        held = np.where((bound != 0) & (r == 0), 0.0, 1.0)
+        robust = held * weight * np.minimum(1.0, HUBER / np.maximum(np.abs(r), 1e-9))
         hessian = (jacobian * robust[:, None]).T @ jacobian + np.diag(penalty)
         gradient = jacobian.T @ (robust * r) + penalty * theta
         improved = False

@@ -56,6 +56,7 @@ def training_facts(work: Training, machine: Machine, layout: Layout) -> Facts:
         "several": "yes" if machine.gpus > 1 else "no",
         "checkpointing": layout.activation_checkpointing,
         "zero": str(layout.zero_stage),
+        "sharded": "yes" if layout.zero_stage >= 3 and layout.data > 1 else "",
         "log_micro": log(max(1, layout.micro_batch)),
         "log_length": log(max(1, (work.mean_length or work.sequence_length or 1) / 2048)),
     }
@@ -66,6 +67,7 @@ def inference_facts(work: Inference, machine: Machine, layout: Layout) -> Facts:
     facts = software_facts(work.software) | hardware_facts(machine)
     bits = work.weight_bits or {"fp32": 32, "fp8": 8, "int8": 8, "int4": 4, "fp4": 4}.get(work.precision, 16)
     facts |= {
+        "method": "infer",
         "family": work.model.family,
         "model": work.model.id,
         "precision": work.precision,
@@ -163,7 +165,7 @@ MEMORY = Kind(
     "memory",
     {
         "*": ((("stack",), 0.05), (("model",), 0.05)),
-        "weights": ((("stack", "zero"), MIDDLE), (("method", "zero"), MIDDLE)),
+        "weights": ((("sharded", "stack"), MIDDLE), (("method", "sharded"), MIDDLE)),
         "gradients": ((("class",), MIDDLE),),
         "optimizer": ((("class",), NARROW),),
         "live": ((EVERYTHING, WIDE),),

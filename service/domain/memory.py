@@ -105,9 +105,10 @@ def training_parts(work: Training, layout: Layout) -> dict[str, float]:
         gradients /= max(1, t.layers if t else 10)
     live = 0.0
     if stage >= 3 and n > 1:
-        live = min(weights, 2 * weights / max(1, (t.layers if t else 10)))
+        kept_whole = layout.pipeline > 1  # between micro-batches of a pipeline, gathered weights are not given back
+        live = weights if kept_whole else min(weights, 2 * weights / max(1, (t.layers if t else 10)))
         weights /= n
-    if stage >= 2:
+    if stage >= 2 and layout.pipeline == 1:
         gradients /= n
     if stage >= 1:
         optimizer /= n
