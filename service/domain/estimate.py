@@ -107,6 +107,7 @@ TRAINING = Kind(
         "launch": ((EVERYTHING, BROAD), (("class",), BROAD), (("stack",), WIDE), (("family",), BROAD)),
         "tensor": ((EVERYTHING, BROAD), (("class",), WIDE), (("link",), MIDDLE)),
         "context": ((EVERYTHING, BROAD),),
+        "routing": ((EVERYTHING, BROAD), (("stack",), WIDE), (("release",), WIDE)),
         "expert": ((EVERYTHING, BROAD), (("stack",), WIDE), (("link",), MIDDLE), (("architecture",), MIDDLE)),
         "bubble": ((EVERYTHING, BROAD), (("stack",), MIDDLE)),
         "data": ((EVERYTHING, BROAD), (("class",), WIDE), (("link",), WIDE), (("stack",), WIDE)),
@@ -114,7 +115,7 @@ TRAINING = Kind(
         "step": ((EVERYTHING, BROAD), (("class",), BROAD)),
         "input": ((EVERYTHING, BROAD), (("class",), BROAD), (("stack",), WIDE)),
     },
-    {"matrix": 1.3, "narrow": 0.15, "attention": 1.5, "memory": 0.8, "weights": 0.5, "launch": 0.5, "tensor": 0.7, "context": 0.5, "expert": 0.8,
+    {"matrix": 1.3, "narrow": 0.15, "attention": 1.5, "memory": 0.8, "weights": 0.5, "launch": 0.5, "tensor": 0.7, "context": 0.5, "routing": 1.0, "expert": 0.8,
      "bubble": 0.8, "data": 0.3, "optimizer": 1.2, "step": 1.0, "input": 0.02},
 )  # fmt: skip
 

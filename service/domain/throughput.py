@@ -32,8 +32,8 @@ LAUNCH_SECONDS = 5e-6
 """What starting one kernel costs a CPU, nominally; its efficiency coefficient holds what each stack really pays."""
 
 KERNELS_PER_LAYER_FORWARD = 12
-KERNELS_PER_LOCAL_EXPERT = 6
-"""Gathering, three matrices and scattering for each expert that a GPU holds, where nothing fuses them."""
+ROUTING_SECONDS = 1e-3
+"""What a CPU spends on routing one expert layer of one micro-batch, nominally: sorting, counting, waiting for sizes."""
 
 KERNELS_OF_A_PLAIN_NETWORK = 250
 """Kernels in the forward pass of a convolutional network such as ResNet-50, where layers are not known."""
@@ -107,8 +107,8 @@ def transformer_training_terms(work: Training, machine: Machine, layout: Layout)
     moved += 12.0 * tokens * t.vocabulary / cut * 2
     if not work.flash_attention:
         moved += 5 * 3 * tokens * shape.sequence * t.heads * t.layers / cut * value / 2
-    kernels = (KERNELS_PER_LAYER_FORWARD + KERNELS_PER_LOCAL_EXPERT * t.experts / layout.expert) * 3
-    kernels *= t.layers / layout.pipeline
+    kernels = KERNELS_PER_LAYER_FORWARD * 3 * t.layers / layout.pipeline
+    routed = expert_share(model) * t.layers / layout.pipeline if is_routed(model) else 0.0
     trainable = work.trainable_parameters or (model.parameters if work.method == "full" else 0.003 * model.parameters)
     here = trainable / cut / layout.expert
     m = shape.micro_batches
@@ -124,6 +124,7 @@ def transformer_training_terms(work: Training, machine: Machine, layout: Layout)
         "tensor": _tensor_seconds(layout, machine, tokens, t.hidden, t.layers, recompute=recompute),
         "expert": expert_share(model)
         * _expert_seconds(layout, machine, tokens, t.hidden, t.layers, t.experts_per_token or 6),
+        "routing": routed * ROUTING_SECONDS,
         "context": _context_seconds(layout, machine, tokens, t),
     }
     seconds = {name: m * value for name, value in per_micro.items()}
@@ -132,7 +133,6 @@ def transformer_training_terms(work: Training, machine: Machine, layout: Layout)
     sharded = layout.data if layout.zero_stage else 1
     seconds["optimizer"] = 22.0 * here / sharded / machine.memory_bandwidth
     seconds["step"] = 1e-3
-    seconds["padding"] = 0.0
     return Terms(seconds, shape.samples_per_step)
 
 
@@ -314,6 +314,11 @@ def forward_terms(work: Inference, machine: Machine, batch: float) -> Terms:
         "step": 1e-3,
     }
     return Terms(seconds, batch)
+
+
+def is_routed(model: Model) -> bool:
+    """Whether tokens go to experts; hybrids may not say how many."""
+    return model.family in ("moe", "hybrid_moe")
 
 
 def is_generative(model: Model) -> bool:
