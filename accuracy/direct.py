@@ -1,36 +1,25 @@
 """A question body as values of the domain, without HTTP: what calibration needs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 from typing import Any
 
 from accuracy.rows import Question
-from service.domain.counting import forward_flops_per_token, kv_bytes_per_token
-from service.domain.efficiency import Facts, Kind
-from service.domain.estimate import (
-    DECODE,
-    FORWARD,
-    PREFILL,
-    SERVING,
-    TRAINING,
-    inference_facts,
-    training_facts,
-)
+from service.domain.bands import Miss, unseen
+from service.domain.calibrate import Run, fit
+from service.domain.counting import forward_flops_per_token
+from service.domain.efficiency import Calibration, Coefficient, Facts, Kind
+from service.domain.estimate import in_flight, language_terms, step_of
+from service.domain.facts import inference_facts, training_facts
 from service.domain.hardware import Gpu
+from service.domain.kinds import FORWARD, KINDS, MEMORY, PREFILL, TRAINING
+from service.domain.layouts import usual_cut, usual_micro_batch, with_steps
 from service.domain.machine import Machine, machine_of
-from service.domain.memory import inference_parts, total
+from service.domain.memory import inference_parts, training_parts
 from service.domain.model import Model, Transformer
 from service.domain.parallelism import Layout
-from service.domain.throughput import (
-    Terms,
-    decode_terms,
-    forward_terms,
-    is_generative,
-    kv_value_bytes,
-    prefill_terms,
-    serving_terms,
-    training_terms,
-)
+from service.domain.throughput import Terms, forward_terms, is_generative, prefill_terms, training_terms
 from service.domain.workload import Inference, Software, Training
 
 KNOWN_FLOPS = {"ssd300-rn50": (22e6, 17e9), "mlperf-ssd": (37e6, 300e9), "mlperf-ssd300": (20e6, 30e9), "mlperf-unet3d": (31e6, 1500e9), "mlperf-rnnt": (49e6, 60e9),
@@ -56,9 +45,6 @@ def machine(body: Mapping[str, Any], gpus: Mapping[str, Gpu]) -> Machine:
     return machine_of(gpus[m["gpu"]], m["gpu_count"], body["nodes"], m.get("interconnect"), None, m.get("network_gbps"))
 
 
-DEFAULT_MICRO = {"cnn": 192, "detection": 64, "encoder": 32}
-
-
 def training(body: Mapping[str, Any]) -> Training:
     w = body["workload"]
     bits = w.get("weight_bits")
@@ -76,35 +62,20 @@ def training(body: Mapping[str, Any]) -> Training:
 
 def layout_for(work: Training, where: Machine, given: Mapping[str, Any]) -> Layout:
     """The layout as told, and the usual choice for what is not."""
-    n = where.gpus
     tensor, pipeline = given.get("tensor", 1), given.get("pipeline", 1)
     t = work.model.transformer
-    if t is not None and "tensor" not in given and "zero_stage" not in given and work.model.parameters > 4e9:
+    if t is not None and "tensor" not in given and "zero_stage" not in given and work.model.parameters > CUT_ABOVE:
         tensor, pipeline = usual_cut(work, where)
     context = given.get("context", 1)
-    data = max(1, n // (tensor * pipeline * context))
-    micro = given.get("micro_batch")
-    if micro is None:
-        usual = 1 if t is not None and t.decoder else DEFAULT_MICRO.get(work.model.family, 32)
-        micro = min(usual, max(1, (work.global_batch or usual * data) // data))
-        if work.global_batch and t is None:
-            micro = min(512, max(1, work.global_batch // data))
-    accumulation = max(1, round((work.global_batch or micro * data * (8 * pipeline if pipeline > 1 else 1)) / (micro * data)))
-    return Layout(tensor, pipeline, data, context, given.get("expert", 1), given.get("zero_stage", 0), micro, accumulation,
-                  given.get("activation_checkpointing", "none"), given.get("virtual_stages", 1))  # fmt: skip
+    data = max(1, where.gpus // (tensor * pipeline * context))
+    micro = given.get("micro_batch") or usual_micro_batch(work, data)
+    layout = Layout(tensor, pipeline, data, context, given.get("expert", 1), given.get("zero_stage", 0), micro, 1,
+                    given.get("activation_checkpointing", "none"), given.get("virtual_stages", 1))  # fmt: skip
+    return with_steps(work, layout)
 
 
-def usual_cut(work: Training, where: Machine) -> tuple[int, int]:
-    """Tensor within a node, then pipeline, until the states fit in half the memory."""
-    per_parameter = 18.0 if work.method == "full" else 2.5
-    need = work.model.parameters * per_parameter / (0.6 * where.usable_bytes)
-    tensor = 1
-    while tensor < min(8, where.gpus_per_node, need):
-        tensor *= 2
-    pipeline = 1
-    while tensor * pipeline < need and tensor * pipeline * 2 <= where.gpus:
-        pipeline *= 2
-    return tensor, pipeline
+CUT_ABOVE = 4e9
+"""Parameters above which a model without a told layout is cut."""
 
 
 def inference(body: Mapping[str, Any]) -> Inference:
@@ -122,19 +93,6 @@ def inference_layout(work: Inference, where: Machine, given: Mapping[str, Any]) 
     return Layout(tensor=tensor, pipeline=pipeline, data=max(1, where.gpus // (tensor * pipeline)))
 
 
-MOST_IN_FLIGHT = 2048.0
-
-
-def concurrency_that_fits(work: Inference, where: Machine, layout: Layout) -> float:
-    """Conversations whose caches fit in 90 % of what the weights leave."""
-    t = work.model.transformer
-    assert t is not None
-    fixed = total(inference_parts(work, layout, 0.0, 4096.0))
-    left = max(0.0, 0.92 * where.usable_bytes - fixed)
-    each = kv_bytes_per_token(t, kv_value_bytes(work), layout.tensor) / layout.pipeline
-    return max(1.0, min(MOST_IN_FLIGHT, left / (each * max(1.0, work.input_length + work.output_length))))
-
-
 @dataclass(frozen=True, slots=True)
 class Case:
     """A question with everything that its estimate is made of."""
@@ -148,11 +106,48 @@ class Case:
     scale: float
     """published value = scale / seconds for rates, scale * seconds for times."""
     is_rate: bool
+    bound: int = 0
+    usable_bytes: float = 0.0
+
+    @property
+    def run(self) -> Run:
+        return Run(self.terms.seconds, self.facts, self.seconds, 0.5 if self.bound else 1.0, self.question.group, self.bound)
+
+    def predicted(self, calibration: Calibration) -> float:
+        """The published figure as the calibration would have it; of a decision, 1 when it fits."""
+        seconds = step_of(calibration, self.kind, self.terms, self.facts).seconds
+        if self.bound:
+            return float(seconds <= self.usable_bytes)
+        return self.scale / seconds if self.is_rate else self.scale * seconds
+
+    def miss(self, calibration: Calibration) -> Miss:
+        new = unseen(calibration, self.kind, self.facts)
+        seconds = step_of(calibration, self.kind, self.terms, self.facts).seconds
+        error = log(seconds / self.seconds) if self.is_rate else log(self.seconds / seconds)
+        return Miss(self.kind.name, str(self.facts.get("family", "")), new, error)
+
+
+def fit_all(cases: Sequence[Case]) -> tuple[Calibration, list[Coefficient]]:
+    """Every kind of work fitted on its cases."""
+    values: dict[str, Mapping[str, float]] = {}
+    coefficients: list[Coefficient] = []
+    for kind in KINDS:
+        runs = [case.run for case in cases if case.kind is kind]
+        if len(runs) >= FEWEST_RUNS:
+            calibration, found = fit(kind, runs)
+            values.update(calibration.values)
+            coefficients.extend(found)
+    return Calibration(values), coefficients
+
+
+FEWEST_RUNS = 5
 
 
 def case_of(question: Question, gpus: Mapping[str, Gpu]) -> Case:
     body, quantity, value = question.body, question.quantity, question.value
     where = machine(body, gpus)
+    if quantity in ("memory_bytes_per_gpu", "fits", "max_context_tokens"):
+        return memory_case(question, where)
     if body["workload"]["task"] == "training":
         return training_case(question, training(body), where)
     work = inference(body)
@@ -166,20 +161,12 @@ def case_of(question: Question, gpus: Mapping[str, Gpu]) -> Case:
     if quantity == "prefill_tokens_per_second":
         terms = prefill_terms(work, where, layout, 1, work.input_length)
         return Case(question, PREFILL, terms, facts | {"what": "prefill"}, terms.units / value, terms.units, True)
-    one = work.concurrency == 1 or body["workload"]["purpose"] == "infer_decode"
-    serving = work.software.line in ("tensorrt-llm", "vllm") and not one
-    data = layout.data
-    if serving:
-        most = concurrency_that_fits(work, where, layout)
-        asked = (work.concurrency or MOST_IN_FLIGHT * data) / data
-        at = min(most, asked, 256.0 if work.software.line == "vllm" else MOST_IN_FLIGHT)
-        terms = serving_terms(work, where, layout, at)
-        if quantity == "seconds_per_output_token":
-            return Case(question, SERVING, terms, facts | {"what": "token"}, value, 1.0, False)
-        return Case(question, SERVING, terms, facts | {"what": "serving"}, at * data / value, at * data, True)
-    at = work.concurrency or 1.0
-    terms = decode_terms(work, where, layout, at, work.input_length + work.output_length / 2)
-    return Case(question, DECODE, terms, facts, at / value, at, True)
+    at = in_flight(work, where, layout)
+    kind, terms, what = language_terms(work, where, layout, at)
+    if quantity == "seconds_per_output_token":
+        return Case(question, kind, terms, facts | {"what": "token"}, value, 1.0, False)
+    total_at = at * layout.data
+    return Case(question, kind, terms, facts | what, total_at / value, total_at, True)
 
 
 def forward_case(question: Question, work: Inference, where: Machine, facts: dict[str, str | float]) -> Case:
@@ -189,6 +176,29 @@ def forward_case(question: Question, work: Inference, where: Machine, facts: dic
     total_batch = batch * where.gpus
     facts["offline"] = "yes" if offline else "no"
     return Case(question, FORWARD, terms, facts, total_batch / question.value, total_batch, True)
+
+
+def memory_case(question: Question, where: Machine) -> Case:
+    """Bytes stand where seconds do."""
+    body, value = question.body, question.value
+    if body["workload"]["task"] == "training":
+        work = training(body)
+        layout = layout_for(work, where, body["layout"])
+        parts, facts = training_parts(work, layout), training_facts(work, where, layout)
+    else:
+        answering = inference(body)
+        layout = inference_layout(answering, where, body["layout"])
+        cached = (answering.input_length + answering.output_length) * (answering.concurrency or 1.0)
+        batched = BATCHED_TOKENS if answering.software.line in ("vllm", "tensorrt-llm") else 1.0
+        parts, facts = inference_parts(answering, layout, cached, batched), inference_facts(answering, where, layout)
+    if question.quantity == "memory_bytes_per_gpu":
+        return Case(question, MEMORY, Terms(parts, 1.0), facts, value, 1.0, False)
+    fits = question.quantity != "fits" or bool(value)
+    edge = where.usable_bytes * (0.97 if fits else 1.03)
+    return Case(question, MEMORY, Terms(parts, 1.0), facts, edge, 1.0, False, -1 if fits else 1, where.usable_bytes)
+
+
+BATCHED_TOKENS = 512.0
 
 
 def training_case(question: Question, work: Training, where: Machine) -> Case:

@@ -82,13 +82,15 @@ def parts_of(design: Design, theta: Floats) -> Floats:
     return result
 
 
-def fit(kind: Kind, runs: Sequence[Run], rounds: int = 25, noise: float = 0.05) -> tuple[Calibration, list[Coefficient]]:
-    """Coefficients of a kind of work; `noise` is the spread that a published figure has by itself."""
+def fit(
+    kind: Kind, runs: Sequence[Run], rounds: int = 25, noise: float | None = None
+) -> tuple[Calibration, list[Coefficient]]:
+    """Coefficients of a kind of work; `noise` overrides the spread that its figures have by themselves."""
     design = design_of(kind, runs)
     target = np.log([run.seconds for run in runs])
     weight = np.array([run.weight for run in runs])
     theta = np.zeros(len(design.names))
-    penalty = noise**2 / design.prior**2
+    penalty = (noise or kind.noise) ** 2 / design.prior**2
     bound = np.array([run.bound for run in runs])
 
     def residuals(at: Floats) -> Floats:

@@ -54,6 +54,8 @@ class Kind:
     """Term -> (pattern, prior standard deviation of its coefficients); `*` holds for the whole step."""
     start: Mapping[str, float]
     """Term -> the factor it starts from before anything is fitted."""
+    noise: float = 0.15
+    """Spread of published figures around any smooth law, against which the priors of coefficients are weighed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,11 @@ class Calibration:
             if found is not None:
                 total += table.get(found[0], 0.0) * found[1]
         return total
+
+    def knows(self, kind: Kind, fact: str, facts: Facts) -> bool:
+        """Whether any run with this fact was fitted in this kind of work."""
+        table = self.values.get(f"{kind.name}.*", {})
+        return f"{fact}={facts.get(fact)}" in table
 
     def seconds(self, kind: Kind, ideal: Mapping[str, float], facts: Facts) -> dict[str, float]:
         """The parts of a step as they really take."""

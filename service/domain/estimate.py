@@ -1,198 +1,49 @@
 """An estimate: what a workload needs on a machine and what it yields, with the arithmetic shown."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf
 
-from service.domain.efficiency import Calibration, Facts, Kind, Pattern
+from service.domain.bands import Band, Bands, bands_of, unseen
+from service.domain.efficiency import Calibration, Coefficient, Facts, Kind, calibration_of
+from service.domain.facts import inference_facts, training_facts
+from service.domain.kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
+from service.domain.layouts import concurrency_that_fits
 from service.domain.machine import Machine
+from service.domain.memory import inference_parts, training_parts
 from service.domain.parallelism import Layout
-from service.domain.throughput import Terms
-from service.domain.workload import Inference, Software, Training
+from service.domain.throughput import (
+    Terms,
+    decode_terms,
+    forward_terms,
+    is_generative,
+    prefill_terms,
+    serving_terms,
+    training_terms,
+)
+from service.domain.workload import Inference, Training
 
-STACK_CLASSES = {
-    "megatron-bridge": "megatron", "nemo": "megatron", "nemo-megatron": "megatron", "megatron-lm": "megatron",
-    "megatron-core": "megatron", "mlperf-training": "tuned", "nemo-automodel": "fsdp", "llm-foundry": "fsdp",
-    "torchtitan": "fsdp", "hai-llm": "megatron", "gpt-neox": "megatron", "deepspeed": "fsdp",
-    "litgpt": "eager", "torchtune": "eager", "transformers": "eager", "llama-factory": "eager",
-    "pytorch-ngc": "eager", "pytorch": "eager", "tensorflow": "graph", "mxnet": "graph", "paddle": "graph",
-    "tensorrt-llm": "engine", "vllm": "engine", "tensorrt": "graph", "gpt-fast": "graph", "llama.cpp": "graph",
-    "exllamav2": "graph", "mlc-llm": "graph", "litgpt-generate": "eager", "transformers-neuronx": "neuron",
-    "torch-neuronx": "neuron", "neuronx-distributed": "neuron",
+BOTTLENECKS = {
+    "matrix": "gpu_compute", "narrow": "gpu_compute", "attention": "gpu_compute", "prefill": "gpu_compute",
+    "memory": "gpu_memory_bandwidth", "weights": "gpu_memory_bandwidth", "cache": "gpu_memory_bandwidth",
+    "vocabulary": "gpu_memory_bandwidth", "prefill_memory": "gpu_memory_bandwidth", "optimizer": "gpu_memory_bandwidth",
+    "launch": "host_overhead", "routing": "host_overhead", "step": "host_overhead", "request": "host_overhead",
+    "tensor": "communication", "latency": "communication", "context": "communication", "expert": "communication",
+    "data": "communication", "bubble": "pipeline_bubble", "input": "input",
 }  # fmt: skip
-"""Stacks that share a way of running: what one of them was never measured at, it borrows from its class."""
-
-
-def software_facts(software: Software) -> dict[str, str | float]:
-    return {
-        "class": STACK_CLASSES.get(software.line, "unknown"),
-        "stack": software.line,
-        "release": software.release or software.line,
-    }
-
-
-def hardware_facts(machine: Machine) -> dict[str, str | float]:
-    gpu = machine.gpu
-    return {
-        "vendor": gpu.vendor,
-        "architecture": gpu.architecture,
-        "gpu": gpu.id,
-        "link": machine.interconnect if machine.gpus_per_node > 1 else "none",
-        "tier": "consumer" if gpu.id.startswith(("rtx-", "gtx-", "titan-")) else "server",
-    }
-
-
-def training_facts(work: Training, machine: Machine, layout: Layout) -> Facts:
-    facts = software_facts(work.software) | hardware_facts(machine)
-    facts |= {
-        "family": work.model.family,
-        "model": work.model.id,
-        "method": work.method,
-        "purpose": work.task,
-        "precision": work.precision,
-        "recipe": work.recipe,
-        "log_nodes": log(max(1, machine.nodes)),
-        "log_gpus": log(machine.gpus),
-        "several": "yes" if machine.gpus > 1 else "no",
-        "checkpointing": layout.activation_checkpointing,
-        "zero": str(layout.zero_stage),
-        "sharded": "yes" if layout.zero_stage >= 3 and layout.data > 1 else "",
-        "log_micro": log(max(1, layout.micro_batch)),
-        "log_length": log(max(1, (work.mean_length or work.sequence_length or 1) / 2048)),
-    }
-    return facts
-
-
-def inference_facts(work: Inference, machine: Machine, layout: Layout) -> Facts:
-    facts = software_facts(work.software) | hardware_facts(machine)
-    bits = work.weight_bits or {"fp32": 32, "fp8": 8, "int8": 8, "int4": 4, "fp4": 4}.get(work.precision, 16)
-    facts |= {
-        "method": "infer",
-        "family": work.model.family,
-        "model": work.model.id,
-        "precision": work.precision,
-        "bits": str(round(bits)),
-        "log_tensor": log(layout.tensor),
-        "log_pipeline": log(layout.pipeline),
-        "log_gpus": log(machine.gpus),
-        "several": "yes" if machine.gpus > 1 else "no",
-    }
-    return facts
-
-
-BROAD, WIDE, MIDDLE, NARROW = 1.0, 0.5, 0.25, 0.12
-"""How far coefficients may reach from zero (standard deviations of their logarithm), from broad scopes to narrow."""
-
-EVERYTHING: Pattern = ()
-
-TRAINING = Kind(
-    "training",
-    {
-        "*": (
-            (("class",), WIDE), (("stack",), WIDE), (("release",), MIDDLE), (("family",), WIDE), (("model",), MIDDLE),
-            (("architecture", "precision"), MIDDLE), (("gpu",), MIDDLE), (("method",), MIDDLE),
-            (("stack", "precision"), MIDDLE), (("stack", "architecture"), MIDDLE), (("stack", "family"), MIDDLE),
-            (("model", "precision"), MIDDLE), (("model", "architecture"), NARROW), (("model", "stack"), MIDDLE),
-            (("stack", "gpu"), NARROW), (("method", "stack"), MIDDLE), (("measured", "stack"), WIDE), (("measured", "family"), WIDE),
-            (("#log_gpus", "several"), NARROW), (("#log_gpus", "stack"), 0.05), (("#log_gpus", "model"), 0.05),
-            (("purpose",), MIDDLE), (("purpose", "stack"), NARROW), (("#log_gpus", "measured"), 0.1), (("recipe",), NARROW), (("#log_length", "family"), 0.1), (("#log_length", "stack"), 0.1),
-            (("checkpointing", "stack"), NARROW), (("zero", "stack"), NARROW), (("link", "family"), MIDDLE), (("gpu", "link"), NARROW), (("gpu", "precision"), NARROW),
-            (("#log_micro", "stack"), 0.05), (("#log_micro", "model"), 0.05),
-        ),
-        "matrix": ((EVERYTHING, BROAD), (("architecture", "precision"), WIDE), (("family",), WIDE), (("class",), MIDDLE)),
-        "narrow": ((EVERYTHING, BROAD), (("family",), WIDE), (("architecture",), MIDDLE)),
-        "attention": ((EVERYTHING, BROAD), (("architecture",), MIDDLE)),
-        "memory": ((EVERYTHING, BROAD), (("family",), BROAD), (("class",), WIDE), (("model",), WIDE), (("architecture",), MIDDLE)),
-        "weights": ((EVERYTHING, BROAD),),
-        "launch": ((EVERYTHING, BROAD), (("class",), BROAD), (("stack",), WIDE), (("family",), BROAD)),
-        "tensor": ((EVERYTHING, BROAD), (("class",), WIDE), (("link",), MIDDLE)),
-        "context": ((EVERYTHING, BROAD),),
-        "routing": ((EVERYTHING, BROAD), (("stack",), WIDE), (("release",), WIDE)),
-        "expert": ((EVERYTHING, BROAD), (("stack",), WIDE), (("link",), MIDDLE), (("architecture",), MIDDLE)),
-        "bubble": ((EVERYTHING, BROAD), (("stack",), MIDDLE)),
-        "data": ((EVERYTHING, BROAD), (("class",), WIDE), (("link",), WIDE), (("stack",), WIDE)),
-        "optimizer": ((EVERYTHING, BROAD), (("class",), WIDE)),
-        "step": ((EVERYTHING, BROAD), (("class",), BROAD)),
-        "input": ((EVERYTHING, BROAD), (("class",), BROAD), (("stack",), WIDE)),
-    },
-    {"matrix": 1.3, "narrow": 0.15, "attention": 1.5, "memory": 0.8, "weights": 0.5, "launch": 0.5, "tensor": 0.7, "context": 0.5, "routing": 1.0, "expert": 0.8,
-     "bubble": 0.8, "data": 0.3, "optimizer": 1.2, "step": 1.0, "input": 0.02},
-)  # fmt: skip
-
-_LANGUAGE: dict[str, tuple[tuple[Pattern, float], ...]] = {
-    "*": (
-        (("class",), WIDE), (("stack",), WIDE), (("release",), MIDDLE), (("model",), MIDDLE), (("gpu",), MIDDLE),
-        (("architecture",), MIDDLE), (("family",), MIDDLE), (("stack", "architecture"), MIDDLE), (("stack", "gpu"), NARROW),
-        (("stack", "model"), MIDDLE), (("stack", "bits"), MIDDLE), (("gpu", "bits"), NARROW), (("model", "bits"), NARROW),
-        (("what",), WIDE), (("what", "stack"), MIDDLE), (("what", "release"), NARROW), (("#log_pipeline", "stack"), 0.1),
-        (("#log_tensor", "stack"), 0.1),
-    ),
-    "weights": ((EVERYTHING, BROAD), (("stack",), WIDE), (("stack", "bits"), WIDE), (("architecture",), MIDDLE), (("tier",), MIDDLE)),
-    "cache": ((EVERYTHING, BROAD), (("stack",), WIDE), (("architecture",), MIDDLE)),
-    "matrix": ((EVERYTHING, BROAD), (("stack",), WIDE), (("architecture", "precision"), MIDDLE)),
-    "prefill": ((EVERYTHING, BROAD), (("stack",), WIDE), (("architecture", "precision"), MIDDLE), (("family",), MIDDLE),
-                (("stack", "architecture"), MIDDLE)),
-    "attention": ((EVERYTHING, WIDE),),
-    "memory": ((EVERYTHING, BROAD), (("stack",), WIDE), (("stack", "bits"), MIDDLE)),
-    "prefill_memory": ((EVERYTHING, BROAD), (("stack",), WIDE)),
-    "launch": ((EVERYTHING, BROAD), (("class",), BROAD), (("stack",), BROAD), (("stack", "bits"), MIDDLE)),
-    "tensor": ((EVERYTHING, BROAD), (("stack",), WIDE), (("link",), WIDE)),
-    "latency": ((EVERYTHING, BROAD), (("stack",), WIDE), (("link",), WIDE)),
-    "step": ((EVERYTHING, BROAD), (("stack",), BROAD), (("release",), WIDE)),
-    "request": ((EVERYTHING, BROAD), (("stack",), BROAD), (("release",), WIDE)),
-    "vocabulary": ((EVERYTHING, BROAD), (("stack",), WIDE)),
-}  # fmt: skip
-_LANGUAGE_START = {"weights": 1.3, "cache": 1.3, "matrix": 1.5, "prefill": 1.8, "attention": 1.5, "memory": 0.5, "prefill_memory": 0.5,
-                   "launch": 0.3, "tensor": 1.5, "latency": 1.0, "step": 0.3, "request": 1.0, "vocabulary": 1.0}  # fmt: skip
-
-DECODE = Kind("decode", _LANGUAGE, _LANGUAGE_START)
-SERVING = Kind("serving", _LANGUAGE, _LANGUAGE_START)
-PREFILL = Kind("prefill", _LANGUAGE, _LANGUAGE_START)
-FORWARD = Kind("forward", {
-    "*": (
-        (("class",), WIDE), (("stack",), WIDE), (("release",), MIDDLE), (("family",), WIDE), (("model",), WIDE), (("gpu",), MIDDLE),
-        (("architecture",), MIDDLE), (("stack", "architecture"), MIDDLE), (("stack", "family"), MIDDLE),
-        (("architecture", "precision"), MIDDLE), (("gpu", "precision"), NARROW), (("model", "precision"), NARROW), (("family", "precision"), MIDDLE),
-        (("offline", "stack"), MIDDLE), (("#log_gpus", "stack"), 0.05), (("stack", "precision"), MIDDLE),
-    ),
-    "matrix": ((EVERYTHING, BROAD), (("family",), WIDE), (("architecture", "precision"), MIDDLE), (("class",), WIDE)),
-    "memory": ((EVERYTHING, BROAD), (("family",), BROAD), (("class",), WIDE), (("model",), WIDE), (("architecture",), MIDDLE)),
-    "weights": ((EVERYTHING, BROAD),),
-    "launch": ((EVERYTHING, BROAD), (("stack",), BROAD), (("family",), WIDE), (("release",), MIDDLE)),
-    "step": ((EVERYTHING, BROAD), (("stack",), BROAD), (("release",), WIDE)),
-}, {"matrix": 1.5, "memory": 0.5, "weights": 1.0, "launch": 0.5, "step": 0.3})  # fmt: skip
-
-MEMORY = Kind(
-    "memory",
-    {
-        "*": ((("stack",), 0.05), (("model",), 0.05)),
-        "weights": ((("sharded", "stack"), MIDDLE), (("method", "sharded"), MIDDLE)),
-        "gradients": ((("class",), MIDDLE),),
-        "optimizer": ((("class",), NARROW),),
-        "live": ((EVERYTHING, WIDE),),
-        "context": ((EVERYTHING, WIDE), (("class",), WIDE), (("stack",), WIDE)),
-        "logits": ((EVERYTHING, WIDE), (("class",), MIDDLE), (("stack",), WIDE)),
-        "kept": ((EVERYTHING, WIDE), (("method",), WIDE), (("stack",), MIDDLE), (("method", "stack"), MIDDLE)),
-        "selected": ((EVERYTHING, WIDE), (("stack",), MIDDLE)),
-        "boundaries": ((EVERYTHING, WIDE), (("stack",), MIDDLE)),
-        "activations": ((EVERYTHING, WIDE), (("stack",), WIDE)),
-        "kv_cache": (),
-    },
-    dict.fromkeys(("weights", "gradients", "optimizer", "live", "context", "logits", "kept", "selected", "boundaries", "activations",
-                   "kv_cache"), 1.0),
-)  # fmt: skip
-"""Bytes by part, calibrated like seconds: what stacks keep beyond the arithmetic."""
-
-KINDS = (TRAINING, DECODE, SERVING, PREFILL, FORWARD, MEMORY)
+"""Which part of a machine each term waits for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
-    """Low, likely and high of a figure."""
+class Physics:
+    """The calibration in force: coefficients of every term, and bands."""
 
-    low: float
-    likely: float
-    high: float
+    calibration: Calibration
+    bands: Bands
+
+
+def physics_of(coefficients: Sequence[Coefficient]) -> Physics:
+    return Physics(calibration_of([c for c in coefficients if not c.name.startswith("band.")]), bands_of(coefficients))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +58,155 @@ class Step:
     def rate(self) -> float:
         return self.units / self.seconds
 
+    @property
+    def bottleneck(self) -> str:
+        """The part of the machine that takes most of the step."""
+        shares: dict[str, float] = {}
+        for term, seconds in self.parts.items():
+            name = BOTTLENECKS[term]
+            shares[name] = shares.get(name, 0.0) + seconds
+        return max(shares, key=lambda name: (shares[name], name))
+
 
 def step_of(calibration: Calibration, kind: Kind, terms: Terms, facts: Facts) -> Step:
     parts = calibration.seconds(kind, terms.seconds, facts)
     return Step(sum(parts.values()), parts, terms.units)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """Bytes per GPU: what is needed, in parts, and what is there."""
+
+    needed_bytes: float
+    usable_bytes: float
+    parts: Mapping[str, float]
+
+    @property
+    def fits(self) -> bool:
+        return self.needed_bytes <= self.usable_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What physics says; rates are None of a workload that does not fit."""
+
+    basis: str
+    memory: MemoryNeed
+    layout: Layout
+    samples_per_second: Band | None
+    tokens_per_second: Band | None
+    step: Step | None
+    extrapolates: tuple[str, ...]
+    concurrency: float | None = None
+    prefill_tokens_per_second: Band | None = None
+    seconds_to_first_token: Band | None = None
+    seconds_per_output_token: Band | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.memory.fits
+
+    @property
+    def bottleneck(self) -> str | None:
+        return self.step.bottleneck if self.step else None
+
+
+def memory_need(physics: Physics, machine: Machine, parts: Mapping[str, float], facts: Facts) -> MemoryNeed:
+    real = physics.calibration.seconds(MEMORY, parts, facts)
+    return MemoryNeed(sum(real.values()), machine.usable_bytes, real)
+
+
+def training_memory(physics: Physics, work: Training, machine: Machine, layout: Layout) -> MemoryNeed:
+    return memory_need(physics, machine, training_parts(work, layout), training_facts(work, machine, layout))
+
+
+def estimate_training(physics: Physics, work: Training, machine: Machine, layout: Layout) -> Estimate:
+    """A training step in a layout, and the rates it gives."""
+    facts = training_facts(work, machine, layout)
+    need = memory_need(physics, machine, training_parts(work, layout), facts)
+    new = unseen(physics.calibration, TRAINING, facts)
+    if not need.fits:
+        return Estimate("modelled", need, layout, None, None, None, new)
+    step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
+    samples = physics.bands.around(step.rate, TRAINING, facts, new)
+    tokens = samples.times(work.sequence_length) if work.sequence_length else None
+    return Estimate("modelled", need, layout, samples, tokens, step, new)
+
+
+def wall_seconds(physics: Physics, work: Training, machine: Machine, layout: Layout, samples: float) -> Band:
+    """Seconds of a whole run as people report it: evaluation, starting and saving included where the stack's runs had them."""
+    facts = dict(training_facts(work, machine, layout)) | {"measured": "wall"}
+    step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
+    new = unseen(physics.calibration, TRAINING, facts)
+    return physics.bands.around(step.rate, TRAINING, facts, new).inverse_of(samples)
+
+
+def estimate_inference(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:
+    """Answering in a layout: a language model decodes, anything else passes forward."""
+    if not is_generative(work.model):
+        return _estimate_forward(physics, work, machine, layout)
+    facts = dict(inference_facts(work, machine, layout))
+    at = in_flight(work, machine, layout)
+    length = work.input_length + work.output_length
+    need = memory_need(physics, machine, inference_parts(work, layout, at * length, 4096.0 if at > 1 else 1.0), facts)
+    kind, terms, what = language_terms(work, machine, layout, at)
+    new = unseen(physics.calibration, kind, facts)
+    if not need.fits:
+        return Estimate("modelled", need, layout, None, None, None, new, at)
+    step = step_of(physics.calibration, kind, terms, facts | what)
+    tokens = physics.bands.around(step.rate * layout.data, kind, facts, new)
+    each = step_of(physics.calibration, kind, terms, facts | ({"what": "token"} if what else {})).seconds
+    length_out = max(1.0, work.output_length)
+    prompt = prefill_terms(work, machine, layout, 1.0, max(1.0, work.input_length))
+    first = step_of(physics.calibration, PREFILL, prompt, facts | {"what": "first"})
+    read = step_of(physics.calibration, PREFILL, prompt, facts | {"what": "prefill"})
+    new_prefill = unseen(physics.calibration, PREFILL, facts)
+    return Estimate(
+        "modelled",
+        need,
+        layout,
+        tokens.times(1.0 / length_out),
+        tokens,
+        step,
+        new,
+        at * layout.data,
+        physics.bands.around(read.rate * layout.data, PREFILL, facts, new_prefill),
+        physics.bands.around(first.seconds, PREFILL, facts, new_prefill),
+        physics.bands.around(each, kind, facts, new),
+    )
+
+
+SERVING_ENGINES = ("tensorrt-llm", "vllm", "sglang", "tgi")
+"""Engines that batch continuously: newcomers are read between the steps of the others."""
+
+
+def in_flight(work: Inference, machine: Machine, layout: Layout) -> float:
+    """Conversations at once on one replica: as many as asked for, and no more than fit."""
+    most = concurrency_that_fits(work, machine, layout)
+    asked = work.concurrency / layout.data if work.concurrency else inf
+    return asked if asked <= 1 else min(asked, most)
+
+
+def language_terms(
+    work: Inference, machine: Machine, layout: Layout, at: float
+) -> tuple[Kind, Terms, dict[str, str | float]]:
+    """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
+    if work.software.line in SERVING_ENGINES and work.concurrency != 1:
+        return SERVING, serving_terms(work, machine, layout, at), {"what": "serving"}
+    context = work.input_length + work.output_length / 2
+    return DECODE, decode_terms(work, machine, layout, at, context), {}
+
+
+USUAL_FORWARD_BATCH = 128.0
+
+
+def _estimate_forward(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:
+    facts = dict(inference_facts(work, machine, layout)) | {"offline": "no" if work.concurrency else "yes"}
+    batch = work.concurrency or USUAL_FORWARD_BATCH
+    need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0), facts)
+    new = unseen(physics.calibration, FORWARD, facts)
+    if not need.fits:
+        return Estimate("modelled", need, layout, None, None, None, new, batch)
+    step = step_of(physics.calibration, FORWARD, forward_terms(work, machine, batch), facts)
+    samples = physics.bands.around(step.rate * machine.gpus, FORWARD, facts, new)
+    return Estimate("modelled", need, layout, samples, None, step, new, batch)
