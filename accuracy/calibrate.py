@@ -1,6 +1,6 @@
 """Fits the coefficients and bands of the physics from a table of published runs, and reports how right they are.
 
-    python -m accuracy.calibrate TABLE.csv --seed seed --write seed/coefficients.csv
+python -m accuracy.calibrate TABLE.csv --seed seed --write seed/coefficients.csv
 """
 
 import argparse
@@ -15,7 +15,7 @@ from accuracy.scoring import SPLITS, Answer, decisions, fold_of, pairs_in_order,
 from service.domain.bands import Bands, Miss, bands_of, fitted_bands, unseen
 from service.domain.efficiency import Calibration, Coefficient
 from service.domain.hardware import Gpu
-from service.domain.precision import Rate
+from service.domain.precision import SUPPORT_LEVELS, Rate
 
 Pair = tuple[Row, Case]
 
@@ -29,7 +29,8 @@ def gpus_of(seed: Path) -> dict[str, Gpu]:
     rates: dict[str, dict[str, Rate]] = {}
     with (seed / "gpu_precisions.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            rate = Rate(row["precision"], row["support"] or None, number(row["dense_tflops"]), None, row["source"], None)  # type: ignore[arg-type]
+            support = next((level for level in SUPPORT_LEVELS if level == row["support"]), None)
+            rate = Rate(row["precision"], support, number(row["dense_tflops"]), None, row["source"], None)
             rates.setdefault(row["gpu"], {})[row["precision"]] = rate
     with (seed / "gpus.csv").open(encoding="utf-8") as file:
         return {row["id"]: gpu_from_row(row, rates.get(row["id"], {})) for row in csv.DictReader(file)}
@@ -37,13 +38,30 @@ def gpus_of(seed: Path) -> dict[str, Gpu]:
 
 def gpu_from_row(row: Row, rates: Mapping[str, Rate]) -> Gpu:
     return Gpu(
-        id=row["id"], name=row["name"], kind=row["kind"], vendor=row["vendor"], architecture=row["architecture"],
-        released_on=None, memory_gb=number(row["memory_gb"]), usable_memory_gib=number(row["usable_memory_gib"]), memory_type=None,
-        memory_bandwidth_gb_per_second=number(row["memory_bandwidth_gb_per_second"]), tdp_watts=None, compute_capability=None,
-        tensor_core_generation=None, interconnect=row["interconnect"] or None,
-        interconnect_gb_per_second=number(row["interconnect_gb_per_second"]), form_factor=None, positioned_for=None,
-        fraction=number(row["fraction"]) or 1.0, partition_of=None, source=row["source"], note=None, aliases=(), rates=rates,
-    )  # fmt: skip
+        id=row["id"],
+        name=row["name"],
+        kind=row["kind"],
+        vendor=row["vendor"],
+        architecture=row["architecture"],
+        released_on=None,
+        memory_gb=number(row["memory_gb"]),
+        usable_memory_gib=number(row["usable_memory_gib"]),
+        memory_type=None,
+        memory_bandwidth_gb_per_second=number(row["memory_bandwidth_gb_per_second"]),
+        tdp_watts=None,
+        compute_capability=None,
+        tensor_core_generation=None,
+        interconnect=row["interconnect"] or None,
+        interconnect_gb_per_second=number(row["interconnect_gb_per_second"]),
+        form_factor=None,
+        positioned_for=None,
+        fraction=number(row["fraction"]) or 1.0,
+        partition_of=None,
+        source=row["source"],
+        note=None,
+        aliases=(),
+        rates=rates,
+    )
 
 
 def cases_of(table: Path, gpus: Mapping[str, Gpu], qualities: str = "AB") -> tuple[list[Pair], dict[str, int]]:
@@ -64,7 +82,7 @@ def cases_of(table: Path, gpus: Mapping[str, Gpu], qualities: str = "AB") -> tup
 def left_out(pairs: Sequence[Pair], split: str, folds: int = 5) -> list[tuple[Pair, Calibration]]:
     """Each case with a calibration that was fitted without its fold."""
     fold = [fold_of(SPLITS[split](case.question), folds) for _, case in pairs]
-    result = []
+    result: list[tuple[Pair, Calibration]] = []
     for out in range(folds):
         calibration, _ = fit_all([case for (_, case), at in zip(pairs, fold, strict=True) if at != out])
         result.extend((pair, calibration) for pair, at in zip(pairs, fold, strict=True) if at == out)
@@ -93,7 +111,9 @@ def report(title: str, answers: Sequence[Answer]) -> str:
         lines.append(f"{task}: {told.accuracy:.0%} right, {told}")
     for apart in (0.0, 0.05):
         right, total = pairs_in_order(answers, apart)
-        lines.append(f"pairs more than {apart:.0%} apart in the right order: {right} of {total} = {right / max(1, total):.1%}")
+        lines.append(
+            f"pairs more than {apart:.0%} apart in the right order: {right} of {total} = {right / max(1, total):.1%}"
+        )
     return "\n".join(lines)
 
 

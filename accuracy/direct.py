@@ -22,9 +22,16 @@ from service.domain.parallelism import Layout
 from service.domain.throughput import Terms, forward_terms, is_generative, prefill_terms, training_terms
 from service.domain.workload import Inference, Software, Training
 
-KNOWN_FLOPS = {"ssd300-rn50": (22e6, 17e9), "mlperf-ssd": (37e6, 300e9), "mlperf-ssd300": (20e6, 30e9), "mlperf-unet3d": (31e6, 1500e9), "mlperf-rnnt": (49e6, 60e9),
-               "mlperf-stable-diffusion": (866e6, 800e9), "resnet-101": (44.5e6, 15.6e9)}  # fmt: skip
-"""Parameters and forward FLOPs of models that rows name without counts; the presets of the service know them too."""
+KNOWN_FLOPS = {
+    "ssd300-rn50": (22e6, 17e9),
+    "mlperf-ssd": (37e6, 300e9),
+    "mlperf-ssd300": (20e6, 30e9),
+    "mlperf-unet3d": (31e6, 1500e9),
+    "mlperf-rnnt": (49e6, 60e9),
+    "mlperf-stable-diffusion": (866e6, 800e9),
+    "resnet-101": (44.5e6, 15.6e9),
+}
+"""Parameters and forward FLOPs of models that rows name without counts."""
 
 
 def model_of(body: Mapping[str, Any]) -> Model:
@@ -34,10 +41,27 @@ def model_of(body: Mapping[str, Any]) -> Model:
         parameters, flops = KNOWN_FLOPS[name]
     transformer = None
     if body.get("layers"):
-        names = ("layers", "hidden", "heads", "kv_heads", "head_size", "ffn", "gated", "vocabulary", "tied", "experts",
-                 "experts_per_token", "expert_ffn", "mla_kv_rank", "mla_rope_size", "decoder")  # fmt: skip
+        names = (
+            "layers",
+            "hidden",
+            "heads",
+            "kv_heads",
+            "head_size",
+            "ffn",
+            "gated",
+            "vocabulary",
+            "tied",
+            "experts",
+            "experts_per_token",
+            "expert_ffn",
+            "mla_kv_rank",
+            "mla_rope_size",
+            "decoder",
+        )
         transformer = Transformer(**{key: body[key] for key in names if key in body})
-    return Model(name, name, body["family"], parameters, body.get("active_parameters") or parameters, transformer, flops)
+    return Model(
+        name, name, body["family"], parameters, body.get("active_parameters") or parameters, transformer, flops
+    )
 
 
 def machine(body: Mapping[str, Any], gpus: Mapping[str, Gpu]) -> Machine:
@@ -50,14 +74,27 @@ def training(body: Mapping[str, Any]) -> Training:
     bits = w.get("weight_bits")
     weight = {4.127: "nf4-dq", 4.5: "nf4", 8.0: "int8"}.get(bits) if bits else None
     return Training(
-        model=model_of(w["model"]), precision=w["precision"], recipe=w["recipe"], method=w["method"], weight_precision=weight,
-        trainable_parameters=w.get("trainable_parameters"), sequence_length=w.get("sequence_length", 0),
-        mean_length=w.get("mean_length"), global_batch=w.get("global_batch_size"), task=w["purpose"],
-        optimizer="paged_adamw" if "paged" in w.get("optimizer", "") else w["optimizer"] if w.get("optimizer") == "adamw_8bit" else "adamw",
-        chunked_loss=w.get("chunked_loss", False), fused_optimizer=w.get("fused_optimizer", False),
+        model=model_of(w["model"]),
+        precision=w["precision"],
+        recipe=w["recipe"],
+        method=w["method"],
+        weight_precision=weight,
+        trainable_parameters=w.get("trainable_parameters"),
+        sequence_length=w.get("sequence_length", 0),
+        mean_length=w.get("mean_length"),
+        global_batch=w.get("global_batch_size"),
+        task=w["purpose"],
+        optimizer="paged_adamw"
+        if "paged" in w.get("optimizer", "")
+        else w["optimizer"]
+        if w.get("optimizer") == "adamw_8bit"
+        else "adamw",
+        chunked_loss=w.get("chunked_loss", False),
+        fused_optimizer=w.get("fused_optimizer", False),
         offload_activations=w.get("offload_activations", False),
-        flash_attention=w.get("flash_attention", True), software=Software(**w["software"]),
-    )  # fmt: skip
+        flash_attention=w.get("flash_attention", True),
+        software=Software(**w["software"]),
+    )
 
 
 def layout_for(work: Training, where: Machine, given: Mapping[str, Any]) -> Layout:
@@ -69,8 +106,18 @@ def layout_for(work: Training, where: Machine, given: Mapping[str, Any]) -> Layo
     context = given.get("context", 1)
     data = max(1, where.gpus // (tensor * pipeline * context))
     micro = given.get("micro_batch") or usual_micro_batch(work, data)
-    layout = Layout(tensor, pipeline, data, context, given.get("expert", 1), given.get("zero_stage", 0), micro, 1,
-                    given.get("activation_checkpointing", "none"), given.get("virtual_stages", 1))  # fmt: skip
+    layout = Layout(
+        tensor,
+        pipeline,
+        data,
+        context,
+        given.get("expert", 1),
+        given.get("zero_stage", 0),
+        micro,
+        1,
+        given.get("activation_checkpointing", "none"),
+        given.get("virtual_stages", 1),
+    )
     return with_steps(work, layout)
 
 
@@ -81,14 +128,19 @@ CUT_ABOVE = 4e9
 def inference(body: Mapping[str, Any]) -> Inference:
     w = body["workload"]
     return Inference(
-        model=model_of(w["model"]), precision=w["precision"], weight_bits=w.get("weight_bits"), input_length=w["input_length"],
-        output_length=w["output_length"], concurrency=w["concurrency"], mean_length=w.get("mean_length"),
+        model=model_of(w["model"]),
+        precision=w["precision"],
+        weight_bits=w.get("weight_bits"),
+        input_length=w["input_length"],
+        output_length=w["output_length"],
+        concurrency=w["concurrency"],
+        mean_length=w.get("mean_length"),
         kv_precision="fp8" if w["software"]["line"] == "tensorrt-llm" and w["precision"] in ("fp8", "fp4") else None,
         software=Software(**w["software"]),
-    )  # fmt: skip
+    )
 
 
-def inference_layout(work: Inference, where: Machine, given: Mapping[str, Any]) -> Layout:
+def inference_layout(where: Machine, given: Mapping[str, Any]) -> Layout:
     tensor, pipeline = given.get("tensor", 1), given.get("pipeline", 1)
     return Layout(tensor=tensor, pipeline=pipeline, data=max(1, where.gpus // (tensor * pipeline)))
 
@@ -111,7 +163,9 @@ class Case:
 
     @property
     def run(self) -> Run:
-        return Run(self.terms.seconds, self.facts, self.seconds, 0.5 if self.bound else 1.0, self.question.group, self.bound)
+        return Run(
+            self.terms.seconds, self.facts, self.seconds, 0.5 if self.bound else 1.0, self.question.group, self.bound
+        )
 
     def predicted(self, calibration: Calibration) -> float:
         """The published figure as the calibration would have it; of a decision, 1 when it fits."""
@@ -151,22 +205,24 @@ def case_of(question: Question, gpus: Mapping[str, Gpu]) -> Case:
     if body["workload"]["task"] == "training":
         return training_case(question, training(body), where)
     work = inference(body)
-    layout = inference_layout(work, where, body["layout"])
+    layout = inference_layout(where, body["layout"])
     facts = dict(inference_facts(work, where, layout))
     if not is_generative(work.model):
         return forward_case(question, work, where, facts)
     if quantity == "seconds_to_first_token":
         terms = prefill_terms(work, where, layout, work.concurrency or 1, work.input_length)
-        return Case(question, PREFILL, terms, facts | {"what": "first"}, value, 1.0, False)
+        return Case(question, PREFILL, terms, facts | {"what": "first"}, value, 1.0, is_rate=False)
     if quantity == "prefill_tokens_per_second":
         terms = prefill_terms(work, where, layout, 1, work.input_length)
-        return Case(question, PREFILL, terms, facts | {"what": "prefill"}, terms.units / value, terms.units, True)
+        return Case(
+            question, PREFILL, terms, facts | {"what": "prefill"}, terms.units / value, terms.units, is_rate=True
+        )
     at = in_flight(work, where, layout)
     kind, terms, what = language_terms(work, where, layout, at)
     if quantity == "seconds_per_output_token":
-        return Case(question, kind, terms, facts | {"what": "token"}, value, 1.0, False)
+        return Case(question, kind, terms, facts | {"what": "token"}, value, 1.0, is_rate=False)
     total_at = at * layout.data
-    return Case(question, kind, terms, facts | what, total_at / value, total_at, True)
+    return Case(question, kind, terms, facts | what, total_at / value, total_at, is_rate=True)
 
 
 def forward_case(question: Question, work: Inference, where: Machine, facts: dict[str, str | float]) -> Case:
@@ -175,7 +231,7 @@ def forward_case(question: Question, work: Inference, where: Machine, facts: dic
     terms = forward_terms(work, where, batch)
     total_batch = batch * where.gpus
     facts["offline"] = "yes" if offline else "no"
-    return Case(question, FORWARD, terms, facts, total_batch / question.value, total_batch, True)
+    return Case(question, FORWARD, terms, facts, total_batch / question.value, total_batch, is_rate=True)
 
 
 def memory_case(question: Question, where: Machine) -> Case:
@@ -187,15 +243,25 @@ def memory_case(question: Question, where: Machine) -> Case:
         parts, facts = training_parts(work, layout), training_facts(work, where, layout)
     else:
         answering = inference(body)
-        layout = inference_layout(answering, where, body["layout"])
+        layout = inference_layout(where, body["layout"])
         cached = (answering.input_length + answering.output_length) * (answering.concurrency or 1.0)
         batched = BATCHED_TOKENS if answering.software.line in ("vllm", "tensorrt-llm") else 1.0
         parts, facts = inference_parts(answering, layout, cached, batched), inference_facts(answering, where, layout)
     if question.quantity == "memory_bytes_per_gpu":
-        return Case(question, MEMORY, Terms(parts, 1.0), facts, value, 1.0, False)
+        return Case(question, MEMORY, Terms(parts, 1.0), facts, value, 1.0, is_rate=False)
     fits = question.quantity != "fits" or bool(value)
     edge = where.usable_bytes * (0.97 if fits else 1.03)
-    return Case(question, MEMORY, Terms(parts, 1.0), facts, edge, 1.0, False, -1 if fits else 1, where.usable_bytes)
+    return Case(
+        question,
+        MEMORY,
+        Terms(parts, 1.0),
+        facts,
+        edge,
+        1.0,
+        is_rate=False,
+        bound=-1 if fits else 1,
+        usable_bytes=where.usable_bytes,
+    )
 
 
 BATCHED_TOKENS = 512.0
@@ -209,19 +275,19 @@ def training_case(question: Question, work: Training, where: Machine) -> Case:
     length = work.sequence_length or 1
     quantity, value = question.quantity, question.value
     if quantity == "samples_per_second":
-        return Case(question, TRAINING, terms, facts, samples / value, samples, True)
+        return Case(question, TRAINING, terms, facts, samples / value, samples, is_rate=True)
     if quantity == "tokens_per_second":
         tokens = samples * length
-        return Case(question, TRAINING, terms, facts, tokens / value, tokens, True)
+        return Case(question, TRAINING, terms, facts, tokens / value, tokens, is_rate=True)
     if quantity == "seconds":
         amount = question.extras["amount"]
         steps = (amount["samples"] if "samples" in amount else amount["tokens"] / length) / samples
-        return Case(question, TRAINING, terms, facts | {"measured": "wall"}, value / steps, steps, False)
+        return Case(question, TRAINING, terms, facts | {"measured": "wall"}, value / steps, steps, is_rate=False)
     if quantity in ("model_flops_utilisation", "flops_per_second_per_gpu"):
         flops = published_flops(work, layout, hardware=bool(question.extras.get("hardware"))) * samples / where.gpus
         if quantity == "model_flops_utilisation":
             flops /= 1e12 * (where.gpu.tflops("bf16") or 1.0)
-        return Case(question, TRAINING, terms, facts, flops / value, flops, True)
+        return Case(question, TRAINING, terms, facts, flops / value, flops, is_rate=True)
     raise ValueError(quantity)
 
 

@@ -10,45 +10,109 @@ from typing import Any
 Row = dict[str, str]
 
 GPUS = {
-    "A100-SXM-80GB": "a100-sxm4-80gb", "A800-SXM-80GB": "a800-sxm4-80gb", "H800-SXM-80GB": "h800-sxm5-80gb",
-    "H100-SXM-96GB-HBM2e": "h100-sxm5-80gb", "V100-SXM3-32GB": "v100-sxm2-32gb", "B200-180GB": "b200-sxm-180gb",
-    "B300-288GB": "b300-sxm-288gb", "GB200-192GB": "gb200-186gb", "GB200-186GB": "gb200-186gb",
-    "RTX-Pro-6000-Blackwell-96GB": "rtx-pro-6000-workstation-96gb", "RTX-3090Ti-24GB": "rtx-3090-ti-24gb",
-    "RTX-2080Ti-11GB": "rtx-2080-ti-11gb", "RTX-4070Ti-12GB": "rtx-4070-ti-12gb", "RTX-3080Ti-12GB": "rtx-3080-ti-12gb",
-    "GTX-1080Ti-11GB": "gtx-1080-ti-11gb", "TITAN-X-Maxwell-12GB": "m40-12gb", "Trainium1-32GB": "trainium-32gb",
-    "TPU-v4": "tpu-v4-32gb", "TPU-v5p": "tpu-v5p-95gb", "TPU-v5e": "tpu-v5e-16gb", "TPU-v3": "tpu-v3-32gb",
-    "Gaudi2": "gaudi2-96gb", "H200-141GB": "h200-sxm-141gb", "RTX-8000-48GB": "quadro-rtx-8000-48gb",
-    "Quadro-RTX-8000-48GB": "quadro-rtx-8000-48gb", "Quadro-RTX-6000-24GB": "quadro-rtx-6000-24gb",
-    "RTX-6000-Ada-48GB": "rtx-6000-ada-48gb", "GH200-96GB": "gh200-96gb", "H100-NVL-94GB": "h100-nvl-94gb",
-    "RTX-2080S-8GB": "rtx-2080-super-8gb", "H100-SXM-80GB": "h100-sxm5-80gb",
-}  # fmt: skip
+    "A100-SXM-80GB": "a100-sxm4-80gb",
+    "A800-SXM-80GB": "a800-sxm4-80gb",
+    "H800-SXM-80GB": "h800-sxm5-80gb",
+    "H100-SXM-96GB-HBM2e": "h100-sxm5-80gb",
+    "V100-SXM3-32GB": "v100-sxm2-32gb",
+    "B200-180GB": "b200-sxm-180gb",
+    "B300-288GB": "b300-sxm-288gb",
+    "GB200-192GB": "gb200-186gb",
+    "GB200-186GB": "gb200-186gb",
+    "RTX-Pro-6000-Blackwell-96GB": "rtx-pro-6000-workstation-96gb",
+    "RTX-3090Ti-24GB": "rtx-3090-ti-24gb",
+    "RTX-2080Ti-11GB": "rtx-2080-ti-11gb",
+    "RTX-4070Ti-12GB": "rtx-4070-ti-12gb",
+    "RTX-3080Ti-12GB": "rtx-3080-ti-12gb",
+    "GTX-1080Ti-11GB": "gtx-1080-ti-11gb",
+    "TITAN-X-Maxwell-12GB": "m40-12gb",
+    "Trainium1-32GB": "trainium-32gb",
+    "TPU-v4": "tpu-v4-32gb",
+    "TPU-v5p": "tpu-v5p-95gb",
+    "TPU-v5e": "tpu-v5e-16gb",
+    "TPU-v3": "tpu-v3-32gb",
+    "Gaudi2": "gaudi2-96gb",
+    "H200-141GB": "h200-sxm-141gb",
+    "RTX-8000-48GB": "quadro-rtx-8000-48gb",
+    "Quadro-RTX-8000-48GB": "quadro-rtx-8000-48gb",
+    "Quadro-RTX-6000-24GB": "quadro-rtx-6000-24gb",
+    "RTX-6000-Ada-48GB": "rtx-6000-ada-48gb",
+    "GH200-96GB": "gh200-96gb",
+    "H100-NVL-94GB": "h100-nvl-94gb",
+    "RTX-2080S-8GB": "rtx-2080-super-8gb",
+    "H100-SXM-80GB": "h100-sxm5-80gb",
+}
 
-NETWORK_GBPS_PER_GPU = {"h100-sxm": 400, "h200-sxm": 400, "h800": 400, "b200": 400, "b300": 800, "gb200": 400, "gb300": 800,
-                        "a100-sxm": 200, "a800": 200, "v100-sxm": 100, "trainium": 50, "tpu": 200, "gaudi": 100}  # fmt: skip
+NETWORK_GBPS_PER_GPU = {
+    "h100-sxm": 400,
+    "h200-sxm": 400,
+    "h800": 400,
+    "b200": 400,
+    "b300": 800,
+    "gb200": 400,
+    "gb300": 800,
+    "a100-sxm": 200,
+    "a800": 200,
+    "v100-sxm": 100,
+    "trainium": 50,
+    "tpu": 200,
+    "gaudi": 100,
+}
 DEFAULT_NETWORK_GBPS_PER_GPU = 25
 
 LINKED = re.compile(r"sxm|gb200|gb300|b200|b300|gh200|tpu|trainium|inferentia|gaudi")
 
 FRAMEWORKS: list[tuple[str, str]] = [
-    (r"^megatron-bridge", "megatron-bridge"), (r"automodel", "nemo-automodel"), (r"^nemo megatron", "nemo-megatron"),
-    (r"^nemo|nvidia nemo", "nemo"), (r"megatron-core", "megatron-core"), (r"megatron", "megatron-lm"),
-    (r"llm-foundry", "llm-foundry"), (r"torchtitan", "torchtitan"), (r"torchtune", "torchtune"),
-    (r"lit-?gpt generate", "litgpt-generate"), (r"lit-?gpt", "litgpt"), (r"llama-factory", "llama-factory"),
-    (r"tensorrt-llm", "tensorrt-llm"), (r"^tensorrt", "tensorrt"), (r"vllm", "vllm"), (r"llama\.cpp", "llama.cpp"),
-    (r"gpt-fast", "gpt-fast"), (r"exllama", "exllamav2"), (r"mlc", "mlc-llm"), (r"neuronx-distributed", "neuronx-distributed"),
-    (r"transformers-neuronx", "transformers-neuronx"), (r"neuronx?", "torch-neuronx"), (r"gpt-neox", "gpt-neox"),
-    (r"deepspeed-inference|ds-inference", "deepspeed-inference"), (r"deepspeed", "deepspeed"),
-    (r"accelerate|hf |transformers|peft|fastchat|llama-recipes|qlora", "transformers"), (r"horovod", "tensorflow"),
-    (r"ngc pytorch", "pytorch-ngc"), (r"mxnet", "mxnet"), (r"^tf|tensorflow", "tensorflow"), (r"paddle", "paddle"),
-    (r"pytorch|torch", "pytorch"), (r"hai-llm", "hai-llm"),
-]  # fmt: skip
+    (r"^megatron-bridge", "megatron-bridge"),
+    (r"automodel", "nemo-automodel"),
+    (r"^nemo megatron", "nemo-megatron"),
+    (r"^nemo|nvidia nemo", "nemo"),
+    (r"megatron-core", "megatron-core"),
+    (r"megatron", "megatron-lm"),
+    (r"llm-foundry", "llm-foundry"),
+    (r"torchtitan", "torchtitan"),
+    (r"torchtune", "torchtune"),
+    (r"lit-?gpt generate", "litgpt-generate"),
+    (r"lit-?gpt", "litgpt"),
+    (r"llama-factory", "llama-factory"),
+    (r"tensorrt-llm", "tensorrt-llm"),
+    (r"^tensorrt", "tensorrt"),
+    (r"vllm", "vllm"),
+    (r"llama\.cpp", "llama.cpp"),
+    (r"gpt-fast", "gpt-fast"),
+    (r"exllama", "exllamav2"),
+    (r"mlc", "mlc-llm"),
+    (r"neuronx-distributed", "neuronx-distributed"),
+    (r"transformers-neuronx", "transformers-neuronx"),
+    (r"neuronx?", "torch-neuronx"),
+    (r"gpt-neox", "gpt-neox"),
+    (r"deepspeed-inference|ds-inference", "deepspeed-inference"),
+    (r"deepspeed", "deepspeed"),
+    (r"accelerate|hf |transformers|peft|fastchat|llama-recipes|qlora", "transformers"),
+    (r"horovod", "tensorflow"),
+    (r"ngc pytorch", "pytorch-ngc"),
+    (r"mxnet", "mxnet"),
+    (r"^tf|tensorflow", "tensorflow"),
+    (r"paddle", "paddle"),
+    (r"pytorch|torch", "pytorch"),
+    (r"hai-llm", "hai-llm"),
+]
 
 PRECISIONS: list[tuple[str, str, str]] = [
-    (r"nf4-dq", "bf16", "pure"), (r"nf4", "bf16", "pure"), (r"^(mxfp8|fp8-mx)", "mxfp8", "mixed"), (r"^nvfp4", "nvfp4", "mixed"),
-    (r"^fp8", "fp8", "mixed"), (r"^fp4", "fp4", "mixed"), (r"^tf32", "tf32", "single"), (r"^fp32", "fp32", "single"),
-    (r"^bf16-(pure|true)", "bf16", "pure"), (r"^bf16", "bf16", "mixed"), (r"^(fp16|amp|f16)", "fp16", "mixed"),
-    (r"^int8|^q8", "int8", "mixed"), (r"^(int4|q4|exl2|gptq|awq|gguf|q\d)", "int4", "mixed"),
-]  # fmt: skip
+    (r"nf4-dq", "bf16", "pure"),
+    (r"nf4", "bf16", "pure"),
+    (r"^(mxfp8|fp8-mx)", "mxfp8", "mixed"),
+    (r"^nvfp4", "nvfp4", "mixed"),
+    (r"^fp8", "fp8", "mixed"),
+    (r"^fp4", "fp4", "mixed"),
+    (r"^tf32", "tf32", "single"),
+    (r"^fp32", "fp32", "single"),
+    (r"^bf16-(pure|true)", "bf16", "pure"),
+    (r"^bf16", "bf16", "mixed"),
+    (r"^(fp16|amp|f16)", "fp16", "mixed"),
+    (r"^int8|^q8", "int8", "mixed"),
+    (r"^(int4|q4|exl2|gptq|awq|gguf|q\d)", "int4", "mixed"),
+]
 
 STORED_BITS = {"llama.cpp": {"4": 4.85}}
 
@@ -142,8 +206,18 @@ def dimensions_of(row: Row, parameters: float) -> dict[str, Any]:
     _, gated, tied = min(choices)
     if experts:
         gated, tied = True, False
-    body: dict[str, Any] = {"layers": layers, "hidden": hidden, "heads": heads, "kv_heads": kv, "head_size": size, "ffn": ffn,
-            "gated": gated, "vocabulary": vocabulary, "tied": tied, "decoder": row["family"] not in ("encoder", "vit")}  # fmt: skip
+    body: dict[str, Any] = {
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": kv,
+        "head_size": size,
+        "ffn": ffn,
+        "gated": gated,
+        "vocabulary": vocabulary,
+        "tied": tied,
+        "decoder": row["family"] not in ("encoder", "vit"),
+    }
     if experts:
         body |= {"experts": experts, "experts_per_token": whole(row, "experts_per_token", 1), "expert_ffn": ffn}
     if "MLA" in row["notes"]:
@@ -172,7 +246,7 @@ def precision_of(row: Row) -> tuple[str, str, float | None]:
     bits = number(row, "weight_bits")
     if "nf4-dq" in text:
         bits = 4.127
-    elif "nf4" in text or text == "fp4" and "litgpt" in row["framework"]:
+    elif "nf4" in text or (text == "fp4" and "litgpt" in row["framework"]):
         bits = 4.5
     elif text == "int4-g32":
         bits = 5.0
@@ -213,8 +287,15 @@ METHODS = {"lora": "lora", "qlora": "qlora", "adapter": "adapter", "peft_other":
 
 def training_of(row: Row) -> dict[str, Any]:
     precision, recipe, bits = precision_of(row)
-    work: dict[str, Any] = {"task": "training", "model": model_of(row), "precision": precision, "recipe": recipe,
-            "method": METHODS.get(row["task"], "full"), "software": software_of(row), "purpose": row["task"]}  # fmt: skip
+    work: dict[str, Any] = {
+        "task": "training",
+        "model": model_of(row),
+        "precision": precision,
+        "recipe": recipe,
+        "method": METHODS.get(row["task"], "full"),
+        "software": software_of(row),
+        "purpose": row["task"],
+    }
     if bits and work["method"] == "qlora":
         work["weight_bits"] = bits
     if row["precision"].startswith(("nf4", "int8(")):
@@ -241,8 +322,17 @@ BEFORE_FLASH = ("pytorch-ngc", "pytorch", "tensorflow", "mxnet", "paddle", "torc
 BEFORE_AMPERE = r"v100|t4|p100|p4|gtx|titan|quadro|rtx-20|k80|m40|m60"
 """Stacks of the published tables that predate FlashAttention, and chips that its second version does not run on."""
 
-TECHNIQUES = ("Packed Dataset", "Compile", "Chunked Cross Entropy", "Activation Checkpointing", "Fuse optimizer step into backward",
-              "Activation Offloading", "8-bit AdamW", "LoRA", "QLoRA")  # fmt: skip
+TECHNIQUES = (
+    "Packed Dataset",
+    "Compile",
+    "Chunked Cross Entropy",
+    "Activation Checkpointing",
+    "Fuse optimizer step into backward",
+    "Activation Offloading",
+    "8-bit AdamW",
+    "LoRA",
+    "QLoRA",
+)
 """The order in which a table of techniques adds them, each row to the ones before."""
 
 
@@ -262,10 +352,17 @@ def techniques_of(row: Row) -> dict[str, Any]:
 
 def inference_of(row: Row) -> dict[str, Any]:
     precision, _, bits = precision_of(row)
-    work: dict[str, Any] = {"task": "inference", "model": model_of(row), "precision": precision, "software": software_of(row),
-            "purpose": row["task"]}  # fmt: skip
+    work: dict[str, Any] = {
+        "task": "inference",
+        "model": model_of(row),
+        "precision": precision,
+        "software": software_of(row),
+        "purpose": row["task"],
+    }
     if bits:
         work["weight_bits"] = bits
+    if row["layers"] and precision in ("int4", "int8") and work["software"]["line"] != "tensorrt":
+        work["precision"] = "fp16"  # only weights are stored so; they are multiplied at 16 bits
     if row["precision"].startswith(("nf4", "int8(", "fp4")) and "litgpt" in row["framework"]:
         work["precision"] = "bf16"
     inputs, outputs = number(row, "input_len"), number(row, "output_len")
@@ -290,40 +387,63 @@ def question_of(row: Row) -> Question:
         layout["micro_batch"] = 1
     body = {"workload": work, **machine, "layout": layout}
     quantity, value, extras = observed(row, gpus)
-    return Question(row["id"], row["kind"], body, quantity, value, row["group"], row["source"], row["accelerator"], row["model"],
-                    row["family"], extras)  # fmt: skip
+    return Question(
+        row["id"],
+        row["kind"],
+        body,
+        quantity,
+        value,
+        row["group"],
+        row["source"],
+        row["accelerator"],
+        row["model"],
+        row["family"],
+        extras,
+    )
+
+
+RATES = {
+    "tokens/s(total)": "tokens_per_second",
+    "output tokens/s(total)": "tokens_per_second",
+    "decode tokens/s": "tokens_per_second",
+    "prefill tokens/s": "prefill_tokens_per_second",
+    "samples/s(total)": "samples_per_second",
+}
+SCALED = {
+    "ms time-per-output-token": ("seconds_per_output_token", 1e-3),
+    "ms time-to-first-token": ("seconds_to_first_token", 1e-3),
+    "GB peak/gpu": ("memory_bytes_per_gpu", 1e9),
+    "GiB peak/gpu": ("memory_bytes_per_gpu", 1024.0**3),
+    "fits(1)/oom(0)": ("fits", 1.0),
+    "mfu_pct": ("model_flops_utilisation", 0.01),
+}
+DURATIONS = {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "gpu-hours": 3600.0}
 
 
 def observed(row: Row, gpus: int) -> tuple[str, float, dict[str, Any]]:
     """What the row tells, in the units of the answer."""
     value, unit = float(row["value"]), row["unit"]
+    if unit in RATES:
+        return RATES[unit], value, {}
+    if unit in SCALED:
+        name, scale = SCALED[unit]
+        return name, value * scale, {}
     if unit == "tokens/s/gpu":
         return "tokens_per_second", value * gpus, {}
-    if unit in ("tokens/s(total)", "output tokens/s(total)", "decode tokens/s"):
-        return "tokens_per_second", value, {}
-    if unit == "prefill tokens/s":
-        return "prefill_tokens_per_second", value, {}
-    if unit == "samples/s(total)":
-        return "samples_per_second", value, {}
-    if unit == "ms time-per-output-token":
-        return "seconds_per_output_token", value / 1e3, {}
-    if unit == "ms time-to-first-token":
-        return "seconds_to_first_token", value / 1e3, {}
-    if unit in ("GB peak/gpu", "GiB peak/gpu"):
-        return "memory_bytes_per_gpu", value * (1e9 if unit.startswith("GB") else 1024**3), {}
-    if unit == "fits(1)/oom(0)":
-        return "fits", value, {}
     if unit in ("max context tokens", "KV tokens"):
         return "max_context_tokens", value, {"limit": number(row, "seq_len")}
-    if unit == "mfu_pct":
-        return "model_flops_utilisation", value / 100, {}
     if unit.endswith("TFLOP/s/gpu"):
         return "flops_per_second_per_gpu", value * 1e12, {"hardware": unit.startswith("hw")}
-    if unit in ("minutes", "hours", "days", "gpu-hours"):
-        seconds = value * {"minutes": 60, "hours": 3600, "days": 86400, "gpu-hours": 3600 / gpus}[unit]
-        tokens, samples = number(row, "train_tokens_b"), number(row, "train_samples")
-        amount = {"tokens": tokens * 1e9} if tokens else {"samples": samples} if samples else None
-        if amount is None:
-            raise Refused("The amount of work is not told.")
-        return "seconds", seconds, {"amount": amount}
+    if unit in DURATIONS:
+        seconds = value * DURATIONS[unit] / (gpus if unit == "gpu-hours" else 1)
+        return "seconds", seconds, {"amount": amount_of(row)}
     raise Refused(f"The unit '{unit}' is not one the answer has.")
+
+
+def amount_of(row: Row) -> dict[str, float]:
+    tokens, samples = number(row, "train_tokens_b"), number(row, "train_samples")
+    if tokens:
+        return {"tokens": tokens * 1e9}
+    if samples:
+        return {"samples": samples}
+    raise Refused("The amount of work is not told.")

@@ -55,8 +55,12 @@ def training_subset(row: Row) -> str:
     return f"training: {row['family']}"
 
 
-UNITS = {"ms time-per-output-token": "time per output token", "ms time-to-first-token": "time to first token",
-         "prefill tokens/s": "prefill", "output tokens/s(total)": "serving"}  # fmt: skip
+UNITS = {
+    "ms time-per-output-token": "time per output token",
+    "ms time-to-first-token": "time to first token",
+    "prefill tokens/s": "prefill",
+    "output tokens/s(total)": "serving",
+}
 
 
 def inference_subset(row: Row) -> str:
@@ -122,12 +126,24 @@ def decisions(answers: Iterable[Answer]) -> Decisions:
     )
 
 
-SAME_WORKLOAD = ("kind", "task", "model", "precision", "unit", "seq_len", "input_len", "output_len", "total_accelerators", "framework",
-                 "batch_or_concurrency", "activation_checkpointing")  # fmt: skip
+SAME_WORKLOAD = (
+    "kind",
+    "task",
+    "model",
+    "precision",
+    "unit",
+    "seq_len",
+    "input_len",
+    "output_len",
+    "total_accelerators",
+    "framework",
+    "batch_or_concurrency",
+    "activation_checkpointing",
+)
 
 
 def pairs_in_order(answers: Iterable[Answer], apart: float = 0.0) -> tuple[int, int]:
-    """Pairs of machines under one workload put in the right order, of all such pairs, where three or more machines ran it.
+    """Pairs of machines put in the right order, of all pairs under workloads that three or more machines ran.
 
     Of several runs of a workload on one machine the median counts; pairs nearer than `apart` are left out.
     """

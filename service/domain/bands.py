@@ -1,7 +1,7 @@
 """How far an estimate may be off: quantiles of the errors that were made on runs that were not fitted.
 
-Errors are kept by kind of work and by what of the question the calibration had never seen (its chip, model or stack), so
-that an extrapolation says so and has a wider band.
+Errors are kept by kind of work and by what of the question the calibration had never seen (its chip, model or stack),
+so that an extrapolation says so and has a wider band.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Fitting of the coefficients from published runs: penalised least squares on the logarithm of a sum of terms.
 
-A run's ideal terms t_k make a prediction sum_k t_k exp(theta . z_k). Its logarithm is linearised (Gauss-Newton), residuals are
-weighted against outliers, and each coefficient is drawn to zero with the strength of its pattern, so that narrow
-scopes only say what many runs say and broad ones carry the rest. Standard library and numpy.
+A run's ideal terms t_k make a prediction sum_k t_k exp(theta . z_k). Its logarithm is linearised (Gauss-Newton),
+residuals are weighted against outliers, and each coefficient is drawn to zero with the strength of its pattern, so that
+narrow scopes only say what many runs say and broad ones carry the rest. Standard library and numpy.
 """
 
 from collections.abc import Mapping, Sequence

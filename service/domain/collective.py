@@ -21,7 +21,7 @@ def gather_seconds(size: float, ranks: int, bytes_per_second: float, alpha: floa
 def hierarchical_all_reduce_seconds(
     size: float, gpus_per_node: int, nodes: int, link: float, network: float, alpha: float = 0.0
 ) -> float:
-    """Reduce-scatter inside, all-reduce of 1/g between nodes over each GPU's share of the network, all-gather inside."""
+    """Reduce-scatter inside, all-reduce of 1/g between nodes at the rate given, all-gather inside."""
     inside = all_reduce_seconds(size, gpus_per_node, link, alpha)
     between = all_reduce_seconds(size / gpus_per_node, nodes, network, alpha)
     return inside + between

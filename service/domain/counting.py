@@ -85,7 +85,8 @@ def experts_touched(t: Transformer, tokens: float) -> float:
     """Experts of a layer that a batch of tokens wakes: E (1 - (1 - k/E)^tokens), drawn evenly."""
     if not t.experts:
         return 0.0
-    return t.experts * (1.0 - (1.0 - t.experts_per_token / t.experts) ** tokens)
+    asleep: float = (1.0 - t.experts_per_token / t.experts) ** tokens
+    return t.experts * (1.0 - asleep)
 
 
 def parameters_touched(model: Model, tokens: float) -> float:

@@ -24,13 +24,28 @@ from service.domain.throughput import (
 from service.domain.workload import Inference, Training
 
 BOTTLENECKS = {
-    "matrix": "gpu_compute", "narrow": "gpu_compute", "attention": "gpu_compute", "prefill": "gpu_compute",
-    "memory": "gpu_memory_bandwidth", "weights": "gpu_memory_bandwidth", "cache": "gpu_memory_bandwidth",
-    "vocabulary": "gpu_memory_bandwidth", "prefill_memory": "gpu_memory_bandwidth", "optimizer": "gpu_memory_bandwidth",
-    "launch": "host_overhead", "routing": "host_overhead", "step": "host_overhead", "request": "host_overhead",
-    "tensor": "communication", "latency": "communication", "context": "communication", "expert": "communication",
-    "data": "communication", "bubble": "pipeline_bubble", "input": "input",
-}  # fmt: skip
+    "matrix": "gpu_compute",
+    "narrow": "gpu_compute",
+    "attention": "gpu_compute",
+    "prefill": "gpu_compute",
+    "memory": "gpu_memory_bandwidth",
+    "weights": "gpu_memory_bandwidth",
+    "cache": "gpu_memory_bandwidth",
+    "vocabulary": "gpu_memory_bandwidth",
+    "prefill_memory": "gpu_memory_bandwidth",
+    "optimizer": "gpu_memory_bandwidth",
+    "launch": "host_overhead",
+    "routing": "host_overhead",
+    "step": "host_overhead",
+    "request": "host_overhead",
+    "tensor": "communication",
+    "latency": "communication",
+    "context": "communication",
+    "expert": "communication",
+    "data": "communication",
+    "bubble": "pipeline_bubble",
+    "input": "input",
+}
 """Which part of a machine each term waits for."""
 
 
@@ -134,7 +149,7 @@ def estimate_training(physics: Physics, work: Training, machine: Machine, layout
 
 
 def wall_seconds(physics: Physics, work: Training, machine: Machine, layout: Layout, samples: float) -> Band:
-    """Seconds of a whole run as people report it: evaluation, starting and saving included where the stack's runs had them."""
+    """Seconds of a whole run as people report it, with the evaluation and saving that runs of its stack had."""
     facts = dict(training_facts(work, machine, layout)) | {"measured": "wall"}
     step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
     new = unseen(physics.calibration, TRAINING, facts)

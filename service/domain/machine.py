@@ -17,6 +17,10 @@ DEFAULT_ONE_WAY_GB_PER_SECOND = {
 }
 """One direction, per GPU, where the catalog has no figure; PCIe 4.0 x16 moves about 24 of its 32 GB/s."""
 
+PCIE_5 = frozenset({"hopper", "blackwell", "blackwell-ultra", "cdna-3", "cdna-4"})
+PCIE_5_GB_PER_SECOND = 50.0
+"""Cards of these architectures have a bus of the fifth generation, twice as fast."""
+
 RACK_GPUS = {"gb200-186gb": 72, "gb300-288gb": 72, "tpu-v4-32gb": 4096, "tpu-v5p-95gb": 8960, "tpu-v5e-16gb": 256}
 """GPUs on one fast link where that is more than a node: NVL72 racks and TPU pods (makers' data sheets)."""
 
@@ -83,7 +87,7 @@ def machine_of(
     both_ways = interconnect_gb_per_second
     if both_ways is None and kind == gpu.interconnect:
         both_ways = gpu.interconnect_gb_per_second
-    one_way = both_ways / 2 if both_ways else DEFAULT_ONE_WAY_GB_PER_SECOND.get(kind, 24.0)
+    one_way = both_ways / 2 if both_ways else _usual_one_way(kind, gpu)
     network = (network_gbps or DEFAULT_NETWORK_GBPS) * 1e9 / 8 / gpus_per_node
     return Machine(
         gpu=gpu,
@@ -96,6 +100,12 @@ def machine_of(
         vcpus_per_gpu=vcpus / gpus_per_node if vcpus else None,
         host_memory_bytes=memory_gib * GIB if memory_gib else None,
     )
+
+
+def _usual_one_way(kind: str, gpu: Gpu) -> float:
+    if kind == "pcie" and gpu.architecture in PCIE_5:
+        return PCIE_5_GB_PER_SECOND
+    return DEFAULT_ONE_WAY_GB_PER_SECOND.get(kind, DEFAULT_ONE_WAY_GB_PER_SECOND["pcie"])
 
 
 def machine_of_instance(instance: InstanceType, nodes: int = 1) -> Machine:

@@ -26,7 +26,7 @@ OPTIMIZER_STATES: dict[str, tuple[float, float]] = {
     "adafactor": (0.05, 1.0),
     "sgd": (0.0, 1.0),
 }
-"""How many values an optimizer keeps per parameter, and their size against the master precision (8-bit: a quarter of fp32)."""
+"""How many values an optimizer keeps per parameter, and their size against the master precision (8-bit: a quarter)."""
 
 CONTEXT_BYTES = 0.9e9
 """CUDA context, kernels and communicators; the calibration scales it per stack."""
@@ -36,10 +36,10 @@ ADAPTER_SHARE = 0.003
 
 
 def layer_activation_bytes(t: Transformer, tokens: float, sequence: float, value_bytes: float, *, flash: bool) -> float:
-    """What autograd keeps of one layer: norm inputs and outputs, Q K V and the attention's output, and the feed-forward.
+    """What autograd keeps of a layer: norm inputs and outputs, Q K V, the attention's output, and the feed-forward.
 
-    Of values of 2 bytes: 8 h (norms) + 2 d (a + 2k) + 2 d a + 2 f x 4 (gated) or 2 f x 2 (not); without FlashAttention 5 a s
-    more. For f = 4h and full heads without FlashAttention this is Korthikanti's 34 + 5as/h to within its dropout masks.
+    Bytes at 2 per value: 8 h (norms) + 2 d (a + 2k) + 2 d a + 2 f x 4 (gated) or 2 f x 2 (not); without FlashAttention
+    5 a s more. For f = 4h and full heads this is Korthikanti's 34 + 5as/h to within its dropout masks.
     """
     width = t.expert_ffn * t.experts_per_token if t.experts and t.expert_ffn else t.ffn
     halves = 4 * t.hidden + t.head_size * (2 * t.heads + 2 * t.kv_heads) + width * (4 if t.gated else 2)
@@ -52,8 +52,8 @@ def korthikanti_activation_bytes(
 ) -> float:
     """Activations of the first pipeline stage, Korthikanti et al. 2022 (2205.05198), Table 2 and equations 1-6.
 
-    s b h L (10 + 24/t + 5as/ht); with sequence parallelism s b h L (34 + 5as/h)/t; selective recomputation drops 5as/h; an
-    interleaved schedule of v stages holds 1 + (p-1)/(pv) as much.
+    s b h L (10 + 24/t + 5as/ht); with sequence parallelism s b h L (34 + 5as/h)/t; selective recomputation drops 5as/h;
+    an interleaved schedule of v stages holds 1 + (p-1)/(pv) as much.
     """
     s, h, cut = sequence, t.hidden, layout.tensor
     scores = 0.0 if selective else 5 * t.heads * s / h / cut
@@ -147,10 +147,8 @@ def inference_parts(work: Inference, layout: Layout, tokens_cached: float, batch
     model, t = work.model, work.model.transformer
     bits = work.weight_bits or bytes_per_value(work.precision) * 8
     cut = layout.tensor * layout.pipeline
-    if work.software.line == "llama.cpp":
-        weights = model.parameters * bits / 8
-    else:
-        weights = stored_weight_bytes(model, bits)
+    whole_file = work.software.line == "llama.cpp"  # its bits per weight are of the whole file
+    weights = model.parameters * bits / 8 if whole_file else stored_weight_bytes(model, bits)
     parts = {"weights": weights / cut, "context": CONTEXT_BYTES}
     if t is not None:
         value = bytes_per_value(work.kv_precision) if work.kv_precision else 2.0

@@ -43,7 +43,7 @@ ACTIVATION_BYTES_PER_FLOP = 0.021
 trained image at 8.2 GFLOP, a third of it forward (measured 2,375 images/s on an A100 at 80 % of its bandwidth)."""
 
 LAYER_BYTES_PER_VALUE = 34.0
-"""Bytes that a transformer layer writes per token and hidden value (Korthikanti et al. 2022, Table 2), each read again."""
+"""Bytes that a transformer layer writes per token and hidden value (Korthikanti et al. 2022, Table 2)."""
 
 DECODE_SECONDS_PER_VCPU_SAMPLE = 1 / 130
 """One image decoded and augmented by one CPU core with Pillow: 100-150 per second."""
@@ -280,7 +280,9 @@ def prefill_terms(work: Inference, machine: Machine, layout: Layout, prompts: fl
 def serving_terms(work: Inference, machine: Machine, layout: Layout, concurrency: float) -> Terms:
     """One decoding step in the steady state of continuous batching, with its share of the prefill of newcomers.
 
-    Each of B conversations lasts `output_length` steps, so B / output_length prompts are read per step.
+    Each of B conversations lasts `output_length` steps, so B / output_length prompts are read per step. Stages of a
+    pipeline work on different conversations at once: they share what grows with B, and each still reads its own weights
+    every round.
     """
     context = work.input_length + work.output_length / 2
     decode = decode_terms(work, machine, layout, concurrency, context)
@@ -290,6 +292,8 @@ def serving_terms(work: Inference, machine: Machine, layout: Layout, concurrency
     seconds["prefill"] = prefill["prefill"] + prefill["attention"]
     seconds["prefill_memory"] = prefill["memory"]
     seconds["tensor"] += prefill["tensor"]
+    for shared in ("cache", "matrix", "prefill", "prefill_memory", "vocabulary", "tensor"):
+        seconds[shared] /= layout.pipeline
     return Terms(seconds, concurrency)
 
 
