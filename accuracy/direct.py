@@ -14,7 +14,7 @@ from service.domain.estimate import in_flight, language_terms, step_of
 from service.domain.facts import inference_facts, training_facts
 from service.domain.hardware import Gpu
 from service.domain.kinds import FORWARD, KINDS, MEMORY, PREFILL, TRAINING
-from service.domain.layouts import usual_cut, usual_micro_batch, with_steps
+from service.domain.layouts import cuts_tensors, usual_cut, usual_micro_batch, with_steps
 from service.domain.machine import Machine, machine_of
 from service.domain.memory import inference_parts, training_parts
 from service.domain.model import Model, Transformer
@@ -100,9 +100,13 @@ def training(body: Mapping[str, Any]) -> Training:
 def layout_for(work: Training, where: Machine, given: Mapping[str, Any]) -> Layout:
     """The layout as told, and the usual choice for what is not."""
     tensor, pipeline = given.get("tensor", 1), given.get("pipeline", 1)
+    zero_stage = given.get("zero_stage", 0)
     t = work.model.transformer
     if t is not None and "tensor" not in given and "zero_stage" not in given and work.model.parameters > CUT_ABOVE:
-        tensor, pipeline = usual_cut(work, where)
+        if cuts_tensors(work):
+            tensor, pipeline = usual_cut(work, where)
+        elif where.gpus > 1:
+            zero_stage = 3
     context = given.get("context", 1)
     data = max(1, where.gpus // (tensor * pipeline * context))
     micro = given.get("micro_batch") or usual_micro_batch(work, data)
@@ -112,7 +116,7 @@ def layout_for(work: Training, where: Machine, given: Mapping[str, Any]) -> Layo
         data,
         context,
         given.get("expert", 1),
-        given.get("zero_stage", 0),
+        zero_stage,
         micro,
         1,
         given.get("activation_checkpointing", "none"),
@@ -272,7 +276,7 @@ def training_case(question: Question, work: Training, where: Machine) -> Case:
     terms = training_terms(work, where, layout)
     facts = dict(training_facts(work, where, layout))
     samples = terms.units
-    length = work.sequence_length or 1
+    length = work.mean_length or work.sequence_length or 1
     quantity, value = question.quantity, question.value
     if quantity == "samples_per_second":
         return Case(question, TRAINING, terms, facts, samples / value, samples, is_rate=True)

@@ -266,8 +266,10 @@ def layout_of(row: Row, gpus: int) -> dict[str, Any]:
         if re.search("trainium|inferentia", gpu_of(row)):
             tensor = max(1, tensor // CORES_PER_CHIP)
         tensor = min(tensor, gpus)
+        if "litgpt" in row["framework"] and row["kind"] != "infer_throughput" and tensor > 1:
+            tensor, body["zero_stage"] = 1, 3  # it shards (FSDP) where the table says it cuts
         data = max(1, gpus // (tensor * pipeline * context))
-        body = {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": min(expert, gpus), "data": data}
+        body |= {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": min(expert, gpus), "data": data}
     if row["zero_stage"]:
         body["zero_stage"] = whole(row, "zero_stage", 0)
     if row["micro_batch"]:
@@ -285,6 +287,9 @@ CORES_PER_CHIP = 2
 METHODS = {"lora": "lora", "qlora": "qlora", "adapter": "adapter", "peft_other": "lora"}
 
 
+NF4_BITS = 4.5
+
+
 def training_of(row: Row) -> dict[str, Any]:
     precision, recipe, bits = precision_of(row)
     work: dict[str, Any] = {
@@ -296,26 +301,34 @@ def training_of(row: Row) -> dict[str, Any]:
         "software": software_of(row),
         "purpose": row["task"],
     }
-    if bits and work["method"] == "qlora":
-        work["weight_bits"] = bits
+    if work["method"] == "qlora":
+        work["weight_bits"] = bits or NF4_BITS
     if row["precision"].startswith(("nf4", "int8(")):
         work |= {"method": "qlora", "weight_bits": bits or 8.0}
     if recipe == "mixed" and row["precision"] == "bf16" and work["software"]["line"] in ("transformers", "torchtune"):
         work["recipe"] = "pure"
     if work["software"]["line"] in BEFORE_FLASH or re.match(BEFORE_AMPERE, gpu_of(row)):
         work["flash_attention"] = False
-    work |= techniques_of(row)
-    if row["seq_len"]:
-        work["sequence_length"] = whole(row, "seq_len", 1)
+    return work | sizes_of(row) | techniques_of(row)
+
+
+def sizes_of(row: Row) -> dict[str, Any]:
+    """Lengths, batch and trainable parameters, as far as they are told."""
+    body: dict[str, Any] = {}
+    mean = re.search(r"mean ~(\d+) tok", row["notes"])
     if row["input_len"]:
-        work["mean_length"] = number(row, "input_len")
+        body["mean_length"] = number(row, "input_len")
+    elif mean and row["unit"].startswith("tokens"):
+        body["mean_length"] = float(mean[1])
+    if row["seq_len"]:
+        body["sequence_length"] = whole(row, "seq_len", 1)
     if row["global_batch"]:
-        work["global_batch_size"] = whole(row, "global_batch", 1)
+        body["global_batch_size"] = whole(row, "global_batch", 1)
     if row["trainable_params_m"]:
-        work["trainable_parameters"] = 1e6 * float(row["trainable_params_m"])
-    if row["optimizer"] and "optimizer" not in work:
-        work["optimizer"] = row["optimizer"]
-    return work
+        body["trainable_parameters"] = 1e6 * float(row["trainable_params_m"])
+    if row["optimizer"]:
+        body["optimizer"] = row["optimizer"]
+    return body
 
 
 BEFORE_FLASH = ("pytorch-ngc", "pytorch", "tensorflow", "mxnet", "paddle", "torch-neuronx")
@@ -336,12 +349,18 @@ TECHNIQUES = (
 """The order in which a table of techniques adds them, each row to the ones before."""
 
 
+UNPACKED_LENGTH = 256
+"""What a batch of instructions is padded to, about, before samples are packed."""
+
+
 def techniques_of(row: Row) -> dict[str, Any]:
     """What a cumulative technique of the row's note says of the recipe."""
     if not row["notes"].startswith("cumulative technique"):
         return {}
     name = row["notes"].split(":", 1)[1].strip().lstrip("+ ").strip()
     at = TECHNIQUES.index(name) if name in TECHNIQUES else -1
+    if at < 0:
+        return {"sequence_length": UNPACKED_LENGTH, "mean_length": float(UNPACKED_LENGTH)}
     body: dict[str, Any] = {"chunked_loss": at >= 2, "fused_optimizer": 4 <= at < 7}
     if 6 <= at < 7:
         body["optimizer"] = "adamw_8bit"

@@ -144,7 +144,8 @@ def estimate_training(physics: Physics, work: Training, machine: Machine, layout
         return Estimate("modelled", need, layout, None, None, None, new)
     step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
     samples = physics.bands.around(step.rate, TRAINING, facts, new)
-    tokens = samples.times(work.sequence_length) if work.sequence_length else None
+    length = work.mean_length or work.sequence_length
+    tokens = samples.times(length) if length else None
     return Estimate("modelled", need, layout, samples, tokens, step, new)
 
 

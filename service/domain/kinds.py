@@ -203,7 +203,7 @@ MEMORY = Kind(
         "weights": ((("sharded", "stack"), MIDDLE), (("method", "sharded"), MIDDLE)),
         "gradients": ((("class",), MIDDLE),),
         "optimizer": ((("class",), NARROW),),
-        "live": ((EVERYTHING, WIDE),),
+        "live": ((EVERYTHING, WIDE), (("stack",), MIDDLE)),
         "context": ((EVERYTHING, WIDE), (("class",), WIDE), (("stack",), WIDE)),
         "logits": ((EVERYTHING, WIDE), (("class",), MIDDLE), (("stack",), WIDE)),
         "kept": ((EVERYTHING, WIDE), (("method",), WIDE), (("stack",), MIDDLE), (("method", "stack"), MIDDLE)),

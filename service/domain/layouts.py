@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from service.domain.counting import kv_bytes_per_token
+from service.domain.facts import STACK_CLASSES
 from service.domain.machine import Machine
 from service.domain.memory import inference_parts, total
 from service.domain.parallelism import Layout
@@ -31,6 +32,11 @@ def usual_cut(work: Training, machine: Machine) -> tuple[int, int]:
     while tensor * pipeline < need and tensor * pipeline * 2 <= machine.gpus:
         pipeline *= 2
     return min(tensor, machine.gpus_per_node), pipeline
+
+
+def cuts_tensors(work: Training) -> bool:
+    """Whether the stack cuts matrices by habit; others shard states over the data-parallel ranks (ZeRO-3, FSDP)."""
+    return STACK_CLASSES.get(work.software.line) in ("megatron", "tuned")
 
 
 def usual_micro_batch(work: Training, data: int) -> int:
