@@ -97,8 +97,9 @@ def answers_of(results: Sequence[tuple[Pair, Calibration]], bands: Bands) -> lis
     answers = []
     for (row, case), calibration in results:
         likely = case.predicted(calibration)
-        band = bands.around(likely, case.kind, case.facts, unseen(calibration, case.kind, case.facts))
-        answers.append(Answer(case.question, row, likely, band.low, band.high))
+        new = unseen(calibration, case.kind, case.facts)
+        band = bands.around(likely, case.kind, case.facts, new, of_rate=case.is_rate)
+        answers.append(Answer(case.question, row, likely if case.bound else band.likely, band.low, band.high))
     return answers
 
 

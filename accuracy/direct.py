@@ -181,7 +181,7 @@ class Case:
     def miss(self, calibration: Calibration) -> Miss:
         new = unseen(calibration, self.kind, self.facts)
         seconds = step_of(calibration, self.kind, self.terms, self.facts).seconds
-        error = log(seconds / self.seconds) if self.is_rate else log(self.seconds / seconds)
+        error = log(seconds / self.seconds)
         return Miss(self.kind.name, str(self.facts.get("family", "")), new, error)
 
 

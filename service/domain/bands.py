@@ -16,6 +16,8 @@ NOVELTIES = ("stack", "gpu", "model")
 FEWEST = 10
 """Errors that make a quantile; with fewer, the next wider group speaks."""
 
+UNKNOWN_STACK = "unseen=any stack"
+
 UNKNOWN_BAND = (0.45, 2.0)
 """Where nothing at all is known: about the error of rules of thumb."""
 
@@ -71,14 +73,25 @@ class Bands:
                 return exp(low[scope]), exp(high[scope])
         return UNKNOWN_BAND
 
-    def around(self, likely: float, kind: Kind, facts: Facts, new: Sequence[str]) -> Band:
+    def caution(self, kind: Kind, new: Sequence[str]) -> float:
+        """What rates in unknown stacks came to in the middle: most published stacks are tuned, others are not."""
+        if "stack" not in new:
+            return 1.0
+        return exp(self.values.get(f"band.{kind.name}.middle", {}).get(UNKNOWN_STACK, 0.0))
+
+    def around(self, likely: float, kind: Kind, facts: Facts, new: Sequence[str], *, of_rate: bool = True) -> Band:
+        """The band of a rate, or of the seconds of a step."""
         low, high = self.factors(kind, facts, new)
-        return Band(likely * min(1.0, low), likely, likely * max(1.0, high))
+        middle = self.caution(kind, new)
+        if not of_rate:
+            low, high, middle = 1.0 / high, 1.0 / low, 1.0 / middle
+        centre = likely * middle
+        return Band(min(centre, likely * low), centre, max(centre, likely * high))
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """The logarithm of truth ÷ estimate of a run that was not fitted."""
+    """The logarithm of truth ÷ estimate, as rates, of a run that was not fitted."""
 
     kind: str
     family: str
@@ -93,6 +106,11 @@ def fitted_bands(misses: Sequence[Miss], inside: float = 0.8) -> list[Coefficien
         for scope in dict.fromkeys(band_scopes(miss.family, miss.new)):
             groups.setdefault((miss.kind, scope), []).append(miss.log_error)
     result = []
+    for kind in sorted({miss.kind for miss in misses}):
+        errors = [miss.log_error for miss in misses if miss.kind == kind and "stack" in miss.new]
+        if len(errors) >= FEWEST:
+            middle = round(float(np.median(errors)), 4)
+            result.append(Coefficient(f"band.{kind}.middle", UNKNOWN_STACK, middle, "calibrate", kind, len(errors)))
     for (kind, scope), errors in sorted(groups.items()):
         if len(errors) < FEWEST and scope:
             continue

@@ -187,8 +187,8 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
         new,
         at * layout.data,
         physics.bands.around(read.rate * layout.data, PREFILL, facts, new_prefill),
-        physics.bands.around(first.seconds, PREFILL, facts, new_prefill),
-        physics.bands.around(each, kind, facts, new),
+        physics.bands.around(first.seconds, PREFILL, facts, new_prefill, of_rate=False),
+        physics.bands.around(each, kind, facts, new, of_rate=False),
     )
 
 

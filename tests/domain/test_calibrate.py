@@ -80,3 +80,13 @@ def test_bands_hold_eight_of_ten_and_never_narrow_for_the_unknown() -> None:
     assert wide[1] >= high
     band = bands.around(10.0, KIND, {"family": "other"}, ("stack", "model"))
     assert band.low <= 10.0 <= band.high
+
+
+def test_an_unknown_stack_is_estimated_with_caution() -> None:
+    """Where unknown stacks ran at 0.8 of the estimate, the next one is expected to, in seconds as in rates."""
+    bands = bands_of(fitted_bands([Miss("work", "llm", ("stack",), -0.2)] * 20))
+    rate = bands.around(10.0, KIND, {"family": "llm"}, ("stack",))
+    seconds = bands.around(0.1, KIND, {"family": "llm"}, ("stack",), of_rate=False)
+    assert rate.likely == pytest.approx(10 * exp(-0.2))
+    assert seconds.likely == pytest.approx(1 / rate.likely)
+    assert bands.around(10.0, KIND, {"family": "llm"}, ("model",)).likely == 10.0
