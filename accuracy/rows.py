@@ -1,0 +1,468 @@
+"""A row of the ground-truth table, as a question to `POST /estimate` and the figure to compare its answer with.
+
+Knows nothing of the service but the words of its API.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, str]
+
+GPUS = {
+    "A100-SXM-80GB": "a100-sxm4-80gb",
+    "A800-SXM-80GB": "a800-sxm4-80gb",
+    "H800-SXM-80GB": "h800-sxm5-80gb",
+    "H100-SXM-96GB-HBM2e": "h100-sxm5-80gb",
+    "V100-SXM3-32GB": "v100-sxm2-32gb",
+    "B200-180GB": "b200-sxm-180gb",
+    "B300-288GB": "b300-sxm-288gb",
+    "GB200-192GB": "gb200-186gb",
+    "GB200-186GB": "gb200-186gb",
+    "RTX-Pro-6000-Blackwell-96GB": "rtx-pro-6000-workstation-96gb",
+    "RTX-3090Ti-24GB": "rtx-3090-ti-24gb",
+    "RTX-2080Ti-11GB": "rtx-2080-ti-11gb",
+    "RTX-4070Ti-12GB": "rtx-4070-ti-12gb",
+    "RTX-3080Ti-12GB": "rtx-3080-ti-12gb",
+    "GTX-1080Ti-11GB": "gtx-1080-ti-11gb",
+    "TITAN-X-Maxwell-12GB": "m40-12gb",
+    "Trainium1-32GB": "trainium-32gb",
+    "TPU-v4": "tpu-v4-32gb",
+    "TPU-v5p": "tpu-v5p-95gb",
+    "TPU-v5e": "tpu-v5e-16gb",
+    "TPU-v3": "tpu-v3-32gb",
+    "Gaudi2": "gaudi2-96gb",
+    "H200-141GB": "h200-sxm-141gb",
+    "RTX-8000-48GB": "quadro-rtx-8000-48gb",
+    "Quadro-RTX-8000-48GB": "quadro-rtx-8000-48gb",
+    "Quadro-RTX-6000-24GB": "quadro-rtx-6000-24gb",
+    "RTX-6000-Ada-48GB": "rtx-6000-ada-48gb",
+    "GH200-96GB": "gh200-96gb",
+    "H100-NVL-94GB": "h100-nvl-94gb",
+    "RTX-2080S-8GB": "rtx-2080-super-8gb",
+    "H100-SXM-80GB": "h100-sxm5-80gb",
+}
+
+NETWORK_GBPS_PER_GPU = {
+    "h100-sxm": 400,
+    "h200-sxm": 400,
+    "h800": 400,
+    "b200": 400,
+    "b300": 800,
+    "gb200": 400,
+    "gb300": 800,
+    "a100-sxm": 200,
+    "a800": 200,
+    "v100-sxm": 100,
+    "trainium": 50,
+    "tpu": 200,
+    "gaudi": 100,
+}
+DEFAULT_NETWORK_GBPS_PER_GPU = 25
+
+LINKED = re.compile(r"sxm|gb200|gb300|b200|b300|gh200|tpu|trainium|inferentia|gaudi")
+
+FRAMEWORKS: list[tuple[str, str]] = [
+    (r"^megatron-bridge", "megatron-bridge"),
+    (r"automodel", "nemo-automodel"),
+    (r"^nemo megatron", "nemo-megatron"),
+    (r"^nemo|nvidia nemo", "nemo"),
+    (r"megatron-core", "megatron-core"),
+    (r"megatron", "megatron-lm"),
+    (r"llm-foundry", "llm-foundry"),
+    (r"torchtitan", "torchtitan"),
+    (r"torchtune", "torchtune"),
+    (r"lit-?gpt generate", "litgpt-generate"),
+    (r"lit-?gpt", "litgpt"),
+    (r"llama-factory", "llama-factory"),
+    (r"tensorrt-llm", "tensorrt-llm"),
+    (r"^tensorrt", "tensorrt"),
+    (r"vllm", "vllm"),
+    (r"llama\.cpp", "llama.cpp"),
+    (r"gpt-fast", "gpt-fast"),
+    (r"exllama", "exllamav2"),
+    (r"mlc", "mlc-llm"),
+    (r"neuronx-distributed", "neuronx-distributed"),
+    (r"transformers-neuronx", "transformers-neuronx"),
+    (r"neuronx?", "torch-neuronx"),
+    (r"gpt-neox", "gpt-neox"),
+    (r"deepspeed-inference|ds-inference", "deepspeed-inference"),
+    (r"deepspeed", "deepspeed"),
+    (r"accelerate|hf |transformers|peft|fastchat|llama-recipes|qlora", "transformers"),
+    (r"horovod", "tensorflow"),
+    (r"ngc pytorch", "pytorch-ngc"),
+    (r"mxnet", "mxnet"),
+    (r"^tf|tensorflow", "tensorflow"),
+    (r"paddle", "paddle"),
+    (r"pytorch|torch", "pytorch"),
+    (r"hai-llm", "hai-llm"),
+]
+
+PRECISIONS: list[tuple[str, str, str]] = [
+    (r"nf4-dq", "bf16", "pure"),
+    (r"nf4", "bf16", "pure"),
+    (r"^(mxfp8|fp8-mx)", "mxfp8", "mixed"),
+    (r"^nvfp4", "nvfp4", "mixed"),
+    (r"^fp8", "fp8", "mixed"),
+    (r"^fp4", "fp4", "mixed"),
+    (r"^tf32", "tf32", "single"),
+    (r"^fp32", "fp32", "single"),
+    (r"^bf16-(pure|true)", "bf16", "pure"),
+    (r"^bf16", "bf16", "mixed"),
+    (r"^(fp16|amp|f16)", "fp16", "mixed"),
+    (r"^int8|^q8", "int8", "mixed"),
+    (r"^(int4|q4|exl2|gptq|awq|gguf|q\d)", "int4", "mixed"),
+]
+
+STORED_BITS = {"llama.cpp": {"4": 4.85}}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request body, and which figure of the answer the row tells."""
+
+    id: str
+    kind: str
+    body: dict[str, Any]
+    quantity: str
+    value: float
+    group: str
+    source: str
+    accelerator: str
+    model: str
+    family: str
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+class Refused(Exception):
+    """The row cannot be put as a question; the sentence says why."""
+
+
+def number(row: Row, column: str) -> float | None:
+    text = row[column].strip()
+    return float(text) if text else None
+
+
+def whole(row: Row, column: str, default: int) -> int:
+    return int(number(row, column) or default)
+
+
+def gpu_of(row: Row) -> str:
+    name = row["accelerator"]
+    return GPUS.get(name, name.lower())
+
+
+def machine_of(row: Row) -> dict[str, Any]:
+    gpu = gpu_of(row)
+    total = whole(row, "total_accelerators", 0)
+    if not total:
+        raise Refused("The number of accelerators is not told.")
+    per_node = min(total, whole(row, "accelerators_per_node", 8))
+    linked = bool(LINKED.search(gpu))
+    rate = next((g for start, g in NETWORK_GBPS_PER_GPU.items() if gpu.startswith(start)), DEFAULT_NETWORK_GBPS_PER_GPU)
+    body: dict[str, Any] = {"gpu": gpu, "gpu_count": per_node, "network_gbps": rate * per_node}
+    if per_node > 1 and not linked:
+        body["interconnect"] = "pcie"
+    return {"machine": body, "nodes": -(-total // per_node)}
+
+
+def slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
+
+
+def model_of(row: Row) -> dict[str, Any]:
+    body: dict[str, Any] = {"name": slug(row["model"]), "family": row["family"]}
+    parameters = number(row, "params_b")
+    if row["model"] == "MLPerf-ssd" and "v1.1" in row["source"]:
+        body["name"] = "mlperf-ssd300"
+    if row["model"].startswith("TransformerXL"):
+        body["family"] = "recurrent"
+    if number(row, "fwd_gflops_per_sample"):
+        body["forward_flops_per_sample"] = 1e9 * float(row["fwd_gflops_per_sample"])
+    body["parameters"] = (parameters or 0.0) * 1e9
+    active = number(row, "active_params_b")
+    body["active_parameters"] = (active or parameters or 0.0) * 1e9
+    if row["layers"] and row["hidden"] and "forward_flops_per_sample" not in body:
+        body |= dimensions_of(row, body["parameters"])
+    elif "forward_flops_per_sample" not in body:
+        body["forward_flops_per_sample"] = None
+    return body
+
+
+def dimensions_of(row: Row, parameters: float) -> dict[str, Any]:
+    layers, hidden = whole(row, "layers", 1), whole(row, "hidden", 1)
+    heads = whole(row, "heads", max(1, hidden // 128))
+    kv = whole(row, "kv_heads", heads)
+    size = whole(row, "head_dim", hidden // heads)
+    ffn = whole(row, "ffn", 4 * hidden)
+    vocabulary = whole(row, "vocab", 32000)
+    experts = whole(row, "experts", 0)
+    attention = hidden * size * 2 * (heads + kv)
+    choices = []
+    for gated in (False, True):
+        for tied in (False, True):
+            count = layers * (attention + (3 if gated else 2) * hidden * ffn) + vocabulary * hidden * (1 if tied else 2)
+            choices.append((abs(count - parameters), gated, tied))
+    _, gated, tied = min(choices)
+    if experts:
+        gated, tied = True, False
+    body: dict[str, Any] = {
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": kv,
+        "head_size": size,
+        "ffn": ffn,
+        "gated": gated,
+        "vocabulary": vocabulary,
+        "tied": tied,
+        "decoder": row["family"] not in ("encoder", "vit"),
+    }
+    if experts:
+        body |= {"experts": experts, "experts_per_token": whole(row, "experts_per_token", 1), "expert_ffn": ffn}
+    if "MLA" in row["notes"]:
+        body |= {"mla_kv_rank": 512, "mla_rope_size": 64}
+    return body
+
+
+def software_of(row: Row) -> dict[str, str]:
+    """The stack by name and release, as somebody who runs it would tell it."""
+    text = row["framework"].strip()
+    if "mlcommons/training" in row["source"]:
+        return {"line": "mlperf-training", "release": ""}
+    if "mlcommons/inference" in row["source"]:
+        return {"line": "tensorrt", "release": "tensorrt-mlperf"}
+    line = next((name for pattern, name in FRAMEWORKS if re.search(pattern, text.lower())), "unknown")
+    release = slug(text)
+    container = re.search(r"NeMo (2\d\.\d\d)", row["notes"])
+    if line == "megatron-bridge" and container:
+        release = f"megatron-bridge-{container[1]}"
+    return {"line": line, "release": release}
+
+
+def precision_of(row: Row) -> tuple[str, str, float | None]:
+    text = row["precision"].lower()
+    name, recipe = next(((p, r) for pattern, p, r in PRECISIONS if re.search(pattern, text)), ("bf16", "mixed"))
+    bits = number(row, "weight_bits")
+    if "nf4-dq" in text:
+        bits = 4.127
+    elif "nf4" in text or (text == "fp4" and "litgpt" in row["framework"]):
+        bits = 4.5
+    elif text == "int4-g32":
+        bits = 5.0
+    elif text == "q4f16" or (bits == 4 and text.startswith("fp4")):
+        bits = 4.5
+    return name, recipe, bits
+
+
+CHECKPOINTING = {"full": "full", "selective": "selective", "selective+sp": "selective", "none": "none"}
+
+
+def layout_of(row: Row, gpus: int) -> dict[str, Any]:
+    tensor, pipeline = whole(row, "tp", 1), whole(row, "pp", 1)
+    context, expert = whole(row, "cp", 1), whole(row, "ep", 1)
+    body: dict[str, Any] = {}
+    if row["tp"] or row["pp"]:
+        if re.search("trainium|inferentia", gpu_of(row)):
+            tensor = max(1, tensor // CORES_PER_CHIP)
+        tensor = min(tensor, gpus)
+        if "litgpt" in row["framework"] and row["kind"] != "infer_throughput" and tensor > 1:
+            tensor, body["zero_stage"] = 1, 3  # it shards (FSDP) where the table says it cuts
+        data = max(1, gpus // (tensor * pipeline * context))
+        body |= {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": min(expert, gpus), "data": data}
+    if row["zero_stage"]:
+        body["zero_stage"] = whole(row, "zero_stage", 0)
+    if row["micro_batch"]:
+        body["micro_batch"] = whole(row, "micro_batch", 1)
+    if row["activation_checkpointing"]:
+        body["activation_checkpointing"] = CHECKPOINTING.get(row["activation_checkpointing"], "none")
+    if "interleaved" in row["notes"]:
+        body["virtual_stages"] = 3 if pipeline < 64 else 1
+    return body
+
+
+CORES_PER_CHIP = 2
+"""AWS counts tensor parallelism in NeuronCores, of which a chip of the first two generations has two."""
+
+METHODS = {"lora": "lora", "qlora": "qlora", "adapter": "adapter", "peft_other": "lora"}
+
+
+NF4_BITS = 4.5
+
+
+def training_of(row: Row) -> dict[str, Any]:
+    precision, recipe, bits = precision_of(row)
+    work: dict[str, Any] = {
+        "task": "training",
+        "model": model_of(row),
+        "precision": precision,
+        "recipe": recipe,
+        "method": METHODS.get(row["task"], "full"),
+        "software": software_of(row),
+        "purpose": row["task"],
+    }
+    if work["method"] == "qlora":
+        work["weight_bits"] = bits or NF4_BITS
+    if row["precision"].startswith(("nf4", "int8(")):
+        work |= {"method": "qlora", "weight_bits": bits or 8.0}
+    if recipe == "mixed" and row["precision"] == "bf16" and work["software"]["line"] in ("transformers", "torchtune"):
+        work["recipe"] = "pure"
+    if work["software"]["line"] in BEFORE_FLASH or re.match(BEFORE_AMPERE, gpu_of(row)):
+        work["flash_attention"] = False
+    return work | sizes_of(row) | techniques_of(row)
+
+
+def sizes_of(row: Row) -> dict[str, Any]:
+    """Lengths, batch and trainable parameters, as far as they are told."""
+    body: dict[str, Any] = {}
+    mean = re.search(r"mean ~(\d+) tok", row["notes"])
+    if row["input_len"]:
+        body["mean_length"] = number(row, "input_len")
+    elif mean and row["unit"].startswith("tokens"):
+        body["mean_length"] = float(mean[1])
+    if row["seq_len"]:
+        body["sequence_length"] = whole(row, "seq_len", 1)
+    if row["global_batch"]:
+        body["global_batch_size"] = whole(row, "global_batch", 1)
+    if row["trainable_params_m"]:
+        body["trainable_parameters"] = 1e6 * float(row["trainable_params_m"])
+    if row["optimizer"]:
+        body["optimizer"] = row["optimizer"]
+    return body
+
+
+BEFORE_FLASH = ("pytorch-ngc", "pytorch", "tensorflow", "mxnet", "paddle", "torch-neuronx")
+BEFORE_AMPERE = r"v100|t4|p100|p4|gtx|titan|quadro|rtx-20|k80|m40|m60"
+"""Stacks of the published tables that predate FlashAttention, and chips that its second version does not run on."""
+
+TECHNIQUES = (
+    "Packed Dataset",
+    "Compile",
+    "Chunked Cross Entropy",
+    "Activation Checkpointing",
+    "Fuse optimizer step into backward",
+    "Activation Offloading",
+    "8-bit AdamW",
+    "LoRA",
+    "QLoRA",
+)
+"""The order in which a table of techniques adds them, each row to the ones before."""
+
+
+UNPACKED_LENGTH = 256
+"""What a batch of instructions is padded to, about, before samples are packed."""
+
+
+def techniques_of(row: Row) -> dict[str, Any]:
+    """What a cumulative technique of the row's note says of the recipe."""
+    if not row["notes"].startswith("cumulative technique"):
+        return {}
+    name = row["notes"].split(":", 1)[1].strip().lstrip("+ ").strip()
+    at = TECHNIQUES.index(name) if name in TECHNIQUES else -1
+    if at < 0:
+        return {"sequence_length": UNPACKED_LENGTH, "mean_length": float(UNPACKED_LENGTH)}
+    body: dict[str, Any] = {"chunked_loss": at >= 2, "fused_optimizer": 4 <= at < 7}
+    if 6 <= at < 7:
+        body["optimizer"] = "adamw_8bit"
+    if at >= 5:
+        body["offload_activations"] = True
+    return body
+
+
+def inference_of(row: Row) -> dict[str, Any]:
+    precision, _, bits = precision_of(row)
+    work: dict[str, Any] = {
+        "task": "inference",
+        "model": model_of(row),
+        "precision": precision,
+        "software": software_of(row),
+        "purpose": row["task"],
+    }
+    if bits:
+        work["weight_bits"] = bits
+    if row["layers"] and precision in ("int4", "int8") and work["software"]["line"] != "tensorrt":
+        work["precision"] = "fp16"  # only weights are stored so; they are multiplied at 16 bits
+    if row["precision"].startswith(("nf4", "int8(", "fp4")) and "litgpt" in row["framework"]:
+        work["precision"] = "bf16"
+    inputs, outputs = number(row, "input_len"), number(row, "output_len")
+    work["input_length"] = inputs if inputs is not None else number(row, "seq_len") or 0
+    work["output_length"] = outputs if outputs is not None else 0
+    batch = row["batch_or_concurrency"]
+    work["concurrency"] = float(batch) if re.fullmatch(r"[\d.]+", batch) else None
+    if "mean ~170" in row["notes"]:
+        work["mean_length"] = 170.0
+    return work
+
+
+def question_of(row: Row) -> Question:
+    """The row as a question; raises Refused with a sentence."""
+    machine = machine_of(row)
+    gpus = machine["machine"]["gpu_count"] * machine["nodes"]
+    inference = row["kind"] == "infer_throughput" or row["task"].startswith("infer")
+    work = inference_of(row) if inference else training_of(row)
+    layout = layout_of(row, gpus)
+    if "torchtitan" in row["framework"] and layout.get("pipeline", 1) > 1 and "micro_batch" in layout:
+        work["global_batch_size"] = layout["micro_batch"] * layout["data"]
+        layout["micro_batch"] = 1
+    body = {"workload": work, **machine, "layout": layout}
+    quantity, value, extras = observed(row, gpus)
+    return Question(
+        row["id"],
+        row["kind"],
+        body,
+        quantity,
+        value,
+        row["group"],
+        row["source"],
+        row["accelerator"],
+        row["model"],
+        row["family"],
+        extras,
+    )
+
+
+RATES = {
+    "tokens/s(total)": "tokens_per_second",
+    "output tokens/s(total)": "tokens_per_second",
+    "decode tokens/s": "tokens_per_second",
+    "prefill tokens/s": "prefill_tokens_per_second",
+    "samples/s(total)": "samples_per_second",
+}
+SCALED = {
+    "ms time-per-output-token": ("seconds_per_output_token", 1e-3),
+    "ms time-to-first-token": ("seconds_to_first_token", 1e-3),
+    "GB peak/gpu": ("memory_bytes_per_gpu", 1e9),
+    "GiB peak/gpu": ("memory_bytes_per_gpu", 1024.0**3),
+    "fits(1)/oom(0)": ("fits", 1.0),
+    "mfu_pct": ("model_flops_utilisation", 0.01),
+}
+DURATIONS = {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "gpu-hours": 3600.0}
+
+
+def observed(row: Row, gpus: int) -> tuple[str, float, dict[str, Any]]:
+    """What the row tells, in the units of the answer."""
+    value, unit = float(row["value"]), row["unit"]
+    if unit in RATES:
+        return RATES[unit], value, {}
+    if unit in SCALED:
+        name, scale = SCALED[unit]
+        return name, value * scale, {}
+    if unit == "tokens/s/gpu":
+        return "tokens_per_second", value * gpus, {}
+    if unit in ("max context tokens", "KV tokens"):
+        return "max_context_tokens", value, {"limit": number(row, "seq_len")}
+    if unit.endswith("TFLOP/s/gpu"):
+        return "flops_per_second_per_gpu", value * 1e12, {"hardware": unit.startswith("hw")}
+    if unit in DURATIONS:
+        seconds = value * DURATIONS[unit] / (gpus if unit == "gpu-hours" else 1)
+        return "seconds", seconds, {"amount": amount_of(row)}
+    raise Refused(f"The unit '{unit}' is not one the answer has.")
+
+
+def amount_of(row: Row) -> dict[str, float]:
+    tokens, samples = number(row, "train_tokens_b"), number(row, "train_samples")
+    if tokens:
+        return {"tokens": tokens * 1e9}
+    if samples:
+        return {"samples": samples}
+    raise Refused("The amount of work is not told.")

@@ -1,0 +1,180 @@
+"""How right answers are: errors by kind of work, decisions, coverage of the band, and machines in the right order."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import combinations
+from statistics import median
+
+from accuracy.rows import Question, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered to a question, beside what was published."""
+
+    question: Question
+    row: Row
+    likely: float
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        return abs(self.likely / self.question.value - 1.0)
+
+    @property
+    def inside(self) -> bool:
+        return self.low <= self.question.value <= self.high
+
+
+def subset_of(question: Question, row: Row) -> str:
+    """The line of the table that a row counts in."""
+    if question.quantity in ("fits", "max_context_tokens"):
+        return "inference fits" if row["task"].startswith("infer") else "training fits"
+    if question.quantity == "memory_bytes_per_gpu":
+        return "inference memory" if row["task"].startswith("infer") else "training memory"
+    if question.kind == "train_throughput":
+        return training_subset(row)
+    if question.kind == "infer_throughput":
+        return inference_subset(row)
+    return question.kind
+
+
+def training_subset(row: Row) -> str:
+    if row["model"].startswith("TransformerXL"):
+        return "training: Transformer-XL"
+    if row["task"] in ("lora", "qlora", "peft_other", "adapter"):
+        return "training: LoRA"
+    if row["family"] == "llm":
+        bits = "nvfp4" if "fp4" in row["precision"] else "fp8" if "fp8" in row["precision"] else "bf16"
+        return f"training: dense LLM {bits}"
+    if row["family"] in ("moe", "hybrid_moe"):
+        return "training: MoE"
+    return f"training: {row['family']}"
+
+
+UNITS = {
+    "ms time-per-output-token": "time per output token",
+    "ms time-to-first-token": "time to first token",
+    "prefill tokens/s": "prefill",
+    "output tokens/s(total)": "serving",
+}
+
+
+def inference_subset(row: Row) -> str:
+    if row["unit"] in UNITS:
+        return f"inference: {UNITS[row['unit']]}"
+    if "decode" in row["unit"] or "tokens" in row["unit"]:
+        return "inference: decode, batch 1" if row["batch_or_concurrency"] == "1" else "inference: decode, batched"
+    small = row["batch_or_concurrency"].isdigit() and int(row["batch_or_concurrency"]) < 128
+    return "inference: CNN and encoder, small batch" if small else "inference: CNN and encoder, offline"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One line: rows, median absolute percentage error, bias (predicted ÷ published), share inside the band."""
+
+    rows: int
+    error: float
+    bias: float
+    inside: float
+
+
+def score(answers: Sequence[Answer]) -> Score:
+    return Score(
+        len(answers),
+        median(a.error for a in answers),
+        median(a.likely / a.question.value for a in answers),
+        sum(a.inside for a in answers) / len(answers),
+    )
+
+
+def scores(answers: Iterable[Answer]) -> dict[str, Score]:
+    """By subset, and of each kind as a whole."""
+    groups: dict[str, list[Answer]] = defaultdict(list)
+    for answer in answers:
+        if answer.question.quantity in ("fits", "max_context_tokens"):
+            continue
+        name = subset_of(answer.question, answer.row)
+        groups[name].append(answer)
+        if ":" in name:
+            groups[name.split(":")[0] + ", all"].append(answer)
+    return {name: score(group) for name, group in sorted(groups.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Fits or not: right and wrong of each sort."""
+
+    right_fits: int
+    right_ooms: int
+    false_fits: int
+    false_ooms: int
+
+    @property
+    def accuracy(self) -> float:
+        right = self.right_fits + self.right_ooms
+        return right / max(1, right + self.false_fits + self.false_ooms)
+
+
+def decisions(answers: Iterable[Answer]) -> Decisions:
+    told = [(a.likely >= 0.5, a.question.value >= 0.5) for a in answers if a.question.quantity == "fits"]
+    return Decisions(
+        told.count((True, True)), told.count((False, False)), told.count((True, False)), told.count((False, True))
+    )
+
+
+SAME_WORKLOAD = (
+    "kind",
+    "task",
+    "model",
+    "precision",
+    "unit",
+    "seq_len",
+    "input_len",
+    "output_len",
+    "total_accelerators",
+    "framework",
+    "batch_or_concurrency",
+    "activation_checkpointing",
+)
+
+
+def pairs_in_order(answers: Iterable[Answer], apart: float = 0.0) -> tuple[int, int]:
+    """Pairs of machines put in the right order, of all pairs under workloads that three or more machines ran.
+
+    Of several runs of a workload on one machine the median counts; pairs nearer than `apart` are left out.
+    """
+    groups: dict[tuple[str, ...], dict[str, list[Answer]]] = defaultdict(lambda: defaultdict(list))
+    for answer in answers:
+        if answer.question.kind in ("train_throughput", "infer_throughput"):
+            key = tuple(answer.row[column] for column in SAME_WORKLOAD)
+            groups[key][answer.question.accelerator].append(answer)
+    right = total = 0
+    for machines in groups.values():
+        if len(machines) < 3:
+            continue
+        for one, other in combinations(machines.values(), 2):
+            truth = median(a.question.value for a in one) / median(a.question.value for a in other)
+            told = median(a.likely for a in one) / median(a.likely for a in other)
+            if max(truth, 1 / truth) > 1 + apart:
+                total += 1
+                right += (truth > 1) == (told > 1)
+    return right, total
+
+
+def fold_of(text: str, folds: int) -> int:
+    """A stable number below `folds` for a text."""
+    return int.from_bytes(sha256(text.encode()).digest()[:4], "big") % folds
+
+
+Splitter = Callable[[Question], str]
+SPLITS: Mapping[str, Splitter] = {
+    "group": lambda q: q.group,
+    "source": lambda q: q.group.rsplit("|", 1)[-1],
+    "accelerator": lambda q: q.accelerator,
+    "model": lambda q: q.model,
+}
+"""What is left out together."""

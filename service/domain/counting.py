@@ -1,0 +1,99 @@
+"""Counts of a model: parameters, FLOPs and bytes, exact from its dimensions."""
+
+from service.domain.model import Model, Transformer
+
+
+def feed_forward_parameters(hidden: int, width: int, *, gated: bool) -> int:
+    """2 matrices (GELU) or 3 (SwiGLU) of hidden x width."""
+    return (3 if gated else 2) * hidden * width
+
+
+def attention_parameters(t: Transformer) -> int:
+    """Q and O with all heads, K and V with the key-value heads: hidden x head_size x (2a + 2k)."""
+    return t.hidden * t.head_size * (2 * t.heads + 2 * t.kv_heads)
+
+
+def embedding_parameters(t: Transformer) -> int:
+    """The table of input embeddings, which is looked up and never multiplied."""
+    return t.vocabulary * t.hidden
+
+
+def multiplied_parameters(model: Model) -> float:
+    """Active parameters that are matrices in a forward pass: all but an untied input embedding."""
+    t = model.transformer
+    if t is None or t.tied:
+        return model.active_parameters
+    return max(model.active_parameters - embedding_parameters(t), 0.3 * model.active_parameters)
+
+
+def attention_flops_per_token(t: Transformer, sequence: float, *, causal: bool = True) -> float:
+    """4 x s x a x d per layer (scores and values), halved where a causal kernel skips the upper triangle.
+
+    A sliding window caps s. Korthikanti et al. 2022 (2205.05198) counts without the half.
+    """
+    reach = min(sequence, t.sliding_window) if t.sliding_window else sequence
+    half = 0.5 if causal and t.decoder else 1.0
+    return 4.0 * reach * t.heads * t.head_size * half * t.layers
+
+
+HYBRID_ATTENTION_SHARE = 0.12
+"""Share of layers with attention in hybrids of attention and state-space layers (Nemotron-H: 4 of 52, 6 of 52)."""
+
+
+def attention_share(model: Model) -> float:
+    """Which share of the layers attends."""
+    return HYBRID_ATTENTION_SHARE if model.family.startswith("hybrid") else 1.0
+
+
+HYBRID_EXPERT_SHARE = 0.44
+"""Share of layers with experts in such hybrids (Nemotron 3 Nano: 23 of 52)."""
+
+
+def expert_share(model: Model) -> float:
+    """Which share of the layers routes to experts."""
+    return HYBRID_EXPERT_SHARE if model.family.startswith("hybrid") else 1.0
+
+
+def forward_flops_per_token(model: Model, sequence: float) -> float:
+    """2 FLOPs per multiplied parameter, and attention over the sequence."""
+    t = model.transformer
+    assert t is not None
+    return 2.0 * multiplied_parameters(model) + attention_share(model) * attention_flops_per_token(t, sequence)
+
+
+def korthikanti_flops_per_iteration(t: Transformer, batch: int, sequence: int) -> float:
+    """Model FLOPs of one training iteration: 72 B L s h^2 (1 + s/6h + V/12hL).
+
+    Korthikanti et al. 2022 (2205.05198), for blocks with feed-forward width 4h and full attention heads.
+    """
+    h, layers, s = t.hidden, t.layers, sequence
+    bracket = 1 + s / (6 * h) + t.vocabulary / (12 * h * layers)
+    return 72.0 * batch * layers * s * h * h * bracket
+
+
+def kv_bytes_per_token(t: Transformer, bytes_per_value: float, tensor: int = 1) -> float:
+    """Keys and values of one token on one GPU: 2 x layers x kv_heads x head_size x bytes, over min(t, kv_heads).
+
+    Latent attention (DeepSeek) keeps rank + rope values per layer and cannot be cut by heads.
+    """
+    if t.mla_kv_rank:
+        return t.layers * (t.mla_kv_rank + t.mla_rope_size) * bytes_per_value
+    return 2.0 * t.layers * t.kv_heads * t.head_size * bytes_per_value / min(tensor, t.kv_heads)
+
+
+def experts_touched(t: Transformer, tokens: float) -> float:
+    """Experts of a layer that a batch of tokens wakes: E (1 - (1 - k/E)^tokens), drawn evenly."""
+    if not t.experts:
+        return 0.0
+    asleep: float = (1.0 - t.experts_per_token / t.experts) ** tokens
+    return t.experts * (1.0 - asleep)
+
+
+def parameters_touched(model: Model, tokens: float) -> float:
+    """Parameters read from memory in one forward pass over so many tokens."""
+    t = model.transformer
+    if t is None or not t.experts or t.experts == t.experts_per_token:
+        return multiplied_parameters(model)
+    per_expert = (model.parameters - model.active_parameters) / (t.experts - t.experts_per_token)
+    always = multiplied_parameters(model) - per_expert * t.experts_per_token
+    return max(0.0, always) + per_expert * experts_touched(t, tokens)

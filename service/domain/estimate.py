@@ -1,0 +1,228 @@
+"""An estimate: what a workload needs on a machine and what it yields, with the arithmetic shown."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from service.domain.bands import Band, Bands, bands_of, unseen
+from service.domain.efficiency import Calibration, Coefficient, Facts, Kind, calibration_of
+from service.domain.facts import inference_facts, training_facts
+from service.domain.kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
+from service.domain.layouts import concurrency_that_fits
+from service.domain.machine import Machine
+from service.domain.memory import inference_parts, training_parts
+from service.domain.parallelism import Layout
+from service.domain.throughput import (
+    Terms,
+    decode_terms,
+    forward_terms,
+    is_generative,
+    prefill_terms,
+    serving_terms,
+    training_terms,
+)
+from service.domain.workload import Inference, Training
+
+BOTTLENECKS = {
+    "matrix": "gpu_compute",
+    "narrow": "gpu_compute",
+    "attention": "gpu_compute",
+    "prefill": "gpu_compute",
+    "memory": "gpu_memory_bandwidth",
+    "weights": "gpu_memory_bandwidth",
+    "cache": "gpu_memory_bandwidth",
+    "vocabulary": "gpu_memory_bandwidth",
+    "prefill_memory": "gpu_memory_bandwidth",
+    "optimizer": "gpu_memory_bandwidth",
+    "launch": "host_overhead",
+    "routing": "host_overhead",
+    "step": "host_overhead",
+    "request": "host_overhead",
+    "tensor": "communication",
+    "latency": "communication",
+    "context": "communication",
+    "expert": "communication",
+    "data": "communication",
+    "bubble": "pipeline_bubble",
+    "input": "input",
+}
+"""Which part of a machine each term waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Physics:
+    """The calibration in force: coefficients of every term, and bands."""
+
+    calibration: Calibration
+    bands: Bands
+
+
+def physics_of(coefficients: Sequence[Coefficient]) -> Physics:
+    return Physics(calibration_of([c for c in coefficients if not c.name.startswith("band.")]), bands_of(coefficients))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step as it really takes: seconds by part, and what it yields."""
+
+    seconds: float
+    parts: Mapping[str, float]
+    units: float
+
+    @property
+    def rate(self) -> float:
+        return self.units / self.seconds
+
+    @property
+    def bottleneck(self) -> str:
+        """The part of the machine that takes most of the step."""
+        shares: dict[str, float] = {}
+        for term, seconds in self.parts.items():
+            name = BOTTLENECKS[term]
+            shares[name] = shares.get(name, 0.0) + seconds
+        return max(shares, key=lambda name: (shares[name], name))
+
+
+def step_of(calibration: Calibration, kind: Kind, terms: Terms, facts: Facts) -> Step:
+    parts = calibration.seconds(kind, terms.seconds, facts)
+    return Step(sum(parts.values()), parts, terms.units)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """Bytes per GPU: what is needed, in parts, and what is there."""
+
+    needed_bytes: float
+    usable_bytes: float
+    parts: Mapping[str, float]
+
+    @property
+    def fits(self) -> bool:
+        return self.needed_bytes <= self.usable_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What physics says; rates are None of a workload that does not fit."""
+
+    basis: str
+    memory: MemoryNeed
+    layout: Layout
+    samples_per_second: Band | None
+    tokens_per_second: Band | None
+    step: Step | None
+    extrapolates: tuple[str, ...]
+    concurrency: float | None = None
+    prefill_tokens_per_second: Band | None = None
+    seconds_to_first_token: Band | None = None
+    seconds_per_output_token: Band | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.memory.fits
+
+    @property
+    def bottleneck(self) -> str | None:
+        return self.step.bottleneck if self.step else None
+
+
+def memory_need(physics: Physics, machine: Machine, parts: Mapping[str, float], facts: Facts) -> MemoryNeed:
+    real = physics.calibration.seconds(MEMORY, parts, facts)
+    return MemoryNeed(sum(real.values()), machine.usable_bytes, real)
+
+
+def training_memory(physics: Physics, work: Training, machine: Machine, layout: Layout) -> MemoryNeed:
+    return memory_need(physics, machine, training_parts(work, layout), training_facts(work, machine, layout))
+
+
+def estimate_training(physics: Physics, work: Training, machine: Machine, layout: Layout) -> Estimate:
+    """A training step in a layout, and the rates it gives."""
+    facts = training_facts(work, machine, layout)
+    need = memory_need(physics, machine, training_parts(work, layout), facts)
+    new = unseen(physics.calibration, TRAINING, facts)
+    if not need.fits:
+        return Estimate("modelled", need, layout, None, None, None, new)
+    step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
+    samples = physics.bands.around(step.rate, TRAINING, facts, new)
+    length = work.mean_length or work.sequence_length
+    tokens = samples.times(length) if length else None
+    return Estimate("modelled", need, layout, samples, tokens, step, new)
+
+
+def wall_seconds(physics: Physics, work: Training, machine: Machine, layout: Layout, samples: float) -> Band:
+    """Seconds of a whole run as people report it, with the evaluation and saving that runs of its stack had."""
+    facts = dict(training_facts(work, machine, layout)) | {"measured": "wall"}
+    step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
+    new = unseen(physics.calibration, TRAINING, facts)
+    return physics.bands.around(step.rate, TRAINING, facts, new).inverse_of(samples)
+
+
+def estimate_inference(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:
+    """Answering in a layout: a language model decodes, anything else passes forward."""
+    if not is_generative(work.model):
+        return _estimate_forward(physics, work, machine, layout)
+    facts = dict(inference_facts(work, machine, layout))
+    at = in_flight(work, machine, layout)
+    length = work.input_length + work.output_length
+    need = memory_need(physics, machine, inference_parts(work, layout, at * length, 4096.0 if at > 1 else 1.0), facts)
+    kind, terms, what = language_terms(work, machine, layout, at)
+    new = unseen(physics.calibration, kind, facts)
+    if not need.fits:
+        return Estimate("modelled", need, layout, None, None, None, new, at)
+    step = step_of(physics.calibration, kind, terms, facts | what)
+    tokens = physics.bands.around(step.rate * layout.data, kind, facts, new)
+    each = step_of(physics.calibration, kind, terms, facts | ({"what": "token"} if what else {})).seconds
+    length_out = max(1.0, work.output_length)
+    prompt = prefill_terms(work, machine, layout, 1.0, max(1.0, work.input_length))
+    first = step_of(physics.calibration, PREFILL, prompt, facts | {"what": "first"})
+    read = step_of(physics.calibration, PREFILL, prompt, facts | {"what": "prefill"})
+    new_prefill = unseen(physics.calibration, PREFILL, facts)
+    return Estimate(
+        "modelled",
+        need,
+        layout,
+        tokens.times(1.0 / length_out),
+        tokens,
+        step,
+        new,
+        at * layout.data,
+        physics.bands.around(read.rate * layout.data, PREFILL, facts, new_prefill),
+        physics.bands.around(first.seconds, PREFILL, facts, new_prefill, of_rate=False),
+        physics.bands.around(each, kind, facts, new, of_rate=False),
+    )
+
+
+SERVING_ENGINES = ("tensorrt-llm", "vllm", "sglang", "tgi")
+"""Engines that batch continuously: newcomers are read between the steps of the others."""
+
+
+def in_flight(work: Inference, machine: Machine, layout: Layout) -> float:
+    """Conversations at once on one replica: as many as asked for, and no more than fit."""
+    most = concurrency_that_fits(work, machine, layout)
+    asked = work.concurrency / layout.data if work.concurrency else inf
+    return asked if asked <= 1 else min(asked, most)
+
+
+def language_terms(
+    work: Inference, machine: Machine, layout: Layout, at: float
+) -> tuple[Kind, Terms, dict[str, str | float]]:
+    """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
+    if work.software.line in SERVING_ENGINES and work.concurrency != 1:
+        return SERVING, serving_terms(work, machine, layout, at), {"what": "serving"}
+    context = work.input_length + work.output_length / 2
+    return DECODE, decode_terms(work, machine, layout, at, context), {}
+
+
+USUAL_FORWARD_BATCH = 128.0
+
+
+def _estimate_forward(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:
+    facts = dict(inference_facts(work, machine, layout)) | {"offline": "no" if work.concurrency else "yes"}
+    batch = work.concurrency or USUAL_FORWARD_BATCH
+    need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0), facts)
+    new = unseen(physics.calibration, FORWARD, facts)
+    if not need.fits:
+        return Estimate("modelled", need, layout, None, None, None, new, batch)
+    step = step_of(physics.calibration, FORWARD, forward_terms(work, machine, batch), facts)
+    samples = physics.bands.around(step.rate * machine.gpus, FORWARD, facts, new)
+    return Estimate("modelled", need, layout, samples, None, step, new, batch)

@@ -1,0 +1,66 @@
+"""The layout and the concurrency that people would choose where nobody says."""
+
+from dataclasses import replace
+
+from service.domain.counting import kv_bytes_per_token
+from service.domain.facts import STACK_CLASSES
+from service.domain.machine import Machine
+from service.domain.memory import inference_parts, total
+from service.domain.parallelism import Layout
+from service.domain.throughput import kv_value_bytes
+from service.domain.workload import Inference, Training
+
+USUAL_MICRO_BATCH = {"cnn": 192, "detection": 64, "encoder": 32}
+MOST_IN_FLIGHT = 2048.0
+"""Sequences that TensorRT-LLM decodes together at most, by default."""
+
+MOST_IN_FLIGHT_BY_ENGINE = {"vllm": 256.0}
+"""vLLM's `max_num_seqs`."""
+
+CACHE_SHARE = 0.92
+"""Share of a GPU's usable memory that weights, activations and cache may take together."""
+
+
+def usual_cut(work: Training, machine: Machine) -> tuple[int, int]:
+    """Tensor parallelism within a node, then pipeline, until the states fit in six tenths of the memory."""
+    per_parameter = 18.0 if work.method == "full" else 2.5
+    need = work.model.parameters * per_parameter / (0.6 * machine.usable_bytes)
+    tensor = 1
+    while tensor < min(8, machine.gpus_per_node, need):
+        tensor *= 2
+    pipeline = 1
+    while tensor * pipeline < need and tensor * pipeline * 2 <= machine.gpus:
+        pipeline *= 2
+    return min(tensor, machine.gpus_per_node), pipeline
+
+
+def cuts_tensors(work: Training) -> bool:
+    """Whether the stack cuts matrices by habit; others shard states over the data-parallel ranks (ZeRO-3, FSDP)."""
+    return STACK_CLASSES.get(work.software.line) in ("megatron", "tuned")
+
+
+def usual_micro_batch(work: Training, data: int) -> int:
+    """One sequence for language models, what fills a GPU for others, and never more than the batch has."""
+    t = work.model.transformer
+    usual = 1 if t is not None and t.decoder else USUAL_MICRO_BATCH.get(work.model.family, 32)
+    if work.global_batch and t is None:
+        return min(512, max(1, work.global_batch // data))
+    return min(usual, max(1, (work.global_batch or usual * data) // data))
+
+
+def with_steps(work: Training, layout: Layout) -> Layout:
+    """The layout with the accumulation that the global batch asks for; unknown batches keep a pipeline busy."""
+    per_round = layout.micro_batch * layout.data
+    usual = per_round * (8 * layout.pipeline if layout.pipeline > 1 else 1)
+    return replace(layout, accumulation=max(1, round((work.global_batch or usual) / per_round)))
+
+
+def concurrency_that_fits(work: Inference, machine: Machine, layout: Layout) -> float:
+    """Conversations whose caches fit in what weights and activations leave."""
+    t = work.model.transformer
+    assert t is not None
+    fixed = total(inference_parts(work, layout, 0.0, 4096.0))
+    left = max(0.0, CACHE_SHARE * machine.usable_bytes - fixed)
+    each = kv_bytes_per_token(t, kv_value_bytes(work), layout.tensor) / layout.pipeline
+    most = MOST_IN_FLIGHT_BY_ENGINE.get(work.software.line, MOST_IN_FLIGHT)
+    return max(1.0, min(most, left / (each * max(1.0, work.input_length + work.output_length))))

@@ -1,0 +1,58 @@
+"""What is asked of a machine: a training step, or answers."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from service.domain.model import Model
+
+Method = Literal["full", "lora", "qlora", "adapter"]
+Checkpointing = Literal["none", "selective", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Software:
+    """The stack: its line (vllm), its release where that matters (vllm-0.6.0), or unknown."""
+
+    line: str = "unknown"
+    release: str = ""
+
+    @property
+    def profile(self) -> str:
+        return self.release or self.line
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """Training or fine-tuning; batches count samples (sequences, images)."""
+
+    model: Model
+    precision: str = "bf16"
+    recipe: str = "mixed"
+    method: Method = "full"
+    weight_precision: str | None = None
+    optimizer: str = "adamw"
+    trainable_parameters: float | None = None
+    sequence_length: int = 0
+    mean_length: float | None = None
+    global_batch: int | None = None
+    flash_attention: bool = True
+    chunked_loss: bool = False
+    fused_optimizer: bool = False
+    offload_activations: bool = False
+    task: str = "train"
+    software: Software = Software()
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """Answering: `concurrency` is the batch, or None for the most that fits."""
+
+    model: Model
+    precision: str = "bf16"
+    weight_bits: float | None = None
+    kv_precision: str | None = None
+    input_length: float = 0
+    output_length: float = 0
+    concurrency: float | None = 1
+    mean_length: float | None = None
+    software: Software = Software()
