@@ -66,7 +66,7 @@ def instance_names(path: Path) -> list[str]:
     """Every instance type as `provider/name`, those aside whose name a path would have to escape."""
     engine = connect(f"sqlite:///{path}")
     with engine.connect() as connection:
-        found = connection.execute(select(InstanceTypeRow.provider, InstanceTypeRow.name)).tuples().all()
+        found = connection.execute(select(InstanceTypeRow.provider, InstanceTypeRow.name)).all()
     engine.dispose()
     return [f"{provider}/{name}" for provider, name in found if "/" not in name]
 
@@ -106,7 +106,11 @@ def read_kinds(connection: Connection) -> list[Kind]:
         .group_by(InstanceTypeRow.id)
         .order_by(InstanceTypeRow.id)
     )
-    return [Kind(*tuple(row)) for row in connection.execute(query)]
+    return [
+        Kind(number, provider, name, currency, micros, source)
+        for number, provider, name, currency, micros, source in connection.execute(query)
+        if micros is not None
+    ]
 
 
 def read_regions(connection: Connection, kinds: Sequence[Kind]) -> dict[str, list[str]]:

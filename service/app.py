@@ -56,7 +56,7 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
     @asynccontextmanager
     async def watching(_app: FastAPI) -> AsyncIterator[None]:
         gc.collect()
-        gc.freeze()  # the catalog and the modules stay: without them a collection takes a millisecond, not fifty
+        gc.freeze()  # the catalog and the modules stay; looking through them took 80 ms at 200,000 offers
         live.start_watching()
         yield
         live.stop_watching()

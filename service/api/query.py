@@ -1,7 +1,7 @@
 """Reading a query string into a model of many fields.
 
 FastAPI's own way (`Annotated[Model, Query()]`) works out anew on every request which of the fields are lists: with the
-fifty fields of `GET /instances` that takes longer than the rest of the answer.
+fifty fields of `GET /instances` that was two fifths of the time of a whole request.
 """
 
 from collections.abc import Awaitable, Callable
