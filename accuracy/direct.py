@@ -56,6 +56,7 @@ def model_of(body: Mapping[str, Any]) -> Model:
             "expert_ffn",
             "mla_kv_rank",
             "mla_rope_size",
+            "mla_value_size",
             "decoder",
         )
         transformer = Transformer(**{key: body[key] for key in names if key in body})

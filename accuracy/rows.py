@@ -221,7 +221,7 @@ def dimensions_of(row: Row, parameters: float) -> dict[str, Any]:
     if experts:
         body |= {"experts": experts, "experts_per_token": whole(row, "experts_per_token", 1), "expert_ffn": ffn}
     if "MLA" in row["notes"]:
-        body |= {"mla_kv_rank": 512, "mla_rope_size": 64}
+        body |= {"mla_kv_rank": 512, "mla_rope_size": 64, "mla_value_size": 128}
     return body
 
 

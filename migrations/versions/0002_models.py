@@ -20,7 +20,7 @@ WHOLE = (
 FLAGS = ("gated", "tied", "decoder")
 FAMILIES = (
     "llm", "moe", "hybrid_moe", "encoder", "enc_dec", "cnn", "detection", "segmentation", "vit", "diffusion", "speech",
-    "recommender", "recurrent",
+    "recommender", "recurrent", "other",
 )  # fmt: skip
 
 

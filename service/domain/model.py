@@ -9,7 +9,7 @@ from service.domain.errors import ImpossibleModel
 
 FAMILIES = (
     "llm", "moe", "hybrid_moe", "encoder", "enc_dec", "cnn", "detection", "segmentation", "vit", "diffusion", "speech",
-    "recommender", "recurrent",
+    "recommender", "recurrent", "other",
 )  # fmt: skip
 
 MOST = {"layers": 4096, "hidden": 1 << 20, "vocabulary": 1 << 27, "context_tokens": 1 << 40}

@@ -15,7 +15,6 @@ from service.domain.counting import (
 )
 from service.domain.formats import bytes_per_value
 from service.domain.memory import korthikanti_activation_bytes, layer_activation_bytes, stored_weight_bytes
-from service.domain.model import Model
 from service.domain.parallelism import Layout, bubble_share
 from tests.domain.jobs import GPT_175B, LLAMA_2_7B, LLAMA_3_8B, model
 
@@ -57,7 +56,7 @@ def test_llama_3_8b_caches_131072_bytes_per_token() -> None:
 
 
 def test_latent_attention_caches_576_values_per_layer() -> None:
-    latent = replace(LLAMA_2_7B, layers=61, mla_kv_rank=512, mla_rope_size=64)
+    latent = replace(LLAMA_2_7B, layers=61, mla_kv_rank=512, mla_rope_size=64, mla_value_size=128)
     assert kv_bytes_per_token(latent, 2.0, tensor=8) == 61 * 576 * 2
 
 
