@@ -4,9 +4,17 @@ from alembic import context
 
 from service.db.tables import Row
 
+# Whoever migrates at the same time waits here, and then finds the work done. (Setting a number that nobody reads is the
+# smallest write there is: with it SQLite takes the lock that its BEGIN leaves for later.)
+TAKE_TURNS = {
+    "postgresql": "SELECT pg_advisory_xact_lock(hashtext('instance-selector migrations'))",
+    "sqlite": "PRAGMA user_version = 0",
+}
+
 engine = context.config.attributes["engine"]
 
 with engine.begin() as connection:
+    connection.exec_driver_sql(TAKE_TURNS[engine.dialect.name])
     context.configure(connection=connection, target_metadata=Row.metadata, render_as_batch=True)
     with context.begin_transaction():
         context.run_migrations()

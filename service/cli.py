@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import httpx2
 import uvicorn
 from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
@@ -205,7 +204,9 @@ def ask(method: str, path: str, **request: Any) -> int:
     return 0 if answer.is_success else 1
 
 
-async def answer_to(method: str, path: str, **request: Any) -> httpx2.Response:
+async def answer_to(method: str, path: str, **request: Any) -> Any:
+    import httpx2  # only these commands need a client; a server starts sooner without
+
     within = httpx2.ASGITransport(app=create_app(), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=within, base_url="http://in-process") as client:
         return await client.request(method, path, **request)

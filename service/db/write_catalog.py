@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, and_, delete, insert, select, update
@@ -45,6 +46,7 @@ NATURAL_KEY: dict[type[Row], tuple[str, ...]] = {InstanceTypeRow: ("provider", "
 """Where the primary key is a number that the database gives."""
 
 
+@cache
 def key_columns(row: type[Row]) -> tuple[str, ...]:
     """The columns that tell one row of a table from another."""
     return NATURAL_KEY.get(row) or tuple(column.key for column in row.__table__.primary_key)

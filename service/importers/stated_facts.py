@@ -8,7 +8,6 @@ from typing import Any
 
 from service.db.tables import SourceRow
 from service.db.write_catalog import Batch, Record
-from service.importers.prices import MICRO
 from service.importers.seed import TABLE_OF, Line
 from service.importers.table_checks import row_key
 
@@ -50,7 +49,7 @@ def offer_key(offer: Record) -> str:
 
 def with_per_hour(price: Record) -> Record:
     micros = price["per_hour_micros"]
-    return {**price, "per_hour": None if micros is None else micros / MICRO}
+    return {**price, "per_hour": None if micros is None else micros / 1_000_000}
 
 
 def in_force(fact: Mapping[str, str], rows: Sequence[Record]) -> Sequence[Record]:
