@@ -1,6 +1,7 @@
 """Holds the current catalog, and swaps it whole when the database's version moves."""
 
 import logging
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -23,6 +24,15 @@ DAYS_KEPT = 16
 
 def today() -> date:
     return datetime.now(UTC).date()
+
+
+STOP_WITHIN_SECONDS = 1.0
+
+
+def portions(seconds: float) -> list[float]:
+    """A wait in parts, so that between them it can be given up."""
+    count = math.ceil(seconds / STOP_WITHIN_SECONDS)
+    return [seconds / count] * count
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +133,9 @@ class LiveCatalog:
                 assert isinstance(driver, psycopg.Connection)
                 connection.exec_driver_sql("LISTEN catalog")
                 connection.commit()
-                for _ in driver.notifies(timeout=self._poll_seconds, stop_after=1):
-                    pass
+                for seconds in portions(self._poll_seconds):
+                    if self._stopping.is_set() or any(driver.notifies(timeout=seconds, stop_after=1)):
+                        break
                 connection.exec_driver_sql("UNLISTEN catalog")
                 connection.commit()
         except (SQLAlchemyError, psycopg.Error):

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from datetime import date
 from typing import Any
 
 from sqlalchemy import Connection, Engine, RowMapping, select
@@ -31,7 +32,7 @@ from service.db.tables import (
     SoftwareSupportRow,
     SourceRow,
 )
-from service.domain.hardware import Gpu, InstanceType, LifecycleEvent
+from service.domain.hardware import LIFECYCLE_STATES, Gpu, InstanceType, LifecycleEvent
 from service.domain.history import CatalogHistory
 from service.domain.model import Model, Transformer
 from service.domain.precision import Precision, Rate
@@ -114,12 +115,17 @@ def read_instance_types(
     connection: Connection, gpus: Mapping[str, Gpu]
 ) -> tuple[tuple[InstanceType, ...], dict[int, int]]:
     """The types in the order of provider and name, and the place of each database id among them."""
-    events = grouped(rows(connection, LifecycleRow, LifecycleRow.starts_on), "provider", "family", "name")
+    events = grouped(rows(connection, LifecycleRow), "provider", "family", "name")
     kinds, place_of = [], {}
     for place, row in enumerate(rows(connection, InstanceTypeRow, InstanceTypeRow.provider, InstanceTypeRow.name)):
         place_of[row["id"]] = place
         kinds.append(instance_type_from_row(row, gpus, events))
     return tuple(kinds), place_of
+
+
+def in_order(event: Mapped) -> tuple[date, int]:
+    """States that begin on one day follow each other as in every life."""
+    return event["starts_on"], LIFECYCLE_STATES.index(event["state"])
 
 
 def instance_type_from_row(
@@ -129,7 +135,7 @@ def instance_type_from_row(
     family = (row["provider"], row["family"])
     states = {event["state"]: event for event in events.get((*family, ""), [])}
     states |= {event["state"]: event for event in events.get((*family, row["name"]), [])}
-    lifecycle = sorted(states.values(), key=lambda event: event["starts_on"])
+    lifecycle = sorted(states.values(), key=in_order)
     return InstanceType(
         **without(row, "id", "gpu"),
         gpu=gpus[row["gpu"]] if row["gpu"] else None,
@@ -175,16 +181,13 @@ def read_regions(connection: Connection) -> tuple[Region, ...]:
 
 
 def read_services(connection: Connection) -> tuple[Service, ...]:
-    events = grouped(rows(connection, ServiceLifecycleRow, ServiceLifecycleRow.starts_on), "provider", "service")
-    return tuple(
-        Service(
-            **row,
-            lifecycle=tuple(
-                ServiceEvent(**without(event, "provider", "service")) for event in events[(row["provider"], row["id"])]
-            ),
-        )
-        for row in rows(connection, ServiceRow)
-    )
+    events = grouped(rows(connection, ServiceLifecycleRow), "provider", "service")
+    return tuple(service_from_row(row, events[(row["provider"], row["id"])]) for row in rows(connection, ServiceRow))
+
+
+def service_from_row(row: Mapped, events: list[Mapped]) -> Service:
+    lifecycle = (without(event, "provider", "service") for event in sorted(events, key=in_order))
+    return Service(**row, lifecycle=tuple(ServiceEvent(**event) for event in lifecycle))
 
 
 def measurement_from_row(row: Mapped) -> Measurement:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import Literal, get_args
 
 from service.domain.precision import Rate, SupportAsked
 
 LifecycleState = Literal["announced", "preview", "available", "closed_to_new", "retired"]
+LIFECYCLE_STATES: tuple[LifecycleState, ...] = get_args(LifecycleState)
+"""In the order in which they can follow each other."""
 
 INTERCONNECTS = ("none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce")
 """How the GPUs of one machine reach each other; `none` is a single GPU."""

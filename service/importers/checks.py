@@ -6,7 +6,6 @@ from dataclasses import MISSING, fields
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
-from typing import get_args
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -24,7 +23,7 @@ from service.db.tables import (
 )
 from service.db.write_catalog import Batch
 from service.domain.errors import ImpossibleModel
-from service.domain.hardware import LifecycleState
+from service.domain.hardware import LIFECYCLE_STATES
 from service.domain.model import Transformer, parameter_count
 from service.domain.names import fold_model
 from service.importers.price_checks import PRICE_CHECKS
@@ -33,9 +32,6 @@ from service.importers.stated_facts import facts_are_found
 from service.importers.table_checks import TABLE_CHECKS, name_of
 
 Problems = Iterator[str]
-
-STATES = get_args(LifecycleState)
-"""In the order in which they can follow each other."""
 
 ROUNDING = 1.001
 """Shares of a card are written with four digits."""
@@ -150,7 +146,7 @@ def lives_run_forwards(batch: Batch) -> Problems:
 
 
 def disorder(name: str, starts: dict[str, date]) -> Problems:
-    reached = [state for state in STATES if state in starts]
+    reached = [state for state in LIFECYCLE_STATES if state in starts]
     for earlier, later in pairwise(reached):
         if starts[earlier] > starts[later]:
             yield f"{name} is {later} on {starts[later]}, before it is {earlier} on {starts[earlier]}."

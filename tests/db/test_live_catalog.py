@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, text
@@ -11,21 +12,19 @@ from sqlalchemy import Engine, text
 from service.db.engine import connect
 from service.db.live_catalog import LiveCatalog
 from service.db.migrate import upgrade
+from service.db.tables import InstanceTypeRow, LifecycleRow
 from service.db.write_catalog import write
-from service.files import SEED
-from service.importers.seed import read_seed
+from tests.db.small import batch, event, instance_type, offer, price, world
+from tests.postgres import running_server
 
 DAY = date(2026, 11, 21)
 PATIENCE_SECONDS = 5
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    made = connect(database_url)
-    upgrade(made)
-    write(made, read_seed(SEED), datetime(2026, 11, 21, tzinfo=UTC))
-    yield made
-    made.dispose()
+def engine(engine: Engine) -> Engine:
+    write(engine, batch(), datetime(2026, 11, 21, tzinfo=UTC))
+    return engine
 
 
 @pytest.fixture
@@ -99,7 +98,109 @@ def test_while_the_database_is_away_the_last_good_catalog_answers(engine: Engine
 
 
 def test_a_new_day_is_a_new_catalog(engine: Engine) -> None:
+    new = batch(
+        "a newer machine",
+        tables={
+            InstanceTypeRow: [*world()[InstanceTypeRow], instance_type("g6.xlarge")],
+            LifecycleRow: [*world()[LifecycleRow], event("g6", date(2024, 4, 4))],
+        },
+    )
+    write(engine, new, datetime(2026, 11, 21, tzinfo=UTC))
     days = iter([date(2022, 2, 17), date(2022, 2, 17), date(2026, 11, 21)])
     live = LiveCatalog(engine, today=lambda: next(days))
-    assert "aws/p5.48xlarge" not in live.on(None).place_of
-    assert "aws/p5.48xlarge" in live.on(None).place_of
+    assert "aws/g6.xlarge" not in live.on(None).place_of
+    assert "aws/g6.xlarge" in live.on(None).place_of
+
+
+def test_what_is_rolled_back_never_shows(live: LiveCatalog, engine: Engine) -> None:
+    before = live.history
+    with engine.connect() as connection:
+        connection.execute(text("UPDATE instance_type SET vcpus = 97"))
+        time.sleep(0.5)
+        connection.rollback()
+    time.sleep(0.5)
+    assert live.history is before
+
+
+def test_a_catalog_in_use_stays_as_it_is(live: LiveCatalog, engine: Engine) -> None:
+    before = live.on(None)
+    dear = batch("dearer", offers=[offer("g5.xlarge", price(9_000_000))])
+    written = write(engine, dear, datetime(2026, 11, 22, tzinfo=UTC))
+    await_version(live, written.version)
+    assert sorted(before.offers.usd_per_hour) == [1, 1, 1]
+    assert list(live.on(None).offers.usd_per_hour) == [9]
+    with pytest.raises(ValueError, match="read-only"):
+        before.offers.usd_per_hour[0] = 0
+
+
+def test_a_lost_file_leaves_the_last_good_catalog(sqlite_tables: str, tmp_path: Path) -> None:
+    engine = connect(sqlite_tables)
+    write(engine, batch(), datetime(2026, 11, 21, tzinfo=UTC))
+    live = LiveCatalog(engine, today=lambda: DAY)
+    engine.dispose()
+    file, aside = tmp_path / "test.db", tmp_path / "aside.db"
+    file.rename(aside)
+    file.write_text("This is no database, and it is longer than the header of one would be. " * 9)
+    live.refresh()
+    assert live.health.problem == "The database cannot be read: DatabaseError."
+    assert "aws/p4d.24xlarge" in live.on(None).place_of
+    aside.replace(file)
+    live.refresh()
+    assert live.health.problem is None
+    engine.dispose()
+
+
+def test_a_lost_server_leaves_the_last_good_catalog() -> None:
+    with running_server() as url:
+        engine = connect(url)
+        upgrade(engine)
+        write(engine, batch(), datetime(2026, 11, 21, tzinfo=UTC))
+        live = LiveCatalog(engine, today=lambda: DAY, poll_seconds=0.1)
+        live.start_watching()
+        seen = live.health.checked_at
+    try:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while live.health.problem is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert live.health.problem is not None
+        assert live.health.checked_at >= seen
+        assert "aws/p4d.24xlarge" in live.on(None).place_of
+        assert "aws/p4d.24xlarge" in live.on(date(2023, 6, 7)).place_of
+    finally:
+        live.stop_watching()
+        engine.dispose()
+
+
+def test_lost_connections_are_made_anew(postgres_tables: str) -> None:
+    engine = connect(postgres_tables)
+    write(engine, batch(), datetime(2026, 11, 21, tzinfo=UTC))
+    live = LiveCatalog(engine, today=lambda: DAY, poll_seconds=0.1)
+    live.start_watching()
+    try:
+        with engine.begin() as connection:
+            cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+            connection.execute(text(f"{cut} AND pid <> pg_backend_pid()"))
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE instance_type SET vcpus = 97"))
+        await_version(live, 2)
+        assert live.health.problem is None
+    finally:
+        live.stop_watching()
+        engine.dispose()
+
+
+def test_postgres_tells_of_a_change_long_before_the_next_poll(postgres_tables: str) -> None:
+    engine = connect(postgres_tables)
+    live = LiveCatalog(engine, today=lambda: DAY, poll_seconds=60)
+    live.start_watching()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    changes = 0
+    while live.history.version == 0 and time.monotonic() < deadline:  # the first change may come before it listens
+        changes += 1
+        write(engine, batch(f"change {changes}"), datetime(2026, 11, 21, tzinfo=UTC))
+        time.sleep(0.2)
+    assert live.history.version > 0
+    start = time.monotonic()
+    live.stop_watching()
+    assert time.monotonic() - start < PATIENCE_SECONDS
+    engine.dispose()

@@ -1,5 +1,8 @@
 """The migrations make the tables that the code expects, on both databases."""
 
+import subprocess
+import sys
+
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
@@ -58,4 +61,15 @@ def test_a_change_by_hand_raises_the_version_and_a_rolled_back_one_does_not(data
         connection.execute(text("DELETE FROM source"))
         connection.commit()
         assert connection.execute(version).scalar_one() == before + 3
+    engine.dispose()
+
+
+def test_replicas_that_migrate_at_once_take_turns(database_url: str) -> None:
+    """Each in a process of its own, as Alembic's context is one for a whole process."""
+    code = "import sys; from service.db import engine, migrate; migrate.upgrade(engine.connect(sys.argv[1]))"
+    command = [sys.executable, "-c", code, database_url]
+    replicas = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [replica.communicate()[1] for replica in replicas] == [""] * 3
+    engine = connect(database_url)
+    require_current(engine)
     engine.dispose()

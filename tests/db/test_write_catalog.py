@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,8 +10,6 @@ import pytest
 from sqlalchemy import Engine, select, text
 from sqlalchemy.exc import IntegrityError
 
-from service.db.engine import connect
-from service.db.migrate import upgrade
 from service.db.read_history import read_history
 from service.db.tables import GpuRow, ImportRunRow, OfferRow, PriceRow, Row
 from service.db.write_catalog import Batch, write
@@ -24,14 +22,6 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 @pytest.fixture(scope="module")
 def seed() -> Batch:
     return read_seed(SEED)
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    made = connect(database_url)
-    upgrade(made)
-    yield made
-    made.dispose()
 
 
 def small(seed: Batch, *, hash_: str, offers: int) -> Batch:
