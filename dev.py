@@ -195,7 +195,8 @@ def become(command: str, *args: str) -> int:
     """Let a command take the place of this process, so that Ctrl-C and signals reach it and it can tidy up."""
     if os.name == "posix":
         os.chdir(ROOT)
-        os.execv(BIN / command, [command, *args])
+        # The whole path: Python finds its environment by the name that it is called by.
+        os.execv(BIN / command, [str(BIN / command), *args])
     return call(command, *args)
 
 

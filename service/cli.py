@@ -141,38 +141,38 @@ def seed_if_absent(settings: Settings) -> None:
 
 
 def run_seed(asked: argparse.Namespace) -> int:
-    batch = read_seed(asked.folder)
-    problems = check_seed(batch, asked.folder)
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    if asked.check or problems:
-        print(
-            f"{batch.rows_seen:,} rows, {len(problems)} problems."
-            if problems
-            else whole_seed(batch.rows_seen, batch.rows_kept)
-        )
-        return 1 if problems else 0
+    if asked.check:
+        return tell_whether_sound(asked.folder)
     engine = connect(read_settings().database_url)
     tell_seeding(engine, load_seed(engine, asked.folder))
     engine.dispose()
     return 0
 
 
-def whole_seed(seen: int, kept: int) -> str:
-    return (
-        f"The seed is sound: of {seen:,} rows {kept:,} enter the catalog; {seen - kept:,} are set aside with a reason."
+def tell_whether_sound(folder: Path) -> int:
+    batch = read_seed(folder)
+    problems = check_seed(batch, folder)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    seen, kept = batch.rows_seen, batch.rows_kept
+    print(
+        f"{seen:,} rows, {len(problems)} problems."
+        if problems
+        else f"The seed is sound: of {seen:,} rows {kept:,} enter the catalog; "
+        f"{seen - kept:,} are set aside with a reason."
     )
+    return 1 if problems else 0
 
 
 def load_seed(engine: Engine, folder: Path) -> Written:
     """Make the tables and load the seed. Raises `SeedBroken` or `DatabaseUnusable`; then nothing has changed."""
     now = datetime.now(UTC)
-    upgrade(engine)
     batch = read_seed(folder)
     problems = check_seed(batch, folder)
     if problems:
         record_failure(engine, FEED, now, "refused", problems[0])
         raise SeedBroken("\n".join(problems))
+    upgrade(engine)
     return write(engine, batch, now)
 
 

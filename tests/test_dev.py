@@ -128,3 +128,12 @@ def test_locked_lines_are_those_of_one_package() -> None:
     assert first.startswith("fastapi==")
     assert hashes
     assert all(line.strip().startswith("--hash=sha256:") for line in hashes)
+
+
+def test_a_command_is_called_by_its_whole_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python finds its environment by that name; `python` alone would find another one."""
+    called: list[tuple[object, list[str]]] = []
+    monkeypatch.setattr(dev.os, "execv", lambda path, arguments: called.append((path, arguments)))
+    monkeypatch.chdir(dev.ROOT)
+    dev.become("python", "-m", "bench")
+    assert called == [(dev.BIN / "python", [str(dev.BIN / "python"), "-m", "bench"])]

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from service.cli import main
+from service.db.engine import connect
+from service.db.read_history import read_history
 from service.files import SEED
 from service.importers.checks import check_seed
 from service.importers.seed import read_seed
@@ -300,3 +303,39 @@ def test_too_many_prices_set_aside_are_told(seed: SeedCopy) -> None:
 def test_one_thing_broken_is_told_once(seed: SeedCopy) -> None:
     seed.change("gpus", A100, source="hearsay")
     assert len(seed.problems()) == 1
+
+
+def test_a_check_on_the_command_line_tells_every_problem(seed: SeedCopy, capsys: pytest.CaptureFixture[str]) -> None:
+    seed.change("gpus", A100, source="hearsay")
+    seed.change("instance_types", P4D, gpu="a100")
+    assert main(["seed", "--check", "--folder", str(seed.folder)]) == 1
+    out, err = capsys.readouterr()
+    assert "gpus.csv, a100-sxm4-40gb: sources.csv has no hearsay.\n" in err
+    assert "instance_types.csv, aws/p4d.24xlarge: gpus.csv has no a100.\n" in err
+    assert out.endswith(f" rows, {err.count(chr(10))} problems.\n")
+
+
+@pytest.mark.parametrize(
+    ("cells", "sentence"),
+    [
+        ({"source": "hearsay"}, "gpus.csv, a100-sxm4-40gb: sources.csv has no hearsay.\n"),
+        ({"memory_gb": "much"}, "'much' cannot be read as memory_gb.\n"),
+    ],
+)
+def test_a_broken_seed_leaves_the_last_good_catalog(
+    seed: SeedCopy,
+    seeded_copy: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cells: dict[str, str],
+    sentence: str,
+) -> None:
+    seed.change("gpus", A100, **cells)
+    monkeypatch.setenv("SELECTOR_DATABASE_URL", seeded_copy)
+    assert main(["seed", "--folder", str(seed.folder)]) == 1
+    assert capsys.readouterr().err.endswith(sentence)
+    engine = connect(seeded_copy)
+    history = read_history(engine)
+    assert history.version == 1
+    assert "a100-sxm4-40gb" in history.reference.gpus
+    engine.dispose()
