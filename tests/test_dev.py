@@ -1,5 +1,6 @@
 """dev.py says in a sentence what is missing, and builds the environment no more often than needed."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -133,7 +134,8 @@ def test_locked_lines_are_those_of_one_package() -> None:
 def test_a_command_is_called_by_its_whole_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python finds its environment by that name; `python` alone would find another one."""
     called: list[tuple[object, list[str]]] = []
-    monkeypatch.setattr(dev.os, "execv", lambda path, arguments: called.append((path, arguments)))
+    monkeypatch.setattr(os, "execv", lambda path, arguments: called.append((path, arguments)))
+    monkeypatch.setattr(dev, "call", lambda *_command: 0)
     monkeypatch.chdir(dev.ROOT)
     dev.become("python", "-m", "bench")
     assert called == [(dev.BIN / "python", [str(dev.BIN / "python"), "-m", "bench"])]
