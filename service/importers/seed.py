@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -78,10 +78,13 @@ class Line:
 def read_seed(folder: Path) -> Batch:
     """All seed files as one batch. Raises `SeedBroken` where a cell cannot be read."""
     tables = {row: records(folder / f"{name}.csv", row) for name, row in TABLE_OF.items()}
-    observations = [observation_of(line) for line in lines(folder / "prices.csv")]
+    return batch_of(tables, observations_in(folder / "prices.csv"), content_hash(folder))
+
+
+def batch_of(tables: Mapping[type[Row], list[Record]], observations: Sequence[Observation], content_hash: str) -> Batch:
     offers, quarantined = offers_from(observations, known_in(tables))
     seen = sum(len(records) for records in tables.values()) + len(observations)
-    return Batch(FEED, content_hash(folder), tables, offers, seen, quarantined)
+    return Batch(FEED, content_hash, tables, offers, seen, quarantined)
 
 
 def lines(path: Path) -> list[Line]:
@@ -196,6 +199,10 @@ DERIVED = {
     MeasurementRow: measurement_cells,
 }
 """Where a file says a thing in people's units and the table keeps it in its own."""
+
+
+def observations_in(path: Path) -> list[Observation]:
+    return [observation_of(line) for line in lines(path)]
 
 
 def observation_of(line: Line) -> Observation:

@@ -2,11 +2,25 @@
 
 import csv
 import shutil
+from functools import cache
 from pathlib import Path
 
+from service.db.tables import Row
+from service.db.write_catalog import Record
 from service.files import SEED
 from service.importers.checks import check_seed
-from service.importers.seed import read_seed
+from service.importers.prices import Observation
+from service.importers.seed import TABLE_OF, batch_of, observations_in, records
+
+
+@cache
+def whole_tables() -> dict[type[Row], list[Record]]:
+    return {row: records(SEED / f"{name}.csv", row) for name, row in TABLE_OF.items()}
+
+
+@cache
+def whole_observations() -> list[Observation]:
+    return observations_in(SEED / "prices.csv")
 
 
 class SeedCopy:
@@ -14,6 +28,7 @@ class SeedCopy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.changed: set[str] = set()
         shutil.copytree(SEED, folder)
 
     def change(self, file: str, where: dict[str, str], **cells: str) -> None:
@@ -35,10 +50,16 @@ class SeedCopy:
         self._write(file, kept)
 
     def write_text(self, file: str, text: str) -> None:
+        self.changed.add(file)
         (self.folder / f"{file}.csv").write_text(text, encoding="utf-8")
 
     def problems(self) -> list[str]:
-        return check_seed(read_seed(self.folder), self.folder)
+        """What is wrong with it; only the files that were changed are read again."""
+        again = {
+            row: records(self.folder / f"{name}.csv", row) for name, row in TABLE_OF.items() if name in self.changed
+        }
+        prices = observations_in(self.folder / "prices.csv") if "prices" in self.changed else whole_observations()
+        return check_seed(batch_of({**whole_tables(), **again}, prices, "a copy"), self.folder)
 
     def _find(self, file: str, where: dict[str, str]) -> tuple[list[dict[str, str]], dict[str, str]]:
         rows = self._read(file)
@@ -51,6 +72,7 @@ class SeedCopy:
             return list(csv.DictReader(opened))
 
     def _write(self, file: str, rows: list[dict[str, str]]) -> None:
+        self.changed.add(file)
         with (self.folder / f"{file}.csv").open("w", encoding="utf-8", newline="") as opened:
             writer = csv.DictWriter(opened, list(rows[0]), lineterminator="\n")
             writer.writeheader()

@@ -112,6 +112,12 @@ CHANGES = {
         {"memory_gb": "2"},
         "gpus.csv, l4-24gb-1of8 has 2 GB, and 0.125 of its card has 3.",
     ),
+    "part faster than its card": (
+        "gpu_precisions",
+        {"gpu": "a100-pcie-40gb-mig-1g-10gb", "precision": "fp16"},
+        {"dense_tflops": "313", "sparse_tflops": "626"},
+        "gpu_precisions.csv, a100-pcie-40gb-mig-1g-10gb/fp16 is faster than its card, a100-pcie-40gb.",
+    ),
     "part of nothing": (
         "gpus",
         SLICE,
@@ -198,6 +204,12 @@ CHANGES = {
         {"software": "cuda", "scope": "gpu", "scope_value": "a40-48gb"},
         {"versions": "11.1 or so"},
         "software_support.csv, cuda/gpu/a40-48gb: '11.1 or so' is not a PEP 440 specifier.",
+    ),
+    "rule that ends first": (
+        "software_support",
+        {"software": "custom-cuda-kernels", "scope": "kind", "scope_value": "tpu"},
+        {"valid_from": "2023-01-02", "valid_to": "2023-01-01"},
+        "software_support.csv, custom-cuda-kernels/kind/tpu ends on 2023-01-01, before it begins.",
     ),
     "machine measured": (
         "measurements",
