@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from service.domain.catalog import Catalog
+from service.domain.estimate import physics_of
 from service.domain.hardware import Gpu, InstanceType, LifecycleEvent, LifecycleState
 from service.domain.history import FOREVER, UNKNOWN, CatalogHistory, OfferColumns, PriceColumns, start_of_day
 from service.domain.offer import DATED, MARKETS, PRICE_KINDS, Dated, Market, PriceKind
@@ -250,6 +251,7 @@ def reference(kinds: Sequence[InstanceType], prices: Sequence[Priced], **known: 
         software=(),
         measurements=(),
         models={},
+        physics=physics_of([]),
         imports=(),
     )
     return replace(plain, **known)

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, RowMapping, select
 from service.db.read_prices import Vocabulary, read_offers, read_prices
 from service.db.tables import (
     CatalogVersionRow,
+    CoefficientRow,
     FeeRow,
     GpuAliasRow,
     GpuPrecisionRow,
@@ -32,6 +33,8 @@ from service.db.tables import (
     SoftwareSupportRow,
     SourceRow,
 )
+from service.domain.efficiency import Coefficient
+from service.domain.estimate import physics_of
 from service.domain.hardware import LIFECYCLE_STATES, Gpu, InstanceType, LifecycleEvent
 from service.domain.history import CatalogHistory
 from service.domain.model import Model, Transformer
@@ -165,6 +168,7 @@ def read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Reference
         ),
         measurements=tuple(measurement_from_row(row) for row in rows(connection, MeasurementRow)),
         models={row["id"]: model_from_row(row) for row in rows(connection, ModelRow)},
+        physics=physics_of([Coefficient(**row) for row in rows(connection, CoefficientRow)]),
         imports=read_imports(connection),
     )
 

@@ -425,6 +425,18 @@ class ModelRow(Row):
     )
 
 
+class CoefficientRow(Row):
+    """A number of the calibration; `name` is kind of work and part, `scope` the facts that it holds for."""
+
+    __tablename__ = "coefficient"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    scope: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[float]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    fitted_on: Mapped[str]
+    n: Mapped[int]
+
+
 # What people tell
 
 

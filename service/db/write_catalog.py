@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.db.errors import in_sentences
 from service.db.tables import (
     CatalogVersionRow,
+    CoefficientRow,
     ExchangeRateRow,
     FeeRow,
     GpuAliasRow,
@@ -40,7 +41,7 @@ Record = dict[str, Any]
 PARENTS_FIRST: tuple[type[Row], ...] = (
     SourceRow, PrecisionRow, GpuRow, GpuAliasRow, GpuPrecisionRow, ProviderRow, RegionRow, RegionCpuRow,
     InstanceTypeRow, LifecycleRow, ExchangeRateRow, ServiceRow, ServiceLifecycleRow, FeeRow, SoftwareSupportRow,
-    MeasurementRow, ModelRow,
+    MeasurementRow, ModelRow, CoefficientRow,
 )  # fmt: skip
 NATURAL_KEY: dict[type[Row], tuple[str, ...]] = {InstanceTypeRow: ("provider", "name"), SoftwareSupportRow: ("key",)}
 """Where the primary key is a number that the database gives."""

@@ -192,10 +192,6 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
     )
 
 
-SERVING_ENGINES = ("tensorrt-llm", "vllm", "sglang", "tgi")
-"""Engines that batch continuously: newcomers are read between the steps of the others."""
-
-
 def in_flight(work: Inference, machine: Machine, layout: Layout) -> float:
     """Conversations at once on one replica: as many as asked for, and no more than fit."""
     most = concurrency_that_fits(work, machine, layout)
@@ -203,11 +199,17 @@ def in_flight(work: Inference, machine: Machine, layout: Layout) -> float:
     return asked if asked <= 1 else min(asked, most)
 
 
+def batches_continuously(work: Inference) -> bool:
+    """Whether newcomers are read between the decoding steps of the others."""
+    stack = work.software.stack
+    return stack is not None and stack.way == "engine"
+
+
 def language_terms(
     work: Inference, machine: Machine, layout: Layout, at: float
 ) -> tuple[Kind, Terms, dict[str, str | float]]:
     """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
-    if work.software.line in SERVING_ENGINES and work.concurrency != 1:
+    if batches_continuously(work) and work.concurrency != 1:
         return SERVING, serving_terms(work, machine, layout, at), {"what": "serving"}
     context = work.input_length + work.output_length / 2
     return DECODE, decode_terms(work, machine, layout, at, context), {}

@@ -5,48 +5,13 @@ from math import log
 from service.domain.efficiency import Facts
 from service.domain.machine import Machine
 from service.domain.parallelism import Layout
-from service.domain.workload import Inference, Software, Training
-
-STACK_CLASSES = {
-    "megatron-bridge": "megatron",
-    "nemo": "megatron",
-    "nemo-megatron": "megatron",
-    "megatron-lm": "megatron",
-    "megatron-core": "megatron",
-    "mlperf-training": "tuned",
-    "nemo-automodel": "fsdp",
-    "llm-foundry": "fsdp",
-    "torchtitan": "fsdp",
-    "hai-llm": "megatron",
-    "gpt-neox": "megatron",
-    "deepspeed": "fsdp",
-    "litgpt": "eager",
-    "torchtune": "eager",
-    "transformers": "eager",
-    "llama-factory": "eager",
-    "pytorch-ngc": "eager",
-    "pytorch": "eager",
-    "tensorflow": "graph",
-    "mxnet": "graph",
-    "paddle": "graph",
-    "tensorrt-llm": "engine",
-    "vllm": "engine",
-    "tensorrt": "graph",
-    "gpt-fast": "graph",
-    "llama.cpp": "graph",
-    "exllamav2": "graph",
-    "mlc-llm": "graph",
-    "litgpt-generate": "eager",
-    "transformers-neuronx": "neuron",
-    "torch-neuronx": "neuron",
-    "neuronx-distributed": "neuron",
-}
-"""Stacks that share a way of running: what one of them was never measured at, it borrows from its class."""
+from service.domain.stacks import Software
+from service.domain.workload import Inference, Training
 
 
 def software_facts(software: Software) -> dict[str, str | float]:
     return {
-        "class": STACK_CLASSES.get(software.line, "unknown"),
+        "class": software.stack.way if software.stack else "unknown",
         "stack": software.line,
         "release": software.release or software.line,
     }

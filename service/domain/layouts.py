@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from service.domain.counting import kv_bytes_per_token
-from service.domain.facts import STACK_CLASSES
 from service.domain.machine import Machine
 from service.domain.memory import inference_parts, total
 from service.domain.parallelism import Layout
@@ -36,7 +35,8 @@ def usual_cut(work: Training, machine: Machine) -> tuple[int, int]:
 
 def cuts_tensors(work: Training) -> bool:
     """Whether the stack cuts matrices by habit; others shard states over the data-parallel ranks (ZeRO-3, FSDP)."""
-    return STACK_CLASSES.get(work.software.line) in ("megatron", "tuned")
+    stack = work.software.stack
+    return stack is not None and stack.way in ("megatron", "tuned")
 
 
 def usual_micro_batch(work: Training, data: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
+from service.domain.estimate import Physics
 from service.domain.hardware import Gpu, LifecycleState
 from service.domain.model import Model
 from service.domain.precision import Precision
@@ -165,4 +166,5 @@ class Reference:
     software: tuple[SoftwareRule, ...]
     measurements: tuple[Measurement, ...]
     models: Mapping[str, Model]
+    physics: Physics
     imports: tuple[ImportSummary, ...]

@@ -4,21 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.domain.model import Model
+from service.domain.stacks import UNKNOWN, Software
 
 Method = Literal["full", "lora", "qlora", "adapter"]
 Checkpointing = Literal["none", "selective", "full"]
-
-
-@dataclass(frozen=True, slots=True)
-class Software:
-    """The stack: its line (vllm), its release where that matters (vllm-0.6.0), or unknown."""
-
-    line: str = "unknown"
-    release: str = ""
-
-    @property
-    def profile(self) -> str:
-        return self.release or self.line
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +29,7 @@ class Training:
     fused_optimizer: bool = False
     offload_activations: bool = False
     task: str = "train"
-    software: Software = Software()
+    software: Software = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +44,4 @@ class Inference:
     output_length: float = 0
     concurrency: float | None = 1
     mean_length: float | None = None
-    software: Software = Software()
+    software: Software = UNKNOWN

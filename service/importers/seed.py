@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Boolean, Column, Date, Float, Integer, Table
 
 from service.db.tables import (
+    CoefficientRow,
     ExchangeRateRow,
     FeeRow,
     GpuAliasRow,
@@ -56,6 +57,7 @@ TABLE_OF: dict[str, type[Row]] = {
     "software_support": SoftwareSupportRow,
     "measurements": MeasurementRow,
     "models": ModelRow,
+    "coefficients": CoefficientRow,
 }
 
 

@@ -22,7 +22,8 @@ from service.domain.estimate import (
 from service.domain.machine import Machine
 from service.domain.memory import total, training_parts
 from service.domain.parallelism import Layout, checked
-from service.domain.workload import Inference, Software, Training
+from service.domain.stacks import Software
+from service.domain.workload import Inference, Training
 from service.files import SEED
 from tests.domain.jobs import gpu, inference, machine, model, training
 

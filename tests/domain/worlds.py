@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
+from service.domain.estimate import physics_of
 from service.domain.hardware import Gpu, InstanceType, LifecycleEvent, LifecycleState
 from service.domain.history import FOREVER, CatalogHistory, OfferColumns, PriceColumns
 from service.domain.offer import MARKETS
@@ -176,6 +177,7 @@ def catalog_of(
         software=software,
         measurements=(),
         models={},
+        physics=physics_of([]),
         imports=(),
     )
     return CatalogHistory(1, tuple(kinds), columns, prices, reference).on(DAY)

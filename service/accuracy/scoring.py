@@ -7,7 +7,7 @@ from hashlib import sha256
 from itertools import combinations
 from statistics import median
 
-from accuracy.rows import Question, Row
+from service.accuracy.rows import Question, Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from accuracy.direct import Case, case_of, fit_all
-from accuracy.rows import Refused, Row, question_of
-from accuracy.scoring import SPLITS, Answer, decisions, fold_of, pairs_in_order, scores, subset_of
+from service.accuracy.direct import Case, case_of, fit_all
+from service.accuracy.rows import Refused, Row, question_of
+from service.accuracy.scoring import SPLITS, Answer, decisions, fold_of, pairs_in_order, scores, subset_of
 from service.domain.bands import Bands, Miss, bands_of, fitted_bands, unseen
 from service.domain.efficiency import Calibration, Coefficient
 from service.domain.hardware import Gpu

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
-from accuracy.rows import Question
+from service.accuracy.rows import Question
 from service.domain.bands import Miss, unseen
 from service.domain.calibrate import Run, fit
 from service.domain.counting import forward_flops_per_token
@@ -19,8 +19,9 @@ from service.domain.machine import Machine, machine_of
 from service.domain.memory import inference_parts, training_parts
 from service.domain.model import Model, Transformer
 from service.domain.parallelism import Layout
+from service.domain.stacks import Software
 from service.domain.throughput import Terms, forward_terms, is_generative, prefill_terms, training_terms
-from service.domain.workload import Inference, Software, Training
+from service.domain.workload import Inference, Training
 
 KNOWN_FLOPS = {
     "ssd300-rn50": (22e6, 17e9),
