@@ -75,6 +75,12 @@ def bench(args: list[str]) -> int:
     return become("python", "-m", "bench", *args)
 
 
+def accuracy(args: list[str]) -> int:
+    """Ask a service about published runs through POST /estimate/batch, and print how right it is."""
+    make_environment()
+    return become("instance-selector", "accuracy", *args)
+
+
 def openapi(args: list[str]) -> int:
     """Write openapi/openapi.json from the code, with fresh examples."""
     make_environment()
@@ -104,6 +110,7 @@ TASKS: dict[str, Callable[[list[str]], int]] = {
     "test": test,
     "check": check,
     "bench": bench,
+    "accuracy": accuracy,
     "openapi": openapi,
     "lock": lock,
 }

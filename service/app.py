@@ -11,7 +11,19 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
 
-from service.api import catalog, codes, compare, gpus, health, instances, models, prices, recommend, vocabulary
+from service.api import (
+    catalog,
+    codes,
+    compare,
+    estimate,
+    gpus,
+    health,
+    instances,
+    models,
+    prices,
+    recommend,
+    vocabulary,
+)
 from service.api.answers import RememberedAnswers
 from service.api.document import complete_document
 from service.api.limits import BodyLimit
@@ -24,6 +36,7 @@ from service.version import VERSION
 
 ROUTERS = (
     recommend.router,
+    estimate.router,
     codes.router,
     instances.router,
     gpus.router,

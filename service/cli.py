@@ -1,13 +1,15 @@
-"""The command `instance-selector`: serve · seed · migrate · recommend · instances · openapi."""
+"""The command `instance-selector`: serve · seed · migrate · recommend · instances · accuracy · calibrate · openapi."""
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,11 +25,15 @@ from service.app import build_app, create_app
 from service.db.engine import connect, sqlite_path
 from service.db.errors import DatabaseUnusable
 from service.db.migrate import require_current, upgrade
+from service.db.read_history import read_history
 from service.db.write_catalog import Written, record_failure, write
 from service.files import SEED
 from service.importers.checks import check_seed
 from service.importers.seed import FEED, SeedBroken, read_seed
 from service.settings import Settings, SettingsWrong, read_settings
+
+PUBLISHED_RUNS = SEED / "published_runs.csv"
+PATIENCE_SECONDS = 120
 
 SENTENCES = (DatabaseUnusable, SettingsWrong, SeedBroken)
 """What a person can mend: told as a sentence, without a traceback."""
@@ -75,6 +81,14 @@ def parser() -> argparse.ArgumentParser:
 
     instances = add(commands, "instances", run_instances, "list instance types, filtered as in GET /instances")
     instances.add_argument("filter", nargs="*", help="for example: precision=bf16 sort=usd_per_hour limit=10")
+
+    accuracy = add(commands, "accuracy", run_accuracy, "ask a service about published runs, and tell how right it is")
+    accuracy.add_argument("table", type=Path, nargs="?", default=PUBLISHED_RUNS, help="default: the runs of the seed")
+    accuracy.add_argument("--url", help="of a running service; without it one is started on the seed")
+
+    calibrate = add(commands, "calibrate", run_calibrate, "fit the coefficients of the physics on published runs")
+    calibrate.add_argument("table", type=Path, nargs="?", default=PUBLISHED_RUNS, help="default: the runs of the seed")
+    calibrate.add_argument("--write", type=Path, metavar="FILE", help="such as seed/coefficients.csv")
 
     openapi = add(commands, "openapi", run_openapi, "print the OpenAPI document")
     openapi.add_argument(
@@ -210,6 +224,50 @@ async def answer_to(method: str, path: str, **request: Any) -> Any:
     within = httpx2.ASGITransport(app=create_app(), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=within, base_url="http://in-process") as client:
         return await client.request(method, path, **request)
+
+
+def run_accuracy(asked: argparse.Namespace) -> int:
+    import httpx2
+
+    from service.accuracy.client import ask_table
+    from service.accuracy.report import accuracy_text
+
+    with contextlib.ExitStack() as stack:
+        url = asked.url or stack.enter_context(serving_seed())
+        client = stack.enter_context(httpx2.Client(base_url=url, timeout=PATIENCE_SECONDS))
+        print(accuracy_text(ask_table(asked.table, client)))
+    return 0
+
+
+@contextlib.contextmanager
+def serving_seed() -> Iterator[str]:
+    """A service on the seed and a free port of the loopback, until the block ends."""
+    with TemporaryDirectory() as folder, socket.socket() as listening:
+        settings = Settings(database_url=f"sqlite:///{folder}/seed.db")
+        engine = connect(settings.database_url)
+        load_seed(engine, SEED)
+        engine.dispose()
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def run_calibrate(asked: argparse.Namespace) -> int:
+    from service.accuracy.calibrate import calibrate
+
+    with TemporaryDirectory() as folder:
+        engine = connect(f"sqlite:///{folder}/seed.db")
+        load_seed(engine, SEED)
+        catalog = read_history(engine).on(datetime.now(UTC).date())
+        engine.dispose()
+    print(calibrate(asked.table, catalog, asked.write))
+    return 0
 
 
 def run_openapi(asked: argparse.Namespace) -> int:

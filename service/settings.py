@@ -30,7 +30,9 @@ class Settings(BaseSettings):
     poll_seconds: Annotated[
         float, Field(gt=0, le=60, description="How often to look whether the catalog has changed.")
     ] = 1.0
-    max_body_bytes: Annotated[int, Field(ge=1024, le=64 * 1024**2, description="The largest request body.")] = 1024**2
+    max_body_bytes: Annotated[int, Field(ge=1024, le=64 * 1024**2, description="The largest request body.")] = (
+        4 * 1024**2
+    )
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = "info"
 
 

@@ -1,82 +1,49 @@
-"""Fits the coefficients and bands of the physics from a table of published runs, and reports how right they are.
+"""Fits the coefficients and bands of the physics on a table of published runs, and reports how right they are."""
 
-python -m accuracy.calibrate TABLE.csv --seed seed --write seed/coefficients.csv
-"""
-
-import argparse
 import csv
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from service.accuracy.direct import Case, case_of, fit_all
+from service.accuracy.report import score_lines
 from service.accuracy.rows import Refused, Row, question_of
-from service.accuracy.scoring import SPLITS, Answer, decisions, fold_of, pairs_in_order, scores, subset_of
+from service.accuracy.scoring import SPLITS, Answer, fold_of
 from service.domain.bands import Bands, Miss, bands_of, fitted_bands, unseen
+from service.domain.catalog import Catalog
 from service.domain.efficiency import Calibration, Coefficient
-from service.domain.hardware import Gpu
-from service.domain.precision import SUPPORT_LEVELS, Rate
+from service.domain.errors import QuestionError
+from service.domain.names import resolve_model
 
 Pair = tuple[Row, Case]
 
 
-def number(text: str) -> float | None:
-    return float(text) if text else None
-
-
-def gpus_of(seed: Path) -> dict[str, Gpu]:
-    """GPUs of the seed with their rates."""
-    rates: dict[str, dict[str, Rate]] = {}
-    with (seed / "gpu_precisions.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            support = next((level for level in SUPPORT_LEVELS if level == row["support"]), None)
-            rate = Rate(row["precision"], support, number(row["dense_tflops"]), None, row["source"], None)
-            rates.setdefault(row["gpu"], {})[row["precision"]] = rate
-    with (seed / "gpus.csv").open(encoding="utf-8") as file:
-        return {row["id"]: gpu_from_row(row, rates.get(row["id"], {})) for row in csv.DictReader(file)}
-
-
-def gpu_from_row(row: Row, rates: Mapping[str, Rate]) -> Gpu:
-    return Gpu(
-        id=row["id"],
-        name=row["name"],
-        kind=row["kind"],
-        vendor=row["vendor"],
-        architecture=row["architecture"],
-        released_on=None,
-        memory_gb=number(row["memory_gb"]),
-        usable_memory_gib=number(row["usable_memory_gib"]),
-        memory_type=None,
-        memory_bandwidth_gb_per_second=number(row["memory_bandwidth_gb_per_second"]),
-        tdp_watts=None,
-        compute_capability=None,
-        tensor_core_generation=None,
-        interconnect=row["interconnect"] or None,
-        interconnect_gb_per_second=number(row["interconnect_gb_per_second"]),
-        form_factor=None,
-        positioned_for=None,
-        fraction=number(row["fraction"]) or 1.0,
-        partition_of=None,
-        source=row["source"],
-        note=None,
-        aliases=(),
-        rates=rates,
-    )
-
-
-def cases_of(table: Path, gpus: Mapping[str, Gpu], qualities: str = "AB") -> tuple[list[Pair], dict[str, int]]:
+def cases_of(table: Path, catalog: Catalog, qualities: str = "AB") -> tuple[list[Pair], dict[str, int]]:
     """Rows that can be expressed, and why others cannot."""
     pairs: list[Pair] = []
     refused: dict[str, int] = {}
+    known = known_models(catalog)
     with table.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["quality"] not in qualities:
                 continue
             try:
-                pairs.append((row, case_of(question_of(row), gpus)))
-            except Refused as why:
+                pairs.append((row, case_of(question_of(row, known), catalog)))
+            except (Refused, QuestionError, ValidationError) as why:
                 refused[str(why)] = refused.get(str(why), 0) + 1
     return pairs, refused
+
+
+def known_models(catalog: Catalog) -> Callable[[str], bool]:
+    def known(name: str) -> bool:
+        try:
+            resolve_model(name, catalog)
+        except QuestionError:
+            return False
+        return True
+
+    return known
 
 
 def left_out(pairs: Sequence[Pair], split: str, folds: int = 5) -> list[tuple[Pair, Calibration]]:
@@ -104,18 +71,7 @@ def answers_of(results: Sequence[tuple[Pair, Calibration]], bands: Bands) -> lis
 
 
 def report(title: str, answers: Sequence[Answer]) -> str:
-    lines = [f"== {title}", f"{'subset':44} rows  error   bias  inside"]
-    for name, line in scores(answers).items():
-        lines.append(f"{name:44} {line.rows:4} {line.error:6.1%} {line.bias:6.2f} {line.inside:6.0%}")
-    for task in ("training fits", "inference fits"):
-        told = decisions([a for a in answers if subset_of(a.question, a.row) == task])
-        lines.append(f"{task}: {told.accuracy:.0%} right, {told}")
-    for apart in (0.0, 0.05):
-        right, total = pairs_in_order(answers, apart)
-        lines.append(
-            f"pairs more than {apart:.0%} apart in the right order: {right} of {total} = {right / max(1, total):.1%}"
-        )
-    return "\n".join(lines)
+    return "\n".join([f"== {title}", *score_lines(answers)])
 
 
 def calibrated(pairs: Sequence[Pair]) -> tuple[list[Coefficient], str]:
@@ -136,19 +92,10 @@ def write_coefficients(path: Path, coefficients: Sequence[Coefficient]) -> None:
             writer.writerow([one.name, one.scope, one.value, one.source, one.fitted_on, one.n])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", type=Path)
-    parser.add_argument("--seed", type=Path, default=Path("seed"))
-    parser.add_argument("--write", type=Path)
-    asked = parser.parse_args()
-    pairs, refused = cases_of(asked.table, gpus_of(asked.seed))
-    sys.stdout.write(f"{len(pairs)} rows; refused: {refused}\n")
+def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
+    """Fit on every row; the report is of runs that were left out."""
+    pairs, refused = cases_of(table, catalog)
     coefficients, text = calibrated(pairs)
-    sys.stdout.write(text + "\n")
-    if asked.write:
-        write_coefficients(asked.write, coefficients)
-
-
-if __name__ == "__main__":
-    main()
+    if write:
+        write_coefficients(write, coefficients)
+    return f"{len(pairs)} rows; refused: {refused}\n{text}\n"

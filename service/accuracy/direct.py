@@ -1,164 +1,28 @@
-"""A question body as values of the domain, without HTTP: what calibration needs."""
+"""A published run as the terms that its figure is made of: what calibration fits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
-from typing import Any
 
 from service.accuracy.rows import Question
+from service.api.estimate import EstimateAsked, fixed_layout, machine_asked
+from service.api.job import job_of
 from service.domain.bands import Miss, unseen
 from service.domain.calibrate import Run, fit
-from service.domain.counting import forward_flops_per_token
+from service.domain.catalog import Catalog
+from service.domain.counting import published_training_flops_per_sample
 from service.domain.efficiency import Calibration, Coefficient, Facts, Kind
 from service.domain.estimate import in_flight, language_terms, step_of
 from service.domain.facts import inference_facts, training_facts
-from service.domain.hardware import Gpu
+from service.domain.formats import peak_flops
+from service.domain.job import inference_on, training_on
 from service.domain.kinds import FORWARD, KINDS, MEMORY, PREFILL, TRAINING
-from service.domain.layouts import cuts_tensors, usual_cut, usual_micro_batch, with_steps
-from service.domain.machine import Machine, machine_of
+from service.domain.layouts import usual_inference_layout, usual_training_layout
+from service.domain.machine import Machine
 from service.domain.memory import inference_parts, training_parts
-from service.domain.model import Model, Transformer
 from service.domain.parallelism import Layout
-from service.domain.stacks import Software
 from service.domain.throughput import Terms, forward_terms, is_generative, prefill_terms, training_terms
 from service.domain.workload import Inference, Training
-
-KNOWN_FLOPS = {
-    "ssd300-rn50": (22e6, 17e9),
-    "mlperf-ssd": (37e6, 300e9),
-    "mlperf-ssd300": (20e6, 30e9),
-    "mlperf-unet3d": (31e6, 1500e9),
-    "mlperf-rnnt": (49e6, 60e9),
-    "mlperf-stable-diffusion": (866e6, 800e9),
-    "resnet-101": (44.5e6, 15.6e9),
-}
-"""Parameters and forward FLOPs of models that rows name without counts."""
-
-
-def model_of(body: Mapping[str, Any]) -> Model:
-    name = body["name"]
-    parameters, flops = body.get("parameters", 0.0), body.get("forward_flops_per_sample")
-    if name in KNOWN_FLOPS and not flops:
-        parameters, flops = KNOWN_FLOPS[name]
-    transformer = None
-    if body.get("layers"):
-        names = (
-            "layers",
-            "hidden",
-            "heads",
-            "kv_heads",
-            "head_size",
-            "ffn",
-            "gated",
-            "vocabulary",
-            "tied",
-            "experts",
-            "experts_per_token",
-            "expert_ffn",
-            "mla_kv_rank",
-            "mla_rope_size",
-            "mla_value_size",
-            "decoder",
-        )
-        transformer = Transformer(**{key: body[key] for key in names if key in body})
-    return Model(
-        id=name,
-        name=name,
-        family=body["family"],
-        parameters=parameters,
-        active_parameters=body.get("active_parameters") or parameters,
-        transformer=transformer,
-        forward_flops_per_sample=flops,
-        sample="sample",
-        released_on=None,
-        source="caller",
-        note=None,
-    )
-
-
-def machine(body: Mapping[str, Any], gpus: Mapping[str, Gpu]) -> Machine:
-    m = body["machine"]
-    return machine_of(gpus[m["gpu"]], m["gpu_count"], body["nodes"], m.get("interconnect"), None, m.get("network_gbps"))
-
-
-def training(body: Mapping[str, Any]) -> Training:
-    w = body["workload"]
-    bits = w.get("weight_bits")
-    weight = {4.127: "nf4-dq", 4.5: "nf4", 8.0: "int8"}.get(bits) if bits else None
-    return Training(
-        model=model_of(w["model"]),
-        precision=w["precision"],
-        recipe=w["recipe"],
-        method=w["method"],
-        weight_precision=weight,
-        trainable_parameters=w.get("trainable_parameters"),
-        sequence_length=w.get("sequence_length", 0),
-        mean_length=w.get("mean_length"),
-        global_batch=w.get("global_batch_size"),
-        task=w["purpose"],
-        optimizer="paged_adamw"
-        if "paged" in w.get("optimizer", "")
-        else w["optimizer"]
-        if w.get("optimizer") == "adamw_8bit"
-        else "adamw",
-        chunked_loss=w.get("chunked_loss", False),
-        fused_optimizer=w.get("fused_optimizer", False),
-        offload_activations=w.get("offload_activations", False),
-        flash_attention=w.get("flash_attention", True),
-        software=Software(**w["software"]),
-    )
-
-
-def layout_for(work: Training, where: Machine, given: Mapping[str, Any]) -> Layout:
-    """The layout as told, and the usual choice for what is not."""
-    tensor, pipeline = given.get("tensor", 1), given.get("pipeline", 1)
-    zero_stage = given.get("zero_stage", 0)
-    t = work.model.transformer
-    if t is not None and "tensor" not in given and "zero_stage" not in given and work.model.parameters > CUT_ABOVE:
-        if cuts_tensors(work):
-            tensor, pipeline = usual_cut(work, where)
-        elif where.gpus > 1:
-            zero_stage = 3
-    context = given.get("context", 1)
-    data = max(1, where.gpus // (tensor * pipeline * context))
-    micro = given.get("micro_batch") or usual_micro_batch(work, data)
-    layout = Layout(
-        tensor,
-        pipeline,
-        data,
-        context,
-        given.get("expert", 1),
-        zero_stage,
-        micro,
-        1,
-        given.get("activation_checkpointing", "none"),
-        given.get("virtual_stages", 1),
-    )
-    return with_steps(work, layout)
-
-
-CUT_ABOVE = 4e9
-"""Parameters above which a model without a told layout is cut."""
-
-
-def inference(body: Mapping[str, Any]) -> Inference:
-    w = body["workload"]
-    return Inference(
-        model=model_of(w["model"]),
-        precision=w["precision"],
-        weight_bits=w.get("weight_bits"),
-        input_length=w["input_length"],
-        output_length=w["output_length"],
-        concurrency=w["concurrency"],
-        mean_length=w.get("mean_length"),
-        kv_precision="fp8" if w["software"]["line"] == "tensorrt-llm" and w["precision"] in ("fp8", "fp4") else None,
-        software=Software(**w["software"]),
-    )
-
-
-def inference_layout(where: Machine, given: Mapping[str, Any]) -> Layout:
-    tensor, pipeline = given.get("tensor", 1), given.get("pipeline", 1)
-    return Layout(tensor=tensor, pipeline=pipeline, data=max(1, where.gpus // (tensor * pipeline)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,32 +77,47 @@ def fit_all(cases: Sequence[Case]) -> tuple[Calibration, list[Coefficient]]:
 FEWEST_RUNS = 5
 
 
-def case_of(question: Question, gpus: Mapping[str, Gpu]) -> Case:
-    body, quantity, value = question.body, question.quantity, question.value
-    where = machine(body, gpus)
-    if quantity in ("memory_bytes_per_gpu", "fits", "max_context_tokens"):
-        return memory_case(question, where)
-    if body["workload"]["task"] == "training":
-        return training_case(question, training(body), where)
-    work = inference(body)
-    layout = inference_layout(where, body["layout"])
-    facts = dict(inference_facts(work, where, layout))
-    if not is_generative(work.model):
-        return forward_case(question, work, where, facts)
+def case_of(question: Question, catalog: Catalog) -> Case:
+    """Raises `QuestionError` where the service would refuse the question."""
+    asked = EstimateAsked.model_validate(question.body)
+    assert asked.workload is not None
+    job, fixed = job_of(asked.workload, catalog), fixed_layout(asked)
+    where = machine_asked(asked, None, catalog)
+    assert job is not None
+    assert where is not None
+    quantity, value = question.quantity, question.value
+    if job.task == "training":
+        work = training_on(job, where.gpu)
+        layout = usual_training_layout(work, where, fixed)
+        if quantity in MEMORY_QUANTITIES:
+            return memory_case(question, where, training_parts(work, layout), training_facts(work, where, layout))
+        return training_case(question, work, where, layout)
+    answering = inference_on(job, where.gpu)
+    layout = usual_inference_layout(where, fixed)
+    facts = dict(inference_facts(answering, where, layout))
+    if quantity in MEMORY_QUANTITIES:
+        cached = (answering.input_length + answering.output_length) * (answering.concurrency or 1.0)
+        return memory_case(question, where, inference_parts(answering, layout, cached), facts)
+    if not is_generative(answering.model):
+        return forward_case(question, answering, where, facts)
     if quantity == "seconds_to_first_token":
-        terms = prefill_terms(work, where, layout, work.concurrency or 1, work.input_length)
+        terms = prefill_terms(answering, where, layout, 1.0, max(1.0, answering.input_length))
         return Case(question, PREFILL, terms, facts | {"what": "first"}, value, 1.0, is_rate=False)
     if quantity == "prefill_tokens_per_second":
-        terms = prefill_terms(work, where, layout, 1, work.input_length)
+        terms = prefill_terms(answering, where, layout, 1.0, max(1.0, answering.input_length))
         return Case(
             question, PREFILL, terms, facts | {"what": "prefill"}, terms.units / value, terms.units, is_rate=True
         )
-    at = in_flight(work, where, layout)
-    kind, terms, what = language_terms(work, where, layout, at)
+    at = in_flight(answering, where, layout)
+    kind, terms, what = language_terms(answering, where, layout, at)
     if quantity == "seconds_per_output_token":
-        return Case(question, kind, terms, facts | {"what": "token"}, value, 1.0, is_rate=False)
+        told = facts | ({"what": "token"} if what else {})
+        return Case(question, kind, terms, told, value, 1.0, is_rate=False)
     total_at = at * layout.data
     return Case(question, kind, terms, facts | what, total_at / value, total_at, is_rate=True)
+
+
+MEMORY_QUANTITIES = ("memory_bytes_per_gpu", "fits", "max_context_tokens")
 
 
 def forward_case(question: Question, work: Inference, where: Machine, facts: dict[str, str | float]) -> Case:
@@ -250,19 +129,9 @@ def forward_case(question: Question, work: Inference, where: Machine, facts: dic
     return Case(question, FORWARD, terms, facts, total_batch / question.value, total_batch, is_rate=True)
 
 
-def memory_case(question: Question, where: Machine) -> Case:
+def memory_case(question: Question, where: Machine, parts: Mapping[str, float], facts: Facts) -> Case:
     """Bytes stand where seconds do."""
-    body, value = question.body, question.value
-    if body["workload"]["task"] == "training":
-        work = training(body)
-        layout = layout_for(work, where, body["layout"])
-        parts, facts = training_parts(work, layout), training_facts(work, where, layout)
-    else:
-        answering = inference(body)
-        layout = inference_layout(where, body["layout"])
-        cached = (answering.input_length + answering.output_length) * (answering.concurrency or 1.0)
-        batched = BATCHED_TOKENS if answering.software.line in ("vllm", "tensorrt-llm") else 1.0
-        parts, facts = inference_parts(answering, layout, cached, batched), inference_facts(answering, where, layout)
+    parts, value = dict(parts), question.value
     if question.quantity == "memory_bytes_per_gpu":
         return Case(question, MEMORY, Terms(parts, 1.0), facts, value, 1.0, is_rate=False)
     fits = question.quantity != "fits" or bool(value)
@@ -280,11 +149,7 @@ def memory_case(question: Question, where: Machine) -> Case:
     )
 
 
-BATCHED_TOKENS = 512.0
-
-
-def training_case(question: Question, work: Training, where: Machine) -> Case:
-    layout = layout_for(work, where, question.body["layout"])
+def training_case(question: Question, work: Training, where: Machine, layout: Layout) -> Case:
     terms = training_terms(work, where, layout)
     facts = dict(training_facts(work, where, layout))
     samples = terms.units
@@ -300,18 +165,10 @@ def training_case(question: Question, work: Training, where: Machine) -> Case:
         steps = (amount["samples"] if "samples" in amount else amount["tokens"] / length) / samples
         return Case(question, TRAINING, terms, facts | {"measured": "wall"}, value / steps, steps, is_rate=False)
     if quantity in ("model_flops_utilisation", "flops_per_second_per_gpu"):
-        flops = published_flops(work, layout, hardware=bool(question.extras.get("hardware"))) * samples / where.gpus
+        recomputed = question.extras.get("hardware") and layout.activation_checkpointing == "full"
+        each = published_training_flops_per_sample(work.model, work.sequence_length, passes=4 if recomputed else 3)
+        flops = each * samples / where.gpus
         if quantity == "model_flops_utilisation":
-            flops /= 1e12 * (where.gpu.tflops("bf16") or 1.0)
+            flops /= peak_flops(where.gpu, "bf16")
         return Case(question, TRAINING, terms, facts, flops / value, flops, is_rate=True)
     raise ValueError(quantity)
-
-
-def published_flops(work: Training, layout: Layout, *, hardware: bool) -> float:
-    """FLOPs per sample as papers count them: attention without the causal half."""
-    t = work.model.transformer
-    assert t is not None
-    whole = replace(t, decoder=False)
-    model = replace(work.model, transformer=whole)
-    factor = 4.0 if hardware and layout.activation_checkpointing == "full" else 3.0
-    return factor * forward_flops_per_token(model, work.sequence_length) * work.sequence_length

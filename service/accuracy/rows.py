@@ -4,6 +4,7 @@ Knows nothing of the service but the words of its API.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,56 +171,40 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
 
 
-def model_of(row: Row) -> dict[str, Any]:
-    body: dict[str, Any] = {"name": slug(row["model"]), "family": row["family"]}
-    parameters = number(row, "params_b")
-    if row["model"] == "MLPerf-ssd" and "v1.1" in row["source"]:
-        body["name"] = "mlperf-ssd300"
-    if row["model"].startswith("TransformerXL"):
-        body["family"] = "recurrent"
-    if number(row, "fwd_gflops_per_sample"):
-        body["forward_flops_per_sample"] = 1e9 * float(row["fwd_gflops_per_sample"])
-    body["parameters"] = (parameters or 0.0) * 1e9
-    active = number(row, "active_params_b")
-    body["active_parameters"] = (active or parameters or 0.0) * 1e9
-    if row["layers"] and row["hidden"] and "forward_flops_per_sample" not in body:
-        body |= dimensions_of(row, body["parameters"])
-    elif "forward_flops_per_sample" not in body:
-        body["forward_flops_per_sample"] = None
-    return body
+def model_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any] | str:
+    """The model by the name that the service knows, or else by its size."""
+    name = "ssd300-vgg16" if row["model"] == "MLPerf-ssd" and "v1.1" in row["source"] else row["model"]
+    if known(name):
+        return name
+    body: dict[str, Any] = {"name": row["model"], "family": row["family"]}
+    parameters, active = number(row, "params_b"), number(row, "active_params_b")
+    if parameters:
+        body["parameters"] = parameters * 1e9
+    if active:
+        body["active_parameters"] = active * 1e9
+    if row["layers"] and row["hidden"] and not row["fwd_gflops_per_sample"]:
+        return body | dimensions_of(row)
+    if not row["fwd_gflops_per_sample"] or not parameters:
+        raise Refused("Neither the model's name nor its size is known.")
+    return body | {"forward_flops_per_sample": 1e9 * float(row["fwd_gflops_per_sample"])}
 
 
-def dimensions_of(row: Row, parameters: float) -> dict[str, Any]:
-    layers, hidden = whole(row, "layers", 1), whole(row, "hidden", 1)
-    heads = whole(row, "heads", max(1, hidden // 128))
-    kv = whole(row, "kv_heads", heads)
-    size = whole(row, "head_dim", hidden // heads)
-    ffn = whole(row, "ffn", 4 * hidden)
-    vocabulary = whole(row, "vocab", 32000)
-    experts = whole(row, "experts", 0)
-    attention = hidden * size * 2 * (heads + kv)
-    choices = []
-    for gated in (False, True):
-        for tied in (False, True):
-            count = layers * (attention + (3 if gated else 2) * hidden * ffn) + vocabulary * hidden * (1 if tied else 2)
-            choices.append((abs(count - parameters), gated, tied))
-    _, gated, tied = min(choices)
-    if experts:
-        gated, tied = True, False
-    body: dict[str, Any] = {
-        "layers": layers,
-        "hidden": hidden,
-        "heads": heads,
-        "kv_heads": kv,
-        "head_size": size,
-        "ffn": ffn,
-        "gated": gated,
-        "vocabulary": vocabulary,
-        "tied": tied,
-        "decoder": row["family"] not in ("encoder", "vit"),
-    }
-    if experts:
-        body |= {"experts": experts, "experts_per_token": whole(row, "experts_per_token", 1), "expert_ffn": ffn}
+DIMENSIONS = {
+    "layers": "layers",
+    "hidden": "hidden",
+    "heads": "heads",
+    "kv_heads": "kv_heads",
+    "head_dim": "head_size",
+    "ffn": "ffn",
+    "vocab": "vocabulary",
+    "experts": "experts",
+    "experts_per_token": "experts_per_token",
+}
+
+
+def dimensions_of(row: Row) -> dict[str, Any]:
+    body: dict[str, Any] = {ours: whole(row, theirs, 0) for theirs, ours in DIMENSIONS.items() if row[theirs]}
+    body["decoder"] = row["family"] not in ("encoder", "vit")
     if "MLA" in row["notes"]:
         body |= {"mla_kv_rank": 512, "mla_rope_size": 64, "mla_value_size": 128}
     return body
@@ -229,15 +214,17 @@ def software_of(row: Row) -> dict[str, str]:
     """The stack by name and release, as somebody who runs it would tell it."""
     text = row["framework"].strip()
     if "mlcommons/training" in row["source"]:
-        return {"line": "mlperf-training", "release": ""}
+        return {"framework": "mlperf-training"}
     if "mlcommons/inference" in row["source"]:
-        return {"line": "tensorrt", "release": "tensorrt-mlperf"}
-    line = next((name for pattern, name in FRAMEWORKS if re.search(pattern, text.lower())), "unknown")
-    release = slug(text)
+        return {"engine": "mlperf-inference"}
+    line = next((name for pattern, name in FRAMEWORKS if re.search(pattern, text.lower())), None)
+    if line is None:
+        return {}
     container = re.search(r"NeMo (2\d\.\d\d)", row["notes"])
+    release = re.search(r"(\d+(?:\.\d+)+|(?<=tf)\d)", text.lower())
     if line == "megatron-bridge" and container:
-        release = f"megatron-bridge-{container[1]}"
-    return {"line": line, "release": release}
+        release = container
+    return {"framework": f"{line}=={release[1]}" if release else line}
 
 
 def precision_of(row: Row) -> tuple[str, str, float | None]:
@@ -284,31 +271,29 @@ def layout_of(row: Row, gpus: int) -> dict[str, Any]:
 CORES_PER_CHIP = 2
 """AWS counts tensor parallelism in NeuronCores, of which a chip of the first two generations has two."""
 
-METHODS = {"lora": "lora", "qlora": "qlora", "adapter": "adapter", "peft_other": "lora"}
+METHODS = {"lora": "lora", "qlora": "qlora", "adapter": "adapters", "peft_other": "lora"}
 
 
 NF4_BITS = 4.5
 
 
-def training_of(row: Row) -> dict[str, Any]:
+STORED_AS = {4.127: "nf4-dq", 4.5: "nf4", 8.0: "int8"}
+
+
+def training_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
     precision, recipe, bits = precision_of(row)
     work: dict[str, Any] = {
         "task": "training",
-        "model": model_of(row),
-        "precision": precision,
-        "recipe": recipe,
+        "model": model_of(row, known),
+        "precision": [precision],
         "method": METHODS.get(row["task"], "full"),
         "software": software_of(row),
-        "purpose": row["task"],
+        "purpose": "finetune" if row["task"] == "finetune_full" else "pretrain",
     }
-    if work["method"] == "qlora":
-        work["weight_bits"] = bits or NF4_BITS
-    if row["precision"].startswith(("nf4", "int8(")):
-        work |= {"method": "qlora", "weight_bits": bits or 8.0}
-    if recipe == "mixed" and row["precision"] == "bf16" and work["software"]["line"] in ("transformers", "torchtune"):
-        work["recipe"] = "pure"
-    if work["software"]["line"] in BEFORE_FLASH or re.match(BEFORE_AMPERE, gpu_of(row)):
-        work["flash_attention"] = False
+    if recipe == "pure":
+        work["mixed_precision"] = False
+    if work["method"] == "qlora" or row["precision"].startswith(("nf4", "int8(")):
+        work |= {"method": "qlora", "weight_precision": STORED_AS.get(bits or NF4_BITS, "nf4")}
     return work | sizes_of(row) | techniques_of(row)
 
 
@@ -326,14 +311,10 @@ def sizes_of(row: Row) -> dict[str, Any]:
         body["global_batch_size"] = whole(row, "global_batch", 1)
     if row["trainable_params_m"]:
         body["trainable_parameters"] = 1e6 * float(row["trainable_params_m"])
-    if row["optimizer"]:
-        body["optimizer"] = row["optimizer"]
+    if "paged" in row["optimizer"]:
+        body["optimizer"] = "paged_adamw"
     return body
 
-
-BEFORE_FLASH = ("pytorch-ngc", "pytorch", "tensorflow", "mxnet", "paddle", "torch-neuronx")
-BEFORE_AMPERE = r"v100|t4|p100|p4|gtx|titan|quadro|rtx-20|k80|m40|m60"
-"""Stacks of the published tables that predate FlashAttention, and chips that its second version does not run on."""
 
 TECHNIQUES = (
     "Packed Dataset",
@@ -369,43 +350,45 @@ def techniques_of(row: Row) -> dict[str, Any]:
     return body
 
 
-def inference_of(row: Row) -> dict[str, Any]:
+def inference_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
     precision, _, bits = precision_of(row)
     work: dict[str, Any] = {
         "task": "inference",
-        "model": model_of(row),
-        "precision": precision,
+        "model": model_of(row, known),
+        "precision": [precision],
         "software": software_of(row),
-        "purpose": row["task"],
     }
     if bits:
         work["weight_bits"] = bits
-    if row["layers"] and precision in ("int4", "int8") and work["software"]["line"] != "tensorrt":
-        work["precision"] = "fp16"  # only weights are stored so; they are multiplied at 16 bits
     if row["precision"].startswith(("nf4", "int8(", "fp4")) and "litgpt" in row["framework"]:
-        work["precision"] = "bf16"
+        work["precision"] = ["bf16"]  # only weights are stored so
+    if row["precision"].startswith("q4f16"):
+        work["precision"] = ["int4"]
     inputs, outputs = number(row, "input_len"), number(row, "output_len")
-    work["input_length"] = inputs if inputs is not None else number(row, "seq_len") or 0
-    work["output_length"] = outputs if outputs is not None else 0
+    work["input_length"] = round(inputs if inputs is not None else number(row, "seq_len") or 0)
+    work["output_length"] = round(outputs or 0)
     batch = row["batch_or_concurrency"]
-    work["concurrency"] = float(batch) if re.fullmatch(r"[\d.]+", batch) else None
+    if re.fullmatch(r"[\d.]+", batch):
+        work["concurrency"] = max(1, round(float(batch)))
     if "mean ~170" in row["notes"]:
         work["mean_length"] = 170.0
     return work
 
 
-def question_of(row: Row) -> Question:
-    """The row as a question; raises Refused with a sentence."""
+def question_of(row: Row, known: Callable[[str], bool]) -> Question:
+    """The row as a question; `known` tells names of models that the service knows. Raises Refused with a sentence."""
     machine = machine_of(row)
     gpus = machine["machine"]["gpu_count"] * machine["nodes"]
     inference = row["kind"] == "infer_throughput" or row["task"].startswith("infer")
-    work = inference_of(row) if inference else training_of(row)
+    work = inference_of(row, known) if inference else training_of(row, known)
     layout = layout_of(row, gpus)
     if "torchtitan" in row["framework"] and layout.get("pipeline", 1) > 1 and "micro_batch" in layout:
         work["global_batch_size"] = layout["micro_batch"] * layout["data"]
         layout["micro_batch"] = 1
-    body = {"workload": work, **machine, "layout": layout}
     quantity, value, extras = observed(row, gpus)
+    if "amount" in extras:
+        work["amount"] = extras["amount"]
+    body = {"workload": work, **machine, "layout": layout}
     return Question(
         row["id"],
         row["kind"],

@@ -35,6 +35,39 @@ QUESTIONS: dict[str, Any] = {
 }
 """Bodies of POST /recommend."""
 
+ESTIMATES: dict[str, Any] = {
+    "training": {
+        "summary": "Fine-tune an 8B model on two billion tokens",
+        "value": {
+            "workload": {
+                "task": "training",
+                "model": "llama-3.1-8b",
+                "precision": ["bf16"],
+                "sequence_length": 4096,
+                "global_batch_size": 256,
+                "amount": {"tokens": 2e9},
+                "software": {"framework": "torchtitan"},
+            },
+            "machine": "aws/p4d.24xlarge",
+            "layout": {"activation_checkpointing": "full"},
+        },
+    },
+    "serving": {
+        "summary": "Serve it with vLLM on hardware of one's own",
+        "value": {
+            "workload": {
+                "task": "inference",
+                "model": "llama-3.1-8b",
+                "input_length": 1024,
+                "output_length": 256,
+                "software": {"engine": "vllm"},
+            },
+            "machine": {"gpu": "l40s-48gb", "gpu_count": 1, "usd_per_hour": 1.5},
+        },
+    },
+}
+"""Bodies of POST /estimate."""
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
@@ -61,6 +94,7 @@ class Example:
 
 EXAMPLES = (
     *(Example("post_recommend", name, "POST", "/recommend", question["value"]) for name, question in QUESTIONS.items()),
+    *(Example("post_estimate", name, "POST", "/estimate", question["value"]) for name, question in ESTIMATES.items()),
     Example("get_codes", "all", "GET", "/recommend/codes"),
     Example("get_instances", "bf16", "GET", "/instances?precision=bf16&region=us-east-1&sort=usd_per_hour&limit=1"),
     Example("get_instances", "misspelt", "GET", "/instances?precision=fp7", status="422"),

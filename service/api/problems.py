@@ -41,14 +41,21 @@ class ProblemDocument(BaseModel):
     errors: list[FieldError]
 
 
+def document(status: int, detail: str, errors: Iterable[FieldError] = ()) -> ProblemDocument:
+    return ProblemDocument(
+        type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail, errors=list(errors)
+    )
+
+
 def problem(
     status: int, detail: str, errors: Iterable[FieldError] = (), headers: Mapping[str, str] | None = None
 ) -> Response:
-    document = ProblemDocument(
-        type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail, errors=list(errors)
-    )
-    body = json.dumps(document.model_dump(), ensure_ascii=True)
-    return Response(body, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+    return response(document(status, detail, errors), headers)
+
+
+def response(told: ProblemDocument, headers: Mapping[str, str] | None = None) -> Response:
+    body = json.dumps(told.model_dump(), ensure_ascii=True)
+    return Response(body, told.status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
 class BodyUnreadable(HTTPException):
@@ -64,7 +71,11 @@ STATUS_OF: dict[type[QuestionError], int] = {NotFound: 404, CursorExpired: 410}
 
 async def question_problem(_request: Request, error: Exception) -> Response:
     assert isinstance(error, QuestionError)
-    return problem(STATUS_OF.get(type(error), 422), error.sentence, field_errors(error))
+    return response(document_of(error))
+
+
+def document_of(error: QuestionError) -> ProblemDocument:
+    return document(STATUS_OF.get(type(error), 422), error.sentence, field_errors(error))
 
 
 def field_errors(error: QuestionError) -> list[FieldError]:
@@ -80,9 +91,14 @@ async def validation_problem(request: Request, error: Exception) -> Response:
         return body_problem(400, "The body is not valid JSON.")
     if isinstance(error.body, bytes):
         return body_problem(415, "Send the body as JSON, with the header Content-Type: application/json.")
-    errors = [field_error(each, error.body, request) for each in found[:ERRORS_TOLD]]
+    return response(invalid(found, error.body, request))
+
+
+def invalid(found: Sequence[Any], body: Any, request: Request) -> ProblemDocument:
+    """What pydantic found wrong, in sentences."""
+    errors = [field_error(each, body, request) for each in found[:ERRORS_TOLD]]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return problem(422, f"{errors[0].message}{more}" if errors else "The request cannot be understood.", errors)
+    return document(422, f"{errors[0].message}{more}" if errors else "The request cannot be understood.", errors)
 
 
 def body_problem(status: int, sentence: str, field: str = "body") -> Response:

@@ -9,12 +9,16 @@ from service.api.filters import Filters, PrecisionSupport, Task, constraints_of,
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
 from service.domain.errors import QuestionError
+from service.domain.memory import OPTIMIZER_STATES
 from service.domain.names import resolve_gpus, resolve_instance, unknown
 from service.domain.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
 from service.domain.recommend import Question, usual_precisions
 
 Words = Annotated[str, Field(max_length=200)]
 
+
+Length = Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(whole)]
+AtLeastOneOfMany = Annotated[int, Field(ge=1, le=100_000_000), BeforeValidator(whole)]
 
 N = TypeVar("N")
 D = TypeVar("D")
@@ -99,19 +103,35 @@ HuggingfaceConfig = Annotated[dict[str, Any], Field(max_length=300), AfterValida
 
 
 class ModelDimensions(Sent):
-    """A model by its size."""
+    """A model by its size: a transformer's dimensions, a Hugging Face config, or parameters and forward FLOPs."""
 
+    name: Name | None = None
+    family: Annotated[Name | None, Field(description="Such as `llm`, `moe`, `encoder`, `cnn` or `vit`.")] = None
     parameters: Positive | None = None
     active_parameters: Positive | None = None
+    forward_flops_per_sample: Annotated[Positive | None, Field(description="2 x multiply-accumulates.")] = None
     layers: Count | None = None
     hidden: Count | None = None
     heads: Count | None = None
     kv_heads: Count | None = None
+    head_size: Count | None = None
     ffn: Count | None = None
+    gated: bool | None = None
     vocabulary: Count | None = None
+    tied: bool | None = None
     experts: Count | None = None
     experts_per_token: Count | None = None
-    forward_flops_per_sample: Positive | None = None
+    shared_experts: Count | None = None
+    expert_ffn: Count | None = None
+    dense_layers: Count | None = None
+    mla_kv_rank: Count | None = None
+    mla_rope_size: Count | None = None
+    mla_query_rank: Count | None = None
+    mla_value_size: Count | None = None
+    sliding_window: Count | None = None
+    global_layers: Count | None = None
+    context_tokens: Annotated[int | None, Field(ge=0, le=1_000_000_000), BeforeValidator(whole)] = None
+    decoder: bool | None = None
     huggingface_config: HuggingfaceConfig | None = None
 
 
@@ -122,19 +142,44 @@ class WorkloadAsked(Sent):
     name: Name | None = None
     model: Named[Name, ModelDimensions] | None = None
     method: Literal["full", "lora", "qlora", "adapters"] | None = None
+    purpose: Annotated[
+        Literal["pretrain", "finetune"] | None, Field(description="Long packed sequences, or short examples.")
+    ] = None
     precision: Annotated[
         Names, Field(description="In order of preference; left out: the best usual one of each GPU.")
     ] = []
     precision_support: PrecisionSupport = "native"
-    weight_precision: Name | None = None
+    weight_precision: Annotated[
+        Name | None, Field(description="How weights are kept where that differs, such as `int4`, `nf4` or `fp8`.")
+    ] = None
+    weight_bits: Annotated[
+        float | None, Field(gt=0, le=64, description="Bits a stored weight takes, its scales included.")
+    ] = None
     kv_cache_precision: Name | None = None
-    optimizer: Name | None = None
-    sequence_length: Count | None = None
-    global_batch_size: Count | None = None
-    batch_size: Count | None = None
-    concurrency: Count | None = None
-    input_length: Count | None = None
-    output_length: Count | None = None
+    optimizer: Annotated[Name | None, Field(description=f"One of {', '.join(OPTIMIZER_STATES)}.")] = None
+    trainable_parameters: Positive | None = None
+    mixed_precision: Annotated[
+        bool | None, Field(description="Whether 16-bit training keeps an fp32 copy of the weights.")
+    ] = None
+    flash_attention: bool | None = None
+    chunked_loss: Annotated[bool, Field(description="The loss is computed in chunks, so logits are never whole.")] = (
+        False
+    )
+    fused_optimizer: Annotated[bool, Field(description="The optimizer steps inside the backward pass.")] = False
+    offload_activations: bool = False
+    sequence_length: Annotated[Length | None, Field(description="Tokens of a training sample.")] = None
+    mean_length: Annotated[
+        Positive | None, Field(description="Real tokens of a sample in the mean, where samples are padded or packed.")
+    ] = None
+    global_batch_size: Annotated[AtLeastOneOfMany | None, Field(description="Samples per optimizer step.")] = None
+    batch_size: Annotated[
+        AtLeastOneOfMany | None, Field(description="Training: samples per GPU and pass. Inference: samples at once.")
+    ] = None
+    concurrency: Annotated[
+        AtLeastOneOfMany | None, Field(description="Requests in flight; left out: the most that fits.")
+    ] = None
+    input_length: Annotated[Length | None, Field(description="Tokens of a prompt, or of a sample.")] = None
+    output_length: Annotated[Length | None, Field(description="Tokens of an answer.")] = None
     amount: Quantity | None = None
     software: Software = Software()
     host: Host = Host()

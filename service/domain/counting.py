@@ -1,5 +1,7 @@
 """Counts of a model: parameters, FLOPs and bytes, exact from its dimensions."""
 
+from dataclasses import replace
+
 from service.domain.model import Model, Transformer
 
 
@@ -69,6 +71,14 @@ def korthikanti_flops_per_iteration(t: Transformer, batch: int, sequence: int) -
     h, layers, s = t.hidden, t.layers, sequence
     bracket = 1 + s / (6 * h) + t.vocabulary / (12 * h * layers)
     return 72.0 * batch * layers * s * h * h * bracket
+
+
+def published_training_flops_per_sample(model: Model, sequence: float, *, passes: float = 3.0) -> float:
+    """FLOPs of one training sequence as papers count them: attention over the whole square, not its causal half."""
+    t = model.transformer
+    assert t is not None
+    whole = replace(model, transformer=replace(t, decoder=False))
+    return passes * forward_flops_per_token(whole, sequence) * sequence
 
 
 def kv_bytes_per_token(t: Transformer, bytes_per_value: float, tensor: int = 1) -> float:

@@ -8,7 +8,7 @@ from service.domain.bands import Band, Bands, bands_of, unseen
 from service.domain.efficiency import Calibration, Coefficient, Facts, Kind, calibration_of
 from service.domain.facts import inference_facts, training_facts
 from service.domain.kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
-from service.domain.layouts import concurrency_that_fits
+from service.domain.layouts import cache_tokens_that_fit, concurrency_that_fits
 from service.domain.machine import Machine
 from service.domain.memory import inference_parts, training_parts
 from service.domain.parallelism import Layout
@@ -95,6 +95,7 @@ class MemoryNeed:
     needed_bytes: float
     usable_bytes: float
     parts: Mapping[str, float]
+    band: Band
 
     @property
     def fits(self) -> bool:
@@ -116,6 +117,7 @@ class Estimate:
     prefill_tokens_per_second: Band | None = None
     seconds_to_first_token: Band | None = None
     seconds_per_output_token: Band | None = None
+    kv_cache_tokens: float | None = None
 
     @property
     def fits(self) -> bool:
@@ -128,7 +130,9 @@ class Estimate:
 
 def memory_need(physics: Physics, machine: Machine, parts: Mapping[str, float], facts: Facts) -> MemoryNeed:
     real = physics.calibration.seconds(MEMORY, parts, facts)
-    return MemoryNeed(sum(real.values()), machine.usable_bytes, real)
+    needed = sum(real.values())
+    band = physics.bands.around(needed, MEMORY, facts, unseen(physics.calibration, MEMORY, facts), of_rate=False)
+    return MemoryNeed(needed, machine.usable_bytes, real, band)
 
 
 def training_memory(physics: Physics, work: Training, machine: Machine, layout: Layout) -> MemoryNeed:
@@ -163,12 +167,15 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
         return _estimate_forward(physics, work, machine, layout)
     facts = dict(inference_facts(work, machine, layout))
     at = in_flight(work, machine, layout)
-    length = work.input_length + work.output_length
-    need = memory_need(physics, machine, inference_parts(work, layout, at * length, 4096.0 if at > 1 else 1.0), facts)
+    need = answering_memory(physics, work, machine, layout, at)
+    while not need.fits and at > 1:  # stacks keep more than the arithmetic; who does not fit waits
+        at = max(1.0, at * FEWER)
+        need = answering_memory(physics, work, machine, layout, at)
     kind, terms, what = language_terms(work, machine, layout, at)
     new = unseen(physics.calibration, kind, facts)
+    cache = cache_tokens_that_fit(work, machine, layout)
     if not need.fits:
-        return Estimate("modelled", need, layout, None, None, None, new, at)
+        return Estimate("modelled", need, layout, None, None, None, new, at, kv_cache_tokens=cache)
     step = step_of(physics.calibration, kind, terms, facts | what)
     tokens = physics.bands.around(step.rate * layout.data, kind, facts, new)
     each = step_of(physics.calibration, kind, terms, facts | ({"what": "token"} if what else {})).seconds
@@ -189,6 +196,7 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
         physics.bands.around(read.rate * layout.data, PREFILL, facts, new_prefill),
         physics.bands.around(first.seconds, PREFILL, facts, new_prefill, of_rate=False),
         physics.bands.around(each, kind, facts, new, of_rate=False),
+        cache,
     )
 
 
@@ -197,6 +205,15 @@ def in_flight(work: Inference, machine: Machine, layout: Layout) -> float:
     most = concurrency_that_fits(work, machine, layout)
     asked = work.concurrency / layout.data if work.concurrency else inf
     return asked if asked <= 1 else min(asked, most)
+
+
+FEWER = 0.8
+
+
+def answering_memory(physics: Physics, work: Inference, machine: Machine, layout: Layout, at: float) -> MemoryNeed:
+    """What so many conversations at once need on a GPU."""
+    cached = at * (work.input_length + work.output_length)
+    return memory_need(physics, machine, inference_parts(work, layout, cached), inference_facts(work, machine, layout))
 
 
 def batches_continuously(work: Inference) -> bool:
@@ -221,7 +238,7 @@ USUAL_FORWARD_BATCH = 128.0
 def _estimate_forward(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:
     facts = dict(inference_facts(work, machine, layout)) | {"offline": "no" if work.concurrency else "yes"}
     batch = work.concurrency or USUAL_FORWARD_BATCH
-    need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0), facts)
+    need = memory_need(physics, machine, inference_parts(work, layout, 0.0), facts)
     new = unseen(physics.calibration, FORWARD, facts)
     if not need.fits:
         return Estimate("modelled", need, layout, None, None, None, new, batch)

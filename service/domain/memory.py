@@ -146,7 +146,16 @@ def _activation_parts(work: Training, layout: Layout) -> dict[str, float]:
 SAVED_SHARE = 1.0
 
 
-def inference_parts(work: Inference, layout: Layout, tokens_cached: float, batched_tokens: float) -> dict[str, float]:
+TOKENS_PER_PASS = 512.0
+"""What engines that batch continuously read at once, about; others are measured where they decode."""
+
+
+def tokens_per_pass(work: Inference) -> float:
+    stack = work.software.stack
+    return TOKENS_PER_PASS if stack is not None and stack.way == "engine" else 1.0
+
+
+def inference_parts(work: Inference, layout: Layout, tokens_cached: float) -> dict[str, float]:
     """Bytes per GPU of answering: weights, cache of keys and values, what one forward pass needs, and the context."""
     model, t = work.model, work.model.transformer
     bits = work.weight_bits or bytes_per_value(work.precision) * 8
@@ -158,7 +167,7 @@ def inference_parts(work: Inference, layout: Layout, tokens_cached: float, batch
         value = bytes_per_value(work.kv_precision) if work.kv_precision else 2.0
         cache = kv_bytes_per_token(t, value, layout.tensor) * tokens_cached / layout.pipeline
         parts["kv_cache"] = cache
-        parts["activations"] = batched_tokens * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
+        parts["activations"] = tokens_per_pass(work) * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
     return parts
 
 

@@ -1,0 +1,206 @@
+"""An appraisal in the caller's words: the `estimate` object of `POST /estimate` and of every choice."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from service.api.explain import Statement
+from service.domain.appraisal import Appraisal
+from service.domain.bands import Band
+from service.domain.estimate import Estimate
+from service.domain.formats import bytes_per_value
+from service.domain.machine import GIB, Machine
+from service.domain.workload import Training
+
+SIGNIFICANT_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class BandTold:
+    """In eight of ten cases the truth lies between low and high."""
+
+    low: float
+    likely: float
+    high: float
+
+    @classmethod
+    def of(cls, band: Band) -> "BandTold":
+        return cls(rounded(band.low), rounded(band.likely), rounded(band.high))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTold:
+    """Memory of one GPU in GiB."""
+
+    needed_gib_per_gpu: float
+    band_gib_per_gpu: Annotated[BandTold, Field(description="In eight of ten runs the need lies within.")]
+    usable_gib_per_gpu: float
+    parts: Annotated[
+        dict[str, float],
+        Field(description="weights, gradients, optimizer, activations, logits, kv_cache, buffers and overhead."),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutTold:
+    """How the job is cut over the GPUs."""
+
+    tensor: int
+    pipeline: int
+    data: int
+    context: int
+    expert: int
+    zero_stage: int
+    micro_batch: int
+    accumulation: int
+    activation_checkpointing: str
+    virtual_stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateTold:
+    """What the physics says. Rates are of all nodes together, and null of what does not fit."""
+
+    basis: Literal["measured", "scaled", "modelled"]
+    precision: str
+    software_profile: Annotated[str, Field(description="Whose efficiency is assumed; `unknown` is the cautious one.")]
+    samples_per_second: BandTold | None
+    tokens_per_second: Annotated[BandTold | None, Field(description="Of inference: tokens of the answers.")]
+    prefill_tokens_per_second: BandTold | None
+    seconds_to_first_token: BandTold | None
+    seconds_per_output_token: BandTold | None
+    concurrency: Annotated[float | None, Field(description="Requests in flight on all replicas.")]
+    kv_cache_tokens: Annotated[float | None, Field(description="Tokens whose keys and values fit on one replica.")]
+    hours: Annotated[BandTold | None, Field(description="Of the whole amount, without setup.")]
+    overhead_beyond_steps: Annotated[
+        float | None, Field(description="The share of evaluation, saving and starting in `hours`, as runs had it.")
+    ]
+    joules_per_sample: Annotated[float | None, Field(description="At the rated power of the GPUs.")]
+    model_flops_utilisation: Annotated[float | None, Field(description="Of the dense 16-bit peak.")]
+    model_tflops_per_gpu: float | None
+    hardware_tflops_per_gpu: Annotated[float | None, Field(description="With recomputation.")]
+    bottleneck: Annotated[str | None, Field(description="The part of the machine that most of a step waits for.")]
+    step_seconds: Annotated[dict[str, float] | None, Field(description="A step in parts; they add up to it.")]
+    memory: MemoryTold
+    layout: LayoutTold
+    extrapolates: Annotated[
+        list[str], Field(description="What no published run had: `stack`, `gpu`, `model`; each widens the band.")
+    ]
+
+
+def rounded(value: float) -> float:
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+
+
+def maybe(band: Band | None) -> BandTold | None:
+    return None if band is None else BandTold.of(band)
+
+
+def figure(value: float | None) -> float | None:
+    return None if value is None else rounded(value)
+
+
+MEMORY_PARTS: Mapping[str, str] = {
+    "kept": "activations",
+    "selected": "activations",
+    "boundaries": "activations",
+    "live": "buffers",
+    "context": "overhead",
+}
+"""Names of the arithmetic → the names that people know; what is not here is called the same."""
+
+
+def estimate_told(found: Appraisal, watts: float | None) -> EstimateTold:
+    estimate, work = found.estimate, found.work
+    layout = estimate.layout
+    rate = estimate.samples_per_second
+    return EstimateTold(
+        basis="modelled",
+        precision=work.precision,
+        software_profile=work.software.profile,
+        samples_per_second=maybe(rate),
+        tokens_per_second=maybe(estimate.tokens_per_second),
+        prefill_tokens_per_second=maybe(estimate.prefill_tokens_per_second),
+        seconds_to_first_token=maybe(estimate.seconds_to_first_token),
+        seconds_per_output_token=maybe(estimate.seconds_per_output_token),
+        concurrency=figure(estimate.concurrency),
+        kv_cache_tokens=figure(estimate.kv_cache_tokens),
+        hours=maybe(found.hours),
+        overhead_beyond_steps=figure(found.beyond_steps),
+        joules_per_sample=None if watts is None or rate is None else rounded(watts / rate.likely),
+        model_flops_utilisation=figure(found.model_flops_utilisation),
+        model_tflops_per_gpu=tera(found.model_flops_per_second_per_gpu),
+        hardware_tflops_per_gpu=tera(found.hardware_flops_per_second_per_gpu),
+        bottleneck=estimate.bottleneck,
+        step_seconds=None if estimate.step is None else {k: rounded(v) for k, v in estimate.step.parts.items() if v},
+        memory=memory_told(estimate),
+        layout=LayoutTold(**{name: getattr(layout, name) for name in LayoutTold.__dataclass_fields__}),
+        extrapolates=list(estimate.extrapolates),
+    )
+
+
+def tera(value: float | None) -> float | None:
+    return None if value is None else rounded(value / 1e12)
+
+
+def memory_told(estimate: Estimate) -> MemoryTold:
+    parts: dict[str, float] = {}
+    for name, size in estimate.memory.parts.items():
+        told = MEMORY_PARTS.get(name, name)
+        parts[told] = parts.get(told, 0.0) + size
+    return MemoryTold(
+        needed_gib_per_gpu=rounded(estimate.memory.needed_bytes / GIB),
+        band_gib_per_gpu=BandTold.of(estimate.memory.band.times(1 / GIB)),
+        usable_gib_per_gpu=rounded(estimate.memory.usable_bytes / GIB),
+        parts={name: rounded(size / GIB) for name, size in parts.items() if size},
+    )
+
+
+# Sentences
+
+
+def warnings_on(found: Appraisal, machine: Machine) -> list[Statement]:
+    return [*does_not_fit(found), *unusual(found, machine)]
+
+
+def does_not_fit(found: Appraisal) -> list[Statement]:
+    memory = memory_told(found.estimate)
+    if found.estimate.fits:
+        return []
+    largest = sorted(memory.parts.items(), key=lambda part: -part[1])
+    told = ", ".join(f"{size:.1f} {name.replace('_', ' ')}" for name, size in largest if size >= 0.05)
+    return [
+        Statement(
+            code="gpu_memory",
+            text=f"{memory.usable_gib_per_gpu:.1f} GiB per GPU can be used; "
+            f"needs {memory.needed_gib_per_gpu:.1f}: {told}.",
+        )
+    ]
+
+
+def unusual(found: Appraisal, machine: Machine) -> list[Statement]:
+    work, layout, gpu = found.work, found.estimate.layout, machine.gpu
+    statements = []
+    if layout.tensor > 1 and (machine.interconnect in ("pcie", "none") or layout.tensor > machine.linked_gpus):
+        statements.append(
+            Statement(
+                code="tensor_over_slow_links",
+                text=f"Tensor parallelism of {layout.tensor} crosses "
+                f"{'nodes' if layout.tensor > machine.linked_gpus else 'PCIe'}: every layer waits for it.",
+            )
+        )
+    if not gpu.runs(work.precision) and bytes_per_value(work.precision) >= 1 and work.precision in gpu.rates:
+        statements.append(
+            Statement(
+                code="precision_reduced",
+                text=f"{gpu.name} runs {work.precision} at a token rate or by conversion only.",
+            )
+        )
+    if isinstance(work, Training) and found.estimate.extrapolates:
+        new = ", ".join(found.estimate.extrapolates)
+        statements.append(
+            Statement(code="extrapolates", text=f"No published run had this {new}, so the band is wider.")
+        )
+    return statements

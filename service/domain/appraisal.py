@@ -1,0 +1,76 @@
+"""A job on a machine: its layout, what it needs and yields, and what the whole of it takes."""
+
+from dataclasses import dataclass
+
+from service.domain.bands import Band
+from service.domain.counting import published_training_flops_per_sample
+from service.domain.estimate import Estimate, Physics, estimate_inference, estimate_training, wall_seconds
+from service.domain.formats import peak_flops
+from service.domain.job import Job, inference_on, samples_of, training_on
+from service.domain.layouts import FREE, FixedLayout, usual_inference_layout, usual_training_layout
+from service.domain.machine import Machine
+from service.domain.workload import Inference, Training
+
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Appraisal:
+    """What a job comes to on a machine. Hours are those of the whole amount, without setup; None where none is told."""
+
+    work: Training | Inference
+    estimate: Estimate
+    samples: float | None
+    hours: Band | None
+    beyond_steps: float | None
+    """The share that evaluation, saving and starting take on top of the steps, as runs of the stack had it."""
+    model_flops_per_second_per_gpu: float | None
+    """As papers count: attention without the causal half, recomputation left out."""
+    hardware_flops_per_second_per_gpu: float | None
+    """The same with recomputation."""
+    model_flops_utilisation: float | None
+    """Of the dense 16-bit peak, whatever the job runs in, as papers do."""
+    tokens_per_sample: float
+
+    @property
+    def precision(self) -> str:
+        return self.work.precision
+
+
+def appraise(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout = FREE) -> Appraisal:
+    """Raises `QuestionError` where the job cannot be asked of the machine: a precision or a layout that cannot be."""
+    if job.task == "training":
+        return appraise_training(physics, job, machine, fixed)
+    return appraise_inference(physics, job, machine, fixed)
+
+
+def appraise_training(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout) -> Appraisal:
+    work = training_on(job, machine.gpu)
+    layout = usual_training_layout(work, machine, fixed)
+    estimate = estimate_training(physics, work, machine, layout)
+    length = work.mean_length or work.sequence_length or 0
+    samples = None if job.amount is None else samples_of(job.amount, length, layout.global_batch)
+    hours = beyond = model = hardware = utilisation = None
+    if estimate.samples_per_second is not None:
+        rate = estimate.samples_per_second.likely
+        if samples is not None:
+            hours = wall_seconds(physics, work, machine, layout, samples).times(1 / SECONDS_PER_HOUR)
+            beyond = hours.likely * SECONDS_PER_HOUR * rate / samples - 1
+        if work.model.transformer is not None:
+            share = rate / machine.gpus
+            model = share * published_training_flops_per_sample(work.model, work.sequence_length, passes=3)
+            hardware = model * 4 / 3 if layout.activation_checkpointing == "full" else model
+            utilisation = model / peak_flops(machine.gpu, "bf16")
+    return Appraisal(work, estimate, samples, hours, beyond, model, hardware, utilisation, length)
+
+
+def appraise_inference(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout) -> Appraisal:
+    work = inference_on(job, machine.gpu)
+    layout = usual_inference_layout(machine, fixed)
+    estimate = estimate_inference(physics, work, machine, layout)
+    length = work.output_length or work.mean_length or work.input_length
+    samples = None if job.amount is None else samples_of(job.amount, length, estimate.concurrency or 1.0)
+    hours = None
+    if samples is not None and estimate.samples_per_second is not None:
+        hours = estimate.samples_per_second.inverse_of(samples / SECONDS_PER_HOUR)
+    return Appraisal(work, estimate, samples, hours, None if hours is None else 0.0, None, None, None, length)
