@@ -14,7 +14,7 @@ from service.domain.estimate import in_flight, language_terms, step_of
 from service.domain.facts import inference_facts, training_facts
 from service.domain.hardware import Gpu
 from service.domain.kinds import FORWARD, KINDS, MEMORY, PREFILL, TRAINING
-from service.domain.layouts import cuts_tensors, usual_cut, usual_micro_batch, with_steps
+from service.domain.layouts import FixedLayout, usual_inference_layout, usual_training_layout
 from service.domain.machine import Machine, machine_of
 from service.domain.memory import inference_parts, training_parts
 from service.domain.model import Model, Transformer
@@ -108,38 +108,6 @@ def training(body: Mapping[str, Any]) -> Training:
     )
 
 
-def layout_for(work: Training, where: Machine, given: Mapping[str, Any]) -> Layout:
-    """The layout as told, and the usual choice for what is not."""
-    tensor, pipeline = given.get("tensor", 1), given.get("pipeline", 1)
-    zero_stage = given.get("zero_stage", 0)
-    t = work.model.transformer
-    if t is not None and "tensor" not in given and "zero_stage" not in given and work.model.parameters > CUT_ABOVE:
-        if cuts_tensors(work):
-            tensor, pipeline = usual_cut(work, where)
-        elif where.gpus > 1:
-            zero_stage = 3
-    context = given.get("context", 1)
-    data = max(1, where.gpus // (tensor * pipeline * context))
-    micro = given.get("micro_batch") or usual_micro_batch(work, data)
-    layout = Layout(
-        tensor,
-        pipeline,
-        data,
-        context,
-        given.get("expert", 1),
-        zero_stage,
-        micro,
-        1,
-        given.get("activation_checkpointing", "none"),
-        given.get("virtual_stages", 1),
-    )
-    return with_steps(work, layout)
-
-
-CUT_ABOVE = 4e9
-"""Parameters above which a model without a told layout is cut."""
-
-
 def inference(body: Mapping[str, Any]) -> Inference:
     w = body["workload"]
     return Inference(
@@ -153,11 +121,6 @@ def inference(body: Mapping[str, Any]) -> Inference:
         kv_precision="fp8" if w["software"]["line"] == "tensorrt-llm" and w["precision"] in ("fp8", "fp4") else None,
         software=Software(**w["software"]),
     )
-
-
-def inference_layout(where: Machine, given: Mapping[str, Any]) -> Layout:
-    tensor, pipeline = given.get("tensor", 1), given.get("pipeline", 1)
-    return Layout(tensor=tensor, pipeline=pipeline, data=max(1, where.gpus // (tensor * pipeline)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +183,7 @@ def case_of(question: Question, gpus: Mapping[str, Gpu]) -> Case:
     if body["workload"]["task"] == "training":
         return training_case(question, training(body), where)
     work = inference(body)
-    layout = inference_layout(where, body["layout"])
+    layout = usual_inference_layout(where, FixedLayout(**body["layout"]))
     facts = dict(inference_facts(work, where, layout))
     if not is_generative(work.model):
         return forward_case(question, work, where, facts)
@@ -254,11 +217,11 @@ def memory_case(question: Question, where: Machine) -> Case:
     body, value = question.body, question.value
     if body["workload"]["task"] == "training":
         work = training(body)
-        layout = layout_for(work, where, body["layout"])
+        layout = usual_training_layout(work, where, FixedLayout(**body["layout"]))
         parts, facts = training_parts(work, layout), training_facts(work, where, layout)
     else:
         answering = inference(body)
-        layout = inference_layout(where, body["layout"])
+        layout = usual_inference_layout(where, FixedLayout(**body["layout"]))
         cached = (answering.input_length + answering.output_length) * (answering.concurrency or 1.0)
         batched = BATCHED_TOKENS if answering.software.line in ("vllm", "tensorrt-llm") else 1.0
         parts, facts = inference_parts(answering, layout, cached, batched), inference_facts(answering, where, layout)
@@ -283,7 +246,7 @@ BATCHED_TOKENS = 512.0
 
 
 def training_case(question: Question, work: Training, where: Machine) -> Case:
-    layout = layout_for(work, where, question.body["layout"])
+    layout = usual_training_layout(work, where, FixedLayout(**question.body["layout"]))
     terms = training_terms(work, where, layout)
     facts = dict(training_facts(work, where, layout))
     samples = terms.units

@@ -1,12 +1,12 @@
 """The layout and the concurrency that people would choose where nobody says."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from service.domain.counting import kv_bytes_per_token
 from service.domain.facts import STACK_CLASSES
 from service.domain.machine import Machine
 from service.domain.memory import inference_parts, total
-from service.domain.parallelism import Layout
+from service.domain.parallelism import Checkpointing, Layout
 from service.domain.throughput import kv_value_bytes
 from service.domain.workload import Inference, Training
 
@@ -19,6 +19,61 @@ MOST_IN_FLIGHT_BY_ENGINE = {"vllm": 256.0}
 
 CACHE_SHARE = 0.92
 """Share of a GPU's usable memory that weights, activations and cache may take together."""
+
+CUT_ABOVE = 4e9
+"""Parameters above which a model without a told layout is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedLayout:
+    """What somebody says of a layout; None is free to choose."""
+
+    tensor: int | None = None
+    pipeline: int | None = None
+    data: int | None = None
+    context: int | None = None
+    expert: int | None = None
+    zero_stage: int | None = None
+    micro_batch: int | None = None
+    accumulation: int | None = None
+    activation_checkpointing: Checkpointing | None = None
+    virtual_stages: int | None = None
+
+
+FREE = FixedLayout()
+
+
+def usual_training_layout(work: Training, machine: Machine, fixed: FixedLayout = FREE) -> Layout:
+    """The layout as told, and what people choose for the rest; the calibration is fitted with it."""
+    tensor, pipeline, zero_stage = fixed.tensor or 1, fixed.pipeline or 1, fixed.zero_stage or 0
+    free = fixed.tensor is None and fixed.zero_stage is None
+    if free and work.model.transformer is not None and work.model.parameters > CUT_ABOVE:
+        if cuts_tensors(work):
+            tensor, pipeline = usual_cut(work, machine)
+        elif machine.gpus > 1:
+            zero_stage = 3
+    context = fixed.context or 1
+    data = fixed.data or max(1, machine.gpus // (tensor * pipeline * context))
+    layout = Layout(
+        tensor,
+        pipeline,
+        data,
+        context,
+        fixed.expert or 1,
+        zero_stage,
+        fixed.micro_batch or usual_micro_batch(work, data),
+        fixed.accumulation or 1,
+        fixed.activation_checkpointing or "none",
+        fixed.virtual_stages or 1,
+    )
+    return layout if fixed.accumulation else with_steps(work, layout)
+
+
+def usual_inference_layout(machine: Machine, fixed: FixedLayout = FREE) -> Layout:
+    """The cut as told, else none, and a replica on every GPU that is left."""
+    tensor, pipeline = fixed.tensor or 1, fixed.pipeline or 1
+    data = fixed.data or max(1, machine.gpus // (tensor * pipeline))
+    return Layout(tensor=tensor, pipeline=pipeline, data=data)
 
 
 def usual_cut(work: Training, machine: Machine) -> tuple[int, int]:
