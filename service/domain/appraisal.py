@@ -7,6 +7,8 @@ from service.domain.counting import published_training_flops_per_sample
 from service.domain.estimate import Estimate, Physics, estimate_inference, estimate_training, wall_seconds
 from service.domain.formats import peak_flops
 from service.domain.job import Job, inference_on, samples_of, training_on
+from service.domain.layout_checks import check_fixed
+from service.domain.layout_search import best_inference_layout, best_training_layout
 from service.domain.layouts import FREE, FixedLayout, usual_inference_layout, usual_training_layout
 from service.domain.machine import Machine
 from service.domain.workload import Inference, Training
@@ -46,8 +48,8 @@ def appraise(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout = 
 
 def appraise_training(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout) -> Appraisal:
     work = training_on(job, machine.gpu)
-    layout = usual_training_layout(work, machine, fixed)
-    estimate = estimate_training(physics, work, machine, layout)
+    estimate = chosen_training(physics, work, machine, fixed)
+    layout = estimate.layout
     length = work.mean_length or work.sequence_length or 0
     samples = None if job.amount is None else samples_of(job.amount, length, layout.global_batch)
     hours = beyond = model = hardware = utilisation = None
@@ -64,10 +66,35 @@ def appraise_training(physics: Physics, job: Job, machine: Machine, fixed: Fixed
     return Appraisal(work, estimate, samples, hours, beyond, model, hardware, utilisation, length)
 
 
+def chosen_training(physics: Physics, work: Training, machine: Machine, fixed: FixedLayout) -> Estimate:
+    """What people choose, and the fastest that fits where that does not."""
+    check_fixed(fixed, work, machine)
+    usual = usual_training_layout(work, machine, fixed)
+    if usual.gpus == machine.gpus:
+        estimate = estimate_training(physics, work, machine, usual)
+        if estimate.fits or not free(fixed):
+            return estimate
+    return best_training_layout(physics, work, machine, fixed)
+
+
+def chosen_inference(physics: Physics, work: Inference, machine: Machine, fixed: FixedLayout) -> Estimate:
+    check_fixed(fixed, work, machine)
+    usual = usual_inference_layout(machine, fixed)
+    if usual.gpus == machine.gpus:
+        estimate = estimate_inference(physics, work, machine, usual)
+        if estimate.fits or not free(fixed):
+            return estimate
+    return best_inference_layout(physics, work, machine, fixed)
+
+
+def free(fixed: FixedLayout) -> bool:
+    """Whether anything of the layout is left to choose."""
+    return any(getattr(fixed, name) is None for name in FixedLayout.__dataclass_fields__)
+
+
 def appraise_inference(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout) -> Appraisal:
     work = inference_on(job, machine.gpu)
-    layout = usual_inference_layout(machine, fixed)
-    estimate = estimate_inference(physics, work, machine, layout)
+    estimate = chosen_inference(physics, work, machine, fixed)
     length = work.output_length or work.mean_length or work.input_length
     samples = None if job.amount is None else samples_of(job.amount, length, estimate.concurrency or 1.0)
     hours = None

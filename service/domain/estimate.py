@@ -118,6 +118,8 @@ class Estimate:
     seconds_to_first_token: Band | None = None
     seconds_per_output_token: Band | None = None
     kv_cache_tokens: float | None = None
+    tensor_across_slow_links: bool = False
+    """The layout cuts tensors over GPUs that are not on one fast link: nothing else fits, or the caller said so."""
 
     @property
     def fits(self) -> bool:
