@@ -250,6 +250,7 @@ def reference(kinds: Sequence[InstanceType], prices: Sequence[Priced], **known: 
         fees=(),
         software=(),
         measurements=(),
+        published_runs=(),
         models={},
         physics=physics_of([]),
         imports=(),

@@ -25,6 +25,7 @@ from service.db.tables import (
     ModelRow,
     PrecisionRow,
     ProviderRow,
+    PublishedRunRow,
     RegionCpuRow,
     RegionRow,
     Row,
@@ -44,6 +45,7 @@ from service.domain.reference import (
     ImportSummary,
     Measurement,
     Provider,
+    PublishedRun,
     Reference,
     Region,
     RegionCpu,
@@ -51,6 +53,7 @@ from service.domain.reference import (
     ServiceEvent,
     SoftwareRule,
     Source,
+    first_known,
 )
 
 Mapped = RowMapping
@@ -153,8 +156,9 @@ def read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Reference
     alias_of: dict[str, list[str]] = defaultdict(list)
     for row in rows(connection, GpuAliasRow):
         alias_of[row["alias"]].append(row["gpu"])
+    sources = {row["id"]: Source(**row) for row in rows(connection, SourceRow)}
     return Reference(
-        sources={row["id"]: Source(**row) for row in rows(connection, SourceRow)},
+        sources=sources,
         precisions={row["id"]: Precision(**row) for row in rows(connection, PrecisionRow)},
         gpus=gpus,
         gpu_aliases={alias: tuple(ids) for alias, ids in alias_of.items()},
@@ -167,6 +171,10 @@ def read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Reference
             for row in rows(connection, SoftwareSupportRow, SoftwareSupportRow.key)
         ),
         measurements=tuple(measurement_from_row(row) for row in rows(connection, MeasurementRow)),
+        published_runs=tuple(
+            PublishedRun(**row, known_on=first_known(row["year"], sources[row["source"]]))
+            for row in rows(connection, PublishedRunRow)
+        ),
         models={row["id"]: model_from_row(row) for row in rows(connection, ModelRow)},
         physics=physics_of([Coefficient(**row) for row in rows(connection, CoefficientRow)]),
         imports=read_imports(connection),

@@ -12,6 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from service.db.columns import UtcDateTime
 from service.domain.model import FAMILIES
+from service.domain.reference import RUN_KINDS, RUN_UNITS
 
 # SQLite numbers rows by itself only in a column called INTEGER.
 BigId = BigInteger().with_variant(Integer, "sqlite")
@@ -437,6 +438,49 @@ class CoefficientRow(Row):
     n: Mapped[int]
 
 
+class PublishedRunRow(Row):
+    """What somebody published of a training or of answering; `value` is in `unit`, and 0 only of what does not fit."""
+
+    __tablename__ = "published_run"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    task: Mapped[str]
+    model: Mapped[str] = mapped_column(ForeignKey("model.id"))
+    gpu: Mapped[str] = mapped_column(ForeignKey("gpu.id"))
+    gpu_count: Mapped[int | None]
+    nodes: Mapped[int | None]
+    machine: Mapped[str | None]
+    precision: Mapped[str] = mapped_column(ForeignKey("precision.id"))
+    format: Mapped[str]
+    weight_bits: Mapped[float | None]
+    framework: Mapped[str | None]
+    software: Mapped[str | None]
+    sequence_length: Mapped[int | None]
+    input_length: Mapped[int | None]
+    output_length: Mapped[int | None]
+    micro_batch: Mapped[int | None]
+    global_batch: Mapped[int | None]
+    concurrency: Mapped[int | None]
+    tokens: Mapped[float | None]
+    samples: Mapped[float | None]
+    value: Mapped[float]
+    unit: Mapped[str]
+    year: Mapped[int]
+    quality: Mapped[str]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    detail: Mapped[str]
+    note: Mapped[str | None]
+    __table_args__ = (
+        one_of("kind", *RUN_KINDS),
+        one_of("unit", *RUN_UNITS),
+        one_of("quality", "A", "B"),
+        positive("gpu_count"),
+        positive("nodes"),
+        positive("weight_bits"),
+        CheckConstraint("value > 0 OR (unit = 'fits' AND value = 0)", name="value_positive"),
+    )
+
+
 # What people tell
 
 
@@ -495,5 +539,5 @@ class ApiKeyRow(Row):
 CATALOG_TABLES = (
     "source", "precision", "gpu", "gpu_alias", "gpu_precision", "provider", "region", "region_cpu", "instance_type",
     "lifecycle", "offer", "price", "exchange_rate", "spot_statistic", "service", "service_lifecycle", "fee",
-    "framework_support", "model", "measurement",
+    "framework_support", "model", "published_run", "measurement",
 )  # fmt: skip

@@ -27,6 +27,7 @@ from service.db.tables import (
     PrecisionRow,
     PriceRow,
     ProviderRow,
+    PublishedRunRow,
     RegionCpuRow,
     RegionRow,
     Row,
@@ -41,7 +42,7 @@ Record = dict[str, Any]
 PARENTS_FIRST: tuple[type[Row], ...] = (
     SourceRow, PrecisionRow, GpuRow, GpuAliasRow, GpuPrecisionRow, ProviderRow, RegionRow, RegionCpuRow,
     InstanceTypeRow, LifecycleRow, ExchangeRateRow, ServiceRow, ServiceLifecycleRow, FeeRow, SoftwareSupportRow,
-    MeasurementRow, ModelRow, CoefficientRow,
+    MeasurementRow, ModelRow, CoefficientRow, PublishedRunRow,
 )  # fmt: skip
 NATURAL_KEY: dict[type[Row], tuple[str, ...]] = {InstanceTypeRow: ("provider", "name"), SoftwareSupportRow: ("key",)}
 """Where the primary key is a number that the database gives."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from service.domain.hardware import InstanceType
 from service.domain.offer import MARKETS, Offer, Price
 from service.domain.precision import SUPPORT_LEVELS
-from service.domain.reference import Measurement, Reference, SoftwareRule
+from service.domain.reference import Measurement, PublishedRun, Reference, SoftwareRule
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -259,6 +259,11 @@ class Catalog:
     def measurements(self) -> tuple[Measurement, ...]:
         """The measurements made by the catalog's day."""
         return tuple(seen for seen in self.reference.measurements if seen.measured_on <= self.day)
+
+    @cached_property
+    def published_runs(self) -> tuple[PublishedRun, ...]:
+        """The runs that were certainly published by the catalog's day."""
+        return tuple(run for run in self.reference.published_runs if run.known_on <= self.day)
 
     @cached_property
     def known_prices(self) -> Mask:

@@ -140,6 +140,82 @@ class Measurement:
     note: str | None
 
 
+RUN_KINDS = (
+    "train_throughput", "train_mfu", "train_time", "train_gpu_hours", "train_memory_fit", "infer_throughput",
+    "infer_memory_fit", "oom",
+)  # fmt: skip
+"""What a published run tells: speed, the time of a whole run, or memory; `oom` is a report of too little memory."""
+
+RUN_UNITS = (
+    "tokens_per_second", "tokens_per_second_per_gpu", "samples_per_second", "output_tokens_per_second",
+    "decode_tokens_per_second", "prefill_tokens_per_second", "milliseconds_per_output_token",
+    "milliseconds_to_first_token", "minutes", "hours", "days", "gpu_hours", "mfu_percent", "tflops_per_gpu",
+    "model_tflops_per_gpu", "hardware_tflops_per_gpu", "scaling_efficiency_percent", "gb_per_gpu", "gib_per_gpu",
+    "max_context_tokens", "fits",
+)  # fmt: skip
+"""Rates are of the whole job unless they end in `per_gpu`; `fits` is 1 or 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRun:
+    """A figure that somebody published of a training or of answering, as the source tells it."""
+
+    id: str
+    kind: str
+    task: str
+    model: str
+    gpu: str
+    """Ours; where the catalog has no such card, the nearest, and the note says so."""
+    gpu_count: int | None
+    """In one node."""
+    nodes: int | None
+    machine: str | None
+    """`provider/name`, where the source names a machine that is for rent."""
+    precision: str
+    """Ours: what numbers are multiplied in."""
+    format: str
+    """The number format in the source's words."""
+    weight_bits: float | None
+    framework: str | None
+    """The line of software, by our name."""
+    software: str | None
+    """In the source's words."""
+    sequence_length: int | None
+    input_length: int | None
+    output_length: int | None
+    micro_batch: int | None
+    global_batch: int | None
+    concurrency: int | None
+    """Requests at once; unknown, or as many as fit, is null."""
+    tokens: float | None
+    """Of the whole run."""
+    samples: float | None
+    value: float
+    unit: str
+    year: int
+    quality: str
+    """`A` is read from a log or a table, `B` from elsewhere or with a setting missing."""
+    source: str
+    detail: str
+    note: str | None
+    known_on: date
+    """The first day on which it is certain to have been published."""
+
+    @property
+    def gpus(self) -> int | None:
+        return None if self.gpu_count is None or self.nodes is None else self.gpu_count * self.nodes
+
+
+def first_known(year: int, source: Source) -> date:
+    """From when a figure of that year can be told: the year's end, or the day of its source if that was before."""
+    days = [date(year, 12, 31), source.retrieved_on]
+    if source.published_on and len(source.published_on) == len("2022-11-09"):
+        published = date.fromisoformat(source.published_on)
+        if published.year == year:
+            days.append(published)
+    return min(days)
+
+
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
     """The last import of one feed that took effect, for freshness."""
@@ -165,6 +241,7 @@ class Reference:
     fees: tuple[Fee, ...]
     software: tuple[SoftwareRule, ...]
     measurements: tuple[Measurement, ...]
+    published_runs: tuple[PublishedRun, ...]
     models: Mapping[str, Model]
     physics: Physics
     imports: tuple[ImportSummary, ...]

@@ -27,6 +27,7 @@ from service.domain.hardware import LIFECYCLE_STATES
 from service.domain.model import Transformer, parameter_count
 from service.domain.names import fold_model
 from service.importers.price_checks import PRICE_CHECKS
+from service.importers.run_checks import RUN_CHECKS
 from service.importers.seed import lines
 from service.importers.stated_facts import facts_are_found
 from service.importers.table_checks import TABLE_CHECKS, name_of
@@ -46,11 +47,13 @@ RESERVED_SHARE = 0.2
 def check_seed(batch: Batch, folder: Path) -> list[str]:
     """Everything that is wrong with a seed; nothing when it may be written."""
     prices = lines(folder / "prices.csv")
+    runs = lines(folder / "published_runs.csv")
     facts = lines(folder / "stated_facts.csv")
     return [
         *(problem for check in TABLE_CHECKS for problem in check(batch.tables)),
         *(problem for check in BATCH_CHECKS for problem in check(batch)),
         *(problem for check in PRICE_CHECKS for problem in check(batch, prices)),
+        *(problem for check in RUN_CHECKS for problem in check(batch, runs)),
         *facts_are_found(batch, facts),
     ]
 

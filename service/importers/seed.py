@@ -25,6 +25,7 @@ from service.db.tables import (
     ModelRow,
     PrecisionRow,
     ProviderRow,
+    PublishedRunRow,
     RegionCpuRow,
     RegionRow,
     Row,
@@ -35,6 +36,7 @@ from service.db.tables import (
 )
 from service.db.write_catalog import Batch
 from service.importers.prices import MOST_TRUSTED_FIRST, Known, Observation, Record, offers_from
+from service.importers.published_runs import run_cells
 
 Parser = Callable[[str], Any]
 
@@ -58,6 +60,7 @@ TABLE_OF: dict[str, type[Row]] = {
     "measurements": MeasurementRow,
     "models": ModelRow,
     "coefficients": CoefficientRow,
+    "published_runs": PublishedRunRow,
 }
 
 
@@ -199,6 +202,7 @@ DERIVED = {
     SoftwareSupportRow: with_key,
     ExchangeRateRow: rate_in_nanos,
     MeasurementRow: measurement_cells,
+    PublishedRunRow: run_cells,
 }
 """Where a file says a thing in people's units and the table keeps it in its own."""
 

@@ -176,6 +176,7 @@ def catalog_of(
         fees=(),
         software=software,
         measurements=(),
+        published_runs=(),
         models={},
         physics=physics_of([]),
         imports=(),

@@ -8,6 +8,7 @@ import pytest
 from service.cli import main
 from service.db.engine import connect
 from service.db.read_history import read_history
+from service.domain.reference import RUN_UNITS
 from service.files import SEED
 from service.importers.checks import check_seed
 from service.importers.seed import read_seed
@@ -20,6 +21,7 @@ A100_FP16 = {"gpu": "a100-sxm4-40gb", "precision": "fp16"}
 TRN1 = {"provider": "aws", "family": "trn1", "state": "preview"}
 PRICE = {**P4D, "region": "us-east-1", "observed_on": "2022-08-23"}
 ONE_FACT = {"id": "f-025"}
+MPT_RUN = {"id": "train-gpu-hours-mpt-7b-a100-sxm4-40gb-440-1"}
 
 
 @pytest.fixture
@@ -216,6 +218,47 @@ CHANGES = {
         {"id": "alexnet-g3-4xlarge-2017"},
         {"name": "g3.5xlarge"},
         "measurements.csv, alexnet-g3-4xlarge-2017: instance_types.csv has no aws/g3.5xlarge.",
+    ),
+    # published runs
+    "model of a run": (
+        "published_runs",
+        MPT_RUN,
+        {"model_id": "mpt-8b"},
+        f"published_runs.csv, {MPT_RUN['id']}: models.csv has no mpt-8b.",
+    ),
+    "another model than a run names": (
+        "published_runs",
+        MPT_RUN,
+        {"model_id": "llama-2-7b"},
+        ": the model 'MPT-7B' is mpt-7b of models.csv, not llama-2-7b.",
+    ),
+    "card of a run": ("published_runs", MPT_RUN, {"gpu_id": "a100"}, ": gpus.csv has no a100."),
+    "source of a run": ("published_runs", MPT_RUN, {"source_id": "hearsay"}, ": sources.csv has no hearsay."),
+    "run of nothing": ("published_runs", MPT_RUN, {"value": "0"}, ": 0 is no figure in gpu_hours."),
+    "half a fit": (
+        "published_runs",
+        MPT_RUN,
+        {"unit": "fits(1)/oom(0)", "value": "0.5"},
+        ": 0.5 is no figure in fits.",
+    ),
+    "unit of a run": (
+        "published_runs",
+        MPT_RUN,
+        {"unit": "fortnights"},
+        f": no unit is called 'fortnights'. Known: {', '.join(RUN_UNITS)}.",
+    ),
+    "quality of a run": ("published_runs", MPT_RUN, {"quality": "C"}, ": no quality is called 'C'. Known: A, B."),
+    "machine of a run": (
+        "published_runs",
+        MPT_RUN,
+        {"instance_type": "aws/p4e.24xlarge"},
+        ": instance_types.csv has no aws/p4e.24xlarge.",
+    ),
+    "machine with another card": (
+        "published_runs",
+        MPT_RUN,
+        {"instance_type": "aws/p4de.24xlarge"},
+        ": aws/p4de.24xlarge has a100-sxm4-80gb, not a100-sxm4-40gb.",
     ),
     # prices
     "price of nothing": (

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from service.db.tables import ExchangeRateRow, GpuRow, InstanceTypeRow, MeasurementRow
+from service.db.tables import ExchangeRateRow, GpuRow, InstanceTypeRow, MeasurementRow, PublishedRunRow
 from service.files import SEED
 from service.importers.seed import SeedBroken, read_seed
 from tests.importers.broken_seed import SeedCopy
 
 P4D = {"provider": "aws", "name": "p4d.24xlarge"}
 PRICE = {**P4D, "region": "us-east-1", "observed_on": "2022-08-23"}
+RUN = {"id": "train-gpu-hours-mpt-7b-a100-sxm4-40gb-440-1"}
 RATE = {"currency": "CNY", "on": "2013-01-02"}
 
 
@@ -30,6 +31,8 @@ def test_cells_become_what_their_columns_say() -> None:
     assert (yuan["on"], yuan["usd_per_unit_nanos"]) == (date(2013, 1, 2), 160_435_000)
     seen = next(each for each in tables[MeasurementRow] if each["id"] == "alexnet-g2-2xlarge-2017")
     assert (seen["machine"], seen["usd_per_hour_micros"]) == ("aws/g2.2xlarge", 650_000)
+    run = next(each for each in tables[PublishedRunRow] if each["id"] == "train-gpu-hours-mpt-7b-a100-sxm4-40gb-440-1")
+    assert (run["gpu_count"], run["nodes"], run["tokens"], run["unit"]) == (8, 55, 1e12, "gpu_hours")
 
 
 def test_no_number_is_made_up_for_an_empty_cell() -> None:
@@ -57,6 +60,8 @@ CELLS = {
     "no price": ("prices", PRICE, {"per_hour": "cheap"}, "is not an observation of a price"),
     "no finite price": ("prices", PRICE, {"per_hour": "NaN"}, "NaN is not a price."),
     "no day of a price": ("prices", PRICE, {"observed_on": "soon"}, "is not an observation of a price"),
+    "no amount": ("published_runs", RUN, {"train_tokens_b": "many"}, "'many' cannot be read as tokens."),
+    "no length": ("published_runs", RUN, {"seq_len": "2048.5"}, "'2048.5' cannot be read as sequence_length."),
     "no kind of a price": ("prices", PRICE, {"kind": "rumour"}, "'rumour' cannot be read as kind."),
 }
 
@@ -92,6 +97,12 @@ def test_a_line_with_a_cell_too_many_is_told(seed: SeedCopy) -> None:
 def test_a_column_that_the_table_does_not_have_is_told(seed: SeedCopy) -> None:
     seed.write_text("gpu_aliases", "alias,gpu,colour\na100,a100-sxm4-40gb,green\n")
     with pytest.raises(SeedBroken, match=r"do not have the same columns: colour\.$"):
+        read_seed(seed.folder)
+
+
+def test_a_column_that_no_run_has_is_told(seed: SeedCopy) -> None:
+    seed.write_text("published_runs", "id,colour\na,green\n")
+    with pytest.raises(SeedBroken, match=r"do not have the same columns: colour, "):
         read_seed(seed.folder)
 
 

@@ -1,0 +1,87 @@
+"""A line of published_runs.csv as cells of its table.
+
+The file keeps the words of its sources, and beside them what each means here (`model_id`, `gpu_id`, `precision_id`,
+`stack`, `source_id`). The accuracy of estimates is measured on it too, so it has columns that the table has not.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+
+COLUMNS = {
+    "model": "model_id",
+    "gpu": "gpu_id",
+    "precision": "precision_id",
+    "format": "precision",
+    "framework": "stack",
+    "software": "framework",
+    "source": "source_id",
+    "detail": "source_detail",
+    "sequence_length": "seq_len",
+    "input_length": "input_len",
+    "output_length": "output_len",
+    "samples": "train_samples",
+    "note": "notes",
+}
+"""The table's name of a column and the file's, where they differ and the cell is the same."""
+
+NOT_IN_THE_TABLE = frozenset({
+    "model", "family", "params_b", "active_params_b", "layers", "hidden", "heads", "kv_heads", "ffn", "head_dim",
+    "experts", "experts_per_token", "vocab", "fwd_gflops_per_sample", "optimizer", "trainable_params_m",
+    "activation_checkpointing", "tp", "pp", "cp", "ep", "dp", "zero_stage", "accelerator", "reported_mfu_pct",
+    "reported_tflops_per_gpu", "source", "group",
+})  # fmt: skip
+
+UNITS = {
+    "tokens/s(total)": "tokens_per_second",
+    "tokens/s/gpu": "tokens_per_second_per_gpu",
+    "samples/s(total)": "samples_per_second",
+    "output tokens/s(total)": "output_tokens_per_second",
+    "decode tokens/s": "decode_tokens_per_second",
+    "prefill tokens/s": "prefill_tokens_per_second",
+    "ms time-per-output-token": "milliseconds_per_output_token",
+    "ms time-to-first-token": "milliseconds_to_first_token",
+    "gpu-hours": "gpu_hours",
+    "mfu_pct": "mfu_percent",
+    "TFLOP/s/gpu": "tflops_per_gpu",
+    "model-TFLOP/s/gpu": "model_tflops_per_gpu",
+    "hw-TFLOP/s/gpu": "hardware_tflops_per_gpu",
+    "scaling efficiency % vs 1 GPU": "scaling_efficiency_percent",
+    "GB peak/gpu": "gb_per_gpu",
+    "GiB peak/gpu": "gib_per_gpu",
+    "max context tokens": "max_context_tokens",
+    "fits(1)/oom(0)": "fits",
+}
+
+
+def run_cells(cells: Mapping[str, str]) -> dict[str, str]:
+    """What cannot be read stays as it is, for whoever reads the cell to tell."""
+    rest = dict(cells)
+    told = {ours: rest.pop(theirs) for ours, theirs in COLUMNS.items() if theirs in rest}
+    rest = {name: text for name, text in rest.items() if name not in NOT_IN_THE_TABLE}
+    gpu_count, nodes = machines(rest.pop("total_accelerators", ""), rest.pop("accelerators_per_node", ""))
+    named, concurrency = rest.pop("instance_type", ""), rest.pop("batch_or_concurrency", "")
+    tokens, unit = rest.pop("train_tokens_b", ""), rest.pop("unit", "")
+    return told | {
+        **rest,
+        "unit": UNITS.get(unit, unit),
+        "gpu_count": gpu_count,
+        "nodes": nodes,
+        "machine": named if "/" in named else "",
+        "concurrency": concurrency if concurrency.isdecimal() else "",
+        "tokens": in_billions(tokens),
+    }
+
+
+def machines(total: str, per_node: str) -> tuple[str, str]:
+    """GPUs in a node and nodes; a job smaller than a node has all of its GPUs in one."""
+    if not (total.isdecimal() and per_node.isdecimal()) or "0" in (total, per_node):
+        return "", ""
+    here = min(int(total), int(per_node))
+    return str(here), str(-(-int(total) // here))
+
+
+def in_billions(text: str) -> str:
+    try:
+        return str(float(Decimal(text) * 10**9)) if text else text
+    except (InvalidOperation, OverflowError):
+        return text
