@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from service.accuracy.direct import Case, case_of, fit_all
+from service.accuracy.direct import Case, also_fitted, case_of, fit_all
 from service.accuracy.report import score_lines
 from service.accuracy.rows import Refused, Row, question_of
 from service.accuracy.scoring import SPLITS, Answer, fold_of
@@ -29,7 +29,10 @@ def cases_of(table: Path, catalog: Catalog, qualities: str = "AB") -> tuple[list
             if row["quality"] not in qualities:
                 continue
             try:
-                pairs.append((row, case_of(question_of(row, known), catalog)))
+                question = question_of(row, known)
+                pairs.append((row, case_of(question, catalog)))
+                if (beside := also_fitted(question, catalog)) is not None:
+                    pairs.append((row, beside))
             except (Refused, QuestionError, ValidationError) as why:
                 refused[str(why)] = refused.get(str(why), 0) + 1
     return pairs, refused
@@ -63,6 +66,8 @@ def misses_of(results: Sequence[tuple[Pair, Calibration]]) -> list[Miss]:
 def answers_of(results: Sequence[tuple[Pair, Calibration]], bands: Bands) -> list[Answer]:
     answers = []
     for (row, case), calibration in results:
+        if not case.scored:
+            continue
         likely = case.predicted(calibration)
         new = unseen(calibration, case.kind, case.facts)
         band = bands.around(likely, case.kind, case.facts, new, of_rate=case.is_rate)
@@ -98,4 +103,5 @@ def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
     coefficients, text = calibrated(pairs)
     if write:
         write_coefficients(write, coefficients)
-    return f"{len(pairs)} rows; refused: {refused}\n{text}\n"
+    rows = sum(case.scored for _, case in pairs)
+    return f"{rows} rows; refused: {refused}\n{text}\n"

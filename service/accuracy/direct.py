@@ -1,7 +1,7 @@
 """A published run as the terms that its figure is made of: what calibration fits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 from service.accuracy.rows import Question
@@ -40,6 +40,8 @@ class Case:
     is_rate: bool
     bound: int = 0
     usable_bytes: float = 0.0
+    scored: bool = True
+    """False of what a row says beside its figure: it helps to fit, and no report counts it."""
 
     @property
     def run(self) -> Run:
@@ -115,6 +117,15 @@ def case_of(question: Question, catalog: Catalog) -> Case:
         return Case(question, kind, terms, told, value, 1.0, is_rate=False)
     total_at = at * layout.data
     return Case(question, kind, terms, facts | what, total_at / value, total_at, is_rate=True)
+
+
+def also_fitted(question: Question, catalog: Catalog) -> Case | None:
+    """That a training run with a known batch per GPU was published says that it fitted."""
+    if question.body["workload"]["task"] != "training" or "micro_batch" not in question.body["layout"]:
+        return None
+    if question.quantity in MEMORY_QUANTITIES:
+        return None
+    return replace(case_of(replace(question, quantity="fits", value=1.0), catalog), scored=False)
 
 
 MEMORY_QUANTITIES = ("memory_bytes_per_gpu", "fits", "max_context_tokens")

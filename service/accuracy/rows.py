@@ -388,6 +388,8 @@ def question_of(row: Row, known: Callable[[str], bool]) -> Question:
     quantity, value, extras = observed(row, gpus)
     if "amount" in extras:
         work["amount"] = extras["amount"]
+    # A run had the layout that people choose; whether it ran out of memory is asked of that one.
+    layout["choose"] = "usual" if quantity == "fits" else "usual_if_it_fits"
     body = {"workload": work, **machine, "layout": layout}
     return Question(
         row["id"],

@@ -61,6 +61,13 @@ class LayoutAsked(Sent):
     accumulation: Degree | None = None
     activation_checkpointing: Literal["none", "selective", "full"] | None = None
     virtual_stages: Degree | None = None
+    choose: Annotated[
+        Literal["fastest", "usual", "usual_if_it_fits"],
+        Field(
+            description="How what is left out is chosen: the fastest that fits, what people choose, "
+            "or what people choose where that fits."
+        ),
+    ] = "fastest"
 
 
 class EstimateAsked(Sent):
@@ -221,12 +228,12 @@ def appraised_on(asked: EstimateAsked, machine: Machine | None, catalog: Catalog
         )
     if machine is None:
         raise QuestionError("The machine has no GPU to estimate for.", field="machine")
-    return appraise(catalog.reference.physics, job, machine, fixed_layout(asked))
+    return appraise(catalog.reference.physics, job, machine, fixed_layout(asked), asked.layout.choose)
 
 
 def fixed_layout(asked: EstimateAsked) -> FixedLayout:
     """What is told of the layout; a training batch per GPU is its micro-batch."""
-    told = {name: getattr(asked.layout, name) for name in asked.layout.model_fields_set}
+    told = {name: getattr(asked.layout, name) for name in asked.layout.model_fields_set if name != "choose"}
     work = asked.workload
     if work is not None and work.task == "training" and work.batch_size is not None:
         told.setdefault("micro_batch", work.batch_size)

@@ -1,6 +1,7 @@
 """A job on a machine: its layout, what it needs and yields, and what the whole of it takes."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from service.domain.bands import Band
 from service.domain.counting import published_training_flops_per_sample
@@ -11,9 +12,13 @@ from service.domain.layout_checks import check_fixed
 from service.domain.layout_search import best_inference_layout, best_training_layout
 from service.domain.layouts import FREE, FixedLayout, usual_inference_layout, usual_training_layout
 from service.domain.machine import Machine
+from service.domain.parallelism import checked
 from service.domain.workload import Inference, Training
 
 SECONDS_PER_HOUR = 3600.0
+
+Choose = Literal["fastest", "usual", "usual_if_it_fits"]
+"""What is left open of a layout: the fastest that fits, what people choose, or that and else the fastest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +44,18 @@ class Appraisal:
         return self.work.precision
 
 
-def appraise(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout = FREE) -> Appraisal:
+def appraise(
+    physics: Physics, job: Job, machine: Machine, fixed: FixedLayout = FREE, choose: Choose = "fastest"
+) -> Appraisal:
     """Raises `QuestionError` where the job cannot be asked of the machine: a precision or a layout that cannot be."""
     if job.task == "training":
-        return appraise_training(physics, job, machine, fixed)
-    return appraise_inference(physics, job, machine, fixed)
+        return appraise_training(physics, job, machine, fixed, choose)
+    return appraise_inference(physics, job, machine, fixed, choose)
 
 
-def appraise_training(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout) -> Appraisal:
+def appraise_training(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout, choose: Choose) -> Appraisal:
     work = training_on(job, machine.gpu)
-    estimate = chosen_training(physics, work, machine, fixed)
+    estimate = chosen_training(physics, work, machine, fixed, choose)
     layout = estimate.layout
     length = work.mean_length or work.sequence_length or 0
     samples = None if job.amount is None else samples_of(job.amount, length, layout.global_batch)
@@ -66,23 +73,25 @@ def appraise_training(physics: Physics, job: Job, machine: Machine, fixed: Fixed
     return Appraisal(work, estimate, samples, hours, beyond, model, hardware, utilisation, length)
 
 
-def chosen_training(physics: Physics, work: Training, machine: Machine, fixed: FixedLayout) -> Estimate:
+def chosen_training(physics: Physics, work: Training, machine: Machine, fixed: FixedLayout, choose: Choose) -> Estimate:
     """What people choose, and the fastest that fits where that does not."""
     check_fixed(fixed, work, machine)
     usual = usual_training_layout(work, machine, fixed)
-    if usual.gpus == machine.gpus:
-        estimate = estimate_training(physics, work, machine, usual)
-        if estimate.fits or not free(fixed):
+    if choose != "fastest" or not free(fixed):
+        estimate = estimate_training(physics, work, machine, checked(usual, machine.gpus))
+        if estimate.fits or choose == "usual" or not free(fixed):
             return estimate
     return best_training_layout(physics, work, machine, fixed)
 
 
-def chosen_inference(physics: Physics, work: Inference, machine: Machine, fixed: FixedLayout) -> Estimate:
+def chosen_inference(
+    physics: Physics, work: Inference, machine: Machine, fixed: FixedLayout, choose: Choose
+) -> Estimate:
     check_fixed(fixed, work, machine)
     usual = usual_inference_layout(machine, fixed)
-    if usual.gpus == machine.gpus:
-        estimate = estimate_inference(physics, work, machine, usual)
-        if estimate.fits or not free(fixed):
+    if choose != "fastest" or not free(fixed):
+        estimate = estimate_inference(physics, work, machine, checked(usual, machine.gpus))
+        if estimate.fits or choose == "usual" or not free(fixed):
             return estimate
     return best_inference_layout(physics, work, machine, fixed)
 
@@ -92,9 +101,9 @@ def free(fixed: FixedLayout) -> bool:
     return any(getattr(fixed, name) is None for name in FixedLayout.__dataclass_fields__)
 
 
-def appraise_inference(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout) -> Appraisal:
+def appraise_inference(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout, choose: Choose) -> Appraisal:
     work = inference_on(job, machine.gpu)
-    estimate = chosen_inference(physics, work, machine, fixed)
+    estimate = chosen_inference(physics, work, machine, fixed, choose)
     length = work.output_length or work.mean_length or work.input_length
     samples = None if job.amount is None else samples_of(job.amount, length, estimate.concurrency or 1.0)
     hours = None

@@ -101,10 +101,15 @@ class MemoryNeed:
     def fits(self) -> bool:
         return self.needed_bytes <= self.usable_bytes
 
+    @property
+    def may_fit(self) -> bool:
+        """Whether it fits, or would if the need were as low as its band has it."""
+        return min(self.needed_bytes, self.band.low) <= self.usable_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What physics says; rates are None of a workload that does not fit."""
+    """What physics says; rates are None of a workload that cannot fit, and told of one that may."""
 
     basis: str
     memory: MemoryNeed
@@ -146,7 +151,7 @@ def estimate_training(physics: Physics, work: Training, machine: Machine, layout
     facts = training_facts(work, machine, layout)
     need = memory_need(physics, machine, training_parts(work, layout), facts)
     new = unseen(physics.calibration, TRAINING, facts)
-    if not need.fits:
+    if not need.may_fit:
         return Estimate("modelled", need, layout, None, None, None, new)
     step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
     samples = physics.bands.around(step.rate, TRAINING, facts, new)
@@ -176,7 +181,7 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
     kind, terms, what = language_terms(work, machine, layout, at)
     new = unseen(physics.calibration, kind, facts)
     cache = cache_tokens_that_fit(work, machine, layout)
-    if not need.fits:
+    if not need.may_fit:
         return Estimate("modelled", need, layout, None, None, None, new, at, kv_cache_tokens=cache)
     step = step_of(physics.calibration, kind, terms, facts | what)
     tokens = physics.bands.around(step.rate * layout.data, kind, facts, new)
@@ -220,8 +225,7 @@ def answering_memory(physics: Physics, work: Inference, machine: Machine, layout
 
 def batches_continuously(work: Inference) -> bool:
     """Whether newcomers are read between the decoding steps of the others."""
-    stack = work.software.stack
-    return stack is not None and stack.way == "engine"
+    return work.software.way == "engine"
 
 
 def language_terms(
@@ -242,7 +246,7 @@ def _estimate_forward(physics: Physics, work: Inference, machine: Machine, layou
     batch = work.concurrency or USUAL_FORWARD_BATCH
     need = memory_need(physics, machine, inference_parts(work, layout, 0.0), facts)
     new = unseen(physics.calibration, FORWARD, facts)
-    if not need.fits:
+    if not need.may_fit:
         return Estimate("modelled", need, layout, None, None, None, new, batch)
     step = step_of(physics.calibration, FORWARD, forward_terms(work, machine, batch), facts)
     samples = physics.bands.around(step.rate * machine.gpus, FORWARD, facts, new)

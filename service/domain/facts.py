@@ -11,7 +11,7 @@ from service.domain.workload import Inference, Training
 
 def software_facts(software: Software) -> dict[str, str | float]:
     return {
-        "class": software.stack.way if software.stack else "unknown",
+        "class": software.way,
         "stack": software.line,
         "release": software.release or software.line,
     }

@@ -209,7 +209,7 @@ MEMORY = Kind(
         "kept": ((EVERYTHING, WIDE), (("method",), WIDE), (("stack",), MIDDLE), (("method", "stack"), MIDDLE)),
         "selected": ((EVERYTHING, WIDE), (("stack",), MIDDLE)),
         "boundaries": ((EVERYTHING, WIDE), (("stack",), MIDDLE)),
-        "activations": ((EVERYTHING, WIDE), (("stack",), WIDE)),
+        "activations": ((EVERYTHING, WIDE), (("stack",), WIDE), (("family",), WIDE), (("model",), WIDE)),
         "kv_cache": (),
     },
     dict.fromkeys(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from math import gcd
 
-from service.domain.facts import STACK_CLASSES
 from service.domain.layout_checks import check_fixed
 from service.domain.layouts import FREE, FixedLayout
 from service.domain.machine import Machine
@@ -59,7 +58,7 @@ def assumed_batch(work: Training, gpus: int) -> int:
 
 def cuts_of(work: Training, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool) -> Iterator[Cut]:
     """Degrees that multiply out to the GPUs. `across` asks for those whose tensor cut crosses slow links instead."""
-    whole = work.model.transformer is None or STACK_CLASSES.get(work.software.line) in UNCUT_STACKS
+    whole = work.model.transformer is None or work.software.way in UNCUT_STACKS
     for tensor in _tensor_degrees(work, gpus, fixed, whole=whole):
         if fixed.tensor is None and crosses_slow_links(tensor, linked_gpus) != across:
             continue
@@ -119,7 +118,7 @@ def zero_stages(work: Training, cut: Cut, fixed: FixedLayout) -> tuple[int, ...]
     if fixed.zero_stage is not None:
         return (fixed.zero_stage,)
     _, pipeline, context, data, _ = cut
-    stages = ZERO_STAGES.get(STACK_CLASSES.get(work.software.line, ""), (0, 1, 2, 3))
+    stages = ZERO_STAGES.get(work.software.way, (0, 1, 2, 3))
     most = 0 if data * context == 1 else 1 if pipeline > 1 else 3
     return tuple(stage for stage in stages if stage <= most)
 

@@ -75,8 +75,7 @@ def _check_cuts(fixed: FixedLayout, work: Training | Inference) -> None:
     if t is None:
         _check_uncut(fixed, model)
         return
-    stack = work.software.stack
-    pads_heads = stack is not None and stack.way == "neuron"  # 12 NeuronCores run models of 32 heads (AWS)
+    pads_heads = work.software.way == "neuron"  # 12 NeuronCores run models of 32 heads (AWS)
     if fixed.tensor and t.heads % fixed.tensor and not pads_heads:
         raise QuestionError(
             f"{t.heads} attention heads cannot be divided over {fixed.tensor} tensor-parallel GPUs.", field="layout"

@@ -59,7 +59,7 @@ def _best(estimates: Callable[..., list[Estimate]], machine: Machine) -> Estimat
 def fastest(found: Iterable[Estimate]) -> Estimate:
     """The first of the fastest that fit, else the first of those that need the least memory."""
     known = list(found)
-    fitting = [each for each in known if each.samples_per_second is not None]
+    fitting = [each for each in known if each.fits]
     if fitting:
         return max(fitting, key=lambda each: each.samples_per_second.likely if each.samples_per_second else 0.0)
     return min(known, key=lambda each: each.memory.needed_bytes)

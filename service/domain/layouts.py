@@ -90,8 +90,7 @@ def usual_cut(work: Training, machine: Machine) -> tuple[int, int]:
 
 def cuts_tensors(work: Training) -> bool:
     """Whether the stack cuts matrices by habit; others shard states over the data-parallel ranks (ZeRO-3, FSDP)."""
-    stack = work.software.stack
-    return stack is not None and stack.way in ("megatron", "tuned")
+    return work.software.way in ("megatron", "tuned")
 
 
 def usual_micro_batch(work: Training, data: int) -> int:

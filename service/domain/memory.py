@@ -151,8 +151,7 @@ TOKENS_PER_PASS = 512.0
 
 
 def tokens_per_pass(work: Inference) -> float:
-    stack = work.software.stack
-    return TOKENS_PER_PASS if stack is not None and stack.way == "engine" else 1.0
+    return TOKENS_PER_PASS if work.software.way == "engine" else 1.0
 
 
 def inference_parts(work: Inference, layout: Layout, tokens_cached: float) -> dict[str, float]:

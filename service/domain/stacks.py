@@ -81,6 +81,12 @@ class Software:
     def stack(self) -> Stack | None:
         return BY_ID.get(self.line)
 
+    @property
+    def way(self) -> str:
+        """Its class, or `unknown`."""
+        stack = self.stack
+        return "unknown" if stack is None else stack.way
+
 
 UNKNOWN = Software()
 

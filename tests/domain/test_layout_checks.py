@@ -8,7 +8,7 @@ from service.domain.errors import QuestionError
 from service.domain.layout_checks import check_context, check_fixed, check_layout
 from service.domain.layouts import FixedLayout
 from service.domain.parallelism import Layout
-from service.domain.workload import Software
+from service.domain.stacks import Software
 from tests.domain.jobs import LLAMA_3_8B, inference, machine, model, training
 
 MIXTRAL = replace(LLAMA_3_8B, experts=8, experts_per_token=2, expert_ffn=14336)

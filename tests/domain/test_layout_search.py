@@ -7,7 +7,7 @@ import pytest
 from service.domain.errors import QuestionError
 from service.domain.layout_search import best_inference_layout, best_training_layout
 from service.domain.layouts import FixedLayout
-from service.domain.workload import Software
+from service.domain.stacks import Software
 from tests.domain.jobs import LLAMA_3_8B, gpu, inference, machine, model, training
 from tests.domain.test_estimate import FITTED, PLAIN
 
