@@ -1,5 +1,6 @@
 """The filters that `GET /instances` and `POST /recommend` share, as fields and as domain constraints."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -31,23 +32,23 @@ PrecisionSupport = Literal["accelerated", "native", "any"]
 class Filters(Asked):
     """What a machine must be. Several values of one filter: any of them."""
 
-    provider: Annotated[Names, Field(description="Provider ids, see `/providers`.")] = []
-    region: Annotated[Names, Field(description="Region ids, see `/regions`.")] = []
-    instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = []
-    service: Annotated[Names, Field(description="`ec2` or `sagemaker` at AWS; `compute` elsewhere.")] = []
-    family: Annotated[Names, Field(description="Families, such as `g5`.")] = []
-    gpu: Annotated[Names, Field(description="GPU ids, names or aliases; `a100` finds every A100 card.")] = []
-    gpu_vendor: Names = []
-    gpu_kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = []
-    architecture: Annotated[Names, Field(description="GPU architectures, such as `ampere`.")] = []
-    cpu_architecture: Annotated[Names, Field(description="`x86_64` or `arm64`.")] = []
-    cpu_vendor: Names = []
+    provider: Annotated[Names, Field(description="Provider ids, see `/providers`.")] = ()
+    region: Annotated[Names, Field(description="Region ids, see `/regions`.")] = ()
+    instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = ()
+    service: Annotated[Names, Field(description="`ec2` or `sagemaker` at AWS; `compute` elsewhere.")] = ()
+    family: Annotated[Names, Field(description="Families, such as `g5`.")] = ()
+    gpu: Annotated[Names, Field(description="GPU ids, names or aliases; `a100` finds every A100 card.")] = ()
+    gpu_vendor: Names = ()
+    gpu_kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = ()
+    architecture: Annotated[Names, Field(description="GPU architectures, such as `ampere`.")] = ()
+    cpu_architecture: Annotated[Names, Field(description="`x86_64` or `arm64`.")] = ()
+    cpu_vendor: Names = ()
     interconnect: Annotated[
         Names, Field(description="How the GPUs of one machine are linked; `nvlink` finds `nvswitch` too.")
-    ] = []
-    market: Annotated[Names, Field(description="`on_demand`, `spot` or `reserved`.")] = []
-    lifecycle: Annotated[Names, Field(description="States on the catalog's day.")] = []
-    framework: Annotated[Names, Field(description="Software that must be known to run there: all of them.")] = []
+    ] = ()
+    market: Annotated[Names, Field(description="`on_demand`, `spot` or `reserved`.")] = ()
+    lifecycle: Annotated[Names, Field(description="States on the catalog's day.")] = ()
+    framework: Annotated[Names, Field(description="Software that must be known to run there: all of them.")] = ()
     min_gpu_count: Annotated[
         Amount | None, Field(description="Whole cards; a part of a card counts as its fraction.")
     ] = None
@@ -97,7 +98,7 @@ def known_words(catalog: Catalog, name: str) -> tuple[str, ...]:
             return catalog.columns.words[name].words
 
 
-def resolved(name: str, asked: list[str], catalog: Catalog, prefix: str = "", field: str = "") -> tuple[str, ...]:
+def resolved(name: str, asked: Sequence[str], catalog: Catalog, prefix: str = "", field: str = "") -> tuple[str, ...]:
     """A filter's values in the catalog's own words. Raises `UnknownName` with near names.
 
     `field` is what the caller named it, where that is not the filter's own name.

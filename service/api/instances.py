@@ -35,7 +35,7 @@ IN_USE = ("available", "closed_to_new", "preview")
 class InstancesAsked(Filters, PageAsked):
     """Which instance types to list, and in which order."""
 
-    precision: Annotated[Names, Field(description="Number formats that the GPU must run: all of them.")] = []
+    precision: Annotated[Names, Field(description="Number formats that the GPU must run: all of them.")] = ()
     precision_support: Annotated[
         PrecisionSupport,
         Field(description="`native` (default) takes accelerated too; `any` takes reduced rates as well."),
@@ -47,7 +47,7 @@ class InstancesAsked(Filters, PageAsked):
     sort: Annotated[
         Names,
         Field(description="Columns, `-` for descending: a numeric filter, `usd_per_hour`, `tflops_per_usd`, `name`."),
-    ] = []
+    ] = ()
 
 
 Places = NDArray[np.int64]

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag
 
-from service.api.fields import LARGEST, Amount, AsOf, AtLeastOne, Count, Name, Names, Positive, Sent, whole
+from service.api.fields import LARGEST, Amount, AsOf, AtLeastOne, Count, Name, Names, Positive, Sent, standing, whole
 from service.api.filters import Filters, PrecisionSupport, Task, constraints_of, resolved
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
@@ -31,8 +31,8 @@ class Software(Sent):
     framework: Words | None = None
     engine: Words | None = None
     cuda: Words | None = None
-    platforms: Names = []
-    libraries: Annotated[list[dict[str, Words | bool]], Field(max_length=50)] = []
+    platforms: Names = ()
+    libraries: Annotated[tuple[dict[str, Words | bool], ...], Field(max_length=50), BeforeValidator(standing)] = ()
     custom_cuda_kernels: bool = False
 
 
@@ -124,7 +124,7 @@ class WorkloadAsked(Sent):
     method: Literal["full", "lora", "qlora", "adapters"] | None = None
     precision: Annotated[
         Names, Field(description="In order of preference; left out: the best usual one of each GPU.")
-    ] = []
+    ] = ()
     precision_support: PrecisionSupport = "native"
     weight_precision: Name | None = None
     kv_cache_precision: Name | None = None
@@ -149,7 +149,7 @@ class WorkloadAsked(Sent):
 class ConstraintsAsked(Filters, Sent):
     """What the answer must satisfy: every filter of `GET /instances`, and limits on the whole job."""
 
-    exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs not to answer with.")] = []
+    exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs not to answer with.")] = ()
     budget_usd: Positive | None = None
     deadline_hours: Positive | None = None
     min_nodes: AtLeastOne = 1
@@ -240,17 +240,17 @@ def constraints(
     )
 
 
-def defaults(asked: RecommendAsked) -> dict[str, list[str]]:
+def defaults(asked: RecommendAsked) -> dict[str, tuple[str, ...]]:
     """What the caller left open and the answer depends on."""
-    filled = {}
+    filled: dict[str, tuple[str, ...]] = {}
     if not asked.constraints.market:
-        filled["market"] = ["on_demand", "spot"] if asked.workload.fault_tolerant else ["on_demand"]
+        filled["market"] = ("on_demand", "spot") if asked.workload.fault_tolerant else ("on_demand",)
     if not asked.constraints.lifecycle:
-        filled["lifecycle"] = ["available", "closed_to_new", *(["preview"] if asked.constraints.allow_preview else [])]
+        filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if asked.constraints.allow_preview else ()))
     return filled
 
 
-def excluded(names: list[str], catalog: Catalog) -> tuple[str, ...]:
+def excluded(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
     """Each name as the catalog's own: a provider, a family, an instance type, or what a GPU's name means."""
     words = catalog.columns.words
     simple = {*catalog.reference.providers, *words["family"].words}
