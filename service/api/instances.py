@@ -101,10 +101,10 @@ def admitted(asked: Constraints, catalog: Catalog) -> tuple[Places, Places]:
     """The types that pass, and each one's best offer (-1: none)."""
     if asked.region or asked.market or asked.max_usd_per_hour is not None or asked.max_price_age_days is not None:
         return offers_of_types(select(asked, catalog).admitted)
-    passing = np.ones(len(catalog.instance_types), np.bool_)
+    passing = catalog.everyone
     for check in type_checks(asked, catalog):
         passing &= ~check.fails
-    places = np.flatnonzero(passing)
+    places = np.flatnonzero(catalog.mask(passing))
     has_offer = catalog.starts[places + 1] > catalog.starts[places]
     return places, np.where(has_offer, catalog.starts[places], -1)
 

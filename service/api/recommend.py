@@ -257,10 +257,10 @@ def rejection_told(rejection: Rejection) -> RejectionTold:
             to=relaxed.to,
             admits=relaxed.admits,
             best=BestOf(
-                instance=relaxed.best.instance_type.id,
-                region=relaxed.best.offer.region,
-                market=relaxed.best.offer.market,
-                usd_per_hour=relaxed.best.offer.price.usd_per_hour,
+                instance=relaxed.instance_type.id,
+                region=relaxed.offer.region,
+                market=relaxed.offer.market,
+                usd_per_hour=relaxed.offer.price.usd_per_hour,
             ),
         ),
     )
