@@ -18,6 +18,7 @@ RANGES = (
     "gpu_count", "gpu_memory_gb", "total_gpu_memory_gb", "vcpus", "memory_gib", "network_gbps", "local_storage_gb",
     "tflops", "memory_bandwidth_gb_per_second", "vcpus_per_gpu",
 )  # fmt: skip
+LIMITS = tuple((name, f"min_{name}", f"max_{name}") for name in RANGES)
 FLAGS = ("rdma", "gpudirect_rdma", "bare_metal")
 WORDS = (
     "provider", "instance", "service", "family", "gpu", "gpu_vendor", "gpu_kind", "architecture", "cpu_architecture",
@@ -103,6 +104,8 @@ def resolved(name: str, asked: Sequence[str], catalog: Catalog, prefix: str = ""
 
     `field` is what the caller named it, where that is not the filter's own name.
     """
+    if not asked:
+        return ()
     field = field or prefix + name
     match name:
         case "gpu":
@@ -129,17 +132,16 @@ def region_names(catalog: Catalog) -> frozenset[str]:
 def constraints_of(filters: Filters, catalog: Catalog, *, prefix: str = "", **more: Any) -> Constraints:
     """The filters in the catalog's own words. Raises `QuestionError` naming the field."""
     asked = filters.__dict__
-    for name in RANGES:
-        low, high = asked[f"min_{name}"], asked[f"max_{name}"]
+    for _, least, most in LIMITS:
+        low, high = asked[least], asked[most]
         if low is not None and high is not None and low > high:
             raise QuestionError(
-                f"min_{name} ({low:g}) is above max_{name} ({high:g}), so nothing can match.",
-                field=f"{prefix}min_{name}",
+                f"{least} ({low:g}) is above {most} ({high:g}), so nothing can match.", field=f"{prefix}{least}"
             )
     return Constraints(
         words={name: resolved(name, asked[name], catalog, prefix) for name in WORDS if asked[name]},
-        at_least={name: asked[f"min_{name}"] for name in RANGES if asked[f"min_{name}"] is not None},
-        at_most={name: asked[f"max_{name}"] for name in RANGES if asked[f"max_{name}"] is not None},
+        at_least={name: asked[least] for name, least, _ in LIMITS if asked[least] is not None},
+        at_most={name: asked[most] for name, _, most in LIMITS if asked[most] is not None},
         flags={name: asked[name] for name in FLAGS if asked[name] is not None},
         framework=resolved("framework", asked["framework"], catalog, prefix),
         region=resolved("region", asked["region"], catalog, prefix),

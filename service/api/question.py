@@ -187,7 +187,18 @@ class RecommendAsked(Sent):
     as_of: AsOf = None
 
 
+def in_full(asked: RecommendAsked, catalog: Catalog) -> RecommendAsked:
+    """The question with all that the caller left open and the answer depends on."""
+    limits, filled = asked.constraints, dict[str, tuple[str, ...]]()
+    if not limits.market:
+        filled["market"] = ("on_demand", "spot") if asked.workload.fault_tolerant else ("on_demand",)
+    if not limits.lifecycle:
+        filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if limits.allow_preview else ()))
+    return asked.model_copy(update={"constraints": limits.model_copy(update=filled), "as_of": catalog.day})
+
+
 def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
+    """A question in full, in the catalog's own words. Raises `QuestionError` naming the field."""
     work = asked.workload
     objective = Objective(NAMED[asked.objective]) if isinstance(asked.objective, str) else weighted(asked.objective)
     precisions = resolved("precision", work.precision, catalog, "workload.")
@@ -226,9 +237,8 @@ def constraints(
     needed = precisions or usual_precisions(work.task, catalog)
     if (limits.min_tflops is not None or limits.max_tflops is not None) and not needed:
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
-    filled = limits.model_copy(update=defaults(asked))
     return constraints_of(
-        filled,
+        limits,
         catalog,
         prefix="constraints.",
         precision_any=needed,
@@ -240,18 +250,10 @@ def constraints(
     )
 
 
-def defaults(asked: RecommendAsked) -> dict[str, tuple[str, ...]]:
-    """What the caller left open and the answer depends on."""
-    filled: dict[str, tuple[str, ...]] = {}
-    if not asked.constraints.market:
-        filled["market"] = ("on_demand", "spot") if asked.workload.fault_tolerant else ("on_demand",)
-    if not asked.constraints.lifecycle:
-        filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if asked.constraints.allow_preview else ()))
-    return filled
-
-
 def excluded(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
     """Each name as the catalog's own: a provider, a family, an instance type, or what a GPU's name means."""
+    if not names:
+        return ()
     words = catalog.columns.words
     simple = {*catalog.reference.providers, *words["family"].words}
     found: list[str] = []
