@@ -7,7 +7,7 @@ from pydantic import Field
 
 from service.api.answers import json_answer
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
-from service.api.fields import DayAsked, Name, Names, Told
+from service.api.fields import MOST_VALUES, DayAsked, Name, Names, SplitAtCommas, Told
 from service.api.filters import resolved
 from service.api.instances import default_offer
 from service.api.machines import InstanceItem, PriceTold, instance_item
@@ -21,13 +21,18 @@ router = APIRouter(tags=["catalog"])
 class CompareAsked(DayAsked):
     """What to compare, and by what."""
 
-    instance: Annotated[Names, Field(min_length=1, description="Instance types, as `name` or `provider/name`.")]
+    instance: Annotated[
+        tuple[Name, ...],
+        Field(min_length=1, max_length=MOST_VALUES),
+        SplitAtCommas,
+        Field(description="Instance types, as `name` or `provider/name`.", json_schema_extra={"minItems": 1}),
+    ]
     baseline: Annotated[Name | None, Field(description="What the ratios refer to; left out: the first instance.")] = (
         None
     )
     workload: Annotated[Name | None, Field(description="The name of a measured workload.")] = None
     precision: Annotated[Name | None, Field(description="Left out: the fastest usual precision of each GPU.")] = None
-    region: Names = []
+    region: Names = ()
 
 
 class CompareRow(Told):

@@ -13,13 +13,18 @@ WRITTEN_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
+def standing(value: Any) -> Any:
+    """A list as a tuple: pydantic copies a default that could change for every request."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 def split_commas(value: Any) -> Any:
     """`a,b` and a repeated parameter mean the same."""
     if isinstance(value, str):
-        value = [value]
+        return tuple(value.split(","))
     if not isinstance(value, list):
         return value
-    return [part for item in value for part in (item.split(",") if isinstance(item, str) else [item])]
+    return tuple(part for item in value for part in (item.split(",") if isinstance(item, str) else [item]))
 
 
 def one_day(value: Any) -> Any:
@@ -34,11 +39,10 @@ def whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Names = Annotated[
-    list[Name],
-    Field(max_length=MOST_VALUES),
-    BeforeValidator(split_commas, json_schema_input_type=Annotated[list[Name], Field(max_length=MOST_VALUES)] | Name),
-]
+SplitAtCommas = BeforeValidator(
+    split_commas, json_schema_input_type=Annotated[list[Name], Field(max_length=MOST_VALUES)] | Name
+)
+Names = Annotated[tuple[Name, ...], Field(max_length=MOST_VALUES), SplitAtCommas]
 Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(whole)]

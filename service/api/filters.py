@@ -1,5 +1,6 @@
 """The filters that `GET /instances` and `POST /recommend` share, as fields and as domain constraints."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -17,6 +18,7 @@ RANGES = (
     "gpu_count", "gpu_memory_gb", "total_gpu_memory_gb", "vcpus", "memory_gib", "network_gbps", "local_storage_gb",
     "tflops", "memory_bandwidth_gb_per_second", "vcpus_per_gpu",
 )  # fmt: skip
+LIMITS = tuple((name, f"min_{name}", f"max_{name}") for name in RANGES)
 FLAGS = ("rdma", "gpudirect_rdma", "bare_metal")
 WORDS = (
     "provider", "instance", "service", "family", "gpu", "gpu_vendor", "gpu_kind", "architecture", "cpu_architecture",
@@ -31,23 +33,23 @@ PrecisionSupport = Literal["accelerated", "native", "any"]
 class Filters(Asked):
     """What a machine must be. Several values of one filter: any of them."""
 
-    provider: Annotated[Names, Field(description="Provider ids, see `/providers`.")] = []
-    region: Annotated[Names, Field(description="Region ids, see `/regions`.")] = []
-    instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = []
-    service: Annotated[Names, Field(description="`ec2` or `sagemaker` at AWS; `compute` elsewhere.")] = []
-    family: Annotated[Names, Field(description="Families, such as `g5`.")] = []
-    gpu: Annotated[Names, Field(description="GPU ids, names or aliases; `a100` finds every A100 card.")] = []
-    gpu_vendor: Names = []
-    gpu_kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = []
-    architecture: Annotated[Names, Field(description="GPU architectures, such as `ampere`.")] = []
-    cpu_architecture: Annotated[Names, Field(description="`x86_64` or `arm64`.")] = []
-    cpu_vendor: Names = []
+    provider: Annotated[Names, Field(description="Provider ids, see `/providers`.")] = ()
+    region: Annotated[Names, Field(description="Region ids, see `/regions`.")] = ()
+    instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = ()
+    service: Annotated[Names, Field(description="`ec2` or `sagemaker` at AWS; `compute` elsewhere.")] = ()
+    family: Annotated[Names, Field(description="Families, such as `g5`.")] = ()
+    gpu: Annotated[Names, Field(description="GPU ids, names or aliases; `a100` finds every A100 card.")] = ()
+    gpu_vendor: Names = ()
+    gpu_kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = ()
+    architecture: Annotated[Names, Field(description="GPU architectures, such as `ampere`.")] = ()
+    cpu_architecture: Annotated[Names, Field(description="`x86_64` or `arm64`.")] = ()
+    cpu_vendor: Names = ()
     interconnect: Annotated[
         Names, Field(description="How the GPUs of one machine are linked; `nvlink` finds `nvswitch` too.")
-    ] = []
-    market: Annotated[Names, Field(description="`on_demand`, `spot` or `reserved`.")] = []
-    lifecycle: Annotated[Names, Field(description="States on the catalog's day.")] = []
-    framework: Annotated[Names, Field(description="Software that must be known to run there: all of them.")] = []
+    ] = ()
+    market: Annotated[Names, Field(description="`on_demand`, `spot` or `reserved`.")] = ()
+    lifecycle: Annotated[Names, Field(description="States on the catalog's day.")] = ()
+    framework: Annotated[Names, Field(description="Software that must be known to run there: all of them.")] = ()
     min_gpu_count: Annotated[
         Amount | None, Field(description="Whole cards; a part of a card counts as its fraction.")
     ] = None
@@ -97,11 +99,13 @@ def known_words(catalog: Catalog, name: str) -> tuple[str, ...]:
             return catalog.columns.words[name].words
 
 
-def resolved(name: str, asked: list[str], catalog: Catalog, prefix: str = "", field: str = "") -> tuple[str, ...]:
+def resolved(name: str, asked: Sequence[str], catalog: Catalog, prefix: str = "", field: str = "") -> tuple[str, ...]:
     """A filter's values in the catalog's own words. Raises `UnknownName` with near names.
 
     `field` is what the caller named it, where that is not the filter's own name.
     """
+    if not asked:
+        return ()
     field = field or prefix + name
     match name:
         case "gpu":
@@ -128,17 +132,16 @@ def region_names(catalog: Catalog) -> frozenset[str]:
 def constraints_of(filters: Filters, catalog: Catalog, *, prefix: str = "", **more: Any) -> Constraints:
     """The filters in the catalog's own words. Raises `QuestionError` naming the field."""
     asked = filters.__dict__
-    for name in RANGES:
-        low, high = asked[f"min_{name}"], asked[f"max_{name}"]
+    for _, least, most in LIMITS:
+        low, high = asked[least], asked[most]
         if low is not None and high is not None and low > high:
             raise QuestionError(
-                f"min_{name} ({low:g}) is above max_{name} ({high:g}), so nothing can match.",
-                field=f"{prefix}min_{name}",
+                f"{least} ({low:g}) is above {most} ({high:g}), so nothing can match.", field=f"{prefix}{least}"
             )
     return Constraints(
         words={name: resolved(name, asked[name], catalog, prefix) for name in WORDS if asked[name]},
-        at_least={name: asked[f"min_{name}"] for name in RANGES if asked[f"min_{name}"] is not None},
-        at_most={name: asked[f"max_{name}"] for name in RANGES if asked[f"max_{name}"] is not None},
+        at_least={name: asked[least] for name, least, _ in LIMITS if asked[least] is not None},
+        at_most={name: asked[most] for name, _, most in LIMITS if asked[most] is not None},
         flags={name: asked[name] for name in FLAGS if asked[name] is not None},
         framework=resolved("framework", asked["framework"], catalog, prefix),
         region=resolved("region", asked["region"], catalog, prefix),

@@ -60,14 +60,14 @@ class GpuItem(Told):
 class GpusAsked(PageAsked):
     """Which GPUs to list, and in which order."""
 
-    vendor: Names = []
-    kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = []
-    architecture: Names = []
-    precision: Annotated[Names, Field(description="Number formats that it must run: all of them.")] = []
+    vendor: Names = ()
+    kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = ()
+    architecture: Names = ()
+    precision: Annotated[Names, Field(description="Number formats that it must run: all of them.")] = ()
     precision_support: PrecisionSupport = "native"
     min_memory_gb: Amount | None = None
-    provider: Annotated[Names, Field(description="Providers that rent it out on the catalog's day.")] = []
-    sort: Annotated[Names, Field(description="`id`, or any numeric column, `-` for descending.")] = []
+    provider: Annotated[Names, Field(description="Providers that rent it out on the catalog's day.")] = ()
+    sort: Annotated[Names, Field(description="`id`, or any numeric column, `-` for descending.")] = ()
 
 
 NUMERIC = (
@@ -118,7 +118,7 @@ def filtered(asked: GpusAsked, catalog: Catalog) -> list[Gpu]:
     ]
 
 
-def sorted_gpus(columns: list[str], gpus: list[Gpu]) -> list[Gpu]:
+def sorted_gpus(columns: tuple[str, ...], gpus: list[Gpu]) -> list[Gpu]:
     """By the columns asked for, unknown values last; the id decides what is still even."""
     ordered = sorted(gpus, key=lambda gpu: gpu.id)
     for column in reversed(columns):

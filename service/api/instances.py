@@ -35,7 +35,7 @@ IN_USE = ("available", "closed_to_new", "preview")
 class InstancesAsked(Filters, PageAsked):
     """Which instance types to list, and in which order."""
 
-    precision: Annotated[Names, Field(description="Number formats that the GPU must run: all of them.")] = []
+    precision: Annotated[Names, Field(description="Number formats that the GPU must run: all of them.")] = ()
     precision_support: Annotated[
         PrecisionSupport,
         Field(description="`native` (default) takes accelerated too; `any` takes reduced rates as well."),
@@ -47,7 +47,7 @@ class InstancesAsked(Filters, PageAsked):
     sort: Annotated[
         Names,
         Field(description="Columns, `-` for descending: a numeric filter, `usd_per_hour`, `tflops_per_usd`, `name`."),
-    ] = []
+    ] = ()
 
 
 Places = NDArray[np.int64]
@@ -101,10 +101,10 @@ def admitted(asked: Constraints, catalog: Catalog) -> tuple[Places, Places]:
     """The types that pass, and each one's best offer (-1: none)."""
     if asked.region or asked.market or asked.max_usd_per_hour is not None or asked.max_price_age_days is not None:
         return offers_of_types(select(asked, catalog).admitted)
-    passing = np.ones(len(catalog.instance_types), np.bool_)
+    passing = catalog.everyone
     for check in type_checks(asked, catalog):
         passing &= ~check.fails
-    places = np.flatnonzero(passing)
+    places = np.flatnonzero(catalog.mask(passing))
     has_offer = catalog.starts[places + 1] > catalog.starts[places]
     return places, np.where(has_offer, catalog.starts[places], -1)
 

@@ -96,13 +96,13 @@ def dimensions_told(model: Model) -> TransformerTold | None:
 class ModelsAsked(PageAsked):
     """Which models to list, and in which order."""
 
-    family: Annotated[Names, Field(description="Such as `llm`, `moe`, `cnn` or `diffusion`.")] = []
+    family: Annotated[Names, Field(description="Such as `llm`, `moe`, `cnn` or `diffusion`.")] = ()
     min_parameters: Amount | None = None
     max_parameters: Amount | None = None
     q: Annotated[str | None, Field(max_length=200, description="Words that id, name or an alias must contain.")] = None
     sort: Annotated[
         Names, Field(description="`id`, `parameters`, `active_parameters` or `released_on`, `-` for descending.")
-    ] = []
+    ] = ()
 
 
 SORTABLE = ("id", "parameters", "active_parameters", "released_on")
@@ -146,7 +146,7 @@ def searched(model: Model) -> str:
     return "\n".join((model.id, model.name, *model.aliases)).lower()
 
 
-def sorted_models(columns: list[str], models: list[Model]) -> list[Model]:
+def sorted_models(columns: tuple[str, ...], models: list[Model]) -> list[Model]:
     """By the columns asked for, unknown values last; the id decides what is still even."""
     ordered = sorted(models, key=lambda model: model.id)
     for column in reversed(columns):

@@ -25,11 +25,11 @@ router = APIRouter(tags=["catalog"])
 class PricesAsked(PageAsked):
     """Which prices to list. `from` and `to` ask for the history instead of the state on one day."""
 
-    provider: Names = []
-    instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = []
-    region: Names = []
-    zone: Names = []
-    market: Names = []
+    provider: Names = ()
+    instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = ()
+    region: Names = ()
+    zone: Names = ()
+    market: Names = ()
     from_: Annotated[Day | None, Field(alias="from", description="History: prices in force on this day or later.")] = (
         None
     )

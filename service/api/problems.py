@@ -121,12 +121,16 @@ def field_error(found: Mapping[str, Any], body: Any, request: Request) -> FieldE
         case "missing":
             message = f"'{field}' is missing."
         case kind:
-            message = f"'{field}': {SENTENCES.get(kind) or found['msg'].removeprefix('Value error, ')}."
+            said = SENTENCES.get(kind) or found["msg"].removeprefix("Value error, ").replace("Tuple", "List")
+            message = f"'{field}': {said}."
     tail = f" Did you mean {' or '.join(near)}?" if near else ""
     return FieldError(field=field, message=message + tail, near=list(near))
 
 
-SENTENCES = dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "Input should be a JSON object")
+SENTENCES = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "Input should be a JSON object"),
+    "tuple_type": "Input should be a valid list",
+}
 """Where pydantic's own words speak of Python."""
 
 

@@ -16,7 +16,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def from_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     """A dependency that reads the query as this model; what is wrong with it is told as FastAPI tells it."""
-    lists = frozenset(name for name, field in model.model_fields.items() if get_origin(field.annotation) is list)
+    lists = frozenset(name for name, field in model.model_fields.items() if get_origin(field.annotation) is tuple)
 
     async def read(request: Request) -> Model:
         sent = request.query_params

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag
 
-from service.api.fields import LARGEST, Amount, AsOf, AtLeastOne, Count, Name, Names, Positive, Sent, whole
+from service.api.fields import LARGEST, Amount, AsOf, AtLeastOne, Count, Name, Names, Positive, Sent, standing, whole
 from service.api.filters import Filters, PrecisionSupport, Task, constraints_of, resolved
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
@@ -35,8 +35,8 @@ class Software(Sent):
     framework: Words | None = None
     engine: Words | None = None
     cuda: Words | None = None
-    platforms: Names = []
-    libraries: Annotated[list[dict[str, Words | bool]], Field(max_length=50)] = []
+    platforms: Names = ()
+    libraries: Annotated[tuple[dict[str, Words | bool], ...], Field(max_length=50), BeforeValidator(standing)] = ()
     custom_cuda_kernels: bool = False
 
 
@@ -147,7 +147,7 @@ class WorkloadAsked(Sent):
     ] = None
     precision: Annotated[
         Names, Field(description="In order of preference; left out: the best usual one of each GPU.")
-    ] = []
+    ] = ()
     precision_support: PrecisionSupport = "native"
     weight_precision: Annotated[
         Name | None, Field(description="How weights are kept where that differs, such as `int4`, `nf4` or `fp8`.")
@@ -194,7 +194,7 @@ class WorkloadAsked(Sent):
 class ConstraintsAsked(Filters, Sent):
     """What the answer must satisfy: every filter of `GET /instances`, and limits on the whole job."""
 
-    exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs not to answer with.")] = []
+    exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs not to answer with.")] = ()
     budget_usd: Positive | None = None
     deadline_hours: Positive | None = None
     min_nodes: AtLeastOne = 1
@@ -232,7 +232,18 @@ class RecommendAsked(Sent):
     as_of: AsOf = None
 
 
+def in_full(asked: RecommendAsked, catalog: Catalog) -> RecommendAsked:
+    """The question with all that the caller left open and the answer depends on."""
+    limits, filled = asked.constraints, dict[str, tuple[str, ...]]()
+    if not limits.market:
+        filled["market"] = ("on_demand", "spot") if asked.workload.fault_tolerant else ("on_demand",)
+    if not limits.lifecycle:
+        filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if limits.allow_preview else ()))
+    return asked.model_copy(update={"constraints": limits.model_copy(update=filled), "as_of": catalog.day})
+
+
 def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
+    """A question in full, in the catalog's own words. Raises `QuestionError` naming the field."""
     work = asked.workload
     objective = Objective(NAMED[asked.objective]) if isinstance(asked.objective, str) else weighted(asked.objective)
     precisions = resolved("precision", work.precision, catalog, "workload.")
@@ -271,9 +282,8 @@ def constraints(
     needed = precisions or usual_precisions(work.task, catalog)
     if (limits.min_tflops is not None or limits.max_tflops is not None) and not needed:
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
-    filled = limits.model_copy(update=defaults(asked))
     return constraints_of(
-        filled,
+        limits,
         catalog,
         prefix="constraints.",
         precision_any=needed,
@@ -285,18 +295,10 @@ def constraints(
     )
 
 
-def defaults(asked: RecommendAsked) -> dict[str, list[str]]:
-    """What the caller left open and the answer depends on."""
-    filled = {}
-    if not asked.constraints.market:
-        filled["market"] = ["on_demand", "spot"] if asked.workload.fault_tolerant else ["on_demand"]
-    if not asked.constraints.lifecycle:
-        filled["lifecycle"] = ["available", "closed_to_new", *(["preview"] if asked.constraints.allow_preview else [])]
-    return filled
-
-
-def excluded(names: list[str], catalog: Catalog) -> tuple[str, ...]:
+def excluded(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
     """Each name as the catalog's own: a provider, a family, an instance type, or what a GPU's name means."""
+    if not names:
+        return ()
     words = catalog.columns.words
     simple = {*catalog.reference.providers, *words["family"].words}
     found: list[str] = []

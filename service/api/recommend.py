@@ -1,19 +1,19 @@
 """POST /recommend: a workload and constraints in, ranked choices and counted rejections out."""
 
 from dataclasses import dataclass
-from datetime import date
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query, Response
-from pydantic import Field, TypeAdapter
+from pydantic import Field
+from pydantic_core import to_json
 
 from service.api.body import JsonRoute
-from service.api.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.current import CatalogStamp, Live, catalog_on, stamp_json
 from service.api.examples import QUESTIONS
 from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_text, warnings_for
 from service.api.fields import Asked
 from service.api.machines import Machine, PriceTold, machine_fields
-from service.api.question import RecommendAsked, defaults, to_question
+from service.api.question import RecommendAsked, in_full, to_question
 from service.domain.catalog import Catalog
 from service.domain.recommend import Answer, Choice, Question, Rejection, recommend
 
@@ -140,10 +140,6 @@ class RecommendTold:
     notes: list[Note]
 
 
-ANSWER = TypeAdapter(RecommendTold)
-"""Writes answers. They are plain dataclasses: what is ours already needs no validation on its way out."""
-
-
 @router.post(
     "/recommend",
     summary="Recommend machines for a workload",
@@ -158,61 +154,89 @@ async def post_recommend(
     No match is an answer with its rejections, not an error.
     """
     catalog = catalog_on(live, asked.as_of)
+    asked = in_full(asked, catalog)
     question = to_question(asked, catalog)
-    told = answer_told(asked, question, recommend(question, catalog), catalog)
-    return Response(ANSWER.dump_json(told), media_type="application/json")
+    return Response(answer_json(asked, question, recommend(question, catalog), catalog), media_type="application/json")
 
 
-# The answer in the caller's words
+# The answer in the caller's words, as JSON. What rests on the catalog alone is encoded once and put in as it is: to
+# write a whole `RecommendTold` for each question took longer than to find the answer.
 
 
-def answer_told(asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> RecommendTold:
-    filled = asked.constraints.model_copy(update=defaults(asked))
-    return RecommendTold(
-        catalog=stamp(catalog),
-        question=asked.model_copy(update={"constraints": filled, "as_of": catalog.day}),
-        counts=Counts(
-            considered=answer.considered, admitted=answer.admitted, rejected=answer.considered - answer.admitted
-        ),
-        choices=[choice_told(choice, asked, question, answer, catalog) for choice in answer.choices],
-        rejections=[rejection_told(rejection) for rejection in answer.rejections],
-        current=None if answer.current is None else current_told(answer.current),
-        advice=[],
-        notes=notes_on(asked, answer),
+def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
+    told = to_json(
+        {
+            "counts": Counts(
+                considered=answer.considered, admitted=answer.admitted, rejected=answer.considered - answer.admitted
+            ),
+            "rejections": [rejection_told(rejection) for rejection in answer.rejections],
+            "current": None if answer.current is None else current_told(answer.current),
+            "advice": [],
+            "notes": notes_on(asked, answer),
+        }
+    )
+    choices = b",".join(choice_json(choice, asked, question, answer, catalog) for choice in answer.choices)
+    return b'{"catalog":%b,"question":%b,"choices":[%b],%b' % (
+        stamp_json(catalog),
+        asked.model_dump_json().encode(),
+        choices,
+        told[1:],
     )
 
 
-def choice_told(
-    choice: Choice, asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog
-) -> ChoiceTold:
-    kind, offer = choice.instance_type, choice.offer
-    return ChoiceTold(
-        rank=choice.rank,
-        provider=kind.provider,
-        instance=kind.name,
-        region=offer.region,
-        zone=offer.zone,
-        market=offer.market,
-        nodes=1,
-        instances=1,
-        gpu=None if kind.gpu is None else GpuChosen(id=kind.gpu.id, per_node=kind.gpu_count),
-        usd_per_hour=offer.price.usd_per_hour,
-        price=catalog.fragments.recall(("price", choice.offer_place), lambda: PriceTold.of(offer)),
-        estimate=estimate_told(choice),
-        specs=machine(choice, catalog.day, catalog),
-        compared_to_current=None if answer.current is None else compared(choice, answer.current),
-        reasons=reasons_for(choice, question, answer),
-        warnings=warnings_for(choice, asked, catalog),
-        evidence=[],
-        tied_with=list(choice.tied_with),
-        pareto=choice.pareto,
+def choice_json(choice: Choice, asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
+    told = to_json(
+        {
+            "compared_to_current": None if answer.current is None else compared(choice, answer.current),
+            "reasons": reasons_for(choice, question, answer),
+            "tied_with": choice.tied_with,
+            "pareto": choice.pareto,
+        }
+    )
+    return b'{"rank":%d,%b,"specs":%b,"warnings":%b,%b' % (
+        choice.rank,
+        offered_json(choice, catalog),
+        machine_json(choice.place, catalog),
+        warnings_json(choice, asked, catalog),
+        told[1:],
     )
 
 
-def machine(choice: Choice, day: date, catalog: Catalog) -> Machine:
-    return catalog.fragments.recall(
-        ("machine", choice.place), lambda: Machine(**machine_fields(choice.instance_type, day))
-    )
+def offered_json(choice: Choice, catalog: Catalog) -> bytes:
+    """What a choice says of its offer, without the braces."""
+
+    def encode() -> bytes:
+        kind, offer = choice.instance_type, choice.offer
+        told: dict[str, object] = {
+            "provider": kind.provider,
+            "instance": kind.name,
+            "region": offer.region,
+            "zone": offer.zone,
+            "market": offer.market,
+            "nodes": 1,
+            "instances": 1,
+            "gpu": None if kind.gpu is None else GpuChosen(id=kind.gpu.id, per_node=kind.gpu_count),
+            "usd_per_hour": offer.price.usd_per_hour,
+            "price": PriceTold.of(offer),
+            "estimate": estimate_told(choice),
+            "evidence": [],
+        }
+        return to_json(told)[1:-1]
+
+    return catalog.fragments.recall(("offered", choice.offer_place, choice.precision), encode)
+
+
+def machine_json(place: int, catalog: Catalog) -> bytes:
+    def encode() -> bytes:
+        return Machine(**machine_fields(catalog.instance_types[place], catalog.day)).model_dump_json().encode()
+
+    return catalog.fragments.recall(("machine", place), encode)
+
+
+def warnings_json(choice: Choice, asked: RecommendAsked, catalog: Catalog) -> bytes:
+    work = asked.workload
+    key = ("warnings", choice.offer_place, work.task, work.host.vcpus_per_gpu, work.host.memory_gib)
+    return catalog.fragments.recall(key, lambda: to_json(warnings_for(choice, asked, catalog)))
 
 
 def estimate_told(choice: Choice) -> EstimateTold:
@@ -257,10 +281,10 @@ def rejection_told(rejection: Rejection) -> RejectionTold:
             to=relaxed.to,
             admits=relaxed.admits,
             best=BestOf(
-                instance=relaxed.best.instance_type.id,
-                region=relaxed.best.offer.region,
-                market=relaxed.best.offer.market,
-                usd_per_hour=relaxed.best.offer.price.usd_per_hour,
+                instance=relaxed.instance_type.id,
+                region=relaxed.offer.region,
+                market=relaxed.offer.market,
+                usd_per_hour=relaxed.offer.price.usd_per_hour,
             ),
         ),
     )

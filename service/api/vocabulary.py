@@ -141,8 +141,8 @@ def service_told(service: Service, day: date) -> ServiceTold:
 class RegionsAsked(PageAsked):
     """Which regions to list."""
 
-    provider: Names = []
-    country: Annotated[Names, Field(description="ISO 3166 alpha-2, such as `DE`.")] = []
+    provider: Names = ()
+    country: Annotated[Names, Field(description="ISO 3166 alpha-2, such as `DE`.")] = ()
 
 
 class RegionItem(Told):
@@ -178,7 +178,7 @@ def region_item(region: Region) -> RegionItem:
 class FrameworksAsked(PageAsked):
     """Which software to list."""
 
-    software: Annotated[Names, Field(description="Names, such as `pytorch`.")] = []
+    software: Annotated[Names, Field(description="Names, such as `pytorch`.")] = ()
 
 
 class FrameworkItem(Told):

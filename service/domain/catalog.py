@@ -14,6 +14,7 @@ from service.domain.hardware import InstanceType
 from service.domain.offer import MARKETS, Offer, Price
 from service.domain.precision import SUPPORT_LEVELS
 from service.domain.reference import Measurement, PublishedRun, Reference, SoftwareRule
+from service.domain.typeset import TypeSet, mask_of
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -244,6 +245,14 @@ class Catalog:
     @property
     def identity(self) -> str:
         return f"{self.version}-{self.day.isoformat()}"
+
+    @cached_property
+    def everyone(self) -> TypeSet:
+        """All instance types."""
+        return (1 << len(self.instance_types)) - 1
+
+    def mask(self, types: TypeSet) -> Mask:
+        return mask_of(types, len(self.instance_types))
 
     @cached_property
     def place_of(self) -> dict[str, int]:

@@ -11,10 +11,11 @@ from typing import Literal
 
 import numpy as np
 
-from service.domain.catalog import Catalog, Mask
+from service.domain.catalog import Catalog, Floats
 from service.domain.hardware import InstanceType
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
 from service.domain.software import frameworks_mask, task_mask
+from service.domain.typeset import TypeSet, types_where
 
 Ground = Literal["hardware", "software", "availability", "constraint", "data"]
 
@@ -53,7 +54,7 @@ class Relaxed:
     """The smallest change of the question that lets something back in, and whom."""
 
     to: dict[str, object]
-    admits: Mask
+    admits: TypeSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,49 +66,56 @@ class Check:
 
     code: str
     ground: Ground
-    fails: Mask
-    relax: Callable[[Mask], Relaxed | None]
+    fails: TypeSet
+    relax: Callable[[TypeSet], Relaxed | None]
 
 
-def never(_sole: Mask) -> None:
+def never(_sole: TypeSet) -> None:
     """No change of the question helps: what is missing is data, or software."""
     return
 
 
 def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
-    """The constraints on hardware, software and lifecycle, one check each."""
+    """The constraints on hardware, software and lifecycle, one check each.
+
+    Only ranges are asked anew: their limits are any number, where the rest comes again and is remembered.
+    """
+    recall = catalog.memory.recall
     for name, wanted in asked.words.items():
-        yield catalog.memory.recall((name, wanted), partial(word_check, name, wanted, catalog))
+        yield recall((name, wanted), partial(word_check, name, wanted, catalog))
     for name in dict.fromkeys((*asked.at_least, *asked.at_most)):
         yield from range_checks(name, catalog, asked)
     for name, wanted_flag in asked.flags.items():
-        yield from flag_checks(name, wanted_flag, catalog)
-    for precision in asked.precision_all:
-        yield precision_check((precision,), asked, catalog)
-    if asked.precision_any:
-        key = ("precision", asked.precision_any, asked.precision_support, asked.needs_peak)
-        yield catalog.memory.recall(key, partial(precision_check, asked.precision_any, asked, catalog))
+        yield from recall((name, wanted_flag), partial(flag_checks, name, wanted_flag, catalog))
+    for any_of in (*((each,) for each in asked.precision_all), asked.precision_any):
+        if any_of:
+            key = ("precision", any_of, asked.precision_support, asked.needs_peak)
+            yield recall(key, partial(precision_check, any_of, asked, catalog))
     if asked.framework:
-        yield framework_check(asked.framework, catalog)
+        yield recall(("framework", asked.framework), partial(framework_check, asked.framework, catalog))
     if asked.task:
-        yield Check("task", "software", ~task_mask(catalog, asked.task), never)
+        yield recall(("task_check", asked.task), partial(task_check, asked.task, catalog))
     if asked.exclude:
-        yield exclude_check(asked.exclude, catalog)
+        yield recall(("exclude", asked.exclude), partial(exclude_check, asked.exclude, catalog))
 
 
 def word_check(name: str, wanted: tuple[str, ...], catalog: Catalog) -> Check:
     column = catalog.columns.words[name]
     also = ALSO_FOUND.get(name, {})
-    fails = ~column.among([*wanted, *(more for word in wanted for more in also.get(word, ()))])
 
-    def relax(sole: Mask) -> Relaxed:
+    def types_with(words: tuple[str, ...]) -> TypeSet:
+        return types_where(column.among([*words, *(more for word in words for more in also.get(word, ()))]))
+
+    fails = catalog.everyone & ~types_with(wanted)
+
+    def relax(sole: TypeSet) -> Relaxed:
         """One word more, the one that lets in the most; where those kept out have no word at all, no filter."""
-        codes = column.codes[sole & fails]
+        codes = column.codes[catalog.mask(sole & fails)]
         counts = np.bincount(codes[codes >= 0], minlength=len(column.words))
         if not counts.any():
             return Relaxed({name: []}, sole & fails)
         added = column.words[int(counts.argmax())]
-        found = column.among([added, *also.get(added, ())])
+        found = catalog.memory.recall(("word", name, added), partial(types_with, (added,)))
         return Relaxed({name: [*wanted, added]}, sole & fails & found)
 
     ground: Ground = "availability" if name == "lifecycle" else "hardware" if name in HARDWARE_WORDS else "constraint"
@@ -117,22 +125,20 @@ def word_check(name: str, wanted: tuple[str, ...], catalog: Catalog) -> Check:
 def range_checks(name: str, catalog: Catalog, asked: Constraints) -> Iterator[Check]:
     """Below the least, above the most, and not known at all: at most one of them holds of a type."""
     column = tflops_column(catalog, asked) if name == "tflops" else catalog.columns.numbers[name]
-    low, high = asked.at_least.get(name, -np.inf), asked.at_most.get(name, np.inf)
-    unknown = np.isnan(column)
-    with np.errstate(invalid="ignore"):
-        below, above = column < low, column > high
+    key = ("unknown", name, (*asked.precision_all, *asked.precision_any)[:1])
+    unknown = catalog.memory.recall(key, lambda: types_where(np.isnan(column)))
+    below = types_where(column < asked.at_least[name]) if name in asked.at_least else 0
+    above = types_where(column > asked.at_most[name]) if name in asked.at_most else 0
 
-    def lower(sole: Mask) -> Relaxed | None:
-        only = sole & below
-        nearest = float(column[only].max())
-        return Relaxed({f"min_{name}": nearest}, only & (column >= nearest))
+    def lower(sole: TypeSet) -> Relaxed | None:
+        nearest = float(column[catalog.mask(sole & below)].max())
+        return Relaxed({f"min_{name}": nearest}, sole & below & types_where(column >= nearest))
 
-    def raise_(sole: Mask) -> Relaxed | None:
-        only = sole & above
-        nearest = float(column[only].min())
-        return Relaxed({f"max_{name}": nearest}, only & (column <= nearest))
+    def raise_(sole: TypeSet) -> Relaxed | None:
+        nearest = float(column[catalog.mask(sole & above)].min())
+        return Relaxed({f"max_{name}": nearest}, sole & above & types_where(column <= nearest))
 
-    def drop(sole: Mask) -> Relaxed | None:
+    def drop(sole: TypeSet) -> Relaxed | None:
         limits = {f"min_{name}": name in asked.at_least, f"max_{name}": name in asked.at_most}
         return Relaxed({limit: None for limit, given in limits.items() if given}, sole & (unknown | below | above))
 
@@ -140,64 +146,72 @@ def range_checks(name: str, catalog: Catalog, asked: Constraints) -> Iterator[Ch
         yield Check(f"min_{name}", "hardware", below, lower)
     if name in asked.at_most:
         yield Check(f"max_{name}", "hardware", above, raise_)
-    if unknown.any():
+    if unknown:
         yield Check(f"{name}_unknown", "data", unknown, drop)
 
 
-def tflops_column(catalog: Catalog, asked: Constraints) -> np.ndarray:
+def tflops_column(catalog: Catalog, asked: Constraints) -> Floats:
     """The machine's peak at the precision asked for; where several are, at the first."""
     precision = (*asked.precision_all, *asked.precision_any)[0]
     return catalog.columns.tflops[precision]
 
 
-def flag_checks(name: str, wanted: bool, catalog: Catalog) -> Iterator[Check]:
+def flag_checks(name: str, wanted: bool, catalog: Catalog) -> list[Check]:
     column = catalog.columns.flags[name]
-    other, unknown = column == (not wanted), column == -1
+    other, unknown = types_where(column == (not wanted)), types_where(column == -1)
 
-    def drop(sole: Mask) -> Relaxed:
+    def drop(sole: TypeSet) -> Relaxed:
         return Relaxed({name: None}, sole & (other | unknown))
 
-    yield Check(name, "hardware", other, drop)
-    if unknown.any():
-        yield Check(f"{name}_unknown", "data", unknown, drop)
+    checks = [Check(name, "hardware", other, drop)]
+    if unknown:
+        checks.append(Check(f"{name}_unknown", "data", unknown, drop))
+    return checks
 
 
 def precision_check(any_of: tuple[str, ...], asked: Constraints, catalog: Catalog) -> Check:
     enough = np.array([level in ENOUGH[asked.precision_support] for level in SUPPORT_LEVELS] + [False])
-    columns = catalog.columns
-    fails = np.ones(len(catalog.instance_types), np.bool_)
+    runs = {name: types_where(enough[column]) for name, column in catalog.columns.support.items()}
+    fails = catalog.everyone
     for precision in any_of:
-        fails &= ~enough[columns.support[precision]]
+        fails &= ~runs[precision]
+    if asked.needs_peak:
+        gains = {name: runs[name] & types_where(~np.isnan(peak)) for name, peak in catalog.columns.tflops.items()}
+    else:
+        gains = runs
 
-    def relax(sole: Mask) -> Relaxed | None:
-        gains = {other: sole & fails & enough[column] for other, column in columns.support.items()}
-        if asked.needs_peak:
-            gains = {other: gained & ~np.isnan(columns.tflops[other]) for other, gained in gains.items()}
-        best = max(gains, key=lambda other: int(gains[other].sum()))
-        if not gains[best].any():
+    def relax(sole: TypeSet) -> Relaxed | None:
+        out = sole & fails
+        best = max(gains, key=lambda other: (out & gains[other]).bit_count())
+        if not out & gains[best]:
             return None
-        return Relaxed({"workload.precision": [*any_of, best]}, gains[best])
+        return Relaxed({"workload.precision": [*any_of, best]}, out & gains[best])
 
     return Check("precision", "hardware", fails, relax)
 
 
 def framework_check(wanted: tuple[str, ...], catalog: Catalog) -> Check:
-    fails = ~frameworks_mask(catalog, wanted)
+    fails = types_where(~frameworks_mask(catalog, wanted))
     return Check("framework", "software", fails, lambda sole: Relaxed({"framework": []}, sole & fails))
+
+
+def task_check(task: str, catalog: Catalog) -> Check:
+    return Check("task", "software", types_where(~task_mask(catalog, task)), never)
 
 
 def exclude_check(excluded: tuple[str, ...], catalog: Catalog) -> Check:
     listed = set(excluded)
     hits = [names_of(kind) & listed for kind in catalog.instance_types]
-    fails = np.array([bool(hit) for hit in hits], np.bool_)
+    fails = types_where(np.array([bool(hit) for hit in hits], np.bool_))
 
-    def relax(sole: Mask) -> Relaxed | None:
+    def relax(sole: TypeSet) -> Relaxed | None:
         """Take one name off: the one that by itself keeps the most out."""
-        by_one = [next(iter(hits[place])) for place in np.flatnonzero(sole & fails) if len(hits[place]) == 1]
+        out = np.flatnonzero(catalog.mask(sole & fails))
+        by_one = [next(iter(hits[place])) for place in out if len(hits[place]) == 1]
         if not by_one:
             return Relaxed({"exclude": []}, sole & fails)
         freed = max(excluded, key=by_one.count)
-        admits = np.array([hit == {freed} for hit in hits], np.bool_)
+        admits = types_where(np.array([hit == {freed} for hit in hits], np.bool_))
         return Relaxed({"exclude": [name for name in excluded if name != freed]}, sole & admits)
 
     return Check("exclude", "constraint", fails, relax)

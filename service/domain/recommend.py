@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -11,16 +12,8 @@ from service.domain.hardware import InstanceType
 from service.domain.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
 from service.domain.offer import Offer
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS
-from service.domain.selection import (
-    Candidates,
-    Obstacle,
-    Places,
-    Selection,
-    every_offer,
-    offer_choice,
-    select,
-    usd_per_hour,
-)
+from service.domain.selection import Candidates, Cells, Obstacle, Places, Selection, every_offer, select, usd_per_hour
+from service.domain.typeset import TypeSet, types_where
 
 PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
     "training": ("bf16", "fp16", "tf32", "fp32"),
@@ -71,7 +64,8 @@ class Relaxation:
 
     to: dict[str, object]
     admits: int
-    best: Choice
+    instance_type: InstanceType
+    offer: Offer
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +95,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Per instance type: the peak the ranking assumes, and the code of its precision (-1: none)."""
+    """Per instance type: the peak that the ranking assumes, and the precision it is of (null: none)."""
 
     peak: Floats
-    precision: np.ndarray
-    names: tuple[str, ...]
+    precision: tuple[str | None, ...]
+    unknown: TypeSet
+    """The types whose peak is not known although they are rated by one."""
     key: Hashable
     """What they were assumed for."""
-
-    def name(self, place: int) -> str | None:
-        code = int(self.precision[place])
-        return None if code < 0 else self.names[code]
 
 
 def recommend(question: Question, catalog: Catalog) -> Answer:
@@ -121,24 +112,25 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     selection = select(asked, catalog, figures_needed(objective, speeds, catalog))
     if (
         asked.needs_price
-        and not len(selection.admitted)
+        and not len(selection.admitted.places)
         and any(o.code == "price_unknown" for o in selection.obstacles)
     ):
         fallback = Objective({"hours": 1.0})
         unpriced = replace(asked, needs_price=False)
         found = select(unpriced, catalog, figures_needed(fallback, speeds, catalog))
-        if len(found.admitted):
+        if len(found.admitted.places):
             asked, selection, objective, ignored = unpriced, found, fallback, True
-    view = View(catalog, speeds, objective, known_order(asked, speeds, objective, catalog))
+    view = View(catalog, speeds, objective)
+    admitted = selection.admitted.types
     if question.per_offer:
-        ranked = view.rank(every_offer(asked, selection, catalog), per_offer=True)
+        ranked = view.rank(every_offer(asked, admitted, catalog), per_offer=True)
     else:
         ranked = view.rank(selection.admitted)
     return Answer(
         choices=tuple(view.choices(ranked, question)),
         rejections=tuple(view.rejection(obstacle) for obstacle in by_count(selection)),
         considered=len(catalog.instance_types),
-        admitted=int((~selection.rejected).sum()),
+        admitted=admitted.bit_count(),
         ranked=len(ranked.score),
         current=view.current(question),
         price_ignored=ignored,
@@ -146,7 +138,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
 
 
 def by_count(selection: Selection) -> list[Obstacle]:
-    return sorted(selection.obstacles, key=lambda obstacle: (-np.count_nonzero(obstacle.fails), obstacle.code))
+    return sorted(selection.obstacles, key=lambda obstacle: (-obstacle.fails.bit_count(), obstacle.code))
 
 
 def assumed_speeds(question: Question, catalog: Catalog) -> Speeds:
@@ -167,7 +159,8 @@ def find_speeds(question: Question, catalog: Catalog, key: Hashable) -> Speeds:
     types = len(catalog.instance_types)
     names = question.precisions or usual_precisions(question.task, catalog)
     if not names:
-        return Speeds(catalog.columns.numbers["vcpus"], np.full(types, -1), (), key)
+        vcpus = catalog.columns.numbers["vcpus"]
+        return Speeds(vcpus, (None,) * types, types_where(np.isnan(vcpus)), key)
     enough = np.array([level in ENOUGH[question.constraints.precision_support] for level in SUPPORT_LEVELS] + [False])
     peak, chosen = np.full(types, np.nan), np.full(types, -1)
     for code, name in enumerate(names):
@@ -176,56 +169,60 @@ def find_speeds(question: Question, catalog: Catalog, key: Hashable) -> Speeds:
         better = (chosen < 0) if question.precisions else (chosen < 0) | np.greater(offered, np.nan_to_num(peak))
         taken = runs & better
         peak[taken], chosen[taken] = offered[taken], code
-    return Speeds(peak, chosen, names, key)
+    precision = tuple(None if code < 0 else names[code] for code in chosen.tolist())
+    return Speeds(peak, precision, types_where(np.isnan(peak) & (chosen >= 0)), key)
 
 
 def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> list[Check]:
     """Types that cannot be ranked because a figure that the objective needs is not known."""
     checks = []
     if objective.needs(NEEDS_SPEED):
-        unknown = np.isnan(speeds.peak) & ((speeds.precision >= 0) | (not speeds.names))
-        checks.append(Check("peak_unknown", "data", unknown, never))
+        checks.append(Check("peak_unknown", "data", speeds.unknown, never))
     if objective.needs(NEEDS_POWER):
-        checks.append(Check("power_unknown", "data", np.isnan(catalog.columns.numbers["tdp_watts"]), never))
+        watts = catalog.columns.numbers["tdp_watts"]
+        unknown = catalog.memory.recall("power_unknown", lambda: types_where(np.isnan(watts)))
+        checks.append(Check("power_unknown", "data", unknown, never))
     return checks
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """Candidates in order, best first, one per instance type; figures stand beside them."""
-
-    candidates: Candidates
-    score: Floats
-    figures: Figures
-
-
-@dataclass(frozen=True, slots=True)
 class Order:
-    """Every cell of an offer choice under an objective: its score, and its place in the order, best first.
+    """Cells under an objective, best first. Columns stand side by side.
 
     Scores are sums of logarithms beside those of the best, so a choice among the cells shifts them all alike: what is
     first of all cells is first of any part that it belongs to.
     """
 
+    instance_type: Places
+    offer: Places
+    usd: Floats
+    speed: Floats
     score: Floats
-    rank: Places
+    unknown: TypeSet
+    """The types whose score is not known; among others, none of which has the figure, it may be."""
+    one_each: bool
+    """No type has more than one cell."""
 
 
-def known_order(asked: Constraints, speeds: Speeds, objective: Objective, catalog: Catalog) -> Order:
-    """Worked out once for all questions with these offers, precisions and this objective."""
-    choice = offer_choice(asked, catalog)
+def order_of(cells: Cells, objective: Objective, speeds: Speeds, catalog: Catalog) -> Order:
+    """Best score first; ties go to the lower price, then to on-demand, then by name."""
+    told = figures(cells, speeds, catalog)
+    score = scores(objective, told)
+    order = order_by(score, cells.usd, told.risk, cells.instance_type, cells.offer)
+    of_each = np.bincount(cells.instance_type, minlength=len(catalog.instance_types))
+    lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(of_each))
+    return Order(
+        instance_type=cells.instance_type[order],
+        offer=cells.offer[order],
+        usd=cells.usd[order],
+        speed=told.speed[order],
+        score=score[order],
+        unknown=types_where(lacking > 0),
+        one_each=bool((of_each <= 1).all()),
+    )
 
-    def build() -> Order:
-        told = figures(choice.cells, speeds, catalog)
-        score = scores(objective, told)
-        rank = np.empty(len(score), np.int64)
-        rank[order_by(score, *tie_breakers(choice.cells, told))] = np.arange(len(score))
-        return Order(score, rank)
 
-    return choice.orders.recall((speeds.key, tuple(objective.weights.items())), build)
-
-
-def figures(some: Candidates, speeds: Speeds, catalog: Catalog) -> Figures:
+def figures(some: Cells, speeds: Speeds, catalog: Catalog) -> Figures:
     return Figures(
         usd_per_hour=usd_per_hour(catalog.offers, some.offer),
         speed=speeds.peak[some.instance_type],
@@ -235,67 +232,62 @@ def figures(some: Candidates, speeds: Speeds, catalog: Catalog) -> Figures:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranked:
+    """Candidates, best first. An unknown price is infinite, an unknown speed NaN."""
+
+    instance_type: Places
+    offer: Places
+    usd: Floats
+    speed: Floats
+    score: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """A catalog seen under one objective."""
 
     catalog: Catalog
     speeds: Speeds
     objective: Objective
-    order: Order
 
-    def figures(self, some: Candidates) -> Figures:
-        return figures(some, self.speeds, self.catalog)
+    def order(self, some: Candidates) -> tuple[Order, Mask]:
+        """An order that holds the candidates, and where they stand in it; worked out once for cells that stay."""
+        build = partial(order_of, objective=self.objective, speeds=self.speeds, catalog=self.catalog)
+        key = (self.speeds.key, tuple(self.objective.weights.items()))
+        order = some.cells.orders.recall(key, lambda: build(some.cells))
+        if order.unknown & some.types:
+            order = build(some.cells.part(some.places))
+        return order, some.among(order.instance_type, order.usd)
 
     def rank(self, some: Candidates, *, per_offer: bool = False) -> Ranked:
-        """Best score first; ties go to the lower price, then to on-demand, then by name."""
-        figures = self.figures(some)
-        rank = self.known_ranks(some)
-        if rank is None:
-            score = scores(self.objective, figures)
-            order = order_by(score, *tie_breakers(some, figures))
-        else:
-            score = self.order.score[some.among]
-            order = np.argsort(rank)
-        if not per_offer:
-            order = order[first_of_each(some.instance_type[order])]
+        """The best of each type, or every offer, best first."""
+        order, among = self.order(some)
+        places = np.flatnonzero(among)
+        if not (per_offer or order.one_each):
+            places = places[first_of_each(order.instance_type[places])]
         return Ranked(
-            Candidates(some.instance_type[order], some.offer[order]),
-            score[order],
-            Figures(*(column[order] for column in (figures.usd_per_hour, figures.speed, figures.watts, figures.risk))),
+            order.instance_type[places],
+            order.offer[places],
+            order.usd[places],
+            order.speed[places],
+            order.score[places],
         )
-
-    def best(self, some: Candidates) -> Choice:
-        """The one that `rank` would put first."""
-        rank = self.known_ranks(some)
-        if rank is None:
-            told = self.figures(some)
-            score = scores(self.objective, told)
-            lowest = np.flatnonzero(score == np.fmin.reduce(score))
-            even = lowest if len(lowest) else np.arange(len(score))  # no score is known
-            first = even[np.lexsort([key[even] for key in reversed(tie_breakers(some, told))])[0]]
-        else:
-            first = rank.argmin()
-        return self.choice(int(some.instance_type[first]), int(some.offer[first]), rank=1, score=0.0)
-
-    def known_ranks(self, some: Candidates) -> Places | None:
-        """How the candidates stand to each other, where the order of all cells tells it."""
-        if some.among is None or np.isnan(self.order.score[some.among]).any():
-            return None  # what is not known of these alone might leave them even
-        return self.order.rank[some.among]
 
     def choices(self, ranked: Ranked, question: Question) -> Iterator[Choice]:
         shown = min(question.limit, len(ranked.score))
-        front = pareto(ranked.figures.usd_per_hour, ranked.figures.speed, shown)
-        for place in range(shown):
-            score = float(ranked.score[place])
-            tied = range(below(ranked.score, score - TIE), below(ranked.score, score + TIE))[:MOST_TIES]
+        front = pareto(ranked.usd, ranked.speed, shown).tolist()
+        scores = ranked.score[:shown]
+        ties = zip(below(ranked.score, scores - TIE), below(ranked.score, scores + TIE), strict=True)
+        told = zip(ranked.instance_type[:shown].tolist(), ranked.offer.tolist(), scores.tolist(), ties, strict=False)
+        for place, (kind, offer, score, (first, end)) in enumerate(told):
+            tied = range(first, end)[:MOST_TIES]
             yield self.choice(
-                int(ranked.candidates.instance_type[place]),
-                int(ranked.candidates.offer[place]),
+                kind,
+                offer,
                 rank=place + 1,
                 score=score,
                 tied_with=tuple(other + 1 for other in tied if other != place),
-                pareto=bool(front[place]),
+                pareto=front[place],
             )
 
     def choice(
@@ -308,7 +300,7 @@ class View:
             place=kind,
             offer_place=offer,
             offer=self.catalog.offer(offer),
-            precision=self.speeds.name(kind),
+            precision=self.speeds.precision[kind],
             speed=None if np.isnan(peak) else peak,
             score=score,
             tied_with=tied_with,
@@ -316,13 +308,19 @@ class View:
         )
 
     def rejection(self, obstacle: Obstacle) -> Rejection:
-        alone = int(np.count_nonzero(obstacle.alone))
-        relaxed = obstacle.relax() if alone else None
-        relaxation = None
-        if relaxed and len(relaxed[1]):
-            to, admitted = relaxed
-            relaxation = Relaxation(to, len(set(admitted.instance_type.tolist())), self.best(admitted))
-        return Rejection(obstacle.code, obstacle.ground, int(np.count_nonzero(obstacle.fails)), alone, relaxation)
+        relaxed = obstacle.relax() if obstacle.alone else None
+        relaxation = None if relaxed is None else self.relaxation(*relaxed)
+        count, alone = obstacle.fails.bit_count(), obstacle.alone.bit_count()
+        return Rejection(obstacle.code, obstacle.ground, count, alone, relaxation)
+
+    def relaxation(self, to: dict[str, object], admitted: Candidates) -> Relaxation | None:
+        order, among = self.order(admitted)
+        types = np.count_nonzero(among) if order.one_each else len(np.unique(order.instance_type[among]))
+        if not types:
+            return None
+        best = among.argmax()
+        kind = self.catalog.instance_types[order.instance_type[best]]
+        return Relaxation(to, int(types), kind, self.catalog.offer(int(order.offer[best])))
 
     def current(self, question: Question) -> Choice | None:
         """The machine the caller has, at the cheapest offer in the regions and markets asked for."""
@@ -334,18 +332,13 @@ class View:
             region=question.constraints.region,
             market=question.constraints.market,
         )
-        offers = select(asked, self.catalog).admitted.offer
+        admitted = select(asked, self.catalog).admitted
+        offers = admitted.cells.offer[admitted.places]
         known = offers if len(offers) else np.array(self.catalog.offer_places(place)[:1])
         if not len(known):
             return None
         cheapest = known[np.nanargmin(np.nan_to_num(usd_per_hour(self.catalog.offers, known), nan=np.inf))]
         return self.choice(place, int(cheapest), rank=0, score=0.0)
-
-
-def tie_breakers(some: Candidates, figures: Figures) -> tuple[np.ndarray, ...]:
-    """Even scores go to the lower price, then to on-demand, then by name."""
-    price = np.where(np.isnan(figures.usd_per_hour), np.inf, figures.usd_per_hour)
-    return price, figures.risk, some.instance_type, some.offer
 
 
 def order_by(score: Floats, *tie_breakers: np.ndarray) -> Places:
@@ -364,9 +357,10 @@ def order_by(score: Floats, *tie_breakers: np.ndarray) -> Places:
     return order
 
 
-def below(ordered: Floats, value: float) -> int:
-    """How many of the ordered values are lower."""
-    return int(ordered.searchsorted(value))
+def below(ordered: Floats, values: Floats) -> list[int]:
+    """How many of the ordered values are lower than each of these."""
+    found: list[int] = ordered.searchsorted(values).tolist()
+    return found
 
 
 def first_of_each(kinds: Places) -> Mask:
@@ -384,7 +378,7 @@ def pareto(usd: Floats, speed: Floats, shown: int) -> Mask:
         return front
     # Only who is as cheap as the dearest of them and as fast as the slowest can beat one.
     dearest, slowest = np.fmax.reduce(usd[:shown]), np.fmin.reduce(speed[:shown])
-    rivals = np.flatnonzero((usd <= dearest) & (speed >= slowest))
+    rivals = np.flatnonzero((usd < np.inf) & (usd <= dearest) & (speed >= slowest))
     if not len(rivals):
         return front
     order = rivals[np.lexsort((-speed[rivals], usd[rivals]))]

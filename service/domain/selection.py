@@ -5,7 +5,8 @@ such combinations occur; what is left per question – hardware, software, a pri
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from service.domain.catalog import Catalog, Floats, Mask, Memory, Offers
 from service.domain.constraints import Check, Constraints, Ground, type_checks
 from service.domain.offer import MARKETS
+from service.domain.typeset import TypeSet, types_where
 
 OFFER_CODES: tuple[tuple[str, Ground], ...] = (
     ("region", "constraint"),
@@ -25,78 +27,111 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
-    """The offers that miss one constraint and nothing else, grouped by type: `starts[i]` to `starts[i + 1]`."""
+class Cells:
+    """Offers that stand for the others of their type: the cheapest of each type in each market, say."""
 
-    places: Places
-    starts: Places
-    some: Mask
-    """The types that have any."""
-    cheapest: Floats
-    """Per type, the lowest price among them; infinite where there is none or none is known."""
+    instance_type: Places
+    offer: Places
+    usd: Floats
+    """Infinite: not known."""
+    orders: Memory = field(default_factory=lambda: Memory(size=16))
+    """What they come to under an objective, for whoever ranks them."""
 
     @classmethod
-    def of(cls, places: Places, catalog: Catalog) -> "Alone":
-        types = len(catalog.instance_types)
-        starts = np.searchsorted(catalog.offers.instance_type[places], np.arange(types + 1))
-        cheapest = np.full(types, np.inf)
-        np.fmin.at(cheapest, catalog.offers.instance_type[places], catalog.offers.usd_per_hour[places])
-        return cls(places, starts, starts[1:] > starts[:-1], cheapest)
+    def of(cls, places: NDArray[Any], offers: Offers) -> "Cells":
+        usd = np.nan_to_num(offers.usd_per_hour[places], nan=np.inf)
+        return cls(offers.instance_type[places].astype(np.int64), places.astype(np.int64), usd)
 
-    def types(self, limit: float | None) -> Mask:
-        """The types with an offer among them that costs no more than the limit."""
-        return self.some if limit is None else self.cheapest <= limit
-
-    def of_types(self, kinds: Mask) -> Places:
-        """The offers of these types."""
-        slices = [self.places[self.starts[kind] : self.starts[kind + 1]] for kind in np.flatnonzero(kinds)]
-        return np.concatenate(slices) if slices else self.places[:0]
+    def part(self, places: NDArray[Any]) -> "Cells":
+        return Cells(self.instance_type[places], self.offer[places], self.usd[places])
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Instance type and offer, side by side; an offer of -1 is a type without one."""
+    """Of the cells, those of these types that cost no more than the limit."""
 
-    instance_type: Places
-    offer: Places
-    among: Places | None = None
-    """Where they stand among `OfferChoice.cells`; nothing for candidates that are not taken from there."""
+    cells: Cells
+    types: TypeSet
+    limit: float | None
+    catalog: Catalog
 
-    def __len__(self) -> int:
-        return len(self.instance_type)
+    @property
+    def places(self) -> Places:
+        """Where they stand among the cells."""
+        return np.flatnonzero(self.among(self.cells.instance_type, self.cells.usd))
+
+    def among(self, instance_type: Places, usd: Floats) -> Mask:
+        """Where they stand in these columns of the cells, whatever order the columns are in."""
+        taken = self.catalog.mask(self.types)[instance_type]
+        return taken if self.limit is None else taken & (usd <= self.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Of each type, the cheapest offer under each word (code -1: without one)."""
+
+    code: NDArray[np.int32]
+    cells: Cells
+    by_code: Memory = field(default_factory=Memory)
+
+    @classmethod
+    def of(cls, places: Places, codes: NDArray[Any], offers: Offers) -> "Words":
+        order = np.lexsort((offers.usd_per_hour[places], codes, offers.instance_type[places]))
+        places, codes = places[order], codes[order].astype(np.int32)
+        first = first_of_run(offers.instance_type[places]) | first_of_run(codes)
+        return cls(codes[first], Cells.of(places[first], offers))
+
+    def under(self, code: int) -> Cells:
+        return self.by_code.recall(code, lambda: self.cells.part(self.code == code))
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The offers that miss one constraint and nothing else, by type."""
+
+    places: Places
+    types: TypeSet
+    """The types that have any."""
+    cheapest: Floats
+    """Per type, the lowest price among them; infinite where there is none or none is known."""
+    kept: Memory = field(default_factory=Memory)
+
+    @classmethod
+    def of(cls, places: Places, catalog: Catalog) -> "Alone":
+        owners, types = catalog.offers.instance_type[places], len(catalog.instance_types)
+        cheapest = np.full(types, np.inf)
+        np.fmin.at(cheapest, owners, catalog.offers.usd_per_hour[places])
+        return cls(places, types_where(np.bincount(owners, minlength=types) > 0), cheapest)
+
+    def within(self, limit: float | None) -> TypeSet:
+        """The types with an offer among them that costs no more than the limit."""
+        return self.types if limit is None else types_where(self.cheapest <= limit)
+
+    def words(self, code: str, offers: Offers) -> Words:
+        codes = offers.region if code == "region" else offers.market
+        return self.kept.recall(code, lambda: Words.of(self.places, codes[self.places], offers))
 
 
 @dataclass(frozen=True, slots=True)
 class OfferChoice:
     """What one combination of region, markets and price age leaves of each instance type's offers.
 
-    `cells` are each type's cheapest passing offer in each market, and `usd` their prices (infinite: not known);
-    `cheapest` is the lowest of a type's. For a type without any (`nothing`) the nearest offer counts, the one
-    that misses the fewest constraints: `blocked[c]` are the types where that misses constraint c. `alone[c]` are the
-    offers that miss constraint c and no other.
+    `cells` are each type's cheapest passing offer in each market, and `cheapest` the lowest price of a type's. For a
+    type without any (`nothing`) the nearest offer counts, the one that misses the fewest constraints: `blocked[c]` are
+    the types where that misses constraint c. `alone[c]` are the offers that miss constraint c and no other.
     """
 
-    cells: Candidates
-    usd: Floats
+    cells: Cells
     cheapest: Floats
-    nothing: Mask
-    blocked: dict[int, Mask]
-    unoffered: Mask
+    some: TypeSet
+    nothing: TypeSet
+    blocked: dict[int, TypeSet]
+    unoffered: TypeSet
     alone: dict[int, Alone]
-    orders: Memory = field(default_factory=lambda: Memory(size=16))
-    """What the cells come to under an objective, for whoever ranks them."""
 
-    def within(self, limit: float | None) -> Mask:
+    def within(self, limit: float | None) -> TypeSet:
         """The types with an offer within the price limit."""
-        return ~self.nothing if limit is None else self.cheapest <= limit
-
-    def candidates(self, kinds: Mask, limit: float | None) -> Candidates:
-        """Of these types, the cheapest offer in each market, within the price limit."""
-        taken = kinds[self.cells.instance_type]
-        if limit is not None:
-            taken &= self.usd <= limit
-        among = np.flatnonzero(taken)
-        return Candidates(self.cells.instance_type[among], self.cells.offer[among], among)
+        return self.some if limit is None else types_where(self.cheapest <= limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +140,8 @@ class Obstacle:
 
     code: str
     ground: Ground
-    fails: Mask
-    alone: Mask
+    fails: TypeSet
+    alone: TypeSet
     relax: Callable[[], tuple[dict[str, object], Candidates] | None]
 
 
@@ -116,28 +151,24 @@ class Selection:
 
     admitted: Candidates
     obstacles: tuple[Obstacle, ...]
-    rejected: Mask
 
 
 def select(asked: Constraints, catalog: Catalog, more: Sequence[Check] = ()) -> Selection:
     """Ask every constraint of every instance type and offer, and `more` of every type."""
-    choice = offer_choice(asked, catalog)
+    choice, limit = offer_choice(asked, catalog), asked.max_usd_per_hour
     checks = [*type_checks(asked, catalog), *more]
-    misses = np.zeros(len(catalog.instance_types), np.int16)
+    once = twice = 0
     for check in checks:
-        misses += check.fails
-    affordable = choice.within(asked.max_usd_per_hour)
-    admitted = (misses == 0) & affordable
-    out = ~admitted
+        twice |= once & check.fails
+        once |= check.fails
+    affordable = choice.within(limit)
+    admitted = affordable & ~once
+    out = catalog.everyone & ~admitted
     obstacles = (
-        *type_obstacles(checks, misses, affordable, choice, asked),
-        *offer_obstacles(asked, choice, catalog, out, out & (misses == 0)),
+        *type_obstacles(checks, once & ~twice & affordable, Candidates(choice.cells, 0, limit, catalog)),
+        *offer_obstacles(asked, choice, catalog, out, out & ~once),
     )
-    return Selection(
-        choice.candidates(admitted, asked.max_usd_per_hour),
-        tuple(o for o in obstacles if np.count_nonzero(o.fails)),
-        out,
-    )
+    return Selection(Candidates(choice.cells, admitted, limit, catalog), tuple(o for o in obstacles if o.fails))
 
 
 # Offers
@@ -153,18 +184,23 @@ def ask_offers(asked: Constraints, catalog: Catalog) -> OfferChoice:
     misses = offer_misses(asked, offers)
     markets = [np.flatnonzero((misses == 0) & (offers.market == market)) for market in range(len(MARKETS))]
     best = np.concatenate([places[first_of_run(offers.instance_type[places])] for places in markets])
-    cells = Candidates(offers.instance_type[best].astype(np.int64), best)
+    cells = Cells.of(best, offers)
     nearest = first_per_type(offers, np.lexsort((np.bitwise_count(misses), offers.instance_type)), types)
     missed = np.zeros(types, np.uint8)
     missed[nearest >= 0] = misses[nearest[nearest >= 0]]
     bits = [bit for bit in range(len(OFFER_CODES)) if (misses & (1 << bit)).any()]
-    blocked = {bit: (missed & (1 << bit)).astype(np.bool_) for bit in bits}
-    alone = {bit: Alone.of(np.flatnonzero(misses == 1 << bit), catalog) for bit in bits}
-    usd = np.nan_to_num(offers.usd_per_hour[best], nan=np.inf)
-    cheapest, nothing = np.full(types, np.inf), np.ones(types, np.bool_)
-    np.minimum.at(cheapest, cells.instance_type, usd)
-    nothing[cells.instance_type] = False
-    return OfferChoice(cells, usd, cheapest, nothing, blocked, nearest < 0, alone)
+    cheapest = np.full(types, np.inf)
+    np.minimum.at(cheapest, cells.instance_type, cells.usd)
+    some = types_where(np.bincount(cells.instance_type, minlength=types) > 0)
+    return OfferChoice(
+        cells=cells,
+        cheapest=cheapest,
+        some=some,
+        nothing=catalog.everyone & ~some,
+        blocked={bit: types_where((missed & (1 << bit)) > 0) for bit in bits},
+        unoffered=types_where(nearest < 0),
+        alone={bit: Alone.of(np.flatnonzero(misses == 1 << bit), catalog) for bit in bits},
+    )
 
 
 def offer_misses(asked: Constraints, offers: Offers) -> NDArray[np.uint8]:
@@ -212,18 +248,20 @@ def usd_per_hour(offers: Offers, places: NDArray[np.int32] | Places) -> Floats:
     return np.where(places < 0, np.nan, offers.usd_per_hour[places]) if len(offers) else np.full(places.shape, np.nan)
 
 
-def every_offer(asked: Constraints, selection: Selection, catalog: Catalog) -> Candidates:
-    """All offers of the admitted types that pass, not only the cheapest of each market."""
+def every_offer(asked: Constraints, admitted: TypeSet, catalog: Catalog) -> Candidates:
+    """All offers of these types that pass, not only the cheapest of each market."""
     offers = catalog.offers
     passing = (offer_misses(asked, offers) == 0) & within(offers.usd_per_hour, asked.max_usd_per_hour)
-    places = np.flatnonzero(passing & ~selection.rejected[offers.instance_type])
-    return Candidates(offers.instance_type[places].astype(np.int64), places)
+    places = np.flatnonzero(passing & catalog.mask(admitted)[offers.instance_type])
+    return Candidates(Cells.of(places, offers), admitted, None, catalog)
 
 
 def offers_of_types(some: Candidates) -> tuple[Places, Places]:
     """Each type among the candidates once, in the catalog's order, with the default one of its offers."""
-    order = np.lexsort((some.offer, some.instance_type))  # offers stand in order of preference within a type
-    kinds, offers = some.instance_type[order], some.offer[order]
+    places = some.places
+    kinds, offers = some.cells.instance_type[places], some.cells.offer[places]
+    order = np.lexsort((offers, kinds))  # offers stand in order of preference within a type
+    kinds, offers = kinds[order], offers[order]
     first = first_of_run(kinds)
     return kinds[first], offers[first]
 
@@ -231,87 +269,87 @@ def offers_of_types(some: Candidates) -> tuple[Places, Places]:
 # Obstacles
 
 
-def type_obstacles(
-    checks: list[Check],
-    misses: NDArray[np.int16],
-    affordable: Mask,
-    choice: OfferChoice,
-    asked: Constraints,
-) -> Iterator[Obstacle]:
-    sole = (misses == 1) & affordable
+def type_obstacles(checks: list[Check], sole: TypeSet, offered: Candidates) -> Iterator[Obstacle]:
+    """The constraints on types; `sole` are those that miss one and nothing else."""
     for check in checks:
 
         def relax(check: Check = check) -> tuple[dict[str, object], Candidates] | None:
             relaxed = check.relax(sole)
-            if relaxed is None:
-                return None
-            return relaxed.to, choice.candidates(relaxed.admits, asked.max_usd_per_hour)
+            return None if relaxed is None else (relaxed.to, replace(offered, types=relaxed.admits))
 
         yield Obstacle(check.code, check.ground, check.fails, check.fails & sole, relax)
 
 
 def offer_obstacles(
-    asked: Constraints, choice: OfferChoice, catalog: Catalog, out: Mask, near: Mask
+    asked: Constraints, choice: OfferChoice, catalog: Catalog, out: TypeSet, near: TypeSet
 ) -> Iterator[Obstacle]:
     """The constraints on offers; `near` are rejected types that only their offers keep out."""
     without = out & choice.nothing
     for bit, others in choice.alone.items():
         code, ground = OFFER_CODES[bit]
-        alone = near & others.types(asked.max_usd_per_hour)
-        fails = (without & choice.blocked[bit]) | alone
-
-        def relax(
-            code: str = code, others: Alone = others, alone: Mask = alone
-        ) -> tuple[dict[str, object], Candidates] | None:
-            places = others.of_types(alone)
-            kept = within(catalog.offers.usd_per_hour[places], asked.max_usd_per_hour)
-            return relax_offers(code, places[kept], asked, catalog.offers)
-
-        yield Obstacle(code, ground, fails, alone, relax)
-    yield Obstacle("no_offer", "data", out & choice.unoffered, np.zeros(len(out), np.bool_), lambda: None)
+        alone = near & others.within(asked.max_usd_per_hour)
+        relax = partial(relax_offers, code, others, alone, asked, catalog)
+        yield Obstacle(code, ground, (without & choice.blocked[bit]) | alone, alone, relax)
+    yield Obstacle("no_offer", "data", out & choice.unoffered, 0, lambda: None)
     if asked.max_usd_per_hour is not None:
-        yield price_obstacle(choice, out & ~choice.nothing, near & ~choice.nothing)
+        yield price_obstacle(choice, out & choice.some, near & choice.some, catalog)
 
 
 def relax_offers(
-    code: str, places: Places, asked: Constraints, offers: Offers
+    code: str, others: Alone, alone: TypeSet, asked: Constraints, catalog: Catalog
 ) -> tuple[dict[str, object], Candidates] | None:
     """The one word more, or the least age more, that lets in the most types."""
-    if not len(places):
+    if not alone:
         return None
     match code:
         case "region":
-            codes, words, wanted = offers.region[places], offers.places, asked.region
+            return one_word_more(code, others, alone, asked.region, catalog.offers.places, asked, catalog)
         case "market":
-            codes, words, wanted = offers.market[places].astype(np.int32), MARKETS, asked.market
+            return one_word_more(code, others, alone, asked.market, MARKETS, asked, catalog)
         case "max_price_age_days":
-            age = float(np.nanmin(offers.age_days[places])) if not np.isnan(offers.age_days[places]).all() else None
-            kept = places if age is None else places[within(offers.age_days[places], age)]
-            return {code: age}, cheapest_per_type(kept, offers)
+            return least_age_more(others, alone, asked, catalog)
         case _:
             return None
-    told = codes >= 0
-    # Each pair of a type and a word once, as one number.
-    pairs = np.unique(offers.instance_type[places][told].astype(np.int64) * len(words) + codes[told]) % len(words)
-    if not len(pairs):
-        return {code: None}, cheapest_per_type(places, offers)
-    added = int(np.bincount(pairs).argmax())
-    return {code: [*wanted, words[added]]}, cheapest_per_type(places[codes == added], offers)
 
 
-def cheapest_per_type(places: Places, offers: Offers) -> Candidates:
-    owner = offers.instance_type[places].astype(np.int64)
-    order = np.lexsort((offers.usd_per_hour[places], owner))
-    owner, places = owner[order], places[order]
-    first = first_of_run(owner)
-    return Candidates(owner[first], places[first])
+def one_word_more(
+    code: str,
+    others: Alone,
+    alone: TypeSet,
+    wanted: Sequence[str],
+    known: Sequence[str],
+    asked: Constraints,
+    catalog: Catalog,
+) -> tuple[dict[str, object], Candidates]:
+    words = others.words(code, catalog.offers)
+    near = Candidates(words.cells, alone, asked.max_usd_per_hour, catalog)
+    codes = words.code[near.among(words.cells.instance_type, words.cells.usd)]
+    counts = np.bincount(codes + 1, minlength=len(known) + 1)[1:]
+    if not counts.any():
+        return {code: None}, replace(near, cells=words.under(-1))
+    added = int(counts.argmax())
+    return {code: [*wanted, known[added]]}, replace(near, cells=words.under(added))
 
 
-def price_obstacle(choice: OfferChoice, fails: Mask, near: Mask) -> Obstacle:
-    alone = near & (choice.cheapest < np.inf)
+def least_age_more(
+    others: Alone, alone: TypeSet, asked: Constraints, catalog: Catalog
+) -> tuple[dict[str, object], Candidates]:
+    offers, limit = catalog.offers, asked.max_usd_per_hour
+    places = others.places[catalog.mask(alone)[offers.instance_type[others.places]]]
+    places = places[within(offers.usd_per_hour[places], limit)]
+    ages = offers.age_days[places]
+    age = None if np.isnan(ages).all() else float(np.nanmin(ages))
+    kept = places if age is None else places[within(ages, age)]
+    kept = kept[np.lexsort((offers.usd_per_hour[kept], offers.instance_type[kept]))]
+    cells = Cells.of(kept[first_of_run(offers.instance_type[kept])], offers)
+    return {"max_price_age_days": age}, Candidates(cells, alone, limit, catalog)
+
+
+def price_obstacle(choice: OfferChoice, fails: TypeSet, near: TypeSet, catalog: Catalog) -> Obstacle:
+    alone = near & types_where(choice.cheapest < np.inf)
 
     def relax() -> tuple[dict[str, object], Candidates] | None:
-        nearest = float(choice.cheapest[alone].min())
-        return {"max_usd_per_hour": nearest}, choice.candidates(alone, nearest)
+        nearest = float(choice.cheapest[catalog.mask(alone)].min())
+        return {"max_usd_per_hour": nearest}, Candidates(choice.cells, alone, nearest, catalog)
 
     return Obstacle("max_usd_per_hour", "constraint", fails, alone, relax)

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import TypeAdapter
 
+from service.api.recommend import RecommendTold
 from tests.api.reading import told
 
 Body = dict[str, Any]
@@ -126,6 +128,15 @@ def test_these_questions_meet_most_kinds_of_rejections(client: TestClient) -> No
 @pytest.mark.parametrize("name", VARIED)
 def test_the_same_question_has_the_same_bytes(client: TestClient, name: str) -> None:
     assert client.post("/recommend", json=VARIED[name]).content == client.post("/recommend", json=VARIED[name]).content
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_the_pieces_that_an_answer_is_put_together_from_make_what_the_document_says(
+    client: TestClient, name: str
+) -> None:
+    answer = ask(client, VARIED[name])
+    documented = TypeAdapter(RecommendTold)
+    assert documented.dump_python(documented.validate_python(answer), mode="json") == answer
 
 
 @pytest.mark.parametrize("name", VARIED)

@@ -9,25 +9,30 @@ from hypothesis import strategies as st
 
 from service.domain.constraints import Constraints
 from service.domain.offer import MARKETS
-from service.domain.selection import Selection, select
+from service.domain.selection import Candidates, select
+from service.domain.typeset import TypeSet
 from tests.domain import plain
 from tests.domain.worlds import World, catalog_of, constraints, worlds
 
 MANY = settings(max_examples=250, deadline=None)
 
 
-def admitted_types(selection: Selection) -> set[int]:
-    return {int(place) for place in selection.admitted.instance_type}
+def admitted_types(some: Candidates) -> set[int]:
+    return set(some.cells.instance_type[some.places].tolist())
+
+
+def members(types: TypeSet, world: World) -> set[int]:
+    return set(np.flatnonzero(world.catalog.mask(types)).tolist())
 
 
 @MANY
 @given(worlds(), constraints())
 def test_it_admits_what_a_plain_loop_over_every_offer_admits(world: World, asked: Constraints) -> None:
     selection = select(asked, world.catalog)
-    offers = world.catalog.offers
+    offers, cells, places = world.catalog.offers, selection.admitted.cells, selection.admitted.places
     found = {
         (int(kind), MARKETS[offers.market[place]]): float(offers.usd_per_hour[place])
-        for kind, place in zip(selection.admitted.instance_type, selection.admitted.offer, strict=True)
+        for kind, place in zip(cells.instance_type[places], cells.offer[places], strict=True)
     }
     expected = plain.admitted(asked, world)
     assert set(found) == set(expected)
@@ -39,12 +44,12 @@ def test_it_admits_what_a_plain_loop_over_every_offer_admits(world: World, asked
 @given(worlds(), constraints())
 def test_every_type_is_admitted_or_has_an_obstacle(world: World, asked: Constraints) -> None:
     selection = select(asked, world.catalog)
-    blocked = np.zeros(len(world.catalog.instance_types), np.bool_)
+    blocked = 0
     for obstacle in selection.obstacles:
         blocked |= obstacle.fails
-    inside = admitted_types(selection)
-    assert {place for place in range(len(blocked)) if not selection.rejected[place]} == inside
-    assert all(blocked[place] for place in range(len(blocked)) if place not in inside)
+    inside = admitted_types(selection.admitted)
+    assert members(selection.admitted.types, world) == inside
+    assert inside | members(blocked, world) == set(range(len(world.catalog.instance_types)))
 
 
 @MANY
@@ -54,15 +59,16 @@ def test_an_obstacle_names_just_the_types_that_miss_its_constraint(world: World,
     for obstacle in selection.obstacles:
         if obstacle.code in ("region", "market", "max_price_age_days", "price_unknown", "max_usd_per_hour", "no_offer"):
             continue
-        missing = [obstacle.code in plain.type_misses(asked, kind) for kind in world.catalog.instance_types]
-        assert obstacle.fails.tolist() == missing
+        kinds = enumerate(world.catalog.instance_types)
+        missing = {place for place, kind in kinds if obstacle.code in plain.type_misses(asked, kind)}
+        assert members(obstacle.fails, world) == missing
 
 
 @MANY
 @given(worlds(), constraints())
 def test_only_this_means_that_without_it_the_type_would_be_in(world: World, asked: Constraints) -> None:
     for obstacle in select(asked, world.catalog).obstacles:
-        for place in np.flatnonzero(obstacle.alone):
+        for place in members(obstacle.alone, world):
             kind = world.catalog.instance_types[place]
             hardware = plain.type_misses(asked, kind)
             offers = [plain.offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
@@ -72,14 +78,14 @@ def test_only_this_means_that_without_it_the_type_would_be_in(world: World, aske
 @MANY
 @given(worlds(), constraints())
 def test_applying_a_relaxation_admits_just_what_it_promised(world: World, asked: Constraints) -> None:
-    before = admitted_types(select(asked, world.catalog))
+    before = admitted_types(select(asked, world.catalog).admitted)
     for obstacle in select(asked, world.catalog).obstacles:
-        relaxed = obstacle.relax() if obstacle.alone.any() else None
+        relaxed = obstacle.relax() if obstacle.alone else None
         if relaxed is None:
             continue
         to, promised = relaxed
-        after = admitted_types(select(apply(asked, to), world.catalog))
-        assert after - before == {int(place) for place in promised.instance_type}, (obstacle.code, to)
+        after = admitted_types(select(apply(asked, to), world.catalog).admitted)
+        assert after - before == admitted_types(promised), (obstacle.code, to)
         assert before <= after
 
 
@@ -87,7 +93,7 @@ def test_applying_a_relaxation_admits_just_what_it_promised(world: World, asked:
 @given(worlds(), constraints())
 def test_whatever_one_constraint_alone_keeps_out_has_a_relaxation(world: World, asked: Constraints) -> None:
     for obstacle in select(asked, world.catalog).obstacles:
-        if obstacle.alone.any() and obstacle.code not in ("price_unknown", "precision"):
+        if obstacle.alone and obstacle.code not in ("price_unknown", "precision"):
             assert obstacle.relax() is not None, obstacle.code
 
 
@@ -97,8 +103,8 @@ def test_the_order_of_offers_does_not_matter(world: World, asked: Constraints, r
     shuffled = random.sample(world.offers, len(world.offers))
     again = catalog_of(list(world.catalog.instance_types), shuffled)
     first, second = select(asked, world.catalog), select(asked, again)
-    assert first.admitted.instance_type.tolist() == second.admitted.instance_type.tolist()
-    assert [o.fails.tolist() for o in first.obstacles] == [o.fails.tolist() for o in second.obstacles]
+    assert first.admitted.types == second.admitted.types
+    assert [o.fails for o in first.obstacles] == [o.fails for o in second.obstacles]
 
 
 def apply(asked: Constraints, to: dict[str, object]) -> Constraints:
