@@ -19,9 +19,12 @@ class Refused(BaseModel):
     problem: ProblemDocument
 
 
-def items_of(schema: str) -> Any:
-    """A list of bodies of another operation; each is read by itself, so that a bad one does not fail the others."""
-    each = Annotated[Any, WithJsonSchema({"$ref": f"#/components/schemas/{schema}"})]
+def items_of(operation: str) -> Any:
+    """A list of bodies of another operation; each is read by itself, so that a bad one does not fail the others.
+
+    The document leaves their shape open for the same reason: what is wrong with an item is told in its place.
+    """
+    each = Annotated[Any, WithJsonSchema({"description": f"A body of {operation}."})]
     return Annotated[list[each], Field(max_length=MOST_ITEMS)]
 
 

@@ -10,7 +10,7 @@ from service.api.batch import Refused, answered, items_of
 from service.api.body import JsonRoute
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.estimated import BandTold, EstimateTold, estimate_told, maybe, warnings_on
-from service.api.examples import ESTIMATES
+from service.api.examples import ESTIMATE_BATCH, ESTIMATES
 from service.api.explain import Statement
 from service.api.fields import Amount, Asked, AsOf, AtLeastOne, Name, Positive, Sent, whole
 from service.api.filters import resolved
@@ -142,7 +142,7 @@ async def post_estimate(
 class EstimateBatchAsked(Sent):
     """Many estimates at once."""
 
-    items: items_of("EstimateAsked")  # type: ignore[valid-type]
+    items: items_of("POST /estimate")  # type: ignore[valid-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,10 @@ ASKED: TypeAdapter[EstimateAsked] = TypeAdapter(EstimateAsked)
 
 @router.post("/estimate/batch", summary="Estimate many at once", response_model=EstimateBatchAnswer)
 async def post_estimate_batch(
-    asked: EstimateBatchAsked, _query: Annotated[Asked, Query()], live: Live, request: Request
+    asked: Annotated[EstimateBatchAsked, Body(openapi_examples=ESTIMATE_BATCH)],
+    _query: Annotated[Asked, Query()],
+    live: Live,
+    request: Request,
 ) -> Response:
     """Up to 1,000 estimates, answered in order; a bad item has a `problem` and does not fail the others."""
 

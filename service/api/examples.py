@@ -68,6 +68,19 @@ ESTIMATES: dict[str, Any] = {
 }
 """Bodies of POST /estimate."""
 
+ESTIMATE_BATCH: dict[str, Any] = {
+    "two": {
+        "summary": "One that can be answered, and one that names no model",
+        "value": {
+            "items": [
+                {"workload": {"task": "training", "model": "resnet-50"}, "machine": "aws/g5.xlarge"},
+                {"workload": {"task": "training", "model": "resnet-05"}, "machine": "aws/g5.xlarge"},
+            ]
+        },
+    }
+}
+"""Bodies of POST /estimate/batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
@@ -95,6 +108,7 @@ class Example:
 EXAMPLES = (
     *(Example("post_recommend", name, "POST", "/recommend", question["value"]) for name, question in QUESTIONS.items()),
     *(Example("post_estimate", name, "POST", "/estimate", question["value"]) for name, question in ESTIMATES.items()),
+    Example("post_estimate_batch", "two", "POST", "/estimate/batch", ESTIMATE_BATCH["two"]["value"]),
     Example("get_codes", "all", "GET", "/recommend/codes"),
     Example("get_instances", "bf16", "GET", "/instances?precision=bf16&region=us-east-1&sort=usd_per_hour&limit=1"),
     Example("get_instances", "misspelt", "GET", "/instances?precision=fp7", status="422"),
