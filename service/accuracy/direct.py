@@ -44,9 +44,14 @@ class Case:
     """False of what a row says beside its figure: it helps to fit, and no report counts it."""
 
     @property
+    def weight(self) -> float:
+        """A decision says less than a figure, and that a run was published less than a report on memory."""
+        return 1.0 if not self.bound else 0.5 if self.scored else 0.15
+
+    @property
     def run(self) -> Run:
         return Run(
-            self.terms.seconds, self.facts, self.seconds, 0.5 if self.bound else 1.0, self.question.group, self.bound
+            self.terms.seconds, self.facts, self.seconds, self.weight, self.question.group, self.bound
         )
 
     def predicted(self, calibration: Calibration) -> float:
