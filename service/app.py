@@ -11,7 +11,19 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
 
-from service.api import catalog, codes, compare, gpus, health, instances, models, prices, recommend, vocabulary
+from service.api import (
+    catalog,
+    codes,
+    compare,
+    gpus,
+    health,
+    instances,
+    measurements,
+    models,
+    prices,
+    recommend,
+    vocabulary,
+)
 from service.api.answers import RememberedAnswers
 from service.api.document import complete_document
 from service.api.limits import BodyLimit
@@ -30,6 +42,7 @@ ROUTERS = (
     models.router,
     prices.router,
     compare.router,
+    measurements.router,
     vocabulary.router,
     catalog.router,
     health.router,
