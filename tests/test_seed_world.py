@@ -12,6 +12,8 @@ from service.db.read_history import read_history
 from service.domain.catalog import Catalog
 from service.domain.hardware import Gpu
 from service.domain.history import CatalogHistory
+from service.domain.reference import RUN_KINDS
+from service.domain.stacks import STACKS
 
 IN_USE = ("available", "preview", "closed_to_new")
 
@@ -160,3 +162,13 @@ def test_part_of_a_card_counts_as_its_fraction(history: CatalogHistory) -> None:
     assert small.whole_gpus == 0.125
     assert small.gpu is not None
     assert small.gpu.partition_of == "l4-24gb"
+
+
+def test_published_runs_are_there_with_their_sources(history: CatalogHistory) -> None:
+    known = history.reference
+    assert len(known.published_runs) == 1887
+    assert {run.source for run in known.published_runs} <= set(known.sources)
+    assert {run.kind for run in known.published_runs} == set(RUN_KINDS)
+    assert {run.framework for run in known.published_runs} - {None} <= {stack.id for stack in STACKS}
+    assert history.on(date(2015, 12, 31)).published_runs == ()
+    assert len(history.on(date(2026, 11, 21)).published_runs) == 1887

@@ -26,6 +26,7 @@ class Rows(Told):
     offers: int
     software_rules: int
     measurements: int
+    published_runs: int
     sources: int
 
 
@@ -84,6 +85,7 @@ def catalog_told(catalog: Catalog) -> CatalogTold:
             offers=len(catalog.offers),
             software_rules=len(catalog.software),
             measurements=len(catalog.measurements),
+            published_runs=len(catalog.published_runs),
             sources=len(reference.sources),
         ),
         providers=freshness(catalog),

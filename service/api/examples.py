@@ -123,6 +123,9 @@ EXAMPLES = (
     Example("get_model", "misspelt", "GET", "/models/lama-3.1-8b", status="404"),
     Example("get_prices", "g5", "GET", "/prices?instance=g5.8xlarge&market=on_demand&limit=1"),
     Example("get_compare", "g3", "GET", "/compare?instance=g3.4xlarge&baseline=g2.2xlarge&workload=alexnet_train"),
+    Example(
+        "get_measurements", "decode", "GET", "/measurements?model=llama-3-70b&gpu=h100&framework=tensorrt-llm&limit=1"
+    ),
     Example("get_precisions", "first", "GET", "/precisions?limit=1"),
     Example("get_providers", "first", "GET", "/providers?limit=2"),
     Example("get_regions", "aws", "GET", "/regions?provider=aws&country=DE&limit=1"),

@@ -73,7 +73,7 @@ class Told(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     @classmethod
-    def like(cls, value: object, **more: object) -> Self:
+    def like(cls, value: object, /, **more: object) -> Self:
         """What the value holds under the same names, and more."""
         same = {name: getattr(value, name) for name in cls.model_fields if name not in more}
         return cls(**same, **more)

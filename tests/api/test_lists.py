@@ -17,7 +17,17 @@ from service.settings import Settings
 from tests.api.reading import everything, pages, told
 from tests.server import Server
 
-LISTS = ("/instances", "/gpus", "/prices", "/precisions", "/providers", "/regions", "/frameworks", "/models")
+LISTS = (
+    "/instances",
+    "/gpus",
+    "/prices",
+    "/precisions",
+    "/providers",
+    "/regions",
+    "/frameworks",
+    "/models",
+    "/measurements",
+)
 SOME = {
     "/instances": "/instances?provider=gcp",
     "/gpus": "/gpus?architecture=ampere",
@@ -25,6 +35,7 @@ SOME = {
     "/frameworks": "/frameworks?software=pytorch",
     "/regions": "/regions?provider=gcp",
     "/models": "/models?family=moe",
+    "/measurements": "/measurements?framework=torchtune",
 }
 """Long lists, cut to a few pages of seven."""
 ONES = (
@@ -247,6 +258,7 @@ def test_a_lost_database_is_told_while_the_catalog_keeps_answering(changing: Cha
 def test_the_catalog_counts_what_the_lists_hold(client: TestClient) -> None:
     catalog = told(client, "/catalog")
     rows = catalog["rows"]
+    assert rows["measurements"] + rows["published_runs"] == told(client, "/measurements?limit=1")["total"]
     for path in ("gpus", "precisions", "providers", "regions"):
         assert rows[path] == told(client, f"/{path}?limit=1")["total"]
     assert rows["offers"] == told(client, "/prices?limit=1")["total"]

@@ -35,7 +35,7 @@ KNOWN = {
     "gpu_vendor": ["nvidia", "amd"],
     "vendor": ["nvidia", "amd"],
     "gpu_kind": ["gpu", "tpu"],
-    "kind": ["gpu", "tpu"],
+    "kind": ["gpu", "tpu", "train_throughput"],
     "architecture": ["ampere", "hopper"],
     "precision": ["bf16", "fp16", "fp32"],
     "cpu_architecture": ["x86_64", "arm64"],

@@ -1,0 +1,223 @@
+"""Measurements: what was seen on machines by name, and what others published of training and answering."""
+
+from collections.abc import Collection
+from datetime import date
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from service.api.current import Live, catalog_on
+from service.api.fields import Names, PageAsked, Told
+from service.api.filters import resolved
+from service.api.listing import Page, page_answer
+from service.domain.catalog import Catalog
+from service.domain.errors import QuestionError
+from service.domain.names import near_names, resolve, resolve_model
+from service.domain.reference import RUN_KINDS, Measurement, PublishedRun
+
+router = APIRouter(tags=["catalog"])
+
+BY_NAME = "workload_throughput"
+KINDS = (*RUN_KINDS, BY_NAME)
+
+
+class MeasurementsAsked(PageAsked):
+    """Which measurements to list, and in which order."""
+
+    model: Annotated[Names, Field(description="Models by id, name or alias, see `/models`.")] = []
+    gpu: Annotated[Names, Field(description="GPU ids, names or aliases; `a100` finds every A100 card.")] = []
+    kind: Annotated[
+        Names,
+        Field(
+            description="`train_throughput`, `train_mfu`, `train_time`, `train_gpu_hours`, `train_memory_fit`, "
+            "`infer_throughput`, `infer_memory_fit`, `oom` (a report of too little memory) or `workload_throughput` "
+            "(a workload by its own name)."
+        ),
+    ] = []
+    framework: Annotated[Names, Field(description="Lines of software, such as `vllm` or `pytorch`.")] = []
+    q: Annotated[
+        str | None,
+        Field(max_length=200, description="Words that id, names, software, source or note must contain."),
+    ] = None
+    sort: Annotated[
+        Names,
+        Field(
+            description="`id`, `kind`, `model`, `gpu`, `gpu_count`, `value`, `year` or `measured_on`, `-` for "
+            "descending. Values compare only within one `unit`."
+        ),
+    ] = []
+
+
+class MeasurementItem(Told):
+    """A figure that was seen: under a workload's own name on a machine, or in public of a model on a GPU."""
+
+    id: str
+    kind: str
+    workload: str | None = Field(description="The workload's own name; null of a published run.")
+    model: str | None = Field(description="Null where only a workload is named.")
+    task: str | None
+    gpu: str | None = Field(description="Null where the catalog does not know the machine.")
+    gpu_count: int | None = Field(description="In one node.")
+    nodes: int | None
+    machine: str | None = Field(description="`provider/name`, where one is named.")
+    precision: str | None
+    format: str | None = Field(description="The number format in the words of the source.")
+    weight_bits: float | None
+    framework: str | None = Field(description="The line of software.")
+    software: str | None = Field(description="The software in the words of the source.")
+    sequence_length: int | None
+    input_length: int | None
+    output_length: int | None
+    batch_size: int | None = Field(description="Of all GPUs together.")
+    micro_batch: int | None
+    concurrency: int | None = Field(description="Requests at once; null: not told, or as many as fit.")
+    tokens: float | None = Field(description="Of a whole run that `value` is the time of.")
+    samples: float | None = Field(description="Of a whole run that `value` is the time of.")
+    value: float
+    unit: str = Field(description="Rates are of the whole job unless they end in `per_gpu`; `fits` is 1 or 0.")
+    measured_on: date | None = Field(description="Null where only the year is known.")
+    year: int
+    quality: str | None = Field(
+        description="`A`: from a log or table; `B`: from elsewhere, or with a setting missing. Null: as it was sent."
+    )
+    source: str
+    detail: str | None = Field(description="Where in the source.")
+    note: str | None
+
+
+class Seen(NamedTuple):
+    """A measurement under the columns that lists are filtered and sorted by."""
+
+    id: str
+    kind: str
+    model: str | None
+    gpu: str | None
+    gpu_count: int | None
+    framework: str | None
+    value: float
+    year: int
+    measured_on: date | None
+    row: Measurement | PublishedRun
+
+
+SORTABLE = ("id", "kind", "model", "gpu", "gpu_count", "value", "year", "measured_on")
+
+
+@router.get("/measurements", summary="List measurements", response_model=Page[MeasurementItem])
+async def get_measurements(request: Request, asked: Annotated[MeasurementsAsked, Query()], live: Live) -> Response:
+    """What was measured by that day: workloads by name on machines, and published runs of models on GPUs."""
+    catalog = catalog_on(live, asked.as_of)
+    found = in_order(asked.sort, filtered(asked, catalog))
+    return page_answer(
+        request,
+        asked,
+        catalog,
+        len(found),
+        lambda place: found[place].id,
+        lambda place: item_of(found[place]).model_dump_json().encode(),
+    )
+
+
+def all_seen(catalog: Catalog) -> tuple[Seen, ...]:
+    """Every measurement of the catalog's day, by id."""
+
+    def build() -> tuple[Seen, ...]:
+        named = [named_seen(each, catalog) for each in catalog.measurements]
+        published = [published_seen(each) for each in catalog.published_runs]
+        return tuple(sorted((*named, *published), key=lambda seen: seen.id))
+
+    return catalog.memory.recall("measurements_seen", build)
+
+
+def named_seen(row: Measurement, catalog: Catalog) -> Seen:
+    place = catalog.place_of.get(row.machine)
+    gpu = catalog.instance_types[place].gpu if place is not None else None
+    day = row.measured_on
+    gpu_id = gpu.id if gpu else None
+    return Seen(row.id, BY_NAME, None, gpu_id, row.gpu_count, row.framework, row.samples_per_second, day.year, day, row)
+
+
+def published_seen(row: PublishedRun) -> Seen:
+    return Seen(row.id, row.kind, row.model, row.gpu, row.gpu_count, row.framework, row.value, row.year, None, row)
+
+
+def filtered(asked: MeasurementsAsked, catalog: Catalog) -> list[Seen]:
+    seen = all_seen(catalog)
+    models = {resolve_model(name, catalog, "model").id for name in asked.model}
+    gpus = set(resolved("gpu", asked.gpu, catalog))
+    kinds = set(resolve("kind", asked.kind, KINDS, "kind"))
+    known = {each.framework for each in seen if each.framework}
+    frameworks = set(resolve("framework", asked.framework, known, "framework"))
+    words = (asked.q or "").lower().split()
+    return [
+        each
+        for each in seen
+        if among(each.model, models)
+        and among(each.gpu, gpus)
+        and among(each.kind, kinds)
+        and among(each.framework, frameworks)
+        and (not words or all(word in searched(each) for word in words))
+    ]
+
+
+def among(value: str | None, wanted: Collection[str]) -> bool:
+    return not wanted or value in wanted
+
+
+def searched(seen: Seen) -> str:
+    row = seen.row
+    texts = [row.id, seen.model, seen.gpu, row.machine, row.framework, row.source, row.note]
+    texts += [row.workload] if isinstance(row, Measurement) else [row.software, row.format, row.detail]
+    return "\n".join(text for text in texts if text).lower()
+
+
+def in_order(columns: list[str], seen: list[Seen]) -> list[Seen]:
+    """By the columns asked for, unknown values last; the id decides what is still even."""
+    ordered = seen
+    for column in reversed(columns):
+        name, descending = column.removeprefix("-"), column.startswith("-")
+        if name not in SORTABLE:
+            raise QuestionError(
+                f"There is no column '{name}' to sort by. Known: {', '.join(SORTABLE)}.",
+                field="sort",
+                near=near_names(name, SORTABLE),
+            )
+        known = [each for each in ordered if getattr(each, name) is not None]
+        unknown = [each for each in ordered if getattr(each, name) is None]
+        ordered = sorted(known, key=lambda each: getattr(each, name), reverse=descending) + unknown
+    return ordered
+
+
+def item_of(seen: Seen) -> MeasurementItem:
+    return named_item(seen, seen.row) if isinstance(seen.row, Measurement) else published_item(seen.row)
+
+
+def named_item(seen: Seen, row: Measurement) -> MeasurementItem:
+    return MeasurementItem.like(
+        row,
+        kind=seen.kind,
+        model=None,
+        task=None,
+        gpu=seen.gpu,
+        nodes=1,
+        format=row.precision,
+        weight_bits=None,
+        software=row.framework,
+        sequence_length=None,
+        input_length=None,
+        output_length=None,
+        micro_batch=None,
+        concurrency=None,
+        tokens=None,
+        samples=None,
+        value=row.samples_per_second,
+        unit="samples_per_second",
+        year=row.measured_on.year,
+        quality=None,
+        detail=None,
+    )
+
+
+def published_item(row: PublishedRun) -> MeasurementItem:
+    return MeasurementItem.like(row, workload=None, batch_size=row.global_batch, measured_on=None)
