@@ -267,24 +267,25 @@ def current_told(current: Choice) -> Current:
     )
 
 
-def rejection_told(rejection: Rejection) -> RejectionTold:
+def rejection_told(rejection: Rejection) -> dict[str, object]:
+    """As `RejectionTold` says; there are many in an answer, and a dict is the quickest to make and to write."""
     relaxed = rejection.relaxation
-    return RejectionTold(
-        code=rejection.code,
-        ground=rejection.ground,
-        text=rejection_text(rejection),
-        count=rejection.count,
-        only_this=rejection.only_this,
-        relax=None
+    return {
+        "code": rejection.code,
+        "ground": rejection.ground,
+        "text": rejection_text(rejection),
+        "count": rejection.count,
+        "only_this": rejection.only_this,
+        "relax": None
         if relaxed is None
-        else Relaxation(
-            to=relaxed.to,
-            admits=relaxed.admits,
-            best=BestOf(
-                instance=relaxed.instance_type.id,
-                region=relaxed.offer.region,
-                market=relaxed.offer.market,
-                usd_per_hour=relaxed.offer.price.usd_per_hour,
-            ),
-        ),
-    )
+        else {
+            "to": relaxed.to,
+            "admits": relaxed.admits,
+            "best": {
+                "instance": relaxed.instance_type.id,
+                "region": relaxed.offer.region,
+                "market": relaxed.offer.market,
+                "usd_per_hour": relaxed.offer.price.usd_per_hour,
+            },
+        },
+    }

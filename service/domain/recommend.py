@@ -1,7 +1,9 @@
 """Question in, Answer out: which offers to take, in which order, and what kept the others out. Forward only."""
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from math import inf, isnan
 
 import numpy as np
 
@@ -94,10 +96,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Per instance type: the peak that the ranking assumes, and the precision it is of (null: none)."""
+    """Per instance type: the precision that the ranking assumes, and the peak at it."""
 
     peak: Floats
-    precision: tuple[str | None, ...]
+    told: tuple[tuple[str | None, float | None], ...]
+    """The precision and the peak, null where there is none or it is not known."""
     unknown: TypeSet
     """The types whose peak is not known although they are rated by one."""
     key: Hashable
@@ -159,7 +162,7 @@ def find_speeds(question: Question, catalog: Catalog, key: Hashable) -> Speeds:
     names = question.precisions or usual_precisions(question.task, catalog)
     if not names:
         vcpus = catalog.columns.numbers["vcpus"]
-        return Speeds(vcpus, (None,) * types, types_where(np.isnan(vcpus)), key)
+        return Speeds(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)), key)
     enough = np.array([level in ENOUGH[question.constraints.precision_support] for level in SUPPORT_LEVELS] + [False])
     peak, chosen = np.full(types, np.nan), np.full(types, -1)
     for code, name in enumerate(names):
@@ -168,8 +171,13 @@ def find_speeds(question: Question, catalog: Catalog, key: Hashable) -> Speeds:
         better = (chosen < 0) if question.precisions else (chosen < 0) | np.greater(offered, np.nan_to_num(peak))
         taken = runs & better
         peak[taken], chosen[taken] = offered[taken], code
-    precision = tuple(None if code < 0 else names[code] for code in chosen.tolist())
-    return Speeds(peak, precision, types_where(np.isnan(peak) & (chosen >= 0)), key)
+    precisions = [None if code < 0 else names[code] for code in chosen.tolist()]
+    told = tuple(zip(precisions, map(known, peak.tolist()), strict=True))
+    return Speeds(peak, told, types_where(np.isnan(peak) & (chosen >= 0)), key)
+
+
+def known(value: float) -> float | None:
+    return None if isnan(value) else value
 
 
 def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> list[Check]:
@@ -209,7 +217,7 @@ class Order:
 
     def first(self, some: Candidates) -> tuple[int, int]:
         """Type and offer of the best of the candidates: faster than the column of all of them."""
-        types, limit = some.types, np.inf if some.limit is None else some.limit
+        types, limit = some.types, inf if some.limit is None else some.limit
         return next(
             (kind, offer)
             for held, cells in self.blocks
@@ -302,32 +310,26 @@ class View:
     def choices(self, ranked: Ranked, question: Question) -> Iterator[Choice]:
         shown = min(question.limit, len(ranked.score))
         front = pareto(ranked.usd, ranked.speed, shown)
-        scores = ranked.score[:shown]
-        ties = zip(below(ranked.score, scores - TIE), below(ranked.score, scores + TIE), strict=True)
-        told = zip(ranked.instance_type[:shown].tolist(), ranked.offer.tolist(), scores.tolist(), ties, strict=False)
-        for place, (kind, offer, score, (first, end)) in enumerate(told):
-            tied = range(first, end)[:MOST_TIES]
-            yield self.choice(
-                kind,
-                offer,
-                rank=place + 1,
-                score=score,
-                tied_with=tuple(other + 1 for other in tied if other != place),
-                pareto=front[place],
-            )
+        scores = ranked.score[: shown + MOST_TIES].tolist()
+        found = zip(ranked.instance_type[:shown].tolist(), ranked.offer[:shown].tolist(), strict=True)
+        for place, (kind, offer) in enumerate(found):
+            score = scores[place]
+            tied = range(bisect_left(scores, score - TIE), bisect_left(scores, score + TIE))[:MOST_TIES]
+            others = tuple(other + 1 for other in tied if other != place) if len(tied) > 1 else ()
+            yield self.choice(kind, offer, rank=place + 1, score=score, tied_with=others, pareto=front[place])
 
     def choice(
         self, kind: int, offer: int, *, rank: int, score: float, tied_with: tuple[int, ...] = (), pareto: bool = False
     ) -> Choice:
-        peak = float(self.speeds.peak[kind])
+        precision, speed = self.speeds.told[kind]
         return Choice(
             rank=rank,
             instance_type=self.catalog.instance_types[kind],
             place=kind,
             offer_place=offer,
             offer=self.catalog.offer(offer),
-            precision=self.speeds.precision[kind],
-            speed=None if np.isnan(peak) else peak,
+            precision=precision,
+            speed=speed,
             score=score,
             tied_with=tied_with,
             pareto=pareto,
@@ -380,12 +382,6 @@ def order_by(score: Floats, *tie_breakers: np.ndarray) -> Places:
     return order
 
 
-def below(ordered: Floats, values: Floats) -> list[int]:
-    """How many of the ordered values are lower than each of these."""
-    found: list[int] = ordered.searchsorted(values).tolist()
-    return found
-
-
 def first_of_each(kinds: Places) -> Mask:
     """Where each kind stands for the first time."""
     places = np.arange(len(kinds))
@@ -397,12 +393,12 @@ def first_of_each(kinds: Places) -> Mask:
 def pareto(usd: Floats, speed: Floats, shown: int) -> list[bool]:
     """Which of the first `shown` no candidate beats on price and speed at once; unknown figures are on no front."""
     front = [False] * shown
-    if not shown:
-        return front
     # Only who is as cheap as the dearest of them and as fast as the slowest can beat one.
-    dearest, slowest = np.fmax.reduce(usd[:shown]), np.fmin.reduce(speed[:shown])
-    rivals = np.flatnonzero((usd <= dearest) & (speed >= slowest) & (usd < np.inf))
-    fastest = -np.inf
+    prices, speeds = usd[:shown].tolist(), speed[:shown].tolist()
+    dearest = max((price for price in prices if price < inf), default=-inf)
+    slowest = min((each for each in speeds if not isnan(each)), default=inf)
+    rivals = np.flatnonzero((usd <= dearest) & (speed >= slowest))
+    fastest = -inf
     for _, slowness, place in sorted(
         zip(usd[rivals].tolist(), (-speed[rivals]).tolist(), rivals.tolist(), strict=True)
     ):

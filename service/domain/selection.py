@@ -82,8 +82,8 @@ class Candidates:
 
     def among(self, instance_type: NDArray[Any], usd: Floats) -> Mask:
         """Where they stand in these columns of the cells, whatever order the columns are in."""
-        taken = mask_of(self.types, len(self.cells.cheapest))[instance_type]
-        return taken if self.limit is None else np.logical_and(taken, usd <= self.limit)
+        taken: Mask = mask_of(self.types, len(self.cells.cheapest))[instance_type]
+        return taken if self.limit is None else taken & (usd <= self.limit)
 
 
 @dataclass(frozen=True, slots=True)
