@@ -271,7 +271,7 @@ def offer_obstacles(
     some, limit = choice.cells.types, asked.max_usd_per_hour
     for bit, others in choice.alone.items():
         code, ground = OFFER_CODES[bit]
-        alone = near & others.cells.within(limit)
+        alone = near & others.cells.types and near & others.cells.within(limit)
         relax = partial(relax_offers, code, others, alone, asked, catalog)
         yield Obstacle(code, ground, (out & choice.blocked[bit] & ~some) | alone, alone, relax)
     yield Obstacle("no_offer", "data", out & choice.unoffered, 0, lambda: None)
