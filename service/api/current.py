@@ -40,6 +40,12 @@ async def live_catalog(request: Request) -> LiveCatalog:
 Live = Annotated[LiveCatalog, Depends(live_catalog)]
 
 
+def catalog_for(request: Request, day: date | None) -> Catalog:
+    """The catalog of a day, for endpoints that are asked so often that a dependency's own time counts."""
+    live: LiveCatalog = request.app.state.live_catalog
+    return catalog_on(live, day)
+
+
 def catalog_on(live: LiveCatalog, day: date | None) -> Catalog:
     """The catalog of a day. Raises `QuestionError` for days that no catalog can know."""
     newest = live.on(None)

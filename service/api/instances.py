@@ -4,17 +4,17 @@ from datetime import date
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
 from service.api.answers import json_answer
-from service.api.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.current import CatalogStamp, Live, catalog_for, catalog_on, stamp
 from service.api.fields import DayAsked, Name, Names, PageAsked, Told
 from service.api.filters import Filters, PrecisionSupport, Task, constraints_of, resolved
 from service.api.listing import Page, page_answer
 from service.api.machines import Cpu, InstanceItem, Machine, PriceTold, instance_item, machine_fields
-from service.api.query import from_query, query_parameters
+from service.api.query import query_parameters, query_reader
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints, type_checks
 from service.domain.errors import NotFound, QuestionError
@@ -51,6 +51,7 @@ class InstancesAsked(Filters, PageAsked):
 
 
 Places = NDArray[np.int64]
+read_query = query_reader(InstancesAsked)
 
 
 @router.get(
@@ -59,28 +60,27 @@ Places = NDArray[np.int64]
     response_model=Page[InstanceItem],
     openapi_extra=query_parameters(InstancesAsked),
 )
-async def get_instances(
-    request: Request, asked: Annotated[InstancesAsked, Depends(from_query(InstancesAsked))], live: Live
-) -> Response:
+async def get_instances(request: Request) -> Response:
     """Instance types with their GPUs and best price, filtered and sorted; every unknown parameter is refused.
 
     The price is the lowest on-demand one that the filters leave, or the lowest of another market where there is none.
     """
-    catalog = catalog_on(live, asked.as_of)
+    asked = read_query(request)
+    catalog = catalog_for(request, asked.as_of)
     constraints = instance_constraints(asked, catalog)
     places, offers = admitted(constraints, catalog)
     if asked.q:
         found = matching(asked.q, catalog)[places]
         places, offers = places[found], offers[found]
     order = sort_order(asked, constraints, catalog, places, offers)
-    places, offers = places[order], offers[order]
+    kinds, offered = places[order].tolist(), offers[order].tolist()
     return page_answer(
         request,
         asked,
         catalog,
-        len(places),
-        lambda place: catalog.instance_types[places[place]].id,
-        lambda place: instance_item(catalog, int(places[place]), int(offers[place])),
+        len(kinds),
+        lambda place: catalog.instance_types[kinds[place]].id,
+        lambda place: instance_item(catalog, kinds[place], offered[place]),
     )
 
 

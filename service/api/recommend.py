@@ -3,21 +3,24 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Body, Request, Response
 from pydantic import Field
 from pydantic_core import to_json
 
 from service.api.body import JsonRoute
-from service.api.current import CatalogStamp, Live, catalog_on, stamp_json
+from service.api.current import CatalogStamp, catalog_for, stamp_json
 from service.api.examples import QUESTIONS
 from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_text, warnings_for
 from service.api.fields import Asked
 from service.api.machines import Machine, PriceTold, machine_fields
+from service.api.query import query_reader
 from service.api.question import RecommendAsked, in_full, to_question
 from service.domain.catalog import Catalog
 from service.domain.recommend import Answer, Choice, Question, Rejection, recommend
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
+read_query = query_reader(Asked)
+"""There is nothing to ask in the query, and whatever stands there is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +149,15 @@ class RecommendTold:
     response_model=RecommendTold,
 )
 async def post_recommend(
-    asked: Annotated[RecommendAsked, Body(openapi_examples=QUESTIONS)], _query: Annotated[Asked, Query()], live: Live
+    asked: Annotated[RecommendAsked, Body(openapi_examples=QUESTIONS)], request: Request
 ) -> Response:
     """Rank offers for a workload, and count what kept every other instance type out.
 
     The ranking rests on hardware and price: dollars per hour and the dense peak rate at the precision (`basis: peak`).
     No match is an answer with its rejections, not an error.
     """
-    catalog = catalog_on(live, asked.as_of)
+    read_query(request)
+    catalog = catalog_for(request, asked.as_of)
     asked = in_full(asked, catalog)
     question = to_question(asked, catalog)
     return Response(answer_json(asked, question, recommend(question, catalog), catalog), media_type="application/json")
@@ -267,24 +271,25 @@ def current_told(current: Choice) -> Current:
     )
 
 
-def rejection_told(rejection: Rejection) -> RejectionTold:
+def rejection_told(rejection: Rejection) -> dict[str, object]:
+    """As `RejectionTold` says; there are many in an answer, and a dict is the quickest to make and to write."""
     relaxed = rejection.relaxation
-    return RejectionTold(
-        code=rejection.code,
-        ground=rejection.ground,
-        text=rejection_text(rejection),
-        count=rejection.count,
-        only_this=rejection.only_this,
-        relax=None
+    return {
+        "code": rejection.code,
+        "ground": rejection.ground,
+        "text": rejection_text(rejection),
+        "count": rejection.count,
+        "only_this": rejection.only_this,
+        "relax": None
         if relaxed is None
-        else Relaxation(
-            to=relaxed.to,
-            admits=relaxed.admits,
-            best=BestOf(
-                instance=relaxed.instance_type.id,
-                region=relaxed.offer.region,
-                market=relaxed.offer.market,
-                usd_per_hour=relaxed.offer.price.usd_per_hour,
-            ),
-        ),
-    )
+        else {
+            "to": relaxed.to,
+            "admits": relaxed.admits,
+            "best": {
+                "instance": relaxed.instance_type.id,
+                "region": relaxed.offer.region,
+                "market": relaxed.offer.market,
+                "usd_per_hour": relaxed.offer.price.usd_per_hour,
+            },
+        },
+    }

@@ -111,10 +111,11 @@ def word_check(name: str, wanted: tuple[str, ...], catalog: Catalog) -> Check:
     def relax(sole: TypeSet) -> Relaxed:
         """One word more, the one that lets in the most; where those kept out have no word at all, no filter."""
         codes = column.codes[catalog.mask(sole & fails)]
-        counts = np.bincount(codes[codes >= 0], minlength=len(column.words))
-        if not counts.any():
+        counts = np.bincount(codes + 1, minlength=2)[1:]
+        most = int(counts.argmax())
+        if not counts[most]:
             return Relaxed({name: []}, sole & fails)
-        added = column.words[int(counts.argmax())]
+        added = column.words[most]
         found = catalog.memory.recall(("word", name, added), partial(types_with, (added,)))
         return Relaxed({name: [*wanted, added]}, sole & fails & found)
 

@@ -1,8 +1,9 @@
 """Question in, Answer out: which offers to take, in which order, and what kept the others out. Forward only."""
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from math import inf, isnan
 
 import numpy as np
 
@@ -95,10 +96,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Per instance type: the peak that the ranking assumes, and the precision it is of (null: none)."""
+    """Per instance type: the precision that the ranking assumes, and the peak at it."""
 
     peak: Floats
-    precision: tuple[str | None, ...]
+    told: tuple[tuple[str | None, float | None], ...]
+    """The precision and the peak, null where there is none or it is not known."""
     unknown: TypeSet
     """The types whose peak is not known although they are rated by one."""
     key: Hashable
@@ -112,13 +114,13 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     selection = select(asked, catalog, figures_needed(objective, speeds, catalog))
     if (
         asked.needs_price
-        and not len(selection.admitted.places)
+        and not selection.admitted.types
         and any(o.code == "price_unknown" for o in selection.obstacles)
     ):
         fallback = Objective({"hours": 1.0})
         unpriced = replace(asked, needs_price=False)
         found = select(unpriced, catalog, figures_needed(fallback, speeds, catalog))
-        if len(found.admitted.places):
+        if found.admitted.types:
             asked, selection, objective, ignored = unpriced, found, fallback, True
     view = View(catalog, speeds, objective)
     admitted = selection.admitted.types
@@ -160,7 +162,7 @@ def find_speeds(question: Question, catalog: Catalog, key: Hashable) -> Speeds:
     names = question.precisions or usual_precisions(question.task, catalog)
     if not names:
         vcpus = catalog.columns.numbers["vcpus"]
-        return Speeds(vcpus, (None,) * types, types_where(np.isnan(vcpus)), key)
+        return Speeds(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)), key)
     enough = np.array([level in ENOUGH[question.constraints.precision_support] for level in SUPPORT_LEVELS] + [False])
     peak, chosen = np.full(types, np.nan), np.full(types, -1)
     for code, name in enumerate(names):
@@ -169,8 +171,13 @@ def find_speeds(question: Question, catalog: Catalog, key: Hashable) -> Speeds:
         better = (chosen < 0) if question.precisions else (chosen < 0) | np.greater(offered, np.nan_to_num(peak))
         taken = runs & better
         peak[taken], chosen[taken] = offered[taken], code
-    precision = tuple(None if code < 0 else names[code] for code in chosen.tolist())
-    return Speeds(peak, precision, types_where(np.isnan(peak) & (chosen >= 0)), key)
+    precisions = [None if code < 0 else names[code] for code in chosen.tolist()]
+    told = tuple(zip(precisions, map(known, peak.tolist()), strict=True))
+    return Speeds(peak, told, types_where(np.isnan(peak) & (chosen >= 0)), key)
+
+
+def known(value: float) -> float | None:
+    return None if isnan(value) else value
 
 
 def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> list[Check]:
@@ -183,6 +190,9 @@ def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> li
         unknown = catalog.memory.recall("power_unknown", lambda: types_where(np.isnan(watts)))
         checks.append(Check("power_unknown", "data", unknown, never))
     return checks
+
+
+BLOCK = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +212,19 @@ class Order:
     """The types whose score is not known; among others, none of which has the figure, it may be."""
     one_each: bool
     """No type has more than one cell."""
+    blocks: tuple[tuple[TypeSet, list[tuple[int, int, float]]], ...]
+    """A few cells at a time: which types have some there, then type, offer and price of each."""
+
+    def first(self, some: Candidates) -> tuple[int, int]:
+        """Type and offer of the best of the candidates: faster than the column of all of them."""
+        types, limit = some.types, inf if some.limit is None else some.limit
+        return next(
+            (kind, offer)
+            for held, cells in self.blocks
+            if held & types
+            for kind, offer, usd in cells
+            if types >> kind & 1 and usd <= limit
+        )
 
 
 def order_of(cells: Cells, objective: Objective, speeds: Speeds, catalog: Catalog) -> Order:
@@ -209,17 +232,26 @@ def order_of(cells: Cells, objective: Objective, speeds: Speeds, catalog: Catalo
     told = figures(cells, speeds, catalog)
     score = scores(objective, told)
     order = order_by(score, cells.usd, told.risk, cells.instance_type, cells.offer)
-    of_each = np.bincount(cells.instance_type, minlength=len(catalog.instance_types))
-    lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(of_each))
+    kinds, offers, usd = cells.instance_type[order], cells.offer[order], cells.usd[order]
+    lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
+    listed = list(zip(kinds.tolist(), offers.tolist(), usd.tolist(), strict=True))
     return Order(
-        instance_type=cells.instance_type[order],
-        offer=cells.offer[order],
-        usd=cells.usd[order],
+        instance_type=kinds,
+        offer=offers,
+        usd=usd,
         speed=told.speed[order],
         score=score[order],
         unknown=types_where(lacking > 0),
-        one_each=bool((of_each <= 1).all()),
+        one_each=len(kinds) == cells.types.bit_count(),
+        blocks=tuple(block_of(listed[start : start + BLOCK]) for start in range(0, len(listed), BLOCK)),
     )
+
+
+def block_of(cells: list[tuple[int, int, float]]) -> tuple[TypeSet, list[tuple[int, int, float]]]:
+    held = 0
+    for kind, _, _ in cells:
+        held |= 1 << kind
+    return held, cells
 
 
 def figures(some: Cells, speeds: Speeds, catalog: Catalog) -> Figures:
@@ -250,19 +282,21 @@ class View:
     speeds: Speeds
     objective: Objective
 
-    def order(self, some: Candidates) -> tuple[Order, Mask]:
-        """An order that holds the candidates, and where they stand in it; worked out once for cells that stay."""
-        build = partial(order_of, objective=self.objective, speeds=self.speeds, catalog=self.catalog)
+    def order(self, some: Candidates) -> Order:
+        """An order that holds the candidates, worked out once for cells that stay."""
         key = (self.speeds.key, tuple(self.objective.weights.items()))
-        order = some.cells.orders.recall(key, lambda: build(some.cells))
+        order = some.cells.orders.recall(key, lambda: self.order_of(some.cells))
         if order.unknown & some.types:
-            order = build(some.cells.part(some.places))
-        return order, some.among(order.instance_type, order.usd)
+            return self.order_of(Cells.of(some.cells.offer[some.places], self.catalog))
+        return order
+
+    def order_of(self, cells: Cells) -> Order:
+        return order_of(cells, self.objective, self.speeds, self.catalog)
 
     def rank(self, some: Candidates, *, per_offer: bool = False) -> Ranked:
         """The best of each type, or every offer, best first."""
-        order, among = self.order(some)
-        places = np.flatnonzero(among)
+        order = self.order(some)
+        places = np.flatnonzero(some.among(order.instance_type, order.usd))
         if not (per_offer or order.one_each):
             places = places[first_of_each(order.instance_type[places])]
         return Ranked(
@@ -275,33 +309,27 @@ class View:
 
     def choices(self, ranked: Ranked, question: Question) -> Iterator[Choice]:
         shown = min(question.limit, len(ranked.score))
-        front = pareto(ranked.usd, ranked.speed, shown).tolist()
-        scores = ranked.score[:shown]
-        ties = zip(below(ranked.score, scores - TIE), below(ranked.score, scores + TIE), strict=True)
-        told = zip(ranked.instance_type[:shown].tolist(), ranked.offer.tolist(), scores.tolist(), ties, strict=False)
-        for place, (kind, offer, score, (first, end)) in enumerate(told):
-            tied = range(first, end)[:MOST_TIES]
-            yield self.choice(
-                kind,
-                offer,
-                rank=place + 1,
-                score=score,
-                tied_with=tuple(other + 1 for other in tied if other != place),
-                pareto=front[place],
-            )
+        front = pareto(ranked.usd, ranked.speed, shown)
+        scores = ranked.score[: shown + MOST_TIES].tolist()
+        found = zip(ranked.instance_type[:shown].tolist(), ranked.offer[:shown].tolist(), strict=True)
+        for place, (kind, offer) in enumerate(found):
+            score = scores[place]
+            tied = range(bisect_left(scores, score - TIE), bisect_left(scores, score + TIE))[:MOST_TIES]
+            others = tuple(other + 1 for other in tied if other != place) if len(tied) > 1 else ()
+            yield self.choice(kind, offer, rank=place + 1, score=score, tied_with=others, pareto=front[place])
 
     def choice(
         self, kind: int, offer: int, *, rank: int, score: float, tied_with: tuple[int, ...] = (), pareto: bool = False
     ) -> Choice:
-        peak = float(self.speeds.peak[kind])
+        precision, speed = self.speeds.told[kind]
         return Choice(
             rank=rank,
             instance_type=self.catalog.instance_types[kind],
             place=kind,
             offer_place=offer,
             offer=self.catalog.offer(offer),
-            precision=self.speeds.precision[kind],
-            speed=None if np.isnan(peak) else peak,
+            precision=precision,
+            speed=speed,
             score=score,
             tied_with=tied_with,
             pareto=pareto,
@@ -314,13 +342,10 @@ class View:
         return Rejection(obstacle.code, obstacle.ground, count, alone, relaxation)
 
     def relaxation(self, to: dict[str, object], admitted: Candidates) -> Relaxation | None:
-        order, among = self.order(admitted)
-        types = np.count_nonzero(among) if order.one_each else len(np.unique(order.instance_type[among]))
-        if not types:
+        if not admitted.types:
             return None
-        best = among.argmax()
-        kind = self.catalog.instance_types[order.instance_type[best]]
-        return Relaxation(to, int(types), kind, self.catalog.offer(int(order.offer[best])))
+        kind, offer = self.order(admitted).first(admitted)
+        return Relaxation(to, admitted.types.bit_count(), self.catalog.instance_types[kind], self.catalog.offer(offer))
 
     def current(self, question: Question) -> Choice | None:
         """The machine the caller has, at the cheapest offer in the regions and markets asked for."""
@@ -357,12 +382,6 @@ def order_by(score: Floats, *tie_breakers: np.ndarray) -> Places:
     return order
 
 
-def below(ordered: Floats, values: Floats) -> list[int]:
-    """How many of the ordered values are lower than each of these."""
-    found: list[int] = ordered.searchsorted(values).tolist()
-    return found
-
-
 def first_of_each(kinds: Places) -> Mask:
     """Where each kind stands for the first time."""
     places = np.arange(len(kinds))
@@ -371,19 +390,20 @@ def first_of_each(kinds: Places) -> Mask:
     return np.asarray(first[kinds] == places, np.bool_)
 
 
-def pareto(usd: Floats, speed: Floats, shown: int) -> Mask:
+def pareto(usd: Floats, speed: Floats, shown: int) -> list[bool]:
     """Which of the first `shown` no candidate beats on price and speed at once; unknown figures are on no front."""
-    front = np.zeros(shown, np.bool_)
-    if not shown:
-        return front
+    front = [False] * shown
     # Only who is as cheap as the dearest of them and as fast as the slowest can beat one.
-    dearest, slowest = np.fmax.reduce(usd[:shown]), np.fmin.reduce(speed[:shown])
-    rivals = np.flatnonzero((usd < np.inf) & (usd <= dearest) & (speed >= slowest))
-    if not len(rivals):
-        return front
-    order = rivals[np.lexsort((-speed[rivals], usd[rivals]))]
-    ahead = np.full(len(order), -np.inf)
-    np.maximum.accumulate(speed[order[:-1]], out=ahead[1:])
-    found = order[speed[order] > ahead]
-    front[found[found < shown]] = True
+    prices, speeds = usd[:shown].tolist(), speed[:shown].tolist()
+    dearest = max((price for price in prices if price < inf), default=-inf)
+    slowest = min((each for each in speeds if not isnan(each)), default=inf)
+    rivals = np.flatnonzero((usd <= dearest) & (speed >= slowest))
+    fastest = -inf
+    for _, slowness, place in sorted(
+        zip(usd[rivals].tolist(), (-speed[rivals]).tolist(), rivals.tolist(), strict=True)
+    ):
+        if -slowness > fastest:
+            fastest = -slowness
+            if place < shown:
+                front[place] = True
     return front

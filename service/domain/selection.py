@@ -5,7 +5,7 @@ such combinations occur; what is left per question – hardware, software, a pri
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from service.domain.catalog import Catalog, Floats, Mask, Memory, Offers
 from service.domain.constraints import Check, Constraints, Ground, type_checks
 from service.domain.offer import MARKETS
-from service.domain.typeset import TypeSet, types_where
+from service.domain.typeset import TypeSet, mask_of, types_where
 
 OFFER_CODES: tuple[tuple[str, Ground], ...] = (
     ("region", "constraint"),
@@ -34,104 +34,94 @@ class Cells:
     offer: Places
     usd: Floats
     """Infinite: not known."""
+    cheapest: Floats
+    """Per type, the lowest price of its cells; infinite where there is none or none is known."""
+    types: TypeSet
+    """The types that have any."""
+    priced: TypeSet
+    """The types that have one with a known price."""
     orders: Memory = field(default_factory=lambda: Memory(size=16))
     """What they come to under an objective, for whoever ranks them."""
 
     @classmethod
-    def of(cls, places: NDArray[Any], offers: Offers) -> "Cells":
+    def of(cls, places: NDArray[Any], catalog: Catalog) -> "Cells":
+        offers, types = catalog.offers, len(catalog.instance_types)
+        kinds = offers.instance_type[places].astype(np.int64)
         usd = np.nan_to_num(offers.usd_per_hour[places], nan=np.inf)
-        return cls(offers.instance_type[places].astype(np.int64), places.astype(np.int64), usd)
+        cheapest = np.full(types, np.inf)
+        np.minimum.at(cheapest, kinds, usd)
+        return cls(
+            kinds,
+            places.astype(np.int64),
+            usd,
+            cheapest,
+            types=types_where(np.bincount(kinds, minlength=types) > 0),
+            priced=types_where(cheapest < np.inf),
+        )
 
-    def part(self, places: NDArray[Any]) -> "Cells":
-        return Cells(self.instance_type[places], self.offer[places], self.usd[places])
+    def within(self, limit: float | None) -> TypeSet:
+        """The types with an offer that costs no more than the limit."""
+        return self.types if limit is None else types_where(self.cheapest <= limit)
+
+    def candidates(self, types: TypeSet, limit: float | None) -> "Candidates":
+        return Candidates(self, types & self.within(limit), limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Of the cells, those of these types that cost no more than the limit."""
+    """Of the cells, those of these types that cost no more than the limit; each of the types has one."""
 
     cells: Cells
     types: TypeSet
     limit: float | None
-    catalog: Catalog
 
     @property
     def places(self) -> Places:
         """Where they stand among the cells."""
         return np.flatnonzero(self.among(self.cells.instance_type, self.cells.usd))
 
-    def among(self, instance_type: Places, usd: Floats) -> Mask:
+    def among(self, instance_type: NDArray[Any], usd: Floats) -> Mask:
         """Where they stand in these columns of the cells, whatever order the columns are in."""
-        taken = self.catalog.mask(self.types)[instance_type]
+        taken: Mask = mask_of(self.types, len(self.cells.cheapest))[instance_type]
         return taken if self.limit is None else taken & (usd <= self.limit)
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """Of each type, the cheapest offer under each word (code -1: without one)."""
+class Alone:
+    """The offers that miss one constraint and nothing else, by type; `cells` are the cheapest of each type and word."""
 
+    places: Places
     code: NDArray[np.int32]
+    """Per cell, its region or market; -1 where that is not known."""
     cells: Cells
     by_code: Memory = field(default_factory=Memory)
 
     @classmethod
-    def of(cls, places: Places, codes: NDArray[Any], offers: Offers) -> "Words":
+    def of(cls, places: Places, words: NDArray[Any], catalog: Catalog) -> "Alone":
+        offers, codes = catalog.offers, words[places].astype(np.int32)
         order = np.lexsort((offers.usd_per_hour[places], codes, offers.instance_type[places]))
-        places, codes = places[order], codes[order].astype(np.int32)
-        first = first_of_run(offers.instance_type[places]) | first_of_run(codes)
-        return cls(codes[first], Cells.of(places[first], offers))
+        ordered, codes = places[order], codes[order]
+        first = first_of_run(offers.instance_type[ordered]) | first_of_run(codes)
+        return cls(places, codes[first], Cells.of(ordered[first], catalog))
 
-    def under(self, code: int) -> Cells:
-        return self.by_code.recall(code, lambda: self.cells.part(self.code == code))
-
-
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """The offers that miss one constraint and nothing else, by type."""
-
-    places: Places
-    types: TypeSet
-    """The types that have any."""
-    cheapest: Floats
-    """Per type, the lowest price among them; infinite where there is none or none is known."""
-    kept: Memory = field(default_factory=Memory)
-
-    @classmethod
-    def of(cls, places: Places, catalog: Catalog) -> "Alone":
-        owners, types = catalog.offers.instance_type[places], len(catalog.instance_types)
-        cheapest = np.full(types, np.inf)
-        np.fmin.at(cheapest, owners, catalog.offers.usd_per_hour[places])
-        return cls(places, types_where(np.bincount(owners, minlength=types) > 0), cheapest)
-
-    def within(self, limit: float | None) -> TypeSet:
-        """The types with an offer among them that costs no more than the limit."""
-        return self.types if limit is None else types_where(self.cheapest <= limit)
-
-    def words(self, code: str, offers: Offers) -> Words:
-        codes = offers.region if code == "region" else offers.market
-        return self.kept.recall(code, lambda: Words.of(self.places, codes[self.places], offers))
+    def under(self, code: int, catalog: Catalog) -> Cells:
+        """The cells with this word."""
+        return self.by_code.recall(code, lambda: Cells.of(self.cells.offer[self.code == code], catalog))
 
 
 @dataclass(frozen=True, slots=True)
 class OfferChoice:
     """What one combination of region, markets and price age leaves of each instance type's offers.
 
-    `cells` are each type's cheapest passing offer in each market, and `cheapest` the lowest price of a type's. For a
-    type without any (`nothing`) the nearest offer counts, the one that misses the fewest constraints: `blocked[c]` are
-    the types where that misses constraint c. `alone[c]` are the offers that miss constraint c and no other.
+    `cells` are each type's cheapest passing offer in each market. For a type without any the nearest offer counts, the
+    one that misses the fewest constraints: `blocked[c]` are the types where that misses constraint c. `alone[c]` are
+    the offers that miss constraint c and no other.
     """
 
     cells: Cells
-    cheapest: Floats
-    some: TypeSet
-    nothing: TypeSet
     blocked: dict[int, TypeSet]
     unoffered: TypeSet
     alone: dict[int, Alone]
-
-    def within(self, limit: float | None) -> TypeSet:
-        """The types with an offer within the price limit."""
-        return self.some if limit is None else types_where(self.cheapest <= limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +151,14 @@ def select(asked: Constraints, catalog: Catalog, more: Sequence[Check] = ()) -> 
     for check in checks:
         twice |= once & check.fails
         once |= check.fails
-    affordable = choice.within(limit)
+    affordable = choice.cells.within(limit)
     admitted = affordable & ~once
     out = catalog.everyone & ~admitted
     obstacles = (
-        *type_obstacles(checks, once & ~twice & affordable, Candidates(choice.cells, 0, limit, catalog)),
+        *type_obstacles(checks, once & ~twice & affordable, choice.cells, limit),
         *offer_obstacles(asked, choice, catalog, out, out & ~once),
     )
-    return Selection(Candidates(choice.cells, admitted, limit, catalog), tuple(o for o in obstacles if o.fails))
+    return Selection(Candidates(choice.cells, admitted, limit), tuple(o for o in obstacles if o.fails))
 
 
 # Offers
@@ -184,22 +174,16 @@ def ask_offers(asked: Constraints, catalog: Catalog) -> OfferChoice:
     misses = offer_misses(asked, offers)
     markets = [np.flatnonzero((misses == 0) & (offers.market == market)) for market in range(len(MARKETS))]
     best = np.concatenate([places[first_of_run(offers.instance_type[places])] for places in markets])
-    cells = Cells.of(best, offers)
     nearest = first_per_type(offers, np.lexsort((np.bitwise_count(misses), offers.instance_type)), types)
     missed = np.zeros(types, np.uint8)
     missed[nearest >= 0] = misses[nearest[nearest >= 0]]
     bits = [bit for bit in range(len(OFFER_CODES)) if (misses & (1 << bit)).any()]
-    cheapest = np.full(types, np.inf)
-    np.minimum.at(cheapest, cells.instance_type, cells.usd)
-    some = types_where(np.bincount(cells.instance_type, minlength=types) > 0)
+    words: list[NDArray[Any]] = [offers.region, offers.market, offers.market, offers.market]
     return OfferChoice(
-        cells=cells,
-        cheapest=cheapest,
-        some=some,
-        nothing=catalog.everyone & ~some,
+        cells=Cells.of(best, catalog),
         blocked={bit: types_where((missed & (1 << bit)) > 0) for bit in bits},
         unoffered=types_where(nearest < 0),
-        alone={bit: Alone.of(np.flatnonzero(misses == 1 << bit), catalog) for bit in bits},
+        alone={bit: Alone.of(np.flatnonzero(misses == 1 << bit), words[bit], catalog) for bit in bits},
     )
 
 
@@ -253,7 +237,7 @@ def every_offer(asked: Constraints, admitted: TypeSet, catalog: Catalog) -> Cand
     offers = catalog.offers
     passing = (offer_misses(asked, offers) == 0) & within(offers.usd_per_hour, asked.max_usd_per_hour)
     places = np.flatnonzero(passing & catalog.mask(admitted)[offers.instance_type])
-    return Candidates(Cells.of(places, offers), admitted, None, catalog)
+    return Cells.of(places, catalog).candidates(admitted, None)
 
 
 def offers_of_types(some: Candidates) -> tuple[Places, Places]:
@@ -269,13 +253,13 @@ def offers_of_types(some: Candidates) -> tuple[Places, Places]:
 # Obstacles
 
 
-def type_obstacles(checks: list[Check], sole: TypeSet, offered: Candidates) -> Iterator[Obstacle]:
+def type_obstacles(checks: list[Check], sole: TypeSet, cells: Cells, limit: float | None) -> Iterator[Obstacle]:
     """The constraints on types; `sole` are those that miss one and nothing else."""
     for check in checks:
 
         def relax(check: Check = check) -> tuple[dict[str, object], Candidates] | None:
             relaxed = check.relax(sole)
-            return None if relaxed is None else (relaxed.to, replace(offered, types=relaxed.admits))
+            return None if relaxed is None else (relaxed.to, Candidates(cells, relaxed.admits, limit))
 
         yield Obstacle(check.code, check.ground, check.fails, check.fails & sole, relax)
 
@@ -284,72 +268,60 @@ def offer_obstacles(
     asked: Constraints, choice: OfferChoice, catalog: Catalog, out: TypeSet, near: TypeSet
 ) -> Iterator[Obstacle]:
     """The constraints on offers; `near` are rejected types that only their offers keep out."""
-    without = out & choice.nothing
+    some, limit = choice.cells.types, asked.max_usd_per_hour
     for bit, others in choice.alone.items():
         code, ground = OFFER_CODES[bit]
-        alone = near & others.within(asked.max_usd_per_hour)
+        alone = near & others.cells.types and near & others.cells.within(limit)
         relax = partial(relax_offers, code, others, alone, asked, catalog)
-        yield Obstacle(code, ground, (without & choice.blocked[bit]) | alone, alone, relax)
+        yield Obstacle(code, ground, (out & choice.blocked[bit] & ~some) | alone, alone, relax)
     yield Obstacle("no_offer", "data", out & choice.unoffered, 0, lambda: None)
-    if asked.max_usd_per_hour is not None:
-        yield price_obstacle(choice, out & choice.some, near & choice.some, catalog)
+    if limit is not None:
+        yield price_obstacle(choice.cells, out & some, near & some)
 
 
 def relax_offers(
     code: str, others: Alone, alone: TypeSet, asked: Constraints, catalog: Catalog
 ) -> tuple[dict[str, object], Candidates] | None:
     """The one word more, or the least age more, that lets in the most types."""
-    if not alone:
-        return None
+    near = Candidates(others.cells, alone, asked.max_usd_per_hour)
     match code:
         case "region":
-            return one_word_more(code, others, alone, asked.region, catalog.offers.places, asked, catalog)
+            return one_word_more(code, asked.region, catalog.offers.places, others, near, catalog)
         case "market":
-            return one_word_more(code, others, alone, asked.market, MARKETS, asked, catalog)
+            return one_word_more(code, asked.market, MARKETS, others, near, catalog)
         case "max_price_age_days":
-            return least_age_more(others, alone, asked, catalog)
+            return least_age_more(others, near, catalog)
         case _:
             return None
 
 
 def one_word_more(
-    code: str,
-    others: Alone,
-    alone: TypeSet,
-    wanted: Sequence[str],
-    known: Sequence[str],
-    asked: Constraints,
-    catalog: Catalog,
+    code: str, wanted: Sequence[str], known: Sequence[str], others: Alone, near: Candidates, catalog: Catalog
 ) -> tuple[dict[str, object], Candidates]:
-    words = others.words(code, catalog.offers)
-    near = Candidates(words.cells, alone, asked.max_usd_per_hour, catalog)
-    codes = words.code[near.among(words.cells.instance_type, words.cells.usd)]
+    codes = others.code[near.places]
     counts = np.bincount(codes + 1, minlength=len(known) + 1)[1:]
-    if not counts.any():
-        return {code: None}, replace(near, cells=words.under(-1))
     added = int(counts.argmax())
-    return {code: [*wanted, known[added]]}, replace(near, cells=words.under(added))
+    if not counts[added]:
+        return {code: None}, near
+    return {code: [*wanted, known[added]]}, others.under(added, catalog).candidates(near.types, near.limit)
 
 
-def least_age_more(
-    others: Alone, alone: TypeSet, asked: Constraints, catalog: Catalog
-) -> tuple[dict[str, object], Candidates]:
-    offers, limit = catalog.offers, asked.max_usd_per_hour
-    places = others.places[catalog.mask(alone)[offers.instance_type[others.places]]]
-    places = places[within(offers.usd_per_hour[places], limit)]
+def least_age_more(others: Alone, near: Candidates, catalog: Catalog) -> tuple[dict[str, object], Candidates]:
+    offers = catalog.offers
+    places = others.places[near.among(offers.instance_type[others.places], offers.usd_per_hour[others.places])]
     ages = offers.age_days[places]
     age = None if np.isnan(ages).all() else float(np.nanmin(ages))
     kept = places if age is None else places[within(ages, age)]
     kept = kept[np.lexsort((offers.usd_per_hour[kept], offers.instance_type[kept]))]
-    cells = Cells.of(kept[first_of_run(offers.instance_type[kept])], offers)
-    return {"max_price_age_days": age}, Candidates(cells, alone, limit, catalog)
+    cells = Cells.of(kept[first_of_run(offers.instance_type[kept])], catalog)
+    return {"max_price_age_days": age}, cells.candidates(near.types, near.limit)
 
 
-def price_obstacle(choice: OfferChoice, fails: TypeSet, near: TypeSet, catalog: Catalog) -> Obstacle:
-    alone = near & types_where(choice.cheapest < np.inf)
+def price_obstacle(cells: Cells, fails: TypeSet, near: TypeSet) -> Obstacle:
+    alone = near & cells.priced
 
     def relax() -> tuple[dict[str, object], Candidates] | None:
-        nearest = float(choice.cheapest[catalog.mask(alone)].min())
-        return {"max_usd_per_hour": nearest}, Candidates(choice.cells, alone, nearest, catalog)
+        nearest = float(cells.cheapest[mask_of(alone, len(cells.cheapest))].min())
+        return {"max_usd_per_hour": nearest}, cells.candidates(alone, nearest)
 
     return Obstacle("max_usd_per_hour", "constraint", fails, alone, relax)
