@@ -50,9 +50,7 @@ class Case:
 
     @property
     def run(self) -> Run:
-        return Run(
-            self.terms.seconds, self.facts, self.seconds, self.weight, self.question.group, self.bound
-        )
+        return Run(self.terms.seconds, self.facts, self.seconds, self.weight, self.question.group, self.bound)
 
     def predicted(self, calibration: Calibration) -> float:
         """The published figure as the calibration would have it; of a decision, 1 when it fits."""

@@ -1,6 +1,6 @@
 """Measurements: what was seen on machines by name, and what others published of training and answering."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import date
 from typing import Annotated, NamedTuple
 
@@ -25,8 +25,8 @@ KINDS = (*RUN_KINDS, BY_NAME)
 class MeasurementsAsked(PageAsked):
     """Which measurements to list, and in which order."""
 
-    model: Annotated[Names, Field(description="Models by id, name or alias, see `/models`.")] = []
-    gpu: Annotated[Names, Field(description="GPU ids, names or aliases; `a100` finds every A100 card.")] = []
+    model: Annotated[Names, Field(description="Models by id, name or alias, see `/models`.")] = ()
+    gpu: Annotated[Names, Field(description="GPU ids, names or aliases; `a100` finds every A100 card.")] = ()
     kind: Annotated[
         Names,
         Field(
@@ -34,8 +34,8 @@ class MeasurementsAsked(PageAsked):
             "`infer_throughput`, `infer_memory_fit`, `oom` (a report of too little memory) or `workload_throughput` "
             "(a workload by its own name)."
         ),
-    ] = []
-    framework: Annotated[Names, Field(description="Lines of software, such as `vllm` or `pytorch`.")] = []
+    ] = ()
+    framework: Annotated[Names, Field(description="Lines of software, such as `vllm` or `pytorch`.")] = ()
     q: Annotated[
         str | None,
         Field(max_length=200, description="Words that id, names, software, source or note must contain."),
@@ -46,7 +46,7 @@ class MeasurementsAsked(PageAsked):
             description="`id`, `kind`, `model`, `gpu`, `gpu_count`, `value`, `year` or `measured_on`, `-` for "
             "descending. Values compare only within one `unit`."
         ),
-    ] = []
+    ] = ()
 
 
 class MeasurementItem(Told):
@@ -172,7 +172,7 @@ def searched(seen: Seen) -> str:
     return "\n".join(text for text in texts if text).lower()
 
 
-def in_order(columns: list[str], seen: list[Seen]) -> list[Seen]:
+def in_order(columns: Sequence[str], seen: list[Seen]) -> list[Seen]:
     """By the columns asked for, unknown values last; the id decides what is still even."""
     ordered = seen
     for column in reversed(columns):
