@@ -15,21 +15,25 @@ HOURS_A_MONTH = 730
 StorageKind = Literal["block", "file", "object"]
 STORAGE_KINDS: tuple[StorageKind, ...] = get_args(StorageKind)
 
+MachineKind = Literal["virtual", "bare_metal"]
+MACHINES: tuple[MachineKind, ...] = get_args(MachineKind)
+
 Destination = Literal["internet", "region", "zone"]
 DESTINATIONS: tuple[Destination, ...] = get_args(Destination)
 
 
 @dataclass(frozen=True, slots=True)
 class BillingRule:
-    """How a seller rounds time, from a day on. An empty service, market or operating system is every other one."""
+    """How a seller rounds time, from a day on. An empty service, machine, market or operating system is every one."""
 
     provider: str
     service: str
+    machine: str
     market: str
     operating_system: str
+    valid_from: date
     increment_seconds: int
     minimum_seconds: int
-    valid_from: date
     source: str
     note: str | None
 
@@ -55,10 +59,10 @@ class StoragePrice:
     provider: str
     region: str
     storage_class: str
+    valid_from: date
     kind: StorageKind
     micros_per_gib_month: int | None
     included: bool
-    valid_from: date
     source: str
     note: str | None
 
@@ -79,9 +83,9 @@ class TransferPrice:
     from_region: str
     destination: Destination
     tier_from_gb: int
+    valid_from: date
     tier_to_gb: int | None
     micros_per_gb: int
-    valid_from: date
     source: str
     note: str | None
 
@@ -109,14 +113,16 @@ FAR = 10**18
 
 
 def rule_of(
-    rules: Sequence[BillingRule], provider: str, service: str, market: str, operating_system: str, day: date
-) -> BillingRule | Unknown:
+    rules: Sequence[BillingRule], provider: str, service: str, machine: MachineKind, market: str,
+    operating_system: str, day: date,
+) -> BillingRule | Unknown:  # fmt: skip
     """The rule that speaks most precisely of what is rented; of those the newest by that day."""
     known = [
         rule
         for rule in rules
         if rule.provider == provider
         and rule.service in ("", service)
+        and rule.machine in ("", machine)
         and rule.market in ("", market)
         and rule.operating_system in ("", operating_system)
         and rule.valid_from <= day
@@ -127,7 +133,7 @@ def rule_of(
         )
 
     def precision(rule: BillingRule) -> tuple[int, date]:
-        return sum(map(bool, (rule.service, rule.market, rule.operating_system))), rule.valid_from
+        return sum(map(bool, (rule.service, rule.machine, rule.market, rule.operating_system))), rule.valid_from
 
     return max(known, key=precision)
 

@@ -46,15 +46,15 @@ class InterruptionPrior:
     providers publish are not believed: see `rate_of_monthly_share`.
     """
 
-    provider: str
     market: str
+    provider: str
     gpu: str
+    valid_from: date
     per_hour_low: float
     per_hour_likely: float
     per_hour_high: float
     lost_together: float
     available_share: float | None
-    valid_from: date
     source: str
     note: str | None
 

@@ -27,7 +27,7 @@ def price(per_hour: float = 5.672, currency: str = "USD") -> HourlyPrice:
 
 
 def rule(increment_seconds: int = 1, minimum_seconds: int = 60, **given: Any) -> BillingRule:
-    plain = BillingRule("aws", "", "", "", increment_seconds, minimum_seconds, date(2017, 10, 2), "a-test", None)
+    plain = BillingRule("aws", "", "", "", "", date(2017, 10, 2), increment_seconds, minimum_seconds, "a-test", None)
     return replace(plain, **given)
 
 
@@ -46,13 +46,13 @@ def fee(percent: float = 15.0, family: str = "p4d", **given: Any) -> Fee:
 
 def stored_at(usd_per_gib_month: float | None = 0.08, **given: Any) -> StoragePrice:
     micros = None if usd_per_gib_month is None else round(usd_per_gib_month * 1_000_000)
-    plain = StoragePrice("aws", "", "gp3", "block", micros, micros is None, date(2020, 12, 1), "a-test", None)
+    plain = StoragePrice("aws", "", "gp3", date(2020, 12, 1), "block", micros, micros is None, "a-test", None)
     return replace(plain, **given)
 
 
 def tier(start: int, end: int | None, usd_per_gb: float, **given: Any) -> TransferPrice:
     micros = round(usd_per_gb * 1_000_000)
-    plain = TransferPrice("aws", "", "internet", start, end, micros, date(2021, 12, 1), "a-test", None)
+    plain = TransferPrice("aws", "", "internet", start, date(2021, 12, 1), end, micros, "a-test", None)
     return replace(plain, **given)
 
 

@@ -34,13 +34,19 @@ EC2 = [
     ],
 )
 def test_the_rule_that_speaks_most_precisely_holds(service: str, system: str, day: date, increment: int) -> None:
-    found = rule_of(EC2, "aws", service, "on_demand", system, day)
+    found = rule_of(EC2, "aws", service, "virtual", "on_demand", system, day)
     assert not isinstance(found, Unknown)
     assert found.increment_seconds == increment
 
 
+def test_bare_metal_may_have_a_rule_of_its_own() -> None:
+    rules = [rule(1, 60), rule(1, 3600, machine="bare_metal")]
+    assert rule_of(rules, "aws", "ec2", "bare_metal", "spot", "linux", DAY) == rules[1]
+    assert rule_of(rules, "aws", "ec2", "virtual", "spot", "linux", DAY) == rules[0]
+
+
 def test_a_seller_without_a_rule_is_told() -> None:
-    found = rule_of(EC2, "vast", "compute", "spot", "linux", DAY)
+    found = rule_of(EC2, "vast", "compute", "virtual", "spot", "linux", DAY)
     assert found == Unknown(
         "How vast rounds the time of its machines is not known; they are billed here by the second."
     )

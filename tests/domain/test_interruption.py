@@ -165,7 +165,7 @@ def test_spot_that_is_no_cheaper_never_breaks_even() -> None:
 
 
 def prior(provider: str = "", gpu: str = "", likely: float = 0.2, since: date = DAY) -> InterruptionPrior:
-    return InterruptionPrior(provider, "spot", gpu, 0.1, likely, 0.5, 0.9, 0.7, since, "a-test", None)
+    return InterruptionPrior("spot", provider, gpu, since, 0.1, likely, 0.5, 0.9, 0.7, "a-test", None)
 
 
 def test_the_narrowest_and_newest_prior_speaks() -> None:
