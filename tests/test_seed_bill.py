@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from service.db.engine import connect
@@ -11,12 +12,14 @@ from service.db.read_history import read_history
 from service.domain.bands import Band
 from service.domain.catalog import Catalog
 from service.domain.charges import storage_classes
-from service.domain.cost import Bill, bill_of
+from service.domain.commitments import commitment_in, committed_cost
+from service.domain.cost import Bill, HourlyPrice, bill_of
 from service.domain.history import CatalogHistory
 from service.domain.interruption import Checkpoints
+from service.domain.money import Exact
 from service.domain.offer import Market
 from service.domain.run import Run, Sent, Stored
-from service.domain.terms import terms_of
+from service.domain.terms import hourly_price, terms_of
 
 TODAY = date(2026, 11, 21)
 
@@ -64,6 +67,34 @@ def test_spot_costs_more_than_its_hours_and_says_what_it_rests_on(history: Catal
     assert part.usd is not None
     assert part.usd.low < part.usd.likely < part.usd.high
     assert part.basis == "prior"
+
+
+def test_a_year_of_a_p3_pays_from_two_thirds_of_the_year_on(history: CatalogHistory) -> None:
+    catalog = history.on(date(2025, 6, 1))
+    every = [catalog.offers.offer(place) for place in range(len(catalog.offers))]
+    of_p3 = [each for each in every if catalog.instance_types[each.instance_type].id == "aws/p3.2xlarge"]
+    year = next(each for each in of_p3 if each.term == "1y_reserved_all_upfront")
+    day = next(each for each in of_p3 if (each.market, each.region) == ("on_demand", "us-east-1"))
+    kind = catalog.instance_types[year.instance_type]
+    commitment = commitment_in(year.term)
+    reserved, on_demand = (hourly_price(each.price, kind, each.region) for each in (year, day))
+    assert commitment is not None
+    assert isinstance(reserved, HourlyPrice)
+    assert isinstance(on_demand, HourlyPrice)
+    found = committed_cost(commitment, Exact.same(100), 1, reserved, on_demand)
+    assert found.break_even_utilisation == pytest.approx(1.949201 / 3.06)
+    assert found.commits.likely == 1_949_201 * 8760
+
+
+def test_nobodys_usual_price_is_that_of_a_commitment(history: CatalogHistory) -> None:
+    catalog = history.on(TODAY)
+    firsts = catalog.starts[:-1][np.diff(catalog.starts) > 0]
+    assert all(catalog.offers.offer(int(place)).market != "reserved" for place in firsts)
+
+
+def test_every_term_tells_what_it_commits_to(history: CatalogHistory) -> None:
+    assert len(history.offers.terms) >= 6
+    assert all(commitment_in(term) for term in history.offers.terms)
 
 
 def test_a_bill_in_euros_adds_up_in_both_currencies(history: CatalogHistory) -> None:

@@ -243,6 +243,18 @@ CHANGES = {
         {"market": "black"},
         ": no market is called 'black'. Known: on_demand, spot, reserved.",
     ),
+    "term of an hour": (
+        "prices",
+        PRICE,
+        {"term": "1y_reserved_no_upfront"},
+        ": what is reserved tells its term, as in '1y_reserved_no_upfront', and nothing else has one.",
+    ),
+    "no term": (
+        "prices",
+        {**P4D, "term": "3y_reserved"},
+        {"term": "long"},
+        ": what is reserved tells its term, as in '1y_reserved_no_upfront', and nothing else has one.",
+    ),
     "day of a price": ("prices", PRICE, {"dated": "unknown"}, ": only what has no day is dated 'unknown'."),
     "currency": (
         "prices",
