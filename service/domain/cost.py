@@ -267,8 +267,11 @@ def settled_bill(
     run: Run, terms: Terms, lines: Sequence[Line], used: Exact, billed: Exact, elapsed: Exact | None
 ) -> Bill:
     """Both currencies settled apart, so that the parts add up in each."""
-    in_usd, in_native = amounts(lines, USD, terms.rate), amounts(lines, terms.currency, terms.rate)
-    usd, native = settle([a for a in in_usd if a is not None]), settle([a for a in in_native if a is not None])
+    in_usd = in_native = amounts(lines, USD, terms.rate)
+    usd = native = settle([amount for amount in in_usd if amount is not None])
+    if terms.currency != USD:
+        in_native = amounts(lines, terms.currency, terms.rate)
+        native = settle([amount for amount in in_native if amount is not None])
     usd_parts, native_parts = iter(usd.parts), iter(native.parts)
     parts = [
         part_of(line, None if a is None else next(usd_parts), None if b is None else next(native_parts), terms)

@@ -95,6 +95,9 @@ class Exact:
 
     @property
     def micros(self) -> Micros:
+        if self.low == self.high == self.likely:
+            same = half_up(self.likely * MICRO)
+            return Micros(same, same, same)
         return Micros(half_up(self.low * MICRO), half_up(self.likely * MICRO), half_up(self.high * MICRO))
 
 
@@ -104,7 +107,8 @@ NOTHING = Exact.same(0)
 def total_of(amounts: Iterable[Exact]) -> Exact:
     total = NOTHING
     for amount in amounts:
-        total = total + amount
+        # Most parts of most bills are nothing, and adding fractions is what bills spend their time on.
+        total = total + amount if amount else total
     return total
 
 
