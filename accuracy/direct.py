@@ -6,20 +6,28 @@ from math import log
 from typing import Any
 
 from accuracy.rows import Question
+from service.domain.answering import forward_terms, is_generative, prefill_terms
 from service.domain.bands import Miss, unseen
 from service.domain.calibrate import Run, fit
 from service.domain.counting import forward_flops_per_token
+from service.domain.demands import Terms
 from service.domain.efficiency import Calibration, Coefficient, Facts, Kind
-from service.domain.estimate import in_flight, language_terms, step_of
+from service.domain.estimate import language_terms, step_of
 from service.domain.facts import inference_facts, training_facts
 from service.domain.hardware import Gpu
 from service.domain.kinds import FORWARD, KINDS, MEMORY, PREFILL, TRAINING
-from service.domain.layouts import FixedLayout, usual_inference_layout, usual_training_layout
+from service.domain.layouts import (
+    FixedLayout,
+    in_flight,
+    replicas_in_use,
+    usual_inference_layout,
+    usual_training_layout,
+)
 from service.domain.machine import Machine, machine_of
-from service.domain.memory import inference_parts, training_parts
+from service.domain.memory import figures, inference_parts, training_parts
 from service.domain.model import Model, Transformer
 from service.domain.parallelism import Layout
-from service.domain.throughput import Terms, forward_terms, is_generative, prefill_terms, training_terms
+from service.domain.throughput import training_terms
 from service.domain.workload import Inference, Software, Training
 
 KNOWN_FLOPS = {
@@ -195,11 +203,11 @@ def case_of(question: Question, gpus: Mapping[str, Gpu]) -> Case:
         return Case(
             question, PREFILL, terms, facts | {"what": "prefill"}, terms.units / value, terms.units, is_rate=True
         )
-    at = in_flight(work, where, layout)
+    at = float(in_flight(work, where.usable_bytes, layout))
     kind, terms, what = language_terms(work, where, layout, at)
     if quantity == "seconds_per_output_token":
         return Case(question, kind, terms, facts | {"what": "token"}, value, 1.0, is_rate=False)
-    total_at = at * layout.data
+    total_at = at * float(replicas_in_use(work, layout))
     return Case(question, kind, terms, facts | what, total_at / value, total_at, is_rate=True)
 
 
@@ -218,13 +226,14 @@ def memory_case(question: Question, where: Machine) -> Case:
     if body["workload"]["task"] == "training":
         work = training(body)
         layout = usual_training_layout(work, where, FixedLayout(**body["layout"]))
-        parts, facts = training_parts(work, layout), training_facts(work, where, layout)
+        parts, facts = figures(training_parts(work, layout)), training_facts(work, where, layout)
     else:
         answering = inference(body)
         layout = usual_inference_layout(where, FixedLayout(**body["layout"]))
-        cached = (answering.input_length + answering.output_length) * (answering.concurrency or 1.0)
+        each = answering.input_length + answering.output_length
         batched = BATCHED_TOKENS if answering.software.line in ("vllm", "tensorrt-llm") else 1.0
-        parts, facts = inference_parts(answering, layout, cached, batched), inference_facts(answering, where, layout)
+        parts = figures(inference_parts(answering, layout, answering.concurrency or 1.0, each, batched))
+        facts = inference_facts(answering, where, layout)
     if question.quantity == "memory_bytes_per_gpu":
         return Case(question, MEMORY, Terms(parts, 1.0), facts, value, 1.0, is_rate=False)
     fits = question.quantity != "fits" or bool(value)

@@ -2,25 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 
+from service.domain.answering import decode_terms, forward_terms, is_generative, prefill_terms, serving_terms
 from service.domain.bands import Band, Bands, bands_of, unseen
+from service.domain.demands import Terms
 from service.domain.efficiency import Calibration, Coefficient, Facts, Kind, calibration_of
 from service.domain.facts import inference_facts, training_facts
 from service.domain.kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
-from service.domain.layouts import concurrency_that_fits
+from service.domain.layouts import in_flight, replicas_in_use
 from service.domain.machine import Machine
-from service.domain.memory import inference_parts, training_parts
-from service.domain.parallelism import Layout
-from service.domain.throughput import (
-    Terms,
-    decode_terms,
-    forward_terms,
-    is_generative,
-    prefill_terms,
-    serving_terms,
-    training_terms,
-)
+from service.domain.memory import figures, inference_parts, training_parts
+from service.domain.parallelism import Layout, Number
+from service.domain.throughput import training_terms
 from service.domain.workload import Inference, Training
 
 BOTTLENECKS = {
@@ -128,8 +121,8 @@ class Estimate:
         return self.step.bottleneck if self.step else None
 
 
-def memory_need(physics: Physics, machine: Machine, parts: Mapping[str, float], facts: Facts) -> MemoryNeed:
-    real = physics.calibration.seconds(MEMORY, parts, facts)
+def memory_need(physics: Physics, machine: Machine, parts: Mapping[str, Number], facts: Facts) -> MemoryNeed:
+    real = physics.calibration.seconds(MEMORY, figures(parts), facts)
     return MemoryNeed(sum(real.values()), machine.usable_bytes, real)
 
 
@@ -164,15 +157,15 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
     if not is_generative(work.model):
         return _estimate_forward(physics, work, machine, layout)
     facts = dict(inference_facts(work, machine, layout))
-    at = in_flight(work, machine, layout)
+    at, replicas = float(in_flight(work, machine.usable_bytes, layout)), float(replicas_in_use(work, layout))
     length = work.input_length + work.output_length
-    need = memory_need(physics, machine, inference_parts(work, layout, at * length, 4096.0 if at > 1 else 1.0), facts)
+    need = memory_need(physics, machine, inference_parts(work, layout, at, length, 4096.0 if at > 1 else 1.0), facts)
     kind, terms, what = language_terms(work, machine, layout, at)
     new = unseen(physics.calibration, kind, facts)
     if not need.fits:
         return Estimate("modelled", need, layout, None, None, None, new, at)
     step = step_of(physics.calibration, kind, terms, facts | what)
-    tokens = physics.bands.around(step.rate * layout.data, kind, facts, new)
+    tokens = physics.bands.around(step.rate * replicas, kind, facts, new)
     each = step_of(physics.calibration, kind, terms, facts | ({"what": "token"} if what else {})).seconds
     length_out = max(1.0, work.output_length)
     prompt = prefill_terms(work, machine, layout, 1.0, max(1.0, work.input_length))
@@ -187,7 +180,7 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
         tokens,
         step,
         new,
-        at * layout.data,
+        at * replicas,
         physics.bands.around(read.rate * layout.data, PREFILL, facts, new_prefill),
         physics.bands.around(first.seconds, PREFILL, facts, new_prefill, of_rate=False),
         physics.bands.around(each, kind, facts, new, of_rate=False),
@@ -196,13 +189,6 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
 
 SERVING_ENGINES = ("tensorrt-llm", "vllm", "sglang", "tgi")
 """Engines that batch continuously: newcomers are read between the steps of the others."""
-
-
-def in_flight(work: Inference, machine: Machine, layout: Layout) -> float:
-    """Conversations at once on one replica: as many as asked for, and no more than fit."""
-    most = concurrency_that_fits(work, machine, layout)
-    asked = work.concurrency / layout.data if work.concurrency else inf
-    return asked if asked <= 1 else min(asked, most)
 
 
 def language_terms(
@@ -221,7 +207,7 @@ USUAL_FORWARD_BATCH = 128.0
 def _estimate_forward(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:
     facts = dict(inference_facts(work, machine, layout)) | {"offline": "no" if work.concurrency else "yes"}
     batch = work.concurrency or USUAL_FORWARD_BATCH
-    need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0), facts)
+    need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0, 0.0), facts)
     new = unseen(physics.calibration, FORWARD, facts)
     if not need.fits:
         return Estimate("modelled", need, layout, None, None, None, new, batch)
