@@ -103,11 +103,24 @@ def experts_touched(t: Transformer, tokens: Number) -> Number:
     return t.experts * (1.0 - asleep)
 
 
+def parameters_per_expert(model: Model) -> float:
+    """Of one expert in all layers: what is not active, shared among the experts that a token does not use."""
+    t = model.transformer
+    if t is None or t.experts <= t.experts_per_token:
+        return 0.0
+    return (model.parameters - model.active_parameters) / (t.experts - t.experts_per_token)
+
+
 def parameters_touched(model: Model, tokens: Number) -> Number:
     """Parameters read from memory in one forward pass over so many tokens."""
     t = model.transformer
-    if t is None or not t.experts or t.experts == t.experts_per_token:
+    per_expert = parameters_per_expert(model)
+    if t is None or not per_expert:
         return multiplied_parameters(model)
-    per_expert = (model.parameters - model.active_parameters) / (t.experts - t.experts_per_token)
     always = multiplied_parameters(model) - per_expert * t.experts_per_token
     return max(0.0, always) + per_expert * experts_touched(t, tokens)
+
+
+def routed_share(model: Model) -> float:
+    """Share of the parameters that are in routed experts, and can be spread over GPUs by expert."""
+    return parameters_per_expert(model) * model.transformer.experts / model.parameters if model.transformer else 0.0

@@ -8,9 +8,26 @@ Scopes hold names and counts of the workload, never rates of the hardware; so a 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import exp
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 Facts = Mapping[str, str | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """A fact that differs by row of a table: the values it takes, and which of them each row has."""
+
+    names: tuple[str, ...]
+    codes: NDArray[np.int64]
+
+
+Column: TypeAlias = Levels | NDArray[np.float64]
+"""A fact of many questions: a name or a number in each row."""
 
 Pattern = tuple[str, ...]
 """Names of facts that form a scope; a name with `#` in front is a number that multiplies the coefficient."""
@@ -75,6 +92,18 @@ class Calibration:
                 total += table.get(found[0], 0.0) * found[1]
         return total
 
+    def log_factors(
+        self, kind: Kind, term: str, facts: Facts, columns: Mapping[str, Column]
+    ) -> NDArray[np.float64] | float:
+        """What the columns of a table add to it in each row: patterns that name one of them."""
+        total: NDArray[np.float64] | float = 0.0
+        table = self.values.get(f"{kind.name}.{term}")
+        if table:
+            for pattern, _ in kind.patterns.get(term, ()):
+                if any(name.lstrip("#") in columns for name in pattern):
+                    total = total + _coefficients(table, pattern, facts, columns)
+        return total
+
     def knows(self, kind: Kind, fact: str, facts: Facts) -> bool:
         """Whether any run with this fact was fitted in this kind of work."""
         table = self.values.get(f"{kind.name}.*", {})
@@ -88,6 +117,28 @@ class Calibration:
             if value > 0 and term in kind.start:
                 parts[term] = value * kind.start[term] * exp(self.log_factor(kind, term, facts)) * whole
         return parts
+
+
+def _coefficients(
+    table: Mapping[str, float], pattern: Pattern, facts: Facts, columns: Mapping[str, Column]
+) -> NDArray[np.float64] | float:
+    """Coefficient times number of a pattern in each row: looked up once per level, and spread over the rows."""
+    named = {name: column for name in pattern if isinstance(column := columns.get(name), Levels)}
+    numbers = [column for name in pattern if isinstance(column := columns.get(name.lstrip("#")), np.ndarray)]
+    numbered = {name.lstrip("#"): 1.0 for name in pattern if name.startswith("#") and name.lstrip("#") in columns}
+    found = []
+    for levels in product(*(column.names for column in named.values())):
+        scope = scope_of(pattern, {**facts, **numbered, **dict(zip(named, levels, strict=True))})
+        found.append(table.get(scope[0], 0.0) * scope[1] if scope else 0.0)
+    if not any(found):
+        return 0.0
+    result: NDArray[np.float64] | float = found[0]
+    if named:
+        shape = tuple(len(column.names) for column in named.values())
+        result = np.reshape(found, shape)[tuple(column.codes for column in named.values())]
+    for column in numbers:
+        result = result * column
+    return result
 
 
 def calibration_of(coefficients: Sequence[Coefficient]) -> Calibration:

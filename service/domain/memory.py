@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from service.domain.counting import cache_bytes, embedding_parameters
+from service.domain.counting import cache_bytes, embedding_parameters, routed_share
 from service.domain.formats import bytes_per_value
 from service.domain.machine import Machine
 from service.domain.model import Model, Transformer
@@ -88,36 +88,42 @@ def stored_weight_bytes(model: Model, bits: float) -> float:
 def training_parts(work: Training, layout: AnyLayout) -> dict[str, Number]:
     """Bytes per GPU of each part of a training step, before calibration."""
     t = work.model.transformer
-    layers = t.layers if t else USUAL_LAYERS
-    stage, cut = layout.zero_stage, layout.tensor * layout.pipeline
-    expert_cut = cut * layout.expert if t and t.experts else cut
-    n = layout.data * layout.context
-    if t and t.experts:
-        n = np.maximum(1, n // layout.expert)
-    trained, learned_cut = trainable_parameters(work), expert_cut if work.method == "full" else cut
-    weights = frozen_weight_bytes(work) / expert_cut + learned_weight_bytes(work) / learned_cut
+    layers = max(1, t.layers if t else USUAL_LAYERS)
+    stage, ranks = layout.zero_stage, layout.data * layout.context
     _, grad, master = RECIPES[work.recipe]
-    gradients = trained * grad / learned_cut / (max(1, layers) if work.fused_optimizer else 1.0)
-    optimizer = trained * (master + optimizer_bytes(work)) / learned_cut
+    trained = trainable_parameters(work)
+    learned_routed = routed_share(work.model) if work.method == "full" else 0.0
+    weights = frozen_weight_bytes(work) + learned_weight_bytes(work)
+    gradients = trained * grad / (layers if work.fused_optimizer else 1.0)
+    optimizer = trained * (master + optimizer_bytes(work))
     # Between micro-batches of a pipeline, gathered weights are not given back.
     whole = (layout.pipeline > 1) | (work.software.line in KEEP_GATHERED_WEIGHTS)
-    gathered = np.where(whole, 1.0, min(1.0, 2 / max(1, layers)))
+    gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1))
+    routed = routed_share(work.model)
     return {
-        "weights": weights / _shards(n, stage >= 3),
-        "gradients": gradients / _shards(n, (stage >= 2) & (layout.pipeline == 1)),
-        "optimizer": optimizer / _shards(n, stage >= 1),
-        "live": weights * gathered * ((stage >= 3) & (n > 1)),
+        "weights": on_each_gpu(weights, layout, routed, stage >= 3),
+        "gradients": on_each_gpu(gradients, layout, learned_routed, (stage >= 2) & (layout.pipeline == 1)),
+        "optimizer": on_each_gpu(optimizer, layout, learned_routed, stage >= 1),
+        "live": on_each_gpu(weights, layout, routed, 0) * gathered,
         "context": CONTEXT_BYTES,
         **_activation_parts(work, layout),
     }
 
 
+def on_each_gpu(whole: float, layout: AnyLayout, routed: float, sharded: Number) -> Number:
+    """Bytes of states that tensor and pipeline cut, experts cut further, and ZeRO shards over what are left as copies.
+
+    An expert group counts the ranks of a tensor cut in: experts lie whole on its GPUs.
+    """
+    ranks = layout.data * layout.context
+    spread = np.where(layout.expert > 1, np.maximum(1.0, layout.expert / layout.tensor), 1.0)
+    copies = np.maximum(1.0, ranks / spread)
+    dense, experts = 1.0 + (ranks - 1.0) * sharded, 1.0 + (copies - 1.0) * sharded
+    return whole / (layout.tensor * layout.pipeline) * ((1.0 - routed) / dense + routed / spread / experts)
+
+
 USUAL_LAYERS = 10
 """Of a network whose layers nobody tells."""
-
-
-def _shards(ranks: Number, sharded: Number) -> Number:
-    return 1.0 + (ranks - 1.0) * sharded
 
 
 def frozen_weight_bytes(work: Training) -> float:

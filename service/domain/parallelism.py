@@ -1,6 +1,6 @@
 """Ways to cut a model over GPUs, and the traffic that each cut costs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -67,7 +67,7 @@ class LayoutTable:
     checkpointing: NDArray[np.int64]
     """Places in CHECKPOINTINGS."""
     empty_samples: Floats
-    virtual_stages: float = 1.0
+    virtual_stages: Floats
 
     @property
     def global_batch(self) -> Floats:
@@ -76,6 +76,22 @@ class LayoutTable:
     def checkpoints(self, how: Checkpointing) -> Truths:
         found: Truths = self.checkpointing == CHECKPOINTINGS.index(how)
         return found
+
+    @staticmethod
+    def plain(rows: int) -> "LayoutTable":
+        """So many layouts that cut nothing."""
+        one, none = np.ones(rows), np.zeros(rows)
+        return LayoutTable(one, one, one, one, one, none, one, one, none.astype(np.int64), none, one)
+
+    def take(self, places: NDArray[np.int64]) -> "LayoutTable":
+        """Those rows, in that order."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        return LayoutTable(**{name: value[places] for name, value in columns.items()})
+
+    def joined(self, other: "LayoutTable") -> "LayoutTable":
+        """These rows, and then the other's."""
+        names = [field.name for field in fields(self)]
+        return LayoutTable(**{name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names})
 
     def row(self, place: int) -> Layout:
         return Layout(
@@ -88,7 +104,7 @@ class LayoutTable:
             micro_batch=int(self.micro_batch[place]),
             accumulation=int(self.accumulation[place]),
             activation_checkpointing=CHECKPOINTINGS[int(self.checkpointing[place])],
-            virtual_stages=int(self.virtual_stages),
+            virtual_stages=int(self.virtual_stages[place]),
             empty_samples=int(self.empty_samples[place]),
         )
 
