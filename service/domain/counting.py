@@ -122,5 +122,11 @@ def parameters_touched(model: Model, tokens: Number) -> Number:
 
 
 def routed_share(model: Model) -> float:
-    """Share of the parameters that are in routed experts, and can be spread over GPUs by expert."""
-    return parameters_per_expert(model) * model.transformer.experts / model.parameters if model.transformer else 0.0
+    """Share of the parameters that are in routed experts, and can be spread over GPUs by expert.
+
+    Where nobody says how many experts there are, the share that a token leaves idle: all but a few of them.
+    """
+    t, per_expert = model.transformer, parameters_per_expert(model)
+    if t is not None and per_expert:
+        return min(1.0, per_expert * t.experts / model.parameters)
+    return 1.0 - model.active_parameters / model.parameters if is_routed(model) else 0.0

@@ -83,17 +83,18 @@ def fastest_training_layouts(
 ) -> Fastest:
     """The same of many machines at once, without their estimates."""
     search = _Search(physics, work, machines, fixed)
-    found = search.among(search.shapes(machines.usable_bytes > 0), across=False)
+    found = search.among(search.shapes(np.ones(len(machines), dtype=bool)), across=False)
     if fixed.tensor is None and work.model.transformer is not None:
-        left = search.shapes(~found.fits & (search.least_bytes() <= machines.usable_bytes))
+        hopeless = found.exists & (search.least_bytes() > machines.usable_bytes)
+        left = search.shapes(~found.fits & ~hopeless)
         if left:
-            found = _less_needy(found, search.among(left, across=True))
+            found = _in_place_of(found, search.among(left, across=True))
     return search.simplified(found).take(search.alike)
 
 
-def _less_needy(first: Fastest, second: Fastest) -> Fastest:
-    """The second where it alone fits, or needs less where neither does."""
-    better = ~first.fits & (second.fits | (second.needed_bytes < first.needed_bytes))
+def _in_place_of(first: Fastest, second: Fastest) -> Fastest:
+    """The second where it alone fits, or alone exists."""
+    better = second.exists & ~first.fits & (second.fits | ~first.exists)
     places = np.arange(len(better)) + len(better) * better
     return first.joined(second).take(places)
 
