@@ -81,11 +81,10 @@ def _where(rows: Columns, kept: Truths) -> Columns:
     return {name: column[kept] for name, column in rows.items()}
 
 
-def _each_with(rows: Columns, name: str, values: Sequence[int]) -> Columns:
-    """Every row with every value."""
-    size = len(rows["shape"])
-    repeated = {key: np.repeat(column, len(values)) for key, column in rows.items()}
-    return {**repeated, name: np.tile(np.array(values, dtype=np.float64), size)}
+def _each_with(rows: Columns, name: str, values: Sequence[int], allowed: Truths) -> Columns:
+    """Every row with every value that is allowed for it."""
+    row, value = np.nonzero(allowed)
+    return {key: column[row] for key, column in rows.items()} | {name: np.array(values, dtype=np.float64)[value]}
 
 
 def _cuts(work: Training, shapes: Sequence[tuple[int, int]], fixed: FixedLayout, *, across: bool) -> Columns:
@@ -122,24 +121,23 @@ def _cuts(work: Training, shapes: Sequence[tuple[int, int]], fixed: FixedLayout,
 
 def _with_experts(work: Training, rows: Columns, fixed: FixedLayout) -> Columns:
     t = work.model.transformer
-    if fixed.expert is not None:
-        return _each_with(rows, "expert", [fixed.expert])
-    rows = _each_with(rows, "expert", divisors(t.experts) if t and t.experts else [1])
+    if fixed.expert is not None or t is None or not t.experts:
+        return rows | {"expert": np.full(len(rows["shape"]), float(fixed.expert or 1))}
     ranks = rows["tensor"] * rows["data"] * rows["context"]
-    return _where(rows, ranks % rows["expert"] == 0)
+    experts = divisors(t.experts)
+    return _each_with(rows, "expert", experts, ranks[:, None] % np.array(experts) == 0)
 
 
 def _with_micro_batches(work: Training, rows: Columns, fixed: FixedLayout) -> Columns:
     share = np.ceil(rows["batch"] / rows["data"])
     if fixed.micro_batch is not None:
-        rows = _each_with(rows, "micro_batch", [fixed.micro_batch])
+        rows = rows | {"micro_batch": np.full(len(share), float(fixed.micro_batch))}
     elif fixed.accumulation is not None:
-        rows = {**rows, "micro_batch": np.ceil(share / fixed.accumulation)}
+        rows = rows | {"micro_batch": np.ceil(share / fixed.accumulation)}
     else:
         most = most_samples_per_micro_batch(work)
-        sizes = {size for each in np.unique(share) for size in divisors(int(each)) if size <= most}
-        rows = _each_with(rows, "micro_batch", sorted(sizes))
-        rows = _where(rows, np.ceil(rows["batch"] / rows["data"]) % rows["micro_batch"] == 0)
+        sizes = sorted({size for each in np.unique(share) for size in divisors(int(each)) if size <= most})
+        rows = _each_with(rows, "micro_batch", sizes, share[:, None] % np.array(sizes) == 0)
     micro, data = rows["micro_batch"], rows["data"]
     rounds = np.maximum(1, np.ceil(np.ceil(rows["batch"] / data) / micro))
     accumulation = np.full(len(micro), float(fixed.accumulation)) if fixed.accumulation else rounds
@@ -157,13 +155,7 @@ def _with_ways(rows: Columns, fixed: FixedLayout, ways: Callable[[int], Sequence
     of_each = {most: set(ways(int(most))) for most in np.unique(highest)}
     every = sorted(set().union(*of_each.values()))
     allowed = np.array([[way in of_each[most] for way in every] for most in of_each]).reshape(len(of_each), len(every))
-    rows = {**rows, "highest": highest}
-    stages, hows = ([way[side] for way in every] for side in (0, 1))
-    size = len(highest)
-    rows = {name: np.repeat(column, len(every)) for name, column in rows.items()}
-    rows |= {
-        "zero_stage": np.tile(np.array(stages, float), size),
-        "checkpointing": np.tile(np.array(hows, float), size),
-    }
-    place = np.searchsorted(list(of_each), rows["highest"])
-    return _where(rows, allowed[place, np.tile(np.arange(len(every)), size)]) if size else rows
+    place = np.searchsorted(list(of_each), highest)
+    rows = _each_with(rows, "way", range(len(every)), allowed[place] if of_each else np.zeros((0, 0), dtype=bool))
+    stage_and_how = np.array(every, dtype=np.float64).reshape(-1, 2)[rows.pop("way").astype(np.int64)]
+    return rows | {"zero_stage": stage_and_how[:, 0], "checkpointing": stage_and_how[:, 1]}

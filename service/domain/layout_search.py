@@ -1,6 +1,6 @@
 """The best layout of a job on each machine: the fastest that fits, or else the one that needs the least memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -124,21 +124,27 @@ class _Search:
         layouts = candidates.layouts
         if not len(layouts.tensor):
             return found
-        need = self.bytes_needed(layouts)
-        asked, costs = self.asked_and_costs(layouts, candidates.linked_gpus)
+        need, usable = self.bytes_needed(layouts), self.machines.usable_bytes
+        shape_of = np.repeat(np.arange(len(shapes)), np.diff(candidates.starts))
+        order = np.lexsort((need, shape_of))
+        largest = np.array([usable[shape.places].max() for shape in shapes])
         place = np.zeros(len(self.machines), dtype=np.int64)
         for shape, start, end in zip(shapes, candidates.starts, candidates.starts[1:], strict=False):
-            if start == end:
-                continue
-            here = shape.places
-            order = start + np.argsort(need[start:end], kind="stable")
-            possible = np.searchsorted(need[order], self.machines.usable_bytes[here], side="right")
-            times = costs[here] @ asked[:, order[: possible.max()]]
-            times[np.arange(times.shape[1]) >= possible[:, None]] = np.inf
-            chosen = times.argmin(axis=1) if possible.max() else np.zeros(len(here), dtype=np.int64)
-            found.exists[here], found.fits[here], place[here] = True, possible > 0, order[chosen]
-            if possible.max():
-                found.seconds_per_sample[here] = times[np.arange(len(here)), chosen]
+            if start < end:
+                found.exists[shape.places], place[shape.places] = True, order[start]
+        order = order[need[order] <= largest[shape_of[order]]]
+        asked, costs = self.asked_and_costs(layouts.take(order), candidates.linked_gpus[order])
+        starts = np.searchsorted(shape_of[order], np.arange(len(shapes) + 1))
+        for shape, start, end in zip(shapes, starts, starts[1:], strict=False):
+            here, needs = shape.places, need[order[start:end]]
+            possible = np.searchsorted(needs, usable[here], side="right")
+            for some in _of_like_size(possible):
+                those, fitting = here[some], possible[some]
+                times = costs[those] @ asked[:, start : start + fitting.max()]
+                times[np.arange(times.shape[1]) >= fitting[:, None]] = np.inf
+                chosen = times.argmin(axis=1)
+                found.fits[those], place[those] = True, order[start + chosen]
+                found.seconds_per_sample[those] = times[np.arange(len(those)), chosen]
         found.needed_bytes[found.exists] = need[place[found.exists]]
         return replace(found, layouts=layouts.take(place))
 
@@ -220,3 +226,10 @@ class _Search:
     def _of_machines(self, term: str) -> Number:
         """What the machines add to it."""
         return self.physics.calibration.log_factors(TRAINING, term, self.facts, self.machines.facts)
+
+
+def _of_like_size(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Places of counts above zero, those within a factor of two together, so that little is computed in vain."""
+    sizes = np.frexp(counts)[1]
+    for size in np.unique(sizes[counts > 0]):
+        yield np.flatnonzero(sizes == size)
