@@ -10,7 +10,7 @@ from service.domain.candidate_table import training_candidates
 from service.domain.efficiency import Column, Kind, Levels
 from service.domain.errors import QuestionError
 from service.domain.estimate import Estimate, Physics, estimate_training
-from service.domain.facts import layout_columns, layout_facts, training_work_facts
+from service.domain.facts import layout_columns, training_work_facts
 from service.domain.kinds import MEMORY, TRAINING
 from service.domain.layout_candidates import Way, crosses_slow_links, every_way
 from service.domain.layout_checks import check_fixed
@@ -107,6 +107,7 @@ class _Search:
         self.facts = training_work_facts(work)
         self.rates = machines.seconds_per_unit(work)
         self.whole = self._of_machines("*")
+        self.log_ways = self._log_ways()
         hosts_matter = work.model.transformer is None
         self.alike = np.arange(len(machines)) if hosts_matter else machines.same_but_host
 
@@ -155,7 +156,7 @@ class _Search:
         calibration of a stack may say otherwise.
         """
         every = every_way(self.work, self.fixed, highest)
-        slower = {way: self._log_way(*way) for way in every}
+        slower = {way: self.log_ways[way] for way in every}
         lighter = self._of(MEMORY, "selected", {}) <= self._of(MEMORY, "kept", {})
         beaten = set()
         for stage, how in every:
@@ -166,9 +167,13 @@ class _Search:
                 beaten.add((stage, how))
         return [way for way in every if way not in beaten]
 
-    def _log_way(self, stage: int, how: int) -> float:
-        layout = Layout(zero_stage=stage, activation_checkpointing=CHECKPOINTINGS[how])
-        return self.physics.calibration.log_factor(TRAINING, "*", {**self.facts, **layout_facts(layout)})
+    def _log_ways(self) -> dict[Way, float]:
+        """The logarithm of what each way makes a step of this stack take."""
+        every = every_way(self.work, self.fixed, 3)
+        stages, hows = (np.array([way[side] for way in every]) for side in (0, 1))
+        layouts = replace(LayoutTable.plain(len(every)), zero_stage=stages.astype(np.float64), checkpointing=hows)
+        slowed = np.broadcast_to(self._of(TRAINING, "*", layout_columns(layouts)), len(every))
+        return {way: float(each) for way, each in zip(every, slowed, strict=True)}
 
     def simplified(self, found: Fastest) -> Fastest:
         """Without selective checkpointing, and at ZeRO stage 1 instead of 2, where that is as fast and fits too."""
@@ -177,17 +182,23 @@ class _Search:
         return found
 
     def _with_way_if_as_good(self, found: Fastest, stage: int, how: int) -> Fastest:
-        old, fixed = found.layouts, self.fixed
-        stages = (
-            old.zero_stage if fixed.zero_stage is not None else np.where(old.zero_stage == 2, stage, old.zero_stage)
+        free = (self.fixed.zero_stage is None, self.fixed.activation_checkpointing is None)
+        lower = (found.layouts.zero_stage == 2) & free[0] & (stage < 2)
+        eased = (found.layouts.checkpointing == 1) & free[1] & (how < 1)
+        places = np.flatnonzero(found.fits & (lower | eased))
+        old = found.layouts.take(places)
+        new = replace(
+            old,
+            zero_stage=np.where(lower[places], stage, old.zero_stage),
+            checkpointing=np.where(eased[places], how, old.checkpointing),
         )
-        eased = (old.checkpointing == 1) & (fixed.activation_checkpointing is None)
-        new = replace(old, zero_stage=stages, checkpointing=np.where(eased, how, old.checkpointing))
         needed = self.bytes_needed(new)
         slowed = self._of(TRAINING, "*", layout_columns(new)) - self._of(TRAINING, "*", layout_columns(old))
-        good = found.fits & (slowed == 0) & (needed <= self.machines.usable_bytes)
-        layouts = old.joined(new).take(np.arange(len(good)) + len(good) * good)
-        return replace(found, layouts=layouts, needed_bytes=np.where(good, needed, found.needed_bytes))
+        good = (slowed == 0) & (needed <= self.machines.usable_bytes[places])
+        moved = np.arange(len(found.fits))
+        moved[places[good]] = len(moved) + np.flatnonzero(good)
+        found.needed_bytes[places[good]] = needed[good]
+        return replace(found, layouts=found.layouts.joined(new).take(moved))
 
     def least_bytes(self) -> Floats:
         """What no layout goes below: states cut evenly over all GPUs."""
