@@ -126,19 +126,9 @@ def forward_demands(work: Inference, batch: float) -> Demands:
     }
 
 
-def decode_terms(work: Inference, machine: Machine, layout: Layout, concurrency: float, context: float) -> Terms:
-    demands = decode_demands(work, layout, machine.linked_gpus, concurrency, context)
-    return Terms(ideal_seconds(demands, seconds_per_unit(work, machine)), concurrency)
-
-
 def prefill_terms(work: Inference, machine: Machine, layout: Layout, prompts: float, length: float) -> Terms:
     demands = prefill_demands(work, layout, machine.linked_gpus, prompts, length)
     return Terms(ideal_seconds(demands, seconds_per_unit(work, machine)), prompts * length)
-
-
-def serving_terms(work: Inference, machine: Machine, layout: Layout, concurrency: float) -> Terms:
-    demands = serving_demands(work, layout, machine.linked_gpus, concurrency)
-    return Terms(ideal_seconds(demands, seconds_per_unit(work, machine)), concurrency)
 
 
 def forward_terms(work: Inference, machine: Machine, batch: float) -> Terms:

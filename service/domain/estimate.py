@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.domain.answering import decode_terms, forward_terms, is_generative, prefill_terms, serving_terms
+from service.domain.answering import decode_demands, forward_terms, is_generative, prefill_terms, serving_demands
 from service.domain.bands import Band, Bands, bands_of, unseen
-from service.domain.demands import Terms
+from service.domain.demands import Demands, Terms, ideal_seconds, seconds_per_unit
 from service.domain.efficiency import Calibration, Coefficient, Facts, Kind, calibration_of
 from service.domain.facts import inference_facts, training_facts
 from service.domain.kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
-from service.domain.layouts import in_flight, replicas_in_use
+from service.domain.layouts import BATCHED_TOKENS, in_flight, replicas_in_use
 from service.domain.machine import Machine
 from service.domain.memory import figures, inference_parts, training_parts
-from service.domain.parallelism import Layout, Number
+from service.domain.parallelism import AnyLayout, Layout, Number
 from service.domain.throughput import training_terms
 from service.domain.workload import Inference, Training
 
@@ -159,7 +159,8 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
     facts = dict(inference_facts(work, machine, layout))
     at, replicas = float(in_flight(work, machine.usable_bytes, layout)), float(replicas_in_use(work, layout))
     length = work.input_length + work.output_length
-    need = memory_need(physics, machine, inference_parts(work, layout, at, length, 4096.0 if at > 1 else 1.0), facts)
+    parts = inference_parts(work, layout, at, length, BATCHED_TOKENS if at > 1 else 1.0)
+    need = memory_need(physics, machine, parts, facts)
     kind, terms, what = language_terms(work, machine, layout, at)
     new = unseen(physics.calibration, kind, facts)
     if not need.fits:
@@ -191,22 +192,34 @@ SERVING_ENGINES = ("tensorrt-llm", "vllm", "sglang", "tgi")
 """Engines that batch continuously: newcomers are read between the steps of the others."""
 
 
+def language_demands(
+    work: Inference, layout: AnyLayout, linked_gpus: Number, at: Number
+) -> tuple[Kind, Demands, dict[str, str | float]]:
+    """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
+    if work.software.line in SERVING_ENGINES and work.concurrency != 1:
+        return SERVING, serving_demands(work, layout, linked_gpus, at), {"what": "serving"}
+    context = work.input_length + work.output_length / 2
+    return DECODE, decode_demands(work, layout, linked_gpus, at, context), {}
+
+
 def language_terms(
     work: Inference, machine: Machine, layout: Layout, at: float
 ) -> tuple[Kind, Terms, dict[str, str | float]]:
-    """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
-    if work.software.line in SERVING_ENGINES and work.concurrency != 1:
-        return SERVING, serving_terms(work, machine, layout, at), {"what": "serving"}
-    context = work.input_length + work.output_length / 2
-    return DECODE, decode_terms(work, machine, layout, at, context), {}
+    """The same in ideal seconds on a machine."""
+    kind, demands, what = language_demands(work, layout, machine.linked_gpus, at)
+    return kind, Terms(ideal_seconds(demands, seconds_per_unit(work, machine)), at), what
 
 
 USUAL_FORWARD_BATCH = 128.0
 
 
+def forward_batch(work: Inference) -> float:
+    return work.concurrency or USUAL_FORWARD_BATCH
+
+
 def _estimate_forward(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:
     facts = dict(inference_facts(work, machine, layout)) | {"offline": "no" if work.concurrency else "yes"}
-    batch = work.concurrency or USUAL_FORWARD_BATCH
+    batch = forward_batch(work)
     need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0, 0.0), facts)
     new = unseen(physics.calibration, FORWARD, facts)
     if not need.fits:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.candidate_table import training_candidates
+from service.domain.columns import either, joined, taken
 from service.domain.efficiency import Column, Kind, Levels
 from service.domain.errors import QuestionError
 from service.domain.estimate import Estimate, Physics, estimate_training
@@ -41,24 +42,6 @@ class Fastest:
         exists, fits = np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
         return Fastest(LayoutTable.plain(rows), exists, fits, np.full(rows, np.inf), np.full(rows, np.inf))
 
-    def take(self, places: NDArray[np.int64]) -> "Fastest":
-        return Fastest(
-            self.layouts.take(places),
-            self.exists[places],
-            self.fits[places],
-            self.needed_bytes[places],
-            self.seconds_per_sample[places],
-        )
-
-    def joined(self, other: "Fastest") -> "Fastest":
-        return Fastest(
-            self.layouts.joined(other.layouts),
-            np.concatenate([self.exists, other.exists]),
-            np.concatenate([self.fits, other.fits]),
-            np.concatenate([self.needed_bytes, other.needed_bytes]),
-            np.concatenate([self.seconds_per_sample, other.seconds_per_sample]),
-        )
-
 
 def best_training_layout(physics: Physics, work: Training, machine: Machine, fixed: FixedLayout = FREE) -> Estimate:
     """The fastest layout that fits; where none does, the one that needs the least memory.
@@ -88,15 +71,9 @@ def fastest_training_layouts(
         hopeless = found.exists & (search.least_bytes() > machines.usable_bytes)
         left = search.shapes(~found.fits & ~hopeless)
         if left:
-            found = _in_place_of(found, search.among(left, across=True))
-    return search.simplified(found).take(search.alike)
-
-
-def _in_place_of(first: Fastest, second: Fastest) -> Fastest:
-    """The second where it alone fits, or alone exists."""
-    better = second.exists & ~first.fits & (second.fits | ~first.exists)
-    places = np.arange(len(better)) + len(better) * better
-    return first.joined(second).take(places)
+            more = search.among(left, across=True)
+            found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
+    return taken(search.simplified(found), search.alike)
 
 
 class _Search:
@@ -134,7 +111,7 @@ class _Search:
             if start < end:
                 found.exists[shape.places], place[shape.places] = True, order[start]
         order = order[need[order] <= largest[shape_of[order]]]
-        asked, costs = self.asked_and_costs(layouts.take(order), candidates.linked_gpus[order])
+        asked, costs = self.asked_and_costs(taken(layouts, order), candidates.linked_gpus[order])
         starts = np.searchsorted(shape_of[order], np.arange(len(shapes) + 1))
         for shape, start, end in zip(shapes, starts, starts[1:], strict=False):
             here, needs = shape.places, need[order[start:end]]
@@ -147,7 +124,7 @@ class _Search:
                 found.fits[those], place[those] = True, order[start + chosen]
                 found.seconds_per_sample[those] = times[np.arange(len(those)), chosen]
         found.needed_bytes[found.exists] = need[place[found.exists]]
-        return replace(found, layouts=layouts.take(place))
+        return replace(found, layouts=taken(layouts, place))
 
     def ways(self, highest: int) -> list[Way]:
         """ZeRO stages and checkpointings without those that another one beats in any cut of any machine.
@@ -186,7 +163,7 @@ class _Search:
         lower = (found.layouts.zero_stage == 2) & free[0] & (stage < 2)
         eased = (found.layouts.checkpointing == 1) & free[1] & (how < 1)
         places = np.flatnonzero(found.fits & (lower | eased))
-        old = found.layouts.take(places)
+        old = taken(found.layouts, places)
         new = replace(
             old,
             zero_stage=np.where(lower[places], stage, old.zero_stage),
@@ -198,7 +175,7 @@ class _Search:
         moved = np.arange(len(found.fits))
         moved[places[good]] = len(moved) + np.flatnonzero(good)
         found.needed_bytes[places[good]] = needed[good]
-        return replace(found, layouts=found.layouts.joined(new).take(moved))
+        return replace(found, layouts=taken(joined(found.layouts, new), moved))
 
     def least_bytes(self) -> Floats:
         """What no layout goes below: states cut evenly over all GPUs."""

@@ -20,6 +20,9 @@ MOST_IN_FLIGHT_BY_ENGINE = {"vllm": 256.0}
 CACHE_SHARE = 0.92
 """Share of a GPU's usable memory that weights, activations and cache may take together."""
 
+BATCHED_TOKENS = 4096.0
+"""Tokens of one forward pass of an engine that batches, for which it keeps memory."""
+
 CUT_ABOVE = 4e9
 """Parameters above which a model without a told layout is cut."""
 
@@ -112,7 +115,7 @@ def with_steps(work: Training, layout: Layout) -> Layout:
 
 def concurrency_that_fits(work: Inference, usable_bytes: Number, layout: AnyLayout) -> Number:
     """Conversations whose caches fit in what weights and activations leave."""
-    fixed = total(inference_parts(work, layout, 0.0, 0.0, 4096.0))
+    fixed = total(inference_parts(work, layout, 0.0, 0.0, BATCHED_TOKENS))
     left = np.maximum(0.0, CACHE_SHARE * usable_bytes - fixed)
     tokens = max(1.0, work.input_length + work.output_length)
     each = sequence_cache_bytes(work, tokens, layout.tensor) / layout.pipeline

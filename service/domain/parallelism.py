@@ -1,6 +1,6 @@
 """Ways to cut a model over GPUs, and the traffic that each cut costs."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -82,16 +82,6 @@ class LayoutTable:
         """So many layouts that cut nothing."""
         one, none = np.ones(rows), np.zeros(rows)
         return LayoutTable(one, one, one, one, one, none, one, one, none.astype(np.int64), none, one)
-
-    def take(self, places: NDArray[np.int64]) -> "LayoutTable":
-        """Those rows, in that order."""
-        columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        return LayoutTable(**{name: value[places] for name, value in columns.items()})
-
-    def joined(self, other: "LayoutTable") -> "LayoutTable":
-        """These rows, and then the other's."""
-        names = [field.name for field in fields(self)]
-        return LayoutTable(**{name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names})
 
     def row(self, place: int) -> Layout:
         return Layout(
