@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from service.domain.answering_search import best_inference_layout
 from service.domain.bands import Band
 from service.domain.counting import published_training_flops_per_sample
 from service.domain.estimate import Estimate, Physics, estimate_inference, estimate_training, wall_seconds
 from service.domain.formats import peak_flops
 from service.domain.job import Job, inference_on, samples_of, training_on
 from service.domain.layout_checks import check_fixed
-from service.domain.layout_search import best_inference_layout, best_training_layout
+from service.domain.layout_search import best_training_layout
 from service.domain.layouts import FREE, FixedLayout, usual_inference_layout, usual_training_layout
 from service.domain.machine import Machine
 from service.domain.parallelism import checked

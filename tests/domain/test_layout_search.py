@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.answering_search import best_inference_layout
 from service.domain.errors import QuestionError
-from service.domain.layout_search import best_inference_layout, best_training_layout
+from service.domain.layout_search import best_training_layout
 from service.domain.layouts import FixedLayout
 from service.domain.stacks import Software
 from tests.domain.jobs import LLAMA_3_8B, gpu, inference, machine, model, training
@@ -66,7 +67,7 @@ def test_fewer_samples_than_gpus_lower_the_data_degree() -> None:
     assert found.data <= 4
     assert found.gpus == 8
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
-    with pytest.raises(QuestionError, match="each data-parallel rank a sample"):
+    with pytest.raises(QuestionError, match="each data-parallel rank needs a sample"):
         best_training_layout(PLAIN, training(model=resnet, global_batch=4), machine())
 
 
