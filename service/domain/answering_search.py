@@ -36,6 +36,7 @@ class FastestAnswers:
     layouts: LayoutTable
     exists: Truths
     fits: Truths
+    """In the GPUs' memory and, where that is known, in the host's."""
     needed_bytes: Floats
     """Per GPU; infinite where there is no layout."""
     concurrency: Floats
@@ -70,7 +71,9 @@ def fastest_inference_layouts(
     if missing.any() and fixed.tensor is None and is_generative(work.model):
         more = _estimated(physics, work, machines, _pairs(work, machines, fixed, missing, across=True))
         found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
-    return taken(found, machines.same_but_host)
+    found = taken(found, machines.same_but_host)
+    fits = found.fits & machines.hosts_fit(work, 1)
+    return replace(found, fits=fits, units_per_second=np.where(fits, found.units_per_second, 0.0))
 
 
 @dataclass(frozen=True, slots=True)

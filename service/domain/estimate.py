@@ -8,6 +8,7 @@ from service.domain.bands import Band, Bands, bands_of, unseen
 from service.domain.demands import Demands, Terms, ideal_seconds, seconds_per_unit
 from service.domain.efficiency import Calibration, Coefficient, Facts, Kind, calibration_of
 from service.domain.facts import inference_facts, training_facts
+from service.domain.host import HostNeed, host_memory_need
 from service.domain.kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
 from service.domain.layouts import BATCHED_TOKENS, in_flight, replicas_in_use
 from service.domain.machine import Machine
@@ -30,6 +31,7 @@ BOTTLENECKS = {
     "launch": "host_overhead",
     "routing": "host_overhead",
     "step": "host_overhead",
+    "offload": "host_overhead",
     "request": "host_overhead",
     "tensor": "communication",
     "latency": "communication",
@@ -112,9 +114,12 @@ class Estimate:
     tensor_across_slow_links: bool = False
     """The layout cuts tensors over GPUs that are not on one fast link: nothing else fits, or the caller said so."""
 
+    host: HostNeed | None = None
+
     @property
     def fits(self) -> bool:
-        return self.memory.fits
+        """In the GPUs' memory and in the host's."""
+        return self.memory.fits and (self.host is None or self.host.fits)
 
     @property
     def bottleneck(self) -> str | None:
@@ -135,13 +140,14 @@ def estimate_training(physics: Physics, work: Training, machine: Machine, layout
     facts = training_facts(work, machine, layout)
     need = memory_need(physics, machine, training_parts(work, layout), facts)
     new = unseen(physics.calibration, TRAINING, facts)
-    if not need.fits:
-        return Estimate("modelled", need, layout, None, None, None, new)
+    host = host_memory_need(work, machine, layout)
+    if not (need.fits and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, host=host)
     step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
     samples = physics.bands.around(step.rate, TRAINING, facts, new)
     length = work.mean_length or work.sequence_length
     tokens = samples.times(length) if length else None
-    return Estimate("modelled", need, layout, samples, tokens, step, new)
+    return Estimate("modelled", need, layout, samples, tokens, step, new, host=host)
 
 
 def wall_seconds(physics: Physics, work: Training, machine: Machine, layout: Layout, samples: float) -> Band:
@@ -163,8 +169,9 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
     need = memory_need(physics, machine, parts, facts)
     kind, terms, what = language_terms(work, machine, layout, at)
     new = unseen(physics.calibration, kind, facts)
-    if not need.fits:
-        return Estimate("modelled", need, layout, None, None, None, new, at)
+    host = host_memory_need(work, machine, layout)
+    if not (need.fits and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, at, host=host)
     step = step_of(physics.calibration, kind, terms, facts | what)
     tokens = physics.bands.around(step.rate * replicas, kind, facts, new)
     each = step_of(physics.calibration, kind, terms, facts | ({"what": "token"} if what else {})).seconds
@@ -185,6 +192,7 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
         physics.bands.around(read.rate * layout.data, PREFILL, facts, new_prefill),
         physics.bands.around(first.seconds, PREFILL, facts, new_prefill, of_rate=False),
         physics.bands.around(each, kind, facts, new, of_rate=False),
+        host=host,
     )
 
 
@@ -222,8 +230,9 @@ def _estimate_forward(physics: Physics, work: Inference, machine: Machine, layou
     batch = forward_batch(work)
     need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0, 0.0), facts)
     new = unseen(physics.calibration, FORWARD, facts)
-    if not need.fits:
-        return Estimate("modelled", need, layout, None, None, None, new, batch)
+    host = host_memory_need(work, machine, layout)
+    if not (need.fits and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, batch, host=host)
     step = step_of(physics.calibration, FORWARD, forward_terms(work, machine, batch), facts)
     samples = physics.bands.around(step.rate * machine.gpus, FORWARD, facts, new)
-    return Estimate("modelled", need, layout, samples, None, step, new, batch)
+    return Estimate("modelled", need, layout, samples, None, step, new, batch, host=host)

@@ -32,6 +32,7 @@ class Fastest:
     exists: Truths
     """False where the batch cannot be spread over the machine in any way that is allowed."""
     fits: Truths
+    """In the GPUs' memory and, where that is known, in the host's."""
     needed_bytes: Floats
     """Per GPU; infinite where there is no layout."""
     seconds_per_sample: Floats
@@ -73,7 +74,9 @@ def fastest_training_layouts(
         if left:
             more = search.among(left, across=True)
             found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
-    return taken(search.simplified(found), search.alike)
+    found = taken(search.simplified(found), search.alike)
+    fits = found.fits & machines.hosts_fit(work, found.layouts.micro_batch)
+    return replace(found, fits=fits, seconds_per_sample=np.where(fits, found.seconds_per_sample, np.inf))
 
 
 class _Search:
