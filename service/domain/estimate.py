@@ -200,11 +200,16 @@ SERVING_ENGINES = ("tensorrt-llm", "vllm", "sglang", "tgi")
 """Engines that batch continuously: newcomers are read between the steps of the others."""
 
 
+def language_kind(work: Inference) -> Kind:
+    """Engines that batch continuously serve; anything else, and one conversation alone, decodes."""
+    return SERVING if work.software.line in SERVING_ENGINES and work.concurrency != 1 else DECODE
+
+
 def language_demands(
     work: Inference, layout: AnyLayout, linked_gpus: Number, at: Number
 ) -> tuple[Kind, Demands, dict[str, str | float]]:
     """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
-    if work.software.line in SERVING_ENGINES and work.concurrency != 1:
+    if language_kind(work) is SERVING:
         return SERVING, serving_demands(work, layout, linked_gpus, at), {"what": "serving"}
     context = work.input_length + work.output_length / 2
     return DECODE, decode_demands(work, layout, linked_gpus, at, context), {}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
-from service.domain.answering_search import best_inference_layout, fastest_inference_layouts
+from service.domain.answering_search import best_inference_layout, fastest_inference_layouts, inference_bands
 from service.domain.errors import QuestionError
 from service.domain.estimate import Estimate, Physics, estimate_inference
 from service.domain.layout_candidates import every_inference_layout
@@ -73,6 +73,10 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
         for table, row in ((together, place), (turned, -1 - place)):
             assert table.needed_bytes[row] == pytest.approx(alone.memory.needed_bytes)
             assert table.units_per_second[row] == pytest.approx(_rate(alone))
+        if alone.tokens_per_second is not None:
+            rates = together.units_per_second[place] * inference_bands(with_, work, machine_table([where]))[0]
+            band = alone.tokens_per_second
+            assert list(rates) == pytest.approx([band.low, band.likely, band.high])
 
 
 def _rate(found: Estimate) -> float:
