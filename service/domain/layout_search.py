@@ -55,8 +55,8 @@ def best_training_layout(physics: Physics, work: Training, machine: Machine, fix
     if not found.exists[0]:
         batch = f" and a global batch of {work.global_batch}" if work.global_batch else ""
         raise QuestionError(
-            f"No layout divides {work.model.name}{batch} over {machine.gpus} GPUs as asked: each data-parallel rank needs "
-            "a sample at least, and the GPUs of a replica must divide its attention heads and layers.",
+            f"No layout divides {work.model.name}{batch} over {machine.gpus} GPUs as asked: each data-parallel rank "
+            "needs a sample at least, and the GPUs of a replica must divide its attention heads and layers.",
             field="global_batch_size" if fixed == FREE else "layout",
         )
     layout = found.layouts.row(0)

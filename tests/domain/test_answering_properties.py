@@ -1,5 +1,6 @@
 """What must hold of the layouts that are searched for answering."""
 
+from dataclasses import replace
 from math import isfinite
 
 import pytest
@@ -96,6 +97,14 @@ def test_faster_hardware_never_answers_slower(
     fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
     assert fast.fits == slow.fits
     assert likely(fast) >= likely(slow) * SLACK
+
+
+@unhurried
+@given(physics, questions(), machines(), more)
+def test_more_memory_never_stops_answering(with_: Physics, work: Inference, where: Machine, times: float) -> None:
+    assert where.gpu.memory_gb is not None
+    larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
+    assert found_for(with_, work, where).fits <= found_for(with_, work, larger).fits
 
 
 @unhurried

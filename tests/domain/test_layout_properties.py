@@ -109,6 +109,13 @@ def test_more_memory_never_stops_fitting(with_: Physics, work: Training, where: 
 
 
 @unhurried
+@given(physics, works(), machines())
+def test_a_smaller_precision_never_stops_fitting(with_: Physics, work: Training, where: Machine) -> None:
+    fits = [found_for(with_, replace(work, precision=name), where).fits for name in ("fp32", "tf32", "bf16", "fp8")]
+    assert fits == sorted(fits)
+
+
+@unhurried
 @given(physics, works(), machines(), wishes)
 def test_figures_are_finite_and_parts_add_up(
     with_: Physics, work: Training, where: Machine, fixed: FixedLayout
