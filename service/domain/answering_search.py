@@ -6,16 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.answering import forward_demands, is_generative
+from service.domain.bands import bands_by_gpu
 from service.domain.candidate_table import factorisations
 from service.domain.columns import either, taken
 from service.domain.demands import Demands
 from service.domain.efficiency import Facts, Kind
+from service.domain.errors import QuestionError
 from service.domain.estimate import (
     Estimate,
     Physics,
     estimate_inference,
     forward_batch,
     language_demands,
+    language_kind,
 )
 from service.domain.facts import answering_work_facts, cut_columns
 from service.domain.kinds import FORWARD, MEMORY
@@ -36,14 +39,16 @@ class FastestAnswers:
     layouts: LayoutTable
     exists: Truths
     fits: Truths
+    """In the GPUs' memory and, where that is known, in the host's."""
     needed_bytes: Floats
     """Per GPU; infinite where there is no layout."""
     concurrency: Floats
     """Conversations (or samples) at once on the whole machine."""
     units_per_second: Floats
-    """Likely output tokens (or samples of what does not generate) of the whole machine; 0 where it does not fit."""
+    """Output tokens (or samples of what does not generate) of the whole machine, as the calibration says, before the
+    caution of bands; 0 where it does not fit."""
     seconds_per_step: Floats
-    """Likely seconds from one token of a conversation to the next (or of a forward pass)."""
+    """Seconds from one token of a conversation to the next (or of a forward pass)."""
 
 
 def best_inference_layout(physics: Physics, work: Inference, machine: Machine, fixed: FixedLayout = FREE) -> Estimate:
@@ -54,9 +59,23 @@ def best_inference_layout(physics: Physics, work: Inference, machine: Machine, f
     waiting, which tokens per second counts and time per token does not.
     """
     check_fixed(fixed, work, machine)
-    layout = fastest_inference_layouts(physics, work, machine_table([machine]), fixed).layouts.row(0)
+    found = fastest_inference_layouts(physics, work, machine_table([machine]), fixed)
+    if not found.exists[0]:
+        raise QuestionError(
+            f"No layout divides {work.model.name} over {machine.gpus} GPUs as asked: the GPUs of a replica must divide "
+            "its attention heads and layers.",
+            field="layout",
+        )
+    layout = found.layouts.row(0)
     across = crosses_slow_links(layout.tensor, machine.linked_gpus)
     return replace(estimate_inference(physics, work, machine, layout), tensor_across_slow_links=across)
+
+
+def inference_bands(physics: Physics, work: Inference, machines: MachineTable) -> Floats:
+    """Low, likely and high rates of each machine, over units_per_second."""
+    gpus = [gpu.id for gpu in machines.kinds]
+    kind = language_kind(work) if is_generative(work.model) else FORWARD
+    return bands_by_gpu(physics.calibration, physics.bands, kind, answering_work_facts(work), gpus)[machines.kind]
 
 
 def fastest_inference_layouts(
@@ -70,7 +89,9 @@ def fastest_inference_layouts(
     if missing.any() and fixed.tensor is None and is_generative(work.model):
         more = _estimated(physics, work, machines, _pairs(work, machines, fixed, missing, across=True))
         found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
-    return taken(found, machines.same_but_host)
+    found = taken(found, machines.same_but_host)
+    fits = found.fits & machines.hosts_fit(work, 1)
+    return replace(found, fits=fits, units_per_second=np.where(fits, found.units_per_second, 0.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from service.domain.bands import Band, Bands, bands_of, unseen
 from service.domain.demands import Demands, Terms, ideal_seconds, seconds_per_unit
 from service.domain.efficiency import Calibration, Coefficient, Facts, Kind, calibration_of
 from service.domain.facts import inference_facts, training_facts
+from service.domain.host import HostNeed, host_memory_need
 from service.domain.kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
 from service.domain.layouts import cache_tokens_that_fit, in_flight, replicas_in_use
 from service.domain.machine import Machine
@@ -30,6 +31,7 @@ BOTTLENECKS = {
     "launch": "host_overhead",
     "routing": "host_overhead",
     "step": "host_overhead",
+    "offload": "host_overhead",
     "request": "host_overhead",
     "tensor": "communication",
     "latency": "communication",
@@ -119,9 +121,12 @@ class Estimate:
     tensor_across_slow_links: bool = False
     """The layout cuts tensors over GPUs that are not on one fast link: nothing else fits, or the caller said so."""
 
+    host: HostNeed | None = None
+
     @property
     def fits(self) -> bool:
-        return self.memory.fits
+        """In the GPUs' memory and in the host's."""
+        return self.memory.fits and (self.host is None or self.host.fits)
 
     @property
     def bottleneck(self) -> str | None:
@@ -144,13 +149,14 @@ def estimate_training(physics: Physics, work: Training, machine: Machine, layout
     facts = training_facts(work, machine, layout)
     need = memory_need(physics, machine, training_parts(work, layout), facts)
     new = unseen(physics.calibration, TRAINING, facts)
-    if not need.may_fit:
-        return Estimate("modelled", need, layout, None, None, None, new)
+    host = host_memory_need(work, machine, layout)
+    if not (need.may_fit and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, host=host)
     step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
     samples = physics.bands.around(step.rate, TRAINING, facts, new)
     length = work.mean_length or work.sequence_length
     tokens = samples.times(length) if length else None
-    return Estimate("modelled", need, layout, samples, tokens, step, new)
+    return Estimate("modelled", need, layout, samples, tokens, step, new, host=host)
 
 
 def wall_seconds(physics: Physics, work: Training, machine: Machine, layout: Layout, samples: float) -> Band:
@@ -174,8 +180,9 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
     kind, terms, what = language_terms(work, machine, layout, at)
     new = unseen(physics.calibration, kind, facts)
     cache = cache_tokens_that_fit(work, machine.usable_bytes, layout)
-    if not need.may_fit:
-        return Estimate("modelled", need, layout, None, None, None, new, at, kv_cache_tokens=cache)
+    host = host_memory_need(work, machine, layout)
+    if not (need.may_fit and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, at, kv_cache_tokens=cache, host=host)
     step = step_of(physics.calibration, kind, terms, facts | what)
     tokens = physics.bands.around(step.rate * replicas, kind, facts, new)
     each = step_of(physics.calibration, kind, terms, facts | ({"what": "token"} if what else {})).seconds
@@ -197,6 +204,7 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
         physics.bands.around(first.seconds, PREFILL, facts, new_prefill, of_rate=False),
         physics.bands.around(each, kind, facts, new, of_rate=False),
         cache,
+        host=host,
     )
 
 
@@ -211,11 +219,16 @@ def batches_continuously(work: Inference) -> bool:
     return work.software.way == "engine"
 
 
+def language_kind(work: Inference) -> Kind:
+    """Engines that batch continuously serve; anything else, and one conversation alone, decodes."""
+    return SERVING if batches_continuously(work) and work.concurrency != 1 else DECODE
+
+
 def language_demands(
     work: Inference, layout: AnyLayout, linked_gpus: Number, at: Number
 ) -> tuple[Kind, Demands, dict[str, str | float]]:
     """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
-    if batches_continuously(work) and work.concurrency != 1:
+    if language_kind(work) is SERVING:
         return SERVING, serving_demands(work, layout, linked_gpus, at), {"what": "serving"}
     context = work.input_length + work.output_length / 2
     return DECODE, decode_demands(work, layout, linked_gpus, at, context), {}
@@ -241,8 +254,9 @@ def _estimate_forward(physics: Physics, work: Inference, machine: Machine, layou
     batch = forward_batch(work)
     need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0), facts)
     new = unseen(physics.calibration, FORWARD, facts)
-    if not need.may_fit:
-        return Estimate("modelled", need, layout, None, None, None, new, batch)
+    host = host_memory_need(work, machine, layout)
+    if not (need.may_fit and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, batch, host=host)
     step = step_of(physics.calibration, FORWARD, forward_terms(work, machine, batch), facts)
     samples = physics.bands.around(step.rate * machine.gpus, FORWARD, facts, new)
-    return Estimate("modelled", need, layout, samples, None, step, new, batch)
+    return Estimate("modelled", need, layout, samples, None, step, new, batch, host=host)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from service.domain.bands import bands_by_gpu
 from service.domain.candidate_table import training_candidates
 from service.domain.columns import either, joined, taken
 from service.domain.efficiency import Column, Kind, Levels
@@ -32,10 +33,11 @@ class Fastest:
     exists: Truths
     """False where the batch cannot be spread over the machine in any way that is allowed."""
     fits: Truths
+    """In the GPUs' memory and, where that is known, in the host's."""
     needed_bytes: Floats
     """Per GPU; infinite where there is no layout."""
     seconds_per_sample: Floats
-    """Likely; infinite where it does not fit."""
+    """As the calibration says, before the caution of bands; infinite where it does not fit."""
 
     @staticmethod
     def nothing(rows: int) -> "Fastest":
@@ -51,14 +53,22 @@ def best_training_layout(physics: Physics, work: Training, machine: Machine, fix
     check_fixed(fixed, work, machine)
     found = fastest_training_layouts(physics, work, machine_table([machine]), fixed)
     if not found.exists[0]:
+        batch = f" and a global batch of {work.global_batch}" if work.global_batch else ""
         raise QuestionError(
-            f"A global batch of {work.global_batch} cannot be spread over {machine.gpus} GPUs in any layout: "
-            "each data-parallel rank needs a sample at least.",
-            field="global_batch_size",
+            f"No layout divides {work.model.name}{batch} over {machine.gpus} GPUs as asked: each data-parallel rank "
+            "needs a sample at least, and the GPUs of a replica must divide its attention heads and layers.",
+            field="global_batch_size" if fixed == FREE else "layout",
         )
     layout = found.layouts.row(0)
     across = crosses_slow_links(layout.tensor, machine.linked_gpus)
     return replace(estimate_training(physics, work, machine, layout), tensor_across_slow_links=across)
+
+
+def training_bands(physics: Physics, work: Training, machines: MachineTable) -> Floats:
+    """Low, likely and high samples per second of each machine, over 1 / seconds_per_sample."""
+    gpus = [gpu.id for gpu in machines.kinds]
+    found = bands_by_gpu(physics.calibration, physics.bands, TRAINING, training_work_facts(work), gpus)
+    return found[machines.kind]
 
 
 def fastest_training_layouts(
@@ -73,7 +83,9 @@ def fastest_training_layouts(
         if left:
             more = search.among(left, across=True)
             found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
-    return taken(search.simplified(found), search.alike)
+    found = taken(search.simplified(found), search.alike)
+    fits = found.fits & machines.hosts_fit(work, found.layouts.micro_batch)
+    return replace(found, fits=fits, seconds_per_sample=np.where(fits, found.seconds_per_sample, np.inf))
 
 
 class _Search:

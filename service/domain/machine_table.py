@@ -10,8 +10,10 @@ from service.domain.demands import peaks
 from service.domain.efficiency import Column, Levels
 from service.domain.facts import hardware_facts
 from service.domain.hardware import Gpu
+from service.domain.host import host_parts
 from service.domain.machine import DEFAULT_VCPUS_PER_GPU, Machine
-from service.domain.parallelism import Floats
+from service.domain.memory import total
+from service.domain.parallelism import Floats, Number, Truths
 from service.domain.workload import Inference, Training
 
 
@@ -33,6 +35,8 @@ class MachineTable:
     """The different GPUs."""
     kind: NDArray[np.int64]
     gpus: Floats
+    gpus_per_node: Floats
+    nodes: Floats
     linked_gpus: Floats
     memory_bandwidth: Floats
     link: Floats
@@ -45,6 +49,12 @@ class MachineTable:
     shapes: tuple[Shape, ...]
     same_but_host: NDArray[np.int64]
     """The first machine with the same GPUs and links; hosts matter to networks that wait for their input alone."""
+
+    def hosts_fit(self, work: Training | Inference, micro_batch: Number) -> Truths:
+        """Whether host memory is enough, or unknown."""
+        parts = host_parts(work, self.gpus_per_node, self.nodes, micro_batch)
+        needed = np.broadcast_to(total(parts), len(self))
+        return ~(needed > self.host_memory_bytes)
 
     def __len__(self) -> int:
         return len(self.machines)
@@ -108,6 +118,8 @@ def machine_table(machines: Sequence[Machine]) -> MachineTable:
         kinds=tuple(kinds.values()),
         kind=np.array([places[machine.gpu.id] for machine in machines], dtype=np.int64),
         gpus=column("gpus"),
+        gpus_per_node=column("gpus_per_node"),
+        nodes=column("nodes"),
         linked_gpus=column("linked_gpus"),
         memory_bandwidth=column("memory_bandwidth"),
         link=column("link_bytes_per_second"),

@@ -90,12 +90,12 @@ def training_parts(work: Training, layout: AnyLayout) -> dict[str, Number]:
     t = work.model.transformer
     layers = max(1, t.layers if t else USUAL_LAYERS)
     stage, ranks = layout.zero_stage, layout.data * layout.context
-    _, grad, master = RECIPES[work.recipe]
+    _, grad, _ = RECIPES[work.recipe]
     trained = trainable_parameters(work)
     learned_routed = routed_share(work.model) if work.method == "full" else 0.0
     weights = frozen_weight_bytes(work) + learned_weight_bytes(work)
     gradients = trained * grad / (layers if work.fused_optimizer else 1.0)
-    optimizer = trained * (master + optimizer_bytes(work))
+    optimizer = 0.0 if work.offload_optimizer else trained * optimizer_state_bytes(work)
     # Between micro-batches of a pipeline, gathered weights are not given back.
     whole = (layout.pipeline > 1) | (work.software.line in KEEP_GATHERED_WEIGHTS)
     gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1))
@@ -140,10 +140,10 @@ def learned_weight_bytes(work: Training) -> float:
     return (work.model.parameters if work.method == "full" else trainable_parameters(work)) * held
 
 
-def optimizer_bytes(work: Training) -> float:
-    """Bytes per trained parameter of what the optimizer remembers, without the copy of the weights."""
+def optimizer_state_bytes(work: Training) -> float:
+    """Bytes per trained parameter of what the optimizer remembers, and of the fp32 copy of the weights."""
     states, size = OPTIMIZER_STATES.get(work.optimizer, OPTIMIZER_STATES["adamw"])
-    return states * size * (2.0 if work.recipe == "pure" else 4.0)
+    return RECIPES[work.recipe][2] + states * size * (2.0 if work.recipe == "pure" else 4.0)
 
 
 def _activation_parts(work: Training, layout: AnyLayout) -> dict[str, Number]:

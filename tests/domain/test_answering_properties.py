@@ -1,12 +1,13 @@
 """What must hold of the layouts that are searched for answering."""
 
+from dataclasses import replace
 from math import isfinite
 
 import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
-from service.domain.answering_search import best_inference_layout, fastest_inference_layouts
+from service.domain.answering_search import best_inference_layout, fastest_inference_layouts, inference_bands
 from service.domain.errors import QuestionError
 from service.domain.estimate import Estimate, Physics, estimate_inference
 from service.domain.layout_candidates import every_inference_layout
@@ -73,6 +74,10 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
         for table, row in ((together, place), (turned, -1 - place)):
             assert table.needed_bytes[row] == pytest.approx(alone.memory.needed_bytes)
             assert table.units_per_second[row] == pytest.approx(_rate(alone))
+        if alone.tokens_per_second is not None:
+            rates = together.units_per_second[place] * inference_bands(with_, work, machine_table([where]))[0]
+            band = alone.tokens_per_second
+            assert list(rates) == pytest.approx([band.low, band.likely, band.high])
 
 
 def _rate(found: Estimate) -> float:
@@ -92,6 +97,14 @@ def test_faster_hardware_never_answers_slower(
     fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
     assert fast.fits == slow.fits
     assert likely(fast) >= likely(slow) * SLACK
+
+
+@unhurried
+@given(physics, questions(), machines(), more)
+def test_more_memory_never_stops_answering(with_: Physics, work: Inference, where: Machine, times: float) -> None:
+    assert where.gpu.memory_gb is not None
+    larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
+    assert found_for(with_, work, where).fits <= found_for(with_, work, larger).fits
 
 
 @unhurried

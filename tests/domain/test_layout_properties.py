@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.domain.errors import QuestionError
 from service.domain.estimate import Estimate, Physics
-from service.domain.layout_search import best_training_layout, fastest_training_layouts
+from service.domain.layout_search import best_training_layout, fastest_training_layouts, training_bands
 from service.domain.layouts import FixedLayout
 from service.domain.machine import Machine
 from service.domain.machine_table import distinct, machine_table
@@ -109,6 +109,13 @@ def test_more_memory_never_stops_fitting(with_: Physics, work: Training, where: 
 
 
 @unhurried
+@given(physics, works(), machines())
+def test_a_smaller_precision_never_stops_fitting(with_: Physics, work: Training, where: Machine) -> None:
+    fits = [found_for(with_, replace(work, precision=name), where).fits for name in ("fp32", "tf32", "bf16", "fp8")]
+    assert fits == sorted(fits)
+
+
+@unhurried
 @given(physics, works(), machines(), wishes)
 def test_figures_are_finite_and_parts_add_up(
     with_: Physics, work: Training, where: Machine, fixed: FixedLayout
@@ -134,5 +141,9 @@ def test_seconds_per_sample_are_those_of_the_estimate(work: Training, where: Mac
     assert table.needed_bytes[0] == pytest.approx(found.memory.needed_bytes)
     if found.fits and found.step is not None:
         assert 1 / table.seconds_per_sample[0] == pytest.approx(found.step.rate)
+        band = found.samples_per_second
+        assert band is not None
+        rates = training_bands(FITTED, work, machine_table([where]))[0] / table.seconds_per_sample[0]
+        assert list(rates) == pytest.approx([band.low, band.likely, band.high])
     else:
         assert np.isinf(table.seconds_per_sample[0])

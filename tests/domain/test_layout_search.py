@@ -71,6 +71,12 @@ def test_fewer_samples_than_gpus_lower_the_data_degree() -> None:
         best_training_layout(PLAIN, training(model=resnet, global_batch=4), machine())
 
 
+def test_what_divides_nothing_is_said() -> None:
+    with pytest.raises(QuestionError, match="No layout divides A model over 3 GPUs") as caught:
+        best_inference_layout(PLAIN, inference(), machine(gpus=3), FixedLayout(data=1, pipeline=1))
+    assert caught.value.field == "layout"
+
+
 def test_throughput_wants_replicas_and_one_answer_wants_all_gpus() -> None:
     many = best_inference_layout(FITTED, inference(concurrency=None, software=Software("vllm")), machine())
     assert many.layout.data >= 4
