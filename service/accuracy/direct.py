@@ -47,8 +47,8 @@ class Case:
 
     @property
     def weight(self) -> float:
-        """A decision says less than a figure, and that a run was published less than a report on memory."""
-        return 1.0 if not self.bound else 0.5 if self.scored else 0.15
+        """That it fitted says less than a figure, and that a run was published less than a report on memory."""
+        return 1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15
 
     @property
     def run(self) -> Run:

@@ -82,7 +82,7 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
 
 def _rate(found: Estimate) -> float:
     """Tokens per second of the whole machine, without the caution about unknown stacks that bands add."""
-    if found.step is None:
+    if found.step is None or not found.fits:
         return 0.0
     assert found.concurrency is not None
     return found.concurrency / found.step.seconds
