@@ -156,8 +156,9 @@ def better(new: Prospects, old: Prospects, aim: Aim, *, has_amount: bool) -> Mas
 
 
 def log_ratio(one: Floats, other: Floats) -> Floats:
+    """0 where one of the two is infinite: what does not run is not weighed."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(np.log(one / other))
+        return np.nan_to_num(np.log(one / other), posinf=0.0, neginf=0.0)
 
 
 def prospects(job: Job, counts: tuple[int, ...], catalog: Catalog) -> tuple[Prospects, ...]:

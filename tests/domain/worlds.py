@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
-from service.domain.estimate import physics_of
+from service.domain.estimate import Physics, physics_of
 from service.domain.hardware import Gpu, InstanceType, LifecycleEvent, LifecycleState
 from service.domain.history import FOREVER, CatalogHistory, OfferColumns, PriceColumns
 from service.domain.offer import MARKETS
@@ -138,6 +138,7 @@ def catalog_of(
     kinds: list[InstanceType],
     offers: Sequence[Offer],
     software: tuple[SoftwareRule, ...] = (),
+    physics: Physics | None = None,
 ) -> Catalog:
     count = len(offers)
     columns = OfferColumns(
@@ -180,7 +181,7 @@ def catalog_of(
         measurements=(),
         published_runs=(),
         models={},
-        physics=physics_of([]),
+        physics=physics or physics_of([]),
         imports=(),
     )
     return CatalogHistory(1, tuple(kinds), columns, prices, reference).on(DAY)
