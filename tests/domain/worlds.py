@@ -1,7 +1,6 @@
 """Small made-up catalogs and questions, for comparing the engine with slow and plain code."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -28,12 +27,15 @@ Offer = tuple[int, str | None, str, float | None, int | None]
 """Place of the type, region, market, price, age of the price in days."""
 
 
-@dataclass(frozen=True)
 class World:
     """A catalog, and its offers as plain tuples."""
 
-    catalog: Catalog
-    offers: Sequence[Offer]
+    def __init__(self, catalog: Catalog, offers: Sequence[Offer]) -> None:
+        self.catalog, self.offers = catalog, offers
+
+    def __repr__(self) -> str:
+        """Without the physics, which fills pages."""
+        return f"World({self.catalog.instance_types}, {self.offers})"
 
 
 def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
