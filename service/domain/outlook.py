@@ -229,10 +229,16 @@ def ways_to_run(job: Job, catalog: Catalog) -> tuple[list[Work], dict[str, int]]
     """The different ways, and which of them each GPU takes (-1: it lacks every precision asked for)."""
     found: dict[Work, int] = {}
     way_of = {}
-    for gpu in catalog.reference.gpus.values():
+    for gpu in catalog.memory.recall("rated_gpus", lambda: rated_gpus(catalog)):
         work = work_on(job, gpu)
         way_of[gpu.id] = -1 if work is None else found.setdefault(work, len(found))
     return list(found), way_of
+
+
+def rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
+    """Those that some instance type has, each once."""
+    found = {kind.gpu.id: kind.gpu for kind in catalog.instance_types if kind.gpu is not None and is_rated(kind.gpu)}
+    return tuple(found.values())
 
 
 def work_on(job: Job, gpu: Gpu) -> Work | None:
