@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from service.api.body import JsonRoute
 from service.api.current import CatalogStamp, catalog_for, stamp_json
-from service.api.estimated import BandTold, EstimateTold, estimate_told, rounded, warnings_on
+from service.api.estimated import BandTold, EstimateTold, estimate_told, evidence_on, rounded, warnings_on
 from service.api.examples import QUESTIONS
 from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_text, warnings_for
 from service.api.fields import Asked
@@ -259,8 +259,13 @@ def job_offered_json(choice: Choice, outlook: Outlook, catalog: Catalog) -> byte
     """The same of a job: its estimate on these machines is encoded once, and the money added for each offer."""
 
     def encode() -> bytes:
-        estimate = to_json(job_told(choice, outlook, catalog))
-        return b'%b,"estimate":%b,"evidence":[]' % (to_json(offer_fields(choice))[1:-1], estimate)
+        found = appraised(choice.place, outlook, catalog)
+        machine = machine_of_instance(choice.instance_type, choice.nodes)
+        return b'%b,"estimate":%b,"evidence":%b' % (
+            to_json(offer_fields(choice))[1:-1],
+            to_json(job_told(choice, outlook, catalog)),
+            to_json(evidence_on(found, machine, catalog)),
+        )
 
     return catalog.fragments.recall(("job_offered", outlook.key, choice.offer_place), encode)
 

@@ -314,9 +314,9 @@ def test_fields_that_did_not_weigh_are_named(client: TestClient) -> None:
         client, question(workload=work, constraints={"budget_usd": 500, "provider": ["aws"]}, objective="fastest")
     )
     notes = {note["code"]: note["fields"] for note in answer["notes"]}
-    assert set(notes) == {"not_weighed"}
+    assert set(notes) == {"no_amount", "not_weighed"}
     assert set(notes["not_weighed"]) == {
-        "workload.model", "workload.method", "workload.host.gpu_decoding", "constraints.budget_usd",
+        "workload.host.gpu_decoding", "constraints.budget_usd",
     }  # fmt: skip
     plain = ask(client, question(workload={"precision": ["bf16"]}, objective="fastest"))
     assert plain["notes"] == []
