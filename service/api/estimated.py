@@ -220,16 +220,7 @@ def evidence_on(found: Appraisal, machine: Machine, catalog: Catalog) -> list[di
     work = found.work
     training = isinstance(work, Training)
     length = work.sequence_length if isinstance(work, Training) else round(work.input_length + work.output_length)
-    key = (
-        "evidence",
-        work.model.id,
-        machine.gpu.id,
-        training,
-        work.precision,
-        work.software.line,
-        machine.gpus,
-        length,
-    )
+    asked = (work.model.id, machine.gpu.id, training, work.precision, work.software.line, machine.gpus, length)
 
     def look() -> list[dict[str, str]]:
         runs = nearest_runs(

@@ -345,14 +345,9 @@ def test_a_model_config_that_could_not_be_sent_back(app: FastAPI, config: str) -
 
 
 def test_a_model_config_is_sent_back_as_it_came(app: FastAPI) -> None:
-    sizes = {
-        "model_type": "llama",
-        "hidden_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "vocab_size": 9,
-    }
-    config = {**sizes, "intermediate_size": 96, "rope": {"factor": 8.0, "kind": None}, "names": ["ä", "\u0000", True]}
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96}
+    odd = {"rope": {"factor": 8.0, "kind": None}, "names": ["ä", "\u0000", True]}
+    config = {"model_type": "llama", "vocab_size": 9, **sizes, **odd}
     answer = recommend(app, working(model={"huggingface_config": config}))
     assert answer.json()["question"]["workload"]["model"]["huggingface_config"] == config
 
