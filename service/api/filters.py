@@ -125,8 +125,9 @@ def resolved(name: str, asked: Sequence[str], catalog: Catalog, prefix: str = ""
             return resolve(name.replace("_", " "), asked, known_words(catalog, name), field)
 
 
-def region_names(catalog: Catalog) -> frozenset[str]:
-    return catalog.memory.recall("regions", lambda: frozenset(region.id for region in catalog.reference.regions))
+def region_names(catalog: Catalog) -> dict[str, None]:
+    """In their own order, so that near names come alike in every process."""
+    return catalog.memory.recall("regions", lambda: dict.fromkeys(region.id for region in catalog.reference.regions))
 
 
 def constraints_of(filters: Filters, catalog: Catalog, *, prefix: str = "", **more: Any) -> Constraints:
