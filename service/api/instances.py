@@ -65,6 +65,10 @@ async def get_instances(request: Request) -> Response:
 
     The price is the lowest on-demand one that the filters leave, or the lowest of another market where there is none.
     """
+    return quick_instances(request)
+
+
+def quick_instances(request: Request, _body: bytes = b"") -> Response:
     asked = read_query(request)
     catalog = catalog_for(request, asked.as_of)
     constraints = instance_constraints(asked, catalog)
