@@ -127,10 +127,11 @@ class Priced:
     native_per_hour: float | None = None
     """In its currency, where that is not the dollar."""
     note: str | None = None
+    term: str | None = None
 
     @property
     def offer(self) -> tuple[Any, ...]:
-        return self.instance_type.id, self.region or "", self.zone or "", self.market, self.currency
+        return self.instance_type.id, self.region or "", self.zone or "", self.market, self.currency, self.term or ""
 
 
 def priced(kind: InstanceType | None = None, usd_per_hour: float | None = 10.0, **given: Any) -> Priced:
@@ -159,6 +160,7 @@ def columns(kinds: Sequence[InstanceType], prices: Sequence[Priced]) -> tuple[Of
     offers = sorted(first)
     place_of = {kind.id: place for place, kind in enumerate(kinds)}
     places = tuple(sorted({word for price in prices for word in (price.region, price.zone) if word}))
+    terms = tuple(sorted({price.term for price in prices if price.term}))
     words = tuple(sorted({word for price in prices for word in (price.currency, price.note) if word} | {SOURCE}))
 
     def code(among: tuple[str, ...], word: str | None) -> int:
@@ -177,6 +179,8 @@ def columns(kinds: Sequence[InstanceType], prices: Sequence[Priced]) -> tuple[Of
             zone=np.array([code(places, first[each].zone) for each in offers], np.int32),
             market=np.array([MARKETS.index(first[each].market) for each in offers], np.int8),
             places=places,
+            term=np.array([code(terms, first[each].term) for each in offers], np.int16),
+            terms=terms,
         ),
         PriceColumns(
             offer=np.array([offers.index(price.offer) for price in chains], np.int32),

@@ -7,21 +7,23 @@ from math import log
 from service.accuracy.rows import Question
 from service.api.estimate import EstimateAsked, fixed_layout, machine_asked
 from service.api.job import job_of
+from service.domain.answering import forward_terms, is_generative, prefill_terms
 from service.domain.bands import Miss, unseen
 from service.domain.calibrate import Run, fit
 from service.domain.catalog import Catalog
 from service.domain.counting import published_training_flops_per_sample
+from service.domain.demands import Terms
 from service.domain.efficiency import Calibration, Coefficient, Facts, Kind
-from service.domain.estimate import in_flight, language_terms, step_of
+from service.domain.estimate import language_terms, step_of
 from service.domain.facts import inference_facts, training_facts
 from service.domain.formats import peak_flops
 from service.domain.job import inference_on, training_on
 from service.domain.kinds import FORWARD, KINDS, MEMORY, PREFILL, TRAINING
-from service.domain.layouts import usual_inference_layout, usual_training_layout
+from service.domain.layouts import in_flight, replicas_in_use, usual_inference_layout, usual_training_layout
 from service.domain.machine import Machine
-from service.domain.memory import inference_parts, training_parts
+from service.domain.memory import figures, inference_parts, training_parts
 from service.domain.parallelism import Layout
-from service.domain.throughput import Terms, forward_terms, is_generative, prefill_terms, training_terms
+from service.domain.throughput import training_terms
 from service.domain.workload import Inference, Training
 
 
@@ -45,8 +47,8 @@ class Case:
 
     @property
     def weight(self) -> float:
-        """A decision says less than a figure, and that a run was published less than a report on memory."""
-        return 1.0 if not self.bound else 0.5 if self.scored else 0.15
+        """That it fitted says less than a figure, and that a run was published less than a report on memory."""
+        return 1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15
 
     @property
     def run(self) -> Run:
@@ -95,14 +97,17 @@ def case_of(question: Question, catalog: Catalog) -> Case:
         work = training_on(job, where.gpu)
         layout = usual_training_layout(work, where, fixed)
         if quantity in MEMORY_QUANTITIES:
-            return memory_case(question, where, training_parts(work, layout), training_facts(work, where, layout))
+            return memory_case(
+                question, where, figures(training_parts(work, layout)), training_facts(work, where, layout)
+            )
         return training_case(question, work, where, layout)
     answering = inference_on(job, where.gpu)
     layout = usual_inference_layout(where, fixed)
     facts = dict(inference_facts(answering, where, layout))
     if quantity in MEMORY_QUANTITIES:
-        cached = (answering.input_length + answering.output_length) * (answering.concurrency or 1.0)
-        return memory_case(question, where, inference_parts(answering, layout, cached), facts)
+        length = answering.input_length + answering.output_length
+        parts = inference_parts(answering, layout, answering.concurrency or 1.0, length)
+        return memory_case(question, where, figures(parts), facts)
     if not is_generative(answering.model):
         return forward_case(question, answering, where, facts)
     if quantity == "seconds_to_first_token":
@@ -113,12 +118,12 @@ def case_of(question: Question, catalog: Catalog) -> Case:
         return Case(
             question, PREFILL, terms, facts | {"what": "prefill"}, terms.units / value, terms.units, is_rate=True
         )
-    at = in_flight(answering, where, layout)
+    at = float(in_flight(answering, where.usable_bytes, layout))
     kind, terms, what = language_terms(answering, where, layout, at)
     if quantity == "seconds_per_output_token":
         told = facts | ({"what": "token"} if what else {})
         return Case(question, kind, terms, told, value, 1.0, is_rate=False)
-    total_at = at * layout.data
+    total_at = at * float(replicas_in_use(answering, layout))
     return Case(question, kind, terms, facts | what, total_at / value, total_at, is_rate=True)
 
 

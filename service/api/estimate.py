@@ -15,7 +15,7 @@ from service.api.explain import Statement
 from service.api.fields import Amount, Asked, AsOf, AtLeastOne, Name, Positive, Sent, whole
 from service.api.filters import resolved
 from service.api.job import job_of
-from service.api.question import Named, WorkloadAsked
+from service.api.workload import Named, WorkloadAsked
 from service.domain.appraisal import Appraisal, appraise
 from service.domain.bands import Band
 from service.domain.catalog import Catalog

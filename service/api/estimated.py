@@ -12,7 +12,6 @@ from service.domain.bands import Band
 from service.domain.estimate import Estimate
 from service.domain.formats import bytes_per_value
 from service.domain.machine import GIB, Machine
-from service.domain.workload import Training
 
 SIGNIFICANT_DIGITS = 6
 
@@ -198,7 +197,7 @@ def unusual(found: Appraisal, machine: Machine) -> list[Statement]:
                 text=f"{gpu.name} runs {work.precision} at a token rate or by conversion only.",
             )
         )
-    if isinstance(work, Training) and found.estimate.extrapolates:
+    if found.estimate.extrapolates:
         new = ", ".join(found.estimate.extrapolates)
         statements.append(
             Statement(code="extrapolates", text=f"No published run had this {new}, so the band is wider.")

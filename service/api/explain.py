@@ -1,6 +1,7 @@
 """Sentences for codes: why a choice stands where it does, what to beware of, what kept the others out."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -8,6 +9,9 @@ from pydantic import Field
 from service.api.question import RecommendAsked
 from service.domain.catalog import Catalog
 from service.domain.codes import REJECTIONS
+from service.domain.job import Job
+from service.domain.machine import GIB
+from service.domain.outlook import Outlook
 from service.domain.recommend import Answer, Choice, Question, Rejection
 
 OLD_PRICE_DAYS = 90
@@ -32,7 +36,9 @@ class Note:
 
 def reasons_for(choice: Choice, question: Question, answer: Answer) -> list[Statement]:
     found = [Statement(code="objective", text=standing(choice, question, answer))]
-    if choice.precision:
+    if answer.outlook is not None:
+        found.append(Statement(code="fits", text=room(choice, answer.outlook)))
+    elif choice.precision:
         peak = "an unknown peak" if choice.speed is None else f"a dense peak of {choice.speed:g} TFLOPS for the machine"
         found.append(Statement(code="precision", text=f"Rated at {choice.precision}, with {peak}."))
     if answer.ranked == 1:
@@ -40,11 +46,19 @@ def reasons_for(choice: Choice, question: Question, answer: Answer) -> list[Stat
     return found
 
 
+def room(choice: Choice, outlook: Outlook) -> str:
+    needed, usable = (
+        float(column[choice.place]) / GIB for column in (outlook.best.needed_bytes, outlook.best.usable_bytes)
+    )
+    return f"Needs {needed:.1f} of the {usable:.1f} GiB that each GPU has to use."
+
+
 def standing(choice: Choice, question: Question, answer: Answer) -> str:
     terms = (
         ["hours"] if answer.price_ignored else [term for term, weight in question.objective.weights.items() if weight]
     )
-    told = dict.fromkeys(figure for term in terms if (figure := figure_told(term, choice)))
+    tell = figure_told if question.job is None else partial(job_figure_told, question.job)
+    told = dict.fromkeys(figure for term in terms if (figure := tell(term, choice)))
     place = "First" if choice.rank == 1 else f"Number {choice.rank}"
     return f"{place} of {answer.ranked} by the objective, with {' and '.join(told) or 'its market'}."
 
@@ -65,6 +79,29 @@ def figure_told(term: str, choice: Choice) -> str | None:
             if watts is None or speed is None:
                 return "an unknown peak per watt"
             return f"{speed / watts:.4g} {unit(choice)} per watt"
+        case _:
+            return None
+
+
+def job_figure_told(job: Job, term: str, choice: Choice) -> str | None:
+    """The same of a job: dollars and hours of the whole of it, where the amount of work is told."""
+    price, speed, watts = choice.offer.price.usd_per_hour, choice.speed, choice.instance_type.tdp_watts
+    assert speed is not None
+    match term:
+        case "usd":
+            if price is None or choice.node_hours is None:
+                return "an unknown price"
+            if job.amount is None:
+                return f"${price * choice.nodes:.4g} an hour"
+            return f"${price * choice.node_hours:.4g} for the whole job"
+        case "hours" if job.amount is not None and choice.node_hours is not None:
+            return f"{choice.node_hours / choice.nodes:.3g} hours"
+        case "hours" | "samples_per_second":
+            return f"{speed:.4g} samples per second"
+        case "samples_per_usd":
+            return "an unknown price" if not price else f"{speed * 3600 / price / choice.nodes:.4g} samples per dollar"
+        case "joules":
+            return "an unknown power" if watts is None else f"{watts * choice.nodes / speed:.4g} joules per sample"
         case _:
             return None
 
@@ -147,11 +184,15 @@ def notes_on(asked: RecommendAsked, answer: Answer) -> list[Note]:
                 fields=["objective"],
             )
         )
-    if unweighed := unweighed_fields(asked):
+    if answer.outlook is not None and answer.outlook.job.amount is None:
+        text = "No amount of work was told, so what an hour costs ranks, not what the job does."
+        notes.append(Note(code="no_amount", text=text, fields=["workload.amount"]))
+    if unweighed := unweighed_fields(asked, has_job=answer.outlook is not None):
+        rests = "the physics of the job" if answer.outlook is not None else "hardware and price"
         notes.append(
             Note(
                 code="not_weighed",
-                text="These fields were read and checked but did not weigh: the ranking rests on hardware and price.",
+                text=f"These fields were read and checked but did not weigh: the ranking rests on {rests}.",
                 fields=unweighed,
             )
         )
@@ -163,12 +204,20 @@ WEIGHED = {
     "host": {"vcpus_per_gpu", "memory_gib"},
 }
 NOT_WEIGHED = ("budget_usd", "deadline_hours", "min_nodes", "max_nodes", "max_instances", "same_placement")
+NOT_WEIGHED_IN_A_JOB = {"name", "numerics", "concurrent_runs", "sample_mb", "reads_from", "checkpoint"}
+LIMITS_OF_A_JOB = {"deadline_hours", "min_nodes", "max_nodes"}
 
 
-def unweighed_fields(asked: RecommendAsked) -> list[str]:
+def unweighed_fields(asked: RecommendAsked, *, has_job: bool) -> list[str]:
     work, limits = asked.workload, asked.constraints
+    told = work.model_fields_set
+    fields = told & NOT_WEIGHED_IN_A_JOB if has_job else told - WEIGHED["workload"]
     return [
-        *(f"workload.{name}" for name in sorted(work.model_fields_set - WEIGHED["workload"])),
+        *(f"workload.{name}" for name in sorted(fields)),
         *(f"workload.host.{name}" for name in sorted(work.host.model_fields_set - WEIGHED["host"])),
-        *(f"constraints.{name}" for name in NOT_WEIGHED if name in limits.model_fields_set),
+        *(
+            f"constraints.{name}"
+            for name in NOT_WEIGHED
+            if name in limits.model_fields_set and not (has_job and name in LIMITS_OF_A_JOB)
+        ),
     ]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from service.api.question import ModelDimensions, Quantity, WorkloadAsked
+from service.api.workload import ModelDimensions, Quantity, WorkloadAsked
 from service.domain.catalog import Catalog
 from service.domain.custom_model import DIMENSIONS, described, recognised
 from service.domain.errors import QuestionError

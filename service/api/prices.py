@@ -43,6 +43,7 @@ class PriceItem(PriceTold):
     instance: str
     valid_from: date
     valid_to: date | None = Field(description="The day another price took over; null: still in force.")
+    term: str | None = Field(description="What a reserved offer commits to, such as `1y_reserved_all_upfront`.")
 
 
 @router.get(
@@ -109,7 +110,8 @@ def row_key(history: CatalogHistory, row: int) -> str:
     kind = history.instance_types[history.offers.instance_type[place]]
     where = (history.offers.region[place], history.offers.zone[place])
     names = [history.offers.places[code] if code >= 0 else "" for code in where]
-    return "|".join((kind.id, *names, MARKETS[history.offers.market[place]], str(int(history.prices.valid_from[row]))))
+    market = MARKETS[history.offers.market[place]] + (history.offers.term_of(place) or "")
+    return "|".join((kind.id, *names, market, str(int(history.prices.valid_from[row]))))
 
 
 def price_item(history: CatalogHistory, row: int) -> PriceItem:
@@ -131,4 +133,5 @@ def price_item(history: CatalogHistory, row: int) -> PriceItem:
         instance=kind.name,
         valid_from=day_of(price.valid_from),
         valid_to=None if price.valid_to is None else day_of(price.valid_to),
+        term=history.offers.term_of(place),
     )

@@ -1,6 +1,7 @@
 """POST /recommend: a workload and constraints in, ranked choices and counted rejections out."""
 
 from dataclasses import dataclass
+from math import isnan
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
@@ -9,13 +10,17 @@ from pydantic_core import to_json
 
 from service.api.body import JsonRoute, read_quickly
 from service.api.current import CatalogStamp, catalog_for, stamp_json
+from service.api.estimated import BandTold, EstimateTold, estimate_told, rounded, warnings_on
 from service.api.examples import QUESTIONS
 from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_text, warnings_for
 from service.api.fields import Asked
 from service.api.machines import Machine, PriceTold, machine_fields
 from service.api.query import query_reader
 from service.api.question import RecommendAsked, in_full, to_question
+from service.domain.appraisal import SECONDS_PER_HOUR, Appraisal, appraise_in
 from service.domain.catalog import Catalog
+from service.domain.machine import machine_of_instance
+from service.domain.outlook import Outlook
 from service.domain.recommend import Answer, Choice, Question, Rejection, recommend
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
@@ -32,8 +37,8 @@ class GpuChosen:
 
 
 @dataclass(frozen=True, slots=True)
-class EstimateTold:
-    """What the choice is ranked by. `basis: peak` is the vendor's peak rate, not a prediction of speed."""
+class PeakTold:
+    """What ranks a choice of no known job. `basis: peak` is the vendor's peak rate, not a prediction of speed."""
 
     basis: Literal["peak"]
     precision: str | None
@@ -45,11 +50,21 @@ class EstimateTold:
 
 
 @dataclass(frozen=True, slots=True)
+class JobEstimateTold(EstimateTold):
+    """What the job comes to on a choice, and what it costs there."""
+
+    usd: Annotated[BandTold | None, Field(description="Of the whole job; null without a price or an amount of work.")]
+    samples_per_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
     """The choice beside the caller's current instance."""
 
     relative_usd_per_hour: float | None
-    relative_peak: float | None
+    relative_peak: Annotated[float | None, Field(description="Where peaks rank; null of a job.")]
+    relative_speed: Annotated[float | None, Field(description="Of a job: samples per second; null where peaks rank.")]
+    relative_usd: Annotated[float | None, Field(description="Of the whole job; null without an amount of work.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +82,7 @@ class ChoiceTold:
     gpu: GpuChosen | None
     usd_per_hour: float | None
     price: PriceTold
-    estimate: EstimateTold
+    estimate: JobEstimateTold | PeakTold
     specs: Machine
     compared_to_current: Compared | None
     reasons: list[Statement]
@@ -117,7 +132,7 @@ class Current:
 
     instance: str
     usd_per_hour: float | None
-    estimate: EstimateTold
+    estimate: JobEstimateTold | PeakTold | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +168,9 @@ async def post_recommend(
 ) -> Response:
     """Rank offers for a workload, and count what kept every other instance type out.
 
-    The ranking rests on hardware and price: dollars per hour and the dense peak rate at the precision (`basis: peak`).
-    No match is an answer with its rejections, not an error.
+    With a model, physics ranks (`basis: modelled`): dollars and hours of the whole job. Without one, hardware and price
+    do: dollars per hour and the dense peak at the precision (`basis: peak`). No match is an answer with its
+    rejections, not an error.
     """
     read_query(request)
     return answer_to(asked, request)
@@ -186,7 +202,7 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
                 considered=answer.considered, admitted=answer.admitted, rejected=answer.considered - answer.admitted
             ),
             "rejections": [rejection_told(rejection) for rejection in answer.rejections],
-            "current": None if answer.current is None else current_told(answer.current),
+            "current": None if answer.current is None else current_told(answer.current, answer.outlook, catalog),
             "advice": [],
             "notes": notes_on(asked, answer),
         }
@@ -211,35 +227,80 @@ def choice_json(choice: Choice, asked: RecommendAsked, question: Question, answe
     )
     return b'{"rank":%d,%b,"specs":%b,"warnings":%b,%b' % (
         choice.rank,
-        offered_json(choice, catalog),
+        offered_json(choice, answer.outlook, catalog),
         machine_json(choice.place, catalog),
-        warnings_json(choice, asked, catalog),
+        warnings_json(choice, asked, answer.outlook, catalog),
         told[1:],
     )
 
 
-def offered_json(choice: Choice, catalog: Catalog) -> bytes:
+def offered_json(choice: Choice, outlook: Outlook | None, catalog: Catalog) -> bytes:
     """What a choice says of its offer, without the braces."""
+    if outlook is not None:
+        return job_offered_json(choice, outlook, catalog)
 
     def encode() -> bytes:
-        kind, offer = choice.instance_type, choice.offer
         told: dict[str, object] = {
-            "provider": kind.provider,
-            "instance": kind.name,
-            "region": offer.region,
-            "zone": offer.zone,
-            "market": offer.market,
-            "nodes": 1,
-            "instances": 1,
-            "gpu": None if kind.gpu is None else GpuChosen(id=kind.gpu.id, per_node=kind.gpu_count),
-            "usd_per_hour": offer.price.usd_per_hour,
-            "price": PriceTold.of(offer),
-            "estimate": estimate_told(choice),
+            **offer_fields(choice),
+            "estimate": peak_told(choice),
             "evidence": [],
         }
         return to_json(told)[1:-1]
 
     return catalog.fragments.recall(("offered", choice.offer_place, choice.precision), encode)
+
+
+def offer_fields(choice: Choice) -> dict[str, object]:
+    kind, offer = choice.instance_type, choice.offer
+    usd = offer.price.usd_per_hour
+    return {
+        "provider": kind.provider,
+        "instance": kind.name,
+        "region": offer.region,
+        "zone": offer.zone,
+        "market": offer.market,
+        "nodes": choice.nodes,
+        "instances": 1,
+        "gpu": None if kind.gpu is None else GpuChosen(id=kind.gpu.id, per_node=kind.gpu_count),
+        "usd_per_hour": usd if usd is None or choice.nodes == 1 else rounded(usd * choice.nodes),
+        "price": PriceTold.of(offer),
+    }
+
+
+def job_offered_json(choice: Choice, outlook: Outlook, catalog: Catalog) -> bytes:
+    """The same of a job: its estimate on these machines is encoded once, and the money added for each offer."""
+
+    def encode() -> bytes:
+        estimate = to_json(job_told(choice, outlook, catalog))
+        return b'%b,"estimate":%b,"evidence":[]' % (to_json(offer_fields(choice))[1:-1], estimate)
+
+    return catalog.fragments.recall(("job_offered", outlook.key, choice.offer_place), encode)
+
+
+def appraised(place: int, outlook: Outlook, catalog: Catalog) -> Appraisal:
+    """In the layout and on the nodes that were found best."""
+
+    def find() -> Appraisal:
+        machine = machine_of_instance(catalog.instance_types[place], outlook.nodes(place))
+        return appraise_in(catalog.reference.physics, outlook.job, machine, outlook.layout(place))
+
+    return catalog.fragments.recall(("appraised", outlook.key, place), find)
+
+
+def job_told(choice: Choice, outlook: Outlook, catalog: Catalog) -> JobEstimateTold | None:
+    """Nothing of a current instance that cannot run the job."""
+    if not outlook.best.runs[choice.place]:
+        return None
+    found = appraised(choice.place, outlook, catalog)
+    kind, usd, rate = choice.instance_type, choice.offer.price.usd_per_hour, found.estimate.samples_per_second
+    price = None if usd is None else usd * choice.nodes
+    watts = None if kind.tdp_watts is None else kind.tdp_watts * choice.nodes
+    told = estimate_told(found, watts)
+    return JobEstimateTold(
+        **{name: getattr(told, name) for name in EstimateTold.__dataclass_fields__},
+        usd=None if price is None or found.hours is None else BandTold.of(found.hours.times(price)),
+        samples_per_usd=None if not price or rate is None else rounded(rate.likely * SECONDS_PER_HOUR / price),
+    )
 
 
 def machine_json(place: int, catalog: Catalog) -> bytes:
@@ -249,16 +310,20 @@ def machine_json(place: int, catalog: Catalog) -> bytes:
     return catalog.fragments.recall(("machine", place), encode)
 
 
-def warnings_json(choice: Choice, asked: RecommendAsked, catalog: Catalog) -> bytes:
+def warnings_json(choice: Choice, asked: RecommendAsked, outlook: Outlook | None, catalog: Catalog) -> bytes:
     work = asked.workload
+    if outlook is not None:
+        found = appraised(choice.place, outlook, catalog)
+        machine = machine_of_instance(choice.instance_type, choice.nodes)
+        return to_json([*warnings_for(choice, asked, catalog), *warnings_on(found, machine)])
     key = ("warnings", choice.offer_place, work.task, work.host.vcpus_per_gpu, work.host.memory_gib)
     return catalog.fragments.recall(key, lambda: to_json(warnings_for(choice, asked, catalog)))
 
 
-def estimate_told(choice: Choice) -> EstimateTold:
+def peak_told(choice: Choice) -> PeakTold:
     peak = choice.speed if choice.precision else None
     usd, watts = choice.offer.price.usd_per_hour, choice.instance_type.tdp_watts
-    return EstimateTold(
+    return PeakTold(
         basis="peak",
         precision=choice.precision,
         peak_tflops=peak,
@@ -269,18 +334,31 @@ def estimate_told(choice: Choice) -> EstimateTold:
 
 def compared(choice: Choice, current: Choice) -> Compared:
     usd, current_usd = choice.offer.price.usd_per_hour, current.offer.price.usd_per_hour
+    speed = ratio(choice.speed, current.speed)
+    is_job = choice.node_hours is not None
+    hours = ratio(choice.node_hours, current.node_hours)
+    price = ratio(usd, current_usd)
     return Compared(
-        relative_usd_per_hour=None if usd is None or not current_usd else round(usd / current_usd, 4),
-        relative_peak=None if choice.speed is None or not current.speed else round(choice.speed / current.speed, 4),
+        relative_usd_per_hour=ratio(
+            None if usd is None else usd * choice.nodes, current_usd and current_usd * current.nodes
+        ),
+        relative_peak=None if is_job else speed,
+        relative_speed=speed if is_job else None,
+        relative_usd=round(price * hours, 4) if is_job and price is not None and hours is not None else None,
     )
 
 
-def current_told(current: Choice) -> Current:
-    return Current(
-        instance=current.instance_type.id,
-        usd_per_hour=current.offer.price.usd_per_hour,
-        estimate=estimate_told(current),
-    )
+def ratio(one: float | None, other: float | None) -> float | None:
+    return None if one is None or not other or isnan(one) or isnan(other) else round(one / other, 4)
+
+
+def current_told(current: Choice, outlook: Outlook | None, catalog: Catalog) -> dict[str, object]:
+    """As `Current` says."""
+    return {
+        "instance": current.instance_type.id,
+        "usd_per_hour": current.offer.price.usd_per_hour,
+        "estimate": peak_told(current) if outlook is None else job_told(current, outlook, catalog),
+    }
 
 
 def rejection_told(rejection: Rejection) -> dict[str, object]:

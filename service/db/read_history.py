@@ -12,14 +12,17 @@ from sqlalchemy import Connection, Engine, RowMapping, select
 
 from service.db.read_prices import Vocabulary, read_offers, read_prices
 from service.db.tables import (
+    BillingRuleRow,
     CatalogVersionRow,
     CoefficientRow,
+    ExchangeRateRow,
     FeeRow,
     GpuAliasRow,
     GpuPrecisionRow,
     GpuRow,
     ImportRunRow,
     InstanceTypeRow,
+    InterruptionPriorRow,
     LifecycleRow,
     MeasurementRow,
     ModelRow,
@@ -33,12 +36,17 @@ from service.db.tables import (
     ServiceRow,
     SoftwareSupportRow,
     SourceRow,
+    StoragePriceRow,
+    TransferPriceRow,
 )
+from service.domain.charges import BillingRule, StoragePrice, TransferPrice
 from service.domain.efficiency import Coefficient
 from service.domain.estimate import physics_of
 from service.domain.hardware import LIFECYCLE_STATES, Gpu, InstanceType, LifecycleEvent
 from service.domain.history import CatalogHistory
+from service.domain.interruption import InterruptionPrior
 from service.domain.model import Model, Transformer
+from service.domain.money import ExchangeRate
 from service.domain.precision import Precision, Rate
 from service.domain.reference import (
     Fee,
@@ -178,6 +186,11 @@ def read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Reference
         models={row["id"]: model_from_row(row) for row in rows(connection, ModelRow)},
         physics=physics_of([Coefficient(**row) for row in rows(connection, CoefficientRow)]),
         imports=read_imports(connection),
+        exchange_rates=tuple(ExchangeRate(**row) for row in rows(connection, ExchangeRateRow)),
+        billing_rules=tuple(BillingRule(**row) for row in rows(connection, BillingRuleRow)),
+        storage_prices=tuple(StoragePrice(**row) for row in rows(connection, StoragePriceRow)),
+        transfer_prices=tuple(TransferPrice(**row) for row in rows(connection, TransferPriceRow)),
+        interruption_priors=tuple(InterruptionPrior(**row) for row in rows(connection, InterruptionPriorRow)),
     )
 
 

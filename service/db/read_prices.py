@@ -45,16 +45,16 @@ def read_offers(
 ) -> tuple[OfferColumns, Numbers, Numbers]:
     """Offers as columns in the order of their keys, and beside them their database ids and the codes of currencies."""
     table = OfferRow.__table__.c
-    query = select(table.id, table.instance_type_id, table.region, table.zone, table.market, table.currency)
+    query = select(table.id, table.instance_type_id, table.region, table.zone, table.market, table.currency, table.term)
     market_of = {market: code for code, market in enumerate(MARKETS)}
-    places = Vocabulary()
-    ids, kind, region, zone, market, currency = columns_of(
+    places, terms = Vocabulary(), Vocabulary()
+    ids, kind, region, zone, market, currency, term = columns_of(
         (
             (id_, [place_of[each] for each in kind], places.codes(region), places.codes(zone),
-             [market_of[each] for each in market], vocabulary.codes(currency))
-            for id_, kind, region, zone, market, currency in portions(connection, query.order_by(table.key))
+             [market_of[each] for each in market], vocabulary.codes(currency), terms.codes(term))
+            for id_, kind, region, zone, market, currency, term in portions(connection, query.order_by(table.key))
         ),
-        6,
+        7,
     )  # fmt: skip
     words = tuple(sorted(places.words))
     sorted_code = np.array([*np.argsort(np.argsort(places.words)), UNKNOWN])  # the last one is where -1 points
@@ -64,6 +64,8 @@ def read_offers(
         zone=still(sorted_code[zone], np.int32),
         market=still(market, np.int8),
         places=words,
+        term=still(term, np.int16),
+        terms=terms.words,
     )
     return columns, ids, currency
 

@@ -11,7 +11,9 @@ from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, Int
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from service.db.columns import UtcDateTime
+from service.domain.charges import DESTINATIONS, MACHINES, STORAGE_KINDS
 from service.domain.model import FAMILIES
+from service.domain.offer import MARKETS
 from service.domain.reference import RUN_KINDS, RUN_UNITS
 
 # SQLite numbers rows by itself only in a column called INTEGER.
@@ -297,6 +299,92 @@ class ExchangeRateRow(Row):
     __table_args__ = (positive("usd_per_unit_nanos"),)
 
 
+class BillingRuleRow(Row):
+    """How a seller rounds the time of its machines, from a day on; an empty part of the key is every other one."""
+
+    __tablename__ = "billing_rule"
+    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
+    service: Mapped[str] = mapped_column(primary_key=True)
+    machine: Mapped[str] = mapped_column(primary_key=True)
+    market: Mapped[str] = mapped_column(primary_key=True)
+    operating_system: Mapped[str] = mapped_column(primary_key=True)
+    valid_from: Mapped[date] = mapped_column(primary_key=True)
+    increment_seconds: Mapped[int]
+    minimum_seconds: Mapped[int]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (
+        one_of("machine", "", *MACHINES),
+        one_of("market", "", *MARKETS),
+        positive("increment_seconds"),
+        positive("minimum_seconds"),
+    )
+
+
+class StoragePriceRow(Row):
+    """Microdollars for a GiB and month, from a day on; null and `included` where it comes with the machine."""
+
+    __tablename__ = "storage_price"
+    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
+    region: Mapped[str] = mapped_column(primary_key=True)
+    storage_class: Mapped[str] = mapped_column(primary_key=True)
+    valid_from: Mapped[date] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    micros_per_gib_month: Mapped[int | None] = mapped_column(BigInteger)
+    included: Mapped[bool]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (
+        one_of("kind", *STORAGE_KINDS),
+        positive("micros_per_gib_month"),
+        CheckConstraint("included = (micros_per_gib_month IS NULL)", name="priced_or_included"),
+    )
+
+
+class TransferPriceRow(Row):
+    """Microdollars for a GB of one tier of a month's GB to a destination, from a day on; 0 is free."""
+
+    __tablename__ = "transfer_price"
+    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
+    from_region: Mapped[str] = mapped_column(primary_key=True)
+    destination: Mapped[str] = mapped_column(primary_key=True)
+    tier_from_gb: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    valid_from: Mapped[date] = mapped_column(primary_key=True)
+    tier_to_gb: Mapped[int | None] = mapped_column(BigInteger)
+    micros_per_gb: Mapped[int] = mapped_column(BigInteger)
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (
+        one_of("destination", *DESTINATIONS),
+        CheckConstraint("tier_from_gb >= 0 AND tier_to_gb > tier_from_gb", name="tier_is_a_range"),
+        CheckConstraint("micros_per_gb >= 0", name="never_paid_to_send"),
+    )
+
+
+class InterruptionPriorRow(Row):
+    """What is believed of interruptions until they are measured; an empty provider or GPU is every other one."""
+
+    __tablename__ = "interruption_prior"
+    market: Mapped[str] = mapped_column(primary_key=True)
+    provider: Mapped[str] = mapped_column(primary_key=True)
+    gpu: Mapped[str] = mapped_column(primary_key=True)
+    valid_from: Mapped[date] = mapped_column(primary_key=True)
+    per_hour_low: Mapped[float]
+    per_hour_likely: Mapped[float]
+    per_hour_high: Mapped[float]
+    lost_together: Mapped[float]
+    available_share: Mapped[float | None]
+    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    note: Mapped[str | None]
+    __table_args__ = (
+        one_of("market", *MARKETS),
+        positive("per_hour_low"),
+        CheckConstraint("per_hour_low <= per_hour_likely AND per_hour_likely <= per_hour_high", name="in_order"),
+        CheckConstraint("lost_together >= 0 AND lost_together <= 1", name="lost_together_is_a_share"),
+        CheckConstraint("available_share > 0 AND available_share <= 1", name="available_share_is_a_share"),
+    )
+
+
 class SpotStatisticRow(Row):
     __tablename__ = "spot_statistic"
     provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
@@ -539,5 +627,6 @@ class ApiKeyRow(Row):
 CATALOG_TABLES = (
     "source", "precision", "gpu", "gpu_alias", "gpu_precision", "provider", "region", "region_cpu", "instance_type",
     "lifecycle", "offer", "price", "exchange_rate", "spot_statistic", "service", "service_lifecycle", "fee",
-    "framework_support", "model", "published_run", "measurement",
+    "framework_support", "model", "published_run", "measurement", "coefficient", "billing_rule", "storage_price",
+    "transfer_price", "interruption_prior",
 )  # fmt: skip

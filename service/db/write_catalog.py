@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.errors import in_sentences
 from service.db.tables import (
+    BillingRuleRow,
     CatalogVersionRow,
     CoefficientRow,
     ExchangeRateRow,
@@ -20,6 +21,7 @@ from service.db.tables import (
     GpuRow,
     ImportRunRow,
     InstanceTypeRow,
+    InterruptionPriorRow,
     LifecycleRow,
     MeasurementRow,
     ModelRow,
@@ -35,6 +37,8 @@ from service.db.tables import (
     ServiceRow,
     SoftwareSupportRow,
     SourceRow,
+    StoragePriceRow,
+    TransferPriceRow,
 )
 
 Record = dict[str, Any]
@@ -42,7 +46,8 @@ Record = dict[str, Any]
 PARENTS_FIRST: tuple[type[Row], ...] = (
     SourceRow, PrecisionRow, GpuRow, GpuAliasRow, GpuPrecisionRow, ProviderRow, RegionRow, RegionCpuRow,
     InstanceTypeRow, LifecycleRow, ExchangeRateRow, ServiceRow, ServiceLifecycleRow, FeeRow, SoftwareSupportRow,
-    MeasurementRow, ModelRow, CoefficientRow, PublishedRunRow,
+    MeasurementRow, ModelRow, CoefficientRow, PublishedRunRow, BillingRuleRow, StoragePriceRow, TransferPriceRow,
+    InterruptionPriorRow,
 )  # fmt: skip
 NATURAL_KEY: dict[type[Row], tuple[str, ...]] = {InstanceTypeRow: ("provider", "name"), SoftwareSupportRow: ("key",)}
 """Where the primary key is a number that the database gives."""

@@ -3,16 +3,17 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from service.domain.answering_search import best_inference_layout
 from service.domain.bands import Band
 from service.domain.counting import published_training_flops_per_sample
 from service.domain.estimate import Estimate, Physics, estimate_inference, estimate_training, wall_seconds
 from service.domain.formats import peak_flops
 from service.domain.job import Job, inference_on, samples_of, training_on
 from service.domain.layout_checks import check_fixed
-from service.domain.layout_search import best_inference_layout, best_training_layout
+from service.domain.layout_search import best_training_layout
 from service.domain.layouts import FREE, FixedLayout, usual_inference_layout, usual_training_layout
 from service.domain.machine import Machine
-from service.domain.parallelism import checked
+from service.domain.parallelism import Layout, checked
 from service.domain.workload import Inference, Training
 
 SECONDS_PER_HOUR = 3600.0
@@ -49,13 +50,22 @@ def appraise(
 ) -> Appraisal:
     """Raises `QuestionError` where the job cannot be asked of the machine: a precision or a layout that cannot be."""
     if job.task == "training":
-        return appraise_training(physics, job, machine, fixed, choose)
-    return appraise_inference(physics, job, machine, fixed, choose)
+        work = training_on(job, machine.gpu)
+        return of_training(physics, job, work, machine, chosen_training(physics, work, machine, fixed, choose))
+    answering = inference_on(job, machine.gpu)
+    return of_inference(job, answering, chosen_inference(physics, answering, machine, fixed, choose))
 
 
-def appraise_training(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout, choose: Choose) -> Appraisal:
-    work = training_on(job, machine.gpu)
-    estimate = chosen_training(physics, work, machine, fixed, choose)
+def appraise_in(physics: Physics, job: Job, machine: Machine, layout: Layout) -> Appraisal:
+    """The same in a layout that is known to be possible."""
+    if job.task == "training":
+        work = training_on(job, machine.gpu)
+        return of_training(physics, job, work, machine, estimate_training(physics, work, machine, layout))
+    answering = inference_on(job, machine.gpu)
+    return of_inference(job, answering, estimate_inference(physics, answering, machine, layout))
+
+
+def of_training(physics: Physics, job: Job, work: Training, machine: Machine, estimate: Estimate) -> Appraisal:
     layout = estimate.layout
     length = work.mean_length or work.sequence_length or 0
     samples = None if job.amount is None else samples_of(job.amount, length, layout.global_batch)
@@ -71,6 +81,15 @@ def appraise_training(physics: Physics, job: Job, machine: Machine, fixed: Fixed
             hardware = model * 4 / 3 if layout.activation_checkpointing == "full" else model
             utilisation = model / peak_flops(machine.gpu, "bf16")
     return Appraisal(work, estimate, samples, hours, beyond, model, hardware, utilisation, length)
+
+
+def of_inference(job: Job, work: Inference, estimate: Estimate) -> Appraisal:
+    length = work.output_length or work.mean_length or work.input_length
+    samples = None if job.amount is None else samples_of(job.amount, length, estimate.concurrency or 1.0)
+    hours = None
+    if samples is not None and estimate.samples_per_second is not None:
+        hours = estimate.samples_per_second.inverse_of(samples / SECONDS_PER_HOUR)
+    return Appraisal(work, estimate, samples, hours, None if hours is None else 0.0, None, None, None, length)
 
 
 def chosen_training(physics: Physics, work: Training, machine: Machine, fixed: FixedLayout, choose: Choose) -> Estimate:
@@ -99,14 +118,3 @@ def chosen_inference(
 def free(fixed: FixedLayout) -> bool:
     """Whether anything of the layout is left to choose."""
     return any(getattr(fixed, name) is None for name in FixedLayout.__dataclass_fields__)
-
-
-def appraise_inference(physics: Physics, job: Job, machine: Machine, fixed: FixedLayout, choose: Choose) -> Appraisal:
-    work = inference_on(job, machine.gpu)
-    estimate = chosen_inference(physics, work, machine, fixed, choose)
-    length = work.output_length or work.mean_length or work.input_length
-    samples = None if job.amount is None else samples_of(job.amount, length, estimate.concurrency or 1.0)
-    hours = None
-    if samples is not None and estimate.samples_per_second is not None:
-        hours = estimate.samples_per_second.inverse_of(samples / SECONDS_PER_HOUR)
-    return Appraisal(work, estimate, samples, hours, None if hours is None else 0.0, None, None, None, length)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import exp
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.domain.efficiency import Calibration, Coefficient, Facts, Kind
 
@@ -39,8 +40,9 @@ class Band:
 
 
 def unseen(calibration: Calibration, kind: Kind, facts: Facts) -> tuple[str, ...]:
-    """What of the question no fitted run had."""
-    return tuple(fact for fact in NOVELTIES if not calibration.knows(kind, fact, facts))
+    """What of the question no fitted run had; a stack that nobody tells is one of them."""
+    untold = {"stack"} if facts.get("stack") == "unknown" else set()
+    return tuple(fact for fact in NOVELTIES if fact in untold or not calibration.knows(kind, fact, facts))
 
 
 def band_scopes(family: str, new: Sequence[str]) -> tuple[str, ...]:
@@ -87,6 +89,22 @@ class Bands:
             low, high, middle = 1.0 / high, 1.0 / low, 1.0 / middle
         centre = likely * middle
         return Band(min(centre, likely * low), centre, max(centre, likely * high))
+
+
+def bands_by_gpu(
+    calibration: Calibration, bands: Bands, kind: Kind, facts: Facts, gpus: Sequence[str]
+) -> NDArray[np.float64]:
+    """Low, likely and high of the rate on each GPU, over what the calibration says; they differ by what is known."""
+    known: dict[tuple[str, ...], tuple[float, float, float]] = {}
+    rows = []
+    for gpu in gpus:
+        here = {**facts, "gpu": gpu}
+        new = unseen(calibration, kind, here)
+        if new not in known:
+            band = bands.around(1.0, kind, here, new)
+            known[new] = (band.low, band.likely, band.high)
+        rows.append(known[new])
+    return np.array(rows, dtype=np.float64).reshape(-1, 3)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class Category:
 class Offers:
     """One entry per offer, by instance type; within one, known prices first, on-demand before spot, cheap first.
 
+    Reserved offers come last, known or not: nobody can rent a single hour of them.
     So the first entry of a type is its default offer, and its offers are one slice: `starts[i]` to `starts[i + 1]`.
     """
 
@@ -104,6 +105,8 @@ class Offers:
     usd_per_hour: Floats
     age_days: Floats
     price_row: NDArray[np.int32]
+    term: NDArray[np.int16]
+    terms: tuple[str, ...]
     places: tuple[str, ...]
     prices: Prices
 
@@ -118,10 +121,13 @@ class Offers:
         usd_per_hour: Floats,
         age_days: Floats,
         price_row: NDArray[np.int32],
+        term: NDArray[np.int16],
+        terms: tuple[str, ...],
         places: tuple[str, ...],
         prices: Prices,
     ) -> "Offers":
-        order = np.lexsort((zone, region, usd_per_hour, market, np.isnan(usd_per_hour), instance_type))
+        reserved = market == MARKETS.index("reserved")
+        order = np.lexsort((zone, region, usd_per_hour, market, np.isnan(usd_per_hour), reserved, instance_type))
         return cls(
             instance_type=still(instance_type[order]),
             region=still(region[order]),
@@ -130,6 +136,8 @@ class Offers:
             usd_per_hour=still(usd_per_hour[order]),
             age_days=still(age_days[order]),
             price_row=still(price_row[order]),
+            term=still(term[order]),
+            terms=terms,
             places=places,
             prices=prices,
         )
@@ -144,6 +152,7 @@ class Offers:
             zone=self._word(int(self.zone[place])),
             market=MARKETS[self.market[place]],
             price=self.prices.price(int(self.price_row[place])),
+            term=None if self.term[place] < 0 else self.terms[self.term[place]],
         )
 
     def _word(self, code: int) -> str | None:

@@ -3,6 +3,7 @@
 REASONS = {
     "objective": "Where the choice stands under the objective, with the figure that put it there.",
     "precision": "The precision the ranking assumes on this GPU, and its peak.",
+    "fits": "How much of each GPU's usable memory the job needs.",
     "only_choice": "Nothing else satisfies the constraints.",
 }
 WARNINGS = {
@@ -19,6 +20,10 @@ WARNINGS = {
     "few_vcpus": "The host has fewer vCPUs per GPU than the workload needs.",
     "host_memory_unknown": "Nobody tells how much host memory the machine has; the workload's need is not checked.",
     "part_of_a_card": "Only a part of a GPU is rented.",
+    "gpu_memory": "The job does not fit in the memory of each GPU, or only perhaps.",
+    "tensor_over_slow_links": "Matrices are cut over links that are slow for it: every layer waits.",
+    "precision_reduced": "The GPU runs the precision at a token rate or by conversion only.",
+    "extrapolates": "No published run was like the job in something, so the estimate has a wider band.",
 }
 REJECTIONS = {
     "provider": "Another provider was asked for.",
@@ -44,6 +49,12 @@ REJECTIONS = {
     "market": "Not offered in the markets asked for.",
     "max_price_age_days": "No price is known that is new enough.",
     "price_unknown": "No price is known, and the objective needs one.",
+    "no_gpu": "The type has no GPU, and how long the job takes on CPUs is not known.",
+    "gpu_figures_unknown": "The GPU's memory, bandwidth or rates are not known, so nothing can be estimated.",
+    "global_batch_size": "The batch cannot be spread over so many GPUs.",
+    "gpu_memory": "The job does not fit in the memory of its GPUs.",
+    "host_memory": "The job does not fit in the host's memory.",
+    "deadline_hours": "Takes longer than allowed.",
     "no_offer": "No offer is known on the catalog's day.",
     "max_usd_per_hour": "Costs more per hour than allowed.",
     "peak_unknown": "No peak rate is known at the precision, and the objective needs one.",

@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
-from service.domain.model import Model, Transformer
+import numpy as np
+
+from service.domain.model import Model, Transformer, kv_cache_bytes, ssm_state_bytes
+from service.domain.parallelism import Number
 
 
 def feed_forward_parameters(hidden: int, width: int, *, gated: bool) -> int:
@@ -38,12 +41,20 @@ def attention_flops_per_token(t: Transformer, sequence: float, *, causal: bool =
     return 4.0 * reach * t.heads * t.head_size * half * t.layers
 
 
+def is_routed(model: Model) -> bool:
+    """Whether tokens go to experts; hybrids may not say how many."""
+    return model.family in ("moe", "hybrid_moe")
+
+
 HYBRID_ATTENTION_SHARE = 0.12
 """Share of layers with attention in hybrids of attention and state-space layers (Nemotron-H: 4 of 52, 6 of 52)."""
 
 
 def attention_share(model: Model) -> float:
-    """Which share of the layers attends."""
+    """Which share of the layers attends: as the dimensions tell, else what is usual in the family."""
+    t = model.transformer
+    if t is not None and t.hybrid:
+        return t.attending_layers / t.layers
     return HYBRID_ATTENTION_SHARE if model.family.startswith("hybrid") else 1.0
 
 
@@ -52,7 +63,10 @@ HYBRID_EXPERT_SHARE = 0.44
 
 
 def expert_share(model: Model) -> float:
-    """Which share of the layers routes to experts."""
+    """Which share of the layers routes to experts: as the dimensions tell, else what is usual in the family."""
+    t = model.transformer
+    if t is not None and t.hybrid:
+        return t.moe_layers / t.layers
     return HYBRID_EXPERT_SHARE if model.family.startswith("hybrid") else 1.0
 
 
@@ -81,29 +95,48 @@ def published_training_flops_per_sample(model: Model, sequence: float, *, passes
     return passes * forward_flops_per_token(whole, sequence) * sequence
 
 
-def kv_bytes_per_token(t: Transformer, bytes_per_value: float, tensor: int = 1) -> float:
-    """Keys and values of one token on one GPU: 2 x layers x kv_heads x head_size x bytes, over min(t, kv_heads).
+def cache_bytes(t: Transformer, tokens: float, bytes_per_value: float, tensor: Number = 1) -> Number:
+    """What one GPU of a tensor cut keeps of one sequence: keys and values of its heads, and states of its channels.
 
-    Latent attention (DeepSeek) keeps rank + rope values per layer and cannot be cut by heads.
+    Heads of keys are copied where there are fewer than GPUs. Latent attention (DeepSeek) cannot be cut by heads.
     """
-    if t.mla_kv_rank:
-        return t.layers * (t.mla_kv_rank + t.mla_rope_size) * bytes_per_value
-    return 2.0 * t.layers * t.kv_heads * t.head_size * bytes_per_value / min(tensor, t.kv_heads)
+    keys = kv_cache_bytes(t, tokens, bytes_per_value)
+    cut = 1.0 if t.mla_kv_rank else np.minimum(tensor, t.kv_heads)
+    return keys / cut + ssm_state_bytes(t, bytes_per_value) / tensor
 
 
-def experts_touched(t: Transformer, tokens: float) -> float:
+def experts_touched(t: Transformer, tokens: Number) -> Number:
     """Experts of a layer that a batch of tokens wakes: E (1 - (1 - k/E)^tokens), drawn evenly."""
     if not t.experts:
         return 0.0
-    asleep: float = (1.0 - t.experts_per_token / t.experts) ** tokens
+    asleep = (1.0 - t.experts_per_token / t.experts) ** tokens
     return t.experts * (1.0 - asleep)
 
 
-def parameters_touched(model: Model, tokens: float) -> float:
+def parameters_per_expert(model: Model) -> float:
+    """Of one expert in all layers: what is not active, shared among the experts that a token does not use."""
+    t = model.transformer
+    if t is None or t.experts <= t.experts_per_token:
+        return 0.0
+    return (model.parameters - model.active_parameters) / (t.experts - t.experts_per_token)
+
+
+def parameters_touched(model: Model, tokens: Number) -> Number:
     """Parameters read from memory in one forward pass over so many tokens."""
     t = model.transformer
-    if t is None or not t.experts or t.experts == t.experts_per_token:
+    per_expert = parameters_per_expert(model)
+    if t is None or not per_expert:
         return multiplied_parameters(model)
-    per_expert = (model.parameters - model.active_parameters) / (t.experts - t.experts_per_token)
     always = multiplied_parameters(model) - per_expert * t.experts_per_token
     return max(0.0, always) + per_expert * experts_touched(t, tokens)
+
+
+def routed_share(model: Model) -> float:
+    """Share of the parameters that are in routed experts, and can be spread over GPUs by expert.
+
+    Where nobody says how many experts there are, the share that a token leaves idle: all but a few of them.
+    """
+    t, per_expert = model.transformer, parameters_per_expert(model)
+    if t is not None and per_expert:
+        return min(1.0, per_expert * t.experts / model.parameters)
+    return 1.0 - model.active_parameters / model.parameters if is_routed(model) else 0.0

@@ -7,10 +7,27 @@ Scopes hold names and counts of the workload, never rates of the hardware; so a 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from math import exp
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 Facts = Mapping[str, str | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """A fact that differs by row of a table: the values it takes, and which of them each row has."""
+
+    names: tuple[str, ...]
+    codes: NDArray[np.int64]
+
+
+Column: TypeAlias = Levels | NDArray[np.float64]
+"""A fact of many questions: a name or a number in each row."""
 
 Pattern = tuple[str, ...]
 """Names of facts that form a scope; a name with `#` in front is a number that multiplies the coefficient."""
@@ -58,21 +75,53 @@ class Kind:
     """Spread of published figures around any smooth law, against which the priors of coefficients are weighed."""
 
 
+Index = Mapping[str, Mapping[Pattern, Mapping[tuple[str, ...], float]]]
+"""Name -> pattern -> values of its facts without `#` -> coefficient."""
+
+
+def _indexed(values: Mapping[str, Mapping[str, float]]) -> Index:
+    """The same coefficients without the text of their scopes, which is slow to make for each question."""
+    index: dict[str, dict[Pattern, dict[tuple[str, ...], float]]] = {}
+    for name, table in values.items():
+        patterns = index.setdefault(name, {})
+        for scope, value in table.items():
+            parts = [part.split("=", 1) for part in scope.split("|") if part]
+            pattern, levels = tuple(part[0] for part in parts), tuple(part[1] for part in parts if len(part) > 1)
+            patterns.setdefault(pattern, {})[levels] = value
+    return index
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """All coefficients, by name (`kind.term`) and scope."""
 
     values: Mapping[str, Mapping[str, float]]
+    index: Index = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", _indexed(self.values))
 
     def log_factor(self, kind: Kind, term: str, facts: Facts) -> float:
-        table = self.values.get(f"{kind.name}.{term}")
-        if not table:
+        index = self.index.get(f"{kind.name}.{term}")
+        if not index:
             return 0.0
         total = 0.0
         for pattern, _ in kind.patterns.get(term, ()):
-            found = scope_of(pattern, facts)
-            if found is not None:
-                total += table.get(found[0], 0.0) * found[1]
+            table = index.get(pattern)
+            if table:
+                total += _coefficient(table, pattern, facts)
+        return total
+
+    def log_factors(
+        self, kind: Kind, term: str, facts: Facts, columns: Mapping[str, Column]
+    ) -> NDArray[np.float64] | float:
+        """What the columns of a table add to it in each row: patterns that name one of them."""
+        total: NDArray[np.float64] | float = 0.0
+        index = self.index.get(f"{kind.name}.{term}")
+        for pattern, _ in kind.patterns.get(term, ()) if index else ():
+            table = index.get(pattern) if index else None
+            if table and any(name.lstrip("#") in columns for name in pattern):
+                total = total + _coefficients(table, pattern, facts, columns)
         return total
 
     def knows(self, kind: Kind, fact: str, facts: Facts) -> bool:
@@ -88,6 +137,46 @@ class Calibration:
             if value > 0 and term in kind.start:
                 parts[term] = value * kind.start[term] * exp(self.log_factor(kind, term, facts)) * whole
         return parts
+
+
+def _coefficient(table: Mapping[tuple[str, ...], float], pattern: Pattern, facts: Facts) -> float:
+    """Coefficient times number of a pattern; 0 where a fact is missing or no run was fitted."""
+    levels, number = [], 1.0
+    for name in pattern:
+        value = facts.get(name.lstrip("#"), "")
+        if value == "":
+            return 0.0
+        if name.startswith("#"):
+            number *= float(value)
+        else:
+            levels.append(str(value))
+    return table.get(tuple(levels), 0.0) * number
+
+
+def _coefficients(
+    table: Mapping[tuple[str, ...], float], pattern: Pattern, facts: Facts, columns: Mapping[str, Column]
+) -> NDArray[np.float64] | float:
+    """The same in each row: looked up once per level, and spread over the rows."""
+    number: NDArray[np.float64] | float = 1.0
+    levels: list[tuple[str, ...]] = []
+    codes: list[NDArray[np.int64] | int] = []
+    for name in pattern:
+        bare = name.lstrip("#")
+        value = columns.get(bare, facts.get(bare, ""))
+        if name.startswith("#"):
+            assert not isinstance(value, Levels)
+            number = number * (0.0 if isinstance(value, str) else value)
+        elif isinstance(value, Levels):
+            levels.append(value.names)
+            codes.append(value.codes)
+        else:
+            levels.append((str(value),))
+            codes.append(0)
+    found = np.array([table.get(key, 0.0) for key in product(*levels)])
+    if not found.any():
+        return 0.0
+    result: NDArray[np.float64] = number * found.reshape([len(names) for names in levels])[tuple(codes)]
+    return result
 
 
 def calibration_of(coefficients: Sequence[Coefficient]) -> Calibration:

@@ -25,3 +25,7 @@ class CursorExpired(QuestionError):
 
 class ImpossibleModel(QuestionError):
     """No network can have these dimensions, or too few of them are told to compute with."""
+
+
+class ImpossibleRun(QuestionError):
+    """No run can last so long, or need so much."""

@@ -2,25 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 
+from service.domain.answering import decode_demands, forward_terms, is_generative, prefill_terms, serving_demands
 from service.domain.bands import Band, Bands, bands_of, unseen
+from service.domain.demands import Demands, Terms, ideal_seconds, seconds_per_unit
 from service.domain.efficiency import Calibration, Coefficient, Facts, Kind, calibration_of
 from service.domain.facts import inference_facts, training_facts
+from service.domain.host import HostNeed, host_memory_need
 from service.domain.kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
-from service.domain.layouts import cache_tokens_that_fit, concurrency_that_fits
+from service.domain.layouts import cache_tokens_that_fit, in_flight, replicas_in_use
 from service.domain.machine import Machine
-from service.domain.memory import inference_parts, training_parts
-from service.domain.parallelism import Layout
-from service.domain.throughput import (
-    Terms,
-    decode_terms,
-    forward_terms,
-    is_generative,
-    prefill_terms,
-    serving_terms,
-    training_terms,
-)
+from service.domain.memory import figures, inference_parts, training_parts
+from service.domain.parallelism import AnyLayout, Layout, Number
+from service.domain.throughput import training_terms
 from service.domain.workload import Inference, Training
 
 BOTTLENECKS = {
@@ -37,6 +31,7 @@ BOTTLENECKS = {
     "launch": "host_overhead",
     "routing": "host_overhead",
     "step": "host_overhead",
+    "offload": "host_overhead",
     "request": "host_overhead",
     "tensor": "communication",
     "latency": "communication",
@@ -126,17 +121,20 @@ class Estimate:
     tensor_across_slow_links: bool = False
     """The layout cuts tensors over GPUs that are not on one fast link: nothing else fits, or the caller said so."""
 
+    host: HostNeed | None = None
+
     @property
     def fits(self) -> bool:
-        return self.memory.fits
+        """In the GPUs' memory and in the host's."""
+        return self.memory.fits and (self.host is None or self.host.fits)
 
     @property
     def bottleneck(self) -> str | None:
         return self.step.bottleneck if self.step else None
 
 
-def memory_need(physics: Physics, machine: Machine, parts: Mapping[str, float], facts: Facts) -> MemoryNeed:
-    real = physics.calibration.seconds(MEMORY, parts, facts)
+def memory_need(physics: Physics, machine: Machine, parts: Mapping[str, Number], facts: Facts) -> MemoryNeed:
+    real = physics.calibration.seconds(MEMORY, figures(parts), facts)
     needed = sum(real.values())
     band = physics.bands.around(needed, MEMORY, facts, unseen(physics.calibration, MEMORY, facts), of_rate=False)
     return MemoryNeed(needed, machine.usable_bytes, real, band)
@@ -151,13 +149,14 @@ def estimate_training(physics: Physics, work: Training, machine: Machine, layout
     facts = training_facts(work, machine, layout)
     need = memory_need(physics, machine, training_parts(work, layout), facts)
     new = unseen(physics.calibration, TRAINING, facts)
-    if not need.may_fit:
-        return Estimate("modelled", need, layout, None, None, None, new)
+    host = host_memory_need(work, machine, layout)
+    if not (need.may_fit and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, host=host)
     step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
     samples = physics.bands.around(step.rate, TRAINING, facts, new)
     length = work.mean_length or work.sequence_length
     tokens = samples.times(length) if length else None
-    return Estimate("modelled", need, layout, samples, tokens, step, new)
+    return Estimate("modelled", need, layout, samples, tokens, step, new, host=host)
 
 
 def wall_seconds(physics: Physics, work: Training, machine: Machine, layout: Layout, samples: float) -> Band:
@@ -173,18 +172,19 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
     if not is_generative(work.model):
         return _estimate_forward(physics, work, machine, layout)
     facts = dict(inference_facts(work, machine, layout))
-    at = in_flight(work, machine, layout)
+    at, replicas = float(in_flight(work, machine.usable_bytes, layout)), float(replicas_in_use(work, layout))
     need = answering_memory(physics, work, machine, layout, at)
-    while not need.fits and at > 1:  # stacks keep more than the arithmetic; who does not fit waits
-        at = max(1.0, at * FEWER)
+    if not need.fits and at > 1:  # stacks keep more than the arithmetic; then one at a time is tried
+        at = 1.0
         need = answering_memory(physics, work, machine, layout, at)
     kind, terms, what = language_terms(work, machine, layout, at)
     new = unseen(physics.calibration, kind, facts)
-    cache = cache_tokens_that_fit(work, machine, layout)
-    if not need.may_fit:
-        return Estimate("modelled", need, layout, None, None, None, new, at, kv_cache_tokens=cache)
+    cache = cache_tokens_that_fit(work, machine.usable_bytes, layout)
+    host = host_memory_need(work, machine, layout)
+    if not (need.may_fit and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, at, kv_cache_tokens=cache, host=host)
     step = step_of(physics.calibration, kind, terms, facts | what)
-    tokens = physics.bands.around(step.rate * layout.data, kind, facts, new)
+    tokens = physics.bands.around(step.rate * replicas, kind, facts, new)
     each = step_of(physics.calibration, kind, terms, facts | ({"what": "token"} if what else {})).seconds
     length_out = max(1.0, work.output_length)
     prompt = prefill_terms(work, machine, layout, 1.0, max(1.0, work.input_length))
@@ -199,28 +199,19 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
         tokens,
         step,
         new,
-        at * layout.data,
+        at * replicas,
         physics.bands.around(read.rate * layout.data, PREFILL, facts, new_prefill),
         physics.bands.around(first.seconds, PREFILL, facts, new_prefill, of_rate=False),
         physics.bands.around(each, kind, facts, new, of_rate=False),
         cache,
+        host=host,
     )
-
-
-def in_flight(work: Inference, machine: Machine, layout: Layout) -> float:
-    """Conversations at once on one replica: as many as asked for, and no more than fit."""
-    most = concurrency_that_fits(work, machine, layout)
-    asked = work.concurrency / layout.data if work.concurrency else inf
-    return asked if asked <= 1 else min(asked, most)
-
-
-FEWER = 0.8
 
 
 def answering_memory(physics: Physics, work: Inference, machine: Machine, layout: Layout, at: float) -> MemoryNeed:
     """What so many conversations at once need on a GPU."""
-    cached = at * (work.input_length + work.output_length)
-    return memory_need(physics, machine, inference_parts(work, layout, cached), inference_facts(work, machine, layout))
+    parts = inference_parts(work, layout, at, work.input_length + work.output_length)
+    return memory_need(physics, machine, parts, inference_facts(work, machine, layout))
 
 
 def batches_continuously(work: Inference) -> bool:
@@ -228,26 +219,44 @@ def batches_continuously(work: Inference) -> bool:
     return work.software.way == "engine"
 
 
+def language_kind(work: Inference) -> Kind:
+    """Engines that batch continuously serve; anything else, and one conversation alone, decodes."""
+    return SERVING if batches_continuously(work) and work.concurrency != 1 else DECODE
+
+
+def language_demands(
+    work: Inference, layout: AnyLayout, linked_gpus: Number, at: Number
+) -> tuple[Kind, Demands, dict[str, str | float]]:
+    """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
+    if language_kind(work) is SERVING:
+        return SERVING, serving_demands(work, layout, linked_gpus, at), {"what": "serving"}
+    context = work.input_length + work.output_length / 2
+    return DECODE, decode_demands(work, layout, linked_gpus, at, context), {}
+
+
 def language_terms(
     work: Inference, machine: Machine, layout: Layout, at: float
 ) -> tuple[Kind, Terms, dict[str, str | float]]:
-    """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
-    if batches_continuously(work) and work.concurrency != 1:
-        return SERVING, serving_terms(work, machine, layout, at), {"what": "serving"}
-    context = work.input_length + work.output_length / 2
-    return DECODE, decode_terms(work, machine, layout, at, context), {}
+    """The same in ideal seconds on a machine."""
+    kind, demands, what = language_demands(work, layout, machine.linked_gpus, at)
+    return kind, Terms(ideal_seconds(demands, seconds_per_unit(work, machine)), at), what
 
 
 USUAL_FORWARD_BATCH = 128.0
 
 
+def forward_batch(work: Inference) -> float:
+    return work.concurrency or USUAL_FORWARD_BATCH
+
+
 def _estimate_forward(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:
     facts = dict(inference_facts(work, machine, layout)) | {"offline": "no" if work.concurrency else "yes"}
-    batch = work.concurrency or USUAL_FORWARD_BATCH
-    need = memory_need(physics, machine, inference_parts(work, layout, 0.0), facts)
+    batch = forward_batch(work)
+    need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0), facts)
     new = unseen(physics.calibration, FORWARD, facts)
-    if not need.may_fit:
-        return Estimate("modelled", need, layout, None, None, None, new, batch)
+    host = host_memory_need(work, machine, layout)
+    if not (need.may_fit and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, batch, host=host)
     step = step_of(physics.calibration, FORWARD, forward_terms(work, machine, batch), facts)
     samples = physics.bands.around(step.rate * machine.gpus, FORWARD, facts, new)
-    return Estimate("modelled", need, layout, samples, None, step, new, batch)
+    return Estimate("modelled", need, layout, samples, None, step, new, batch, host=host)

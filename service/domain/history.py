@@ -21,13 +21,22 @@ FOREVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class OfferColumns:
-    """One entry per offer. `instance_type` points into the types, `region` and `zone` into `places` (-1: none)."""
+    """One entry per offer. `instance_type` points into the types, `region` and `zone` into `places` (-1: none).
+
+    `term` points into `terms` (-1: none); only reserved offers have one.
+    """
 
     instance_type: NDArray[np.int32]
     region: NDArray[np.int32]
     zone: NDArray[np.int32]
     market: NDArray[np.int8]
     places: tuple[str, ...]
+    term: NDArray[np.int16]
+    terms: tuple[str, ...]
+
+    def term_of(self, place: int) -> str | None:
+        code = int(self.term[place])
+        return None if code == UNKNOWN else self.terms[code]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,8 @@ class CatalogHistory:
             usd_per_hour=np.where(micros == UNKNOWN, np.nan, micros / 1_000_000),
             age_days=np.where(observed == UNKNOWN, np.nan, day.toordinal() - observed),
             price_row=rows.astype(np.int32),
+            term=self.offers.term[offer],
+            terms=self.offers.terms,
             places=self.offers.places,
             prices=self.prices,
         )

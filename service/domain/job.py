@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from service.domain.answering import is_generative
 from service.domain.errors import QuestionError
 from service.domain.formats import BITS, RUNS_AS, peak_flops
 from service.domain.hardware import Gpu
 from service.domain.model import Model
 from service.domain.stacks import UNKNOWN, Software
-from service.domain.throughput import is_generative
 from service.domain.workload import Inference, Method, Training
 
 USUAL_PRECISIONS = {"training": ("bf16", "fp16", "tf32", "fp32"), "inference": ("bf16", "fp16", "fp32")}

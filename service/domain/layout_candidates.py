@@ -1,15 +1,14 @@
 """The layouts worth trying: every way to cut a job over a machine's GPUs that the model and its stack allow."""
 
 from collections.abc import Iterator
+from functools import cache
 from math import gcd
 
 from service.domain.layout_checks import check_fixed
 from service.domain.layouts import FREE, FixedLayout
 from service.domain.machine import Machine
-from service.domain.parallelism import Checkpointing, Layout
+from service.domain.parallelism import CHECKPOINTINGS, Checkpointing, Layout
 from service.domain.workload import Inference, Training
-
-CHECKPOINTINGS: tuple[Checkpointing, ...] = ("none", "selective", "full")
 
 UNCUT_STACKS = ("eager", "graph")
 """Classes of stacks that train with replicas and shards of states, and cut neither matrices nor layers."""
@@ -36,6 +35,7 @@ Cut = tuple[int, int, int, int, int]
 """Tensor, pipeline, context, data and expert degree."""
 
 
+@cache
 def divisors(number: int) -> list[int]:
     small = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
     return sorted({*small, *(number // each for each in small)})
@@ -56,9 +56,19 @@ def assumed_batch(work: Training, gpus: int) -> int:
     return gpus * max(1, round(usual / gpus))
 
 
+def is_never_cut(work: Training) -> bool:
+    return work.model.transformer is None or work.software.way in UNCUT_STACKS
+
+
+def most_samples_per_micro_batch(work: Training) -> int:
+    if not work.sequence_length:
+        return MOST_SAMPLES_IN_A_MICRO_BATCH
+    return max(1, min(MOST_SAMPLES_IN_A_MICRO_BATCH, MOST_TOKENS_IN_A_MICRO_BATCH // work.sequence_length))
+
+
 def cuts_of(work: Training, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool) -> Iterator[Cut]:
     """Degrees that multiply out to the GPUs. `across` asks for those whose tensor cut crosses slow links instead."""
-    whole = work.model.transformer is None or work.software.way in UNCUT_STACKS
+    whole = is_never_cut(work)
     for tensor in _tensor_degrees(work, gpus, fixed, whole=whole):
         if fixed.tensor is None and crosses_slow_links(tensor, linked_gpus) != across:
             continue
@@ -73,7 +83,7 @@ def cuts_of(work: Training, gpus: int, linked_gpus: int, fixed: FixedLayout, *, 
 def _tensor_degrees(work: Training, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
     t = work.model.transformer
     if fixed.tensor is not None:
-        return [fixed.tensor]
+        return [fixed.tensor] if gpus % fixed.tensor == 0 else []
     return [each for each in divisors(gpus) if t and t.heads % each == 0] if not whole else [1]
 
 
@@ -107,20 +117,22 @@ def micro_batches(work: Training, share: int, fixed: FixedLayout) -> list[int]:
         return [fixed.micro_batch]
     if fixed.accumulation is not None:
         return [-(-share // fixed.accumulation)]
-    most = MOST_SAMPLES_IN_A_MICRO_BATCH
-    if work.sequence_length:
-        most = max(1, min(most, MOST_TOKENS_IN_A_MICRO_BATCH // work.sequence_length))
+    most = most_samples_per_micro_batch(work)
     return [each for each in divisors(share) if each <= most]
 
 
-def zero_stages(work: Training, cut: Cut, fixed: FixedLayout) -> tuple[int, ...]:
-    """Stages that shard something: from 2 on not with a pipeline, which holds gradients over its micro-batches."""
+def zero_stages(work: Training, fixed: FixedLayout) -> tuple[int, ...]:
     if fixed.zero_stage is not None:
         return (fixed.zero_stage,)
+    return ZERO_STAGES.get(work.software.way, (0, 1, 2, 3))
+
+
+def highest_stage(cut: Cut, fixed: FixedLayout) -> int:
+    """The last ZeRO stage that shards more: from 2 on not with a pipeline, which holds gradients over micro-batches."""
     _, pipeline, context, data, _ = cut
-    stages = ZERO_STAGES.get(work.software.way, (0, 1, 2, 3))
-    most = 0 if data * context == 1 else 1 if pipeline > 1 else 3
-    return tuple(stage for stage in stages if stage <= most)
+    if fixed.zero_stage is not None:
+        return fixed.zero_stage
+    return 0 if data * context == 1 else 1 if pipeline > 1 else 3
 
 
 def checkpointings(work: Training, fixed: FixedLayout) -> tuple[Checkpointing, ...]:
@@ -129,32 +141,54 @@ def checkpointings(work: Training, fixed: FixedLayout) -> tuple[Checkpointing, .
     return CHECKPOINTINGS if work.model.transformer is not None else ("none",)
 
 
+Way = tuple[int, int]
+"""A ZeRO stage, and a place in CHECKPOINTINGS."""
+
+
+def every_way(work: Training, fixed: FixedLayout, highest: int) -> list[Way]:
+    """Pairs up to a stage."""
+    hows = [CHECKPOINTINGS.index(how) for how in checkpointings(work, fixed)]
+    return [(stage, how) for stage in zero_stages(work, fixed) if stage <= highest for how in hows]
+
+
+Piece = tuple[Cut, int, int, int]
+"""A cut, the samples of a micro-batch, how many of them one after another, and places of the last that stay empty."""
+
+
+def pieces_of(work: Training, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool) -> Iterator[Piece]:
+    """Cuts with micro-batches that give each data-parallel rank a sample, the simplest first."""
+    batch = assumed_batch(work, gpus)
+    for cut in cuts_of(work, gpus, linked_gpus, fixed, across=across):
+        data = cut[3]
+        share = -(-batch // data)
+        for micro in micro_batches(work, share, fixed) if data <= batch else ():
+            accumulation = fixed.accumulation or max(1, -(-share // micro))
+            empty = data * micro * accumulation - batch
+            yield cut, micro, accumulation, empty if 0 <= empty < data * micro else 0
+
+
 def every_training_layout(
     work: Training, machine: Machine, fixed: FixedLayout = FREE, *, across: bool = False
 ) -> Iterator[Layout]:
     """One by one, the simplest first. Raises `QuestionError` when what is fixed cannot be."""
     check_fixed(fixed, work, machine)
-    batch = assumed_batch(work, machine.gpus)
-    for cut in cuts_of(work, machine.gpus, machine.linked_gpus, fixed, across=across):
+    for cut, micro, accumulation, empty in pieces_of(work, machine.gpus, machine.linked_gpus, fixed, across=across):
         tensor, pipeline, context, data, expert = cut
-        if data > batch:
-            continue
-        share = -(-batch // data)
-        for stage in zero_stages(work, cut, fixed):
-            for checkpointing in checkpointings(work, fixed):
-                for micro in micro_batches(work, share, fixed):
-                    yield Layout(
-                        tensor,
-                        pipeline,
-                        data,
-                        context,
-                        expert,
-                        stage,
-                        micro,
-                        fixed.accumulation or max(1, -(-share // micro)),
-                        checkpointing,
-                        fixed.virtual_stages or 1,
-                    )
+        virtual = fixed.virtual_stages or 1
+        for stage, how in every_way(work, fixed, highest_stage(cut, fixed)):
+            yield Layout(
+                tensor,
+                pipeline,
+                data,
+                context,
+                expert,
+                stage,
+                micro,
+                accumulation,
+                CHECKPOINTINGS[how],
+                virtual,
+                empty,
+            )
 
 
 def every_inference_layout(

@@ -1,11 +1,11 @@
 """What cannot be of a layout, as a sentence about it."""
 
+from service.domain.counting import is_routed
 from service.domain.errors import QuestionError
 from service.domain.layouts import FixedLayout
 from service.domain.machine import Machine
 from service.domain.model import Model
 from service.domain.parallelism import Layout
-from service.domain.throughput import is_routed
 from service.domain.workload import Inference, Training
 
 DEGREES = ("tensor", "pipeline", "context", "data")

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from service.domain.counting import kv_bytes_per_token
+import numpy as np
+
 from service.domain.machine import Machine
-from service.domain.memory import inference_parts, total
-from service.domain.parallelism import Checkpointing, Layout
-from service.domain.throughput import kv_value_bytes
+from service.domain.memory import inference_parts, sequence_cache_bytes, total
+from service.domain.parallelism import AnyLayout, Checkpointing, Layout, Number
 from service.domain.workload import Inference, Training
 
 USUAL_MICRO_BATCH = {"cnn": 192, "detection": 64, "encoder": 32}
@@ -109,18 +109,36 @@ def with_steps(work: Training, layout: Layout) -> Layout:
     return replace(layout, accumulation=max(1, round((work.global_batch or usual) / per_round)))
 
 
-def cache_tokens_that_fit(work: Inference, machine: Machine, layout: Layout) -> float:
-    """Tokens whose keys and values fit in what weights and activations leave on the GPUs of one replica."""
-    t = work.model.transformer
-    assert t is not None
-    fixed = total(inference_parts(work, layout, 0.0))
-    left = max(0.0, CACHE_SHARE * machine.usable_bytes - fixed)
-    each = kv_bytes_per_token(t, kv_value_bytes(work), layout.tensor) / layout.pipeline
-    return left / each
+def room_for_cache(work: Inference, usable_bytes: Number, layout: AnyLayout) -> Number:
+    """Bytes of a GPU that weights and activations leave."""
+    return np.maximum(0.0, CACHE_SHARE * usable_bytes - total(inference_parts(work, layout, 0.0, 0.0)))
 
 
-def concurrency_that_fits(work: Inference, machine: Machine, layout: Layout) -> float:
-    """Conversations whose caches fit."""
+def cache_tokens_that_fit(work: Inference, usable_bytes: float, layout: Layout) -> float:
+    """Tokens of one conversation whose keys and values fit on the GPUs of one replica."""
+    tokens = max(1.0, work.input_length + work.output_length)
+    each = sequence_cache_bytes(work, tokens, layout.tensor) / layout.pipeline / tokens
+    return float(room_for_cache(work, usable_bytes, layout) / each) if each else 0.0
+
+
+def concurrency_that_fits(work: Inference, usable_bytes: Number, layout: AnyLayout) -> Number:
+    """Conversations whose caches fit in what weights and activations leave."""
+    left = room_for_cache(work, usable_bytes, layout)
+    tokens = max(1.0, work.input_length + work.output_length)
+    each = sequence_cache_bytes(work, tokens, layout.tensor) / layout.pipeline
     most = MOST_IN_FLIGHT_BY_ENGINE.get(work.software.line, MOST_IN_FLIGHT)
-    tokens = cache_tokens_that_fit(work, machine, layout)
-    return max(1.0, min(most, tokens / max(1.0, work.input_length + work.output_length)))
+    return np.maximum(1.0, np.minimum(most, left / each))
+
+
+def replicas_in_use(work: Inference, layout: AnyLayout) -> Number:
+    """Copies of the model that have something to answer."""
+    return np.minimum(layout.data, max(1.0, work.concurrency)) if work.concurrency else layout.data
+
+
+def in_flight(work: Inference, usable_bytes: Number, layout: AnyLayout) -> Number:
+    """Conversations at once on one replica: as many as asked for, and no more than fit; one is always tried."""
+    most = concurrency_that_fits(work, usable_bytes, layout)
+    if not work.concurrency:
+        return most
+    asked = work.concurrency / replicas_in_use(work, layout)
+    return np.where(asked <= 1, asked, np.minimum(asked, most))

@@ -1,6 +1,6 @@
 """The hardware that one job runs on: equal nodes, their GPUs, and the links between them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from service.domain.hardware import Gpu, InstanceType
 
@@ -96,10 +96,21 @@ def machine_of(
         interconnect=kind,
         link_bytes_per_second=one_way * 1e9,
         network_bytes_per_second=network,
-        linked_gpus=max(gpus_per_node, min(RACK_GPUS.get(gpu.id, 1), gpus_per_node * nodes)),
+        linked_gpus=linked_gpus(gpu, gpus_per_node, nodes),
         vcpus_per_gpu=vcpus / gpus_per_node if vcpus else None,
         host_memory_bytes=memory_gib * GIB if memory_gib else None,
     )
+
+
+def linked_gpus(gpu: Gpu, gpus_per_node: int, nodes: int) -> int:
+    """GPUs that reach each other over the fast link: a node's, or a rack's."""
+    return max(gpus_per_node, min(RACK_GPUS.get(gpu.id, 1), gpus_per_node * nodes))
+
+
+def with_nodes(machine: Machine, nodes: int) -> Machine:
+    """More or fewer of the same nodes."""
+    linked = linked_gpus(machine.gpu, machine.gpus_per_node, nodes)
+    return replace(machine, nodes=nodes, linked_gpus=linked)
 
 
 def _usual_one_way(kind: str, gpu: Gpu) -> float:

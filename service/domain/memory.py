@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 
-from service.domain.counting import embedding_parameters, kv_bytes_per_token
+import numpy as np
+
+from service.domain.counting import cache_bytes, embedding_parameters, routed_share
 from service.domain.formats import bytes_per_value
 from service.domain.machine import Machine
 from service.domain.model import Model, Transformer
-from service.domain.parallelism import Layout
+from service.domain.parallelism import AnyLayout, Layout, Number
 from service.domain.workload import Inference, Training
 
 RECIPES: dict[str, tuple[float, float, float]] = {
@@ -38,7 +40,9 @@ ADAPTER_SHARE = 0.003
 """Trainable share of a model in LoRA where nobody says: rank 8 on the attention matrices of a 7B model is 0.1-0.6 %."""
 
 
-def layer_activation_bytes(t: Transformer, tokens: float, sequence: float, value_bytes: float, *, flash: bool) -> float:
+def layer_activation_bytes(
+    t: Transformer, tokens: Number, sequence: float, value_bytes: float, *, flash: bool
+) -> Number:
     """What autograd keeps of a layer: norm inputs and outputs, Q K V, the attention's output, and the feed-forward.
 
     Bytes at 2 per value: 8 h (norms) + 2 d (a + 2k) + 2 d a + 2 f x 4 (gated) or 2 f x 2 (not); without FlashAttention
@@ -81,69 +85,102 @@ def stored_weight_bytes(model: Model, bits: float) -> float:
     return max(0.0, model.parameters - wide) * bits / 8 + wide * 2.0
 
 
-def training_parts(work: Training, layout: Layout) -> dict[str, float]:
+def training_parts(work: Training, layout: AnyLayout) -> dict[str, Number]:
     """Bytes per GPU of each part of a training step, before calibration."""
-    model, t = work.model, work.model.transformer
-    cut = layout.tensor * layout.pipeline
-    expert_cut = cut * (layout.expert if t and t.experts else 1)
-    held, grad, master = RECIPES[work.recipe]
-    states, size = OPTIMIZER_STATES.get(work.optimizer, OPTIMIZER_STATES["adamw"])
-    state_bytes = states * size * (2.0 if work.recipe == "pure" else 4.0)
+    t = work.model.transformer
+    layers = max(1, t.layers if t else USUAL_LAYERS)
+    stage, ranks = layout.zero_stage, layout.data * layout.context
+    _, grad, _ = RECIPES[work.recipe]
     trained = trainable_parameters(work)
-    full = work.method == "full"
-    base = model.parameters / expert_cut
-    stage, n = layout.zero_stage, max(1, layout.data * layout.context)
-    if t and t.experts:
-        n = max(1, n // layout.expert)
-    if full:
-        weights = base * held
-    elif work.weight_precision:
-        weights = stored_weight_bytes(model, bytes_per_value(work.weight_precision) * 8) / expert_cut
-    else:
-        weights = base * held
-    weights += 0.0 if full else trained * held / cut
-    gradients = trained * grad / (expert_cut if full else cut)
-    optimizer = trained * (master + state_bytes) / (expert_cut if full else cut)
-    if work.fused_optimizer:
-        gradients /= max(1, t.layers if t else 10)
-    live = 0.0
-    if stage >= 3 and n > 1:
-        kept_whole = layout.pipeline > 1  # between micro-batches of a pipeline, gathered weights are not given back
-        kept_whole |= work.software.line in KEEP_GATHERED_WEIGHTS
-        live = weights if kept_whole else min(weights, 2 * weights / max(1, (t.layers if t else 10)))
-        weights /= n
-    if stage >= 2 and layout.pipeline == 1:
-        gradients /= n
-    if stage >= 1:
-        optimizer /= n
-    parts = {"weights": weights, "gradients": gradients, "optimizer": optimizer, "live": live, "context": CONTEXT_BYTES}
-    return parts | _activation_parts(work, layout)
+    learned_routed = routed_share(work.model) if work.method == "full" else 0.0
+    weights = frozen_weight_bytes(work) + learned_weight_bytes(work)
+    gradients = trained * grad / (layers if work.fused_optimizer else 1.0)
+    optimizer = 0.0 if work.offload_optimizer else trained * optimizer_state_bytes(work)
+    # Between micro-batches of a pipeline, gathered weights are not given back.
+    whole = (layout.pipeline > 1) | (work.software.line in KEEP_GATHERED_WEIGHTS)
+    gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1))
+    routed = routed_share(work.model)
+    return {
+        "weights": on_each_gpu(weights, layout, routed, stage >= 3),
+        "gradients": on_each_gpu(gradients, layout, learned_routed, (stage >= 2) & (layout.pipeline == 1)),
+        "optimizer": on_each_gpu(optimizer, layout, learned_routed, stage >= 1),
+        "live": on_each_gpu(weights, layout, routed, 0) * gathered,
+        "context": CONTEXT_BYTES,
+        **_activation_parts(work, layout),
+    }
 
 
-def _activation_parts(work: Training, layout: Layout) -> dict[str, float]:
+def on_each_gpu(whole: float, layout: AnyLayout, routed: float, sharded: Number) -> Number:
+    """Bytes of states that tensor and pipeline cut, experts cut further, and ZeRO shards over what are left as copies.
+
+    An expert group counts the ranks of a tensor cut in: experts lie whole on its GPUs.
+    """
+    ranks = layout.data * layout.context
+    spread = np.where(layout.expert > 1, np.maximum(1.0, layout.expert / layout.tensor), 1.0)
+    copies = np.maximum(1.0, ranks / spread)
+    dense, experts = 1.0 + (ranks - 1.0) * sharded, 1.0 + (copies - 1.0) * sharded
+    return whole / (layout.tensor * layout.pipeline) * ((1.0 - routed) / dense + routed / spread / experts)
+
+
+USUAL_LAYERS = 10
+"""Of a network whose layers nobody tells."""
+
+
+def frozen_weight_bytes(work: Training) -> float:
+    """Weights that do not learn, quantised where the work says so."""
+    if work.method == "full":
+        return 0.0
+    if work.weight_precision:
+        return stored_weight_bytes(work.model, bytes_per_value(work.weight_precision) * 8)
+    return work.model.parameters * RECIPES[work.recipe][0]
+
+
+def learned_weight_bytes(work: Training) -> float:
+    held = RECIPES[work.recipe][0]
+    return (work.model.parameters if work.method == "full" else trainable_parameters(work)) * held
+
+
+def optimizer_state_bytes(work: Training) -> float:
+    """Bytes per trained parameter of what the optimizer remembers, and of the fp32 copy of the weights."""
+    states, size = OPTIMIZER_STATES.get(work.optimizer, OPTIMIZER_STATES["adamw"])
+    return RECIPES[work.recipe][2] + states * size * (2.0 if work.recipe == "pure" else 4.0)
+
+
+def _activation_parts(work: Training, layout: AnyLayout) -> dict[str, Number]:
     model, t = work.model, work.model.transformer
     value = 4.0 if work.precision in ("fp32", "tf32") else 2.0
     if t is None:
         flops = model.forward_flops_per_sample or 2 * model.parameters
-        return {"activations": layout.micro_batch * 0.008 * flops * value / 2 * SAVED_SHARE}
+        return {"activations": layout.micro_batch * SAVED_BYTES_PER_FLOP * flops * value / 2}
     sequence = work.sequence_length or 1
     tokens = layout.micro_batch * sequence / layout.context
     layer = layer_activation_bytes(t, tokens, sequence, value, flash=work.flash_attention) / layout.tensor
     boundary = tokens * t.hidden * value / layout.tensor
-    in_flight = min(layout.pipeline, max(1, layout.accumulation)) / layout.pipeline
-    layers = t.layers * in_flight
     if work.offload_activations:
-        boundary *= 2.0 / t.layers
-    each = 2.5 if work.chunked_loss else 10.0
-    parts = {"logits": each * tokens * t.vocabulary / layout.tensor}
-    if layout.activation_checkpointing == "full":
-        return parts | {"boundaries": boundary * layers, "activations": layer}
-    if layout.activation_checkpointing == "selective":
-        return parts | {"selected": layer * layers}
-    return parts | {"kept": layer * layers}
+        boundary = boundary * 2.0 / t.layers
+    layers = t.layers * np.minimum(layout.pipeline, layout.accumulation) / layout.pipeline
+    full = layout.checkpoints("full") * 1.0
+    return {
+        "logits": (2.5 if work.chunked_loss else 10.0) * tokens * t.vocabulary / layout.tensor,
+        "boundaries": boundary * layers * full,
+        "activations": layer * full,
+        "selected": layer * layers * layout.checkpoints("selective"),
+        "kept": layer * layers * layout.checkpoints("none"),
+    }
 
 
-SAVED_SHARE = 1.0
+SAVED_BYTES_PER_FLOP = 0.008
+"""Bytes that a 16-bit convolutional network keeps per forward FLOP of a sample: ResNet-50 about 65 MB."""
+
+
+def kv_value_bytes(work: Inference) -> float:
+    return bytes_per_value(work.kv_precision) if work.kv_precision else 2.0
+
+
+def sequence_cache_bytes(work: Inference, tokens: float, tensor: Number = 1) -> Number:
+    """What a GPU of a tensor cut keeps of one sequence of so many tokens, over all layers."""
+    assert work.model.transformer is not None
+    return cache_bytes(work.model.transformer, tokens, kv_value_bytes(work), tensor)
 
 
 TOKENS_PER_PASS = 512.0
@@ -154,24 +191,27 @@ def tokens_per_pass(work: Inference) -> float:
     return TOKENS_PER_PASS if work.software.way == "engine" else 1.0
 
 
-def inference_parts(work: Inference, layout: Layout, tokens_cached: float) -> dict[str, float]:
+def inference_parts(work: Inference, layout: AnyLayout, sequences: Number, tokens_each: float) -> dict[str, Number]:
     """Bytes per GPU of answering: weights, cache of keys and values, what one forward pass needs, and the context."""
     model, t = work.model, work.model.transformer
     bits = work.weight_bits or bytes_per_value(work.precision) * 8
     cut = layout.tensor * layout.pipeline
     whole_file = work.software.line == "llama.cpp"  # its bits per weight are of the whole file
     weights = model.parameters * bits / 8 if whole_file else stored_weight_bytes(model, bits)
-    parts = {"weights": weights / cut, "context": CONTEXT_BYTES}
+    parts: dict[str, Number] = {"weights": weights / cut, "context": CONTEXT_BYTES}
     if t is not None:
-        value = bytes_per_value(work.kv_precision) if work.kv_precision else 2.0
-        cache = kv_bytes_per_token(t, value, layout.tensor) * tokens_cached / layout.pipeline
-        parts["kv_cache"] = cache
+        parts["kv_cache"] = sequences * sequence_cache_bytes(work, tokens_each, layout.tensor) / layout.pipeline
         parts["activations"] = tokens_per_pass(work) * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
     return parts
 
 
-def total(parts: Mapping[str, float]) -> float:
+def total(parts: Mapping[str, Number]) -> Number:
     return sum(parts.values())
+
+
+def figures(parts: Mapping[str, Number]) -> dict[str, float]:
+    """The parts of a single layout as plain numbers."""
+    return {name: float(amount) for name, amount in parts.items()}
 
 
 def fits(needed_bytes: float, machine: Machine) -> bool:

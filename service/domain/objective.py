@@ -36,9 +36,11 @@ class Objective:
 class Figures:
     """What the terms are made of, one entry per candidate; NaN is unknown.
 
-    `speed` is work per hour in any unit, as long as it is one for all candidates; `risk` runs from 0 to 1.
+    `usd` is what an hour or the whole job costs, `usd_per_hour` the price of all nodes; `speed` is work per hour in any
+    unit, as long as it is one for all candidates; `risk` runs from 0 to 1.
     """
 
+    usd: Floats
     usd_per_hour: Floats
     speed: Floats
     watts: Floats
@@ -48,7 +50,7 @@ class Figures:
 def term(name: str, figures: Figures) -> Floats:
     match name:
         case "usd":
-            return figures.usd_per_hour
+            return figures.usd
         case "hours":
             return 1 / figures.speed
         case "samples_per_second":
@@ -67,7 +69,7 @@ def scores(objective: Objective, figures: Figures) -> Floats:
     sum over terms of weight x |ln(value / best value)|: a term counts by its ratio, so its unit does not matter, and
     doubling the price weighs as much as halving the speed. Risk is a probability already and enters as it is.
     """
-    total = np.zeros(len(figures.usd_per_hour))
+    total = np.zeros(len(figures.usd))
     for name, weight in objective.weights.items():
         values = term(name, figures)
         if name == "risk":

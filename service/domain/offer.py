@@ -44,3 +44,5 @@ class Offer:
     zone: str | None
     market: Market
     price: Price
+    term: str | None = None
+    """What a reserved offer commits to: see `service.domain.commitments`."""

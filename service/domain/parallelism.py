@@ -1,11 +1,21 @@
 """Ways to cut a model over GPUs, and the traffic that each cut costs."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from service.domain.errors import QuestionError
 
 Checkpointing = Literal["none", "selective", "full"]
+
+CHECKPOINTINGS: tuple[Checkpointing, ...] = ("none", "selective", "full")
+
+Floats: TypeAlias = NDArray[np.float64]
+Truths: TypeAlias = NDArray[np.bool_]
+Number: TypeAlias = float | NDArray[Any]
+"""One figure, or one for each row of a table: the formulas are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,8 @@ class Layout:
     accumulation: int = 1
     activation_checkpointing: Checkpointing = "none"
     virtual_stages: int = 1
+    empty_samples: int = 0
+    """Places in the last round of micro-batches that no sample fills, where ranks do not divide the global batch."""
 
     @property
     def gpus(self) -> int:
@@ -34,7 +46,60 @@ class Layout:
 
     @property
     def global_batch(self) -> int:
-        return self.data * self.micro_batch * self.accumulation
+        return self.data * self.micro_batch * self.accumulation - self.empty_samples
+
+    def checkpoints(self, how: Checkpointing) -> bool:
+        return self.activation_checkpointing == how
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutTable:
+    """Layouts as columns, one row each, under the same names."""
+
+    tensor: Floats
+    pipeline: Floats
+    data: Floats
+    context: Floats
+    expert: Floats
+    zero_stage: Floats
+    micro_batch: Floats
+    accumulation: Floats
+    checkpointing: NDArray[np.int64]
+    """Places in CHECKPOINTINGS."""
+    empty_samples: Floats
+    virtual_stages: Floats
+
+    @property
+    def global_batch(self) -> Floats:
+        return self.data * self.micro_batch * self.accumulation - self.empty_samples
+
+    def checkpoints(self, how: Checkpointing) -> Truths:
+        found: Truths = self.checkpointing == CHECKPOINTINGS.index(how)
+        return found
+
+    @staticmethod
+    def plain(rows: int) -> "LayoutTable":
+        """So many layouts that cut nothing."""
+        one, none = np.ones(rows), np.zeros(rows)
+        return LayoutTable(one, one, one, one, one, none, one, one, none.astype(np.int64), none, one)
+
+    def row(self, place: int) -> Layout:
+        return Layout(
+            tensor=int(self.tensor[place]),
+            pipeline=int(self.pipeline[place]),
+            data=int(self.data[place]),
+            context=int(self.context[place]),
+            expert=int(self.expert[place]),
+            zero_stage=int(self.zero_stage[place]),
+            micro_batch=int(self.micro_batch[place]),
+            accumulation=int(self.accumulation[place]),
+            activation_checkpointing=CHECKPOINTINGS[int(self.checkpointing[place])],
+            virtual_stages=int(self.virtual_stages[place]),
+            empty_samples=int(self.empty_samples[place]),
+        )
+
+
+AnyLayout: TypeAlias = Layout | LayoutTable
 
 
 def checked(layout: Layout, gpus: int) -> Layout:
@@ -48,21 +113,21 @@ def checked(layout: Layout, gpus: int) -> Layout:
     return layout
 
 
-def tensor_bytes_per_layer(tokens: float, hidden: int, *, recompute: bool) -> float:
+def tensor_bytes_per_layer(tokens: Number, hidden: int, recompute: Number) -> Number:
     """Bytes all-reduced per layer and micro-batch: 4 (6 when recomputing) messages of 2 s b h (Megatron, SC'21)."""
-    return (6 if recompute else 4) * 2.0 * tokens * hidden
+    return (4.0 + 2.0 * recompute) * 2.0 * tokens * hidden
 
 
-def data_bytes(parameters_here: float, zero_stage: int, gradient_bytes: float = 2.0) -> float:
+def data_bytes(parameters_here: Number, zero_stage: Number, gradient_bytes: float = 2.0) -> Number:
     """All-reduce of gradients in bytes; ZeRO-3 gathers weights twice besides: 1.5 times the volume (1910.02054)."""
-    return gradient_bytes * parameters_here * (1.5 if zero_stage >= 3 else 1.0)
+    return gradient_bytes * parameters_here * (1.0 + 0.5 * (zero_stage >= 3))
 
 
-def expert_bytes_per_layer(tokens: float, hidden: int, experts_per_token: int, expert: int) -> float:
+def expert_bytes_per_layer(tokens: Number, hidden: int, experts_per_token: int, expert: Number) -> Number:
     """4 all-to-alls per layer (there and back, forward and backward) of topk s b h values of 2 bytes."""
     return 4 * 2.0 * tokens * hidden * experts_per_token * (expert - 1) / expert
 
 
-def bubble_share(layout: Layout) -> float:
+def bubble_share(layout: AnyLayout) -> Number:
     """Idle share of a pipelined step over its work: (p - 1) / (v m) (SC'21)."""
-    return (layout.pipeline - 1) / (layout.virtual_stages * max(1, layout.accumulation))
+    return (layout.pipeline - 1) / (layout.virtual_stages * layout.accumulation)

@@ -10,8 +10,10 @@ import numpy as np
 from service.domain.catalog import Catalog, Floats, Mask
 from service.domain.constraints import Check, Constraints, never
 from service.domain.hardware import InstanceType
+from service.domain.job import Job
 from service.domain.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
 from service.domain.offer import Offer
+from service.domain.outlook import Aim, Outlook, job_checks, node_counts, outlook_of
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS
 from service.domain.selection import Candidates, Cells, Obstacle, Places, Selection, every_offer, select, usd_per_hour
 from service.domain.typeset import TypeSet, types_where
@@ -41,11 +43,19 @@ class Question:
     current_instance: str | None
     limit: int
     per_offer: bool
+    job: Job | None = None
+    """Where there is one, physics ranks; else the peaks do."""
+    nodes: tuple[int, int] = (1, 1)
+    """The least and the most."""
+    deadline_hours: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One ranked offer. `speed` is the peak at `precision`, in 10^12 operations per second, or vCPUs without one."""
+    """One ranked offer. `speed` is the peak at `precision`, in 10^12 operations per second, or vCPUs without one.
+
+    Of a job, it is samples per second of all nodes.
+    """
 
     rank: int
     instance_type: InstanceType
@@ -54,6 +64,9 @@ class Choice:
     offer: Offer
     precision: str | None
     speed: float | None
+    nodes: int
+    node_hours: float | None
+    """Of the job, on all nodes; nothing without a job, or without an amount of work."""
     score: float
     tied_with: tuple[int, ...]
     pareto: bool
@@ -92,11 +105,13 @@ class Answer:
     """How many choices there would be without a limit: one per type admitted, or one per offer."""
     current: Choice | None
     price_ignored: bool
+    outlook: Outlook | None = None
+    """Of the job, where the question has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Per instance type: the precision that the ranking assumes, and the peak at it."""
+    """Per instance type: the precision that the ranking assumes, and the peak at it, or samples per second of a job."""
 
     peak: Floats
     told: tuple[tuple[str | None, float | None], ...]
@@ -105,13 +120,19 @@ class Speeds:
     """The types whose peak is not known although they are rated by one."""
     key: Hashable
     """What they were assumed for."""
+    nodes: Floats | None = None
+    """How many nodes of each type; one of each where there is no job."""
+    node_hours: Floats | None = None
+    """What a price is multiplied by to tell what the job costs; an hour's price counts where there is no job."""
 
 
 def recommend(question: Question, catalog: Catalog) -> Answer:
     """Rank what the constraints admit. Where none of it has a price, hardware alone ranks and the answer says so."""
-    speeds = assumed_speeds(question, catalog)
+    outlook = job_outlook(question, catalog)
+    speeds = assumed_speeds(question, catalog) if outlook is None else job_speeds(outlook, catalog)
+    checks = [] if outlook is None else job_checks(outlook, catalog)
     asked, objective, ignored = question.constraints, question.objective, False
-    selection = select(asked, catalog, figures_needed(objective, speeds, catalog))
+    selection = select(asked, catalog, [*checks, *figures_needed(objective, speeds, catalog)])
     if (
         asked.needs_price
         and not selection.admitted.types
@@ -119,7 +140,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     ):
         fallback = Objective({"hours": 1.0})
         unpriced = replace(asked, needs_price=False)
-        found = select(unpriced, catalog, figures_needed(fallback, speeds, catalog))
+        found = select(unpriced, catalog, [*checks, *figures_needed(fallback, speeds, catalog)])
         if found.admitted.types:
             asked, selection, objective, ignored = unpriced, found, fallback, True
     view = View(catalog, speeds, objective)
@@ -136,7 +157,29 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         ranked=len(ranked.score),
         current=view.current(question),
         price_ignored=ignored,
+        outlook=outlook,
     )
+
+
+def job_outlook(question: Question, catalog: Catalog) -> Outlook | None:
+    if question.job is None:
+        return None
+    weights = question.objective.weights
+    usd = sum(weights.get(name, 0.0) for name in ("usd", "samples_per_usd", "joules"))
+    hours = sum(weights.get(name, 0.0) for name in ("hours", "samples_per_second"))
+    return outlook_of(question.job, node_counts(*question.nodes), Aim(usd, hours, question.deadline_hours), catalog)
+
+
+def job_speeds(found: Outlook, catalog: Catalog) -> Speeds:
+    """Samples per second and what they cost; a type that cannot run the job has neither."""
+    return catalog.memory.recall(("speeds", found.key), lambda: find_job_speeds(found))
+
+
+def find_job_speeds(found: Outlook) -> Speeds:
+    best = found.best
+    rate = np.where(best.works, best.likely, np.nan)
+    told = tuple((None, known(each)) for each in rate.tolist())
+    return Speeds(rate, told, 0, found.key, best.nodes, found.node_hours())
 
 
 def by_count(selection: Selection) -> list[Obstacle]:
@@ -206,6 +249,9 @@ class Order:
     instance_type: Places
     offer: Places
     usd: Floats
+    """The price of an hour, which limits are on."""
+    cost: Floats
+    """Of the job where there is one, else of an hour."""
     speed: Floats
     score: Floats
     unknown: TypeSet
@@ -239,6 +285,7 @@ def order_of(cells: Cells, objective: Objective, speeds: Speeds, catalog: Catalo
         instance_type=kinds,
         offer=offers,
         usd=usd,
+        cost=told.usd[order],
         speed=told.speed[order],
         score=score[order],
         unknown=types_where(lacking > 0),
@@ -255,21 +302,24 @@ def block_of(cells: list[tuple[int, int, float]]) -> tuple[TypeSet, list[tuple[i
 
 
 def figures(some: Cells, speeds: Speeds, catalog: Catalog) -> Figures:
+    kinds, price = some.instance_type, usd_per_hour(catalog.offers, some.offer)
+    nodes = 1.0 if speeds.nodes is None else speeds.nodes[kinds]
     return Figures(
-        usd_per_hour=usd_per_hour(catalog.offers, some.offer),
-        speed=speeds.peak[some.instance_type],
-        watts=catalog.columns.numbers["tdp_watts"][some.instance_type],
+        usd=price if speeds.node_hours is None else price * speeds.node_hours[kinds],
+        usd_per_hour=price * nodes,
+        speed=speeds.peak[kinds],
+        watts=catalog.columns.numbers["tdp_watts"][kinds] * nodes,
         risk=(catalog.offers.market[some.offer] == SPOT).astype(np.float64),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Candidates, best first. An unknown price is infinite, an unknown speed NaN."""
+    """Candidates, best first. An unknown cost is NaN, and so is an unknown speed."""
 
     instance_type: Places
     offer: Places
-    usd: Floats
+    cost: Floats
     speed: Floats
     score: Floats
 
@@ -302,14 +352,14 @@ class View:
         return Ranked(
             order.instance_type[places],
             order.offer[places],
-            order.usd[places],
+            order.cost[places],
             order.speed[places],
             order.score[places],
         )
 
     def choices(self, ranked: Ranked, question: Question) -> Iterator[Choice]:
         shown = min(question.limit, len(ranked.score))
-        front = pareto(ranked.usd, ranked.speed, shown)
+        front = pareto(ranked.cost, ranked.speed, shown)
         scores = ranked.score[: shown + MOST_TIES].tolist()
         found = zip(ranked.instance_type[:shown].tolist(), ranked.offer[:shown].tolist(), strict=True)
         for place, (kind, offer) in enumerate(found):
@@ -330,6 +380,8 @@ class View:
             offer=self.catalog.offer(offer),
             precision=precision,
             speed=speed,
+            nodes=1 if self.speeds.nodes is None else int(self.speeds.nodes[kind]),
+            node_hours=None if self.speeds.node_hours is None else float(self.speeds.node_hours[kind]),
             score=score,
             tied_with=tied_with,
             pareto=pareto,

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
+from service.domain.charges import BillingRule, StoragePrice, TransferPrice
 from service.domain.estimate import Physics
 from service.domain.hardware import Gpu, LifecycleState
+from service.domain.interruption import InterruptionPrior
 from service.domain.model import Model
+from service.domain.money import ExchangeRate
 from service.domain.precision import Precision
 
 
@@ -245,3 +248,8 @@ class Reference:
     models: Mapping[str, Model]
     physics: Physics
     imports: tuple[ImportSummary, ...]
+    exchange_rates: tuple[ExchangeRate, ...] = ()
+    billing_rules: tuple[BillingRule, ...] = ()
+    storage_prices: tuple[StoragePrice, ...] = ()
+    transfer_prices: tuple[TransferPrice, ...] = ()
+    interruption_priors: tuple[InterruptionPrior, ...] = ()

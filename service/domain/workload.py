@@ -28,6 +28,8 @@ class Training:
     chunked_loss: bool = False
     fused_optimizer: bool = False
     offload_activations: bool = False
+    offload_optimizer: bool = False
+    """Optimizer states live in host memory, and the CPU steps them (ZeRO-Offload)."""
     task: str = "train"
     software: Software = UNKNOWN
 

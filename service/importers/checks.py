@@ -26,6 +26,7 @@ from service.domain.errors import ImpossibleModel
 from service.domain.hardware import LIFECYCLE_STATES
 from service.domain.model import Transformer, parameter_count
 from service.domain.names import fold_model
+from service.importers.charge_checks import CHARGE_CHECKS
 from service.importers.price_checks import PRICE_CHECKS
 from service.importers.run_checks import RUN_CHECKS
 from service.importers.seed import lines
@@ -52,6 +53,7 @@ def check_seed(batch: Batch, folder: Path) -> list[str]:
     return [
         *(problem for check in TABLE_CHECKS for problem in check(batch.tables)),
         *(problem for check in BATCH_CHECKS for problem in check(batch)),
+        *(problem for check in CHARGE_CHECKS for problem in check(batch)),
         *(problem for check in PRICE_CHECKS for problem in check(batch, prices)),
         *(problem for check in RUN_CHECKS for problem in check(batch, runs)),
         *facts_are_found(batch, facts),

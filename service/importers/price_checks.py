@@ -7,6 +7,7 @@ from datetime import date
 
 from service.db.tables import ExchangeRateRow, OfferRow, PriceRow, RegionRow, SourceRow
 from service.db.write_catalog import Batch
+from service.domain.commitments import commitment_in
 from service.importers.prices import SET_ASIDE
 from service.importers.seed import Line
 from service.importers.table_checks import unknown_word, vocabulary
@@ -35,6 +36,8 @@ def prices_make_sense(batch: Batch, prices: Sequence[Line]) -> Problems:
             yield f"{line}: regions.csv has no {cell['provider']} {cell['region']}."
         if cell["source"] not in sources:
             yield f"{line}: sources.csv has no {cell['source']}."
+        if (cell["market"] == "reserved") != (commitment_in(cell["term"]) is not None):
+            yield f"{line}: what is reserved tells its term, as in '1y_reserved_no_upfront', and nothing else has one."
         if (cell["observed_on"] == "") != (cell["dated"] == "unknown"):
             yield f"{line}: only what has no day is dated 'unknown'."
         for column, known in words.items():

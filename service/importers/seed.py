@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Boolean, Column, Date, Float, Integer, Table
 
 from service.db.tables import (
+    BillingRuleRow,
     CoefficientRow,
     ExchangeRateRow,
     FeeRow,
@@ -20,6 +21,7 @@ from service.db.tables import (
     GpuPrecisionRow,
     GpuRow,
     InstanceTypeRow,
+    InterruptionPriorRow,
     LifecycleRow,
     MeasurementRow,
     ModelRow,
@@ -33,6 +35,8 @@ from service.db.tables import (
     ServiceRow,
     SoftwareSupportRow,
     SourceRow,
+    StoragePriceRow,
+    TransferPriceRow,
 )
 from service.db.write_catalog import Batch
 from service.importers.prices import MOST_TRUSTED_FIRST, Known, Observation, Record, offers_from
@@ -61,6 +65,10 @@ TABLE_OF: dict[str, type[Row]] = {
     "models": ModelRow,
     "coefficients": CoefficientRow,
     "published_runs": PublishedRunRow,
+    "billing_rules": BillingRuleRow,
+    "storage_prices": StoragePriceRow,
+    "transfer_prices": TransferPriceRow,
+    "interruption_priors": InterruptionPriorRow,
 }
 
 
@@ -190,6 +198,16 @@ def measurement_cells(cells: Mapping[str, str]) -> dict[str, str]:
     return {"machine": machine, "usd_per_hour_micros": scaled(rest.pop("usd_per_hour", ""), 6), **rest}
 
 
+def storage_cells(cells: Mapping[str, str]) -> dict[str, str]:
+    rest = dict(cells)
+    return {"micros_per_gib_month": scaled(rest.pop("usd_per_gib_month", ""), 6), **rest}
+
+
+def transfer_cells(cells: Mapping[str, str]) -> dict[str, str]:
+    rest = dict(cells)
+    return {"micros_per_gb": scaled(rest.pop("usd_per_gb", ""), 6), **rest}
+
+
 def scaled(text: str, digits: int) -> str:
     """A number in units of 10^-digits; what is no number is left to whoever reads the cell."""
     try:
@@ -203,6 +221,8 @@ DERIVED = {
     ExchangeRateRow: rate_in_nanos,
     MeasurementRow: measurement_cells,
     PublishedRunRow: run_cells,
+    StoragePriceRow: storage_cells,
+    TransferPriceRow: transfer_cells,
 }
 """Where a file says a thing in people's units and the table keeps it in its own."""
 

@@ -9,10 +9,14 @@ from typing import Any
 from sqlalchemy import CheckConstraint, String, Table
 
 from service.db.tables import (
+    BillingRuleRow,
     FeeRow,
+    GpuRow,
     InstanceTypeRow,
+    InterruptionPriorRow,
     LifecycleRow,
     MeasurementRow,
+    ProviderRow,
     RegionCpuRow,
     RegionRow,
     Row,
@@ -20,6 +24,8 @@ from service.db.tables import (
     ServiceRow,
     SoftwareSupportRow,
     SourceRow,
+    StoragePriceRow,
+    TransferPriceRow,
 )
 from service.db.write_catalog import Record, key_columns
 from service.importers.seed import TABLE_OF
@@ -43,9 +49,14 @@ class Reference:
 
 
 BEYOND_FOREIGN_KEYS: dict[type[Row], tuple[Reference, ...]] = {
+    BillingRuleRow: (Reference(("provider", "service"), InstanceTypeRow, ("provider", "service")),),
     FeeRow: (
         Reference(("provider", "service"), ServiceRow, ("provider", "id")),
         Reference(("provider", "family"), InstanceTypeRow, ("provider", "family")),
+    ),
+    InterruptionPriorRow: (
+        Reference(("provider",), ProviderRow, ("id",)),
+        Reference(("gpu",), GpuRow, ("id",)),
     ),
     InstanceTypeRow: (Reference(("provider", "twin_of"), InstanceTypeRow, ("provider", "name")),),
     LifecycleRow: (
@@ -55,6 +66,8 @@ BEYOND_FOREIGN_KEYS: dict[type[Row], tuple[Reference, ...]] = {
     MeasurementRow: (Reference(("source",), SourceRow, ("id",)),),
     RegionCpuRow: (Reference(("provider", "region"), RegionRow, ("provider", "id")),),
     ServiceLifecycleRow: (Reference(("provider", "service"), ServiceRow, ("provider", "id")),),
+    StoragePriceRow: (Reference(("provider", "region"), RegionRow, ("provider", "id")),),
+    TransferPriceRow: (Reference(("provider", "from_region"), RegionRow, ("provider", "id")),),
 }
 
 

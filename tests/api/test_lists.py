@@ -104,7 +104,7 @@ def cell(item: Any, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "target", ["/instances?q=no-such-thing", "/gpus?min_memory_gb=100000", "/prices?provider=aws&market=reserved"]
+    "target", ["/instances?q=no-such-thing", "/gpus?min_memory_gb=100000", "/prices?provider=oci&market=reserved"]
 )
 def test_an_empty_list_is_empty_in_csv_too(client: TestClient, target: str) -> None:
     page = told(client, target)

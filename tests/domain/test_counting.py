@@ -6,10 +6,11 @@ import pytest
 
 from service.domain.collective import all_reduce_seconds
 from service.domain.counting import (
+    attention_share,
+    cache_bytes,
     experts_touched,
     forward_flops_per_token,
     korthikanti_flops_per_iteration,
-    kv_bytes_per_token,
     multiplied_parameters,
     parameters_touched,
 )
@@ -51,13 +52,13 @@ def test_a_recounted_layer_is_near_34_bytes_per_value() -> None:
 
 
 def test_llama_3_8b_caches_131072_bytes_per_token() -> None:
-    assert kv_bytes_per_token(LLAMA_3_8B, 2.0) == 131_072
-    assert kv_bytes_per_token(LLAMA_3_8B, 2.0, tensor=16) == 131_072 / 8
+    assert cache_bytes(LLAMA_3_8B, 1, 2.0) == 131_072
+    assert cache_bytes(LLAMA_3_8B, 100, 2.0, tensor=16) == 100 * 131_072 / 8
 
 
 def test_latent_attention_caches_576_values_per_layer() -> None:
     latent = replace(LLAMA_2_7B, layers=61, mla_kv_rank=512, mla_rope_size=64, mla_value_size=128)
-    assert kv_bytes_per_token(latent, 2.0, tensor=8) == 61 * 576 * 2
+    assert cache_bytes(latent, 1, 2.0, tensor=8) == 61 * 576 * 2
 
 
 @pytest.mark.parametrize(("alpha", "rate", "milliseconds"), [(53e-6, 163e9, 145.0), (31e-6, 349e9, 67.6)])
@@ -87,3 +88,20 @@ def test_the_input_embedding_is_not_multiplied() -> None:
 
 def test_bubble_of_eight_stages() -> None:
     assert bubble_share(Layout(pipeline=8, accumulation=64, virtual_stages=3)) == pytest.approx(7 / 192)
+
+
+def test_a_windowed_layer_caches_no_more_than_its_window() -> None:
+    windowed = replace(LLAMA_3_8B, sliding_window=1024, global_layers=8)
+    per_layer = 2 * 8 * 128 * 2.0
+    assert cache_bytes(windowed, 8192, 2.0) == per_layer * (8 * 8192 + 24 * 1024)
+    assert cache_bytes(windowed, 512, 2.0) == cache_bytes(LLAMA_3_8B, 512, 2.0)
+
+
+def test_a_hybrid_caches_where_it_attends_and_keeps_its_states() -> None:
+    hybrid = replace(
+        LLAMA_3_8B, attention_layers=4, ssm_layers=14, ssm_heads=128, ssm_head_size=64, ssm_state=128, ssm_groups=8
+    )
+    grown = cache_bytes(hybrid, 2000, 2.0) - cache_bytes(hybrid, 1000, 2.0)
+    assert grown == pytest.approx(1000 * 4 * 2 * 8 * 128 * 2.0)
+    assert cache_bytes(hybrid, 0, 2.0) > 14 * 128 * 64 * 128 * 2.0
+    assert attention_share(model(hybrid, family="hybrid_moe")) == 4 / 32

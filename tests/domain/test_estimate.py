@@ -20,7 +20,7 @@ from service.domain.estimate import (
     wall_seconds,
 )
 from service.domain.machine import Machine
-from service.domain.memory import total, training_parts
+from service.domain.memory import figures, total, training_parts
 from service.domain.parallelism import Layout, checked
 from service.domain.stacks import Software
 from service.domain.workload import Inference, Training
@@ -178,7 +178,7 @@ def test_a_convolutional_network_is_estimated_from_its_flops() -> None:
 
 
 def test_mixed_adam_takes_16_bytes_per_parameter() -> None:
-    parts = training_parts(works(), Layout())
+    parts = figures(training_parts(works(), Layout()))
     assert total({name: parts[name] for name in ("weights", "gradients", "optimizer")}) == 16 * 8.03e9
 
 

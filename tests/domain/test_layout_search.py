@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.answering_search import best_inference_layout
 from service.domain.errors import QuestionError
-from service.domain.layout_search import best_inference_layout, best_training_layout
+from service.domain.layout_search import best_training_layout
 from service.domain.layouts import FixedLayout
 from service.domain.stacks import Software
 from tests.domain.jobs import LLAMA_3_8B, gpu, inference, machine, model, training
@@ -66,8 +67,14 @@ def test_fewer_samples_than_gpus_lower_the_data_degree() -> None:
     assert found.data <= 4
     assert found.gpus == 8
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
-    with pytest.raises(QuestionError, match="each data-parallel rank a sample"):
+    with pytest.raises(QuestionError, match="each data-parallel rank needs a sample"):
         best_training_layout(PLAIN, training(model=resnet, global_batch=4), machine())
+
+
+def test_what_divides_nothing_is_said() -> None:
+    with pytest.raises(QuestionError, match="No layout divides A model over 3 GPUs") as caught:
+        best_inference_layout(PLAIN, inference(), machine(gpus=3), FixedLayout(data=1, pipeline=1))
+    assert caught.value.field == "layout"
 
 
 def test_throughput_wants_replicas_and_one_answer_wants_all_gpus() -> None:

@@ -146,6 +146,8 @@ def catalog_of(
         zone=np.full(count, -1, np.int32),
         market=np.array([[*MARKETS].index(offer[2]) for offer in offers], np.int8),  # type: ignore[arg-type]
         places=REGIONS,
+        term=np.full(count, -1, np.int16),
+        terms=(),
     )
     micros = np.array([-1 if offer[3] is None else round(offer[3] * 1_000_000) for offer in offers], np.int64)
     prices = PriceColumns(

@@ -22,6 +22,10 @@ TRN1 = {"provider": "aws", "family": "trn1", "state": "preview"}
 PRICE = {**P4D, "region": "us-east-1", "observed_on": "2022-08-23"}
 ONE_FACT = {"id": "f-025"}
 MPT_RUN = {"id": "train-gpu-hours-mpt-7b-a100-sxm4-40gb-440-1"}
+EC2_RULE = {"provider": "aws", "operating_system": "linux"}
+GP3 = {"region": "us-east-1", "storage_class": "gp3"}
+TIER = {"from_region": "us-east-1", "destination": "internet", "tier_from_gb": "0", "valid_from": "2021-12-01"}
+PRIOR = {"market": "spot", "provider": "", "gpu": ""}
 
 
 @pytest.fixture
@@ -282,6 +286,18 @@ CHANGES = {
         {"market": "black"},
         ": no market is called 'black'. Known: on_demand, spot, reserved.",
     ),
+    "term of an hour": (
+        "prices",
+        PRICE,
+        {"term": "1y_reserved_no_upfront"},
+        ": what is reserved tells its term, as in '1y_reserved_no_upfront', and nothing else has one.",
+    ),
+    "no term": (
+        "prices",
+        {**P4D, "term": "3y_reserved"},
+        {"term": "long"},
+        ": what is reserved tells its term, as in '1y_reserved_no_upfront', and nothing else has one.",
+    ),
     "day of a price": ("prices", PRICE, {"dated": "unknown"}, ": only what has no day is dated 'unknown'."),
     "currency": (
         "prices",
@@ -289,6 +305,87 @@ CHANGES = {
         {"currency": "GBP"},
         "prices.csv, aws p4d.24xlarge us-east-1 on_demand linux GBP: exchange_rates.csv has no rate for 2022-08-23.",
     ),
+    # charges
+    "rule of a service nobody has": (
+        "billing_rules",
+        EC2_RULE,
+        {"service": "ec3"},
+        "billing_rules.csv, aws/ec3///linux/2017-10-02: instance_types.csv has no aws ec3.",
+    ),
+    "minimum below an increment": (
+        "billing_rules",
+        EC2_RULE,
+        {"increment_seconds": "61"},
+        "billing_rules.csv, aws/ec2///linux/2017-10-02: the minimum is shorter than one increment.",
+    ),
+    "increment of nothing": (
+        "billing_rules",
+        EC2_RULE,
+        {"increment_seconds": "0"},
+        ": increment_seconds is 0, and unknown would be empty.",
+    ),
+    "storage without a price": (
+        "storage_prices",
+        GP3,
+        {"usd_per_gib_month": ""},
+        "aws/us-east-1/gp3/2020-12-01: what has no price comes with the machine, and nothing else does.",
+    ),
+    "storage of two kinds": (
+        "storage_prices",
+        GP3,
+        {"kind": "file"},
+        "storage_prices.csv, aws/us-east-1/gp3/2020-12-01 is file here and block elsewhere.",
+    ),
+    "region of storage": (
+        "storage_prices",
+        GP3,
+        {"region": "us-east-9"},
+        "storage_prices.csv, aws/us-east-9/gp3/2020-12-01: regions.csv has no aws us-east-9.",
+    ),
+    "gap between tiers": (
+        "transfer_prices",
+        TIER,
+        {"tier_to_gb": "99"},
+        "transfer_prices.csv, aws/us-east-1/internet/100/2021-12-01 does not begin where the tier before it ends.",
+    ),
+    "no first tier": (
+        "transfer_prices",
+        TIER,
+        {"tier_from_gb": "1"},
+        "transfer_prices.csv, aws/us-east-1/internet/1/2021-12-01: no tier begins at 0.",
+    ),
+    "paid to send": (
+        "transfer_prices",
+        TIER,
+        {"usd_per_gb": "-0.01"},
+        "transfer_prices.csv, aws/us-east-1/internet/0/2021-12-01 has a price below 0.",
+    ),
+    "destination": (
+        "transfer_prices",
+        TIER,
+        {"destination": "moon"},
+        ": no destination is called 'moon'. Known: internet, region, zone.",
+    ),
+    "rates out of order": (
+        "interruption_priors",
+        PRIOR,
+        {"per_hour_likely": "0.6"},
+        "interruption_priors.csv, spot///2023-08-31: the rates are not in order, low, likely and high.",
+    ),
+    "share above all": (
+        "interruption_priors",
+        PRIOR,
+        {"lost_together": "1.1"},
+        ": lost_together is a share, from 0 to 1.",
+    ),
+    "never available": (
+        "interruption_priors",
+        PRIOR,
+        {"available_share": "0"},
+        ": available_share is a share, above 0 and up to 1.",
+    ),
+    "GPU of a prior": ("interruption_priors", PRIOR, {"gpu": "a100"}, "gpus.csv has no a100."),
+    "provider of a prior": ("interruption_priors", PRIOR, {"provider": "nobody"}, "providers.csv has no nobody."),
     # stated facts
     "fact": (
         "stated_facts",

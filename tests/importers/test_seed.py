@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from service.db.tables import ExchangeRateRow, GpuRow, InstanceTypeRow, MeasurementRow, PublishedRunRow
+from service.db.tables import (
+    ExchangeRateRow,
+    GpuRow,
+    InstanceTypeRow,
+    MeasurementRow,
+    PublishedRunRow,
+    StoragePriceRow,
+    TransferPriceRow,
+)
 from service.files import SEED
 from service.importers.seed import SeedBroken, read_seed
 from tests.importers.broken_seed import SeedCopy
@@ -13,6 +21,13 @@ from tests.importers.broken_seed import SeedCopy
 P4D = {"provider": "aws", "name": "p4d.24xlarge"}
 PRICE = {**P4D, "region": "us-east-1", "observed_on": "2022-08-23"}
 RUN = {"id": "train-gpu-hours-mpt-7b-a100-sxm4-40gb-440-1"}
+ALL_WHERE_EMPTY = {
+    "family", "from_region", "gpu", "machine", "market", "name", "operating_system", "provider", "region", "scope",
+    "service",
+}  # fmt: skip
+"""Parts of keys that are empty where a row speaks of all."""
+TIER = {"provider": "coreweave", "destination": "internet"}
+GP3 = {"region": "us-east-1", "storage_class": "gp3"}
 RATE = {"currency": "CNY", "on": "2013-01-02"}
 
 
@@ -33,14 +48,18 @@ def test_cells_become_what_their_columns_say() -> None:
     assert (seen["machine"], seen["usd_per_hour_micros"]) == ("aws/g2.2xlarge", 650_000)
     run = next(each for each in tables[PublishedRunRow] if each["id"] == "train-gpu-hours-mpt-7b-a100-sxm4-40gb-440-1")
     assert (run["gpu_count"], run["nodes"], run["tokens"], run["unit"]) == (8, 55, 1e12, "gpu_hours")
+    volume = next(price for price in tables[StoragePriceRow] if price["storage_class"] == "gp3")
+    assert (volume["micros_per_gib_month"], volume["included"]) == (95_200, False)
+    local = next(price for price in tables[StoragePriceRow] if price["storage_class"] == "instance-store")
+    assert (local["micros_per_gib_month"], local["included"]) == (None, True)
+    free = next(tier for tier in tables[TransferPriceRow] if tier["provider"] == "coreweave")
+    assert (free["tier_to_gb"], free["micros_per_gb"]) == (None, 0)
 
 
 def test_no_number_is_made_up_for_an_empty_cell() -> None:
     for records in read_seed(SEED).tables.values():
         for record in records:
-            assert not [
-                name for name, value in record.items() if value == "" and name not in ("name", "family", "scope")
-            ]
+            assert not [name for name, value in record.items() if value == "" and name not in ALL_WHERE_EMPTY]
 
 
 def test_the_same_files_have_the_same_hash(seed: SeedCopy) -> None:
@@ -57,6 +76,13 @@ CELLS = {
     "no flag": ("instance_types", P4D, {"rdma": "yes"}, "'yes' cannot be read as rdma."),
     "no day": ("lifecycle", {"family": "p4d", "provider": "aws"}, {"starts_on": "2020-11-31"}, "starts_on."),
     "no rate": ("exchange_rates", RATE, {"usd_per_unit": "x"}, "'x' cannot be read as usd_per_unit_nanos."),
+    "no price of a tier": ("transfer_prices", TIER, {"usd_per_gb": ""}, "'' cannot be read as micros_per_gb."),
+    "no price of storage": (
+        "storage_prices",
+        GP3,
+        {"usd_per_gib_month": "x"},
+        "cannot be read as micros_per_gib_month.",
+    ),
     "no price": ("prices", PRICE, {"per_hour": "cheap"}, "is not an observation of a price"),
     "no finite price": ("prices", PRICE, {"per_hour": "NaN"}, "NaN is not a price."),
     "no day of a price": ("prices", PRICE, {"observed_on": "soon"}, "is not an observation of a price"),

@@ -1,0 +1,213 @@
+"""The best layout of answering on each machine: how many GPUs hold one replica, and how."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.answering import forward_demands, is_generative
+from service.domain.bands import bands_by_gpu
+from service.domain.candidate_table import factorisations
+from service.domain.columns import either, taken
+from service.domain.demands import Demands
+from service.domain.efficiency import Facts, Kind
+from service.domain.errors import QuestionError
+from service.domain.estimate import (
+    Estimate,
+    Physics,
+    estimate_inference,
+    forward_batch,
+    language_demands,
+    language_kind,
+)
+from service.domain.facts import answering_work_facts, cut_columns
+from service.domain.kinds import FORWARD, MEMORY
+from service.domain.layout_candidates import crosses_slow_links
+from service.domain.layout_checks import check_fixed
+from service.domain.layouts import FREE, FixedLayout, in_flight, replicas_in_use
+from service.domain.machine import Machine
+from service.domain.machine_table import MachineTable, machine_table
+from service.domain.memory import inference_parts
+from service.domain.parallelism import Floats, LayoutTable, Truths
+from service.domain.workload import Inference
+
+
+@dataclass(frozen=True, slots=True)
+class FastestAnswers:
+    """The chosen layout of each machine of a table, and what it comes to."""
+
+    layouts: LayoutTable
+    exists: Truths
+    fits: Truths
+    """In the GPUs' memory and, where that is known, in the host's."""
+    needed_bytes: Floats
+    """Per GPU; infinite where there is no layout."""
+    concurrency: Floats
+    """Conversations (or samples) at once on the whole machine."""
+    units_per_second: Floats
+    """Output tokens (or samples of what does not generate) of the whole machine, as the calibration says, before the
+    caution of bands; 0 where it does not fit."""
+    seconds_per_step: Floats
+    """Seconds from one token of a conversation to the next (or of a forward pass)."""
+
+
+def best_inference_layout(physics: Physics, work: Inference, machine: Machine, fixed: FixedLayout = FREE) -> Estimate:
+    """The layout that fits and answers the most tokens (or samples) per second; of equals, the least cut.
+
+    With a concurrency given, all layouts that hold it at once share it among their replicas, so the most tokens per
+    second is also the least time per token; a layout that could not hold it would look quick for few and keep others
+    waiting, which tokens per second counts and time per token does not.
+    """
+    check_fixed(fixed, work, machine)
+    found = fastest_inference_layouts(physics, work, machine_table([machine]), fixed)
+    if not found.exists[0]:
+        raise QuestionError(
+            f"No layout divides {work.model.name} over {machine.gpus} GPUs as asked: the GPUs of a replica must divide "
+            "its attention heads and layers.",
+            field="layout",
+        )
+    layout = found.layouts.row(0)
+    across = crosses_slow_links(layout.tensor, machine.linked_gpus)
+    return replace(estimate_inference(physics, work, machine, layout), tensor_across_slow_links=across)
+
+
+def inference_bands(physics: Physics, work: Inference, machines: MachineTable) -> Floats:
+    """Low, likely and high rates of each machine, over units_per_second."""
+    gpus = [gpu.id for gpu in machines.kinds]
+    kind = language_kind(work) if is_generative(work.model) else FORWARD
+    return bands_by_gpu(physics.calibration, physics.bands, kind, answering_work_facts(work), gpus)[machines.kind]
+
+
+def fastest_inference_layouts(
+    physics: Physics, work: Inference, machines: MachineTable, fixed: FixedLayout = FREE
+) -> FastestAnswers:
+    """The same of many machines at once, without their estimates."""
+    every = machines.same_but_host == np.arange(len(machines))
+    pairs = _pairs(work, machines, fixed, every, across=False)
+    found = _estimated(physics, work, machines, pairs)
+    missing = every & ~found.fits
+    if missing.any() and fixed.tensor is None and is_generative(work.model):
+        more = _estimated(physics, work, machines, _pairs(work, machines, fixed, missing, across=True))
+        found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
+    found = taken(found, machines.same_but_host)
+    fits = found.fits & machines.hosts_fit(work, 1)
+    return replace(found, fits=fits, units_per_second=np.where(fits, found.units_per_second, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Layouts on machines, one pair per row; of each machine the least cut first."""
+
+    machine: NDArray[np.int64]
+    layouts: LayoutTable
+
+
+def _pairs(work: Inference, machines: MachineTable, fixed: FixedLayout, wanted: Truths, *, across: bool) -> _Pairs:
+    places, cuts = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 3))]
+    for shape in machines.shapes:
+        here = shape.places[wanted[shape.places]]
+        if len(here):
+            cut = _cuts(work, shape.gpus, shape.linked_gpus, fixed, across=across)
+            places.append(np.repeat(here, len(cut)))
+            cuts.append(np.tile(cut, (len(here), 1)))
+    tensor, pipeline, data = np.concatenate(cuts).T
+    plain = LayoutTable.plain(len(tensor))
+    return _Pairs(np.concatenate(places), replace(plain, tensor=tensor, pipeline=pipeline, data=data))
+
+
+def _cuts(work: Inference, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool) -> NDArray[np.float64]:
+    """Tensor, pipeline and data degrees that multiply out, the fewest GPUs per replica first."""
+    t = work.model.transformer
+    found = factorisations(gpus, 3)
+    tensor, pipeline, data = found.T
+    kept = np.ones(len(found), dtype=bool)
+    for name, column in (("tensor", tensor), ("pipeline", pipeline), ("data", data)):
+        if getattr(fixed, name) is not None:
+            kept &= column == getattr(fixed, name)
+    if fixed.tensor is None:
+        crossing = (tensor > linked_gpus) | (linked_gpus % tensor != 0)
+        kept &= (crossing == across) & ((t.heads if t else 1) % tensor == 0)
+    if fixed.pipeline is None:
+        kept &= pipeline <= (t.layers if t else 1)
+    found = found[kept]
+    result: NDArray[np.float64] = found[np.lexsort((found[:, 1], found[:, 0] * found[:, 1]))].astype(np.float64)
+    return result
+
+
+def _estimated(physics: Physics, work: Inference, machines: MachineTable, pairs: _Pairs) -> FastestAnswers:
+    """Every pair estimated, and the best of each machine."""
+    layouts, usable = pairs.layouts, machines.usable_bytes[pairs.machine]
+    facts: Facts = answering_work_facts(work)
+    linked = machines.linked_gpus[pairs.machine]
+    rows = len(usable)
+    if is_generative(work.model):
+        at = np.broadcast_to(in_flight(work, usable, layouts), rows)
+        crowded = _bytes_needed(physics, work, layouts, at, facts) > usable
+        at = np.where(crowded & (at > 1), 1.0, at)
+        replicas = np.broadcast_to(replicas_in_use(work, layouts), rows)
+        kind, demands, what = language_demands(work, layouts, linked, at)
+        facts = {**facts, **what}
+    else:
+        at, replicas = np.full(rows, forward_batch(work)), machines.gpus[pairs.machine]
+        kind, demands = FORWARD, forward_demands(work, forward_batch(work))
+        facts = {**facts, "offline": "no" if work.concurrency else "yes"}
+    needed = _bytes_needed(physics, work, layouts, at, facts)
+    seconds = _seconds(physics, kind, facts, machines, pairs, demands, work)
+    fits = needed <= usable
+    rate = np.where(fits, at * replicas / seconds, 0.0)
+    best = np.lexsort((np.where(fits, -rate, needed), ~fits, pairs.machine))
+    machine, first = np.unique(pairs.machine[best], return_index=True)
+    best = best[first]
+    place, exists = np.zeros(len(machines), dtype=np.int64), np.zeros(len(machines), dtype=bool)
+    place[machine], exists[machine] = best, True
+    if not rows:
+        nothing = np.zeros(len(machines))
+        return FastestAnswers(
+            LayoutTable.plain(len(machines)), exists, exists, nothing + np.inf, nothing, nothing, nothing
+        )
+    return FastestAnswers(
+        taken(layouts, place),
+        exists,
+        fits[place] & exists,
+        np.where(exists, needed[place], np.inf),
+        (at * replicas)[place],
+        np.where(exists, rate[place], 0.0),
+        seconds[place],
+    )
+
+
+def _bytes_needed(physics: Physics, work: Inference, layouts: LayoutTable, at: Floats, facts: Facts) -> Floats:
+    """Per GPU, calibrated."""
+    calibration, needed = physics.calibration, np.zeros(len(at))
+    length = work.input_length + work.output_length
+    parts = inference_parts(work, layouts, at if is_generative(work.model) else 0.0, length)
+    for part, amount in parts.items():
+        needed += amount * MEMORY.start[part] * np.exp(calibration.log_factor(MEMORY, part, facts))
+    return needed * float(np.exp(calibration.log_factor(MEMORY, "*", facts)))
+
+
+def _seconds(
+    physics: Physics,
+    kind: Kind,
+    facts: Facts,
+    machines: MachineTable,
+    pairs: _Pairs,
+    demands: Demands,
+    work: Inference,
+) -> Floats:
+    """Likely seconds of a step of each pair."""
+    calibration, rates = physics.calibration, machines.seconds_per_unit(work)
+    total = np.zeros(len(pairs.machine))
+    for (term, resource), amount in demands.items():
+        if term in kind.start and np.any(amount):
+            known = calibration.log_factor(kind, term, facts) + calibration.log_factors(
+                kind, term, facts, machines.facts
+            )
+            cost = rates[resource] * kind.start[term] * np.exp(known)
+            total += amount * cost[pairs.machine]
+    whole = calibration.log_factor(kind, "*", facts) + calibration.log_factors(
+        kind, "*", facts, cut_columns(pairs.layouts)
+    )
+    of_machine = np.broadcast_to(calibration.log_factors(kind, "*", facts, machines.facts), len(machines))
+    result: Floats = total * np.exp(whole + of_machine[pairs.machine])
+    return result

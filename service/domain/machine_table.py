@@ -1,0 +1,159 @@
+"""Machines as columns, so that the physics meets all of them at once."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.demands import peaks
+from service.domain.efficiency import Column, Levels
+from service.domain.facts import hardware_facts
+from service.domain.hardware import Gpu
+from service.domain.host import host_parts
+from service.domain.machine import DEFAULT_VCPUS_PER_GPU, Machine
+from service.domain.memory import total
+from service.domain.parallelism import Floats, Number, Truths
+from service.domain.workload import Inference, Training
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Machines with as many GPUs, as many of them on one link: the same layouts can be laid on each."""
+
+    gpus: int
+    linked_gpus: int
+    places: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineTable:
+    """One row per machine. It depends on no workload: make it once for a catalog."""
+
+    machines: tuple[Machine, ...]
+    kinds: tuple[Gpu, ...]
+    """The different GPUs."""
+    kind: NDArray[np.int64]
+    gpus: Floats
+    gpus_per_node: Floats
+    nodes: Floats
+    linked_gpus: Floats
+    memory_bandwidth: Floats
+    link: Floats
+    network: Floats
+    vcpus_per_gpu: Floats
+    usable_bytes: Floats
+    host_memory_bytes: Floats
+    """NaN where nobody tells."""
+    facts: dict[str, Column]
+    shapes: tuple[Shape, ...]
+    same_but_host: NDArray[np.int64]
+    """The first machine with the same GPUs and links; hosts matter to networks that wait for their input alone."""
+
+    def hosts_fit(self, work: Training | Inference, micro_batch: Number) -> Truths:
+        """Whether host memory is enough, or unknown."""
+        parts = host_parts(work, self.gpus_per_node, self.nodes, micro_batch)
+        needed = np.broadcast_to(total(parts), len(self))
+        return ~(needed > self.host_memory_bytes)
+
+    def __len__(self) -> int:
+        return len(self.machines)
+
+    def seconds_per_unit(self, work: Training | Inference) -> dict[str, Floats]:
+        """Of each resource, as `demands.seconds_per_unit` has it of one machine."""
+        flops = np.array([peaks(work, gpu) for gpu in self.kinds]).reshape(-1, 2)[self.kind]
+        return {
+            "flops": 1 / flops[:, 0],
+            "wide_flops": 1 / flops[:, 1],
+            "memory": 1 / self.memory_bandwidth,
+            "link": 1 / self.link,
+            "slow_link": 1 / np.minimum(self.link, self.network),
+            "network": 1 / self.network,
+            "vcpu": 1 / self.vcpus_per_gpu,
+            "seconds": np.ones(len(self)),
+        }
+
+
+def key_of(machine: Machine) -> Hashable:
+    """What makes two machines the same to the physics; instance types of many names share it."""
+    return (*gpu_key(machine), machine.vcpus_per_gpu, machine.host_memory_bytes)
+
+
+def gpu_key(machine: Machine) -> tuple[Hashable, ...]:
+    """The same without what the host is."""
+    return (
+        machine.gpu.id,
+        machine.gpus_per_node,
+        machine.nodes,
+        machine.interconnect,
+        machine.link_bytes_per_second,
+        machine.network_bytes_per_second,
+        machine.linked_gpus,
+    )
+
+
+def distinct(machines: Iterable[Machine]) -> tuple[tuple[Machine, ...], NDArray[np.int64]]:
+    """The machines that differ, and which of them each of the given ones is."""
+    place_of: dict[Hashable, int] = {}
+    found: list[Machine] = []
+    places = []
+    for machine in machines:
+        key = key_of(machine)
+        if key not in place_of:
+            place_of[key] = len(found)
+            found.append(machine)
+        places.append(place_of[key])
+    return tuple(found), np.array(places, dtype=np.int64)
+
+
+def machine_table(machines: Sequence[Machine]) -> MachineTable:
+    def column(name: str) -> Floats:
+        return np.array([getattr(machine, name) for machine in machines], dtype=np.float64)
+
+    kinds = {machine.gpu.id: machine.gpu for machine in machines}
+    places = {name: place for place, name in enumerate(kinds)}
+    vcpus = [machine.vcpus_per_gpu or DEFAULT_VCPUS_PER_GPU for machine in machines]
+    return MachineTable(
+        machines=tuple(machines),
+        kinds=tuple(kinds.values()),
+        kind=np.array([places[machine.gpu.id] for machine in machines], dtype=np.int64),
+        gpus=column("gpus"),
+        gpus_per_node=column("gpus_per_node"),
+        nodes=column("nodes"),
+        linked_gpus=column("linked_gpus"),
+        memory_bandwidth=column("memory_bandwidth"),
+        link=column("link_bytes_per_second"),
+        network=column("network_bytes_per_second"),
+        vcpus_per_gpu=np.array(vcpus, dtype=np.float64),
+        usable_bytes=column("usable_bytes"),
+        host_memory_bytes=column("host_memory_bytes"),
+        facts=_fact_columns(machines),
+        shapes=_shapes(machines),
+        same_but_host=_first_places([gpu_key(machine) for machine in machines]),
+    )
+
+
+def _first_places(keys: Sequence[Hashable]) -> NDArray[np.int64]:
+    first: dict[Hashable, int] = {}
+    return np.array([first.setdefault(key, place) for place, key in enumerate(keys)], dtype=np.int64)
+
+
+def _fact_columns(machines: Sequence[Machine]) -> dict[str, Column]:
+    rows = [hardware_facts(machine) for machine in machines]
+    columns: dict[str, Column] = {}
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows]
+        if isinstance(values[0], str):
+            levels = {level: place for place, level in enumerate(dict.fromkeys(values))}
+            codes = np.array([levels[value] for value in values], dtype=np.int64)
+            columns[name] = Levels(tuple(str(level) for level in levels), codes)
+        else:
+            columns[name] = np.array(values, dtype=np.float64)
+    return columns
+
+
+def _shapes(machines: Sequence[Machine]) -> tuple[Shape, ...]:
+    found: dict[tuple[int, int], list[int]] = {}
+    for place, machine in enumerate(machines):
+        found.setdefault((machine.gpus, machine.linked_gpus), []).append(place)
+    return tuple(Shape(*key, np.array(places, dtype=np.int64)) for key, places in found.items())

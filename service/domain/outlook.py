@@ -1,0 +1,388 @@
+"""What a job comes to on every instance type at once: whether it runs and fits, how fast, and on how many nodes."""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.answering import is_generative
+from service.domain.answering_search import fastest_inference_layouts, inference_bands
+from service.domain.catalog import Catalog, Floats, Mask
+from service.domain.columns import either, taken
+from service.domain.constraints import Check, Relaxed, never
+from service.domain.errors import QuestionError
+from service.domain.estimate import Physics
+from service.domain.facts import training_work_facts
+from service.domain.hardware import Gpu
+from service.domain.job import Job, inference_on, samples_of, training_on
+from service.domain.kinds import TRAINING
+from service.domain.layout_search import fastest_training_layouts, training_bands
+from service.domain.machine import Machine, machine_of_instance
+from service.domain.machine_table import MachineTable, distinct, machine_table
+from service.domain.parallelism import Layout, LayoutTable
+from service.domain.typeset import TypeSet, mask_of, types_where
+from service.domain.workload import Inference, Training
+
+SECONDS_PER_HOUR = 3600.0
+Work = Training | Inference
+
+
+@dataclass(frozen=True, slots=True)
+class Prospects:
+    """A job on so many nodes of each instance type. Rates are samples per second, 0 where it cannot run."""
+
+    nodes: Floats
+    runs: Mask
+    """The GPU has a precision that was asked for, and rates to compute with."""
+    exists: Mask
+    """Some layout spreads the batch over the machine."""
+    fits: Mask
+    needed_bytes: Floats
+    usable_bytes: Floats
+    low: Floats
+    likely: Floats
+    high: Floats
+    hours: Floats
+    """Likely hours of the whole amount; of one sample where no amount is told. Infinite where it does not run."""
+    layouts: LayoutTable
+
+    @property
+    def works(self) -> Mask:
+        return np.asarray(self.runs & self.exists & self.fits, np.bool_)
+
+
+class Machines(NamedTuple):
+    """Nodes of every instance type that has GPUs: those that differ, and by number of nodes which one each type is."""
+
+    known: tuple[Machine, ...]
+    places: tuple[NDArray[np.int64], ...]
+    """-1: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What the number of nodes is chosen for: how dollars and hours weigh, and by when it must be done."""
+
+    usd: float
+    hours: float
+    deadline_hours: float | None = None
+
+
+def node_counts(least: int, most: int) -> tuple[int, ...]:
+    """Numbers of nodes worth trying: the least, powers of two, and the most."""
+    doubled = (1 << power for power in range(most.bit_length()))
+    return tuple(sorted({least, *(count for count in doubled if least <= count <= most), most}))
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The best number of nodes of each instance type for a job."""
+
+    job: Job
+    best: Prospects
+    no_gpu: TypeSet
+    unrated: TypeSet
+    """Types of which nobody knows the figures that an estimate needs."""
+    late: TypeSet
+    """Types that run the job, and not by the deadline."""
+    key: Hashable
+    aim: Aim
+    counts: tuple[int, ...]
+
+    def layout(self, place: int) -> Layout:
+        return self.best.layouts.row(place)
+
+    def nodes(self, place: int) -> int:
+        return int(self.best.nodes[place])
+
+    def node_hours(self) -> Floats:
+        """What a price per hour and node is multiplied by: hours of all nodes, or nodes where no amount is told.
+
+        What an hour costs ranks then, as it does where nobody says how much work there is.
+        """
+        if self.job.amount is None:
+            return self.best.nodes
+        return np.where(self.best.works, self.best.nodes * np.nan_to_num(self.best.hours, posinf=0.0), np.nan)
+
+
+def outlook_of(job: Job, counts: Sequence[int], aim: Aim, catalog: Catalog) -> Outlook:
+    """Remembered: the same job is often asked again."""
+    key = ("outlook", job, tuple(counts), aim)
+    return catalog.memory.recall(key, lambda: find_outlook(job, tuple(counts), aim, catalog, key))
+
+
+def find_outlook(job: Job, counts: tuple[int, ...], aim: Aim, catalog: Catalog, key: Hashable) -> Outlook:
+    no_gpu = np.array([not has_gpu(kind.gpu, kind.gpu_count) for kind in catalog.instance_types])
+    unrated = np.array([kind.gpu is not None and not is_rated(kind.gpu) for kind in catalog.instance_types])
+    best, *others = prospects(job, counts, catalog)
+    for found in others:
+        best = either(best, found, better(found, best, aim, has_amount=job.amount is not None))
+    late = np.zeros(len(no_gpu), np.bool_)
+    if aim.deadline_hours is not None:
+        late = best.works & (best.hours > aim.deadline_hours)
+    return Outlook(job, best, types_where(no_gpu), types_where(unrated & ~no_gpu), types_where(late), key, aim, counts)
+
+
+def has_gpu(gpu: Gpu | None, count: int) -> bool:
+    return gpu is not None and count > 0
+
+
+def is_rated(gpu: Gpu) -> bool:
+    """Whether memory, bandwidth and some rate of it are known."""
+    rated = any(rate.dense_tflops for rate in gpu.rates.values())
+    return rated and gpu.memory_bandwidth_gb_per_second is not None and gpu.memory_gb is not None
+
+
+def better(new: Prospects, old: Prospects, aim: Aim, *, has_amount: bool) -> Mask:
+    """Where more nodes are worth it: they make it run, or in time, or score better at what is aimed for."""
+    gain = np.zeros(len(new.hours))
+    if aim.usd:
+        dearer = (
+            log_ratio(new.nodes * new.hours, old.nodes * old.hours) if has_amount else np.log(new.nodes / old.nodes)
+        )
+        gain += aim.usd * dearer
+    if aim.hours:
+        gain += aim.hours * log_ratio(new.hours, old.hours)
+    chosen = new.works & (~old.works | (gain < 0))
+    if aim.deadline_hours is not None:
+        in_time, was_in_time = new.hours <= aim.deadline_hours, old.works & (old.hours <= aim.deadline_hours)
+        chosen = new.works & (
+            ~old.works | np.where(was_in_time, in_time & (gain < 0), in_time | (new.hours < old.hours))
+        )
+    # Of what does not work at all, the machine that comes nearest to fitting is told.
+    return np.asarray(chosen | (~new.works & ~old.works & (new.needed_bytes < old.needed_bytes)), np.bool_)
+
+
+def log_ratio(one: Floats, other: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(np.log(one / other))
+
+
+def prospects(job: Job, counts: tuple[int, ...], catalog: Catalog) -> tuple[Prospects, ...]:
+    """On each number of nodes. The physics meets each machine that differs once, and all of them together."""
+    return catalog.memory.recall(("prospects", job, counts), lambda: find_prospects(job, counts, catalog))
+
+
+def find_prospects(job: Job, counts: tuple[int, ...], catalog: Catalog) -> tuple[Prospects, ...]:
+    machines = catalog.memory.recall(("machines", counts), lambda: machines_of(catalog, counts))
+    rows = nothing(len(machines.known) + 1)  # the last row is of types without a GPU
+    for work, places in works_on(job, machines.known, catalog):
+        table = table_of(machines, counts, tuple(places.tolist()), catalog)
+        put(rows, places, on_machines(catalog.reference.physics, job, work, table))
+    found = (taken(rows, place) for place in machines.places)
+    return tuple(
+        replace(each, nodes=np.full(len(each.nodes), float(count))) for each, count in zip(found, counts, strict=True)
+    )
+
+
+def table_of(machines: Machines, counts: tuple[int, ...], places: tuple[int, ...], catalog: Catalog) -> MachineTable:
+    key = ("machine_table", counts, places)
+    return catalog.memory.recall(key, lambda: machine_table([machines.known[place] for place in places]))
+
+
+def machines_of(catalog: Catalog, counts: tuple[int, ...]) -> Machines:
+    kinds = catalog.instance_types
+    usable = np.array(
+        [has_gpu(kind.gpu, kind.gpu_count) and kind.gpu is not None and is_rated(kind.gpu) for kind in kinds]
+    )
+    rated = [kind for kind, yes in zip(kinds, usable.tolist(), strict=True) if yes]
+    known, place = distinct(machine_of_instance(kind, count) for count in counts for kind in rated)
+    places = []
+    for part in np.split(place, len(counts)):
+        of_types = np.full(len(kinds), -1)
+        of_types[usable] = part
+        places.append(of_types)
+    return Machines(known, tuple(places))
+
+
+def works_on(job: Job, machines: Sequence[Machine], catalog: Catalog) -> Iterator[tuple[Work, NDArray[np.int64]]]:
+    """The job as each GPU would run it, and the machines whose GPUs run it so."""
+    works, way_of = catalog.memory.recall(("works", job), lambda: ways_to_run(job, catalog))
+    ways = np.array([way_of[machine.gpu.id] for machine in machines], np.int64)
+    for way, work in enumerate(works):
+        places = np.flatnonzero(ways == way)
+        if len(places):
+            yield work, places
+
+
+def ways_to_run(job: Job, catalog: Catalog) -> tuple[list[Work], dict[str, int]]:
+    """The different ways, and which of them each GPU takes (-1: it lacks every precision asked for)."""
+    found: dict[Work, int] = {}
+    way_of = {}
+    for gpu in catalog.reference.gpus.values():
+        work = work_on(job, gpu)
+        way_of[gpu.id] = -1 if work is None else found.setdefault(work, len(found))
+    return list(found), way_of
+
+
+def work_on(job: Job, gpu: Gpu) -> Work | None:
+    """Nothing where the GPU lacks every precision asked for."""
+    try:
+        return training_on(job, gpu) if job.task == "training" else inference_on(job, gpu)
+    except QuestionError as error:
+        if error.field == "workload.precision":
+            return None
+        raise
+
+
+def nothing(rows: int) -> Prospects:
+    none, zero = np.zeros(rows, np.bool_), np.zeros(rows)
+    return Prospects(
+        nodes=np.ones(rows),
+        runs=none.copy(),
+        exists=none.copy(),
+        fits=none.copy(),
+        needed_bytes=np.full(rows, np.inf),
+        usable_bytes=zero.copy(),
+        low=zero.copy(),
+        likely=zero.copy(),
+        high=zero.copy(),
+        hours=np.full(rows, np.inf),
+        layouts=LayoutTable.plain(rows),
+    )
+
+
+def put(rows: Prospects, places: NDArray[np.int64], found: Prospects) -> None:
+    """Write what was found at these places."""
+    for name in Prospects.__dataclass_fields__:
+        column, new = getattr(rows, name), getattr(found, name)
+        if name != "layouts":
+            column[places] = new
+            continue
+        for part in LayoutTable.__dataclass_fields__:
+            whole = np.array(getattr(column, part))
+            whole[places] = getattr(new, part)
+            object.__setattr__(column, part, whole)
+
+
+def on_machines(physics: Physics, job: Job, work: Work, table: MachineTable) -> Prospects:
+    if isinstance(work, Training):
+        return training_on_machines(physics, job, work, table)
+    return answering_on_machines(physics, job, work, table)
+
+
+def training_on_machines(physics: Physics, job: Job, work: Training, table: MachineTable) -> Prospects:
+    found = fastest_training_layouts(physics, work, table)
+    with np.errstate(divide="ignore"):
+        rate = np.where(found.fits, 1 / found.seconds_per_sample, 0.0)
+    bands = training_bands(physics, work, table)
+    length = work.mean_length or work.sequence_length or 0
+    samples = one_if_none(job, length, found.layouts.global_batch)
+    beyond = np.exp(wall_beyond_steps(physics, work, table)) if job.amount is not None else 1.0
+    return told(table, found.exists, found.fits, found.needed_bytes, rate, bands, samples * beyond, found.layouts)
+
+
+def wall_beyond_steps(physics: Physics, work: Training, table: MachineTable) -> Floats:
+    """The logarithm of what evaluation, saving and starting add to the steps, as runs of the stack had it."""
+    facts: Mapping[str, str | float] = training_work_facts(work)
+    timed = {**facts, "measured": "wall"}
+    calibration = physics.calibration
+    whole = [
+        calibration.log_factor(TRAINING, "*", each) + calibration.log_factors(TRAINING, "*", each, table.facts)
+        for each in (timed, facts)
+    ]
+    return np.broadcast_to(whole[0] - whole[1], len(table))
+
+
+def answering_on_machines(physics: Physics, job: Job, work: Inference, table: MachineTable) -> Prospects:
+    found = fastest_inference_layouts(physics, work, table)
+    each = max(1.0, work.output_length) if is_generative(work.model) else 1.0
+    bands = inference_bands(physics, work, table)
+    length = work.output_length or work.mean_length or work.input_length
+    samples = one_if_none(job, length, found.concurrency)
+    rate = found.units_per_second / each
+    return told(table, found.exists, found.fits, found.needed_bytes, rate, bands, samples, found.layouts)
+
+
+def one_if_none(job: Job, length: float, per_step: Floats) -> Floats:
+    """Samples of the whole amount, or one."""
+    if job.amount is None:
+        return np.ones(len(per_step))
+    if job.amount.steps is not None:
+        return job.amount.steps * per_step
+    return np.full(len(per_step), samples_of(job.amount, length, 1.0) or 1.0)
+
+
+def told(
+    table: MachineTable,
+    exists: Mask,
+    fits: Mask,
+    needed: Floats,
+    rate: Floats,
+    bands: Floats,
+    samples: Floats,
+    layouts: LayoutTable,
+) -> Prospects:
+    likely = rate * bands[:, 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hours = np.where(likely > 0, samples / likely / SECONDS_PER_HOUR, np.inf)
+    return Prospects(
+        nodes=table.nodes,
+        runs=np.ones(len(table), np.bool_),
+        exists=exists,
+        fits=fits,
+        needed_bytes=needed,
+        usable_bytes=table.usable_bytes,
+        low=rate * bands[:, 0],
+        likely=likely,
+        high=rate * bands[:, 2],
+        hours=hours,
+        layouts=layouts,
+    )
+
+
+# What keeps a type out
+
+
+def job_checks(found: Outlook, catalog: Catalog) -> list[Check]:
+    """Each type that cannot run the job misses one of these, so that the count of each is of its own reason."""
+    best, no_gpu = found.best, found.no_gpu
+    count = len(catalog.instance_types)
+    rated = ~mask_of(no_gpu | found.unrated, count)
+    lacking = rated & ~best.runs
+    spread = rated & best.runs & ~best.exists
+    full = rated & best.runs & best.exists & ~best.fits
+    crowded = full & (best.needed_bytes > best.usable_bytes)
+    deadline = found.aim.deadline_hours
+    checks = [
+        Check("no_gpu", "hardware", no_gpu, never),
+        Check("gpu_figures_unknown", "data", found.unrated, never),
+        Check("precision", "hardware", types_where(lacking), never),
+        Check("global_batch_size", "constraint", types_where(spread), never),
+        Check("gpu_memory", "hardware", types_where(crowded), more_nodes(found, types_where(crowded), catalog)),
+        Check("host_memory", "hardware", types_where(full & ~crowded), never),
+    ]
+    if deadline is not None:
+        checks.append(Check("deadline_hours", "constraint", found.late, later(found)))
+    return checks
+
+
+Relax = Callable[[TypeSet], Relaxed | None]
+
+
+def more_nodes(found: Outlook, fails: TypeSet, catalog: Catalog) -> Relax:
+    """Twice as many nodes, where some of the types then hold the job."""
+
+    def relax(sole: TypeSet) -> Relaxed | None:
+        twice = 2 * max(found.counts)
+        if not sole & fails:
+            return None
+        admits = sole & fails & types_where(prospects(found.job, (twice,), catalog)[0].works)
+        return Relaxed({"max_nodes": twice}, admits) if admits else None
+
+    return relax
+
+
+def later(found: Outlook) -> Relax:
+    """The least hours that let one in."""
+
+    def relax(sole: TypeSet) -> Relaxed | None:
+        only = mask_of(sole & found.late, len(found.best.hours))
+        if not only.any():
+            return None
+        nearest = float(np.ceil(found.best.hours[only].min() * 1000) / 1000)
+        return Relaxed({"deadline_hours": nearest}, types_where(only & (found.best.hours <= nearest)))
+
+    return relax
