@@ -62,7 +62,7 @@ async def get_prices(request: Request, asked: Annotated[PricesAsked, Query()], l
         catalog,
         len(rows),
         lambda place: row_key(history, int(rows[place])),
-        lambda place: price_item(history, int(rows[place])).model_dump_json().encode(),
+        lambda shown: [price_item(history, row).model_dump_json().encode() for row in rows[shown].tolist()],
     )
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import Field
 from pydantic_core import to_json
 
-from service.api.body import JsonRoute
+from service.api.body import JsonRoute, read_quickly
 from service.api.current import CatalogStamp, catalog_for, stamp_json
 from service.api.estimated import BandTold, EstimateTold, estimate_told, evidence_on, rounded, warnings_on
 from service.api.examples import QUESTIONS
@@ -173,6 +173,18 @@ async def post_recommend(
     rejections, not an error.
     """
     read_query(request)
+    return answer_to(asked, request)
+
+
+def quick_recommend(request: Request, body: bytes) -> Response | None:
+    """The answer to a question that is sent in the usual way and is right at first sight."""
+    if request.scope["query_string"] or request.headers.get("content-type") != "application/json":
+        return None
+    asked = read_quickly(body, RecommendAsked)
+    return None if asked is None else answer_to(asked, request)
+
+
+def answer_to(asked: RecommendAsked, request: Request) -> Response:
     catalog = catalog_for(request, asked.as_of)
     asked = in_full(asked, catalog)
     question = to_question(asked, catalog)

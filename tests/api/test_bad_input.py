@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from service.api.filters import region_names
 from tests.api.wire import JSON, Answer, call, get, recommend
 from tests.server import Server
 
@@ -84,6 +85,11 @@ def is_problem(answer: Answer, status: int, field: str | None = None, near: str 
 )
 def test_a_misspelt_name_gets_its_near_ones(app: FastAPI, target: str, field: str, near: str) -> None:
     is_problem(get(app, target), 422, field, near)
+
+
+def test_near_names_do_not_depend_on_the_order_of_a_set(app: FastAPI) -> None:
+    catalog = app.state.live_catalog.on(None)
+    assert list(region_names(catalog)) == list(dict.fromkeys(region.id for region in catalog.reference.regions))
 
 
 @pytest.mark.parametrize(
