@@ -250,6 +250,8 @@ def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
     for field in ("weight_precision", "kv_cache_precision"):
         if (name := getattr(work, field)) is not None:
             resolved("precision", [name], catalog, field=f"workload.{field}")
+    if work.optimizer is not None and work.optimizer.lower().replace("-", "_") not in OPTIMIZER_STATES:
+        raise unknown("optimizer", work.optimizer, OPTIMIZER_STATES, "workload.optimizer")
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
     current = asked.current_instance
