@@ -43,7 +43,6 @@ class PriceItem(PriceTold):
     instance: str
     valid_from: date
     valid_to: date | None = Field(description="The day another price took over; null: still in force.")
-    term: str | None = Field(description="What a reserved offer commits to, such as `1y_reserved_all_upfront`.")
 
 
 @router.get(
@@ -126,6 +125,7 @@ def price_item(history: CatalogHistory, row: int) -> PriceItem:
         zone=None if zone < 0 else words[zone],
         market=MARKETS[history.offers.market[place]],
         price=price,
+        term=history.offers.term_of(place),
     )
     return PriceItem(
         **PriceTold.of(offer).model_dump(),
@@ -133,5 +133,4 @@ def price_item(history: CatalogHistory, row: int) -> PriceItem:
         instance=kind.name,
         valid_from=day_of(price.valid_from),
         valid_to=None if price.valid_to is None else day_of(price.valid_to),
-        term=history.offers.term_of(place),
     )

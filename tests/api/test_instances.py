@@ -422,3 +422,36 @@ def test_the_vocabulary_narrows(client: TestClient) -> None:
     aws = next(each for each in everything(client, "/providers") if each["id"] == "aws")
     assert aws["instance_types"] > 50
     assert any(service["id"].startswith("sagemaker") for service in aws["services"])
+
+
+# Commitments
+
+
+def test_a_price_of_a_commitment_is_told_only_where_it_is_asked(client: TestClient) -> None:
+    for query in ("", "&max_usd_per_hour=12", "&region=us-east-1", "&sort=usd_per_hour", "&max_price_age_days=60"):
+        items = everything(client, f"/instances?provider=aws{query}")
+        assert {item["price"]["market"] for item in items if item["price"]} <= {"on_demand", "spot"}
+    reserved = everything(client, "/instances?provider=aws&market=reserved")
+    assert len(reserved) > 5
+    assert all(item["price"]["market"] == "reserved" and item["price"]["term"] for item in reserved)
+    assert told(client, "/instances?instance=aws/g5.xlarge")["items"][0]["price"]["term"] is None
+
+
+def test_a_limit_is_not_met_by_the_price_of_a_commitment(client: TestClient) -> None:
+    for item in everything(client, "/instances?provider=aws&market=reserved"):
+        name, reserved = f"aws/{item['name']}", item["price"]["usd_per_hour"]
+        prices = everything(client, f"/prices?instance={name}&market=on_demand,spot")
+        hourly = min((each["usd_per_hour"] for each in prices if each["usd_per_hour"]), default=None)
+        if hourly is not None and reserved < hourly:
+            break
+    else:
+        pytest.skip("Spot is cheaper than any commitment in this seed.")
+    query = f"/instances?instance={name}&max_usd_per_hour={(reserved + hourly) / 2}"
+    assert told(client, query)["items"] == []
+    assert len(told(client, f"{query}&market=reserved")["items"]) == 1
+
+
+def test_no_choice_commits_to_a_term_unless_it_is_asked(client: TestClient) -> None:
+    body = {"workload": {"task": "training", "fault_tolerant": True}, "per": "offer", "limit": 100}
+    choices = client.post("/recommend", json=body).json()["choices"]
+    assert {choice["market"] for choice in choices} == {"on_demand", "spot"}
