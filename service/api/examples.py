@@ -122,6 +122,12 @@ EXAMPLES = (
     Example("get_model", "llama", "GET", "/models/llama-3.1-8b?context_tokens=8192"),
     Example("get_model", "misspelt", "GET", "/models/lama-3.1-8b", status="404"),
     Example("get_prices", "g5", "GET", "/prices?instance=g5.8xlarge&market=on_demand&limit=1"),
+    Example(
+        "get_price_changes",
+        "p4d",
+        "GET",
+        "/prices/changes?from=2025-05-01&to=2025-07-01&instance=aws/p4d.24xlarge&market=on_demand&hours=100&limit=1",
+    ),
     Example("get_compare", "g3", "GET", "/compare?instance=g3.4xlarge&baseline=g2.2xlarge&workload=alexnet_train"),
     Example(
         "get_measurements", "decode", "GET", "/measurements?model=llama-3-70b&gpu=h100&framework=tensorrt-llm&limit=1"
