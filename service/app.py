@@ -16,6 +16,7 @@ from service.api import (
     codes,
     compare,
     estimate,
+    estimate_batch,
     gpus,
     health,
     instances,
@@ -39,6 +40,7 @@ from service.version import VERSION
 ROUTERS = (
     recommend.router,
     estimate.router,
+    estimate_batch.router,
     codes.router,
     instances.router,
     gpus.router,

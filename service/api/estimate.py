@@ -4,10 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Response
 from pydantic import BeforeValidator, Field, TypeAdapter
 
-from service.api.batch import Refused, answered, items_of
 from service.api.bill_asked import BillAsked, Hours, MeasuredAsked, assumed_of_checkpoints, checkpoints_of, only_one
 from service.api.bill_told import CostTold, GpuHourTold, LoadTold, VerdictTold
 from service.api.body import JsonRoute
@@ -15,7 +14,7 @@ from service.api.costs import OWN, costs_of, own_cost
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.elsewhere import elsewhere_of, own_gpu_hour
 from service.api.estimated import EstimateTold, estimate_told, warnings_on
-from service.api.examples import ESTIMATE_BATCH, ESTIMATES
+from service.api.examples import ESTIMATES
 from service.api.explain import Statement
 from service.api.fields import Amount, Asked, AsOf, AtLeastOne, Name, Positive, Sent, whole
 from service.api.filters import resolved
@@ -147,37 +146,6 @@ async def post_estimate(
     """
     catalog = catalog_on(live, asked.as_of)
     return Response(ANSWER.dump_json(estimate(asked, catalog)), media_type="application/json")
-
-
-class EstimateBatchAsked(Sent):
-    """Many estimates at once."""
-
-    items: items_of("POST /estimate")  # type: ignore[valid-type]
-
-
-@dataclass(frozen=True, slots=True)
-class EstimateBatchAnswer:
-    """In the order of the questions: each an answer, or a problem."""
-
-    items: list[EstimateAnswer | Refused]
-
-
-ASKED: TypeAdapter[EstimateAsked] = TypeAdapter(EstimateAsked)
-
-
-@router.post("/estimate/batch", summary="Estimate many at once", response_model=EstimateBatchAnswer)
-async def post_estimate_batch(
-    asked: Annotated[EstimateBatchAsked, Body(openapi_examples=ESTIMATE_BATCH)],
-    _query: Annotated[Asked, Query()],
-    live: Live,
-    request: Request,
-) -> Response:
-    """Up to 1,000 estimates, answered in order; a bad item has a `problem` and does not fail the others."""
-
-    def answer(each: EstimateAsked) -> bytes:
-        return ANSWER.dump_json(estimate(each, catalog_on(live, each.as_of)))
-
-    return await answered(asked.items, ASKED, answer, request)
 
 
 def estimate(asked: EstimateAsked, catalog: Catalog, appraised: Appraised | None = None) -> EstimateAnswer:

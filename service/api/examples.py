@@ -77,7 +77,14 @@ ESTIMATE_BATCH: dict[str, Any] = {
                 {"workload": {"task": "training", "model": "resnet-05"}, "machine": "aws/g5.xlarge"},
             ]
         },
-    }
+    },
+    "what_if": {
+        "summary": "Ten hours on two machines at two markets",
+        "value": {
+            "base": {"hours": 10, "region": "us-east-1"},
+            "over": {"machine": ["aws/p4d.24xlarge", "aws/g5.48xlarge"], "market": ["on_demand", "spot"]},
+        },
+    },
 }
 """Bodies of POST /estimate/batch."""
 
@@ -108,7 +115,10 @@ class Example:
 EXAMPLES = (
     *(Example("post_recommend", name, "POST", "/recommend", question["value"]) for name, question in QUESTIONS.items()),
     *(Example("post_estimate", name, "POST", "/estimate", question["value"]) for name, question in ESTIMATES.items()),
-    Example("post_estimate_batch", "two", "POST", "/estimate/batch", ESTIMATE_BATCH["two"]["value"]),
+    *(
+        Example("post_estimate_batch", name, "POST", "/estimate/batch", question["value"])
+        for name, question in ESTIMATE_BATCH.items()
+    ),
     Example("get_codes", "all", "GET", "/recommend/codes"),
     Example("get_instances", "bf16", "GET", "/instances?precision=bf16&region=us-east-1&sort=usd_per_hour&limit=1"),
     Example("get_instances", "misspelt", "GET", "/instances?precision=fp7", status="422"),

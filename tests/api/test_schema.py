@@ -70,6 +70,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|needs? (its|a|samples)|must be |between \d|told as|may be any of|The layout|each needs a sample|both or neither"
     r"|parameters are needed|belong to|No layout|more than|Several providers"
     r"|is not offered in|is not sold as|No offer of|a price of its own|A load needs|unit of the rate|A run lasts"
+    r"|That is .* combinations"
     r"|nested more than|reads at most|a number beyond|a day is written|names '.*' twice",
     re.DOTALL,
 )
@@ -84,7 +85,7 @@ def document(*, with_names: bool) -> dict[str, Any]:
                 for parameter in operation["parameters"]:
                     fill(parameter["name"], parameter["schema"])
         for name, schema in told["components"]["schemas"].items():
-            if name in ("EstimateAsked", "MachineDescribed", "StorageAsked") or (
+            if name in ("EstimateAsked", "MachineDescribed", "StorageAsked", "OverAsked") or (
                 name.endswith("-Input") and "Software" not in name
             ):
                 for field, field_schema in schema.get("properties", {}).items():
