@@ -1,5 +1,6 @@
 """Instance types: the list with filters, one in full, and the ones like it."""
 
+from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from service.domain.constraints import Constraints, type_checks
 from service.domain.errors import NotFound, QuestionError
 from service.domain.hardware import InstanceType
 from service.domain.names import near_names
+from service.domain.offer import BY_THE_HOUR
 from service.domain.reference import Region, RegionCpu
 from service.domain.search import matching
 from service.domain.selection import offers_of_types, select
@@ -63,7 +65,8 @@ read_query = query_reader(InstancesAsked)
 async def get_instances(request: Request) -> Response:
     """Instance types with their GPUs and best price, filtered and sorted; every unknown parameter is refused.
 
-    The price is the lowest on-demand one that the filters leave, or the lowest of another market where there is none.
+    The price is the lowest on-demand one that the filters leave, or the lowest at spot where there is none;
+    prices of commitments are told where `market=reserved` is asked.
     """
     return quick_instances(request)
 
@@ -105,7 +108,7 @@ def instance_constraints(asked: InstancesAsked, catalog: Catalog) -> Constraints
 def admitted(asked: Constraints, catalog: Catalog) -> tuple[Places, Places]:
     """The types that pass, and each one's best offer (-1: none)."""
     if asked.region or asked.market or asked.max_usd_per_hour is not None or asked.max_price_age_days is not None:
-        return offers_of_types(select(asked, catalog).admitted)
+        return offers_of_types(select(replace(asked, market=asked.market or BY_THE_HOUR), catalog).admitted)
     passing = catalog.everyone
     for check in type_checks(asked, catalog):
         passing &= ~check.fails
@@ -354,4 +357,6 @@ async def get_similar(provider: Name, name: Name, asked: Annotated[SimilarAsked,
 
 
 def default_offer(catalog: Catalog, place: int) -> int:
-    return int(catalog.default_offers[place])
+    """The first offer of a type whose hour can be had by itself; -1: none."""
+    first: int = int(catalog.default_offers[place])
+    return first

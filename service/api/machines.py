@@ -50,6 +50,7 @@ class PriceTold(Told):
 
     usd_per_hour: float | None = Field(description="Null when it is not known; `unknown_because` then says why.")
     market: str
+    term: str | None = Field(description="What a reserved offer commits to, such as `1y_reserved_all_upfront`.")
     region: str | None
     zone: str | None
     currency: str
@@ -67,6 +68,7 @@ class PriceTold(Told):
         return cls(
             usd_per_hour=price.usd_per_hour,
             market=offer.market,
+            term=offer.term,
             region=offer.region,
             zone=offer.zone,
             currency=price.currency,

@@ -283,6 +283,15 @@ class Catalog:
         return {kind.id: place for place, kind in enumerate(self.instance_types)}
 
     @cached_property
+    def default_offers(self) -> NDArray[np.int64]:
+        """Per instance type its first offer; -1 where it has none, or only such as commit to a term."""
+        if not len(self.offers):
+            return still(np.full(len(self.instance_types), -1, np.int64))
+        first = np.minimum(self.starts[:-1], len(self.offers) - 1)
+        reserved = self.offers.market[first] == MARKETS.index("reserved")
+        return still(np.where((np.diff(self.starts) > 0) & ~reserved, first, -1))
+
+    @cached_property
     def software(self) -> tuple[SoftwareRule, ...]:
         """The software rules in force on the catalog's day."""
         return tuple(rule for rule in self.reference.software if rule.holds_on(self.day))
@@ -319,11 +328,6 @@ class Catalog:
             return None, None
         today = self.day.toordinal()
         return date.fromordinal(today - int(known.max())), date.fromordinal(today - int(known.min()))
-
-    @cached_property
-    def default_offers(self) -> NDArray[np.int64]:
-        """Where the first offer of each instance type stands; -1 where it has none."""
-        return still(np.where(self.starts[1:] > self.starts[:-1], self.starts[:-1], -1))
 
     def offer_places(self, place: int) -> range:
         """Where the offers of an instance type stand."""
