@@ -34,16 +34,17 @@ class Note:
     fields: Annotated[list[str], Field(description="The fields of the question that it speaks of.")]
 
 
-def reasons_for(choice: Choice, question: Question, answer: Answer) -> list[Statement]:
-    found = [Statement(code="objective", text=standing(choice, question, answer))]
+def reasons_for(choice: Choice, question: Question, answer: Answer) -> list[dict[str, str]]:
+    """Each as `Statement` says; they are told of every choice, and a dict is the quickest to make and to write."""
+    found = {"objective": standing(choice, question, answer)}
     if answer.outlook is not None:
-        found.append(Statement(code="fits", text=room(choice, answer.outlook)))
+        found["fits"] = room(choice, answer.outlook)
     elif choice.precision:
         peak = "an unknown peak" if choice.speed is None else f"a dense peak of {choice.speed:g} TFLOPS for the machine"
-        found.append(Statement(code="precision", text=f"Rated at {choice.precision}, with {peak}."))
+        found["precision"] = f"Rated at {choice.precision}, with {peak}."
     if answer.ranked == 1:
-        found.append(Statement(code="only_choice", text="Nothing else satisfies the constraints."))
-    return found
+        found["only_choice"] = "Nothing else satisfies the constraints."
+    return [{"code": code, "text": text} for code, text in found.items()]
 
 
 def room(choice: Choice, outlook: Outlook) -> str:

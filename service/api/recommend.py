@@ -198,9 +198,11 @@ def answer_to(asked: RecommendAsked, request: Request) -> Response:
 def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
     told = to_json(
         {
-            "counts": Counts(
-                considered=answer.considered, admitted=answer.admitted, rejected=answer.considered - answer.admitted
-            ),
+            "counts": {
+                "considered": answer.considered,
+                "admitted": answer.admitted,
+                "rejected": answer.considered - answer.admitted,
+            },
             "rejections": [rejection_told(rejection) for rejection in answer.rejections],
             "current": None if answer.current is None else current_told(answer.current, answer.outlook, catalog),
             "advice": [],
