@@ -1,15 +1,25 @@
 """POST /estimate: what a workload needs on a machine, what it yields, how long it takes and what that costs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import BeforeValidator, Field, TypeAdapter
+from starlette.concurrency import run_in_threadpool
 
 from service.api.batch import Refused, answered, items_of
 from service.api.body import JsonRoute
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
-from service.api.estimated import BandTold, EstimateTold, estimate_told, maybe, warnings_on
+from service.api.estimated import (
+    BandTold,
+    ChangeTold,
+    EstimateTold,
+    changes_told,
+    estimate_told,
+    evidence_on,
+    maybe,
+    warnings_on,
+)
 from service.api.examples import ESTIMATE_BATCH, ESTIMATES
 from service.api.explain import Statement
 from service.api.fields import Amount, Asked, AsOf, AtLeastOne, Name, Positive, Sent, whole
@@ -21,9 +31,11 @@ from service.domain.bands import Band
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
 from service.domain.hardware import InstanceType
+from service.domain.job import inference_on, training_on
 from service.domain.layouts import FREE, FixedLayout
 from service.domain.machine import Machine, machine_of, machine_of_instance
 from service.domain.names import resolve_gpus, resolve_instance
+from service.domain.nearest_change import nearest_changes
 from service.domain.offer import MARKETS
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
@@ -121,7 +133,11 @@ class EstimateAnswer:
     estimate: EstimateTold | None
     cost: list[CostTold]
     warnings: list[Statement]
-    evidence: list[dict[str, str]]
+    evidence: Annotated[list[dict[str, str]], Field(description="The published runs nearest to the question.")]
+    nearest_changes: Annotated[
+        list[ChangeTold] | None,
+        Field(description="What would make it fit, the nearest first; null in a batch, and where it fits."),
+    ]
 
 
 ANSWER = TypeAdapter(EstimateAnswer)
@@ -136,7 +152,10 @@ async def post_estimate(
     A workload that does not fit is an answer too: `fits: false`, with what is needed.
     """
     catalog = catalog_on(live, asked.as_of)
-    return Response(ANSWER.dump_json(estimate(asked, catalog)), media_type="application/json")
+    answer = estimate(asked, catalog)
+    if answer.fits is False:  # tells of dozens of layouts, each searched for: not beside other requests
+        answer = replace(answer, nearest_changes=await run_in_threadpool(would_fit, asked, catalog))
+    return Response(ANSWER.dump_json(answer), media_type="application/json")
 
 
 class EstimateBatchAsked(Sent):
@@ -188,7 +207,8 @@ def estimate(asked: EstimateAsked, catalog: Catalog) -> EstimateAnswer:
         estimate=None if found is None else estimate_told(found, watts_of(asked, machine)),
         cost=costs(asked, kind, hours, catalog),
         warnings=[] if found is None or machine is None else warnings_on(found, machine),
-        evidence=[],
+        evidence=[] if found is None or machine is None else evidence_on(found, machine, catalog),
+        nearest_changes=None,
     )
 
 
@@ -241,6 +261,17 @@ def fixed_layout(asked: EstimateAsked) -> FixedLayout:
     if work is not None and work.task == "training" and work.batch_size is not None:
         told.setdefault("micro_batch", work.batch_size)
     return FixedLayout(**told) if told else FREE
+
+
+def would_fit(asked: EstimateAsked, catalog: Catalog) -> list[ChangeTold]:
+    """Single changes that make it fit, the nearest first."""
+    assert asked.workload is not None
+    kind = instance_asked(asked.machine, catalog) if isinstance(asked.machine, str) else None
+    machine, job = machine_asked(asked, kind, catalog), job_of(asked.workload, catalog)
+    assert machine is not None
+    assert job is not None
+    work = training_on(job, machine.gpu) if job.task == "training" else inference_on(job, machine.gpu)
+    return changes_told(nearest_changes(catalog.reference.physics, work, machine, fixed_layout(asked)))
 
 
 def plain_hours(asked: EstimateAsked) -> Band:

@@ -35,6 +35,23 @@ QUESTIONS: dict[str, Any] = {
 }
 """Bodies of POST /recommend."""
 
+QUESTION_BATCH: dict[str, Any] = {
+    "two": {
+        "summary": "A job that can be placed, and one whose model nobody knows",
+        "value": {
+            "items": [
+                {
+                    "workload": {"task": "inference", "model": "llama-3-8b", "input_length": 512, "output_length": 128},
+                    "constraints": {"provider": ["aws"], "region": ["us-east-1"]},
+                    "limit": 1,
+                },
+                {"workload": {"task": "inference", "model": "lama-3-8b"}},
+            ]
+        },
+    }
+}
+"""Bodies of POST /recommend/batch."""
+
 ESTIMATES: dict[str, Any] = {
     "training": {
         "summary": "Fine-tune an 8B model on two billion tokens",
@@ -109,6 +126,7 @@ EXAMPLES = (
     *(Example("post_recommend", name, "POST", "/recommend", question["value"]) for name, question in QUESTIONS.items()),
     *(Example("post_estimate", name, "POST", "/estimate", question["value"]) for name, question in ESTIMATES.items()),
     Example("post_estimate_batch", "two", "POST", "/estimate/batch", ESTIMATE_BATCH["two"]["value"]),
+    Example("post_recommend_batch", "two", "POST", "/recommend/batch", QUESTION_BATCH["two"]["value"]),
     Example("get_codes", "all", "GET", "/recommend/codes"),
     Example("get_instances", "bf16", "GET", "/instances?precision=bf16&region=us-east-1&sort=usd_per_hour&limit=1"),
     Example("get_instances", "misspelt", "GET", "/instances?precision=fp7", status="422"),

@@ -5,15 +5,16 @@ from math import isnan
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
+from service.api.batch import Refused, answered, items_of
 from service.api.body import JsonRoute, read_quickly
 from service.api.current import CatalogStamp, catalog_for, stamp_json
-from service.api.estimated import BandTold, EstimateTold, estimate_told, rounded, warnings_on
-from service.api.examples import QUESTIONS
+from service.api.estimated import BandTold, EstimateTold, estimate_told, evidence_on, rounded, warnings_on
+from service.api.examples import QUESTION_BATCH, QUESTIONS
 from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_text, warnings_for
-from service.api.fields import Asked
+from service.api.fields import Asked, Sent
 from service.api.machines import Machine, PriceTold, machine_fields
 from service.api.query import query_reader
 from service.api.question import RecommendAsked, in_full, to_question
@@ -185,10 +186,42 @@ def quick_recommend(request: Request, body: bytes) -> Response | None:
 
 
 def answer_to(asked: RecommendAsked, request: Request) -> Response:
-    catalog = catalog_for(request, asked.as_of)
+    return Response(answer_in(asked, catalog_for(request, asked.as_of)), media_type="application/json")
+
+
+def answer_in(asked: RecommendAsked, catalog: Catalog) -> bytes:
     asked = in_full(asked, catalog)
     question = to_question(asked, catalog)
-    return Response(answer_json(asked, question, recommend(question, catalog), catalog), media_type="application/json")
+    return answer_json(asked, question, recommend(question, catalog), catalog)
+
+
+class RecommendBatchAsked(Sent):
+    """Many questions at once."""
+
+    items: items_of("POST /recommend")  # type: ignore[valid-type]
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendBatchTold:
+    """In the order of the questions: each an answer, or a problem."""
+
+    items: list[RecommendTold | Refused]
+
+
+ASKED: TypeAdapter[RecommendAsked] = TypeAdapter(RecommendAsked)
+
+
+@router.post("/recommend/batch", summary="Recommend for many workloads", response_model=RecommendBatchTold)
+async def post_recommend_batch(
+    asked: Annotated[RecommendBatchAsked, Body(openapi_examples=QUESTION_BATCH)], request: Request
+) -> Response:
+    """Up to 1,000 questions, answered in order; a bad item has a `problem` and does not fail the others."""
+    read_query(request)
+
+    def answer(each: RecommendAsked) -> bytes:
+        return answer_in(each, catalog_for(request, each.as_of))
+
+    return await answered(asked.items, ASKED, answer, request)
 
 
 # The answer in the caller's words, as JSON. What rests on the catalog alone is encoded once and put in as it is: to
@@ -273,8 +306,13 @@ def job_offered_json(choice: Choice, outlook: Outlook, catalog: Catalog) -> byte
     """The same of a job: its estimate on these machines is encoded once, and the money added for each offer."""
 
     def encode() -> bytes:
-        estimate = to_json(job_told(choice, outlook, catalog))
-        return b'%b,"estimate":%b,"evidence":[]' % (to_json(offer_fields(choice))[1:-1], estimate)
+        found = appraised(choice.place, outlook, catalog)
+        machine = machine_of_instance(choice.instance_type, choice.nodes)
+        return b'%b,"estimate":%b,"evidence":%b' % (
+            to_json(offer_fields(choice))[1:-1],
+            to_json(job_told(choice, outlook, catalog)),
+            to_json(evidence_on(found, machine, catalog)),
+        )
 
     return catalog.fragments.recall(("job_offered", outlook.key, choice.offer_place), encode)
 

@@ -124,6 +124,12 @@ class Calibration:
                 total = total + _coefficients(table, pattern, facts, columns)
         return total
 
+    def models(self) -> frozenset[str]:
+        """The models that runs were fitted of."""
+        scopes = (scope for table in self.values.values() for scope in table)
+        parts = (part for scope in scopes for part in scope.split("|"))
+        return frozenset(part.removeprefix("model=") for part in parts if part.startswith("model="))
+
     def knows(self, kind: Kind, fact: str, facts: Facts) -> bool:
         """Whether any run with this fact was fitted in this kind of work."""
         table = self.values.get(f"{kind.name}.*", {})

@@ -136,6 +136,8 @@ def test_what_does_not_fit_says_what_it_needs(client: TestClient) -> None:
     assert estimate["samples_per_second"] is None
     assert estimate["hours"] is None
     assert all(cost["usd"] is None for cost in told["cost"])
+    assert told["nearest_changes"][-1]["code"] == "usable_memory_gib"
+    assert all(change["text"].endswith(".") for change in told["nearest_changes"])
     sentence = next(w["text"] for w in told["warnings"] if w["code"] == "gpu_memory")
     assert f"{estimate['memory']['needed_gib_per_gpu']:.1f}" in sentence
 
@@ -236,3 +238,23 @@ def test_no_figure_is_infinite_or_nan(client: TestClient) -> None:
         text = client.post("/estimate", json=body).text
         assert not any(word in text for word in ("NaN", "Infinity", "1e+3"))
         assert math.isfinite(ask(client, body)["estimate"]["memory"]["needed_gib_per_gpu"])
+
+
+def test_a_change_that_is_told_makes_it_fit(client: TestClient) -> None:
+    body = changed(TRAINING, machine="aws/g5.12xlarge", workload__global_batch_size=64)
+    told = ask(client, body)
+    assert told["fits"] is False
+    codes = [change["code"] for change in told["nearest_changes"]]
+    assert {"nodes", "method"} <= set(codes)
+    nodes = next(change["to"] for change in told["nearest_changes"] if change["code"] == "nodes")
+    assert ask(client, {**body, "nodes": int(nodes)})["fits"] is True
+    assert ask(client, {**body, "nodes": int(nodes) - 1})["fits"] is False
+    assert ask(client, changed(body, workload__method="lora"))["fits"] is True
+
+
+def test_the_nearest_published_runs_are_evidence(client: TestClient) -> None:
+    told = ask(client, changed(TRAINING, machine="aws/g5.12xlarge", workload__method="lora"))
+    assert told["evidence"]
+    assert told["evidence"][0]["nearness"] == "same_model_and_gpu"
+    listed = client.get("/measurements?gpu=a10g-24gb&limit=500").json()["items"]
+    assert {each["id"] for each in told["evidence"]} <= {item["id"] for item in listed}
