@@ -81,13 +81,12 @@ class Relaxation(NamedTuple):
     offer: Offer
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(NamedTuple):
     """How many types a constraint turned away, and how many of them it alone."""
 
     code: str
     ground: str
-    count: int
+    count: int  # type: ignore[assignment]  # of a tuple it would be a method, which nobody asks of this one
     only_this: int
     relaxation: Relaxation | None
 
