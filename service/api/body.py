@@ -73,5 +73,5 @@ def read_quickly(body: bytes, model: type[Model]) -> Model | None:
 
 def fields_sent(model: BaseModel) -> int:
     """How many fields the body has set, those of the parts included."""
-    held, sent = model.__dict__, model.model_fields_set
-    return len(sent) + sum(fields_sent(held[name]) for name in sent if isinstance(held[name], BaseModel))
+    parts = [model.__dict__[name] for name in model.model_fields_set]
+    return len(parts) + sum([fields_sent(part) for part in parts if hasattr(part, "model_fields_set")])

@@ -13,7 +13,7 @@ from service.api.body import JsonRoute, read_quickly
 from service.api.current import CatalogStamp, catalog_for, stamp_json
 from service.api.estimated import BandTold, EstimateTold, estimate_told, evidence_on, rounded, warnings_on
 from service.api.examples import QUESTION_BATCH, QUESTIONS
-from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_text, warnings_for
+from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_json, warnings_for
 from service.api.fields import Asked, Sent
 from service.api.machines import Machine, PriceTold, machine_fields
 from service.api.query import query_reader
@@ -22,7 +22,7 @@ from service.domain.appraisal import SECONDS_PER_HOUR, Appraisal, appraise_in
 from service.domain.catalog import Catalog
 from service.domain.machine import machine_of_instance
 from service.domain.outlook import Outlook
-from service.domain.recommend import Answer, Choice, Question, Rejection, recommend
+from service.domain.recommend import Answer, Choice, Question, recommend
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
 read_query = query_reader(Asked)
@@ -231,20 +231,22 @@ async def post_recommend_batch(
 def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
     told = to_json(
         {
-            "counts": Counts(
-                considered=answer.considered, admitted=answer.admitted, rejected=answer.considered - answer.admitted
-            ),
-            "rejections": [rejection_told(rejection) for rejection in answer.rejections],
+            "counts": {
+                "considered": answer.considered,
+                "admitted": answer.admitted,
+                "rejected": answer.considered - answer.admitted,
+            },
             "current": None if answer.current is None else current_told(answer.current, answer.outlook, catalog),
             "advice": [],
             "notes": notes_on(asked, answer),
         }
     )
     choices = b",".join(choice_json(choice, asked, question, answer, catalog) for choice in answer.choices)
-    return b'{"catalog":%b,"question":%b,"choices":[%b],%b' % (
+    return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],%b' % (
         stamp_json(catalog),
         asked.model_dump_json().encode(),
         choices,
+        b",".join(map(rejection_json, answer.rejections)),
         told[1:],
     )
 
@@ -396,28 +398,4 @@ def current_told(current: Choice, outlook: Outlook | None, catalog: Catalog) -> 
         "instance": current.instance_type.id,
         "usd_per_hour": current.offer.price.usd_per_hour,
         "estimate": peak_told(current) if outlook is None else job_told(current, outlook, catalog),
-    }
-
-
-def rejection_told(rejection: Rejection) -> dict[str, object]:
-    """As `RejectionTold` says; there are many in an answer, and a dict is the quickest to make and to write."""
-    relaxed = rejection.relaxation
-    return {
-        "code": rejection.code,
-        "ground": rejection.ground,
-        "text": rejection_text(rejection),
-        "count": rejection.count,
-        "only_this": rejection.only_this,
-        "relax": None
-        if relaxed is None
-        else {
-            "to": relaxed.to,
-            "admits": relaxed.admits,
-            "best": {
-                "instance": relaxed.instance_type.id,
-                "region": relaxed.offer.region,
-                "market": relaxed.offer.market,
-                "usd_per_hour": relaxed.offer.price.usd_per_hour,
-            },
-        },
     }
