@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from service.api.fields import MOST_VALUES, Amount, AtLeastOne, Name, Positive, Sent, split_commas
+from service.api.fields import LARGEST, MOST_VALUES, Amount, AtLeastOne, Name, Positive, Sent, split_commas
 from service.api.workload import Checkpoint, WorkloadAsked
 from service.domain.bands import Band
 from service.domain.errors import QuestionError
@@ -19,6 +19,7 @@ USUAL_RESTART_SECONDS = 300.0
 """Where nothing is told: seconds to write a checkpoint, and to be running again after an interruption. Assumed."""
 
 Hours = Annotated[float, Field(gt=0, le=LONGEST_HOURS, allow_inf_nan=False)]
+Rate = Annotated[float, Field(ge=1e-9, le=LARGEST, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
@@ -64,7 +65,7 @@ Storages = Annotated[
 class BaselineAsked(Sent):
     """What the run cost before, for a gate."""
 
-    usd: Positive
+    usd: Annotated[float, Field(ge=0.000001, le=LARGEST, allow_inf_nan=False)]
     fail_above_percent: Annotated[Amount, Field(description="How much more is allowed.")] = 0
 
 
@@ -74,7 +75,7 @@ class LoadAsked(Sent):
     requests_per_second: Positive | None = None
     tokens_per_second: Annotated[Positive | None, Field(description="Tokens of the answers.")] = None
     utilisation: Annotated[
-        float, Field(gt=0, le=1, description="The share of what a replica can do that it is loaded to.")
+        float, Field(ge=0.01, le=1, description="The share of what a replica can do that it is loaded to.")
     ] = 1.0
     max_seconds_to_first_token: Annotated[Positive | None, Field(description="Of the likely figure.")] = None
     max_seconds_per_output_token: Annotated[Positive | None, Field(description="Of the likely figure.")] = None
@@ -83,8 +84,8 @@ class LoadAsked(Sent):
 class MeasuredAsked(Sent):
     """What one gang of nodes was seen to do, and how much there is to do: it takes the place of the physics."""
 
-    samples_per_second: Positive | None = None
-    tokens_per_second: Positive | None = None
+    samples_per_second: Rate | None = None
+    tokens_per_second: Rate | None = None
     samples: Annotated[Positive | None, Field(description="Of one epoch, where epochs are told.")] = None
     tokens: Positive | None = None
     epochs: Positive | None = None

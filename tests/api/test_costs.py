@@ -422,3 +422,29 @@ def test_cost_grows_with_price_and_hours(
 
     assert usd(hours, price) <= usd(hours + longer, price)
     assert usd(hours, price) <= usd(hours, price + dearer)
+
+
+TINY = 5e-324
+EXTREME: list[Body] = [
+    changed(HOURS, hours=TINY),
+    changed(HOURS, hours=1e6, nodes=10_000, instances=10_000, setup_minutes=1e6, idle_fraction=0.9999999999999999),
+    changed(HOURS, checkpoint={"save_seconds": 1e15, "restart_seconds": 1e15}),
+    changed(HOURS, hours=TINY, checkpoint={"interval_minutes": TINY, "save_seconds": 0, "restart_seconds": 0}),
+    changed(HOURS, storage={"gib": 1e15, "class": "gp3", "hours": 1e6}, data_transfer_out_gb=1e15),
+    changed(HOURS, baseline={"usd": 1e-6, "fail_above_percent": 1e15}, budget_usd=TINY),
+    changed(TRAINING, workload__amount={"samples": 1e-310}),
+    changed(TRAINING, workload__amount={"samples": 1e15, "epochs": 1e15}),
+    {"machine": "aws/g5.xlarge", "measured": {"samples_per_second": 1e-9, "samples": 1e15}},
+    {"machine": "aws/g5.xlarge", "measured": {"samples_per_second": 1e15, "samples": 1e-310}},
+    {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": 1e15}, "nodes": 10_000, "instances": 10_000},
+    {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": TINY}, "baseline": {"usd": 1e15}},
+    changed(SERVING, load={"requests_per_second": 1e15, "utilisation": 0.01}, machine__usd_per_hour=1e15),
+    changed(SERVING, load={"tokens_per_second": TINY, "max_seconds_per_output_token": TINY}),
+]
+
+
+@pytest.mark.parametrize("place", range(len(EXTREME)))
+def test_extreme_figures_are_answered_with_finite_ones(client: TestClient, place: int) -> None:
+    answer = client.post("/estimate", json=EXTREME[place])
+    assert answer.status_code == 200, answer.text
+    assert not any(word in answer.text for word in ("NaN", "Infinity"))
