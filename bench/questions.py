@@ -38,6 +38,8 @@ class Question:
     peer: Peer
     ask: Callable[[int, Sequence[str]], bytes]
     same: bool = False
+    slow: bool = False
+    """Asked by one connection at a time only: a spell is too short for many to get their answers."""
 
     def requests(self, start: int, instances: Sequence[str]) -> list[bytes]:
         """What to ask in one spell, beginning with the start-th question."""
@@ -87,10 +89,52 @@ def broadest(turn: int, _instances: Sequence[str]) -> bytes:
     )
 
 
+LARGE = "llama-3.1-70b"
+UP_TO_8_NODES = {"max_nodes": 8}
+
+
+def training(turn: int) -> dict[str, Any]:
+    """A sequence length and batch that come back after half a million turns, and an amount that never does."""
+    return {
+        "task": "training",
+        "model": LARGE,
+        "precision": ["bf16"],
+        "sequence_length": 512 + turn % 7681,
+        "global_batch_size": 8 * (1 + turn % 61),
+        "amount": {"tokens": 1_000_000_000 + turn},
+    }
+
+
+def trained(turn: int, _instances: Sequence[str]) -> bytes:
+    return post("/recommend", {"workload": training(turn), "constraints": UP_TO_8_NODES})
+
+
+def trained_again(_turn: int, instances: Sequence[str]) -> bytes:
+    return trained(0, instances)
+
+
+def served(turn: int, _instances: Sequence[str]) -> bytes:
+    work = {
+        "task": "inference",
+        "model": LARGE,
+        "input_length": 128 + turn % 7681,
+        "output_length": 64 + turn % 509,
+        "amount": {"tokens": 1_000_000_000 + turn},
+        "software": {"engine": "vllm"},
+    }
+    return post("/recommend", {"workload": work, "constraints": UP_TO_8_NODES})
+
+
+def estimated(turn: int, _instances: Sequence[str]) -> bytes:
+    return post("/estimate", {"workload": training(turn), "machine": "aws/p4d.24xlarge", "nodes": 4})
+
+
 LISTED = Question("GET /instances?precision=bf16&limit=50, asked again", "FastAPI GET", listed, same=True)
 LISTED_ANEW = Question("the same, new each time", "FastAPI GET", listed_anew)
 GPU_NAMED = Question("POST /recommend, GPU named", "FastAPI POST", gpu_named)
 BROADEST = Question("POST /recommend, broadest", "FastAPI GET", broadest)
+TRAINED_ANEW = Question("POST /recommend, 70B on up to 8 nodes, never seen", "FastAPI POST", trained, slow=True)
+TRAINED_AGAIN = Question("POST /recommend, 70B on up to 8 nodes, seen before", "FastAPI POST", trained_again, same=True)
 
 QUESTIONS = (
     LISTED,
@@ -99,6 +143,10 @@ QUESTIONS = (
     Question("GET /instances/{provider}/{name}, each in turn", "FastAPI GET", one_instance),
     GPU_NAMED,
     BROADEST,
+    TRAINED_ANEW,
+    TRAINED_AGAIN,
+    Question("POST /recommend, 70B serving on up to 8 nodes, never seen", "FastAPI POST", served, slow=True),
+    Question("POST /estimate, 70B on 4 nodes, new each time", "FastAPI POST", estimated),
 )
 
 NOOPS: dict[Peer, bytes] = {

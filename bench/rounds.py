@@ -2,12 +2,13 @@
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Protocol
 
 from bench.load import Asked, ask
 from bench.questions import LISTED, MOST_A_SPELL, NOOPS, QUESTIONS, Peer, Question
@@ -16,8 +17,11 @@ from bench.servers import SERVICE_COMMAND, Server, environment, noop_command, ru
 ALONE, SOME, MANY = 1, 8, 32
 """Connections at a time."""
 
-Spell = Callable[[int, Sequence[bytes], int], Asked]
-"""Port, requests and connections → what asking for a while showed."""
+
+class Spell(Protocol):
+    """Port, requests and connections → what asking for a while showed; longer where answers are slow."""
+
+    def __call__(self, port: int, requests: Sequence[bytes], connections: int, *, slow: bool = False) -> Asked: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,8 @@ def spells(plan: Plan) -> Iterator[Spell]:
     """Asking in one other process, which stays for the whole run."""
     with ProcessPoolExecutor(1, get_context("spawn")) as client:
 
-        def spell(port: int, requests: Sequence[bytes], connections: int) -> Asked:
-            seconds = plan.seconds_alone if connections == ALONE else plan.seconds_together
+        def spell(port: int, requests: Sequence[bytes], connections: int, *, slow: bool = False) -> Asked:
+            seconds = plan.seconds_alone if connections == ALONE and not slow else plan.seconds_together
             return client.submit(ask, port, requests, connections, seconds).result()
 
         yield spell
@@ -115,7 +119,10 @@ def measure_size(
     for peer, noop in peers.items():
         found.noops[size, peer, connections].append(spell(noop.port, [NOOPS[peer]], connections))
     for question in QUESTIONS:
+        if question.slow and connections != ALONE:
+            continue
         found.spells += 1
-        asked = spell(server.port, question.requests(found.spells * MOST_A_SPELL, instances), connections)
+        requests = question.requests(found.spells * MOST_A_SPELL, instances)
+        asked = spell(server.port, requests, connections, slow=question.slow)
         found.answers[size, question, connections].append(asked)
         found.statuses.update(asked.statuses)

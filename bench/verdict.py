@@ -8,7 +8,17 @@ from typing import Literal
 
 from bench.figures import exponent
 from bench.load import Asked
-from bench.questions import BROADEST, GPU_NAMED, LISTED, LISTED_ANEW, QUESTIONS, Peer, Question
+from bench.questions import (
+    BROADEST,
+    GPU_NAMED,
+    LISTED,
+    LISTED_ANEW,
+    QUESTIONS,
+    TRAINED_AGAIN,
+    TRAINED_ANEW,
+    Peer,
+    Question,
+)
 from bench.rounds import ALONE, BARE, LOADED, MANY, SERVICE, SOME, Found, service_name
 
 MIB = 1024**2
@@ -56,6 +66,9 @@ RATES: dict[Question, Gate] = {
 }
 """Requests/s against the question's no-op, at 8 connections and the most offers."""
 
+DELAYS: dict[Question, Gate] = {TRAINED_AGAIN: Gate(10, 4, "less"), TRAINED_ANEW: Gate(100, 30, "less")}
+"""p50 by the question's no-op's, one connection at a time and the most offers."""
+
 GROWTHS: dict[Question, Gate] = {GPU_NAMED: Gate(0.3, 0.15, "less"), BROADEST: Gate(0.75, 0.3, "less")}
 SPREAD = Gate(5, 3, "less")
 MANY_AGAINST_SOME = Gate(0.85, 0.95, "more")
@@ -89,6 +102,9 @@ def gated(found: Found, sizes: Sequence[int]) -> Iterator[Line]:
         some = found.answers[most, question, SOME]
         noop = found.noops[most, question.peer, SOME]
         yield Line(f"{question.name}: requests/s by {question.peer}'s", ratio(some, noop, per_second), gate)
+    for question, gate in DELAYS.items():
+        alone, noop = found.answers[most, question, ALONE], found.noops[most, question.peer, ALONE]
+        yield Line(f"{question.name}: p50 by {question.peer}'s", ratio(alone, noop, p50), gate)
     for question in RATES:
         some, many = found.answers[most, question, SOME], found.answers[most, question, MANY]
         yield Line(f"{question.name}: p99 by p50, 8 connections", spread(some), SPREAD)
@@ -157,13 +173,13 @@ def arm_table(found: Found, sizes: Sequence[int]) -> str:
                     question.name,
                     f"{size:,}",
                     question.peer,
-                    told(ratio(some, noop_some, per_second)),
+                    told(ratio(some, noop_some, per_second)) if some else "",
                     told(ratio(alone, noop_alone, p50)),
                     told(ratio(alone, noop_alone, p99)),
-                    told(spread(some)),
-                    told(median(map(per_second, some))),
+                    told(spread(some)) if some else "",
+                    told(median(map(per_second, some or alone))),
                     told(median(map(p50, alone)) * 1000),
-                    told(median(asked.answer_bytes for asked in some) / 1000),
+                    told(median(asked.answer_bytes for asked in some or alone) / 1000),
                 )
             )
     head = ("question", "offers", "no-op", "req/s ×", "p50 ×", "p99 ×", "p99/p50", "req/s", "p50 ms", "KB")

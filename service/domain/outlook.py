@@ -13,7 +13,7 @@ from service.domain.catalog import Catalog, Floats, Mask
 from service.domain.columns import either, taken
 from service.domain.constraints import Check, Relaxed, never
 from service.domain.errors import QuestionError
-from service.domain.estimate import Physics
+from service.domain.estimate import Physics, forward_batch
 from service.domain.facts import training_work_facts
 from service.domain.hardware import Gpu
 from service.domain.job import Job, inference_on, samples_of, training_on
@@ -114,15 +114,22 @@ def outlook_of(job: Job, counts: Sequence[int], aim: Aim, catalog: Catalog) -> O
 
 
 def find_outlook(job: Job, counts: tuple[int, ...], aim: Aim, catalog: Catalog, key: Hashable) -> Outlook:
-    no_gpu = np.array([not has_gpu(kind.gpu, kind.gpu_count) for kind in catalog.instance_types])
-    unrated = np.array([kind.gpu is not None and not is_rated(kind.gpu) for kind in catalog.instance_types])
+    no_gpu, unrated = catalog.memory.recall("without_figures", lambda: without_figures(catalog))
     best, *others = prospects(job, counts, catalog)
     for found in others:
         best = either(best, found, better(found, best, aim, has_amount=job.amount is not None))
-    late = np.zeros(len(no_gpu), np.bool_)
+    late = np.zeros(len(best.hours), np.bool_)
     if aim.deadline_hours is not None:
         late = best.works & (best.hours > aim.deadline_hours)
-    return Outlook(job, best, types_where(no_gpu), types_where(unrated & ~no_gpu), types_where(late), key, aim, counts)
+    return Outlook(job, best, no_gpu, unrated, types_where(late), key, aim, counts)
+
+
+def without_figures(catalog: Catalog) -> tuple[TypeSet, TypeSet]:
+    """The types without a GPU, and those with one that nobody tells enough of."""
+    kinds = catalog.instance_types
+    no_gpu = np.array([not has_gpu(kind.gpu, kind.gpu_count) for kind in kinds], np.bool_)
+    unrated = np.array([kind.gpu is not None and not is_rated(kind.gpu) for kind in kinds], np.bool_)
+    return types_where(no_gpu), types_where(unrated & ~no_gpu)
 
 
 def has_gpu(gpu: Gpu | None, count: int) -> bool:
@@ -156,8 +163,9 @@ def better(new: Prospects, old: Prospects, aim: Aim, *, has_amount: bool) -> Mas
 
 
 def log_ratio(one: Floats, other: Floats) -> Floats:
+    """0 where one of the two is infinite: what does not run is not weighed."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(np.log(one / other))
+        return np.nan_to_num(np.log(one / other), posinf=0.0, neginf=0.0)
 
 
 def prospects(job: Job, counts: tuple[int, ...], catalog: Catalog) -> tuple[Prospects, ...]:
@@ -288,10 +296,13 @@ def wall_beyond_steps(physics: Physics, work: Training, table: MachineTable) -> 
 
 def answering_on_machines(physics: Physics, job: Job, work: Inference, table: MachineTable) -> Prospects:
     found = fastest_inference_layouts(physics, work, table)
-    each = max(1.0, work.output_length) if is_generative(work.model) else 1.0
+    generates = is_generative(work.model)
+    each = max(1.0, work.output_length) if generates else 1.0
     bands = inference_bands(physics, work, table)
     length = work.output_length or work.mean_length or work.input_length
-    samples = one_if_none(job, length, found.concurrency)
+    # A step of what does not generate is a batch on one GPU, as the estimate of one machine has it.
+    per_step = found.concurrency if generates else np.full(len(table), forward_batch(work))
+    samples = one_if_none(job, length, per_step)
     rate = found.units_per_second / each
     return told(table, found.exists, found.fits, found.needed_bytes, rate, bands, samples, found.layouts)
 

@@ -1,8 +1,10 @@
 """The questions as they go over the wire."""
 
+import json
+
 import pytest
 
-from bench.questions import MOST_A_SPELL, QUESTIONS, Question
+from bench.questions import BROADEST, GPU_NAMED, MOST_A_SPELL, QUESTIONS, TRAINED_AGAIN, TRAINED_ANEW, Question
 
 INSTANCES = ("aws/p3.2xlarge", "gcp/a2-highgpu-1g")
 
@@ -14,7 +16,23 @@ def test_a_question_is_a_whole_request(question: Question) -> None:
     assert (f"Content-Length: {len(body)}".encode() in head) == bool(body)
 
 
-@pytest.mark.parametrize("name", ["the same, new each time", "POST /recommend, GPU named", "POST /recommend, broadest"])
-def test_no_question_comes_twice_in_a_spell(name: str) -> None:
-    question = next(question for question in QUESTIONS if question.name == name)
+NEW = [
+    question
+    for question in QUESTIONS
+    if "new" in question.name or "never seen" in question.name or question in (GPU_NAMED, BROADEST)
+]
+
+
+@pytest.mark.parametrize("question", NEW, ids=lambda question: question.name)
+def test_no_question_comes_twice_in_a_spell(question: Question) -> None:
     assert len(set(question.requests(0, INSTANCES))) == MOST_A_SPELL
+
+
+def test_what_was_never_seen_differs_in_more_than_the_amount_of_work() -> None:
+    works = [json.loads(request.partition(b"\r\n\r\n")[2])["workload"] for request in TRAINED_ANEW.requests(0, ())]
+    assert len({(work["sequence_length"], work["global_batch_size"]) for work in works}) == MOST_A_SPELL
+
+
+def test_what_was_seen_before_is_one_question() -> None:
+    assert len(TRAINED_AGAIN.requests(7, ())) == 1
+    assert TRAINED_AGAIN.ask(7, ()) == TRAINED_ANEW.ask(0, ())

@@ -1,7 +1,6 @@
 """Small made-up catalogs and questions, for comparing the engine with slow and plain code."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
-from service.domain.estimate import physics_of
+from service.domain.estimate import Physics, physics_of
 from service.domain.hardware import Gpu, InstanceType, LifecycleEvent, LifecycleState
 from service.domain.history import FOREVER, CatalogHistory, OfferColumns, PriceColumns
 from service.domain.offer import MARKETS
@@ -28,12 +27,15 @@ Offer = tuple[int, str | None, str, float | None, int | None]
 """Place of the type, region, market, price, age of the price in days."""
 
 
-@dataclass(frozen=True)
 class World:
     """A catalog, and its offers as plain tuples."""
 
-    catalog: Catalog
-    offers: Sequence[Offer]
+    def __init__(self, catalog: Catalog, offers: Sequence[Offer]) -> None:
+        self.catalog, self.offers = catalog, offers
+
+    def __repr__(self) -> str:
+        """Without the physics, which fills pages."""
+        return f"World({self.catalog.instance_types}, {self.offers})"
 
 
 def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -138,6 +140,7 @@ def catalog_of(
     kinds: list[InstanceType],
     offers: Sequence[Offer],
     software: tuple[SoftwareRule, ...] = (),
+    physics: Physics | None = None,
 ) -> Catalog:
     count = len(offers)
     columns = OfferColumns(
@@ -180,7 +183,7 @@ def catalog_of(
         measurements=(),
         published_runs=(),
         models={},
-        physics=physics_of([]),
+        physics=physics or physics_of([]),
         imports=(),
     )
     return CatalogHistory(1, tuple(kinds), columns, prices, reference).on(DAY)

@@ -1,0 +1,130 @@
+"""All instance types at once against one machine at a time, and what the ranking by physics promises."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from service.db.engine import connect
+from service.db.read_history import read_history
+from service.domain.catalog import Catalog
+from service.domain.job import Amount, Job
+from service.domain.outlook import Aim, Outlook, job_checks, outlook_of
+from service.domain.stacks import Software
+from service.domain.typeset import TypeSet
+from tests.domain.job_worlds import aims, counts, jobs, physical_worlds
+from tests.domain.one_by_one import Prospect, prospect
+from tests.domain.worlds import World
+
+JOB_CODES = {"no_gpu", "gpu_figures_unknown", "precision", "global_batch_size", "gpu_memory", "host_memory"}
+
+
+def members(types: TypeSet, catalog: Catalog) -> set[int]:
+    return set(np.flatnonzero(catalog.mask(types)).tolist())
+
+
+def agrees(found: Outlook, place: int, slow: Prospect) -> None:
+    """The row of one type says what the loop over its numbers of nodes says."""
+    best = found.best
+    assert bool(best.works[place]) == bool(slow.candidates)
+    if not slow.candidates:
+        return
+    one = next(one for one in slow.each if one.nodes == found.nodes(place))
+    assert one.works
+    told = [float(column[place]) for column in (best.low, best.likely, best.high, best.hours, best.needed_bytes)]
+    assert told == pytest.approx([one.low, one.likely, one.high, one.hours, one.needed_bytes], rel=1e-6)
+    assert slow.score(one) == pytest.approx(slow.best_score, abs=1e-6)
+    assert one.nodes in {each.nodes for each in slow.candidates}
+
+
+def reasons(found: Outlook, catalog: Catalog) -> list[set[str]]:
+    """Per type, the checks that it fails."""
+    failed: list[set[str]] = [set() for _ in catalog.instance_types]
+    for check in job_checks(found, catalog):
+        for place in members(check.fails, catalog):
+            failed[place].add(check.code)
+    return failed
+
+
+@settings(max_examples=40, deadline=None)
+@given(physical_worlds(), jobs(), counts, aims)
+def test_it_equals_the_loop_over_every_type_and_number_of_nodes(
+    world: World, job: Job, nodes: tuple[int, ...], aim: Aim
+) -> None:
+    catalog = world.catalog
+    found = outlook_of(job, nodes, aim, catalog)
+    failed = reasons(found, catalog)
+    for place, kind in enumerate(catalog.instance_types):
+        slow = prospect(job, kind, nodes, aim, catalog)
+        agrees(found, place, slow)
+        fails_one_check(failed[place], slow)
+
+
+def fails_one_check(failed: set[str], slow: Prospect) -> None:
+    """Every type works or lacks one thing, and a type that works may be late."""
+    assert len(failed) == bool(slow.misses)
+    assert failed <= slow.misses
+    assert failed <= ({"deadline_hours"} if slow.candidates else JOB_CODES)
+
+
+# The real catalog
+
+
+@pytest.fixture(scope="module")
+def seed(seeded_file: Path) -> Iterator[Catalog]:
+    engine = connect(f"sqlite:///{seeded_file}")
+    yield read_history(engine).on(date(2026, 7, 20))
+    engine.dispose()
+
+
+REAL: dict[str, dict[str, Any]] = {
+    "training 8B": {"model": "llama-3-8b", "sequence_length": 4096, "global_batch": 64, "amount": Amount(tokens=1e9)},
+    "training 70B in torchtitan": {
+        "model": "llama-3-70b",
+        "global_batch": 32,
+        "software": Software("torchtitan"),
+        "amount": Amount(steps=100),
+    },
+    "LoRA": {"model": "llama-3-8b", "method": "lora", "precisions": ("bf16", "fp16"), "amount": Amount(samples=5e4)},
+    "serving": {
+        "task": "inference",
+        "model": "llama-3-70b",
+        "input_length": 512,
+        "output_length": 128,
+        "software": Software("vllm"),
+        "amount": Amount(tokens=1e8),
+    },
+    "int4 answers": {"task": "inference", "model": "llama-3-8b", "precisions": ("int4",), "output_length": 100.0},
+    "pictures": {"model": "resnet-50", "global_batch": 6, "amount": Amount(samples=1.2e6)},
+    "experts": {"model": "mixtral-8x7b", "sequence_length": 2048, "global_batch": 64},
+}
+
+
+def job_called(name: str, catalog: Catalog) -> Job:
+    told = dict(REAL[name])
+    return Job(**{"task": "training", **told, "model": catalog.reference.models[told.pop("model")]})
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_it_equals_the_loop_on_machines_that_are_rented_out(seed: Catalog, name: str) -> None:
+    job, nodes, aim = job_called(name, seed), (1, 2, 3, 4), Aim(1.0, 0.5, None)
+    found = outlook_of(job, nodes, aim, seed)
+    failed = reasons(found, seed)
+    for place in picked(seed):
+        slow = prospect(job, seed.instance_types[place], nodes, aim, seed)
+        agrees(found, place, slow)
+        fails_one_check(failed[place], slow)
+
+
+def picked(catalog: Catalog, most: int = 30) -> Sequence[int]:
+    """A type of each of so many GPUs, with few and with many of them."""
+    seen: dict[Any, int] = {}
+    for place, kind in enumerate(catalog.instance_types):
+        if kind.gpu and kind.gpu_count:
+            seen.setdefault((kind.gpu.id, kind.gpu_count > 2), place)
+    places = list(seen.values())
+    return places[:: max(1, len(places) // most)]
