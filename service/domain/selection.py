@@ -87,7 +87,7 @@ class Candidates(NamedTuple):
 
     def among(self, instance_type: NDArray[Any], usd: Floats) -> Mask:
         """Where they stand in these columns of the cells, whatever order the columns are in."""
-        taken: Mask = mask_of(self.types, len(self.cells.cheapest))[instance_type]
+        taken: Mask = mask_of(self.types, len(self.cells.cheapest)).take(instance_type)
         return taken if self.limit is None else taken & (usd <= self.limit)
 
 
