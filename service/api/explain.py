@@ -236,13 +236,23 @@ WEIGHED = {
 }
 NOT_WEIGHED = ("budget_usd", "deadline_hours", "min_nodes", "max_nodes", "max_instances", "same_placement")
 NOT_WEIGHED_IN_A_JOB = {"name", "numerics", "concurrent_runs", "sample_mb", "reads_from", "checkpoint"}
+TRAINING_ONLY = {
+    "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
+    "fused_optimizer", "offload_activations", "global_batch_size",
+}  # fmt: skip
+ANSWERING_ONLY = {"kv_cache_precision", "concurrency", "batch_size", "input_length", "output_length"}
 LIMITS_OF_A_JOB = {"deadline_hours", "min_nodes", "max_nodes"}
+
+
+def not_weighed_in(task: str) -> set[str]:
+    """Of a job, the fields that its task does not ask for are not weighed either."""
+    return NOT_WEIGHED_IN_A_JOB | (ANSWERING_ONLY if task == "training" else TRAINING_ONLY)
 
 
 def unweighed_fields(asked: RecommendAsked, *, has_job: bool) -> list[str]:
     work, limits = asked.workload, asked.constraints
     told = work.model_fields_set
-    fields = told & NOT_WEIGHED_IN_A_JOB if has_job else told - WEIGHED["workload"]
+    fields = told & not_weighed_in(work.task) if has_job else told - WEIGHED["workload"]
     return [
         *(f"workload.{name}" for name in sorted(fields)),
         *(f"workload.host.{name}" for name in sorted(work.host.model_fields_set - WEIGHED["host"])),

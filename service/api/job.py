@@ -8,7 +8,7 @@ from service.domain.custom_model import DIMENSIONS, described, recognised
 from service.domain.errors import QuestionError
 from service.domain.formats import BITS
 from service.domain.huggingface import read_config
-from service.domain.job import Amount, Job
+from service.domain.job import Amount, Job, tokens_per_sample
 from service.domain.memory import OPTIMIZER_STATES
 from service.domain.model import FAMILIES, Model
 from service.domain.names import resolve, resolve_model, unknown
@@ -28,7 +28,7 @@ def job_of(work: WorkloadAsked, catalog: Catalog) -> Job | None:
     kept = optimizer(work.optimizer)
     if work.model is None or work.task not in PHYSICAL_TASKS:
         return None
-    return Job(
+    job = Job(
         task=work.task,  # type: ignore[arg-type]
         model=as_measured(model_asked(work.model, catalog), catalog),
         precisions=tuple(number_format(name) for name in work.precision),
@@ -52,6 +52,21 @@ def job_of(work: WorkloadAsked, catalog: Catalog) -> Job | None:
         input_length=work.input_length,
         output_length=work.output_length,
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
+    )
+    check_tokens(job)
+    return job
+
+
+def check_tokens(job: Job) -> None:
+    """Raises where an amount in tokens cannot be told in samples."""
+    if job.amount is None or job.amount.tokens is None or tokens_per_sample(job):
+        return
+    answers = job.task == "inference" and job.model.transformer is not None
+    raise QuestionError(
+        "An amount in tokens needs workload.output_length or workload.input_length."
+        if answers
+        else f"{job.model.name} reads no tokens: tell the amount in samples or steps.",
+        field="workload.amount.tokens",
     )
 
 

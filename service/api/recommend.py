@@ -254,7 +254,7 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
 def choice_json(choice: Choice, asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
     told = to_json(
         {
-            "compared_to_current": None if answer.current is None else compared(choice, answer.current),
+            "compared_to_current": None if answer.current is None else compared(choice, answer.current, question),
             "reasons": reasons_for(choice, question, answer),
             "tied_with": choice.tied_with,
             "pareto": choice.pareto,
@@ -329,7 +329,7 @@ def appraised(place: int, outlook: Outlook, catalog: Catalog) -> Appraisal:
 
 def job_told(choice: Choice, outlook: Outlook, catalog: Catalog) -> JobEstimateTold | None:
     """Nothing of a current instance that cannot run the job."""
-    if not outlook.best.runs[choice.place]:
+    if not (outlook.best.runs[choice.place] and outlook.best.exists[choice.place]):
         return None
     found = appraised(choice.place, outlook, catalog)
     kind, usd, rate = choice.instance_type, choice.offer.price.usd_per_hour, found.estimate.samples_per_second
@@ -372,11 +372,12 @@ def peak_told(choice: Choice) -> PeakTold:
     )
 
 
-def compared(choice: Choice, current: Choice) -> Compared:
+def compared(choice: Choice, current: Choice, question: Question) -> Compared:
     usd, current_usd = choice.offer.price.usd_per_hour, current.offer.price.usd_per_hour
     speed = ratio(choice.speed, current.speed)
-    is_job = choice.node_hours is not None
-    hours = ratio(choice.node_hours, current.node_hours)
+    is_job = question.job is not None
+    has_amount = question.job is not None and question.job.amount is not None
+    hours = ratio(choice.node_hours, current.node_hours) if has_amount else None
     price = ratio(usd, current_usd)
     return Compared(
         relative_usd_per_hour=ratio(
@@ -384,7 +385,7 @@ def compared(choice: Choice, current: Choice) -> Compared:
         ),
         relative_peak=None if is_job else speed,
         relative_speed=speed if is_job else None,
-        relative_usd=round(price * hours, 4) if is_job and price is not None and hours is not None else None,
+        relative_usd=None if price is None or hours is None else round(price * hours, 4),
     )
 
 

@@ -227,6 +227,8 @@ class Catalog:
     memory: Memory = field(default_factory=Memory)
     choices: Memory = field(default_factory=lambda: Memory(size=32))
     """What was once chosen among the offers: entries as large as the columns, so only a few."""
+    outlooks: Memory = field(default_factory=lambda: Memory(size=256))
+    """What jobs come to on every type: entries as large as a few columns of types."""
     fragments: Memory = field(default_factory=lambda: Memory(size=10_000))
     """Encoded pieces of answers, which the outside keeps beside the catalog they belong to."""
 

@@ -6,7 +6,7 @@ nothing, so what is unknown borrows from its kin: a chip from its architecture, 
 Scopes hold names and counts of the workload, never rates of the hardware; so a faster machine is never slower.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import exp
@@ -91,15 +91,32 @@ def _indexed(values: Mapping[str, Mapping[str, float]]) -> Index:
     return index
 
 
+MOST_ARRAYS = 10_000
+"""Kept at a time; callers may name models and stacks of their own, so there is no end of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """All coefficients, by name (`kind.term`) and scope."""
 
     values: Mapping[str, Mapping[str, float]]
     index: Index = field(init=False, repr=False, compare=False)
+    arrays: dict[Hashable, NDArray[np.float64] | None] = field(default_factory=dict, repr=False, compare=False)
+    """Coefficients of levels that were asked for before; nothing where they are all 0."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "index", _indexed(self.values))
+
+    def array(self, name: str, pattern: Pattern, levels: Sequence[tuple[str, ...]]) -> NDArray[np.float64] | None:
+        """The coefficient of every combination of levels. Machines come again and again, so it is remembered."""
+        key = (name, pattern, *levels)
+        if key not in self.arrays:
+            if len(self.arrays) >= MOST_ARRAYS:
+                self.arrays.clear()
+            table = self.index[name][pattern]
+            found = np.array([table.get(each, 0.0) for each in product(*levels)])
+            self.arrays[key] = found.reshape([len(names) for names in levels]) if found.any() else None
+        return self.arrays[key]
 
     def log_factor(self, kind: Kind, term: str, facts: Facts) -> float:
         index = self.index.get(f"{kind.name}.{term}")
@@ -121,7 +138,7 @@ class Calibration:
         for pattern, _ in kind.patterns.get(term, ()) if index else ():
             table = index.get(pattern) if index else None
             if table and any(name.lstrip("#") in columns for name in pattern):
-                total = total + _coefficients(table, pattern, facts, columns)
+                total = total + self._coefficients(f"{kind.name}.{term}", pattern, facts, columns)
         return total
 
     def models(self) -> frozenset[str]:
@@ -129,6 +146,31 @@ class Calibration:
         scopes = (scope for table in self.values.values() for scope in table)
         parts = (part for scope in scopes for part in scope.split("|"))
         return frozenset(part.removeprefix("model=") for part in parts if part.startswith("model="))
+
+    def _coefficients(
+        self, name: str, pattern: Pattern, facts: Facts, columns: Mapping[str, Column]
+    ) -> NDArray[np.float64] | float:
+        """Coefficient times number of a pattern in each row: looked up once per level, and spread over the rows."""
+        number: NDArray[np.float64] | float = 1.0
+        levels: list[tuple[str, ...]] = []
+        codes: list[NDArray[np.int64] | int] = []
+        for fact in pattern:
+            bare = fact.lstrip("#")
+            value = columns.get(bare, facts.get(bare, ""))
+            if fact.startswith("#"):
+                assert not isinstance(value, Levels)
+                number = number * (0.0 if isinstance(value, str) else value)
+            elif isinstance(value, Levels):
+                levels.append(value.names)
+                codes.append(value.codes)
+            else:
+                levels.append((str(value),))
+                codes.append(0)
+        found = self.array(name, pattern, levels)
+        if found is None:
+            return 0.0
+        result: NDArray[np.float64] = number * found[tuple(codes)]
+        return result
 
     def knows(self, kind: Kind, fact: str, facts: Facts) -> bool:
         """Whether any run with this fact was fitted in this kind of work."""
@@ -157,32 +199,6 @@ def _coefficient(table: Mapping[tuple[str, ...], float], pattern: Pattern, facts
         else:
             levels.append(str(value))
     return table.get(tuple(levels), 0.0) * number
-
-
-def _coefficients(
-    table: Mapping[tuple[str, ...], float], pattern: Pattern, facts: Facts, columns: Mapping[str, Column]
-) -> NDArray[np.float64] | float:
-    """The same in each row: looked up once per level, and spread over the rows."""
-    number: NDArray[np.float64] | float = 1.0
-    levels: list[tuple[str, ...]] = []
-    codes: list[NDArray[np.int64] | int] = []
-    for name in pattern:
-        bare = name.lstrip("#")
-        value = columns.get(bare, facts.get(bare, ""))
-        if name.startswith("#"):
-            assert not isinstance(value, Levels)
-            number = number * (0.0 if isinstance(value, str) else value)
-        elif isinstance(value, Levels):
-            levels.append(value.names)
-            codes.append(value.codes)
-        else:
-            levels.append((str(value),))
-            codes.append(0)
-    found = np.array([table.get(key, 0.0) for key in product(*levels)])
-    if not found.any():
-        return 0.0
-    result: NDArray[np.float64] = number * found.reshape([len(names) for names in levels])[tuple(codes)]
-    return result
 
 
 def calibration_of(coefficients: Sequence[Coefficient]) -> Calibration:

@@ -199,6 +199,13 @@ def usual_kv_precision(job: Job, precision: str) -> str | None:
     return "fp8" if job.software.line == "tensorrt-llm" and precision in ("fp8", "fp4", "nvfp4") else None
 
 
+def tokens_per_sample(job: Job) -> float:
+    """What an amount in tokens is divided by; 0 where nothing tells."""
+    if job.task == "training":
+        return job.mean_length or sequence_length(job)
+    return job.output_length or job.mean_length or job.input_length or job.sequence_length or 0.0
+
+
 def samples_of(amount: Amount, length: float, samples_per_step: Sequence[float] | float) -> float | None:
     """How many samples the amount is, at so many tokens a sample and samples a step."""
     if amount.samples is not None:

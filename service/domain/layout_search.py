@@ -94,6 +94,7 @@ class _Search:
     def __init__(self, physics: Physics, work: Training, machines: MachineTable, fixed: FixedLayout) -> None:
         self.physics, self.work, self.machines, self.fixed = physics, work, machines, fixed
         self.facts = training_work_facts(work)
+        self.log_of_work: dict[tuple[str, str], float] = {}
         self.rates = machines.seconds_per_unit(work)
         self.whole = self._of_machines("*")
         self.log_ways = self._log_ways()
@@ -220,8 +221,10 @@ class _Search:
         return asked, costs
 
     def _of(self, kind: Kind, term: str, columns: Mapping[str, Column]) -> Number:
-        calibration = self.physics.calibration
-        return calibration.log_factor(kind, term, self.facts) + calibration.log_factors(kind, term, self.facts, columns)
+        calibration, key = self.physics.calibration, (kind.name, term)
+        if key not in self.log_of_work:
+            self.log_of_work[key] = calibration.log_factor(kind, term, self.facts)
+        return self.log_of_work[key] + calibration.log_factors(kind, term, self.facts, columns)
 
     def _of_machines(self, term: str) -> Number:
         """What the machines add to it."""

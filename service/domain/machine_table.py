@@ -1,7 +1,8 @@
 """Machines as columns, so that the physics meets all of them at once."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +132,22 @@ def machine_table(machines: Sequence[Machine]) -> MachineTable:
         shapes=_shapes(machines),
         same_but_host=_first_places([gpu_key(machine) for machine in machines]),
     )
+
+
+def some_machines(table: MachineTable, places: Sequence[int]) -> MachineTable:
+    """Those rows of the table."""
+    machines, rows = tuple(table.machines[place] for place in places), np.array(places, dtype=np.int64)
+    plain = (
+        "kind", "gpus", "gpus_per_node", "nodes", "linked_gpus", "memory_bandwidth", "link", "network",
+        "vcpus_per_gpu", "usable_bytes", "host_memory_bytes",
+    )  # fmt: skip
+    columns: dict[str, Any] = {name: getattr(table, name)[rows] for name in plain}
+    facts: dict[str, Column] = {
+        name: Levels(column.names, column.codes[rows]) if isinstance(column, Levels) else column[rows]
+        for name, column in table.facts.items()
+    }
+    same = _first_places([gpu_key(machine) for machine in machines])
+    return replace(table, machines=machines, **columns, facts=facts, shapes=_shapes(machines), same_but_host=same)
 
 
 def _first_places(keys: Sequence[Hashable]) -> NDArray[np.int64]:

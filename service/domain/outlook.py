@@ -1,7 +1,7 @@
 """What a job comes to on every instance type at once: whether it runs and fits, how fast, and on how many nodes."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from service.domain.job import Job, inference_on, samples_of, training_on
 from service.domain.kinds import TRAINING
 from service.domain.layout_search import fastest_training_layouts, training_bands
 from service.domain.machine import Machine, machine_of_instance
-from service.domain.machine_table import MachineTable, distinct, machine_table
+from service.domain.machine_table import MachineTable, distinct, machine_table, some_machines
 from service.domain.parallelism import Layout, LayoutTable
 from service.domain.typeset import TypeSet, mask_of, types_where
 from service.domain.workload import Inference, Training
@@ -87,9 +87,10 @@ class Outlook:
     """Types of which nobody knows the figures that an estimate needs."""
     late: TypeSet
     """Types that run the job, and not by the deadline."""
-    key: Hashable
     aim: Aim
     counts: tuple[int, ...]
+    key: Hashable = field(default_factory=object)
+    """What rests on this outlook is remembered under it: to hash the job again and again takes long."""
 
     def layout(self, place: int) -> Layout:
         return self.best.layouts.row(place)
@@ -109,11 +110,10 @@ class Outlook:
 
 def outlook_of(job: Job, counts: Sequence[int], aim: Aim, catalog: Catalog) -> Outlook:
     """Remembered: the same job is often asked again."""
-    key = ("outlook", job, tuple(counts), aim)
-    return catalog.memory.recall(key, lambda: find_outlook(job, tuple(counts), aim, catalog, key))
+    return catalog.outlooks.recall((job, tuple(counts), aim), lambda: find_outlook(job, tuple(counts), aim, catalog))
 
 
-def find_outlook(job: Job, counts: tuple[int, ...], aim: Aim, catalog: Catalog, key: Hashable) -> Outlook:
+def find_outlook(job: Job, counts: tuple[int, ...], aim: Aim, catalog: Catalog) -> Outlook:
     no_gpu, unrated = catalog.memory.recall("without_figures", lambda: without_figures(catalog))
     best, *others = prospects(job, counts, catalog)
     for found in others:
@@ -121,7 +121,7 @@ def find_outlook(job: Job, counts: tuple[int, ...], aim: Aim, catalog: Catalog, 
     late = np.zeros(len(best.hours), np.bool_)
     if aim.deadline_hours is not None:
         late = best.works & (best.hours > aim.deadline_hours)
-    return Outlook(job, best, no_gpu, unrated, types_where(late), key, aim, counts)
+    return Outlook(job, best, no_gpu, unrated, types_where(late), aim, counts)
 
 
 def without_figures(catalog: Catalog) -> tuple[TypeSet, TypeSet]:
@@ -168,17 +168,27 @@ def log_ratio(one: Floats, other: Floats) -> Floats:
         return np.nan_to_num(np.log(one / other), posinf=0.0, neginf=0.0)
 
 
-def prospects(job: Job, counts: tuple[int, ...], catalog: Catalog) -> tuple[Prospects, ...]:
-    """On each number of nodes. The physics meets each machine that differs once, and all of them together."""
-    return catalog.memory.recall(("prospects", job, counts), lambda: find_prospects(job, counts, catalog))
+def prospects(
+    job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None = None
+) -> tuple[Prospects, ...]:
+    """On each number of nodes; of some types only, where it is told of which.
 
-
-def find_prospects(job: Job, counts: tuple[int, ...], catalog: Catalog) -> tuple[Prospects, ...]:
+    The physics meets each machine that differs once, and all of them together.
+    """
     machines = catalog.memory.recall(("machines", counts), lambda: machines_of(catalog, counts))
     rows = nothing(len(machines.known) + 1)  # the last row is of types without a GPU
+    wanted = np.ones(len(machines.known) + 1, np.bool_)
+    if among is not None:
+        wanted[:] = False
+        for of_types in machines.places:
+            wanted[of_types[catalog.mask(among)]] = True
     for work, places in works_on(job, machines.known, catalog):
         table = table_of(machines, counts, tuple(places.tolist()), catalog)
-        put(rows, places, on_machines(catalog.reference.physics, job, work, table))
+        local = np.flatnonzero(wanted[places])
+        if len(local) < len(places):
+            table, places = some_machines(table, local.tolist()), places[local]
+        if len(places):
+            put(rows, places, on_machines(catalog.reference.physics, job, work, table))
     found = (taken(rows, place) for place in machines.places)
     return tuple(
         replace(each, nodes=np.full(len(each.nodes), float(count))) for each, count in zip(found, counts, strict=True)
@@ -362,7 +372,12 @@ def job_checks(found: Outlook, catalog: Catalog) -> list[Check]:
         Check("gpu_figures_unknown", "data", found.unrated, never),
         Check("precision", "hardware", types_where(lacking), never),
         Check("global_batch_size", "constraint", types_where(spread), never),
-        Check("gpu_memory", "hardware", types_where(crowded), more_nodes(found, types_where(crowded), catalog)),
+        Check(
+            "gpu_memory",
+            "hardware",
+            types_where(crowded),
+            more_nodes(found, types_where(crowded), types_where(full | spread) | found.late, catalog),
+        ),
         Check("host_memory", "hardware", types_where(full & ~crowded), never),
     ]
     if deadline is not None:
@@ -373,17 +388,29 @@ def job_checks(found: Outlook, catalog: Catalog) -> list[Check]:
 Relax = Callable[[TypeSet], Relaxed | None]
 
 
-def more_nodes(found: Outlook, fails: TypeSet, catalog: Catalog) -> Relax:
-    """Twice as many nodes, where some of the types then hold the job."""
+MOST_NODES = 10_000
+"""As many as can be asked for."""
+
+
+def more_nodes(found: Outlook, fails: TypeSet, may_gain: TypeSet, catalog: Catalog) -> Relax:
+    """Up to twice as many nodes, where some of the types then hold the job in time; late ones may gain as well."""
 
     def relax(sole: TypeSet) -> Relaxed | None:
-        twice = 2 * max(found.counts)
-        if not sole & fails:
+        if not sole & fails or 2 * max(found.counts) > MOST_NODES:
             return None
-        admits = sole & fails & types_where(prospects(found.job, (twice,), catalog)[0].works)
-        return Relaxed({"max_nodes": twice}, admits) if admits else None
+        out = sole & may_gain
+        return catalog.outlooks.recall(("more_nodes", found.key, out), lambda: twice_the_nodes(found, out, catalog))
 
     return relax
+
+
+def twice_the_nodes(found: Outlook, out: TypeSet, catalog: Catalog) -> Relaxed | None:
+    most, limit = 2 * max(found.counts), found.aim.deadline_hours
+    new = tuple(count for count in node_counts(min(found.counts), most) if count not in found.counts)
+    admits = 0
+    for each in prospects(found.job, new, catalog, out):
+        admits |= types_where(each.works if limit is None else each.works & (each.hours <= limit))
+    return Relaxed({"max_nodes": most}, out & admits) if out & admits else None
 
 
 def later(found: Outlook) -> Relax:

@@ -66,7 +66,7 @@ class Choice(NamedTuple):
     speed: float | None
     nodes: int
     node_hours: float | None
-    """Of the job, on all nodes; nothing without a job, or without an amount of work."""
+    """Of the job, on all nodes; how many nodes where no amount of work is told, and nothing without a job."""
     score: float
     tied_with: tuple[int, ...]
     pareto: bool
@@ -170,7 +170,7 @@ def job_outlook(question: Question, catalog: Catalog) -> Outlook | None:
 
 def job_speeds(found: Outlook, catalog: Catalog) -> Speeds:
     """Samples per second and what they cost; a type that cannot run the job has neither."""
-    return catalog.memory.recall(("speeds", found.key), lambda: find_job_speeds(found))
+    return catalog.outlooks.recall(("speeds", found.key), lambda: find_job_speeds(found))
 
 
 def find_job_speeds(found: Outlook) -> Speeds:
