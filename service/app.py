@@ -16,11 +16,13 @@ from service.api import (
     codes,
     compare,
     estimate,
+    estimate_batch,
     gpus,
     health,
     instances,
     measurements,
     models,
+    price_changes,
     prices,
     recommend,
     vocabulary,
@@ -29,6 +31,7 @@ from service.api.answers import RememberedAnswers
 from service.api.document import complete_document
 from service.api.limits import BodyLimit
 from service.api.problems import answer_problems
+from service.api.quick import QuickAnswers, Way
 from service.db.engine import connect
 from service.db.live_catalog import LiveCatalog, today
 from service.db.migrate import require_current
@@ -38,10 +41,12 @@ from service.version import VERSION
 ROUTERS = (
     recommend.router,
     estimate.router,
+    estimate_batch.router,
     codes.router,
     instances.router,
     gpus.router,
     models.router,
+    price_changes.router,
     prices.router,
     compare.router,
     measurements.router,
@@ -49,6 +54,11 @@ ROUTERS = (
     catalog.router,
     health.router,
 )
+
+QUICK: dict[tuple[str, str], Way] = {
+    ("POST", "/recommend"): recommend.quick_recommend,
+    ("GET", "/instances"): instances.quick_instances,
+}
 
 DESCRIPTION = """
 Which machine should run this deep-learning job, and what will it cost?
@@ -79,6 +89,7 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
 
     app = build_app(lifespan=watching)
     app.state.live_catalog = live
+    app.add_middleware(QuickAnswers, ways=QUICK)
     app.add_middleware(RememberedAnswers, newest=lambda: live.on(None).identity)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     return app

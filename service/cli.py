@@ -1,4 +1,4 @@
-"""The command `instance-selector`: serve · seed · migrate · recommend · instances · accuracy · calibrate · openapi."""
+"""The command `instance-selector`: serve · seed · migrate · recommend · estimate · instances · accuracy · openapi."""
 
 import argparse
 import asyncio
@@ -35,7 +35,12 @@ from service.settings import Settings, SettingsWrong, read_settings
 PUBLISHED_RUNS = SEED / "published_runs.csv"
 PATIENCE_SECONDS = 120
 
-SENTENCES = (DatabaseUnusable, SettingsWrong, SeedBroken)
+
+class ServiceSilent(Exception):
+    """A running service that was named does not answer."""
+
+
+SENTENCES = (DatabaseUnusable, SettingsWrong, SeedBroken, ServiceSilent)
 """What a person can mend: told as a sentence, without a traceback."""
 
 
@@ -78,6 +83,20 @@ def parser() -> argparse.ArgumentParser:
     recommend.add_argument(
         "file", type=text_of, metavar="FILE", help="the body of POST /recommend; - for standard input"
     )
+
+    estimate = add(
+        commands, "estimate", run_estimate, "what a job costs: exits 0 when it may, 1 when not, 2 unanswered"
+    )
+    estimate.add_argument(
+        "--file", required=True, help="the body of POST /estimate as YAML or JSON; - for standard input"
+    )
+    estimate.add_argument("--url", help="of a running service; without it the database of the settings is asked")
+    estimate.add_argument("--baseline", type=float, metavar="USD", help="what the job cost before")
+    estimate.add_argument(
+        "--fail-above", type=float, metavar="PERCENT", help="how much more than the baseline is allowed"
+    )
+    estimate.add_argument("--budget", type=float, metavar="USD", help="what the job may cost")
+    estimate.add_argument("--format", choices=("table", "markdown", "json"), default="table")
 
     instances = add(commands, "instances", run_instances, "list instance types, filtered as in GET /instances")
     instances.add_argument("filter", nargs="*", help="for example: precision=bf16 sort=usd_per_hour limit=10")
@@ -209,6 +228,45 @@ def run_recommend(asked: argparse.Namespace) -> int:
 
 def run_instances(asked: argparse.Namespace) -> int:
     return ask("GET", "/instances", params=[each.partition("=")[::2] for each in asked.filter])
+
+
+def run_estimate(asked: argparse.Namespace) -> int:
+    """0: the cost passes; 1: it does not; 2: there is no answer, so that a broken gate is not taken for a dear job."""
+    from service.ci.job_file import JobFileWrong, read_job, with_limits
+    from service.ci.report import FORMATS, UNANSWERED, exit_code
+
+    limits = {"baseline": asked.baseline, "fail_above": asked.fail_above, "budget": asked.budget}
+    try:
+        body = with_limits(read_job(text_of(asked.file)), **limits)
+        answer = estimate_at(asked.url, body)
+    except (JobFileWrong, argparse.ArgumentTypeError, *SENTENCES) as error:
+        print(error, file=sys.stderr)
+        return UNANSWERED
+    if not answer.is_success:
+        print(problem_of(answer), file=sys.stderr)
+        return UNANSWERED
+    print(FORMATS[asked.format](answer.json()))
+    return exit_code(answer.json())
+
+
+def estimate_at(url: str | None, body: dict[str, Any]) -> Any:
+    """The answer of a running service, or of this process. Raises `ServiceSilent`."""
+    import httpx2
+
+    try:
+        if url is None:
+            return asyncio.run(answer_to("POST", "/estimate", json=body))
+        return httpx2.post(f"{url.rstrip('/')}/estimate", json=body, timeout=PATIENCE_SECONDS)
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        raise ServiceSilent(f"{url or 'The service'} does not answer: {error}") from None
+
+
+def problem_of(answer: Any) -> str:
+    """The sentence of a problem; of what is none, its status."""
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"The service answered with status {answer.status_code} and without a reason."
 
 
 def ask(method: str, path: str, **request: Any) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx2
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 120
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Answers that rest on the catalog alone: encoded once, kept, and told apart by ETag.
 
 Such an answer is a function of the request and the catalog, so its ETag is the catalog's identity and the software's
-version. `RememberedAnswers` keeps the bytes of GET answers and gives them again until the catalog moves.
+version. `RememberedAnswers` keeps the bytes of GET answers that are asked for more than once, and gives them again
+until the catalog moves.
 """
 
 from collections import OrderedDict
@@ -17,6 +18,9 @@ from service.version import VERSION
 KEPT_BYTES = 16 * 1024 * 1024
 BYTES_AN_ENTRY = 2000
 """What Python needs beside the bytes themselves: the headers, and the objects around them. Measured, rounded up."""
+KNOWN_ONCE = 10_000
+"""Questions that were asked once: to know them again a number is enough. Most questions are never asked again, and to
+keep each one's answer and to drop another for it took a sixth of the whole request."""
 CACHE_CONTROL = "private, no-cache"
 """Clients may keep an answer, but ask whether it still holds: the ETag makes that cheap."""
 
@@ -59,6 +63,7 @@ class RememberedAnswers:
         self._newest = newest
         self._room = kept_bytes
         self._kept: OrderedDict[tuple[bytes, bytes, bytes], Remembered] = OrderedDict()
+        self._once: set[int] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
@@ -96,13 +101,24 @@ class RememberedAnswers:
             else:
                 parts.append(message.get("body", b""))
 
-        await self._app({**scope, "method": "GET"}, receive, catch)
+        await self._app(scope if scope["method"] == "GET" else {**scope, "method": "GET"}, receive, catch)
         if start is None:
             return None
         headers = tuple((name, value) for name, value in start["headers"])
         answer = Remembered(dict(headers)[b"etag"], newest, headers, b"".join(parts))
-        self._keep(key, answer)
+        if self._asked_before(key):
+            self._keep(key, answer)
         return answer
+
+    def _asked_before(self, key: tuple[bytes, bytes, bytes]) -> bool:
+        """Whether the question is known; from now on it is."""
+        number = hash(key)
+        if number in self._once:
+            return True
+        if len(self._once) >= KNOWN_ONCE:
+            self._once.clear()
+        self._once.add(number)
+        return False
 
     def _keep(self, key: tuple[bytes, bytes, bytes], answer: Remembered) -> None:
         replaced = self._kept.pop(key, None)

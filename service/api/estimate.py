@@ -1,30 +1,47 @@
 """POST /estimate: what a workload needs on a machine, what it yields, how long it takes and what that costs."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Response
 from pydantic import BeforeValidator, Field, TypeAdapter
+from starlette.concurrency import run_in_threadpool
 
-from service.api.batch import Refused, answered, items_of
+from service.api.bill_asked import BillAsked, Hours, MeasuredAsked, assumed_of_checkpoints, checkpoints_of, only_one
+from service.api.bill_told import CostTold, GpuHourTold, LoadTold, VerdictTold
 from service.api.body import JsonRoute
+from service.api.costs import OWN, costs_of, own_cost
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
-from service.api.estimated import BandTold, EstimateTold, estimate_told, maybe, warnings_on
-from service.api.examples import ESTIMATE_BATCH, ESTIMATES
+from service.api.elsewhere import elsewhere_of, own_gpu_hour
+from service.api.estimated import (
+    ChangeTold,
+    EstimateTold,
+    changes_told,
+    estimate_told,
+    evidence_on,
+    warnings_on,
+)
+from service.api.examples import ESTIMATES
 from service.api.explain import Statement
 from service.api.fields import Amount, Asked, AsOf, AtLeastOne, Name, Positive, Sent, whole
 from service.api.filters import resolved
+from service.api.gate import judged
 from service.api.job import job_of
+from service.api.per_unit import load_told
+from service.api.purchase import Purchase
+from service.api.work import served_by, work_appraised, work_in_hours, work_measured
 from service.api.workload import Named, WorkloadAsked
 from service.domain.appraisal import Appraisal, appraise
-from service.domain.bands import Band
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
 from service.domain.hardware import InstanceType
+from service.domain.job import inference_on, training_on
 from service.domain.layouts import FREE, FixedLayout
 from service.domain.machine import Machine, machine_of, machine_of_instance
-from service.domain.names import resolve_gpus, resolve_instance
-from service.domain.offer import MARKETS
+from service.domain.names import resolve, resolve_gpus, resolve_instance
+from service.domain.nearest_change import nearest_changes
+from service.domain.purchase import service_known, ways_known
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
 
@@ -70,17 +87,16 @@ class LayoutAsked(Sent):
     ] = "fastest"
 
 
-class EstimateAsked(Sent):
-    """A workload, or plain hours, on a machine."""
+class EstimateAsked(BillAsked):
+    """A workload, or what was measured, or plain hours, on a machine."""
 
     workload: WorkloadAsked | None = None
-    hours: Annotated[Positive | None, Field(description="Instead of a workload: how long the machine runs.")] = None
+    hours: Annotated[Hours | None, Field(description="Instead of a workload: how long each machine runs.")] = None
+    measured: Annotated[MeasuredAsked | None, Field(description="Instead of a workload: how fast it was seen.")] = None
     machine: Annotated[
         Named[Name, MachineDescribed], Field(description="Such as `aws/p4d.24xlarge`, or one described.")
     ]
     nodes: AtLeastOne = 1
-    region: Name | None = None
-    market: Annotated[Name | None, Field(description="Left out: every market side by side.")] = None
     layout: LayoutAsked = LayoutAsked()
     as_of: AsOf = None
 
@@ -100,18 +116,6 @@ class MachineTold:
 
 
 @dataclass(frozen=True, slots=True)
-class CostTold:
-    """What the job costs in one market."""
-
-    market: str
-    region: str | None
-    usd_per_hour: Annotated[float | None, Field(description="Of all nodes; null when it is not known.")]
-    unknown_because: str | None
-    hours: BandTold | None
-    usd: Annotated[BandTold | None, Field(description="Price times hours; null without a price or an amount of work.")]
-
-
-@dataclass(frozen=True, slots=True)
 class EstimateAnswer:
     """An estimate with its arithmetic."""
 
@@ -119,12 +123,30 @@ class EstimateAnswer:
     machine: MachineTold | None
     fits: bool | None
     estimate: EstimateTold | None
-    cost: list[CostTold]
+    cost: Annotated[list[CostTold], Field(description="One entry per market, term and managed service of a region.")]
+    load: Annotated[LoadTold | None, Field(description="What it takes to serve the load asked.")]
+    elsewhere: Annotated[
+        list[GpuHourTold], Field(description="The cheapest on-demand hours of the same GPU at up to three sellers.")
+    ]
+    verdict: Annotated[
+        Literal["pass", "fail"] | None, Field(description="Of the baseline and the budget; null where none is told.")
+    ]
+    verdict_of: Annotated[
+        VerdictTold | None,
+        Field(description="What the verdict speaks of: on demand where that was asked, else the cheapest entry."),
+    ]
     warnings: list[Statement]
-    evidence: list[dict[str, str]]
+    evidence: Annotated[list[dict[str, str]], Field(description="The published runs nearest to the question.")]
+    nearest_changes: Annotated[
+        list[ChangeTold] | None,
+        Field(description="What would make it fit, the nearest first; null in a batch, and where it fits."),
+    ]
+    notes: Annotated[list[str], Field(description="What was assumed of the cost.")]
 
 
 ANSWER = TypeAdapter(EstimateAnswer)
+
+Appraised = Callable[["EstimateAsked", Machine | None, Catalog], Appraisal]
 
 
 @router.post("/estimate", summary="Estimate a workload on a machine", response_model=EstimateAnswer)
@@ -133,62 +155,44 @@ async def post_estimate(
 ) -> Response:
     """Memory per GPU in parts, speed with a band, the resource that binds, hours and dollars of the whole job.
 
+    The bill comes in parts for every market side by side, per unit of the work, and with a verdict for CI.
     A workload that does not fit is an answer too: `fits: false`, with what is needed.
     """
     catalog = catalog_on(live, asked.as_of)
-    return Response(ANSWER.dump_json(estimate(asked, catalog)), media_type="application/json")
+    answer = estimate(asked, catalog)
+    if answer.fits is False:  # tells of dozens of layouts, each searched for: not beside other requests
+        answer = replace(answer, nearest_changes=await run_in_threadpool(would_fit, asked, catalog))
+    return Response(ANSWER.dump_json(answer), media_type="application/json")
 
 
-class EstimateBatchAsked(Sent):
-    """Many estimates at once."""
-
-    items: items_of("POST /estimate")  # type: ignore[valid-type]
-
-
-@dataclass(frozen=True, slots=True)
-class EstimateBatchAnswer:
-    """In the order of the questions: each an answer, or a problem."""
-
-    items: list[EstimateAnswer | Refused]
-
-
-ASKED: TypeAdapter[EstimateAsked] = TypeAdapter(EstimateAsked)
-
-
-@router.post("/estimate/batch", summary="Estimate many at once", response_model=EstimateBatchAnswer)
-async def post_estimate_batch(
-    asked: Annotated[EstimateBatchAsked, Body(openapi_examples=ESTIMATE_BATCH)],
-    _query: Annotated[Asked, Query()],
-    live: Live,
-    request: Request,
-) -> Response:
-    """Up to 1,000 estimates, answered in order; a bad item has a `problem` and does not fail the others."""
-
-    def answer(each: EstimateAsked) -> bytes:
-        return ANSWER.dump_json(estimate(each, catalog_on(live, each.as_of)))
-
-    return await answered(asked.items, ASKED, answer, request)
-
-
-def estimate(asked: EstimateAsked, catalog: Catalog) -> EstimateAnswer:
-    """Raises `QuestionError`."""
-    if (asked.workload is None) == (asked.hours is None):
-        raise QuestionError(
-            "Tell either a workload or hours." if asked.hours else "Tell a workload, or how many hours.",
-            field="hours" if asked.hours else "workload",
-        )
+def estimate(asked: EstimateAsked, catalog: Catalog, appraised: Appraised | None = None) -> EstimateAnswer:
+    """Raises `QuestionError`. `appraised` stands in for the physics where the same was asked before."""
+    only_one(
+        (("workload", asked.workload), ("hours", asked.hours), ("measured", asked.measured)),
+        "Tell a workload, or how many hours.",
+    )
     kind = instance_asked(asked.machine, catalog) if isinstance(asked.machine, str) else None
     machine = machine_asked(asked, kind, catalog)
-    found = appraised_on(asked, machine, catalog) if asked.workload is not None else None
-    hours = plain_hours(asked) if found is None else found.hours
+    found = (appraised or appraised_on)(asked, machine, catalog) if asked.workload is not None else None
+    told = None if found is None else estimate_told(found, watts_of(asked, machine))
+    purchase = purchase_of(asked, machine, found, told, catalog)
+    costs = costs_asked(purchase, asked, kind)
+    outcome, sentence = judged(asked, costs)
+    gpus = 0.0 if machine is None else machine.gpus_per_node
     return EstimateAnswer(
         catalog=stamp(catalog),
         machine=None if machine is None else machine_told(machine, kind),
         fits=None if found is None else found.estimate.fits,
-        estimate=None if found is None else estimate_told(found, watts_of(asked, machine)),
-        cost=costs(asked, kind, hours, catalog),
+        estimate=told,
+        cost=costs,
+        load=load_told(purchase.served),
+        elsewhere=elsewhere_of(catalog, None if machine is None else machine.gpu.id, kind, own_gpu_hour(costs, gpus)),
+        verdict=outcome,
+        verdict_of=sentence,
         warnings=[] if found is None or machine is None else warnings_on(found, machine),
-        evidence=[],
+        evidence=[] if found is None or machine is None else evidence_on(found, machine, catalog),
+        nearest_changes=None,
+        notes=notes_on(asked, costs, kind),
     )
 
 
@@ -243,9 +247,15 @@ def fixed_layout(asked: EstimateAsked) -> FixedLayout:
     return FixedLayout(**told) if told else FREE
 
 
-def plain_hours(asked: EstimateAsked) -> Band:
-    assert asked.hours is not None
-    return Band(asked.hours, asked.hours, asked.hours)
+def would_fit(asked: EstimateAsked, catalog: Catalog) -> list[ChangeTold]:
+    """Single changes that make it fit, the nearest first."""
+    assert asked.workload is not None
+    kind = instance_asked(asked.machine, catalog) if isinstance(asked.machine, str) else None
+    machine, job = machine_asked(asked, kind, catalog), job_of(asked.workload, catalog)
+    assert machine is not None
+    assert job is not None
+    work = training_on(job, machine.gpu) if job.task == "training" else inference_on(job, machine.gpu)
+    return changes_told(nearest_changes(catalog.reference.physics, work, machine, fixed_layout(asked)))
 
 
 def watts_of(asked: EstimateAsked, machine: Machine | None) -> float | None:
@@ -270,37 +280,58 @@ def machine_told(machine: Machine, kind: InstanceType | None) -> MachineTold:
     )
 
 
-# Cost: price times hours
+# Cost
 
 
-def costs(asked: EstimateAsked, kind: InstanceType | None, hours: Band | None, catalog: Catalog) -> list[CostTold]:
+def purchase_of(
+    asked: EstimateAsked, machine: Machine | None, found: Appraisal | None, told: EstimateTold | None, catalog: Catalog
+) -> Purchase:
+    if asked.hours is not None:
+        work = work_in_hours(asked.hours)
+    elif asked.measured is not None:
+        work = work_measured(asked.measured, asked.instances)
+    else:
+        assert found is not None
+        assert told is not None
+        assert asked.workload is not None
+        work = work_appraised(found, asked.workload, asked.instances, told.basis)
+
+    def again(concurrency: float) -> Appraisal:
+        assert asked.workload is not None
+        fewer = asked.workload.model_copy(update={"concurrency": int(concurrency)})
+        return appraised_on(asked.model_copy(update={"workload": fewer}), machine, catalog)
+
+    return Purchase(
+        asked=asked,
+        catalog=catalog,
+        work=work,
+        nodes=asked.nodes,
+        checkpoints=checkpoints_of(asked, asked.workload),
+        training=asked.workload is None or asked.workload.task == "training",
+        served=served_by(asked, asked.workload, found, again),
+    )
+
+
+def costs_asked(purchase: Purchase, asked: EstimateAsked, kind: InstanceType | None) -> list[CostTold]:
+    catalog = purchase.catalog
     if kind is None:
         assert isinstance(asked.machine, MachineDescribed)
-        return [cost_told("on_demand", None, asked.machine.usd_per_hour, "No price was told.", asked, hours)]
-    regions = resolved("region", [asked.region], catalog, field="region") if asked.region else ()
-    markets = resolved("market", [asked.market], catalog, field="market") if asked.market else MARKETS
-    best: dict[str, CostTold] = {}
-    for place in catalog.offer_places(catalog.place_of[kind.id]):
-        offer = catalog.offer(place)
-        if offer.market not in markets or (regions and offer.region not in regions):
-            continue
-        usd = offer.price.usd_per_hour
-        told = cost_told(offer.market, offer.region, usd, offer.price.note or "No price is known.", asked, hours)
-        held = best.get(offer.market)
-        if held is None or (usd is not None and (held.usd_per_hour is None or told.usd_per_hour < held.usd_per_hour)):  # type: ignore[operator]
-            best[offer.market] = told
-    return [best[market] for market in MARKETS if market in best]
+        for field in ("market", "region", "managed_service"):
+            if getattr(asked, field):
+                raise QuestionError(
+                    f"A machine that is described has a price of its own: {field} cannot be asked of it.", field=field
+                )
+        return [own_cost(purchase, asked.machine.usd_per_hour)]
+    service = None
+    if asked.managed_service is not None:
+        service = service_known(catalog, asked.managed_service, "managed_service")
+    regions = resolved("region", asked.region, catalog)
+    return costs_of(purchase, kind, resolve("market", asked.market, ways_known(catalog), "market"), regions, service)
 
 
-def cost_told(
-    market: str, region: str | None, usd_per_hour: float | None, unknown: str, asked: EstimateAsked, hours: Band | None
-) -> CostTold:
-    whole_rate = None if usd_per_hour is None else usd_per_hour * asked.nodes
-    return CostTold(
-        market=market,
-        region=region,
-        usd_per_hour=whole_rate,
-        unknown_because=unknown if usd_per_hour is None else None,
-        hours=maybe(hours),
-        usd=None if hours is None or whole_rate is None else BandTold.of(hours.times(whole_rate)),
-    )
+def notes_on(asked: EstimateAsked, costs: list[CostTold], kind: InstanceType | None) -> list[str]:
+    notes = [] if kind is not None else [OWN]
+    assumed = assumed_of_checkpoints(asked, asked.workload)
+    if assumed is not None and any(each.market == "spot" for each in costs):
+        notes.append(assumed)
+    return notes

@@ -1,6 +1,6 @@
 """An appraisal in the caller's words: the `estimate` object of `POST /estimate` and of every choice."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -9,9 +9,13 @@ from pydantic import Field
 from service.api.explain import Statement
 from service.domain.appraisal import Appraisal
 from service.domain.bands import Band
+from service.domain.catalog import Catalog
 from service.domain.estimate import Estimate
+from service.domain.evidence import nearest_runs
 from service.domain.formats import bytes_per_value
 from service.domain.machine import GIB, Machine
+from service.domain.nearest_change import Change
+from service.domain.workload import Training
 
 SIGNIFICANT_DIGITS = 6
 
@@ -203,3 +207,88 @@ def unusual(found: Appraisal, machine: Machine) -> list[Statement]:
             Statement(code="extrapolates", text=f"No published run had this {new}, so the band is wider.")
         )
     return statements
+
+
+# What an estimate rests on
+
+
+MOST_EVIDENCE = 3
+
+
+def evidence_on(found: Appraisal, machine: Machine, catalog: Catalog) -> list[dict[str, str]]:
+    """The published runs nearest to the question; the same question is looked up once."""
+    work = found.work
+    training = isinstance(work, Training)
+    length = work.sequence_length if isinstance(work, Training) else round(work.input_length + work.output_length)
+    asked = (work.model.id, machine.gpu.id, training, work.precision, work.software.line, machine.gpus, length)
+
+    def look() -> list[dict[str, str]]:
+        runs = nearest_runs(
+            catalog.reference,
+            work.model,
+            machine.gpu,
+            "train_throughput" if training else "infer_throughput",
+            catalog.day,
+            precision=work.precision,
+            framework=None if work.software.line == "unknown" else work.software.line,
+            gpus=machine.gpus,
+            length=length or None,
+            most=MOST_EVIDENCE,
+        )
+        return [
+            {
+                "kind": "published_run",
+                "id": each.id,
+                "date": each.date,
+                "source": each.source,
+                "nearness": each.nearness,
+                "measured": each.measured,
+            }
+            for each in runs
+        ]
+
+    return catalog.fragments.recall(("evidence", *asked), look)
+
+
+# What would make it fit
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTold:
+    """One change that would make the job fit, all else as asked."""
+
+    code: Annotated[
+        str,
+        Field(description="A field of the workload or layout, `nodes`, `usable_memory_gib` or `host_memory_gib`."),
+    ]
+    to: float | str | bool
+    needed_gib: Annotated[float, Field(description="Per GPU, after the change; of `host_memory_gib` per node.")]
+    text: str
+
+
+def changes_told(changes: Iterable[Change]) -> list[ChangeTold]:
+    return [
+        ChangeTold(
+            code=each.code,
+            to=rounded(each.to) if isinstance(each.to, float) else each.to,
+            needed_gib=rounded(each.needed_bytes / GIB),
+            text=change_text(each),
+        )
+        for each in changes
+    ]
+
+
+def change_text(change: Change) -> str:
+    needed = f"{change.needed_bytes / GIB:.1f} GiB"
+    match change.code:
+        case "nodes":
+            return f"On {change.to:g} nodes it needs {needed} per GPU."
+        case "usable_memory_gib":
+            return f"A GPU with {needed} of usable memory holds it."
+        case "host_memory_gib":
+            return f"A host with {needed} of memory holds it."
+        case "layout":
+            return f"In a layout that is free to choose it needs {needed} per GPU."
+        case code:
+            to = f"{change.to:g}" if isinstance(change.to, float) else str(change.to).lower()
+            return f"With {code} {to} it needs {needed} per GPU."

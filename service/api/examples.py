@@ -35,6 +35,23 @@ QUESTIONS: dict[str, Any] = {
 }
 """Bodies of POST /recommend."""
 
+QUESTION_BATCH: dict[str, Any] = {
+    "two": {
+        "summary": "A job that can be placed, and one whose model nobody knows",
+        "value": {
+            "items": [
+                {
+                    "workload": {"task": "inference", "model": "llama-3-8b", "input_length": 512, "output_length": 128},
+                    "constraints": {"provider": ["aws"], "region": ["us-east-1"]},
+                    "limit": 1,
+                },
+                {"workload": {"task": "inference", "model": "lama-3-8b"}},
+            ]
+        },
+    }
+}
+"""Bodies of POST /recommend/batch."""
+
 ESTIMATES: dict[str, Any] = {
     "training": {
         "summary": "Fine-tune an 8B model on two billion tokens",
@@ -77,7 +94,14 @@ ESTIMATE_BATCH: dict[str, Any] = {
                 {"workload": {"task": "training", "model": "resnet-05"}, "machine": "aws/g5.xlarge"},
             ]
         },
-    }
+    },
+    "what_if": {
+        "summary": "Ten hours on two machines at two markets",
+        "value": {
+            "base": {"hours": 10, "region": "us-east-1"},
+            "over": {"machine": ["aws/p4d.24xlarge", "aws/g5.48xlarge"], "market": ["on_demand", "spot"]},
+        },
+    },
 }
 """Bodies of POST /estimate/batch."""
 
@@ -108,7 +132,11 @@ class Example:
 EXAMPLES = (
     *(Example("post_recommend", name, "POST", "/recommend", question["value"]) for name, question in QUESTIONS.items()),
     *(Example("post_estimate", name, "POST", "/estimate", question["value"]) for name, question in ESTIMATES.items()),
-    Example("post_estimate_batch", "two", "POST", "/estimate/batch", ESTIMATE_BATCH["two"]["value"]),
+    Example("post_recommend_batch", "two", "POST", "/recommend/batch", QUESTION_BATCH["two"]["value"]),
+    *(
+        Example("post_estimate_batch", name, "POST", "/estimate/batch", question["value"])
+        for name, question in ESTIMATE_BATCH.items()
+    ),
     Example("get_codes", "all", "GET", "/recommend/codes"),
     Example("get_instances", "bf16", "GET", "/instances?precision=bf16&region=us-east-1&sort=usd_per_hour&limit=1"),
     Example("get_instances", "misspelt", "GET", "/instances?precision=fp7", status="422"),
@@ -122,6 +150,12 @@ EXAMPLES = (
     Example("get_model", "llama", "GET", "/models/llama-3.1-8b?context_tokens=8192"),
     Example("get_model", "misspelt", "GET", "/models/lama-3.1-8b", status="404"),
     Example("get_prices", "g5", "GET", "/prices?instance=g5.8xlarge&market=on_demand&limit=1"),
+    Example(
+        "get_price_changes",
+        "p4d",
+        "GET",
+        "/prices/changes?from=2025-05-01&to=2025-07-01&instance=aws/p4d.24xlarge&market=on_demand&hours=100&limit=1",
+    ),
     Example("get_compare", "g3", "GET", "/compare?instance=g3.4xlarge&baseline=g2.2xlarge&workload=alexnet_train"),
     Example(
         "get_measurements", "decode", "GET", "/measurements?model=llama-3-70b&gpu=h100&framework=tensorrt-llm&limit=1"

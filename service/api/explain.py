@@ -1,10 +1,11 @@
 """Sentences for codes: why a choice stands where it does, what to beware of, what kept the others out."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Annotated
 
 from pydantic import Field
+from pydantic_core import to_json
 
 from service.api.question import RecommendAsked
 from service.domain.catalog import Catalog
@@ -12,7 +13,7 @@ from service.domain.codes import REJECTIONS
 from service.domain.job import Job
 from service.domain.machine import GIB
 from service.domain.outlook import Outlook
-from service.domain.recommend import Answer, Choice, Question, Rejection
+from service.domain.recommend import Answer, Choice, Question, Rejection, Relaxation
 
 OLD_PRICE_DAYS = 90
 
@@ -34,16 +35,17 @@ class Note:
     fields: Annotated[list[str], Field(description="The fields of the question that it speaks of.")]
 
 
-def reasons_for(choice: Choice, question: Question, answer: Answer) -> list[Statement]:
-    found = [Statement(code="objective", text=standing(choice, question, answer))]
+def reasons_for(choice: Choice, question: Question, answer: Answer) -> list[dict[str, str]]:
+    """Each as `Statement` says; they are told of every choice, and a dict is the quickest to make and to write."""
+    found = {"objective": standing(choice, question, answer)}
     if answer.outlook is not None:
-        found.append(Statement(code="fits", text=room(choice, answer.outlook)))
+        found["fits"] = room(choice, answer.outlook)
     elif choice.precision:
         peak = "an unknown peak" if choice.speed is None else f"a dense peak of {choice.speed:g} TFLOPS for the machine"
-        found.append(Statement(code="precision", text=f"Rated at {choice.precision}, with {peak}."))
+        found["precision"] = f"Rated at {choice.precision}, with {peak}."
     if answer.ranked == 1:
-        found.append(Statement(code="only_choice", text="Nothing else satisfies the constraints."))
-    return found
+        found["only_choice"] = "Nothing else satisfies the constraints."
+    return [{"code": code, "text": text} for code, text in found.items()]
 
 
 def room(choice: Choice, outlook: Outlook) -> str:
@@ -164,10 +166,39 @@ def price_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
     return found
 
 
-def rejection_text(rejection: Rejection) -> str:
-    turned = "1 instance type was" if rejection.count == 1 else f"{rejection.count} instance types were"
-    alone = f", {rejection.only_this} of them by this alone" if rejection.only_this else ""
-    return f"{REJECTIONS[rejection.code]} {turned} turned away{alone}."
+def rejection_json(rejection: Rejection) -> bytes:
+    """As `RejectionTold` says; there are many in an answer, so what a code always says is encoded once."""
+    turned = b"1 instance type was" if rejection.count == 1 else b"%d instance types were" % rejection.count
+    alone = b", %d of them by this alone" % rejection.only_this if rejection.only_this else b""
+    return b'%b%b turned away%b.","count":%d,"only_this":%d,"relax":%b}' % (
+        rejection_opening(rejection.code, rejection.ground),
+        turned,
+        alone,
+        rejection.count,
+        rejection.only_this,
+        b"null" if rejection.relaxation is None else relaxation_json(rejection.relaxation),
+    )
+
+
+@cache
+def rejection_opening(code: str, ground: str) -> bytes:
+    """The first sentence of a rejection's text, and what stands before it."""
+    return to_json({"code": code, "ground": ground, "text": f"{REJECTIONS[code]} "}).removesuffix(b'"}')
+
+
+def relaxation_json(relaxed: Relaxation) -> bytes:
+    return to_json(
+        {
+            "to": relaxed.to,
+            "admits": relaxed.admits,
+            "best": {
+                "instance": relaxed.instance_type.id,
+                "region": relaxed.offer.region,
+                "market": relaxed.offer.market,
+                "usd_per_hour": relaxed.offer.price.usd_per_hour,
+            },
+        }
+    )
 
 
 def notes_on(asked: RecommendAsked, answer: Answer) -> list[Note]:

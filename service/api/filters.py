@@ -1,6 +1,7 @@
 """The filters that `GET /instances` and `POST /recommend` share, as fields and as domain constraints."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -125,12 +126,20 @@ def resolved(name: str, asked: Sequence[str], catalog: Catalog, prefix: str = ""
             return resolve(name.replace("_", " "), asked, known_words(catalog, name), field)
 
 
-def region_names(catalog: Catalog) -> frozenset[str]:
-    return catalog.memory.recall("regions", lambda: frozenset(region.id for region in catalog.reference.regions))
+def region_names(catalog: Catalog) -> dict[str, None]:
+    """In their own order, so that near names come alike in every process."""
+    return catalog.memory.recall("regions", lambda: dict.fromkeys(region.id for region in catalog.reference.regions))
 
 
-def constraints_of(filters: Filters, catalog: Catalog, *, prefix: str = "", **more: Any) -> Constraints:
-    """The filters in the catalog's own words. Raises `QuestionError` naming the field."""
+def constraints_of(
+    filters: Filters,
+    catalog: Catalog,
+    *,
+    prefix: str = "",
+    usual: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    **more: Any,
+) -> Constraints:
+    """The filters in the catalog's own words; `usual` holds of the words left open. Raises `QuestionError`."""
     asked = filters.__dict__
     for _, least, most in LIMITS:
         low, high = asked[least], asked[most]
@@ -139,7 +148,7 @@ def constraints_of(filters: Filters, catalog: Catalog, *, prefix: str = "", **mo
                 f"{least} ({low:g}) is above {most} ({high:g}), so nothing can match.", field=f"{prefix}{least}"
             )
     return Constraints(
-        words={name: resolved(name, asked[name], catalog, prefix) for name in WORDS if asked[name]},
+        words={**usual, **{name: resolved(name, asked[name], catalog, prefix) for name in WORDS if asked[name]}},
         at_least={name: asked[least] for name, least, _ in LIMITS if asked[least] is not None},
         at_most={name: asked[most] for name, _, most in LIMITS if asked[most] is not None},
         flags={name: asked[name] for name in FLAGS if asked[name] is not None},

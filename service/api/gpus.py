@@ -91,7 +91,7 @@ async def get_gpus(request: Request, asked: Annotated[GpusAsked, Query()], live:
         catalog,
         len(found),
         lambda place: found[place].id,
-        lambda place: gpu_json(found[place], catalog),
+        lambda shown: [gpu_json(gpu, catalog) for gpu in found[shown]],
     )
 
 

@@ -1,5 +1,6 @@
 """Instance types: the list with filters, one in full, and the ones like it."""
 
+from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any
 
@@ -13,13 +14,14 @@ from service.api.current import CatalogStamp, Live, catalog_for, catalog_on, sta
 from service.api.fields import DayAsked, Name, Names, PageAsked, Told
 from service.api.filters import Filters, PrecisionSupport, Task, constraints_of, resolved
 from service.api.listing import Page, page_answer
-from service.api.machines import Cpu, InstanceItem, Machine, PriceTold, instance_item, machine_fields
+from service.api.machines import Cpu, InstanceItem, Machine, PriceTold, instance_item, instance_items, machine_fields
 from service.api.query import query_parameters, query_reader
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints, type_checks
 from service.domain.errors import NotFound, QuestionError
 from service.domain.hardware import InstanceType
 from service.domain.names import near_names
+from service.domain.offer import BY_THE_HOUR
 from service.domain.reference import Region, RegionCpu
 from service.domain.search import matching
 from service.domain.selection import offers_of_types, select
@@ -63,8 +65,13 @@ read_query = query_reader(InstancesAsked)
 async def get_instances(request: Request) -> Response:
     """Instance types with their GPUs and best price, filtered and sorted; every unknown parameter is refused.
 
-    The price is the lowest on-demand one that the filters leave, or the lowest of another market where there is none.
+    The price is the lowest on-demand one that the filters leave, or the lowest at spot where there is none;
+    prices of commitments are told where `market=reserved` is asked.
     """
+    return quick_instances(request)
+
+
+def quick_instances(request: Request, _body: bytes = b"") -> Response:
     asked = read_query(request)
     catalog = catalog_for(request, asked.as_of)
     constraints = instance_constraints(asked, catalog)
@@ -73,14 +80,14 @@ async def get_instances(request: Request) -> Response:
         found = matching(asked.q, catalog)[places]
         places, offers = places[found], offers[found]
     order = sort_order(asked, constraints, catalog, places, offers)
-    kinds, offered = places[order].tolist(), offers[order].tolist()
+    kinds, offered = places[order], offers[order]
     return page_answer(
         request,
         asked,
         catalog,
         len(kinds),
         lambda place: catalog.instance_types[kinds[place]].id,
-        lambda place: instance_item(catalog, kinds[place], offered[place]),
+        lambda shown: instance_items(catalog, kinds[shown].tolist(), offered[shown].tolist()),
     )
 
 
@@ -88,25 +95,25 @@ def instance_constraints(asked: InstancesAsked, catalog: Catalog) -> Constraints
     precisions = resolved("precision", asked.precision, catalog)
     if (asked.min_tflops is not None or asked.max_tflops is not None) and not precisions:
         raise QuestionError("tflops needs a precision: add for example precision=bf16.", field="precision")
-    constraints = constraints_of(
-        asked, catalog, precision_all=precisions, precision_support=asked.precision_support, task=asked.task
+    return constraints_of(
+        asked,
+        catalog,
+        usual={"lifecycle": IN_USE},
+        precision_all=precisions,
+        precision_support=asked.precision_support,
+        task=asked.task,
     )
-    if "lifecycle" in constraints.words:
-        return constraints
-    words = {**constraints.words, "lifecycle": IN_USE}
-    return Constraints(**{**{name: getattr(constraints, name) for name in constraints.__slots__}, "words": words})
 
 
 def admitted(asked: Constraints, catalog: Catalog) -> tuple[Places, Places]:
     """The types that pass, and each one's best offer (-1: none)."""
     if asked.region or asked.market or asked.max_usd_per_hour is not None or asked.max_price_age_days is not None:
-        return offers_of_types(select(asked, catalog).admitted)
+        return offers_of_types(select(replace(asked, market=asked.market or BY_THE_HOUR), catalog).admitted)
     passing = catalog.everyone
     for check in type_checks(asked, catalog):
         passing &= ~check.fails
     places = np.flatnonzero(catalog.mask(passing))
-    has_offer = catalog.starts[places + 1] > catalog.starts[places]
-    return places, np.where(has_offer, catalog.starts[places], -1)
+    return places, catalog.default_offers[places]
 
 
 # Sorting
@@ -116,6 +123,8 @@ def sort_order(
     asked: InstancesAsked, constraints: Constraints, catalog: Catalog, places: Places, offers: Places
 ) -> Places:
     """Where each of the places goes; unknown values come last, and the name decides what is still even."""
+    if not asked.sort:
+        return np.arange(len(places))
     keys: list[NDArray[Any]] = [places]
     for column in reversed(asked.sort):
         name = column.removeprefix("-")
@@ -348,5 +357,6 @@ async def get_similar(provider: Name, name: Name, asked: Annotated[SimilarAsked,
 
 
 def default_offer(catalog: Catalog, place: int) -> int:
-    offers = catalog.offer_places(place)
-    return offers[0] if offers else -1
+    """The first offer of a type whose hour can be had by itself; -1: none."""
+    first: int = int(catalog.default_offers[place])
+    return first

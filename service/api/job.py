@@ -22,21 +22,22 @@ METHODS = {"full": "full", "lora": "lora", "qlora": "qlora", "adapters": "adapte
 
 def job_of(work: WorkloadAsked, catalog: Catalog) -> Job | None:
     """The job; nothing where no model is told or the task is none that the physics knows. Raises `QuestionError`."""
-    if work.model is None or work.task not in PHYSICAL_TASKS:
-        return None
     for field in ("weight_precision", "kv_cache_precision"):
         if (name := getattr(work, field)) is not None and name not in BITS:
             raise unknown("number format", name, BITS, f"workload.{field}")
+    kept = optimizer(work.optimizer)
+    if work.model is None or work.task not in PHYSICAL_TASKS:
+        return None
     job = Job(
         task=work.task,  # type: ignore[arg-type]
-        model=model_asked(work.model, catalog),
+        model=as_measured(model_asked(work.model, catalog), catalog),
         precisions=tuple(number_format(name) for name in work.precision),
         software=software_of(work),
         amount=amount_of(work.amount),
         weight_precision=work.weight_precision,
         weight_bits=work.weight_bits,
         method=METHODS[work.method or "full"],  # type: ignore[arg-type]
-        optimizer=optimizer(work.optimizer),
+        optimizer=kept,
         purpose=work.purpose,
         trainable_parameters=work.trainable_parameters,
         sequence_length=work.sequence_length,
@@ -94,6 +95,17 @@ def model_asked(asked: str | ModelDimensions, catalog: Catalog) -> Model:
         if error.field and not error.field.startswith("workload."):
             error.field = f"workload.model.{error.field}"
         raise
+
+
+def as_measured(model: Model, catalog: Catalog) -> Model:
+    """Under the name of the model of the same sizes that runs were published of, if it has none of its own."""
+    measured = catalog.memory.recall("measured_models", lambda: measured_models(catalog))
+    return model if model.id in measured else recognised(model, measured.values())
+
+
+def measured_models(catalog: Catalog) -> dict[str, Model]:
+    models = catalog.reference.models
+    return {name: models[name] for name in sorted(catalog.reference.physics.calibration.models()) if name in models}
 
 
 def number_format(name: str) -> str:

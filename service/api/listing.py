@@ -34,20 +34,17 @@ def page_answer(
     catalog: Catalog,
     total: int,
     key: Callable[[int], str],
-    encode: Callable[[int], bytes],
+    encode: Callable[[slice], Sequence[bytes]],
 ) -> Response:
-    """A page of a list in order: `key` gives the unique key of the item at a place, `encode` its JSON."""
+    """A page of a list in order: `key` gives the unique key of the item at a place, `encode` the JSON of some."""
     start = place_after(asked, total, key)
-    places = range(start, min(start + asked.limit, total))
-    items = [encode(place) for place in places]
-    more = make_cursor(asked, places[-1], key) if places and places[-1] + 1 < total else None
+    end = min(start + asked.limit, total)
+    items = encode(slice(start, end)) if start < end else ()
+    more = make_cursor(asked, end - 1, key) if start < end < total else None
     if wants_csv(request):
         return csv_answer(items, catalog, more)
-    return json_answer(
-        b'{"items":[%b],"total":%d,"next_cursor":%b,"catalog":%b}'
-        % (b",".join(items), total, json.dumps(more).encode(), stamp_json(catalog)),
-        catalog,
-    )
+    tail = b'],"total":%d,"next_cursor":%b,"catalog":%b}' % (total, json.dumps(more).encode(), stamp_json(catalog))
+    return json_answer(b"".join((b'{"items":[', b",".join(items), tail)), catalog)
 
 
 # A cursor names the question and the last item seen, so it survives a change of the catalog as long as that item does.

@@ -1,5 +1,6 @@
 """An instance type as every endpoint shows it."""
 
+from collections.abc import Sequence
 from datetime import date
 
 from pydantic import Field
@@ -49,6 +50,7 @@ class PriceTold(Told):
 
     usd_per_hour: float | None = Field(description="Null when it is not known; `unknown_because` then says why.")
     market: str
+    term: str | None = Field(description="What a reserved offer commits to, such as `1y_reserved_all_upfront`.")
     region: str | None
     zone: str | None
     currency: str
@@ -66,6 +68,7 @@ class PriceTold(Told):
         return cls(
             usd_per_hour=price.usd_per_hour,
             market=offer.market,
+            term=offer.term,
             region=offer.region,
             zone=offer.zone,
             currency=price.currency,
@@ -157,12 +160,17 @@ def gpu_told(kind: InstanceType, gpu: Gpu) -> InstanceGpu:
 
 
 def instance_item(catalog: Catalog, kind_place: int, offer_place: int) -> bytes:
-    """The JSON of an instance type with one of its offers (-1: none), encoded once per catalog."""
+    """The JSON of an instance type with one of its offers (-1: none)."""
+    return instance_items(catalog, [kind_place], [offer_place])[0]
 
-    def encode() -> bytes:
-        offer = None if offer_place < 0 else PriceTold.of(catalog.offers.offer(offer_place))
-        count = len(catalog.offer_places(kind_place))
-        fields = machine_fields(catalog.instance_types[kind_place], catalog.day)
-        return InstanceItem(**fields, price=offer, offers=count).model_dump_json().encode()
 
-    return catalog.fragments.recall((kind_place, offer_place), encode)
+def instance_items(catalog: Catalog, kind_places: Sequence[int], offer_places: Sequence[int]) -> list[bytes]:
+    """The JSON of each instance type with one of its offers, encoded once per catalog."""
+
+    def encode(places: tuple[int, int]) -> bytes:
+        kind, place = places
+        offer = None if place < 0 else PriceTold.of(catalog.offers.offer(place))
+        fields = machine_fields(catalog.instance_types[kind], catalog.day)
+        return InstanceItem(**fields, price=offer, offers=len(catalog.offer_places(kind))).model_dump_json().encode()
+
+    return catalog.fragments.recall_each(list(zip(kind_places, offer_places, strict=True)), encode)

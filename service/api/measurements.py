@@ -115,7 +115,7 @@ async def get_measurements(request: Request, asked: Annotated[MeasurementsAsked,
         catalog,
         len(found),
         lambda place: found[place].id,
-        lambda place: item_of(found[place]).model_dump_json().encode(),
+        lambda shown: [item_of(seen).model_dump_json().encode() for seen in found[shown]],
     )
 
 

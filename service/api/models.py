@@ -119,7 +119,7 @@ async def get_models(request: Request, asked: Annotated[ModelsAsked, Query()], l
         catalog,
         len(found),
         lambda place: found[place].id,
-        lambda place: ModelItem.of(found[place]).model_dump_json().encode(),
+        lambda shown: [ModelItem.of(model).model_dump_json().encode() for model in found[shown]],
     )
 
 

@@ -15,6 +15,7 @@ from service.api.listing import Page, page_answer
 from service.api.machines import PriceTold
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
+from service.domain.hardware import InstanceType
 from service.domain.history import CatalogHistory, day_of, end_of_day, start_of_day
 from service.domain.names import resolve
 from service.domain.offer import MARKETS, Offer
@@ -22,14 +23,19 @@ from service.domain.offer import MARKETS, Offer
 router = APIRouter(tags=["catalog"])
 
 
-class PricesAsked(PageAsked):
-    """Which prices to list. `from` and `to` ask for the history instead of the state on one day."""
+class PriceFilters(PageAsked):
+    """Which offers to tell of."""
 
     provider: Names = ()
     instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = ()
     region: Names = ()
     zone: Names = ()
     market: Names = ()
+
+
+class PricesAsked(PriceFilters):
+    """Which prices to list. `from` and `to` ask for the history instead of the state on one day."""
+
     from_: Annotated[Day | None, Field(alias="from", description="History: prices in force on this day or later.")] = (
         None
     )
@@ -43,7 +49,6 @@ class PriceItem(PriceTold):
     instance: str
     valid_from: date
     valid_to: date | None = Field(description="The day another price took over; null: still in force.")
-    term: str | None = Field(description="What a reserved offer commits to, such as `1y_reserved_all_upfront`.")
 
 
 @router.get(
@@ -62,7 +67,7 @@ async def get_prices(request: Request, asked: Annotated[PricesAsked, Query()], l
         catalog,
         len(rows),
         lambda place: row_key(history, int(rows[place])),
-        lambda place: price_item(history, int(rows[place])).model_dump_json().encode(),
+        lambda shown: [price_item(history, row).model_dump_json().encode() for row in rows[shown].tolist()],
     )
 
 
@@ -79,7 +84,14 @@ def wanted_rows(asked: PricesAsked, catalog: Catalog, history: CatalogHistory) -
         kept = prices.valid_from <= latest
         if earliest is not None:
             kept &= prices.valid_to > earliest
-    kinds = offers.instance_type[prices.offer]
+    rows = np.flatnonzero(kept & wanted_offers(asked, catalog, history)[prices.offer])
+    return rows[np.lexsort((prices.valid_from[rows], prices.offer[rows], offers.instance_type[prices.offer[rows]]))]
+
+
+def wanted_offers(asked: PriceFilters, catalog: Catalog, history: CatalogHistory) -> NDArray[np.bool_]:
+    """Per offer, whether the filters leave it."""
+    offers = history.offers
+    kinds, kept = offers.instance_type, np.ones(len(offers.instance_type), np.bool_)
     if asked.provider:
         providers = set(resolved("provider", asked.provider, catalog))
         kept &= np.array([kind.provider in providers for kind in history.instance_types])[kinds]
@@ -88,16 +100,15 @@ def wanted_rows(asked: PricesAsked, catalog: Catalog, history: CatalogHistory) -
         kept &= np.array([kind.id in instances for kind in history.instance_types])[kinds]
     if asked.market:
         codes = [MARKETS.index(market) for market in MARKETS if market in resolved("market", asked.market, catalog)]
-        kept &= np.isin(offers.market[prices.offer], codes)
+        kept &= np.isin(offers.market, codes)
     for column, names in (
         (offers.region, resolved("region", asked.region, catalog)),
         (offers.zone, resolve("zone", asked.zone, zones(history), "zone")),
     ):
         if names:
             codes = [code for code, place in enumerate(offers.places) if place in names]
-            kept &= np.isin(column[prices.offer], codes)
-    rows = np.flatnonzero(kept)
-    return rows[np.lexsort((prices.valid_from[rows], prices.offer[rows], kinds[rows]))]
+            kept &= np.isin(column, codes)
+    return kept
 
 
 def zones(history: CatalogHistory) -> set[str]:
@@ -114,7 +125,8 @@ def row_key(history: CatalogHistory, row: int) -> str:
     return "|".join((kind.id, *names, market, str(int(history.prices.valid_from[row]))))
 
 
-def price_item(history: CatalogHistory, row: int) -> PriceItem:
+def offer_of(history: CatalogHistory, row: int) -> tuple[InstanceType, Offer]:
+    """What a recorded price is the price of, with that price."""
     place = int(history.prices.offer[row])
     kind = history.instance_types[history.offers.instance_type[place]]
     price = history.prices.price(row)
@@ -126,12 +138,18 @@ def price_item(history: CatalogHistory, row: int) -> PriceItem:
         zone=None if zone < 0 else words[zone],
         market=MARKETS[history.offers.market[place]],
         price=price,
+        term=history.offers.term_of(place),
     )
+    return kind, offer
+
+
+def price_item(history: CatalogHistory, row: int) -> PriceItem:
+    kind, offer = offer_of(history, row)
+    price = offer.price
     return PriceItem(
         **PriceTold.of(offer).model_dump(),
         provider=kind.provider,
         instance=kind.name,
         valid_from=day_of(price.valid_from),
         valid_to=None if price.valid_to is None else day_of(price.valid_to),
-        term=history.offers.term_of(place),
     )

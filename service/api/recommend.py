@@ -5,15 +5,16 @@ from math import isnan
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
-from service.api.body import JsonRoute
+from service.api.batch import Refused, answered, items_of
+from service.api.body import JsonRoute, read_quickly
 from service.api.current import CatalogStamp, catalog_for, stamp_json
-from service.api.estimated import BandTold, EstimateTold, estimate_told, rounded, warnings_on
-from service.api.examples import QUESTIONS
-from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_text, warnings_for
-from service.api.fields import Asked
+from service.api.estimated import BandTold, EstimateTold, estimate_told, evidence_on, rounded, warnings_on
+from service.api.examples import QUESTION_BATCH, QUESTIONS
+from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_json, warnings_for
+from service.api.fields import Asked, Sent
 from service.api.machines import Machine, PriceTold, machine_fields
 from service.api.query import query_reader
 from service.api.question import RecommendAsked, in_full, to_question
@@ -21,7 +22,7 @@ from service.domain.appraisal import SECONDS_PER_HOUR, Appraisal, appraise_in
 from service.domain.catalog import Catalog
 from service.domain.machine import machine_of_instance
 from service.domain.outlook import Outlook
-from service.domain.recommend import Answer, Choice, Question, Rejection, recommend
+from service.domain.recommend import Answer, Choice, Question, recommend
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
 read_query = query_reader(Asked)
@@ -173,10 +174,54 @@ async def post_recommend(
     rejections, not an error.
     """
     read_query(request)
-    catalog = catalog_for(request, asked.as_of)
+    return answer_to(asked, request)
+
+
+def quick_recommend(request: Request, body: bytes) -> Response | None:
+    """The answer to a question that is sent in the usual way and is right at first sight."""
+    if request.scope["query_string"] or request.headers.get("content-type") != "application/json":
+        return None
+    asked = read_quickly(body, RecommendAsked)
+    return None if asked is None else answer_to(asked, request)
+
+
+def answer_to(asked: RecommendAsked, request: Request) -> Response:
+    return Response(answer_in(asked, catalog_for(request, asked.as_of)), media_type="application/json")
+
+
+def answer_in(asked: RecommendAsked, catalog: Catalog) -> bytes:
     asked = in_full(asked, catalog)
     question = to_question(asked, catalog)
-    return Response(answer_json(asked, question, recommend(question, catalog), catalog), media_type="application/json")
+    return answer_json(asked, question, recommend(question, catalog), catalog)
+
+
+class RecommendBatchAsked(Sent):
+    """Many questions at once."""
+
+    items: items_of("POST /recommend")  # type: ignore[valid-type]
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendBatchTold:
+    """In the order of the questions: each an answer, or a problem."""
+
+    items: list[RecommendTold | Refused]
+
+
+ASKED: TypeAdapter[RecommendAsked] = TypeAdapter(RecommendAsked)
+
+
+@router.post("/recommend/batch", summary="Recommend for many workloads", response_model=RecommendBatchTold)
+async def post_recommend_batch(
+    asked: Annotated[RecommendBatchAsked, Body(openapi_examples=QUESTION_BATCH)], request: Request
+) -> Response:
+    """Up to 1,000 questions, answered in order; a bad item has a `problem` and does not fail the others."""
+    read_query(request)
+
+    def answer(each: RecommendAsked) -> bytes:
+        return answer_in(each, catalog_for(request, each.as_of))
+
+    return await answered(asked.items, ASKED, answer, request)
 
 
 # The answer in the caller's words, as JSON. What rests on the catalog alone is encoded once and put in as it is: to
@@ -186,20 +231,22 @@ async def post_recommend(
 def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
     told = to_json(
         {
-            "counts": Counts(
-                considered=answer.considered, admitted=answer.admitted, rejected=answer.considered - answer.admitted
-            ),
-            "rejections": [rejection_told(rejection) for rejection in answer.rejections],
+            "counts": {
+                "considered": answer.considered,
+                "admitted": answer.admitted,
+                "rejected": answer.considered - answer.admitted,
+            },
             "current": None if answer.current is None else current_told(answer.current, answer.outlook, catalog),
             "advice": [],
             "notes": notes_on(asked, answer),
         }
     )
     choices = b",".join(choice_json(choice, asked, question, answer, catalog) for choice in answer.choices)
-    return b'{"catalog":%b,"question":%b,"choices":[%b],%b' % (
+    return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],%b' % (
         stamp_json(catalog),
         asked.model_dump_json().encode(),
         choices,
+        b",".join(map(rejection_json, answer.rejections)),
         told[1:],
     )
 
@@ -259,8 +306,13 @@ def job_offered_json(choice: Choice, outlook: Outlook, catalog: Catalog) -> byte
     """The same of a job: its estimate on these machines is encoded once, and the money added for each offer."""
 
     def encode() -> bytes:
-        estimate = to_json(job_told(choice, outlook, catalog))
-        return b'%b,"estimate":%b,"evidence":[]' % (to_json(offer_fields(choice))[1:-1], estimate)
+        found = appraised(choice.place, outlook, catalog)
+        machine = machine_of_instance(choice.instance_type, choice.nodes)
+        return b'%b,"estimate":%b,"evidence":%b' % (
+            to_json(offer_fields(choice))[1:-1],
+            to_json(job_told(choice, outlook, catalog)),
+            to_json(evidence_on(found, machine, catalog)),
+        )
 
     return catalog.fragments.recall(("job_offered", outlook.key, choice.offer_place), encode)
 
@@ -347,28 +399,4 @@ def current_told(current: Choice, outlook: Outlook | None, catalog: Catalog) -> 
         "instance": current.instance_type.id,
         "usd_per_hour": current.offer.price.usd_per_hour,
         "estimate": peak_told(current) if outlook is None else job_told(current, outlook, catalog),
-    }
-
-
-def rejection_told(rejection: Rejection) -> dict[str, object]:
-    """As `RejectionTold` says; there are many in an answer, and a dict is the quickest to make and to write."""
-    relaxed = rejection.relaxation
-    return {
-        "code": rejection.code,
-        "ground": rejection.ground,
-        "text": rejection_text(rejection),
-        "count": rejection.count,
-        "only_this": rejection.only_this,
-        "relax": None
-        if relaxed is None
-        else {
-            "to": relaxed.to,
-            "admits": relaxed.admits,
-            "best": {
-                "instance": relaxed.instance_type.id,
-                "region": relaxed.offer.region,
-                "market": relaxed.offer.market,
-                "usd_per_hour": relaxed.offer.price.usd_per_hour,
-            },
-        },
     }

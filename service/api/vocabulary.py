@@ -24,7 +24,12 @@ def models_page(
     request: Request, asked: PageAsked, catalog: Catalog, keys: Sequence[str], models: Sequence[BaseModel]
 ) -> Response:
     return page_answer(
-        request, asked, catalog, len(keys), keys.__getitem__, lambda place: models[place].model_dump_json().encode()
+        request,
+        asked,
+        catalog,
+        len(keys),
+        keys.__getitem__,
+        lambda shown: [model.model_dump_json().encode() for model in models[shown]],
     )
 
 

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from service.domain.typeset import TypeSet, mask_of
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 T = TypeVar("T")
+Key = TypeVar("Key", bound=Hashable)
 Column = TypeVar("Column", bound=NDArray[Any])
 
 
@@ -35,21 +36,34 @@ def still(array: Column) -> Column:
 
 
 class Memory:
-    """What was once computed from a catalog that never changes; the least recently used is forgotten."""
+    """What was once computed from a catalog that never changes; what nobody asked for in a while is forgotten.
+
+    There are two halves. What is asked for goes to the newer one, and when that is full, the older one is dropped: to
+    keep everything in the order of its use would take four times as long.
+    """
 
     def __init__(self, size: int = 256) -> None:
-        self._size = size
-        self._kept: dict[Hashable, Any] = {}
+        self._half = max(1, size // 2)
+        self._newer: dict[Hashable, Any] = {}
+        self._older: dict[Hashable, Any] = {}
 
     def recall(self, key: Hashable, compute: Callable[[], T]) -> T:
         try:
-            value = self._kept.pop(key)
+            return self._newer[key]  # type: ignore[no-any-return]
         except KeyError:
-            value = compute()
-        self._kept[key] = value
-        if len(self._kept) > self._size:
-            self._kept.pop(next(iter(self._kept)), None)
-        return value  # type: ignore[no-any-return]
+            return self._renew(key, compute)
+
+    def recall_each(self, keys: Sequence[Key], compute: Callable[[Key], T]) -> list[T]:
+        newer = self._newer
+        return [newer[key] if key in newer else self._renew(key, partial(compute, key)) for key in keys]
+
+    def _renew(self, key: Hashable, compute: Callable[[], T]) -> T:
+        older = self._older
+        value: T = older[key] if key in older else compute()
+        if len(self._newer) >= self._half:
+            self._older, self._newer = self._newer, {}
+        self._newer[key] = value
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +267,7 @@ class Catalog:
     def offer(self, place: int) -> Offer:
         return self.fragments.recall(("offer", place), lambda: self.offers.offer(place))
 
-    @property
+    @cached_property
     def identity(self) -> str:
         return f"{self.version}-{self.day.isoformat()}"
 
@@ -269,6 +283,15 @@ class Catalog:
     def place_of(self) -> dict[str, int]:
         """Where an instance type stands, by `provider/name`."""
         return {kind.id: place for place, kind in enumerate(self.instance_types)}
+
+    @cached_property
+    def default_offers(self) -> NDArray[np.int64]:
+        """Per instance type its first offer; -1 where it has none, or only such as commit to a term."""
+        if not len(self.offers):
+            return still(np.full(len(self.instance_types), -1, np.int64))
+        first = np.minimum(self.starts[:-1], len(self.offers) - 1)
+        reserved = self.offers.market[first] == MARKETS.index("reserved")
+        return still(np.where((np.diff(self.starts) > 0) & ~reserved, first, -1))
 
     @cached_property
     def software(self) -> tuple[SoftwareRule, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
-from service.domain.offer import Offer
+from service.domain.offer import BY_THE_HOUR, Offer
 from service.domain.selection import offers_of_types, select
 
 USUAL_PRECISIONS = ("bf16", "fp16", "tf32", "fp32")
@@ -114,6 +114,6 @@ def peak_rates(catalog: Catalog, instance: str, precisions: tuple[str, ...]) -> 
 
 def best_offer(catalog: Catalog, instance: str, regions: tuple[str, ...]) -> Offer | None:
     """The offer a list would show for the type: on-demand and cheap first."""
-    asked = Constraints(words={"instance": (instance,)}, region=regions)
+    asked = Constraints(words={"instance": (instance,)}, region=regions, market=BY_THE_HOUR)
     _, offers = offers_of_types(select(asked, catalog).admitted)
     return catalog.offers.offer(int(offers[0])) if np.size(offers) else None

@@ -7,7 +7,7 @@ nobody knows cannot meet a constraint; it is counted apart from one that is know
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from service.domain.catalog import Catalog, Floats
 from service.domain.hardware import InstanceType
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
 from service.domain.software import frameworks_mask, task_mask
-from service.domain.typeset import TypeSet, types_where
+from service.domain.typeset import Steps, TypeSet, by_word, commonest, types_where
 
 Ground = Literal["hardware", "software", "availability", "constraint", "data"]
 
@@ -49,16 +49,14 @@ class Constraints:
     needs_peak: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Relaxed:
+class Relaxed(NamedTuple):
     """The smallest change of the question that lets something back in, and whom."""
 
     to: dict[str, object]
     admits: TypeSet
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """One constraint, asked of every instance type.
 
     `relax` is given the types that miss exactly one constraint and tells the least change that lets some of them in.
@@ -101,22 +99,21 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
 
 def word_check(name: str, wanted: tuple[str, ...], catalog: Catalog) -> Check:
     column = catalog.columns.words[name]
+    words = catalog.memory.recall(("words", name), lambda: by_word(column.codes.tolist()))
     also = ALSO_FOUND.get(name, {})
 
-    def types_with(words: tuple[str, ...]) -> TypeSet:
-        return types_where(column.among([*words, *(more for word in words for more in also.get(word, ()))]))
+    def types_with(asked: tuple[str, ...]) -> TypeSet:
+        return types_where(column.among([*asked, *(more for word in asked for more in also.get(word, ()))]))
 
     fails = catalog.everyone & ~types_with(wanted)
 
     def relax(sole: TypeSet) -> Relaxed:
         """One word more, the one that lets in the most; where those kept out have no word at all, no filter."""
-        codes = column.codes[catalog.mask(sole & fails)]
-        counts = np.bincount(codes + 1, minlength=2)[1:]
-        most = int(counts.argmax())
-        if not counts[most]:
+        most = commonest(words, sole & fails)
+        if most is None:
             return Relaxed({name: []}, sole & fails)
-        added = column.words[most]
-        found = catalog.memory.recall(("word", name, added), partial(types_with, (added,)))
+        added = column.words[most.code]
+        found = types_with((added,)) if added in also else most.types
         return Relaxed({name: [*wanted, added]}, sole & fails & found)
 
     ground: Ground = "availability" if name == "lifecycle" else "hardware" if name in HARDWARE_WORDS else "constraint"
@@ -125,19 +122,19 @@ def word_check(name: str, wanted: tuple[str, ...], catalog: Catalog) -> Check:
 
 def range_checks(name: str, catalog: Catalog, asked: Constraints) -> Iterator[Check]:
     """Below the least, above the most, and not known at all: at most one of them holds of a type."""
-    column = tflops_column(catalog, asked) if name == "tflops" else catalog.columns.numbers[name]
-    key = ("unknown", name, (*asked.precision_all, *asked.precision_any)[:1])
-    unknown = catalog.memory.recall(key, lambda: types_where(np.isnan(column)))
-    below = types_where(column < asked.at_least[name]) if name in asked.at_least else 0
-    above = types_where(column > asked.at_most[name]) if name in asked.at_most else 0
+    key = ("steps", name, (*asked.precision_all, *asked.precision_any)[:1] if name == "tflops" else ())
+    steps = catalog.memory.recall(key, lambda: Steps.of(number_column(name, catalog, asked)))
+    unknown = catalog.everyone & ~steps.first[-1]
+    below = steps.below(asked.at_least[name]) if name in asked.at_least else 0
+    above = steps.above(asked.at_most[name]) if name in asked.at_most else 0
 
     def lower(sole: TypeSet) -> Relaxed | None:
-        nearest = float(column[catalog.mask(sole & below)].max())
-        return Relaxed({f"min_{name}": nearest}, sole & below & types_where(column >= nearest))
+        nearest = steps.most(sole & below)
+        return Relaxed({f"min_{name}": nearest}, sole & below & ~steps.below(nearest))
 
     def raise_(sole: TypeSet) -> Relaxed | None:
-        nearest = float(column[catalog.mask(sole & above)].min())
-        return Relaxed({f"max_{name}": nearest}, sole & above & types_where(column <= nearest))
+        nearest = steps.least(sole & above)
+        return Relaxed({f"max_{name}": nearest}, sole & above & steps.at_most(nearest))
 
     def drop(sole: TypeSet) -> Relaxed | None:
         limits = {f"min_{name}": name in asked.at_least, f"max_{name}": name in asked.at_most}
@@ -151,8 +148,10 @@ def range_checks(name: str, catalog: Catalog, asked: Constraints) -> Iterator[Ch
         yield Check(f"{name}_unknown", "data", unknown, drop)
 
 
-def tflops_column(catalog: Catalog, asked: Constraints) -> Floats:
-    """The machine's peak at the precision asked for; where several are, at the first."""
+def number_column(name: str, catalog: Catalog, asked: Constraints) -> Floats:
+    """A number of each type; `tflops` is the machine's peak at the precision asked for, the first of several."""
+    if name != "tflops":
+        return catalog.columns.numbers[name]
     precision = (*asked.precision_all, *asked.precision_any)[0]
     return catalog.columns.tflops[precision]
 

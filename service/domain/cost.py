@@ -57,12 +57,12 @@ class Contained:
 class Terms:
     """What the seller asks, as far as it is known; `storage` and `transfer` stand beside the run's own entries.
 
-    `interruptions` and `fee` are None where there are none to expect and none to pay.
+    `interruptions` and `fee` are None where there are none to expect and none to pay, and `rule` where nobody rounds.
     """
 
     price: HourlyPrice | Unknown
     rate: ExchangeRate | None
-    rule: BillingRule | Unknown
+    rule: BillingRule | Unknown | None
     storage: tuple[StoragePrice | Unknown, ...] = ()
     transfer: tuple[tuple[TransferPrice, ...] | Unknown, ...] = ()
     fee: Fee | Contained | Unknown | None = None
@@ -164,9 +164,14 @@ def machine_hours(run: Run, terms: Terms) -> Hours:
     idle = exact(run.idle_fraction)
     hours["idle"] = wasted = busy.times(idle / (1 - idle))
     used = busy + wasted
-    rule = terms.rule
-    hours["billing_rounding"] = rule if isinstance(rule, Unknown) else used.each(rule.billed_hours) - used
+    hours["billing_rounding"] = rounding_hours(terms.rule, used)
     return hours
+
+
+def rounding_hours(rule: BillingRule | Unknown | None, used: Exact) -> Exact | Unknown:
+    if rule is None:
+        return NOTHING
+    return rule if isinstance(rule, Unknown) else used.each(rule.billed_hours) - used
 
 
 def elapsed_hours(used: Exact, interruptions: Expectation | Unknown | None) -> Exact | None:

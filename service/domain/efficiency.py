@@ -141,6 +141,12 @@ class Calibration:
                 total = total + self._coefficients(f"{kind.name}.{term}", pattern, facts, columns)
         return total
 
+    def models(self) -> frozenset[str]:
+        """The models that runs were fitted of."""
+        scopes = (scope for table in self.values.values() for scope in table)
+        parts = (part for scope in scopes for part in scope.split("|"))
+        return frozenset(part.removeprefix("model=") for part in parts if part.startswith("model="))
+
     def _coefficients(
         self, name: str, pattern: Pattern, facts: Facts, columns: Mapping[str, Column]
     ) -> NDArray[np.float64] | float:

@@ -47,7 +47,7 @@ def unknown(what: str, asked: str, known: Collection[str], field: str) -> Unknow
 
 def resolve(what: str, asked: Collection[str], known: Collection[str], field: str) -> tuple[str, ...]:
     """Each name as the catalog spells it; case does not matter. Raises `UnknownName`."""
-    if all(name in known for name in asked):
+    if not [name for name in asked if name not in known]:
         return tuple(dict.fromkeys(asked))
     by_fold = {name.lower(): name for name in known}
     found = []

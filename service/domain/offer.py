@@ -7,6 +7,9 @@ from typing import Literal, get_args
 Market = Literal["on_demand", "spot", "reserved"]
 MARKETS: tuple[Market, ...] = get_args(Market)
 
+BY_THE_HOUR: tuple[Market, ...] = ("on_demand", "spot")
+"""Markets where a single hour can be had: what is meant where no market is named."""
+
 PriceKind = Literal["api", "published", "entered", "assumed"]
 PRICE_KINDS: tuple[PriceKind, ...] = get_args(PriceKind)
 

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from math import inf, isnan
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,8 +51,7 @@ class Question:
     deadline_hours: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One ranked offer. `speed` is the peak at `precision`, in 10^12 operations per second, or vCPUs without one.
 
     Of a job, it is samples per second of all nodes.
@@ -72,8 +72,7 @@ class Choice:
     pareto: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Relaxation:
+class Relaxation(NamedTuple):
     """The least change of one constraint that lets something in: to what, how many types, and the best of them."""
 
     to: dict[str, object]
@@ -82,13 +81,12 @@ class Relaxation:
     offer: Offer
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(NamedTuple):
     """How many types a constraint turned away, and how many of them it alone."""
 
     code: str
     ground: str
-    count: int
+    count: int  # type: ignore[assignment]  # of a tuple it would be a method, which nobody asks of this one
     only_this: int
     relaxation: Relaxation | None
 
@@ -236,6 +234,8 @@ def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> li
 
 
 BLOCK = 32
+Block = tuple[TypeSet, list[tuple[TypeSet, int, int, float]]]
+"""Which types have cells there; then of each cell its type, as a set and by its place, its offer and its price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,19 +258,18 @@ class Order:
     """The types whose score is not known; among others, none of which has the figure, it may be."""
     one_each: bool
     """No type has more than one cell."""
-    blocks: tuple[tuple[TypeSet, list[tuple[int, int, float]]], ...]
-    """A few cells at a time: which types have some there, then type, offer and price of each."""
+    blocks: tuple["Block", ...]
+    """A few cells at a time."""
 
     def first(self, some: Candidates) -> tuple[int, int]:
         """Type and offer of the best of the candidates: faster than the column of all of them."""
         types, limit = some.types, inf if some.limit is None else some.limit
-        return next(
-            (kind, offer)
-            for held, cells in self.blocks
-            if held & types
-            for kind, offer, usd in cells
-            if types >> kind & 1 and usd <= limit
-        )
+        for held, cells in self.blocks:
+            if held & types:
+                for one, kind, offer, usd in cells:
+                    if one & types and usd <= limit:
+                        return kind, offer
+        raise AssertionError("every candidate is among the cells")
 
 
 def order_of(cells: Cells, objective: Objective, speeds: Speeds, catalog: Catalog) -> Order:
@@ -294,11 +293,11 @@ def order_of(cells: Cells, objective: Objective, speeds: Speeds, catalog: Catalo
     )
 
 
-def block_of(cells: list[tuple[int, int, float]]) -> tuple[TypeSet, list[tuple[int, int, float]]]:
+def block_of(cells: list[tuple[int, int, float]]) -> Block:
     held = 0
     for kind, _, _ in cells:
         held |= 1 << kind
-    return held, cells
+    return held, [(1 << kind, kind, offer, usd) for kind, offer, usd in cells]
 
 
 def figures(some: Cells, speeds: Speeds, catalog: Catalog) -> Figures:
@@ -346,15 +345,15 @@ class View:
     def rank(self, some: Candidates, *, per_offer: bool = False) -> Ranked:
         """The best of each type, or every offer, best first."""
         order = self.order(some)
-        places = np.flatnonzero(some.among(order.instance_type, order.usd))
+        places = some.among(order.instance_type, order.usd).nonzero()[0]
         if not (per_offer or order.one_each):
             places = places[first_of_each(order.instance_type[places])]
         return Ranked(
-            order.instance_type[places],
-            order.offer[places],
-            order.cost[places],
-            order.speed[places],
-            order.score[places],
+            order.instance_type.take(places),
+            order.offer.take(places),
+            order.cost.take(places),
+            order.speed.take(places),
+            order.score.take(places),
         )
 
     def choices(self, ranked: Ranked, question: Question) -> Iterator[Choice]:
@@ -449,10 +448,10 @@ def pareto(usd: Floats, speed: Floats, shown: int) -> list[bool]:
     prices, speeds = usd[:shown].tolist(), speed[:shown].tolist()
     dearest = max((price for price in prices if price < inf), default=-inf)
     slowest = min((each for each in speeds if not isnan(each)), default=inf)
-    rivals = np.flatnonzero((usd <= dearest) & (speed >= slowest))
+    rivals = ((usd <= dearest) & (speed >= slowest)).nonzero()[0]
     fastest = -inf
     for _, slowness, place in sorted(
-        zip(usd[rivals].tolist(), (-speed[rivals]).tolist(), rivals.tolist(), strict=True)
+        zip(usd.take(rivals).tolist(), (-speed.take(rivals)).tolist(), rivals.tolist(), strict=True)
     ):
         if -slowness > fastest:
             fastest = -slowness

@@ -7,7 +7,7 @@ such combinations occur; what is left per question – hardware, software, a pri
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from service.domain.catalog import Catalog, Floats, Mask, Memory, Offers
 from service.domain.constraints import Check, Constraints, Ground, type_checks
 from service.domain.offer import MARKETS
-from service.domain.typeset import TypeSet, mask_of, types_where
+from service.domain.typeset import Steps, TypeSet, mask_of, types_where
 
 OFFER_CODES: tuple[tuple[str, Ground], ...] = (
     ("region", "constraint"),
@@ -42,6 +42,7 @@ class Cells:
     """The types that have one with a known price."""
     orders: Memory = field(default_factory=lambda: Memory(size=16))
     """What they come to under an objective, for whoever ranks them."""
+    steps: Memory = field(default_factory=Memory)
 
     @classmethod
     def of(cls, places: NDArray[Any], catalog: Catalog) -> "Cells":
@@ -61,14 +62,18 @@ class Cells:
 
     def within(self, limit: float | None) -> TypeSet:
         """The types with an offer that costs no more than the limit."""
-        return self.types if limit is None else types_where(self.cheapest <= limit)
+        return self.types if limit is None else self.prices.at_most(limit)
+
+    @property
+    def prices(self) -> Steps:
+        """The lowest price of each type, in order; worked out when it is first asked for."""
+        return self.steps.recall("cheapest", lambda: Steps.of(self.cheapest))
 
     def candidates(self, types: TypeSet, limit: float | None) -> "Candidates":
         return Candidates(self, types & self.within(limit), limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(NamedTuple):
     """Of the cells, those of these types that cost no more than the limit; each of the types has one."""
 
     cells: Cells
@@ -82,7 +87,7 @@ class Candidates:
 
     def among(self, instance_type: NDArray[Any], usd: Floats) -> Mask:
         """Where they stand in these columns of the cells, whatever order the columns are in."""
-        taken: Mask = mask_of(self.types, len(self.cells.cheapest))[instance_type]
+        taken: Mask = mask_of(self.types, len(self.cells.cheapest)).take(instance_type)
         return taken if self.limit is None else taken & (usd <= self.limit)
 
 
@@ -124,8 +129,7 @@ class OfferChoice:
     alone: dict[int, Alone]
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(NamedTuple):
     """A constraint that turned types away: which, which of them by itself, and the least change that lets some in."""
 
     code: str
@@ -135,8 +139,7 @@ class Obstacle:
     relax: Callable[[], tuple[dict[str, object], Candidates] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """What a question admits, and what kept the others out."""
 
     admitted: Candidates
@@ -286,9 +289,12 @@ def relax_offers(
     near = Candidates(others.cells, alone, asked.max_usd_per_hour)
     match code:
         case "region":
-            return one_word_more(code, asked.region, catalog.offers.places, others, near, catalog)
+            counts = np.bincount(others.code[near.places] + 1, minlength=2)[1:].tolist()
+            return one_word_more(code, asked.region, catalog.offers.places, counts, others, near, catalog)
         case "market":
-            return one_word_more(code, asked.market, MARKETS, others, near, catalog)
+            held = [others.under(market, catalog).within(near.limit) for market in range(len(MARKETS))]
+            counts = [(alone & types).bit_count() for types in held]
+            return one_word_more(code, asked.market, MARKETS, counts, others, near, catalog)
         case "max_price_age_days":
             return least_age_more(others, near, catalog)
         case _:
@@ -296,13 +302,18 @@ def relax_offers(
 
 
 def one_word_more(
-    code: str, wanted: Sequence[str], known: Sequence[str], others: Alone, near: Candidates, catalog: Catalog
+    code: str,
+    wanted: Sequence[str],
+    known: Sequence[str],
+    counts: Sequence[int],
+    others: Alone,
+    near: Candidates,
+    catalog: Catalog,
 ) -> tuple[dict[str, object], Candidates]:
-    codes = others.code[near.places]
-    counts = np.bincount(codes + 1, minlength=len(known) + 1)[1:]
-    added = int(counts.argmax())
-    if not counts[added]:
+    """Of the known words the one that lets in the most, by how many each would let in."""
+    if not any(counts):
         return {code: None}, near
+    added = counts.index(max(counts))
     return {code: [*wanted, known[added]]}, others.under(added, catalog).candidates(near.types, near.limit)
 
 
@@ -314,14 +325,14 @@ def least_age_more(others: Alone, near: Candidates, catalog: Catalog) -> tuple[d
     kept = places if age is None else places[within(ages, age)]
     kept = kept[np.lexsort((offers.usd_per_hour[kept], offers.instance_type[kept]))]
     cells = Cells.of(kept[first_of_run(offers.instance_type[kept])], catalog)
-    return {"max_price_age_days": age}, cells.candidates(near.types, near.limit)
+    return {"max_price_age_days": age}, Candidates(cells, cells.types, near.limit)
 
 
 def price_obstacle(cells: Cells, fails: TypeSet, near: TypeSet) -> Obstacle:
     alone = near & cells.priced
 
     def relax() -> tuple[dict[str, object], Candidates] | None:
-        nearest = float(cells.cheapest[mask_of(alone, len(cells.cheapest))].min())
+        nearest = cells.prices.least(alone)
         return {"max_usd_per_hour": nearest}, cells.candidates(alone, nearest)
 
     return Obstacle("max_usd_per_hour", "constraint", fails, alone, relax)

@@ -10,6 +10,8 @@ from service.domain.money import MICRO, Micros, exact, half_up
 
 SECONDS_AN_HOUR = 3600
 MILLION = 1_000_000
+LEAST_AMOUNT = 1e-9
+"""Of less, a unit has no price that could be printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def unit_costs(
 
 def per(usd: Micros | None, units: int, amount: float | None) -> Micros | None:
     """Millionths of a dollar for so many units of an amount, rounded half up."""
-    if usd is None or not amount:
+    if usd is None or amount is None or amount < LEAST_AMOUNT:
         return None
     share = Fraction(units) / exact(amount)
     return Micros(half_up(usd.low * share), half_up(usd.likely * share), half_up(usd.high * share))

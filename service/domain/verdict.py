@@ -21,6 +21,7 @@ class Verdict:
 def verdict(
     usd: Micros | None,
     *,
+    what: str = "The run",
     missing: tuple[str, ...] = (),
     baseline_usd: float | None = None,
     fail_above_percent: float | None = None,
@@ -35,21 +36,22 @@ def verdict(
         return Verdict("fail", f"The cost is not known. {' '.join(missing)}".strip(), None)
     total = Fraction(usd.likely, MICRO)
     change = percent_above(total, baseline_usd)
-    told = [f"The run costs {'at least ' if missing else ''}${total_text(total)}"]
+    sentence = f"{what} costs {'at least ' if missing else ''}${total_text(total)}"
     failed = False
     if baseline_usd is not None:
         allowed = exact(fail_above_percent or 0.0)
         limit = exact(baseline_usd) * (1 + allowed / 100)
         failed = total > limit
-        told.append(
-            f"{compared(total, change)} the baseline of ${total_text(exact(baseline_usd))}, "
+        sentence += (
+            f", {compared(total, change)} the baseline of ${total_text(exact(baseline_usd))}, "
             f"and {float(allowed):g} % more is allowed"
         )
     if budget_usd is not None:
         over = total > exact(budget_usd)
         failed = failed or over
-        told.append(f"which is {'over' if over else 'within'} the budget of ${total_text(exact(budget_usd))}")
-    sentence = ", ".join(told) + "."
+        sentence += ", which is" if baseline_usd is None else "; it is"
+        sentence += f" {'over' if over else 'within'} the budget of ${total_text(exact(budget_usd))}"
+    sentence += "."
     if missing:
         sentence += f" Not counted: {' '.join(missing)}"
     return Verdict("fail" if failed else "pass", sentence, None if change is None else round(float(change), 2))

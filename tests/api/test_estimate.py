@@ -101,7 +101,8 @@ def test_time_is_amount_over_rate_and_dollars_are_time_times_price(client: TestC
     steps = 1e9 / estimate["tokens_per_second"]["likely"] / 3600
     assert hours == pytest.approx(steps * (1 + estimate["overhead_beyond_steps"]), rel=1e-3)
     for cost in told["cost"]:
-        assert cost["usd"]["likely"] == pytest.approx(hours * cost["usd_per_hour"], rel=1e-3)
+        compute = next(part for part in cost["parts"] if part["name"] == "compute")
+        assert compute["usd"]["likely"] == pytest.approx(hours * cost["usd_per_hour"], rel=1e-3)
     assert {cost["market"] for cost in told["cost"]} >= {"on_demand", "spot"}
 
 
@@ -136,6 +137,8 @@ def test_what_does_not_fit_says_what_it_needs(client: TestClient) -> None:
     assert estimate["samples_per_second"] is None
     assert estimate["hours"] is None
     assert all(cost["usd"] is None for cost in told["cost"])
+    assert told["nearest_changes"][-1]["code"] == "usable_memory_gib"
+    assert all(change["text"].endswith(".") for change in told["nearest_changes"])
     sentence = next(w["text"] for w in told["warnings"] if w["code"] == "gpu_memory")
     assert f"{estimate['memory']['needed_gib_per_gpu']:.1f}" in sentence
 
@@ -165,7 +168,8 @@ def test_hours_alone_are_priced(client: TestClient) -> None:
     assert told["estimate"] is None
     assert told["fits"] is None
     for cost in told["cost"]:
-        assert cost["usd"]["likely"] == pytest.approx(10 * cost["usd_per_hour"], rel=1e-5)
+        if cost["market"] != "spot" and cost["managed_service"] is None:
+            assert cost["usd"]["likely"] == pytest.approx(10 * cost["usd_per_hour"], rel=1e-9)
 
 
 def test_serving_tells_latency_and_throughput(client: TestClient) -> None:
@@ -236,3 +240,23 @@ def test_no_figure_is_infinite_or_nan(client: TestClient) -> None:
         text = client.post("/estimate", json=body).text
         assert not any(word in text for word in ("NaN", "Infinity", "1e+3"))
         assert math.isfinite(ask(client, body)["estimate"]["memory"]["needed_gib_per_gpu"])
+
+
+def test_a_change_that_is_told_makes_it_fit(client: TestClient) -> None:
+    body = changed(TRAINING, machine="aws/g5.12xlarge", workload__global_batch_size=64)
+    told = ask(client, body)
+    assert told["fits"] is False
+    codes = [change["code"] for change in told["nearest_changes"]]
+    assert {"nodes", "method"} <= set(codes)
+    nodes = next(change["to"] for change in told["nearest_changes"] if change["code"] == "nodes")
+    assert ask(client, {**body, "nodes": int(nodes)})["fits"] is True
+    assert ask(client, {**body, "nodes": int(nodes) - 1})["fits"] is False
+    assert ask(client, changed(body, workload__method="lora"))["fits"] is True
+
+
+def test_the_nearest_published_runs_are_evidence(client: TestClient) -> None:
+    told = ask(client, changed(TRAINING, machine="aws/g5.12xlarge", workload__method="lora"))
+    assert told["evidence"]
+    assert told["evidence"][0]["nearness"] == "same_model_and_gpu"
+    listed = client.get("/measurements?gpu=a10g-24gb&limit=500").json()["items"]
+    assert {each["id"] for each in told["evidence"]} <= {item["id"] for item in listed}

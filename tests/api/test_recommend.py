@@ -357,3 +357,30 @@ def test_the_answer_is_of_the_day_asked(client: TestClient) -> None:
     assert not families & {"p3", "g4dn", "p2", "p5", "g6"}
     for choice in answer["choices"]:
         assert choice["price"]["observed_on"] is None or choice["price"]["observed_on"] <= "2022-02-17"
+
+
+# Many at once
+
+
+def test_a_batch_answers_in_order_and_one_bad_item_is_alone(client: TestClient) -> None:
+    good = question(workload={"model": "resnet-50"}, constraints={"provider": ["aws"]})
+    items = [good, question(workload={"model": "resnet-05"}), 5, question("inference", objective="fastest")]
+    told = client.post("/recommend/batch", json={"items": items}).json()["items"]
+    assert [("problem" in item) for item in told] == [False, True, True, False]
+    assert told[0] == ask(client, good)
+    assert told[1]["problem"]["errors"][0]["field"] == "workload.model"
+
+
+def test_a_job_is_ranked_by_dollars_of_the_whole_of_it(client: TestClient) -> None:
+    work = {"model": "llama-3-8b", "precision": ["bf16"], "global_batch_size": 64, "amount": {"tokens": 1e9}}
+    answer = ask(client, question(workload=work, constraints={"provider": ["aws"], "max_nodes": 4}))
+    choices = answer["choices"]
+    dollars = [choice["estimate"]["usd"]["likely"] for choice in choices]
+    assert dollars == sorted(dollars)
+    for choice in choices:
+        estimate = choice["estimate"]
+        assert estimate["basis"] == "modelled"
+        assert estimate["usd"]["likely"] == pytest.approx(
+            estimate["hours"]["likely"] * choice["usd_per_hour"], rel=1e-4
+        )
+    assert any(rejection["code"] == "gpu_memory" for rejection in answer["rejections"])

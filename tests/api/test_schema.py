@@ -57,6 +57,8 @@ KNOWN = {
     "machine": ["aws/p4d.24xlarge", "aws/g5.xlarge"],
     "model": ["llama-3.1-8b", "resnet-50", "mixtral-8x7b"],
     "optimizer": ["adamw", "sgd"],
+    "managed_service": ["sagemaker-training"],
+    "class": ["gp3", "s3-standard", "pd-ssd"],
 }
 """Names are rows of tables, so the document cannot list them; with some filled in, generated requests get further."""
 
@@ -67,6 +69,8 @@ BEYOND_A_SCHEMA = re.compile(
     r"|Tell (a|either) |An estimate needs|Nothing is known of|has no GPU|does not run|Too little is told|cannot"
     r"|needs? (its|a|samples)|must be |between \d|told as|may be any of|The layout|each needs a sample|both or neither"
     r"|parameters are needed|belong to|No layout|more than|Several providers"
+    r"|is not offered in|is not sold as|No offer of|a price of its own|A load needs|unit of the rate|A run lasts"
+    r"|That is .* combinations"
     r"|nested more than|reads at most|a number beyond|a day is written|names '.*' twice",
     re.DOTALL,
 )
@@ -81,7 +85,9 @@ def document(*, with_names: bool) -> dict[str, Any]:
                 for parameter in operation["parameters"]:
                     fill(parameter["name"], parameter["schema"])
         for name, schema in told["components"]["schemas"].items():
-            if name in ("EstimateAsked", "MachineDescribed") or (name.endswith("-Input") and "Software" not in name):
+            if name in ("EstimateAsked", "MachineDescribed", "StorageAsked", "OverAsked") or (
+                name.endswith("-Input") and "Software" not in name
+            ):
                 for field, field_schema in schema.get("properties", {}).items():
                     fill(field, field_schema)
     return told

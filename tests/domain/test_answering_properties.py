@@ -74,7 +74,7 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
         for table, row in ((together, place), (turned, -1 - place)):
             assert table.needed_bytes[row] == pytest.approx(alone.memory.needed_bytes)
             assert table.units_per_second[row] == pytest.approx(_rate(alone))
-        if alone.tokens_per_second is not None:
+        if alone.fits and alone.tokens_per_second is not None:
             rates = together.units_per_second[place] * inference_bands(with_, work, machine_table([where]))[0]
             band = alone.tokens_per_second
             assert list(rates) == pytest.approx([band.low, band.likely, band.high])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from service.domain.bands import Band
 from service.domain.money import Micros
 from service.domain.unit_costs import (
+    per,
     replicas_for,
     samples_per_usd,
     unit_costs,
@@ -34,6 +35,10 @@ def test_what_is_not_counted_or_not_known_has_no_price() -> None:
     assert unit_costs(Micros(1, 1, 1)).usd_per_epoch is None
     assert unit_costs(None, samples=10).usd_per_thousand_samples is None
     assert unit_costs(Micros(0, 0, 0), samples=10).samples_per_usd is None
+
+
+def test_a_vanishing_amount_has_no_price_per_unit() -> None:
+    assert per(Micros(1, 2, 3), 1000, 1e-310) is None
 
 
 def test_tokens_of_a_machine_that_serves() -> None:

@@ -33,8 +33,8 @@ def test_within_the_baseline_and_over_the_budget_fails() -> None:
     found = verdict(usd(120.0), baseline_usd=120.0, budget_usd=100.0)
     assert found.outcome == "fail"
     assert found.sentence == (
-        "The run costs $120.00, exactly the baseline of $120.00, and 0 % more is allowed, "
-        "which is over the budget of $100.00."
+        "The run costs $120.00, exactly the baseline of $120.00, and 0 % more is allowed; "
+        "it is over the budget of $100.00."
     )
 
 

@@ -1,0 +1,103 @@
+"""POST /estimate/batch: many estimates, each of its own, or one over every combination of some values."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query, Request, Response
+from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
+
+from service.api.batch import Refused, answered, items_of
+from service.api.bill_asked import only_one
+from service.api.body import JsonRoute
+from service.api.current import Live, catalog_on
+from service.api.estimate import ANSWER, EstimateAnswer, EstimateAsked, appraised_on, estimate
+from service.api.examples import ESTIMATE_BATCH
+from service.api.fields import Asked, Sent
+from service.api.matrix import MatrixAnswer, OverAsked, combinations, matrix
+from service.api.problems import ProblemDocument, document_of, invalid
+from service.db.live_catalog import LiveCatalog
+from service.domain.appraisal import Appraisal
+from service.domain.catalog import Catalog
+from service.domain.errors import QuestionError
+from service.domain.machine import Machine
+
+router = APIRouter(tags=["decision"], route_class=JsonRoute)
+
+Base = Annotated[
+    dict[str, Any],
+    Field(max_length=100),
+    WithJsonSchema({"type": "object", "description": "A body of POST /estimate."}),
+]
+
+
+class EstimateBatchAsked(Sent):
+    """Many estimates at once: `items`, or a `base` and what to vary `over`."""
+
+    items: items_of("POST /estimate") | None = None  # type: ignore[valid-type]
+    base: Base | None = None
+    over: OverAsked | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateBatchAnswer:
+    """In the order of the questions: each an answer, or a problem."""
+
+    items: list[EstimateAnswer | Refused]
+
+
+ASKED: TypeAdapter[EstimateAsked] = TypeAdapter(EstimateAsked)
+MATRIX = TypeAdapter(MatrixAnswer)
+
+
+@router.post("/estimate/batch", summary="Estimate many at once", response_model=EstimateBatchAnswer | MatrixAnswer)
+async def post_estimate_batch(
+    asked: Annotated[EstimateBatchAsked, Body(openapi_examples=ESTIMATE_BATCH)],
+    _query: Annotated[Asked, Query()],
+    live: Live,
+    request: Request,
+) -> Response:
+    """Up to 1,000 estimates; a bad one has a `problem` and does not fail the others.
+
+    `items` are answered in order. A `base` is asked with every combination of the values `over` which machines, nodes,
+    instances, hours, regions, markets and managed services vary; its answers are sorted by likely dollars, and marked
+    where no other is both as quick and as cheap.
+    """
+
+    def answer(each: EstimateAsked) -> bytes:
+        return ANSWER.dump_json(estimate(each, catalog_on(live, each.as_of)))
+
+    only_one((("items", asked.items), ("base", asked.base)), "Tell either items, or a base and what to vary over.")
+    if asked.items is not None:
+        if asked.over is not None:
+            raise QuestionError("Tell either items or over: a base is what varies.", field="over")
+        return await answered(asked.items, ASKED, answer, request)
+    if asked.over is None:
+        raise QuestionError("Tell a list of values in over: what the base shall vary.", field="over")
+    cells = combinations(asked.over)
+    asking = Varied(asked.base or {}, live, request)
+    return Response(MATRIX.dump_json(await matrix(cells, asking.answer)), media_type="application/json")
+
+
+class Varied:
+    """Answers the combinations of a base; the physics of a machine is worked out once for all its markets."""
+
+    def __init__(self, base: dict[str, Any], live: LiveCatalog, request: Request) -> None:
+        self._base, self._live, self._request = base, live, request
+        self._kept: dict[tuple[str, int], Appraisal] = {}
+
+    def answer(self, cell: dict[str, Any]) -> EstimateAnswer | ProblemDocument:
+        body = {**self._base, **cell}
+        try:
+            asked = ASKED.validate_python(body)
+            return estimate(asked, catalog_on(self._live, asked.as_of), self._appraised)
+        except ValidationError as error:
+            found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
+            return invalid(found, body, self._request)
+        except QuestionError as error:
+            return document_of(error)
+
+    def _appraised(self, asked: EstimateAsked, machine: Machine | None, catalog: Catalog) -> Appraisal:
+        key = (repr(asked.machine), asked.nodes)
+        if key not in self._kept:
+            self._kept[key] = appraised_on(asked, machine, catalog)
+        return self._kept[key]

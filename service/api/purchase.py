@@ -1,0 +1,73 @@
+"""A run on so many machines of one kind, about to be priced: its work, its terms in a market, its bill."""
+
+from dataclasses import dataclass
+
+from service.api.bill_asked import BillAsked, run_of
+from service.domain.bands import Band
+from service.domain.catalog import Catalog
+from service.domain.cost import Bill, Terms, bill_of
+from service.domain.hardware import InstanceType
+from service.domain.interruption import Checkpoints
+from service.domain.money import Unknown
+from service.domain.purchase import Option
+from service.domain.run import LONGEST_HOURS, Run
+from service.domain.serving import Served
+from service.domain.terms import terms_of
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be done. Hours are of each machine; rates are of one gang; null of what is not told.
+
+    `why_no_hours` is a sentence where `hours` is null.
+    """
+
+    hours: Band | None
+    basis: str
+    why_no_hours: str = ""
+    samples: float | None = None
+    tokens: float | None = None
+    epochs: float | None = None
+    samples_per_second: Band | None = None
+    input_tokens_per_second: Band | None = None
+    output_tokens_per_second: Band | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """A run on so many machines of one kind, to be priced."""
+
+    asked: BillAsked
+    catalog: Catalog
+    work: Work
+    nodes: int
+    checkpoints: Checkpoints
+    served: Served | Unknown | None = None
+    training: bool = True
+
+    @property
+    def machines(self) -> int:
+        return self.nodes * self.asked.instances
+
+    def run(self) -> Run | Unknown:
+        hours = self.work.hours
+        if hours is None:
+            return Unknown(self.work.why_no_hours)
+        if hours.high > LONGEST_HOURS:
+            return Unknown(f"The run would take more than {LONGEST_HOURS:,.0f} hours, which is more than a century.")
+        return run_of(self.asked, hours, self.nodes, self.work.basis)
+
+
+def terms_for(purchase: Purchase, kind: InstanceType, option: Option) -> Terms:
+    run = purchase.run()
+    catalog = purchase.catalog
+    if isinstance(run, Unknown):  # the terms do not depend on the hours, but for interruptions
+        run = run_of(purchase.asked, Band(0.0, 0.0, 0.0), purchase.nodes, "given")
+    return terms_of(
+        catalog.reference, kind, option.offer, run, catalog.day, purchase.checkpoints, service=option.service
+    )
+
+
+def bill_under(purchase: Purchase, terms: Terms) -> Bill | Unknown:
+    run = purchase.run()
+    return run if isinstance(run, Unknown) else bill_of(run, terms)

@@ -1,0 +1,126 @@
+"""`instance-selector estimate`: what it prints, and how it exits."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.ci.job_file import JobFileWrong, read_job, with_limits
+from service.cli import main
+from tests.server import Server
+
+JOB = """
+hours: 10
+machine: aws/p4d.24xlarge
+region: us-east-1
+market: on_demand
+as_of: 2026-10-01
+"""
+USD = 219.57642
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ([], 0),
+        (["--budget", "220"], 0),
+        (["--budget", "219"], 1),
+        (["--baseline", "200", "--fail-above", "10"], 0),
+        (["--baseline", "200", "--fail-above", "9"], 1),
+        (["--baseline", "200"], 1),
+        (["--fail-above", "10"], 2),
+        (["--budget", "nan"], 2),
+        (["--budget", "-1"], 2),
+    ],
+)
+def test_the_exit_code_is_the_verdict(server: Server, job: Path, limits: list[str], code: int) -> None:
+    assert main(["estimate", "--file", str(job), "--url", server.url, *limits]) == code
+
+
+def test_in_process_it_answers_the_same(
+    server: Server, job: Path, seeded_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["estimate", "--file", str(job), "--url", server.url, "--format", "json"]) == 0
+    there = json.loads(capsys.readouterr().out)
+    monkeypatch.setenv("SELECTOR_DATABASE_URL", f"sqlite:///{seeded_file}")
+    assert main(["estimate", "--file", str(job), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == there
+    assert there["cost"][0]["usd"]["likely"] == USD
+
+
+@pytest.mark.parametrize("shape", ["table", "markdown"])
+def test_people_read_the_total_the_verdict_and_the_parts(
+    server: Server, job: Path, capsys: pytest.CaptureFixture[str], shape: str
+) -> None:
+    assert main(["estimate", "--file", str(job), "--url", server.url, "--budget", "1", "--format", shape]) == 1
+    told = capsys.readouterr().out
+    assert "fail: The run costs $219.58, which is over the budget of $1.00." in told
+    assert "10 h x 1 machine at 21.957642 USD an hour" in told
+    assert "Catalog of 2026-10-01" in told
+    assert ("| on_demand | us-east-1 | 10 | 219.58 |" in told) == (shape == "markdown")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("hours: [", "neither YAML nor JSON"),
+        ("- 1", "must hold the fields"),
+        ("hours: 1\nhours: 2", "names 'hours' twice"),
+        ("hours: 1\nmachine: aws/p4d.24xlarg", "Did you mean"),
+        ("hours: 1\nmachine: aws/p4d.24xlarge\nmarket: spott", "Did you mean spot?"),
+        ("a: &a [*a]", "YAML"),
+    ],
+)
+def test_what_cannot_be_answered_exits_with_2_and_a_sentence(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, sentence: str
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    assert main(["estimate", "--file", str(path), "--url", server.url]) == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert "Traceback" not in told
+
+
+def test_a_silent_service_and_a_missing_file_exit_with_2(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", "--file", str(job), "--url", "http://127.0.0.1:9"]) == 2
+    assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
+    assert main(["estimate", "--file", f"{job}.not", "--url", "http://127.0.0.1:9"]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert main(["estimate", "--file", str(job), "--url", "what"]) == 2
+
+
+def test_a_cost_that_nobody_knows_is_no_answer(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text('{"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "budget_usd": 5}')
+    assert main(["estimate", "--file", str(path), "--url", server.url]) == 2
+    path.write_text('{"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}}')
+    assert main(["estimate", "--file", str(path), "--url", server.url]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("2e9", 2e9), ("1.5e3", 1500.0), ("-3E-2", -0.03), ("2026-10-01", "2026-10-01"), ("'2e9'", "2e9"), ("7", 7)],
+)
+def test_numbers_and_days_are_read_as_people_mean_them(text: str, value: Any) -> None:
+    found = read_job(f"amount: {text}")["amount"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_limits_of_the_command_line_go_first() -> None:
+    body = {"baseline": {"usd": 5, "fail_above_percent": 3}, "budget_usd": 7}
+    assert with_limits(body, baseline=6, fail_above=None, budget=8) == {
+        "baseline": {"usd": 6, "fail_above_percent": 3},
+        "budget_usd": 8,
+    }
+    with pytest.raises(JobFileWrong, match="needs a baseline"):
+        with_limits({}, fail_above=3)

@@ -1,0 +1,50 @@
+"""Sets of types against the plain look at every type."""
+
+from math import isnan, nan
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.typeset import Steps, TypeSet, by_word, commonest, mask_of, types_where
+
+NUMBERS = st.lists(st.sampled_from([nan, 0.0, 1.5, 2.0, 8.0, 96.0]), max_size=40)
+CODES = st.lists(st.integers(-1, 5), max_size=40)
+LIMITS = st.sampled_from([-1.0, 0.0, 1.0, 1.5, 8.0, 100.0])
+
+
+def members(types: TypeSet, count: int) -> set[int]:
+    return set(np.flatnonzero(mask_of(types, count)).tolist())
+
+
+@given(NUMBERS, LIMITS)
+def test_a_limit_finds_the_types_that_a_comparison_finds(numbers: list[float], limit: float) -> None:
+    column, count = np.array(numbers, np.float64), len(numbers)
+    steps = Steps.of(column)
+    assert steps.below(limit) == types_where(column < limit)
+    assert steps.at_most(limit) == types_where(column <= limit)
+    assert steps.above(limit) == types_where(column > limit)
+    assert members(steps.first[-1], count) == {place for place, number in enumerate(numbers) if not isnan(number)}
+
+
+@given(NUMBERS, st.integers(0, 2**40 - 1))
+def test_the_least_and_the_most_of_some_types(numbers: list[float], drawn: int) -> None:
+    some = drawn & ((1 << len(numbers)) - 1)
+    known = [numbers[place] for place in members(some, len(numbers)) if not isnan(numbers[place])]
+    steps = Steps.of(np.array(numbers, np.float64))
+    if known:
+        assert steps.least(some) == min(known)
+        assert steps.most(some) == max(known)
+
+
+@given(CODES, st.integers(0, 2**40 - 1))
+def test_the_commonest_word_is_what_counting_finds(codes: list[int], drawn: int) -> None:
+    some = drawn & ((1 << len(codes)) - 1)
+    counts = np.bincount([codes[place] + 1 for place in members(some, len(codes))], minlength=2)[1:]
+    found = commonest(by_word(codes), some)
+    if counts.any():
+        assert found is not None
+        assert found.code == counts.argmax()
+        assert members(found.types, len(codes)) == {place for place, code in enumerate(codes) if code == found.code}
+    else:
+        assert found is None
