@@ -99,7 +99,7 @@ def lock(args: list[str]) -> int:
         uv = str(BIN / "uv")
     oldest = ["--python-version", "3.11"]  # without it the lock would start at the Python that writes it
     command = [uv, "pip", "compile", "pyproject.toml", "--quiet", "--universal", *oldest, "--generate-hashes"]
-    command += ["--no-emit-index-url", "--custom-compile-command", "python3 dev.py lock", *args]
+    command += ["--custom-compile-command", "python3 dev.py lock", *args]
     everything = ["--group", "dev", "--output-file", LOCK.name]
     image = ["--group", "build", "--constraint", LOCK.name, "--no-annotate", "--output-file", IMAGE_LOCK.name]
     return subprocess.call([*command, *everything], cwd=ROOT) or subprocess.call([*command, *image], cwd=ROOT)
