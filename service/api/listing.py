@@ -15,6 +15,7 @@ from service.api.current import CatalogStamp, stamp_json
 from service.api.fields import PageAsked, Told
 from service.domain.catalog import Catalog
 from service.domain.errors import CursorExpired, QuestionError
+from service.domain.names import near_names
 
 Item = TypeVar("Item")
 
@@ -111,3 +112,20 @@ def flatten(item: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + name] = value
     return flat
+
+
+def in_order(columns: Sequence[str], sortable: Sequence[str], items: list[Item]) -> list[Item]:
+    """By the columns asked for, unknown values last; even ones stay as they stand. Raises `QuestionError`."""
+    ordered = items
+    for column in reversed(columns):
+        name, descending = column.removeprefix("-"), column.startswith("-")
+        if name not in sortable:
+            raise QuestionError(
+                f"There is no column '{name}' to sort by. Known: {', '.join(sortable)}.",
+                field="sort",
+                near=near_names(name, sortable),
+            )
+        known = [each for each in ordered if getattr(each, name) is not None]
+        unknown = [each for each in ordered if getattr(each, name) is None]
+        ordered = sorted(known, key=lambda each: getattr(each, name), reverse=descending) + unknown
+    return ordered

@@ -1,6 +1,6 @@
 """Measurements: what was seen on machines by name, and what others published of training and answering."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import date
 from typing import Annotated, NamedTuple
 
@@ -10,10 +10,9 @@ from pydantic import Field
 from service.api.current import Live, catalog_on
 from service.api.fields import Names, PageAsked, Told
 from service.api.filters import resolved
-from service.api.listing import Page, page_answer
+from service.api.listing import Page, in_order, page_answer
 from service.domain.catalog import Catalog
-from service.domain.errors import QuestionError
-from service.domain.names import near_names, resolve, resolve_model
+from service.domain.names import resolve, resolve_model
 from service.domain.reference import RUN_KINDS, Measurement, PublishedRun
 
 router = APIRouter(tags=["catalog"])
@@ -108,7 +107,7 @@ SORTABLE = ("id", "kind", "model", "gpu", "gpu_count", "value", "year", "measure
 async def get_measurements(request: Request, asked: Annotated[MeasurementsAsked, Query()], live: Live) -> Response:
     """What was measured by that day: workloads by name on machines, and published runs of models on GPUs."""
     catalog = catalog_on(live, asked.as_of)
-    found = in_order(asked.sort, filtered(asked, catalog))
+    found = in_order(asked.sort, SORTABLE, filtered(asked, catalog))
     return page_answer(
         request,
         asked,
@@ -170,23 +169,6 @@ def searched(seen: Seen) -> str:
     texts = [row.id, seen.model, seen.gpu, row.machine, row.framework, row.source, row.note]
     texts += [row.workload] if isinstance(row, Measurement) else [row.software, row.format, row.detail]
     return "\n".join(text for text in texts if text).lower()
-
-
-def in_order(columns: Sequence[str], seen: list[Seen]) -> list[Seen]:
-    """By the columns asked for, unknown values last; the id decides what is still even."""
-    ordered = seen
-    for column in reversed(columns):
-        name, descending = column.removeprefix("-"), column.startswith("-")
-        if name not in SORTABLE:
-            raise QuestionError(
-                f"There is no column '{name}' to sort by. Known: {', '.join(SORTABLE)}.",
-                field="sort",
-                near=near_names(name, SORTABLE),
-            )
-        known = [each for each in ordered if getattr(each, name) is not None]
-        unknown = [each for each in ordered if getattr(each, name) is None]
-        ordered = sorted(known, key=lambda each: getattr(each, name), reverse=descending) + unknown
-    return ordered
 
 
 def item_of(seen: Seen) -> MeasurementItem:

@@ -8,7 +8,7 @@ from pydantic import Field
 from service.api.answers import json_answer
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.fields import Amount, DayAsked, Name, Names, PageAsked, Told
-from service.api.listing import Page, page_answer
+from service.api.listing import Page, in_order, page_answer
 from service.domain.catalog import Catalog
 from service.domain.errors import NotFound, QuestionError, UnknownName
 from service.domain.model import (
@@ -22,7 +22,7 @@ from service.domain.model import (
     parameter_parts,
     ssm_state_bytes,
 )
-from service.domain.names import near_names, resolve, resolve_model
+from service.domain.names import resolve, resolve_model
 
 router = APIRouter(tags=["catalog"])
 
@@ -112,7 +112,7 @@ SORTABLE = ("id", "parameters", "active_parameters", "released_on")
 async def get_models(request: Request, asked: Annotated[ModelsAsked, Query()], live: Live) -> Response:
     """Networks that questions can name, with their dimensions and sources."""
     catalog = catalog_on(live, asked.as_of)
-    found = sorted_models(asked.sort, filtered(asked, catalog))
+    found = in_order(asked.sort, SORTABLE, sorted(filtered(asked, catalog), key=lambda model: model.id))
     return page_answer(
         request,
         asked,
@@ -144,23 +144,6 @@ def filtered(asked: ModelsAsked, catalog: Catalog) -> list[Model]:
 
 def searched(model: Model) -> str:
     return "\n".join((model.id, model.name, *model.aliases)).lower()
-
-
-def sorted_models(columns: tuple[str, ...], models: list[Model]) -> list[Model]:
-    """By the columns asked for, unknown values last; the id decides what is still even."""
-    ordered = sorted(models, key=lambda model: model.id)
-    for column in reversed(columns):
-        name, descending = column.removeprefix("-"), column.startswith("-")
-        if name not in SORTABLE:
-            raise QuestionError(
-                f"There is no column '{name}' to sort by. Known: {', '.join(SORTABLE)}.",
-                field="sort",
-                near=near_names(name, SORTABLE),
-            )
-        known = [model for model in ordered if getattr(model, name) is not None]
-        unknown = [model for model in ordered if getattr(model, name) is None]
-        ordered = sorted(known, key=lambda model: getattr(model, name), reverse=descending) + unknown
-    return ordered
 
 
 # One model, and what follows from its dimensions
