@@ -13,7 +13,7 @@ from service.api.body import JsonRoute, read_quickly
 from service.api.current import CatalogStamp, catalog_for, stamp_json
 from service.api.estimated import BandTold, EstimateTold, estimate_told, evidence_on, rounded, warnings_on
 from service.api.examples import QUESTION_BATCH, QUESTIONS
-from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_json, warnings_for
+from service.api.explain import Note, Statement, notes_on, reasons_json, rejection_json, warnings_for
 from service.api.fields import Asked, Sent
 from service.api.machines import Machine, PriceTold, machine_fields
 from service.api.query import query_reader
@@ -246,26 +246,25 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
         stamp_json(catalog),
         asked.model_dump_json().encode(),
         choices,
-        b",".join(map(rejection_json, answer.rejections)),
+        b",".join([rejection_json(each, catalog) for each in answer.rejections]),
         told[1:],
     )
 
 
 def choice_json(choice: Choice, asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
-    told = to_json(
-        {
-            "compared_to_current": None if answer.current is None else compared(choice, answer.current, question),
-            "reasons": reasons_for(choice, question, answer),
-            "tied_with": choice.tied_with,
-            "pareto": choice.pareto,
-        }
-    )
-    return b'{"rank":%d,%b,"specs":%b,"warnings":%b,%b' % (
-        choice.rank,
-        offered_json(choice, answer.outlook, catalog),
-        machine_json(choice.place, catalog),
-        warnings_json(choice, asked, answer.outlook, catalog),
-        told[1:],
+    against = None if answer.current is None else compared(choice, answer.current, question)
+    return (
+        b'{"rank":%d,%b,"specs":%b,"warnings":%b,"compared_to_current":%b,"reasons":%b,"tied_with":%b,"pareto":%b}'
+        % (
+            choice.rank,
+            offered_json(choice, answer.outlook, catalog),
+            machine_json(choice.place, catalog),
+            warnings_json(choice, asked, answer.outlook, catalog),
+            b"null" if against is None else to_json(against),
+            reasons_json(choice, question, answer, catalog),
+            to_json(choice.tied_with),
+            b"true" if choice.pareto else b"false",
+        )
     )
 
 
