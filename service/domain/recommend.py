@@ -153,7 +153,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         ranked = view.rank(selection.admitted)
     return Answer(
         choices=tuple(view.choices(ranked, question)),
-        rejections=tuple(view.rejection(obstacle) for obstacle in by_count(selection)),
+        rejections=tuple([view.rejection(count, obstacle) for count, obstacle in by_count(selection)]),
         considered=len(catalog.instance_types),
         admitted=admitted.bit_count(),
         ranked=len(ranked.score),
@@ -184,8 +184,10 @@ def find_job_speeds(found: Outlook) -> Speeds:
     return Speeds(rate, told, 0, found.key, best.nodes, found.node_hours())
 
 
-def by_count(selection: Selection) -> list[Obstacle]:
-    return sorted(selection.obstacles, key=lambda obstacle: (-obstacle.fails.bit_count(), obstacle.code))
+def by_count(selection: Selection) -> list[tuple[int, Obstacle]]:
+    """The most first, and even ones by name."""
+    counted = [(-each.fails.bit_count(), each.code, place) for place, each in enumerate(selection.obstacles)]
+    return [(-count, selection.obstacles[place]) for count, _, place in sorted(counted)]
 
 
 def assumed_speeds(question: Question, catalog: Catalog) -> Speeds:
@@ -394,11 +396,12 @@ class View:
             pareto=pareto,
         )
 
-    def rejection(self, obstacle: Obstacle) -> Rejection:
-        relaxed = obstacle.relax() if obstacle.alone else None
+    def rejection(self, count: int, obstacle: Obstacle) -> Rejection:
+        if not obstacle.alone:
+            return Rejection(obstacle.code, obstacle.ground, count, 0, None)
+        relaxed = obstacle.relax()
         relaxation = None if relaxed is None else self.relaxation(*relaxed)
-        count, alone = obstacle.fails.bit_count(), obstacle.alone.bit_count()
-        return Rejection(obstacle.code, obstacle.ground, count, alone, relaxation)
+        return Rejection(obstacle.code, obstacle.ground, count, obstacle.alone.bit_count(), relaxation)
 
     def relaxation(self, to: dict[str, object], admitted: Candidates) -> Relaxation | None:
         if not admitted.types:
