@@ -39,34 +39,31 @@ class Note:
 ONLY_CHOICE = to_json(Statement("only_choice", "Nothing else satisfies the constraints."))
 
 
-def reasons_json(choice: Choice, question: Question, answer: Answer, catalog: Catalog) -> bytes:
-    """Each as `Statement` says; what does not depend on the others that were ranked is encoded once."""
-    terms = terms_told(question, answer)
-    rests_on = choice.precision if answer.outlook is None else answer.outlook.key
-    key = ("reasons", choice.offer_place, rests_on, terms)
-    figures, *others = catalog.fragments.recall(key, lambda: reasons_encoded(choice, terms, answer.outlook))
-    place = b"First" if choice.rank == 1 else b"Number %d" % choice.rank
-    standing = b'{"code":"objective","text":"%b of %d by the objective, with %b."}' % (place, answer.ranked, figures)
-    return b"[%b]" % b",".join([standing, *others, *([ONLY_CHOICE] if answer.ranked == 1 else [])])
+def standing_json(rank: int, ranked: int, figures: bytes) -> bytes:
+    """The reason `objective`, with the figures as they stand within quotes; and `only_choice` where it is one."""
+    place = b"First" if rank == 1 else b"Number %d" % rank
+    standing = b'{"code":"objective","text":"%b of %d by the objective, with %b."}' % (place, ranked, figures)
+    return standing if ranked > 1 else b"%b,%b" % (standing, ONLY_CHOICE)
 
 
 def terms_told(question: Question, answer: Answer) -> tuple[str, ...]:
+    """The terms of the objective that ranked."""
     if answer.price_ignored:
         return ("hours",)
-    return tuple(term for term, weight in question.objective.weights.items() if weight)
+    return tuple([term for term, weight in question.objective.weights.items() if weight])
 
 
-def reasons_encoded(choice: Choice, terms: Sequence[str], outlook: Outlook | None) -> list[bytes]:
-    """The figures that put the choice where it stands, as they stand within quotes, and the other reasons."""
+def reasons_for(choice: Choice, terms: Sequence[str], outlook: Outlook | None) -> tuple[str, list[Statement]]:
+    """The figures that put the choice where it stands, and the reasons besides."""
     tell = figure_told if outlook is None else partial(job_figure_told, outlook.job)
     told = dict.fromkeys(figure for term in terms if (figure := tell(term, choice)))
-    figures = to_json(" and ".join(told) or "its market")[1:-1]
+    figures = " and ".join(told) or "its market"
     if outlook is not None:
-        return [figures, to_json(Statement("fits", room(choice, outlook)))]
+        return figures, [Statement("fits", room(choice, outlook))]
     if choice.precision is None:
-        return [figures]
+        return figures, []
     peak = "an unknown peak" if choice.speed is None else f"a dense peak of {choice.speed:g} TFLOPS for the machine"
-    return [figures, to_json(Statement("precision", f"Rated at {choice.precision}, with {peak}."))]
+    return figures, [Statement("precision", f"Rated at {choice.precision}, with {peak}.")]
 
 
 def room(choice: Choice, outlook: Outlook) -> str:
