@@ -35,6 +35,11 @@ Pattern = tuple[str, ...]
 EVERYTHING: Pattern = ()
 
 
+def words_of(facts: Facts) -> tuple[str, ...]:
+    """The facts that are names: many questions share them, and what rests on them alone is worked out once."""
+    return tuple(value for value in facts.values() if isinstance(value, str))
+
+
 def scope_of(pattern: Pattern, facts: Facts) -> tuple[str, float] | None:
     """The scope a pattern makes of the facts, such as `architecture=hopper|precision=fp8`, and its number."""
     parts, number = [], 1.0

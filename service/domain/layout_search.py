@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from service.domain.bands import bands_by_gpu
 from service.domain.candidate_table import Candidates, training_candidates
 from service.domain.columns import either, taken
-from service.domain.efficiency import Column, Kind, Levels
+from service.domain.efficiency import Column, Kind, Levels, words_of
 from service.domain.errors import QuestionError
 from service.domain.estimate import Estimate, Physics, estimate_training
 from service.domain.facts import layout_columns, training_work_facts
@@ -76,9 +76,13 @@ def best_training_layout(physics: Physics, work: Training, machine: Machine, fix
 
 def training_bands(physics: Physics, work: Training, machines: MachineTable) -> Floats:
     """Low, likely and high samples per second of each machine, over 1 / seconds_per_sample."""
-    gpus = [gpu.id for gpu in machines.kinds]
-    found = bands_by_gpu(physics.calibration, physics.bands, TRAINING, training_work_facts(work), gpus)
-    return found[machines.kind]
+    facts = training_work_facts(work)
+
+    def find() -> Floats:
+        gpus = [gpu.id for gpu in machines.kinds]
+        return bands_by_gpu(physics.calibration, physics.bands, TRAINING, facts, gpus)[machines.kind]
+
+    return machines.memory.recall(("bands", physics.calibration, *words_of(facts)), find)
 
 
 def fastest_training_layouts(
@@ -95,6 +99,9 @@ def fastest_training_layouts(
     found = search.among(shapes, across=False)
     left = search.left(shapes, found.exists, found.fits)
     if left:
+        exists, fits = search.hold(left, across=True)
+        left = shapes_among(left, fits | (exists & ~found.exists))
+    if left:
         more = search.among(left, across=True)
         found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
     found = found if search.hosts_matter else taken(found, machines.same_but_host)
@@ -110,7 +117,7 @@ def where_training_fits(
     hosts = machines.hosts_fit(work, most)
     if work.model.transformer is None or not np.array_equal(hosts, machines.hosts_fit(work, 1)):
         return fastest_training_layouts(physics, work, machines, wanted=wanted).fits
-    search = _Search(physics, work, machines, replace(FREE, micro_batch=1))
+    search = _Search(physics, work, machines, FREE)
     shapes = search.shapes(wanted)
     exists, fits = search.hold(shapes, across=False)
     left = search.left(shapes, exists, fits)
@@ -149,9 +156,11 @@ class _Search:
         return shapes_among(shapes, ~fits & ~hopeless)
 
     def hold(self, shapes: Sequence[Shape], *, across: bool) -> tuple[Truths, Truths]:
-        """Which machines have a candidate, and which have one that fits."""
+        """Which machines have a candidate, and which have one that fits: those of the smallest micro-batches tell."""
         sizes = [(shape.gpus, shape.linked_gpus) for shape in shapes]
-        candidates = training_candidates(self.work, sizes, self.fixed, across=across, ways=self.ways)
+        free = self.fixed.micro_batch is None and self.fixed.accumulation is None
+        fixed = replace(self.fixed, micro_batch=1) if free else self.fixed
+        candidates = training_candidates(self.work, sizes, fixed, across=across, ways=self.ways)
         exists, fits = np.zeros(len(self.machines), dtype=bool), np.zeros(len(self.machines), dtype=bool)
         need, starts = self.bytes_needed(candidates.layouts), candidates.starts.tolist()
         for shape, start, end in zip(shapes, starts, starts[1:], strict=False):
@@ -284,13 +293,11 @@ class _Search:
         per_sample = np.exp(self._of(TRAINING, "*", columns)) / layouts.global_batch
         demands = training_demands(self.work, layouts, linked_gpus)
         keys = [key for key, amount in demands.items() if key[0] in TRAINING.start and np.any(amount)]
-        asked, costs = np.empty((len(keys), len(layouts.tensor))), np.empty((len(self.machines), len(keys)))
-        rates = self.machines.seconds_per_unit(self.work)
-        factors = self.machines.factors(self.physics.calibration, TRAINING, self.facts)
+        asked = np.empty((len(keys), len(layouts.tensor)))
         for place, (term, resource) in enumerate(keys):
-            np.multiply(demands[(term, resource)], per_sample, out=asked[place])
             factor = TRAINING.start[term] * np.exp(self._of(TRAINING, term, {}))
-            costs[:, place] = rates[resource] * factors[term] * factor
+            np.multiply(demands[(term, resource)], per_sample * factor, out=asked[place])
+        costs = self.machines.costs(self.physics.calibration, TRAINING, self.work, self.facts, keys)
         return asked, costs
 
     def _of(self, kind: Kind, term: str, columns: Mapping[str, Column]) -> Number:

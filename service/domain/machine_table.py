@@ -66,20 +66,6 @@ class MachineTable:
 
     def seconds_per_unit(self, work: Training | Inference) -> dict[str, Floats]:
         """Of each resource, as `demands.seconds_per_unit` has it of one machine."""
-        key = ("seconds_per_unit", work.precision, wide_precision(work))
-        return self.memory.recall(key, lambda: self._seconds_per_unit(work))
-
-    def factors(self, calibration: Calibration, kind: Kind, facts: Facts) -> dict[str, Number]:
-        """How many times longer the machines make each term of a work with these facts, the factor of the whole in it."""
-        read = self.memory.recall(("read", calibration, kind), lambda: calibration.read_beside(kind, self.facts))
-        key = (calibration, kind, *map(facts.get, read))
-        return self.memory.recall(key, lambda: self._factors(calibration, kind, facts))
-
-    def _factors(self, calibration: Calibration, kind: Kind, facts: Facts) -> dict[str, Number]:
-        whole = calibration.log_factors(kind, "*", facts, self.facts)
-        return {term: np.exp(calibration.log_factors(kind, term, facts, self.facts) + whole) for term in kind.start}
-
-    def _seconds_per_unit(self, work: Training | Inference) -> dict[str, Floats]:
         flops = np.array([peaks(work, gpu) for gpu in self.kinds]).reshape(-1, 2)[self.kind]
         return {
             "flops": 1 / flops[:, 0],
@@ -91,6 +77,32 @@ class MachineTable:
             "vcpu": 1 / self.vcpus_per_gpu,
             "seconds": np.ones(len(self)),
         }
+    def costs(
+        self,
+        calibration: Calibration,
+        kind: Kind,
+        work: Training | Inference,
+        facts: Facts,
+        keys: Sequence[tuple[str, str]],
+    ) -> Floats:
+        """Seconds that a unit of each term's resource takes on each machine, as far as machines decide it."""
+        read = self.memory.recall(("read", calibration, kind), lambda: calibration.read_beside(kind, self.facts))
+        key = (calibration, kind, work.precision, wide_precision(work), *map(facts.get, read), *keys)
+        return self.memory.recall(key, lambda: self._costs(calibration, kind, work, facts, keys))
+
+    def _costs(
+        self,
+        calibration: Calibration,
+        kind: Kind,
+        work: Training | Inference,
+        facts: Facts,
+        keys: Sequence[tuple[str, str]],
+    ) -> Floats:
+        rates, whole = self.seconds_per_unit(work), calibration.log_factors(kind, "*", facts, self.facts)
+        factors = {
+            term: np.exp(calibration.log_factors(kind, term, facts, self.facts) + whole) for term in dict(keys)
+        }
+        return np.column_stack([rates[resource] * factors[term] for term, resource in keys])
 
 
 def key_of(machine: Machine) -> Hashable:

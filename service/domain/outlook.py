@@ -12,6 +12,7 @@ from service.domain.answering_search import fastest_inference_layouts, inference
 from service.domain.catalog import Catalog, Floats, Mask
 from service.domain.columns import either, taken
 from service.domain.constraints import Check, Relaxed, never
+from service.domain.efficiency import words_of
 from service.domain.errors import QuestionError
 from service.domain.estimate import Physics, forward_batch
 from service.domain.facts import training_work_facts
@@ -323,14 +324,17 @@ def training_on_machines(
 
 def wall_beyond_steps(physics: Physics, work: Training, table: MachineTable) -> Floats:
     """The logarithm of what evaluation, saving and starting add to the steps, as runs of the stack had it."""
-    facts: Mapping[str, str | float] = training_work_facts(work)
+    calibration, facts = physics.calibration, training_work_facts(work)
     timed = {**facts, "measured": "wall"}
-    calibration = physics.calibration
-    whole = [
-        calibration.log_factor(TRAINING, "*", each) + calibration.log_factors(TRAINING, "*", each, table.facts)
-        for each in (timed, facts)
-    ]
-    return np.broadcast_to(whole[0] - whole[1], len(table))
+
+    def find() -> Floats:
+        whole = [
+            calibration.log_factor(TRAINING, "*", each) + calibration.log_factors(TRAINING, "*", each, table.facts)
+            for each in (timed, facts)
+        ]
+        return np.broadcast_to(whole[0] - whole[1], len(table))
+
+    return table.memory.recall(("beyond", calibration, *words_of(facts)), find)
 
 
 def answering_on_machines(
