@@ -12,9 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from math import exp, expm1, inf, isfinite, log1p, sqrt
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
 
 from service.domain.bands import Band
 from service.domain.money import Unknown
+
+T = TypeVar("T", float, NDArray[Any])
 
 SECONDS_AN_HOUR = 3600.0
 HOURS_A_MONTH = 730.0
@@ -89,7 +94,7 @@ def rate_of_monthly_share(share: float) -> float:
     return -log1p(-share) / HOURS_A_MONTH
 
 
-def gang_rate(per_hour: float, nodes: int, lost_together: float = 0.0) -> float:
+def gang_rate(per_hour: float, nodes: T, lost_together: T | float = 0.0) -> T:
     """Interruptions per hour of a gang that stops as soon as one of its nodes does.
 
     rate x (together + (1 - together) x nodes): independent nodes add up, and nodes that are lost together count once.

@@ -37,12 +37,14 @@ class Figures:
     """What the terms are made of, one entry per candidate; NaN is unknown.
 
     `usd` is what an hour or the whole job costs, `usd_per_hour` the price of all nodes; `speed` is work per hour in any
-    unit, as long as it is one for all candidates; `risk` runs from 0 to 1.
+    unit, as long as it is one for all candidates, and `paid_speed` work per hour that is paid for; `risk` is how
+    probable an interruption is.
     """
 
     usd: Floats
     usd_per_hour: Floats
     speed: Floats
+    paid_speed: Floats
     watts: Floats
     risk: Floats
 
@@ -56,9 +58,9 @@ def term(name: str, figures: Figures) -> Floats:
         case "samples_per_second":
             return figures.speed
         case "samples_per_usd":
-            return figures.speed / figures.usd_per_hour
+            return figures.paid_speed / figures.usd_per_hour
         case "joules":
-            return figures.watts / figures.speed
+            return figures.watts / figures.paid_speed
         case _:
             return figures.risk
 

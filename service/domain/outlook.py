@@ -1,6 +1,6 @@
 """What a job comes to on every instance type at once: whether it runs and fits, how fast, and on how many nodes."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -63,15 +63,6 @@ class Machines(NamedTuple):
     """-1: none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Aim:
-    """What the number of nodes is chosen for: how dollars and hours weigh, and by when it must be done."""
-
-    usd: float
-    hours: float
-    deadline_hours: float | None = None
-
-
 def node_counts(least: int, most: int) -> tuple[int, ...]:
     """Numbers of nodes worth trying: the least, powers of two, and the most."""
     doubled = (1 << power for power in range(most.bit_length()))
@@ -80,50 +71,49 @@ def node_counts(least: int, most: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The best number of nodes of each instance type for a job."""
+    """A job on every instance type, on each number of nodes."""
 
     job: Job
-    best: Prospects
+    counts: tuple[int, ...]
+    options: tuple[Prospects, ...]
+    """One for each of the numbers of nodes."""
+    nearest: Prospects
+    """The first on which it works; of what works on none, the one that comes nearest to fitting."""
     no_gpu: TypeSet
     unrated: TypeSet
     """Types of which nobody knows the figures that an estimate needs."""
-    late: TypeSet
-    """Types that run the job, and not by the deadline."""
-    aim: Aim
-    counts: tuple[int, ...]
     key: Hashable = field(default_factory=object)
     """What rests on this outlook is remembered under it: to hash the job again and again takes long."""
 
-    def layout(self, place: int) -> Layout:
-        return layout_of(self.best.layouts[place])
+    def on(self, nodes: int) -> Prospects:
+        return self.options[self.counts.index(nodes)]
 
-    def nodes(self, place: int) -> int:
-        return int(self.best.nodes[place])
-
-    def node_hours(self) -> Floats:
-        """What a price per hour and node is multiplied by: hours of all nodes, or nodes where no amount is told.
-
-        What an hour costs ranks then, as it does where nobody says how much work there is.
-        """
-        if self.job.amount is None:
-            return self.best.nodes
-        return np.where(self.best.works, self.best.nodes * np.nan_to_num(self.best.hours, posinf=0.0), np.nan)
+    def layout(self, place: int, nodes: int) -> Layout:
+        return layout_of(self.on(nodes).layouts[place])
 
 
-def outlook_of(job: Job, counts: Sequence[int], aim: Aim, catalog: Catalog) -> Outlook:
+def outlook_of(job: Job, counts: Sequence[int], catalog: Catalog) -> Outlook:
     """Remembered: the same job is often asked again."""
-    return catalog.outlooks.recall((job, tuple(counts), aim), lambda: find_outlook(job, tuple(counts), aim, catalog))
+    return catalog.outlooks.recall((job, tuple(counts)), lambda: find_outlook(job, tuple(counts), catalog))
 
 
-def find_outlook(job: Job, counts: tuple[int, ...], aim: Aim, catalog: Catalog) -> Outlook:
+def find_outlook(job: Job, counts: tuple[int, ...], catalog: Catalog) -> Outlook:
     no_gpu, unrated = catalog.memory.recall("without_figures", lambda: without_figures(catalog))
-    best, *others = prospects(job, counts, catalog)
+    options = prospects(job, counts, catalog)
+    nearest, *others = options
     for found in others:
-        best = either(best, found, better(found, best, aim, has_amount=job.amount is not None))
-    late = np.zeros(len(best.hours), np.bool_)
-    if aim.deadline_hours is not None:
-        late = best.works & (best.hours > aim.deadline_hours)
-    return Outlook(job, best, no_gpu, unrated, types_where(late), aim, counts)
+        nearest = either(nearest, found, ~nearest.works & (found.works | (found.needed_bytes < nearest.needed_bytes)))
+    return Outlook(job, counts, options, nearest, no_gpu, unrated)
+
+
+def with_more_nodes(found: Outlook, among: TypeSet, catalog: Catalog) -> Outlook | None:
+    """The same on up to twice as many nodes, of some types; nothing where nobody may ask for so many."""
+    most = 2 * max(found.counts)
+    if most > MOST_NODES:
+        return None
+    new = tuple(count for count in node_counts(min(found.counts), most) if count not in found.counts)
+    options = (*found.options, *prospects(found.job, new, catalog, among))
+    return replace(found, counts=(*found.counts, *new), options=options, key=object())
 
 
 def without_figures(catalog: Catalog) -> tuple[TypeSet, TypeSet]:
@@ -142,32 +132,6 @@ def is_rated(gpu: Gpu) -> bool:
     """Whether memory, bandwidth and some rate of it are known."""
     rated = any(rate.dense_tflops for rate in gpu.rates.values())
     return rated and gpu.memory_bandwidth_gb_per_second is not None and gpu.memory_gb is not None
-
-
-def better(new: Prospects, old: Prospects, aim: Aim, *, has_amount: bool) -> Mask:
-    """Where more nodes are worth it: they make it run, or in time, or score better at what is aimed for."""
-    gain = np.zeros(len(new.hours))
-    if aim.usd:
-        dearer = (
-            log_ratio(new.nodes * new.hours, old.nodes * old.hours) if has_amount else np.log(new.nodes / old.nodes)
-        )
-        gain += aim.usd * dearer
-    if aim.hours:
-        gain += aim.hours * log_ratio(new.hours, old.hours)
-    chosen = new.works & (~old.works | (gain < 0))
-    if aim.deadline_hours is not None:
-        in_time, was_in_time = new.hours <= aim.deadline_hours, old.works & (old.hours <= aim.deadline_hours)
-        chosen = new.works & (
-            ~old.works | np.where(was_in_time, in_time & (gain < 0), in_time | (new.hours < old.hours))
-        )
-    # Of what does not work at all, the machine that comes nearest to fitting is told.
-    return np.asarray(chosen | (~new.works & ~old.works & (new.needed_bytes < old.needed_bytes)), np.bool_)
-
-
-def log_ratio(one: Floats, other: Floats) -> Floats:
-    """0 where one of the two is infinite: what does not run is not weighed."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(np.log(one / other), posinf=0.0, neginf=0.0)
 
 
 def prospects(
@@ -393,17 +357,19 @@ def told(
 # What keeps a type out
 
 
-def job_checks(found: Outlook, catalog: Catalog) -> list[Check]:
-    """Each type that cannot run the job misses one of these, so that the count of each is of its own reason."""
-    best, no_gpu = found.best, found.no_gpu
+def job_checks(found: Outlook, catalog: Catalog, keeping: Callable[[TypeSet], TypeSet] | None = None) -> list[Check]:
+    """Each type that cannot run the job misses one of these, so that the count of each is of its own reason.
+
+    Where there are limits on the whole job, `keeping` tells which of some types keep them on more nodes.
+    """
+    best, no_gpu = found.nearest, found.no_gpu
     count = len(catalog.instance_types)
     rated = ~mask_of(no_gpu | found.unrated, count)
     lacking = rated & ~best.runs
     spread = rated & best.runs & ~best.exists
     full = rated & best.runs & best.exists & ~best.fits
     crowded = full & (best.needed_bytes > best.usable_bytes)
-    deadline = found.aim.deadline_hours
-    checks = [
+    return [
         Check("no_gpu", "hardware", no_gpu, never),
         Check("gpu_figures_unknown", "data", found.unrated, never),
         Check("precision", "hardware", types_where(lacking), never),
@@ -412,13 +378,10 @@ def job_checks(found: Outlook, catalog: Catalog) -> list[Check]:
             "gpu_memory",
             "hardware",
             types_where(crowded),
-            more_nodes(found, types_where(crowded), types_where(full | spread) | found.late, catalog),
+            fits_on_more(found, types_where(crowded), types_where(full | spread | best.works), keeping, catalog),
         ),
         Check("host_memory", "hardware", types_where(full & ~crowded), never),
     ]
-    if deadline is not None:
-        checks.append(Check("deadline_hours", "constraint", found.late, later(found)))
-    return checks
 
 
 Relax = Callable[[TypeSet], Relaxed | None]
@@ -428,39 +391,29 @@ MOST_NODES = 10_000
 """As many as can be asked for."""
 
 
-def more_nodes(found: Outlook, fails: TypeSet, may_gain: TypeSet, catalog: Catalog) -> Relax:
-    """Up to twice as many nodes, where some of the types then hold the job in time; late ones may gain as well."""
+def fits_on_more(
+    found: Outlook,
+    fails: TypeSet,
+    may_gain: TypeSet,
+    keeping: Callable[[TypeSet], TypeSet] | None,
+    catalog: Catalog,
+) -> Relax:
+    """Up to twice as many nodes, where some of the types then hold the job; who misses a limit may gain as well."""
 
     def relax(sole: TypeSet) -> Relaxed | None:
         if not sole & fails or 2 * max(found.counts) > MOST_NODES:
             return None
-        out = sole & may_gain
+        if keeping is not None:
+            admits = keeping(sole & may_gain)
+            return Relaxed({"max_nodes": 2 * max(found.counts)}, admits) if admits else None
+        out = sole & may_gain & ~types_where(found.nearest.works)
         return catalog.outlooks.recall(("more_nodes", found.key, out), lambda: twice_the_nodes(found, out, catalog))
 
     return relax
 
 
 def twice_the_nodes(found: Outlook, out: TypeSet, catalog: Catalog) -> Relaxed | None:
-    """Where there is no deadline, that it fits is all that need be known."""
-    most, limit = 2 * max(found.counts), found.aim.deadline_hours
+    most = 2 * max(found.counts)
     new = tuple(count for count in node_counts(min(found.counts), most) if count not in found.counts)
-    if limit is None:
-        admits = types_it_fits(found.job, new, out, catalog)
-    else:
-        admits = 0
-        for each in prospects(found.job, new, catalog, out):
-            admits |= out & types_where(each.works & (each.hours <= limit))
+    admits = types_it_fits(found.job, new, out, catalog)
     return Relaxed({"max_nodes": most}, admits) if admits else None
-
-
-def later(found: Outlook) -> Relax:
-    """The least hours that let one in."""
-
-    def relax(sole: TypeSet) -> Relaxed | None:
-        only = mask_of(sole & found.late, len(found.best.hours))
-        if not only.any():
-            return None
-        nearest = float(np.ceil(found.best.hours[only].min() * 1000) / 1000)
-        return Relaxed({"deadline_hours": nearest}, types_where(only & (found.best.hours <= nearest)))
-
-    return relax

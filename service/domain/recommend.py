@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate
 from math import inf, isnan
 from operator import or_
@@ -13,13 +13,27 @@ import numpy as np
 
 from service.domain.catalog import Catalog, Floats, Mask
 from service.domain.constraints import Check, Constraints, never
+from service.domain.fallbacks import apart
 from service.domain.hardware import InstanceType
+from service.domain.interruption import Checkpoints
 from service.domain.job import Job
-from service.domain.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
+from service.domain.objective import NAMED, NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
 from service.domain.offer import Offer
-from service.domain.outlook import Aim, Outlook, job_checks, node_counts, outlook_of
+from service.domain.outlook import Outlook, job_checks, node_counts, outlook_of
+from service.domain.plans import SPOT, Limits, Planner, Plans, keeping_on_more, limit_checks, types_among
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS
-from service.domain.selection import Candidates, Cells, Obstacle, Places, Selection, every_offer, select, usd_per_hour
+from service.domain.selection import (
+    Candidates,
+    Cells,
+    Obstacle,
+    Places,
+    Selection,
+    every_offer,
+    offer_choice,
+    select,
+    usd_per_hour,
+)
+from service.domain.ties import Uncertain, tied_with, uncertain, weight_of_speed
 from service.domain.typeset import TypeSet, types_where
 
 PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
@@ -30,9 +44,14 @@ PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
 }
 """Precisions a task can use when the caller names none; the fastest that a GPU has counts. Other tasks need no GPU."""
 
-SPOT = 1
 TIE = 1e-9
 MOST_TIES = 20
+LIMITS = frozenset({"deadline_hours", "budget_usd"})
+"""Limits on the whole job, as relaxations call them."""
+
+
+NO_LIMITS = Limits()
+NOTHING_LOST = Checkpoints(save_seconds=0.0, restart_seconds=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +70,10 @@ class Question:
     """Where there is one, physics ranks; else the peaks do."""
     nodes: tuple[int, int] = (1, 1)
     """The least and the most."""
-    deadline_hours: float | None = None
+    limits: Limits = NO_LIMITS
+    """On the whole job."""
+    checkpoints: Checkpoints = NOTHING_LOST
+    diversify: bool = False
 
 
 class Choice(NamedTuple):
@@ -68,8 +90,11 @@ class Choice(NamedTuple):
     precision: str | None
     speed: float | None
     nodes: int
-    node_hours: float | None
-    """Of the job, on all nodes; how many nodes where no amount of work is told, and nothing without a job."""
+    instances: int
+    hours: float | None
+    """Until the job is done, with what interruptions cost; nothing without a job or an amount of work."""
+    usd: float | None
+    """Of the whole job, or of an hour where no amount is told; nothing without a job or a price."""
     score: float
     tied_with: tuple[int, ...]
     pareto: bool
@@ -107,13 +132,21 @@ class Answer:
     """How many choices there would be without a limit: one per type admitted, or one per offer."""
     current: Choice | None
     price_ignored: bool
-    outlook: Outlook | None = None
+    planner: Planner | None = None
     """Of the job, where the question has one."""
+    in_time: Choice | None = None
+    """Where nothing is both in time and within the budget: the cheapest that is in time."""
+    in_budget: Choice | None = None
+    """And the fastest that is within the budget."""
+
+    @property
+    def outlook(self) -> Outlook | None:
+        return None if self.planner is None else self.planner.outlook
 
 
 @dataclass(frozen=True, slots=True)
-class Speeds:
-    """Per instance type: the precision that the ranking assumes, and the peak at it, or samples per second of a job."""
+class Peaks:
+    """Per instance type: the precision that the ranking assumes, and the peak at it."""
 
     peak: Floats
     told: tuple[tuple[str | None, float | None], ...]
@@ -122,66 +155,49 @@ class Speeds:
     """The types whose peak is not known although they are rated by one."""
     key: Hashable
     """What they were assumed for."""
-    nodes: Floats | None = None
-    """How many nodes of each type; one of each where there is no job."""
-    node_hours: Floats | None = None
-    """What a price is multiplied by to tell what the job costs; an hour's price counts where there is no job."""
 
 
 def recommend(question: Question, catalog: Catalog) -> Answer:
     """Rank what the constraints admit. Where none of it has a price, hardware alone ranks and the answer says so."""
-    outlook = job_outlook(question, catalog)
-    speeds = assumed_speeds(question, catalog) if outlook is None else job_speeds(outlook, catalog)
-    checks = [] if outlook is None else job_checks(outlook, catalog)
-    asked, objective, ignored = question.constraints, question.objective, False
-    selection = select(asked, catalog, [*checks, *figures_needed(objective, speeds, catalog)])
+    view, asked = View.of(question, catalog), question.constraints
+    selection, ignored = view.select(asked), False
     if (
         asked.needs_price
         and not selection.admitted.types
+        and question.limits.budget_usd is None
         and any(o.code == "price_unknown" for o in selection.obstacles)
     ):
-        fallback = Objective({"hours": 1.0})
-        unpriced = replace(asked, needs_price=False)
-        found = select(unpriced, catalog, [*checks, *figures_needed(fallback, speeds, catalog)])
+        unpriced, fallback = replace(asked, needs_price=False), view.weighing(Objective({"hours": 1.0}))
+        found = fallback.select(unpriced)
         if found.admitted.types:
-            asked, selection, objective, ignored = unpriced, found, fallback, True
-    view = View.of(catalog, speeds, objective)
+            asked, selection, view, ignored = unpriced, found, fallback, True
     admitted = selection.admitted.types
-    if question.per_offer:
+    if question.per_offer or question.diversify:
         ranked = view.rank(every_offer(asked, admitted, catalog), per_offer=True)
+        if question.diversify:
+            ranked = view.diverse(ranked, question)
     else:
         ranked = view.rank(selection.admitted)
+    in_time, in_budget = (None, None) if admitted else view.nearest(asked)
     return Answer(
-        choices=tuple(view.choices(ranked, question)),
+        choices=tuple(view.choices(ranked, question.limit)),
         rejections=tuple([view.rejection(count, obstacle) for count, obstacle in by_count(selection)]),
         considered=len(catalog.instance_types),
         admitted=admitted.bit_count(),
-        ranked=len(ranked.score),
+        ranked=len(ranked.score) if question.per_offer else admitted.bit_count(),
         current=view.current(question),
         price_ignored=ignored,
-        outlook=outlook,
+        planner=view.planner,
+        in_time=in_time,
+        in_budget=in_budget,
     )
 
 
-def job_outlook(question: Question, catalog: Catalog) -> Outlook | None:
+def planner_of(question: Question, catalog: Catalog) -> Planner | None:
     if question.job is None:
         return None
-    weights = question.objective.weights
-    usd = sum(weights.get(name, 0.0) for name in ("usd", "samples_per_usd", "joules"))
-    hours = sum(weights.get(name, 0.0) for name in ("hours", "samples_per_second"))
-    return outlook_of(question.job, node_counts(*question.nodes), Aim(usd, hours, question.deadline_hours), catalog)
-
-
-def job_speeds(found: Outlook, catalog: Catalog) -> Speeds:
-    """Samples per second and what they cost; a type that cannot run the job has neither."""
-    return catalog.outlooks.recall(("speeds", found.key), lambda: find_job_speeds(found))
-
-
-def find_job_speeds(found: Outlook) -> Speeds:
-    best = found.best
-    rate = np.where(best.works, best.likely, np.nan)
-    told = tuple((None, known(each)) for each in rate.tolist())
-    return Speeds(rate, told, 0, found.key, best.nodes, found.node_hours())
+    outlook = outlook_of(question.job, node_counts(*question.nodes), catalog)
+    return Planner(outlook, question.objective, question.limits, question.checkpoints)
 
 
 def by_count(selection: Selection) -> list[tuple[int, Obstacle]]:
@@ -190,13 +206,13 @@ def by_count(selection: Selection) -> list[tuple[int, Obstacle]]:
     return [(-count, selection.obstacles[place]) for count, _, place in sorted(counted)]
 
 
-def assumed_speeds(question: Question, catalog: Catalog) -> Speeds:
+def assumed_peaks(question: Question, catalog: Catalog) -> Peaks:
     """Per type, the precision the work would run in, and its peak.
 
     That is the first of the caller's precisions that runs there, or the fastest usual one when the caller names none.
     """
     key = (question.task, question.precisions, question.constraints.precision_support)
-    return catalog.memory.recall(("speeds", key), lambda: find_speeds(question, catalog, key))
+    return catalog.memory.recall(("peaks", key), lambda: find_peaks(question, catalog, key))
 
 
 def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
@@ -204,12 +220,12 @@ def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
     return tuple(name for name in PRECISION_BY_TASK.get(task, ()) if name in catalog.reference.precisions)
 
 
-def find_speeds(question: Question, catalog: Catalog, key: Hashable) -> Speeds:
+def find_peaks(question: Question, catalog: Catalog, key: Hashable) -> Peaks:
     types = len(catalog.instance_types)
     names = question.precisions or usual_precisions(question.task, catalog)
     if not names:
         vcpus = catalog.columns.numbers["vcpus"]
-        return Speeds(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)), key)
+        return Peaks(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)), key)
     enough = np.array([level in ENOUGH[question.constraints.precision_support] for level in SUPPORT_LEVELS] + [False])
     peak, chosen = np.full(types, np.nan), np.full(types, -1)
     for code, name in enumerate(names):
@@ -220,18 +236,18 @@ def find_speeds(question: Question, catalog: Catalog, key: Hashable) -> Speeds:
         peak[taken], chosen[taken] = offered[taken], code
     precisions = [None if code < 0 else names[code] for code in chosen.tolist()]
     told = tuple(zip(precisions, map(known, peak.tolist()), strict=True))
-    return Speeds(peak, told, types_where(np.isnan(peak) & (chosen >= 0)), key)
+    return Peaks(peak, told, types_where(np.isnan(peak) & (chosen >= 0)), key)
 
 
 def known(value: float) -> float | None:
     return None if isnan(value) else value
 
 
-def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> list[Check]:
+def figures_needed(objective: Objective, peaks: Peaks | None, catalog: Catalog) -> list[Check]:
     """Types that cannot be ranked because a figure that the objective needs is not known."""
     checks = []
-    if objective.needs(NEEDS_SPEED):
-        checks.append(Check("peak_unknown", "data", speeds.unknown, never))
+    if peaks is not None and objective.needs(NEEDS_SPEED):
+        checks.append(Check("peak_unknown", "data", peaks.unknown, never))
     if objective.needs(NEEDS_POWER):
         watts = catalog.columns.numbers["tdp_watts"]
         unknown = catalog.memory.recall("power_unknown", lambda: types_where(np.isnan(watts)))
@@ -260,6 +276,11 @@ class Order:
     """Of the job where there is one, else of an hour."""
     speed: Floats
     score: Floats
+    """Infinite: it misses a limit on the whole job."""
+    cell: Places
+    """Where it stands among the cells."""
+    plans: Plans | None
+    """Of the cells, where there is a job."""
     unknown: TypeSet
     """The types whose score is not known; among others, none of which has the figure, it may be."""
     one_each: bool
@@ -268,6 +289,9 @@ class Order:
     """A few cells at a time."""
     through: list[TypeSet]
     """The types that have a cell in a block or in one before."""
+
+    def ranked(self) -> "Ranked":
+        return Ranked(self.instance_type, self.offer, self.cost, self.speed, self.score, self.cell, self.plans)
 
     def first(self, some: Candidates) -> tuple[int, int]:
         """Type and offer of the best of the candidates: faster than the column of all of them."""
@@ -280,11 +304,13 @@ class Order:
         raise AssertionError("every candidate is among the cells")
 
 
-def order_of(cells: Cells, objective: Objective, speeds: Speeds, catalog: Catalog) -> Order:
+def order_of(cells: Cells, objective: Objective, told: Figures, plans: Plans | None, catalog: Catalog) -> Order:
     """Best score first; ties go to the lower price, then to on-demand, then by name."""
-    told = figures(cells, speeds, catalog)
     score = scores(objective, told)
-    order = order_by(score, cells.usd, told.risk, cells.instance_type, cells.offer)
+    if plans is not None:
+        score = np.where(plans.keeps, score, np.inf)
+    spot = catalog.offers.market[cells.offer] == SPOT
+    order = order_by(score, cells.usd, spot, cells.instance_type, cells.offer)
     kinds, offers, usd = cells.instance_type[order], cells.offer[order], cells.usd[order]
     lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
     listed = [
@@ -299,6 +325,8 @@ def order_of(cells: Cells, objective: Objective, speeds: Speeds, catalog: Catalo
         cost=told.usd[order],
         speed=told.speed[order],
         score=score[order],
+        cell=order,
+        plans=plans,
         unknown=types_where(lacking > 0),
         one_each=len(kinds) == cells.types.bit_count(),
         blocks=blocks,
@@ -306,20 +334,19 @@ def order_of(cells: Cells, objective: Objective, speeds: Speeds, catalog: Catalo
     )
 
 
-def figures(some: Cells, speeds: Speeds, catalog: Catalog) -> Figures:
-    kinds, price = some.instance_type, usd_per_hour(catalog.offers, some.offer)
-    nodes = 1.0 if speeds.nodes is None else speeds.nodes[kinds]
+def figures_of(some: Cells, peaks: Peaks, catalog: Catalog) -> Figures:
+    price, speed = usd_per_hour(catalog.offers, some.offer), peaks.peak[some.instance_type]
     return Figures(
-        usd=price if speeds.node_hours is None else price * speeds.node_hours[kinds],
-        usd_per_hour=price * nodes,
-        speed=speeds.peak[kinds],
-        watts=catalog.columns.numbers["tdp_watts"][kinds] * nodes,
+        usd=price,
+        usd_per_hour=price,
+        speed=speed,
+        paid_speed=speed,
+        watts=catalog.columns.numbers["tdp_watts"][some.instance_type],
         risk=(catalog.offers.market[some.offer] == SPOT).astype(np.float64),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """Candidates, best first. An unknown cost is NaN, and so is an unknown speed."""
 
     instance_type: Places
@@ -327,20 +354,62 @@ class Ranked:
     cost: Floats
     speed: Floats
     score: Floats
+    cell: Places
+    plans: Plans | None
+
+    def some(self, places: Places) -> "Ranked":
+        return Ranked(
+            self.instance_type.take(places),
+            self.offer.take(places),
+            self.cost.take(places),
+            self.speed.take(places),
+            self.score.take(places),
+            self.cell.take(places),
+            self.plans,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A catalog seen under one objective."""
+    """A catalog seen under one objective: by a job's plans, or by peaks where there is no job."""
 
     catalog: Catalog
-    speeds: Speeds
     objective: Objective
+    peaks: Peaks | None
+    planner: Planner | None
     key: Hashable
 
     @classmethod
-    def of(cls, catalog: Catalog, speeds: Speeds, objective: Objective) -> "View":
-        return cls(catalog, speeds, objective, (speeds.key, tuple(objective.weights.items())))
+    def of(cls, question: Question, catalog: Catalog) -> "View":
+        planner = planner_of(question, catalog)
+        peaks = assumed_peaks(question, catalog) if planner is None else None
+        return cls.on(catalog, question.objective, peaks, planner)
+
+    @classmethod
+    def on(cls, catalog: Catalog, objective: Objective, peaks: Peaks | None, planner: Planner | None) -> "View":
+        rests_on = peaks.key if peaks is not None else planner.key if planner is not None else None
+        return cls(catalog, objective, peaks, planner, (rests_on, tuple(objective.weights.items())))
+
+    def weighing(self, objective: Objective, limits: Limits | None = None) -> "View":
+        """The same under another objective, and other limits of the job."""
+        planner = self.planner
+        if planner is not None:
+            planner = replace(planner, objective=objective, limits=planner.limits if limits is None else limits)
+        return View.on(self.catalog, objective, self.peaks, planner)
+
+    def select(self, asked: Constraints) -> Selection:
+        return select(asked, self.catalog, self.checks(asked))
+
+    def checks(self, asked: Constraints) -> list[Check]:
+        needed = figures_needed(self.objective, self.peaks, self.catalog)
+        if self.planner is None:
+            return needed
+        planner, cells = self.planner, offer_choice(asked, self.catalog).cells
+        found = limit_checks(planner, cells, asked.max_usd_per_hour, self.catalog)
+        keeping = None
+        if planner.limits.deadline_hours is not None or planner.limits.budget_usd is not None:
+            keeping = partial(keeping_on_more, planner, cells, catalog=self.catalog)
+        return [*job_checks(planner.outlook, self.catalog, keeping), *found, *needed]
 
     def order(self, some: Candidates) -> Order:
         """An order that holds the candidates, worked out once for cells that stay."""
@@ -350,51 +419,115 @@ class View:
         return order
 
     def order_of(self, cells: Cells) -> Order:
-        return order_of(cells, self.objective, self.speeds, self.catalog)
+        if self.planner is None:
+            assert self.peaks is not None
+            return order_of(cells, self.objective, figures_of(cells, self.peaks, self.catalog), None, self.catalog)
+        plans = self.planner.plans(cells, self.catalog)
+        return order_of(cells, self.objective, plans.figures, plans, self.catalog)
 
     def rank(self, some: Candidates, *, per_offer: bool = False) -> Ranked:
         """The best of each type, or every offer, best first."""
         order = self.order(some)
         places = some.among(order.instance_type, order.usd).nonzero()[0]
+        if order.plans is not None:
+            places = places[order.score[places] != inf]
         if not (per_offer or order.one_each):
             places = places[first_of_each(order.instance_type[places])]
-        return Ranked(
-            order.instance_type.take(places),
-            order.offer.take(places),
-            order.cost.take(places),
-            order.speed.take(places),
-            order.score.take(places),
-        )
+        return order.ranked().some(places)
 
-    def choices(self, ranked: Ranked, question: Question) -> Iterator[Choice]:
-        shown = min(question.limit, len(ranked.score))
+    def choices(self, ranked: Ranked, limit: int) -> Iterator[Choice]:
+        shown = min(limit, len(ranked.score))
         front = pareto(ranked.cost, ranked.speed, shown)
         scores = ranked.score[: shown + MOST_TIES].tolist()
+        rivals = self.rivals(ranked, scores)
         found = zip(ranked.instance_type[:shown].tolist(), ranked.offer[:shown].tolist(), strict=True)
         for place, (kind, offer) in enumerate(found):
             score = scores[place]
-            tied = range(bisect_left(scores, score - TIE), bisect_left(scores, score + TIE))[:MOST_TIES]
-            others = tuple([other + 1 for other in tied if other != place]) if len(tied) > 1 else ()
-            yield self.choice(kind, offer, rank=place + 1, score=score, tied_with=others, pareto=front[place])
+            if rivals is not None:
+                others = tied_with(place, rivals)
+            else:
+                tied = range(bisect_left(scores, score - TIE), bisect_left(scores, score + TIE))[:MOST_TIES]
+                others = tuple([other + 1 for other in tied if other != place]) if len(tied) > 1 else ()
+            yield self.choice(
+                kind, offer, ranked, place, rank=place + 1, score=score, tied_with=others, pareto=front[place]
+            )
+
+    def rivals(self, ranked: Ranked, scores: list[float]) -> list[Uncertain] | None:
+        """How far the first ones may be off; nothing where peaks rank, which are what they are."""
+        if self.planner is None or ranked.plans is None:
+            return None
+        outlook, plans = self.planner.outlook, ranked.plans
+        weight = weight_of_speed(self.objective, has_amount=outlook.job.amount is not None)
+        rows = zip(scores, ranked.instance_type.tolist(), ranked.cell.tolist(), strict=False)
+        return [
+            uncertain(
+                score,
+                weight,
+                outlook.options[int(plans.option[cell])],
+                kind,
+                self.catalog.instance_types[kind],
+                int(plans.nodes[cell]),
+            )
+            for score, kind, cell in rows
+        ]
 
     def choice(
-        self, kind: int, offer: int, *, rank: int, score: float, tied_with: tuple[int, ...] = (), pareto: bool = False
+        self,
+        kind: int,
+        offer: int,
+        ranked: Ranked,
+        place: int,
+        *,
+        rank: int,
+        score: float,
+        tied_with: tuple[int, ...] = (),
+        pareto: bool = False,
     ) -> Choice:
-        precision, speed = self.speeds.told[kind]
+        precision, speed, nodes, instances, hours, usd = None, None, 1, 1, None, None
+        if ranked.plans is None:
+            assert self.peaks is not None
+            precision, speed = self.peaks.told[kind]
+        else:
+            plans, cell = ranked.plans, int(ranked.cell[place])
+            nodes, instances = int(plans.nodes[cell]), int(plans.instances[cell])
+            speed, hours = known(float(plans.rate[cell])), known(float(plans.hours[cell]))
+            usd = known(float(plans.figures.usd[cell]))
         return Choice(
-            rank=rank,
-            instance_type=self.catalog.instance_types[kind],
-            place=kind,
-            offer_place=offer,
-            offer=self.catalog.offer(offer),
-            precision=precision,
-            speed=speed,
-            nodes=1 if self.speeds.nodes is None else int(self.speeds.nodes[kind]),
-            node_hours=None if self.speeds.node_hours is None else float(self.speeds.node_hours[kind]),
-            score=score,
-            tied_with=tied_with,
-            pareto=pareto,
+            rank,
+            self.catalog.instance_types[kind],
+            kind,
+            offer,
+            self.catalog.offer(offer),
+            precision,
+            speed,
+            nodes,
+            instances,
+            hours,
+            usd,
+            score,
+            tied_with,
+            pareto,
         )
+
+    def diverse(self, ranked: Ranked, question: Question) -> Ranked:
+        """Offers that differ in what can fail together, the best of them first."""
+        words, offers = self.catalog.columns.words, self.catalog.offers
+        kinds = ranked.instance_type
+        domains = (words["family"].codes[kinds], offers.region[ranked.offer], offers.market[ranked.offer])
+        once = None if question.per_offer else kinds
+        return ranked.some(apart(ranked.score, domains, question.limit, once))
+
+    def nearest(self, asked: Constraints) -> tuple[Choice | None, Choice | None]:
+        """Of what misses either the deadline or the budget, the cheapest in time and the fastest within the budget."""
+        if self.planner is None or self.planner.limits.deadline_hours is None or self.planner.limits.budget_usd is None:
+            return None, None
+        limits = self.planner.limits
+        in_time = self.weighing(Objective(NAMED["cheapest"]), replace(limits, budget_usd=None))
+        in_budget = self.weighing(Objective(NAMED["fastest"]), replace(limits, deadline_hours=None))
+        return in_time.first(asked), in_budget.first(asked)
+
+    def first(self, asked: Constraints) -> Choice | None:
+        return next(self.choices(self.rank(self.select(asked).admitted), 1), None)
 
     def rejection(self, count: int, obstacle: Obstacle) -> Rejection:
         if not obstacle.alone:
@@ -404,9 +537,16 @@ class View:
         return Rejection(obstacle.code, obstacle.ground, count, obstacle.alone.bit_count(), relaxation)
 
     def relaxation(self, to: dict[str, object], admitted: Candidates) -> Relaxation | None:
+        view = self
+        if self.planner is not None and "max_nodes" not in to:
+            if loosened := {name: value for name, value in to.items() if name in LIMITS}:
+                view = self.weighing(self.objective, replace(self.planner.limits, **loosened))  # type: ignore[arg-type]
+            plans = view.planner.plans(admitted.cells, self.catalog)  # type: ignore[union-attr]
+            keeping = types_among(admitted.cells, plans.keeps, len(self.catalog.instance_types))
+            admitted = admitted._replace(types=admitted.types & keeping)
         if not admitted.types:
             return None
-        kind, offer = self.order(admitted).first(admitted)
+        kind, offer = view.order(admitted).first(admitted)
         best = self.catalog.instance_types[kind]
         return Relaxation(to, admitted.types.bit_count(), best, offer, self.catalog.offer(offer))
 
@@ -425,8 +565,9 @@ class View:
         known = offers if len(offers) else np.array(self.catalog.offer_places(place)[:1])
         if not len(known):
             return None
-        cheapest = known[np.nanargmin(np.nan_to_num(usd_per_hour(self.catalog.offers, known), nan=np.inf))]
-        return self.choice(place, int(cheapest), rank=0, score=0.0)
+        cheapest = int(known[np.nanargmin(np.nan_to_num(usd_per_hour(self.catalog.offers, known), nan=np.inf))])
+        only = Cells.of(np.array([cheapest]), self.catalog)
+        return self.choice(place, cheapest, self.order_of(only).ranked(), 0, rank=0, score=0.0)
 
 
 def order_by(score: Floats, *tie_breakers: np.ndarray) -> Places:

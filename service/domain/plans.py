@@ -1,0 +1,283 @@
+"""A job on each offer: on how many nodes and instances, and what it then takes in hours and dollars.
+
+Physics knows neither price nor market, and prices know no job; here they meet, for all candidates at once.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.catalog import Catalog, Floats, Mask
+from service.domain.constraints import Check, Relaxed, never
+from service.domain.interruption import Checkpoints, gang_rate
+from service.domain.interruption_columns import Expected, Rates, expected, spot_rates
+from service.domain.objective import Figures, Objective, scores
+from service.domain.offer import MARKETS
+from service.domain.outlook import Outlook, with_more_nodes
+from service.domain.selection import Cells, usd_per_hour
+from service.domain.typeset import TypeSet, mask_of, types_where
+
+SPOT = MARKETS.index("spot")
+SPEEDS = frozenset({"hours", "samples_per_second"})
+"""Terms that more instances improve."""
+
+WORSE = 1e6
+"""Above any score: a plan that misses a limit comes after all that keep theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the whole job must keep: at the likely end of the estimates, or at the pessimistic one if `safe`."""
+
+    deadline_hours: float | None = None
+    budget_usd: float | None = None
+    max_instances: int = 1
+    """So many independent ones may share the work."""
+    safe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """One entry per candidate: the best number of nodes and instances, and what comes of it.
+
+    Without an amount of work there are no hours: dollars are those of an hour, and no limit is on the whole.
+    """
+
+    nodes: Floats
+    instances: Floats
+    option: NDArray[np.intp]
+    """Which of the outlook's numbers of nodes it is."""
+    works: Mask
+    hours: Floats
+    """Until it is done, with what interruptions cost and waiting for capacity; NaN without an amount."""
+    rate: Floats
+    """Samples per second of all instances, while they run."""
+    figures: Figures
+    """What the objective weighs."""
+    ends: Mask
+    """Interruptions leave it a chance to be done."""
+    in_time: Mask
+    """On some number of nodes, whatever it costs there."""
+    affordable: Mask
+    """On some number of nodes, however long it takes there."""
+    keeps: Mask
+    """It works and keeps every limit."""
+    least_hours: Floats
+    """Of the plans that keep the budget; infinite where there is none."""
+    least_usd: Floats
+    """Of the plans that are in time."""
+
+
+def types_among(cells: Cells, where: Mask, types: int) -> TypeSet:
+    """The types of the cells at which the mask is true."""
+    return types_where(np.bincount(cells.instance_type[where], minlength=types) > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Each number of nodes (rows) for each candidate (columns)."""
+
+    nodes: Floats
+    instances: Floats
+    rate: Floats
+    hours: Floats
+    figures: Figures
+    works: Mask
+    ends: Mask
+    in_time: Mask
+    affordable: Mask
+    limited_hours: Floats
+    """What the deadline is on, at the likely or the pessimistic end; and what the budget is on."""
+    limited_usd: Floats
+
+    @property
+    def keeps(self) -> Mask:
+        return np.asarray(self.in_time & self.affordable, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """A job and what is wanted of it: what is planned of any candidates rests on this and on prices."""
+
+    outlook: Outlook
+    objective: Objective
+    limits: Limits
+    checkpoints: Checkpoints
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return ("plans", self.outlook.key, tuple(self.objective.weights.items()), self.limits, self.checkpoints)
+
+    def plans(self, cells: Cells, catalog: Catalog) -> Plans:
+        return cells.orders.recall(self.key, lambda: self.find_plans(cells, catalog))
+
+    def find_plans(self, cells: Cells, catalog: Catalog) -> Plans:
+        """On the number of nodes that the objective likes best of those that keep the limits, or comes nearest to."""
+        ways = self.ways(cells, catalog)
+        score = self.scores_of(ways)
+        option = np.argmin(np.where(ways.keeps, score, np.where(ways.works, WORSE + self.missed(ways), np.inf)), axis=0)
+
+        def at(column: Floats) -> Floats:
+            return np.asarray(np.take_along_axis(column, option[None], axis=0)[0])
+
+        def any_of(mask: Mask) -> Mask:
+            return np.asarray(mask.any(axis=0), np.bool_)
+
+        return Plans(
+            nodes=at(ways.nodes),
+            instances=at(ways.instances),
+            option=option,
+            works=any_of(ways.works),
+            hours=at(ways.hours),
+            rate=at(ways.rate),
+            figures=Figures(**{name: at(getattr(ways.figures, name)) for name in Figures.__dataclass_fields__}),
+            ends=any_of(ways.ends),
+            in_time=any_of(ways.in_time),
+            affordable=any_of(ways.affordable),
+            keeps=any_of(ways.keeps),
+            least_hours=np.fmin.reduce(np.where(ways.affordable, ways.limited_hours, np.inf), axis=0),
+            least_usd=np.fmin.reduce(np.where(ways.in_time, ways.limited_usd, np.inf), axis=0),
+        )
+
+    def ways(self, cells: Cells, catalog: Catalog) -> Ways:
+        kinds, options = cells.instance_type, self.outlook.options
+        works = np.array([option.works[kinds] for option in options])
+        likely = np.where(works, np.array([option.likely[kinds] for option in options]), np.nan)
+        nodes = np.broadcast_to(np.array(self.outlook.counts, np.float64)[:, None], works.shape)
+        watts = catalog.columns.numbers["tdp_watts"][kinds] * nodes
+        price = usd_per_hour(catalog.offers, cells.offer) * nodes
+        spot = catalog.offers.market[cells.offer] == SPOT
+        if self.outlook.job.amount is None:
+            unknown = np.full(works.shape, np.nan)
+            risk = np.broadcast_to(spot.astype(np.float64), works.shape)
+            figures = Figures(price, price, likely, likely, watts, risk)
+            return Ways(
+                nodes, np.ones(works.shape), likely, unknown, figures, works, works, works, works, unknown, unknown
+            )
+        alone = np.where(works, np.array([option.hours[kinds] for option in options]), np.nan)
+        spread = likely / np.where(works, np.array([option.low[kinds] for option in options]), np.nan)
+        rates = rates_at(spot_rates(catalog), kinds, spot)
+        whole, instances = self.taking(alone, spread, nodes, rates), np.ones(works.shape)
+        if self.limits.max_instances > 1:
+            instances = self.shares(whole)
+            whole = self.taking(alone / instances, spread, nodes, rates)
+        usd, usd_high = price * instances * whole.paid, price * instances * whole.paid_high
+        hours, limited = (whole.elapsed, (whole.elapsed, usd))
+        if self.limits.safe:
+            limited = (whole.elapsed_high, usd_high)
+        ends = works & np.isfinite(limited[0])
+        rate = likely * instances
+        gang = rates.likely * gang_rate(1.0, nodes, rates.lost_together) * instances
+        risk = np.where(spot, -np.expm1(-np.nan_to_num(gang, nan=np.inf) * whole.paid), 0.0)
+        speed, paid_speed = (likely * alone / each for each in (whole.elapsed, whole.paid))
+        figures = Figures(usd, price * instances, speed, paid_speed, watts * instances, risk)
+        in_time = ends & kept(limited[0], self.limits.deadline_hours)
+        affordable = ends & kept(limited[1], self.limits.budget_usd)
+        return Ways(nodes, instances, rate, hours, figures, works, ends, in_time, affordable, *limited)
+
+    def taking(self, hours: Floats, spread: Floats, nodes: Floats, rates: Rates) -> Expected:
+        return expected(hours, hours * spread, nodes, rates, self.checkpoints)
+
+    def shares(self, whole: Expected) -> Floats:
+        """How many independent instances share the work: all of them for speed, else as few as are in time."""
+        most, deadline = float(self.limits.max_instances), self.limits.deadline_hours
+        if any(self.objective.weights.get(term) for term in SPEEDS):
+            return np.full(whole.paid.shape, most)
+        if deadline is None:
+            return np.ones(whole.paid.shape)
+        hours = whole.elapsed_high if self.limits.safe else whole.elapsed
+        # An instance's share of the work is interrupted less often than the whole, so this is enough.
+        return np.clip(np.ceil(np.nan_to_num(hours / deadline, nan=1.0, posinf=most)), 1.0, most)
+
+    def scores_of(self, ways: Ways) -> Floats:
+        flat = Figures(**{name: np.ravel(getattr(ways.figures, name)) for name in Figures.__dataclass_fields__})
+        return np.asarray(np.nan_to_num(scores(self.objective, flat).reshape(ways.works.shape), nan=0.0))
+
+    def missed(self, ways: Ways) -> Floats:
+        """By how much the limits are missed, the nearest first: the worse of the two ratios."""
+        limits = ((ways.limited_hours, self.limits.deadline_hours), (ways.limited_usd, self.limits.budget_usd))
+        worst = np.zeros(ways.works.shape)
+        for figure, limit in limits:
+            if limit is not None:
+                worst = np.maximum(worst, np.nan_to_num(figure / limit, nan=WORSE, posinf=WORSE))
+        return np.minimum(worst, WORSE)
+
+
+def kept(figure: Floats, limit: float | None) -> Mask:
+    """Where a figure is known and not above the limit; anything where there is no limit."""
+    with np.errstate(invalid="ignore"):
+        return np.ones(figure.shape, np.bool_) if limit is None else np.asarray(figure <= limit, np.bool_)
+
+
+def rates_at(rates: Rates, kinds: NDArray[np.int64], spot: Mask) -> Rates:
+    """Of these types on spot; other machines are not taken away."""
+
+    def on_spot(column: Floats, other: float = np.nan) -> Floats:
+        return np.where(spot, column[kinds], other)
+
+    return Rates(
+        low=on_spot(rates.low),
+        likely=on_spot(rates.likely),
+        high=on_spot(rates.high),
+        lost_together=on_spot(rates.lost_together),
+        available_share=on_spot(rates.available_share, 1.0),
+    )
+
+
+# What keeps a type out
+
+
+def limit_checks(planner: Planner, cells: Cells, usd_per_hour: float | None, catalog: Catalog) -> list[Check]:
+    """The types that run the job and miss a limit on the whole of it with every offer; `usd_per_hour` bounds those."""
+    if planner.outlook.job.amount is None:
+        return []
+    plans, count = planner.plans(cells, catalog), len(catalog.instance_types)
+    shown = plans.works if usd_per_hour is None else plans.works & (cells.usd <= usd_per_hour)
+    some, ends, in_time, affordable, keeps = (
+        types_among(cells, shown & each, count)
+        for each in (plans.works, plans.ends, plans.in_time, plans.affordable, plans.keeps)
+    )
+    checks = [Check("interruptions", "constraint", some & ~ends, never)]
+    if planner.limits.deadline_hours is not None:
+        late = ends & ~in_time
+        nearest = Nearest("deadline_hours", 1000, late, least_of_each(cells, shown, plans.least_hours, count))
+        checks.append(Check("deadline_hours", "constraint", late, nearest.relax))
+    if planner.limits.budget_usd is not None:
+        dear = ends & ~keeps & (in_time | ~affordable)
+        nearest = Nearest("budget_usd", 100, dear, least_of_each(cells, shown, plans.least_usd, count))
+        checks.append(Check("budget_usd", "constraint", dear, nearest.relax))
+    return checks
+
+
+def least_of_each(cells: Cells, shown: Mask, figure: Floats, types: int) -> Floats:
+    """Per type the least of the figure; infinite where it has none."""
+    least = np.full(types, np.inf)
+    np.minimum.at(least, cells.instance_type[shown], figure[shown])
+    return least
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The limit that lets the first type in, told in steps of one part of so many."""
+
+    name: str
+    parts: int
+    fails: TypeSet
+    least: Floats
+
+    def relax(self, alone: TypeSet) -> Relaxed | None:
+        only = np.where(mask_of(alone & self.fails, len(self.least)), self.least, np.inf)
+        if not np.isfinite(only).any():
+            return None
+        limit = float(np.ceil(only.min() * self.parts) / self.parts)
+        return Relaxed({self.name: limit}, types_where(only <= limit))
+
+
+def keeping_on_more(planner: Planner, cells: Cells, among: TypeSet, catalog: Catalog) -> TypeSet:
+    """Those of the types that keep the limits on up to twice as many nodes."""
+    more = with_more_nodes(planner.outlook, among, catalog)
+    if more is None:
+        return 0
+    plans = replace(planner, outlook=more).find_plans(cells, catalog)
+    return among & types_among(cells, plans.keeps, len(catalog.instance_types))

@@ -1,0 +1,65 @@
+"""Which choices the estimates cannot tell apart."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from math import inf, log
+
+from service.domain.hardware import InstanceType
+from service.domain.objective import Objective
+from service.domain.outlook import Prospects
+
+EVEN = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """What ranks a choice, and how far it may be off.
+
+    `better` and `worse` are by how much the score falls or rises at the ends of the estimate's band, in which eight of
+    ten cases lie. Estimates of the same hardware are off together, so between these the score alone decides.
+    """
+
+    score: float
+    better: float
+    worse: float
+    hardware: Hashable
+
+
+def uncertain(
+    score: float, weight: float, on_nodes: Prospects, place: int, kind: InstanceType, nodes: int
+) -> Uncertain:
+    """`weight` is how much a speed counts in the score, which is a sum of logarithms."""
+    low, likely, high = (float(each[place]) for each in (on_nodes.low, on_nodes.likely, on_nodes.high))
+    gpu = kind.gpu.id if kind.gpu else None
+    hardware = (gpu, kind.gpu_count, kind.interconnect, nodes)
+    if not 0 < low <= likely <= high < inf:
+        return Uncertain(score, 0.0, 0.0, hardware)
+    return Uncertain(score, weight * log(high / likely), weight * log(likely / low), hardware)
+
+
+def tied_with(place: int, all_of: Sequence[Uncertain]) -> tuple[int, ...]:
+    """The ranks of those whose likely scores lie within the band of this one, and this one's within theirs."""
+    one = all_of[place]
+    return tuple(
+        other + 1 for other, each in enumerate(all_of) if other != place and tie(*sorted((one, each), key=by_score))
+    )
+
+
+def by_score(one: Uncertain) -> float:
+    return one.score
+
+
+def tie(first: Uncertain, second: Uncertain) -> bool:
+    lead = second.score - first.score
+    if first.hardware == second.hardware:
+        return lead <= EVEN
+    return lead <= max(EVEN, min(first.worse, second.better))
+
+
+def weight_of_speed(objective: Objective, *, has_amount: bool) -> float:
+    """How much the score changes with the logarithm of a speed: dollars count where they are those of a whole job."""
+    return sum(
+        weight
+        for term, weight in objective.weights.items()
+        if term in ("hours", "samples_per_second", "samples_per_usd", "joules") or (term == "usd" and has_amount)
+    )
