@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_core import to_json
 
+from service.api.needs import unknown_software
 from service.api.question import RecommendAsked
 from service.domain.catalog import Catalog
 from service.domain.codes import REJECTIONS
@@ -109,7 +110,7 @@ def job_figure_told(job: Job, term: str, choice: Choice) -> str | None:
 
 
 def unit(choice: Choice) -> str:
-    return "TFLOPS" if choice.precision else "vCPUs"
+    return "TFLOPS" if choice.precision else "vCPU" if choice.speed == 1 else "vCPUs"
 
 
 def warnings_for(choice: Choice, asked: RecommendAsked, catalog: Catalog) -> list[Statement]:
@@ -201,7 +202,7 @@ def relaxation_json(relaxed: Relaxation) -> bytes:
     )
 
 
-def notes_on(asked: RecommendAsked, answer: Answer) -> list[Note]:
+def notes_on(asked: RecommendAsked, answer: Answer, catalog: Catalog) -> list[Note]:
     notes = []
     if "objective" not in asked.model_fields_set:
         notes.append(
@@ -218,6 +219,12 @@ def notes_on(asked: RecommendAsked, answer: Answer) -> list[Note]:
     if answer.outlook is not None and answer.outlook.job.amount is None:
         text = "No amount of work was told, so what an hour costs ranks, not what the job does."
         notes.append(Note(code="no_amount", text=text, fields=["workload.amount"]))
+    if asked.workload.amount is not None and asked.constraints.deadline_hours is None:
+        text = "No deadline was told, so none limits; many plan for a run to end within a day (deadline_hours: 24)."
+        notes.append(Note(code="no_deadline", text=text, fields=["constraints.deadline_hours"]))
+    if unknown := unknown_software(asked.workload, catalog):
+        text = "Nobody tells where this software runs, so it turned nothing away; GET /frameworks lists what is known."
+        notes.append(Note(code="software_unknown", text=text, fields=unknown))
     if unweighed := unweighed_fields(asked, has_job=answer.outlook is not None):
         rests = "the physics of the job" if answer.outlook is not None else "hardware and price"
         notes.append(
@@ -230,12 +237,11 @@ def notes_on(asked: RecommendAsked, answer: Answer) -> list[Note]:
     return notes
 
 
-WEIGHED = {
-    "workload": {"task", "precision", "precision_support", "fault_tolerant", "host"},
-    "host": {"vcpus_per_gpu", "memory_gib"},
-}
+WEIGHED = {"task", "precision", "precision_support", "fault_tolerant", "host", "software", "numerics"}
+ONLY_OF_A_JOB = {"cpu_samples_per_second_per_vcpu"}
+"""Of the host: how fast samples must come is known of a job alone."""
 NOT_WEIGHED = ("budget_usd", "deadline_hours", "min_nodes", "max_nodes", "max_instances", "same_placement")
-NOT_WEIGHED_IN_A_JOB = {"name", "numerics", "concurrent_runs", "sample_mb", "reads_from", "checkpoint"}
+NOT_WEIGHED_IN_A_JOB = {"name", "concurrent_runs", "checkpoint"}
 TRAINING_ONLY = {
     "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
     "fused_optimizer", "offload_activations", "global_batch_size",
@@ -252,10 +258,10 @@ def not_weighed_in(task: str) -> set[str]:
 def unweighed_fields(asked: RecommendAsked, *, has_job: bool) -> list[str]:
     work, limits = asked.workload, asked.constraints
     told = work.model_fields_set
-    fields = told & not_weighed_in(work.task) if has_job else told - WEIGHED["workload"]
+    fields = told & not_weighed_in(work.task) if has_job else told - WEIGHED
     return [
         *(f"workload.{name}" for name in sorted(fields)),
-        *(f"workload.host.{name}" for name in sorted(work.host.model_fields_set - WEIGHED["host"])),
+        *(f"workload.host.{name}" for name in sorted(set() if has_job else work.host.model_fields_set & ONLY_OF_A_JOB)),
         *(
             f"constraints.{name}"
             for name in NOT_WEIGHED

@@ -1,5 +1,6 @@
 """The question of POST /recommend: what is sent, and the same in the catalog's own words."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
@@ -7,13 +8,18 @@ from pydantic import BeforeValidator, Field
 from service.api.fields import Amount, AsOf, AtLeastOne, Name, Names, Positive, Sent, whole
 from service.api.filters import Filters, constraints_of, resolved
 from service.api.job import job_of
+from service.api.needs import needs_of, numbers_of
 from service.api.workload import Named, WorkloadAsked
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
 from service.domain.errors import QuestionError
+from service.domain.job import USUAL_PRECISIONS
 from service.domain.names import resolve_gpus, resolve_instance, unknown
 from service.domain.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
 from service.domain.recommend import Question, usual_precisions
+
+TASKS_OF_RULES = ("training", "inference", "graphics")
+"""Tasks that software rules speak of."""
 
 
 class ConstraintsAsked(Filters, Sent):
@@ -73,20 +79,27 @@ def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
     objective = Objective(NAMED[asked.objective]) if isinstance(asked.objective, str) else weighted(asked.objective)
     job = job_of(work, catalog)
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
+    numbers = None
+    if "numerics" in work.model_fields_set:
+        usual = USUAL_PRECISIONS[work.task] if job else usual_precisions(work.task, catalog)
+        numbers = numbers_of(work, usual, catalog, needs_peak=objective.needs(NEEDS_SPEED) and job is None)
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
     current = asked.current_instance
     return Question(
         task=work.task,
-        precisions=precisions,
-        constraints=constraints(asked, objective, precisions, catalog, has_job=job is not None),
+        precisions=precisions if numbers is None else numbers.borne or numbers.wanted,
+        constraints=constraints(
+            asked, objective, precisions if numbers is None else numbers.wanted, catalog, has_job=job is not None
+        ),
         objective=objective,
         current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
         limit=asked.limit,
         per_offer=asked.per == "offer",
-        job=job,
+        job=job if job is None or numbers is None else replace(job, precisions=numbers.borne or numbers.wanted),
         nodes=(asked.constraints.min_nodes, asked.constraints.max_nodes),
         deadline_hours=asked.constraints.deadline_hours,
+        needs=needs_of(work, numbers, catalog, has_job=job is not None),
     )
 
 
@@ -115,7 +128,7 @@ def constraints(
         prefix="constraints.",
         precision_any=needed,
         precision_support=work.precision_support,
-        task=work.task if work.task in ("training", "inference") else None,
+        task=work.task if work.task in TASKS_OF_RULES else None,
         exclude=excluded(limits.exclude, catalog),
         needs_price=objective.needs(NEEDS_PRICE),
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,

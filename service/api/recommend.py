@@ -238,7 +238,7 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
             },
             "current": None if answer.current is None else current_told(answer.current, answer.outlook, catalog),
             "advice": [],
-            "notes": notes_on(asked, answer),
+            "notes": notes_on(asked, answer, catalog),
         }
     )
     choices = b",".join(choice_json(choice, asked, question, answer, catalog) for choice in answer.choices)

@@ -12,6 +12,7 @@ from service.domain.catalog import Catalog, Floats, Mask
 from service.domain.constraints import Check, Constraints, never
 from service.domain.hardware import InstanceType
 from service.domain.job import Job
+from service.domain.needs import NOTHING, Needs, need_checks
 from service.domain.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
 from service.domain.offer import Offer
 from service.domain.outlook import Aim, Outlook, job_checks, node_counts, outlook_of
@@ -26,6 +27,9 @@ PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
     "graphics": ("fp32",),
 }
 """Precisions a task can use when the caller names none; the fastest that a GPU has counts. Other tasks need no GPU."""
+
+ONE_AFTER_ANOTHER = frozenset({"sequential", "development"})
+"""Work that more cores do not speed up, so that of machines that are even in it the price decides."""
 
 SPOT = 1
 TIE = 1e-9
@@ -49,6 +53,7 @@ class Question:
     nodes: tuple[int, int] = (1, 1)
     """The least and the most."""
     deadline_hours: float | None = None
+    needs: Needs = NOTHING
 
 
 class Choice(NamedTuple):
@@ -128,7 +133,9 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     """Rank what the constraints admit. Where none of it has a price, hardware alone ranks and the answer says so."""
     outlook = job_outlook(question, catalog)
     speeds = assumed_speeds(question, catalog) if outlook is None else job_speeds(outlook, catalog)
-    checks = [] if outlook is None else job_checks(outlook, catalog)
+    checks = list(need_checks(question.needs, catalog))
+    if outlook is not None:
+        checks += job_checks(outlook, catalog)
     asked, objective, ignored = question.constraints, question.objective, False
     selection = select(asked, catalog, [*checks, *figures_needed(objective, speeds, catalog)])
     if (
@@ -203,6 +210,8 @@ def find_speeds(question: Question, catalog: Catalog, key: Hashable) -> Speeds:
     names = question.precisions or usual_precisions(question.task, catalog)
     if not names:
         vcpus = catalog.columns.numbers["vcpus"]
+        if question.task in ONE_AFTER_ANOTHER:
+            vcpus = np.minimum(vcpus, 1.0)
         return Speeds(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)), key)
     enough = np.array([level in ENOUGH[question.constraints.precision_support] for level in SUPPORT_LEVELS] + [False])
     peak, chosen = np.full(types, np.nan), np.full(types, -1)

@@ -309,14 +309,19 @@ def test_without_any_price_hardware_ranks_and_the_answer_says_so(client: TestCli
 
 
 def test_fields_that_did_not_weigh_are_named(client: TestClient) -> None:
-    work = {"sequence_length": 512, "method": "lora", "host": {"vcpus_per_gpu": 8, "gpu_decoding": True}}
+    work = {
+        "sequence_length": 512,
+        "method": "lora",
+        "host": {"vcpus_per_gpu": 8, "cpu_samples_per_second_per_vcpu": 9},
+    }
     answer = ask(
         client, question(workload=work, constraints={"budget_usd": 500, "provider": ["aws"]}, objective="fastest")
     )
     notes = {note["code"]: note["fields"] for note in answer["notes"]}
     assert set(notes) == {"not_weighed"}
     assert set(notes["not_weighed"]) == {
-        "workload.sequence_length", "workload.method", "workload.host.gpu_decoding", "constraints.budget_usd",
+        "workload.sequence_length", "workload.method", "workload.host.cpu_samples_per_second_per_vcpu",
+        "constraints.budget_usd",
     }  # fmt: skip
     plain = ask(client, question(workload={"precision": ["bf16"]}, objective="fastest"))
     assert plain["notes"] == []
