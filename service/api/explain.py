@@ -7,14 +7,19 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_core import to_json
 
+from service.api.host import host_warnings, loading_of
 from service.api.needs import unknown_software
 from service.api.question import RecommendAsked
+from service.domain.appraisal import Appraisal
 from service.domain.catalog import Catalog
 from service.domain.codes import REJECTIONS
 from service.domain.job import Job
 from service.domain.machine import GIB
+from service.domain.needs import Needs, partly_run
 from service.domain.outlook import Outlook
 from service.domain.recommend import Answer, Choice, Question, Rejection, Relaxation
+from service.domain.software import no_framework_mask
+from service.domain.superseded import successor
 
 OLD_PRICE_DAYS = 90
 
@@ -113,7 +118,23 @@ def unit(choice: Choice) -> str:
     return "TFLOPS" if choice.precision else "vCPU" if choice.speed == 1 else "vCPUs"
 
 
-def warnings_for(choice: Choice, asked: RecommendAsked, catalog: Catalog) -> list[Statement]:
+def warnings_for(
+    choice: Choice, asked: RecommendAsked, needs: Needs, found: Appraisal | None, job: Job | None, catalog: Catalog
+) -> list[Statement]:
+    """`found` is the job on the choice, where there is one."""
+    told = (
+        use_warnings(choice, asked)
+        | lifecycle_warnings(choice, catalog)
+        | successor_warnings(choice, catalog)
+        | software_warnings(choice, asked.workload.task, needs, catalog)
+        | network_warnings(choice)
+        | host_warnings(choice.instance_type, asked.workload, loading_of(asked.workload, job), found, choice.nodes)
+        | price_warnings(choice, catalog)
+    )
+    return [Statement(code=code, text=text) for code, text in told.items()]
+
+
+def use_warnings(choice: Choice, asked: RecommendAsked) -> dict[str, str]:
     kind, work = choice.instance_type, asked.workload
     found: dict[str, str] = {}
     if work.task == "training" and kind.gpu_count > 1 and kind.interconnect == "pcie":
@@ -128,8 +149,7 @@ def warnings_for(choice: Choice, asked: RecommendAsked, catalog: Catalog) -> lis
         found["arm_host"] = "The host CPU is Arm: every library of the workload must exist for it."
     if kind.gpu and kind.gpu.fraction < 1:
         found["part_of_a_card"] = f"This is {kind.gpu.fraction:.3g} of a {kind.gpu.partition_of}, not a whole card."
-    found |= lifecycle_warnings(choice, catalog) | host_warnings(choice, asked) | price_warnings(choice, catalog)
-    return [Statement(code=code, text=text) for code, text in found.items()]
+    return found
 
 
 def lifecycle_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
@@ -142,14 +162,33 @@ def lifecycle_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
             return {}
 
 
-def host_warnings(choice: Choice, asked: RecommendAsked) -> dict[str, str]:
-    kind, host = choice.instance_type, asked.workload.host
-    found = {}
-    if host.vcpus_per_gpu is not None and kind.vcpus_per_gpu is not None and kind.vcpus_per_gpu < host.vcpus_per_gpu:
-        found["few_vcpus"] = f"{kind.vcpus_per_gpu:g} vCPUs per GPU; the workload asks for {host.vcpus_per_gpu:g}."
-    if host.memory_gib is not None and kind.memory_gib is None:
-        found["host_memory_unknown"] = f"Nobody tells its host memory; the workload asks for {host.memory_gib:g} GiB."
-    return found
+def successor_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
+    """Of machines with a GPU: what replaces them, in the figures of a whole machine on demand."""
+    new = successor(choice.place, catalog) if choice.instance_type.gpu else None
+    if new is None:
+        return {}
+    return {
+        "superseded": f"{new.instance_type.name} is newer: {new.peak_tflops:g} TFLOPS at peak for "
+        f"${new.usd_per_hour:g} an hour on demand; this has {new.old_peak_tflops:g} for ${new.old_usd_per_hour:g}."
+    }
+
+
+def software_warnings(choice: Choice, task: str, needs: Needs, catalog: Catalog) -> dict[str, str]:
+    gpu = choice.instance_type.gpu
+    if task in ("training", "inference") and gpu and no_framework_mask(catalog)[choice.place]:
+        return {"no_framework": f"No deep-learning framework is known to run on the {gpu.name}."}
+    parts = partly_run(needs, choice.place, catalog)
+    told = ", ".join(software if note is None else f"{software} ({note})" for software, note in parts)
+    return {"software_partly": f"Runs here in part, or with less than on other machines: {told}."} if told else {}
+
+
+def network_warnings(choice: Choice) -> dict[str, str]:
+    kind = choice.instance_type
+    if choice.nodes == 1 or kind.rdma:
+        return {}
+    speed = "a network of unknown speed" if kind.network_gbps is None else f"{kind.network_gbps:g} Gbps"
+    rdma = "without RDMA" if kind.rdma is False else "of which nobody tells whether it has RDMA"
+    return {"slow_network": f"The {choice.nodes} nodes talk over {speed} {rdma}: one job over them may scale badly."}
 
 
 def price_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:

@@ -29,6 +29,7 @@ def needs_of(work: WorkloadAsked, numbers: Numbers | None, catalog: Catalog, *, 
         cuda=Requirement("cuda", cuda) if cuda else None,
         platforms=platforms(software.platforms, catalog),
         libraries=tuple(each for each in libraries(work, catalog) if each is not None),
+        optional=tuple(each for each in libraries(work, catalog, required=False) if each is not None),
         custom_cuda_kernels=software.custom_cuda_kernels,
         host_memory_gib=work.host.memory_gib,
         numbers=numbers,
@@ -112,6 +113,15 @@ def borne(names: Iterable[str], min_bits: int | None, catalog: Catalog, *, overf
         for name in names
         if (min_bits is None or bits_of(name, catalog) >= min_bits) and not (overflows and is_narrow(name, catalog))
     )
+
+
+def refused_precisions(work: WorkloadAsked, catalog: Catalog) -> tuple[str, ...]:
+    """All whose numbers the work does not bear."""
+    asked, known = work.numerics, tuple(catalog.reference.precisions)
+    if asked.min_bits is None and not asked.fp16_overflows:
+        return ()
+    kept = borne(known, asked.min_bits, catalog, overflows=asked.fp16_overflows)
+    return tuple(name for name in known if name not in kept)
 
 
 def bits_of(name: str, catalog: Catalog) -> float:

@@ -1,6 +1,7 @@
 """POST /recommend: a workload and constraints in, ranked choices and counted rejections out."""
 
 from dataclasses import dataclass
+from datetime import date
 from math import isnan
 from typing import Annotated, Any, Literal
 
@@ -8,6 +9,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
+from service.api.advise import advice_json
 from service.api.batch import Refused, answered, items_of
 from service.api.body import JsonRoute, read_quickly
 from service.api.current import CatalogStamp, catalog_for, stamp_json
@@ -15,6 +17,7 @@ from service.api.estimated import BandTold, EstimateTold, estimate_told, evidenc
 from service.api.examples import QUESTION_BATCH, QUESTIONS
 from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_json, warnings_for
 from service.api.fields import Asked, Sent
+from service.api.host import HostTold, host_told, loading_of
 from service.api.machines import Machine, PriceTold, machine_fields
 from service.api.query import query_reader
 from service.api.question import RecommendAsked, in_full, to_question
@@ -69,6 +72,15 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
+class AvailabilityTold:
+    """Whether machines are there to be had now. Nobody tells yet; that a type is sold says nothing of it."""
+
+    state: Literal["unknown"]
+    confidence: float | None
+    observed_on: date | None
+
+
+@dataclass(frozen=True, slots=True)
 class ChoiceTold:
     """A ranked offer."""
 
@@ -87,6 +99,8 @@ class ChoiceTold:
     specs: Machine
     compared_to_current: Compared | None
     reasons: list[Statement]
+    host: HostTold
+    availability: AvailabilityTold
     warnings: list[Statement]
     evidence: list[dict[str, str]]
     tied_with: list[int]
@@ -237,18 +251,26 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
                 "rejected": answer.considered - answer.admitted,
             },
             "current": None if answer.current is None else current_told(answer.current, answer.outlook, catalog),
-            "advice": [],
             "notes": notes_on(asked, answer, catalog),
         }
     )
+    found = first_appraised(answer, catalog)
     choices = b",".join(choice_json(choice, asked, question, answer, catalog) for choice in answer.choices)
-    return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],%b' % (
+    return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],"advice":%b,%b' % (
         stamp_json(catalog),
         asked.model_dump_json().encode(),
         choices,
         b",".join(map(rejection_json, answer.rejections)),
+        advice_json(asked, question, answer, found, catalog),
         told[1:],
     )
+
+
+def first_appraised(answer: Answer, catalog: Catalog) -> Appraisal | None:
+    """The job on the first choice."""
+    if answer.outlook is None or not answer.choices:
+        return None
+    return appraised(answer.choices[0].place, answer.outlook, catalog)
 
 
 def choice_json(choice: Choice, asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
@@ -260,11 +282,11 @@ def choice_json(choice: Choice, asked: RecommendAsked, question: Question, answe
             "pareto": choice.pareto,
         }
     )
-    return b'{"rank":%d,%b,"specs":%b,"warnings":%b,%b' % (
+    return b'{"rank":%d,%b,"specs":%b,%b,"availability":{"state":"unknown","confidence":null,"observed_on":null},%b' % (
         choice.rank,
         offered_json(choice, answer.outlook, catalog),
         machine_json(choice.place, catalog),
-        warnings_json(choice, asked, answer.outlook, catalog),
+        host_json(choice, asked, question, answer.outlook, catalog),
         told[1:],
     )
 
@@ -350,14 +372,33 @@ def machine_json(place: int, catalog: Catalog) -> bytes:
     return catalog.fragments.recall(("machine", place), encode)
 
 
-def warnings_json(choice: Choice, asked: RecommendAsked, outlook: Outlook | None, catalog: Catalog) -> bytes:
-    work = asked.workload
+def host_json(
+    choice: Choice, asked: RecommendAsked, question: Question, outlook: Outlook | None, catalog: Catalog
+) -> bytes:
+    """What the host needs and what to beware of, without the braces."""
+    work, kind, needs = asked.workload, choice.instance_type, question.needs
+    loading = loading_of(work, question.job)
     if outlook is not None:
         found = appraised(choice.place, outlook, catalog)
-        machine = machine_of_instance(choice.instance_type, choice.nodes)
-        return to_json([*warnings_for(choice, asked, catalog), *warnings_on(found, machine)])
-    key = ("warnings", choice.offer_place, work.task, work.host.vcpus_per_gpu, work.host.memory_gib)
-    return catalog.fragments.recall(key, lambda: to_json(warnings_for(choice, asked, catalog)))
+        warnings = [
+            *warnings_for(choice, asked, needs, found, question.job, catalog),
+            *warnings_on(found, machine_of_instance(kind, choice.nodes)),
+        ]
+        return b'"host":%b,"warnings":%b' % (
+            to_json(host_told(kind, work, loading, found, choice.nodes)),
+            to_json(warnings),
+        )
+
+    def encode() -> bytes:
+        return b'"host":%b,"warnings":%b' % (
+            to_json(host_told(kind, work, loading, None, choice.nodes)),
+            to_json(warnings_for(choice, asked, needs, None, None, catalog)),
+        )
+
+    samples = work.amount.samples if loading.from_local_disks and work.amount else None
+    return catalog.fragments.recall(
+        ("host", choice.offer_place, choice.nodes, work.task, loading, needs, samples), encode
+    )
 
 
 def peak_told(choice: Choice) -> PeakTold:

@@ -26,6 +26,7 @@ WARNINGS = {
     "local_storage_small": "The samples do not fit on the machine's own disks.",
     "slow_network": "The nodes of one job are not on a fast RDMA network, or nobody tells that they are.",
     "superseded": "A newer machine of the provider costs no more, is faster at peak, and has at least the memory.",
+    "no_framework": "Deep-learning frameworks are known not to run on the GPU, and none is known to.",
     "software_partly": "The software runs there only in part, or an optional library not at all.",
     "tensor_over_slow_links": "Matrices are cut over links that are slow for it: every layer waits.",
     "precision_reduced": "The GPU runs the precision at a token rate or by conversion only.",

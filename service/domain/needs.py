@@ -14,7 +14,7 @@ from service.domain.catalog import Catalog
 from service.domain.constraints import Check, Relaxed, never
 from service.domain.formats import RUNS_AS
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
-from service.domain.software import RUNS, rules_by_type, software_mask
+from service.domain.software import RUNS, rules_by_type, said, software_mask
 from service.domain.typeset import Steps, TypeSet, types_where
 from service.domain.versions import EVERY, Versions, known_versions
 
@@ -49,6 +49,8 @@ class Needs:
     """What the code runs on: any of them."""
     libraries: tuple[Requirement, ...] = ()
     """All of them."""
+    optional: tuple[Requirement, ...] = ()
+    """Libraries that the work had better have; they turn nothing away."""
     custom_cuda_kernels: bool = False
     host_memory_gib: float | None = None
     numbers: Numbers | None = None
@@ -59,6 +61,17 @@ class Needs:
 
 
 NOTHING = Needs()
+
+
+def partly_run(needs: Needs, place: int, catalog: Catalog) -> list[tuple[str, str | None]]:
+    """The software that runs on a machine only in part, or is optional and does not, with what is known of it."""
+    wanted = [each for each in (needs.framework, needs.engine, *needs.libraries, *needs.optional) if each is not None]
+    found = []
+    for software, versions in wanted:
+        rules = rules_by_type(catalog, software)[place]
+        if said(rules, versions) != "yes":
+            found.append((software, next((rule.note for rule in rules if rule.note), None)))
+    return found
 
 
 def need_checks(needs: Needs, catalog: Catalog) -> Iterator[Check]:

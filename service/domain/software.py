@@ -82,12 +82,30 @@ def frameworks_mask(catalog: Catalog, wanted: tuple[str, ...]) -> Mask:
     return mask
 
 
+def no_framework_mask(catalog: Catalog) -> Mask:
+    """Where frameworks are known not to run, and none is known to."""
+
+    def ask() -> Mask:
+        spoken, runs = np.zeros((2, len(catalog.instance_types)), np.bool_)
+        for software in software_names(catalog, ("framework",)):
+            spoken |= np.array([bool(rules) for rules in rules_by_type(catalog, software)], np.bool_)
+            runs |= software_mask(catalog, software)
+        return spoken & ~runs
+
+    return catalog.memory.recall("no_framework", ask)
+
+
+NEEDS_A_FRAMEWORK = frozenset({"training"})
+"""Answering can do with an engine alone."""
+
+
 def task_mask(catalog: Catalog, task: str) -> Mask:
     """Where no rule says that a task cannot be done: a family's purpose never excludes it, its software can."""
 
     def ask() -> Mask:
         rules = [rule for rule in catalog.software if rule.task == task]
-        return np.array([said(deciding(rules, kind)) != "no" for kind in catalog.instance_types], np.bool_)
+        able = np.array([said(deciding(rules, kind)) != "no" for kind in catalog.instance_types], np.bool_)
+        return able & ~no_framework_mask(catalog) if task in NEEDS_A_FRAMEWORK else able
 
     return catalog.memory.recall(("task", task), ask)
 
