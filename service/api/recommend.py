@@ -1,5 +1,6 @@
 """POST /recommend: a workload and constraints in, ranked choices and counted rejections out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from math import isnan
@@ -15,15 +16,26 @@ from service.api.body import JsonRoute, read_quickly
 from service.api.current import CatalogStamp, catalog_for, stamp_json
 from service.api.estimated import BandTold, EstimateTold, estimate_told, evidence_on, rounded, warnings_on
 from service.api.examples import QUESTION_BATCH, QUESTIONS
-from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_json, warnings_for
+from service.api.explain import (
+    Note,
+    Statement,
+    notes_on,
+    reasons_for,
+    rejection_json,
+    standing_json,
+    terms_told,
+    warnings_for,
+)
 from service.api.fields import Asked, Sent
-from service.api.host import HostTold, host_told, loading_of
+from service.api.host import USUAL, HostTold, host_told, loading_of
 from service.api.machines import Machine, PriceTold, machine_fields
 from service.api.query import query_reader
 from service.api.question import RecommendAsked, in_full, to_question
 from service.domain.appraisal import SECONDS_PER_HOUR, Appraisal, appraise_in
 from service.domain.catalog import Catalog
+from service.domain.feeding import Loading
 from service.domain.machine import machine_of_instance
+from service.domain.needs import NOTHING, Needs
 from service.domain.outlook import Outlook
 from service.domain.recommend import Answer, Choice, Question, recommend
 
@@ -254,14 +266,15 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
             "notes": notes_on(asked, answer, catalog),
         }
     )
-    found = first_appraised(answer, catalog)
-    choices = b",".join(choice_json(choice, asked, question, answer, catalog) for choice in answer.choices)
+    terms = terms_told(question, answer)
+    said_of = (*host_told_of(asked, question), terms)
+    choices = b",".join([choice_json(each, asked, question, answer, said_of, catalog) for each in answer.choices])
     return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],"advice":%b,%b' % (
         stamp_json(catalog),
         asked.model_dump_json().encode(),
         choices,
-        b",".join(map(rejection_json, answer.rejections)),
-        advice_json(asked, question, answer, found, catalog),
+        b",".join([rejection_json(each, catalog) for each in answer.rejections]),
+        advice_json(asked, question, answer, first_appraised(answer, catalog), catalog),
         told[1:],
     )
 
@@ -273,38 +286,63 @@ def first_appraised(answer: Answer, catalog: Catalog) -> Appraisal | None:
     return appraised(answer.choices[0].place, answer.outlook, catalog)
 
 
-def choice_json(choice: Choice, asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
-    told = to_json(
-        {
-            "compared_to_current": None if answer.current is None else compared(choice, answer.current, question),
-            "reasons": reasons_for(choice, question, answer),
-            "tied_with": choice.tied_with,
-            "pareto": choice.pareto,
-        }
+SaidOf = tuple[str, Loading | None, Needs | None, float | None, tuple[str, ...]]
+"""What of a question the words on a choice depend on: task, how samples come, needs, how many there are, and terms of
+the objective. What is not told is None, which is the quickest to look up."""
+
+
+def host_told_of(asked: RecommendAsked, question: Question) -> tuple[str, Loading | None, Needs | None, float | None]:
+    work, needs = asked.workload, question.needs
+    loading = loading_of(work, question.job)
+    samples = work.amount.samples if work.amount and loading.from_local_disks else None
+    return work.task, None if loading is USUAL else loading, None if needs is NOTHING else needs, samples
+
+
+def choice_json(
+    choice: Choice, asked: RecommendAsked, question: Question, answer: Answer, said_of: SaidOf, catalog: Catalog
+) -> bytes:
+    """What does not depend on the others that were ranked is encoded once."""
+    outlook = answer.outlook
+    key = ("choice", choice.offer_place, choice.precision if outlook is None else outlook.key, said_of)
+    offered, figures, others = catalog.fragments.recall(
+        key, lambda: choice_encoded(choice, asked, question, said_of[-1], outlook, catalog)
     )
-    return b'{"rank":%d,%b,"specs":%b,%b,"availability":{"state":"unknown","confidence":null,"observed_on":null},%b' % (
+    against = None if answer.current is None else compared(choice, answer.current, question)
+    return b'{"rank":%d,%b,"compared_to_current":%b,"reasons":[%b%b],"tied_with":%b,"pareto":%b}' % (
         choice.rank,
-        offered_json(choice, answer.outlook, catalog),
-        machine_json(choice.place, catalog),
-        host_json(choice, asked, question, answer.outlook, catalog),
-        told[1:],
+        offered,
+        b"null" if against is None else to_json(against),
+        standing_json(choice.rank, answer.ranked, figures),
+        others,
+        to_json(choice.tied_with) if choice.tied_with else b"[]",
+        b"true" if choice.pareto else b"false",
     )
+
+
+def choice_encoded(
+    choice: Choice,
+    asked: RecommendAsked,
+    question: Question,
+    terms: Sequence[str],
+    outlook: Outlook | None,
+    catalog: Catalog,
+) -> tuple[bytes, bytes, bytes]:
+    """The offer, the figures that put it where it stands, and the other reasons."""
+    offered = b'%b,"specs":%b,%b,"availability":%b' % (
+        offered_json(choice, outlook, catalog),
+        machine_json(choice.place, catalog),
+        host_json(choice, asked, question, outlook, catalog),
+        to_json(AvailabilityTold(state="unknown", confidence=None, observed_on=None)),
+    )
+    figures, others = reasons_for(choice, terms, outlook)
+    return offered, to_json(figures)[1:-1], b"".join(b",%b" % to_json(each) for each in others)
 
 
 def offered_json(choice: Choice, outlook: Outlook | None, catalog: Catalog) -> bytes:
     """What a choice says of its offer, without the braces."""
     if outlook is not None:
         return job_offered_json(choice, outlook, catalog)
-
-    def encode() -> bytes:
-        told: dict[str, object] = {
-            **offer_fields(choice),
-            "estimate": peak_told(choice),
-            "evidence": [],
-        }
-        return to_json(told)[1:-1]
-
-    return catalog.fragments.recall(("offered", choice.offer_place, choice.precision), encode)
+    return to_json({**offer_fields(choice), "estimate": peak_told(choice), "evidence": []})[1:-1]
 
 
 def offer_fields(choice: Choice) -> dict[str, object]:
@@ -325,18 +363,14 @@ def offer_fields(choice: Choice) -> dict[str, object]:
 
 
 def job_offered_json(choice: Choice, outlook: Outlook, catalog: Catalog) -> bytes:
-    """The same of a job: its estimate on these machines is encoded once, and the money added for each offer."""
-
-    def encode() -> bytes:
-        found = appraised(choice.place, outlook, catalog)
-        machine = machine_of_instance(choice.instance_type, choice.nodes)
-        return b'%b,"estimate":%b,"evidence":%b' % (
-            to_json(offer_fields(choice))[1:-1],
-            to_json(job_told(choice, outlook, catalog)),
-            to_json(evidence_on(found, machine, catalog)),
-        )
-
-    return catalog.fragments.recall(("job_offered", outlook.key, choice.offer_place), encode)
+    """The same of a job."""
+    found = appraised(choice.place, outlook, catalog)
+    machine = machine_of_instance(choice.instance_type, choice.nodes)
+    return b'%b,"estimate":%b,"evidence":%b' % (
+        to_json(offer_fields(choice))[1:-1],
+        to_json(job_told(choice, outlook, catalog)),
+        to_json(evidence_on(found, machine, catalog)),
+    )
 
 
 def appraised(place: int, outlook: Outlook, catalog: Catalog) -> Appraisal:
@@ -376,29 +410,13 @@ def host_json(
     choice: Choice, asked: RecommendAsked, question: Question, outlook: Outlook | None, catalog: Catalog
 ) -> bytes:
     """What the host needs and what to beware of, without the braces."""
-    work, kind, needs = asked.workload, choice.instance_type, question.needs
-    loading = loading_of(work, question.job)
-    if outlook is not None:
-        found = appraised(choice.place, outlook, catalog)
-        warnings = [
-            *warnings_for(choice, asked, needs, found, question.job, catalog),
-            *warnings_on(found, machine_of_instance(kind, choice.nodes)),
-        ]
-        return b'"host":%b,"warnings":%b' % (
-            to_json(host_told(kind, work, loading, found, choice.nodes)),
-            to_json(warnings),
-        )
-
-    def encode() -> bytes:
-        return b'"host":%b,"warnings":%b' % (
-            to_json(host_told(kind, work, loading, None, choice.nodes)),
-            to_json(warnings_for(choice, asked, needs, None, None, catalog)),
-        )
-
-    samples = work.amount.samples if loading.from_local_disks and work.amount else None
-    return catalog.fragments.recall(
-        ("host", choice.offer_place, choice.nodes, work.task, loading, needs, samples), encode
-    )
+    work, kind, job = asked.workload, choice.instance_type, question.job
+    found = None if outlook is None else appraised(choice.place, outlook, catalog)
+    warnings = warnings_for(choice, asked, question.needs, found, job, catalog)
+    if found is not None:
+        warnings += warnings_on(found, machine_of_instance(kind, choice.nodes))
+    host = host_told(kind, work, loading_of(work, job), found, choice.nodes)
+    return b'"host":%b,"warnings":%b' % (to_json(host), to_json(warnings))
 
 
 def peak_told(choice: Choice) -> PeakTold:
