@@ -140,7 +140,7 @@ def constraints_of(
     usual: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     **more: Any,
 ) -> Constraints:
-    """The filters in the catalog's own words; `usual` holds of the words left open. Raises `QuestionError`."""
+    """The filters in the catalog's own words; `usual` holds of what is left open. Raises `QuestionError`."""
     asked = filters.__dict__
     told = {name for name in filters.model_fields_set if asked[name] not in NOTHING}
     words = {name: resolved(name, asked[name], catalog, prefix) for name in WORDS if name in told}
@@ -156,13 +156,13 @@ def constraints_of(
                     field=f"{prefix}{least}",
                 )
     return Constraints(
-        words={**usual, **words},
+        words={**{name: usual[name] for name in usual if name in WORDS}, **words},
         at_least=at_least,
         at_most=at_most,
         flags={name: asked[name] for name in FLAGS if name in told},
         framework=resolved("framework", asked["framework"], catalog, prefix),
         region=resolved("region", asked["region"], catalog, prefix),
-        market=resolved("market", asked["market"], catalog, prefix),
+        market=resolved("market", asked["market"], catalog, prefix) or usual.get("market", ()),
         max_usd_per_hour=asked["max_usd_per_hour"],
         max_price_age_days=asked["max_price_age_days"],
         **more,

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from service.api.echo import echoed
 from service.api.fields import Amount, AsOf, AtLeastOne, Name, Names, Positive, Sent, whole
 from service.api.filters import Filters, constraints_of, resolved
 from service.api.job import job_of
@@ -63,18 +64,23 @@ class RecommendAsked(Sent):
     as_of: AsOf = None
 
 
-def in_full(asked: RecommendAsked, catalog: Catalog) -> RecommendAsked:
-    """The question with all that the caller left open and the answer depends on."""
+def left_open(asked: RecommendAsked) -> dict[str, tuple[str, ...]]:
+    """The constraints that the caller left open, as they are then taken."""
     limits, filled = asked.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
         filled["market"] = ("on_demand", "spot") if asked.workload.fault_tolerant else ("on_demand",)
     if not limits.lifecycle:
         filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if limits.allow_preview else ()))
-    return asked.model_copy(update={"constraints": limits.model_copy(update=filled), "as_of": catalog.day})
+    return filled
+
+
+def in_full(asked: RecommendAsked, catalog: Catalog) -> bytes:
+    """The question with every default filled in, as JSON."""
+    return echoed(asked, {"constraints": left_open(asked), "as_of": catalog.day})
 
 
 def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
-    """A question in full, in the catalog's own words. Raises `QuestionError` naming the field."""
+    """A question in the catalog's own words. Raises `QuestionError` naming the field."""
     work = asked.workload
     objective = Objective(NAMED[asked.objective]) if isinstance(asked.objective, str) else weighted(asked.objective)
     job = job_of(work, catalog)
@@ -126,6 +132,7 @@ def constraints(
         limits,
         catalog,
         prefix="constraints.",
+        usual=left_open(asked),
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,

@@ -216,7 +216,6 @@ def answer_to(asked: RecommendAsked, request: Request) -> Response:
 
 
 def answer_in(asked: RecommendAsked, catalog: Catalog) -> bytes:
-    asked = in_full(asked, catalog)
     question = to_question(asked, catalog)
     return answer_json(asked, question, recommend(question, catalog), catalog)
 
@@ -271,7 +270,7 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
     choices = b",".join([choice_json(each, asked, question, answer, said_of, catalog) for each in answer.choices])
     return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],"advice":%b,%b' % (
         stamp_json(catalog),
-        asked.model_dump_json().encode(),
+        in_full(asked, catalog),
         choices,
         b",".join([rejection_json(each, catalog) for each in answer.rejections]),
         advice_json(asked, question, answer, first_appraised(answer, catalog), catalog),

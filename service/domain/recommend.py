@@ -383,7 +383,7 @@ class View:
         for place, (kind, offer) in enumerate(found):
             score = scores[place]
             tied = range(bisect_left(scores, score - TIE), bisect_left(scores, score + TIE))[:MOST_TIES]
-            others = tuple(other + 1 for other in tied if other != place) if len(tied) > 1 else ()
+            others = tuple([other + 1 for other in tied if other != place]) if len(tied) > 1 else ()
             yield self.choice(kind, offer, rank=place + 1, score=score, tied_with=others, pareto=front[place])
 
     def choice(
