@@ -137,7 +137,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     """Rank what the constraints admit. Where none of it has a price, hardware alone ranks and the answer says so."""
     outlook = job_outlook(question, catalog)
     speeds = assumed_speeds(question, catalog) if outlook is None else job_speeds(outlook, catalog)
-    checks = list(need_checks(question.needs, catalog))
+    checks = [] if question.needs is NOTHING else list(need_checks(question.needs, catalog))
     if outlook is not None:
         checks += job_checks(outlook, catalog)
     asked, objective, ignored = question.constraints, question.objective, False
