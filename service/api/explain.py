@@ -199,10 +199,25 @@ def network_warnings(choice: Choice) -> dict[str, str]:
     return {"slow_network": f"The {choice.nodes} nodes talk over {speed} {rdma}: one job over them may scale badly."}
 
 
+def spot_dearer(choice: Choice, catalog: Catalog) -> dict[str, str]:
+    """Where the same machine costs less on demand in the region."""
+    spot = choice.offer.price.usd_per_hour
+    offers = [catalog.offer(place) for place in catalog.offer_places(choice.place)]
+    on_demand = [
+        each.price.usd_per_hour
+        for each in offers
+        if each.market == "on_demand" and each.region == choice.offer.region and each.price.usd_per_hour is not None
+    ]
+    if spot is None or not on_demand or min(on_demand) >= spot:
+        return {}
+    return {"spot_dearer": f"On demand it costs ${min(on_demand):g} an hour here, less than the ${spot:g} of spot."}
+
+
 def price_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
     price, found = choice.offer.price, {}
     if choice.offer.market == "spot":
         found["spot_can_be_interrupted"] = "Spot machines can be taken away; the work must save and resume."
+        found |= spot_dearer(choice, catalog)
     if price.usd_per_hour is None:
         return found
     if price.observed_on is None:
