@@ -216,7 +216,9 @@ def spot_dearer(choice: Choice, catalog: Catalog) -> dict[str, str]:
 def price_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
     price, found = choice.offer.price, {}
     if choice.offer.market == "spot":
-        found["spot_can_be_interrupted"] = "Spot machines can be taken away; the work must save and resume."
+        seller = catalog.reference.providers[choice.instance_type.provider]
+        notice = "" if seller.spot_notice_seconds is None else f" with {seller.spot_notice_seconds} seconds' notice"
+        found["spot_can_be_interrupted"] = f"Spot machines can be taken away{notice}; the work must save and resume."
         found |= spot_dearer(choice, catalog)
     if price.usd_per_hour is None:
         return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.domain.catalog import Catalog, Floats, number_column
+from service.domain.feeding import USUAL_CORES_PER_GPU
 from service.domain.hardware import InstanceType
 
 PEAKS = ("bf16", "fp16", "tf32", "fp32")
@@ -29,11 +30,12 @@ def successor(place: int, catalog: Catalog) -> Successor | None:
 
 
 def successors(catalog: Catalog) -> dict[int, Successor]:
-    """Newer by the year of the card and of the same maker, no dearer, faster, and with no less of anything else."""
-    alike: dict[tuple[str, str, str], list[int]] = {}
+    """Newer by the year of the card, of the same makers, no dearer, faster, and with no less of what work may need."""
+    alike: dict[tuple[str, str, str, str | None], list[int]] = {}
     for place, kind in enumerate(catalog.instance_types):
         if kind.gpu is not None and release_year(kind) is not None:
-            alike.setdefault((kind.provider, kind.service, kind.gpu.vendor), []).append(place)
+            key = (kind.provider, kind.service, kind.gpu.vendor, kind.cpu_architecture)
+            alike.setdefault(key, []).append(place)
     found = {}
     for places in alike.values():
         found.update(successors_among(places, catalog))
@@ -46,10 +48,13 @@ def successors_among(places: list[int], catalog: Catalog) -> dict[int, Successor
     peak = number_column([best_peak(kind) for kind in kinds])
     year = number_column([release_year(kind) for kind in kinds])
     rentable = np.array([kind.state_on(catalog.day) == "available" for kind in kinds])
+    cores = number_column([kind.vcpus for kind in kinds])
+    plenty = USUAL_CORES_PER_GPU[-1] * number_column([kind.whole_gpus for kind in kinds])
     has_more = [number_column([read(kind) for kind in kinds]) for read in NO_LESS]
     found = {}
     for old, place in enumerate(places):
         better = rentable & (year > year[old]) & (usd <= usd[old]) & (peak > peak[old])
+        better &= np.isnan(cores[old]) | (cores >= np.minimum(plenty, cores[old]))
         for column in has_more:
             better &= column >= column[old]
         if better.any():

@@ -10,7 +10,7 @@ from service.domain.errors import QuestionError
 Version = tuple[int, ...]
 """Without zeros at the end: 12.0 is 12. What follows at once after a version is the same with a zero added."""
 
-CLAUSE = re.compile(r"(===|==|~=|>=|<=|!=|[<>@])?\s*v?(\d+(?:\.\d+)*)(?:\.\*)?[\w.+-]*", re.ASCII)
+CLAUSE = re.compile(r"(===|==|~=|>=|<=|!=|[<>@])?\s*v?(\d+(?:\.\d+)*)(?:\.\*|[-+.]?[a-z][\w.+-]*|\+[\w.]+)?", re.ASCII)
 NAME = r"[a-z][\w.+-]*(?: [a-z][\w.+-]*)*?"
 REQUIREMENT = re.compile(rf"\s*({NAME})\s*(?:\[[^\]]*\])?(?:\s*([<>=!~@].*)|\s+v?(\d.*))?", re.ASCII)
 MOST_DIGITS = 12

@@ -59,6 +59,13 @@ def test_a_dearer_machine_or_one_that_is_not_to_be_had_does_not() -> None:
     assert found(replace(NEW, lifecycle=(event("preview"),))) is None
 
 
+def test_a_host_with_too_few_cores_does_not_where_the_old_one_had_them() -> None:
+    few = replace(NEW, vcpus=4.0)
+    assert found(few) is None
+    assert found(replace(few, vcpus=8.0)) == "g4dn.xlarge", "more than 8 for a GPU gain little"
+    assert found(replace(NEW, cpu_architecture="arm64")) is None
+
+
 def test_fast_links_are_not_given_up() -> None:
     linked = replace(OLD, gpu_count=2, interconnect="nvlink")
     many = replace(NEW, gpu_count=8, interconnect="pcie")
