@@ -108,7 +108,11 @@ def resolved(name: str, asked: Sequence[str], catalog: Catalog, prefix: str = ""
     """
     if not asked:
         return ()
-    field = field or prefix + name
+    key = ("resolved", name, tuple(asked))
+    return catalog.memory.recall(key, lambda: resolve_filter(name, asked, catalog, field or prefix + name))
+
+
+def resolve_filter(name: str, asked: Sequence[str], catalog: Catalog, field: str) -> tuple[str, ...]:
     match name:
         case "gpu":
             return resolve_gpus(asked, catalog, field)

@@ -47,6 +47,7 @@ class Weights(Sent):
     risk: Amount = 0
 
 
+OBJECTIVES = {name: Objective(weights) for name, weights in NAMED.items()}
 NamedObjective = Literal["cheapest", "fastest", "best_value", "most_efficient"]
 
 
@@ -82,7 +83,7 @@ def in_full(asked: RecommendAsked, catalog: Catalog) -> bytes:
 def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
     """A question in the catalog's own words. Raises `QuestionError` naming the field."""
     work = asked.workload
-    objective = Objective(NAMED[asked.objective]) if isinstance(asked.objective, str) else weighted(asked.objective)
+    objective = OBJECTIVES[asked.objective] if isinstance(asked.objective, str) else weighted(asked.objective)
     job = job_of(work, catalog)
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
     numbers = None
