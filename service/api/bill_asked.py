@@ -9,14 +9,9 @@ from service.api.fields import LARGEST, MOST_VALUES, Amount, AtLeastOne, Name, P
 from service.api.workload import Checkpoint, WorkloadAsked
 from service.domain.bands import Band
 from service.domain.errors import QuestionError
-from service.domain.interruption import Checkpoints
 from service.domain.run import LONGEST_HOURS, Run, Stored
 from service.domain.run import Sent as SentData
 from service.domain.serving import Load
-
-USUAL_SAVE_SECONDS = 30.0
-USUAL_RESTART_SECONDS = 300.0
-"""Where nothing is told: seconds to write a checkpoint, and to be running again after an interruption. Assumed."""
 
 Hours = Annotated[float, Field(gt=0, le=LONGEST_HOURS, allow_inf_nan=False)]
 Rate = Annotated[float, Field(ge=1e-9, le=LARGEST, allow_inf_nan=False)]
@@ -145,34 +140,8 @@ def run_of(asked: BillAsked, hours: Band, nodes: int, basis: str) -> Run:
     )
 
 
-def checkpoints_of(asked: BillAsked, work: WorkloadAsked | None) -> Checkpoints:
-    """How the run saves; one that says that it bears no fault saves at its end only."""
-    told = asked.checkpoint or (work.checkpoint if work is not None else Checkpoint())
-    interval = None if told.interval_minutes is None else told.interval_minutes * 60
-    if interval is None and bears_no_fault(work):
-        interval = float("inf")
-    return Checkpoints(
-        save_seconds=USUAL_SAVE_SECONDS if told.save_seconds is None else told.save_seconds,
-        restart_seconds=USUAL_RESTART_SECONDS if told.restart_seconds is None else told.restart_seconds,
-        interval_seconds=interval,
-    )
-
-
-def bears_no_fault(work: WorkloadAsked | None) -> bool:
-    return work is not None and not work.fault_tolerant and "fault_tolerant" in work.model_fields_set
-
-
-def assumed_of_checkpoints(asked: BillAsked, work: WorkloadAsked | None) -> str | None:
-    """The sentence about what spot machines were priced with where nothing was told."""
-    told = asked.checkpoint or (work.checkpoint if work is not None else Checkpoint())
-    if bears_no_fault(work):
-        return "The workload bears no fault, so an interruption at spot loses all of the work."
-    if told.model_fields_set:
-        return None
-    return (
-        f"Nothing is told of checkpoints: at spot, saving is taken to last {USUAL_SAVE_SECONDS:g} s and a restart "
-        f"{USUAL_RESTART_SECONDS:g} s, at the best interval."
-    )
+def checkpoint_told(asked: BillAsked, work: WorkloadAsked | None) -> Checkpoint:
+    return asked.checkpoint or (work.checkpoint if work is not None else Checkpoint())
 
 
 def load_of(asked: LoadAsked) -> Load:

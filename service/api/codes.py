@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from service.api.fields import Told
-from service.domain.codes import REASONS, REJECTIONS, WARNINGS
+from service.domain.codes import ADVICE, NOTES, REASONS, REJECTIONS, WARNINGS
 
 router = APIRouter(tags=["decision"])
 
@@ -13,10 +13,12 @@ class CodesTold(Told):
 
     reasons: dict[str, str]
     warnings: dict[str, str]
+    advice: dict[str, str]
     rejections: dict[str, str]
+    notes: dict[str, str]
 
 
 @router.get("/recommend/codes", summary="The codes of recommendations")
 async def get_codes() -> CodesTold:
-    """Every reason, warning and rejection code with its meaning. Codes are added, never changed in meaning."""
-    return CodesTold(reasons=REASONS, warnings=WARNINGS, rejections=REJECTIONS)
+    """Every code that an answer can carry, with its meaning. Codes are added, never changed in meaning."""
+    return CodesTold(reasons=REASONS, warnings=WARNINGS, advice=ADVICE, rejections=REJECTIONS, notes=NOTES)

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Body, Query, Response
 from pydantic import BeforeValidator, Field, TypeAdapter
 from starlette.concurrency import run_in_threadpool
 
-from service.api.bill_asked import BillAsked, Hours, MeasuredAsked, assumed_of_checkpoints, checkpoints_of, only_one
+from service.api.bill_asked import BillAsked, Hours, MeasuredAsked, checkpoint_told, only_one
 from service.api.bill_told import CostTold, GpuHourTold, LoadTold, VerdictTold
 from service.api.body import JsonRoute
+from service.api.checkpoints import assumed_of, checkpoints_in
 from service.api.costs import OWN, costs_of, own_cost
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.elsewhere import elsewhere_of, own_gpu_hour
@@ -306,7 +307,7 @@ def purchase_of(
         catalog=catalog,
         work=work,
         nodes=asked.nodes,
-        checkpoints=checkpoints_of(asked, asked.workload),
+        checkpoints=checkpoints_in(checkpoint_told(asked, asked.workload), asked.workload),
         training=asked.workload is None or asked.workload.task == "training",
         served=served_by(asked, asked.workload, found, again),
     )
@@ -331,7 +332,7 @@ def costs_asked(purchase: Purchase, asked: EstimateAsked, kind: InstanceType | N
 
 def notes_on(asked: EstimateAsked, costs: list[CostTold], kind: InstanceType | None) -> list[str]:
     notes = [] if kind is not None else [OWN]
-    assumed = assumed_of_checkpoints(asked, asked.workload)
+    assumed = assumed_of(checkpoint_told(asked, asked.workload), asked.workload)
     if assumed is not None and any(each.market == "spot" for each in costs):
         notes.append(assumed)
     return notes

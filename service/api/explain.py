@@ -8,13 +8,19 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_core import to_json
 
+from service.api.host import host_warnings, loading_of
+from service.api.needs import unknown_software
 from service.api.question import RecommendAsked
+from service.domain.appraisal import Appraisal
 from service.domain.catalog import Catalog
 from service.domain.codes import REJECTIONS
 from service.domain.job import Job
 from service.domain.machine import GIB
+from service.domain.needs import Needs, partly_run
 from service.domain.outlook import Outlook
 from service.domain.recommend import Answer, Choice, Question, Rejection, Relaxation
+from service.domain.software import no_framework_mask
+from service.domain.superseded import successor
 
 OLD_PRICE_DAYS = 90
 
@@ -46,6 +52,12 @@ def standing_json(rank: int, ranked: int, figures: bytes) -> bytes:
     return standing if ranked > 1 else b"%b,%b" % (standing, ONLY_CHOICE)
 
 
+def tied_json(ranks: Sequence[int]) -> bytes:
+    """The reason `tied`, and the comma before it."""
+    others = f"number {ranks[0]}" if len(ranks) == 1 else f"numbers {', '.join(map(str, ranks))}"
+    return b",%b" % to_json(Statement("tied", f"The estimates cannot tell it apart from {others}."))
+
+
 def terms_told(question: Question, answer: Answer) -> tuple[str, ...]:
     """The terms of the objective that ranked."""
     if answer.price_ignored:
@@ -67,9 +79,8 @@ def reasons_for(choice: Choice, terms: Sequence[str], outlook: Outlook | None) -
 
 
 def room(choice: Choice, outlook: Outlook) -> str:
-    needed, usable = (
-        float(column[choice.place]) / GIB for column in (outlook.best.needed_bytes, outlook.best.usable_bytes)
-    )
+    on_nodes = outlook.on(choice.nodes)
+    needed, usable = (float(column[choice.place]) / GIB for column in (on_nodes.needed_bytes, on_nodes.usable_bytes))
     return f"Needs {needed:.1f} of the {usable:.1f} GiB that each GPU has to use."
 
 
@@ -95,32 +106,48 @@ def figure_told(term: str, choice: Choice) -> str | None:
 
 def job_figure_told(job: Job, term: str, choice: Choice) -> str | None:
     """The same of a job: dollars and hours of the whole of it, where the amount of work is told."""
-    price, speed, watts = choice.offer.price.usd_per_hour, choice.speed, choice.instance_type.tdp_watts
+    usd, speed, watts = choice.usd, choice.speed, choice.instance_type.tdp_watts
+    machines = choice.nodes * choice.instances
+    price = choice.offer.price.usd_per_hour
     assert speed is not None
     match term:
         case "usd":
-            if price is None or choice.node_hours is None:
+            if usd is None:
                 return "an unknown price"
-            if job.amount is None:
-                return f"${price * choice.nodes:.4g} an hour"
-            return f"${price * choice.node_hours:.4g} for the whole job"
-        case "hours" if job.amount is not None and choice.node_hours is not None:
-            return f"{choice.node_hours / choice.nodes:.3g} hours"
+            return f"${usd:.4g} an hour" if job.amount is None else f"${usd:.4g} for the whole job"
+        case "hours" if choice.hours is not None:
+            return f"{choice.hours:.3g} hours"
         case "hours" | "samples_per_second":
             return f"{speed:.4g} samples per second"
         case "samples_per_usd":
-            return "an unknown price" if not price else f"{speed * 3600 / price / choice.nodes:.4g} samples per dollar"
+            return "an unknown price" if not price else f"{speed * 3600 / price / machines:.4g} samples per dollar"
         case "joules":
-            return "an unknown power" if watts is None else f"{watts * choice.nodes / speed:.4g} joules per sample"
+            return "an unknown power" if watts is None else f"{watts * machines / speed:.4g} joules per sample"
         case _:
             return None
 
 
 def unit(choice: Choice) -> str:
-    return "TFLOPS" if choice.precision else "vCPUs"
+    return "TFLOPS" if choice.precision else "vCPU" if choice.speed == 1 else "vCPUs"
 
 
-def warnings_for(choice: Choice, asked: RecommendAsked, catalog: Catalog) -> list[Statement]:
+def warnings_for(
+    choice: Choice, asked: RecommendAsked, needs: Needs, found: Appraisal | None, job: Job | None, catalog: Catalog
+) -> list[Statement]:
+    """`found` is the job on the choice, where there is one."""
+    told = (
+        use_warnings(choice, asked)
+        | lifecycle_warnings(choice, catalog)
+        | successor_warnings(choice, catalog)
+        | software_warnings(choice, asked.workload.task, needs, catalog)
+        | network_warnings(choice)
+        | host_warnings(choice.instance_type, asked.workload, loading_of(asked.workload, job), found, choice.nodes)
+        | price_warnings(choice, catalog)
+    )
+    return [Statement(code=code, text=text) for code, text in told.items()]
+
+
+def use_warnings(choice: Choice, asked: RecommendAsked) -> dict[str, str]:
     kind, work = choice.instance_type, asked.workload
     found: dict[str, str] = {}
     if work.task == "training" and kind.gpu_count > 1 and kind.interconnect == "pcie":
@@ -135,8 +162,7 @@ def warnings_for(choice: Choice, asked: RecommendAsked, catalog: Catalog) -> lis
         found["arm_host"] = "The host CPU is Arm: every library of the workload must exist for it."
     if kind.gpu and kind.gpu.fraction < 1:
         found["part_of_a_card"] = f"This is {kind.gpu.fraction:.3g} of a {kind.gpu.partition_of}, not a whole card."
-    found |= lifecycle_warnings(choice, catalog) | host_warnings(choice, asked) | price_warnings(choice, catalog)
-    return [Statement(code=code, text=text) for code, text in found.items()]
+    return found
 
 
 def lifecycle_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
@@ -149,20 +175,56 @@ def lifecycle_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
             return {}
 
 
-def host_warnings(choice: Choice, asked: RecommendAsked) -> dict[str, str]:
-    kind, host = choice.instance_type, asked.workload.host
-    found = {}
-    if host.vcpus_per_gpu is not None and kind.vcpus_per_gpu is not None and kind.vcpus_per_gpu < host.vcpus_per_gpu:
-        found["few_vcpus"] = f"{kind.vcpus_per_gpu:g} vCPUs per GPU; the workload asks for {host.vcpus_per_gpu:g}."
-    if host.memory_gib is not None and kind.memory_gib is None:
-        found["host_memory_unknown"] = f"Nobody tells its host memory; the workload asks for {host.memory_gib:g} GiB."
-    return found
+def successor_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
+    """Of machines with a GPU: what replaces them, in the figures of a whole machine on demand."""
+    new = successor(choice.place, catalog) if choice.instance_type.gpu else None
+    if new is None:
+        return {}
+    return {
+        "superseded": f"{new.instance_type.name} is newer: {new.peak_tflops:g} TFLOPS at peak for "
+        f"${new.usd_per_hour:g} an hour on demand; this has {new.old_peak_tflops:g} for ${new.old_usd_per_hour:g}."
+    }
+
+
+def software_warnings(choice: Choice, task: str, needs: Needs, catalog: Catalog) -> dict[str, str]:
+    gpu = choice.instance_type.gpu
+    if task in ("training", "inference") and gpu and no_framework_mask(catalog)[choice.place]:
+        return {"no_framework": f"No deep-learning framework is known to run on the {gpu.name}."}
+    parts = partly_run(needs, choice.place, catalog)
+    told = ", ".join(software if note is None else f"{software} ({note})" for software, note in parts)
+    return {"software_partly": f"Runs here in part, or with less than on other machines: {told}."} if told else {}
+
+
+def network_warnings(choice: Choice) -> dict[str, str]:
+    kind = choice.instance_type
+    if choice.nodes == 1 or kind.rdma:
+        return {}
+    speed = "a network of unknown speed" if kind.network_gbps is None else f"{kind.network_gbps:g} Gbps"
+    rdma = "without RDMA" if kind.rdma is False else "of which nobody tells whether it has RDMA"
+    return {"slow_network": f"The {choice.nodes} nodes talk over {speed} {rdma}: one job over them may scale badly."}
+
+
+def spot_dearer(choice: Choice, catalog: Catalog) -> dict[str, str]:
+    """Where the same machine costs less on demand in the region."""
+    spot = choice.offer.price.usd_per_hour
+    offers = [catalog.offer(place) for place in catalog.offer_places(choice.place)]
+    on_demand = [
+        each.price.usd_per_hour
+        for each in offers
+        if each.market == "on_demand" and each.region == choice.offer.region and each.price.usd_per_hour is not None
+    ]
+    if spot is None or not on_demand or min(on_demand) >= spot:
+        return {}
+    return {"spot_dearer": f"On demand it costs ${min(on_demand):g} an hour here, less than the ${spot:g} of spot."}
 
 
 def price_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
     price, found = choice.offer.price, {}
     if choice.offer.market == "spot":
-        found["spot_can_be_interrupted"] = "Spot machines can be taken away; the work must save and resume."
+        seller = catalog.reference.providers[choice.instance_type.provider]
+        notice = "" if seller.spot_notice_seconds is None else f" with {seller.spot_notice_seconds} seconds' notice"
+        found["spot_can_be_interrupted"] = f"Spot machines can be taken away{notice}; the work must save and resume."
+        found |= spot_dearer(choice, catalog)
     if price.usd_per_hour is None:
         return found
     if price.observed_on is None:
@@ -209,7 +271,7 @@ def relaxation_json(relaxed: Relaxation, catalog: Catalog) -> bytes:
     return b'{"to":%b,"admits":%d,"best":%b}' % (to_json(relaxed.to), relaxed.admits, best)
 
 
-def notes_on(asked: RecommendAsked, answer: Answer) -> list[Note]:
+def notes_on(asked: RecommendAsked, answer: Answer, catalog: Catalog) -> list[Note]:
     notes = []
     if "objective" not in asked.model_fields_set:
         notes.append(
@@ -226,7 +288,15 @@ def notes_on(asked: RecommendAsked, answer: Answer) -> list[Note]:
     if answer.outlook is not None and answer.outlook.job.amount is None:
         text = "No amount of work was told, so what an hour costs ranks, not what the job does."
         notes.append(Note(code="no_amount", text=text, fields=["workload.amount"]))
-    if unweighed := unweighed_fields(asked, has_job=answer.outlook is not None):
+    if asked.workload.amount is not None and asked.constraints.deadline_hours is None:
+        text = "No deadline was told, so none limits; many plan for a run to end within a day (deadline_hours: 24)."
+        notes.append(Note(code="no_deadline", text=text, fields=["constraints.deadline_hours"]))
+    if answer.in_time is not None or answer.in_budget is not None:
+        notes.append(Note("nearest", nearest_told(answer), ["constraints.deadline_hours", "constraints.budget_usd"]))
+    if unknown := unknown_software(asked.workload, catalog):
+        text = "Nobody tells where this software runs, so it turned nothing away; GET /frameworks lists what is known."
+        notes.append(Note(code="software_unknown", text=text, fields=unknown))
+    if unweighed := unweighed_fields(asked, None if answer.outlook is None else answer.outlook.job):
         rests = "the physics of the job" if answer.outlook is not None else "hardware and price"
         notes.append(
             Note(
@@ -238,18 +308,30 @@ def notes_on(asked: RecommendAsked, answer: Answer) -> list[Note]:
     return notes
 
 
-WEIGHED = {
-    "workload": {"task", "precision", "precision_support", "fault_tolerant", "host"},
-    "host": {"vcpus_per_gpu", "memory_gib"},
-}
-NOT_WEIGHED = ("budget_usd", "deadline_hours", "min_nodes", "max_nodes", "max_instances", "same_placement")
-NOT_WEIGHED_IN_A_JOB = {"name", "numerics", "concurrent_runs", "sample_mb", "reads_from", "checkpoint"}
+def nearest_told(answer: Answer) -> str:
+    """What comes nearest on each side where nothing is both in time and within the budget."""
+    sides = []
+    if (one := answer.in_time) is not None and one.usd is not None:
+        sides.append(f"in time, the cheapest is {one.instance_type.id} for ${one.usd:.4g}")
+    if (one := answer.in_budget) is not None and one.hours is not None:
+        sides.append(f"within the budget, the fastest is {one.instance_type.id} in {one.hours:.3g} hours")
+    return f"Nothing is both in time and within the budget: {'; '.join(sides)}."
+
+
+WEIGHED = {"task", "precision", "precision_support", "fault_tolerant", "host", "software", "numerics"}
+ONLY_OF_A_JOB = {"cpu_samples_per_second_per_vcpu"}
+"""Of the host: how fast samples must come is known of a job alone."""
+NOT_WEIGHED = (
+    "budget_usd", "deadline_hours", "min_nodes", "max_nodes", "max_instances", "same_placement", "confidence",
+)  # fmt: skip
+NOT_WEIGHED_IN_A_JOB = {"name", "concurrent_runs"}
 TRAINING_ONLY = {
     "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
     "fused_optimizer", "offload_activations", "global_batch_size",
 }  # fmt: skip
 ANSWERING_ONLY = {"kv_cache_precision", "concurrency", "batch_size", "input_length", "output_length"}
-LIMITS_OF_A_JOB = {"deadline_hours", "min_nodes", "max_nodes"}
+LIMITS_OF_A_JOB = {"min_nodes", "max_nodes"}
+LIMITS_OF_AN_AMOUNT = {"deadline_hours", "budget_usd", "max_instances", "confidence"}
 
 
 def not_weighed_in(task: str) -> set[str]:
@@ -257,16 +339,16 @@ def not_weighed_in(task: str) -> set[str]:
     return NOT_WEIGHED_IN_A_JOB | (ANSWERING_ONLY if task == "training" else TRAINING_ONLY)
 
 
-def unweighed_fields(asked: RecommendAsked, *, has_job: bool) -> list[str]:
+def unweighed_fields(asked: RecommendAsked, job: Job | None) -> list[str]:
     work, limits = asked.workload, asked.constraints
     told = work.model_fields_set
-    fields = told & not_weighed_in(work.task) if has_job else told - WEIGHED["workload"]
+    has_job = job is not None
+    fields = told & not_weighed_in(work.task) if has_job else told - WEIGHED
+    weighed = LIMITS_OF_A_JOB if has_job else set()
+    if job is not None and job.amount is not None:
+        weighed = weighed | LIMITS_OF_AN_AMOUNT
     return [
         *(f"workload.{name}" for name in sorted(fields)),
-        *(f"workload.host.{name}" for name in sorted(work.host.model_fields_set - WEIGHED["host"])),
-        *(
-            f"constraints.{name}"
-            for name in NOT_WEIGHED
-            if name in limits.model_fields_set and not (has_job and name in LIMITS_OF_A_JOB)
-        ),
+        *(f"workload.host.{name}" for name in sorted(set() if has_job else work.host.model_fields_set & ONLY_OF_A_JOB)),
+        *(f"constraints.{name}" for name in NOT_WEIGHED if name in limits.model_fields_set and name not in weighed),
     ]

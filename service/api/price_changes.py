@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from service.api.bill_asked import USUAL_RESTART_SECONDS, USUAL_SAVE_SECONDS, Hours
+from service.api.bill_asked import Hours
+from service.api.checkpoints import USUAL_RESTART_SECONDS, USUAL_SAVE_SECONDS
 from service.api.current import Live, catalog_on
 from service.api.fields import AtLeastOne, Day, Told
 from service.api.listing import Page, page_answer

@@ -1,20 +1,28 @@
 """The question of POST /recommend: what is sent, and the same in the catalog's own words."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from service.api.checkpoints import checkpoints_in
 from service.api.echo import echoed
 from service.api.fields import Amount, AsOf, AtLeastOne, Name, Names, Positive, Sent, whole
 from service.api.filters import Filters, constraints_of, resolved
 from service.api.job import job_of
+from service.api.needs import needs_of, numbers_of
 from service.api.workload import Named, WorkloadAsked
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
 from service.domain.errors import QuestionError
+from service.domain.job import USUAL_PRECISIONS
 from service.domain.names import resolve_gpus, resolve_instance, unknown
 from service.domain.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
+from service.domain.plans import Limits
 from service.domain.recommend import Question, usual_precisions
+
+TASKS_OF_RULES = ("training", "inference", "graphics")
+"""Tasks that software rules speak of."""
 
 
 class ConstraintsAsked(Filters, Sent):
@@ -27,6 +35,10 @@ class ConstraintsAsked(Filters, Sent):
     max_nodes: AtLeastOne = 1
     max_instances: AtLeastOne = 1
     same_placement: bool = True
+    confidence: Annotated[
+        Literal["likely", "safe"],
+        Field(description="Which end of the estimates keeps deadline and budget: the likely one or the pessimistic."),
+    ] = "likely"
     allow_preview: bool = False
 
 
@@ -56,6 +68,9 @@ class RecommendAsked(Sent):
     per: Annotated[Literal["type", "offer"], Field(description="One choice per instance type, or every offer.")] = (
         "type"
     )
+    diversify: Annotated[
+        bool, Field(description="Choices that differ in what can fail together: family, region and market.")
+    ] = False
     as_of: AsOf = None
 
 
@@ -80,20 +95,38 @@ def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
     objective = OBJECTIVES[asked.objective] if isinstance(asked.objective, str) else weighted(asked.objective)
     job = job_of(work, catalog)
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
+    numbers = None
+    if "numerics" in work.model_fields_set:
+        usual = USUAL_PRECISIONS[work.task] if job else usual_precisions(work.task, catalog)
+        numbers = numbers_of(work, usual, catalog, needs_peak=objective.needs(NEEDS_SPEED) and job is None)
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
     current = asked.current_instance
     return Question(
         task=work.task,
-        precisions=precisions,
-        constraints=constraints(asked, objective, precisions, catalog, has_job=job is not None),
+        precisions=precisions if numbers is None else numbers.borne or numbers.wanted,
+        constraints=constraints(
+            asked, objective, precisions if numbers is None else numbers.wanted, catalog, has_job=job is not None
+        ),
         objective=objective,
         current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
         limit=asked.limit,
         per_offer=asked.per == "offer",
-        job=job,
+        job=job if job is None or numbers is None else replace(job, precisions=numbers.borne or numbers.wanted),
         nodes=(asked.constraints.min_nodes, asked.constraints.max_nodes),
-        deadline_hours=asked.constraints.deadline_hours,
+        limits=limits_of(asked.constraints),
+        checkpoints=checkpoints_in(work.checkpoint, work),
+        diversify=asked.diversify,
+        needs=needs_of(work, numbers, catalog, has_job=job is not None),
+    )
+
+
+def limits_of(asked: ConstraintsAsked) -> Limits:
+    return Limits(
+        deadline_hours=asked.deadline_hours,
+        budget_usd=asked.budget_usd,
+        max_instances=asked.max_instances,
+        safe=asked.confidence == "safe",
     )
 
 
@@ -123,9 +156,9 @@ def constraints(
         usual=left_open(asked),
         precision_any=needed,
         precision_support=work.precision_support,
-        task=work.task if work.task in ("training", "inference") else None,
+        task=work.task if work.task in TASKS_OF_RULES else None,
         exclude=excluded(limits.exclude, catalog),
-        needs_price=objective.needs(NEEDS_PRICE),
+        needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from math import isnan
 from typing import Annotated, Any, Literal
 
@@ -9,10 +10,11 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
+from service.api.advise import advice_json
 from service.api.batch import Refused, answered, items_of
 from service.api.body import JsonRoute, read_quickly
 from service.api.current import CatalogStamp, catalog_for, stamp_json
-from service.api.estimated import BandTold, EstimateTold, estimate_told, evidence_on, rounded, warnings_on
+from service.api.estimated import rounded, warnings_on
 from service.api.examples import QUESTION_BATCH, QUESTIONS
 from service.api.explain import (
     Note,
@@ -22,16 +24,21 @@ from service.api.explain import (
     rejection_json,
     standing_json,
     terms_told,
+    tied_json,
     warnings_for,
 )
 from service.api.fields import Asked, Sent
+from service.api.host import USUAL, HostTold, host_told, loading_of
 from service.api.machines import Machine, PriceTold, machine_fields
+from service.api.planned import JobEstimateTold, SpotTold, appraised, current_estimate, machine_chosen, told_of
 from service.api.query import query_reader
 from service.api.question import RecommendAsked, in_full, to_question
-from service.domain.appraisal import SECONDS_PER_HOUR, Appraisal, appraise_in
+from service.domain.appraisal import Appraisal
 from service.domain.catalog import Catalog
-from service.domain.machine import machine_of_instance
+from service.domain.feeding import Loading
+from service.domain.needs import NOTHING, Needs
 from service.domain.outlook import Outlook
+from service.domain.plans import Planner
 from service.domain.recommend import Answer, Choice, Question, recommend
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
@@ -61,14 +68,6 @@ class PeakTold:
 
 
 @dataclass(frozen=True, slots=True)
-class JobEstimateTold(EstimateTold):
-    """What the job comes to on a choice, and what it costs there."""
-
-    usd: Annotated[BandTold | None, Field(description="Of the whole job; null without a price or an amount of work.")]
-    samples_per_usd: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Compared:
     """The choice beside the caller's current instance."""
 
@@ -76,6 +75,15 @@ class Compared:
     relative_peak: Annotated[float | None, Field(description="Where peaks rank; null of a job.")]
     relative_speed: Annotated[float | None, Field(description="Of a job: samples per second; null where peaks rank.")]
     relative_usd: Annotated[float | None, Field(description="Of the whole job; null without an amount of work.")]
+
+
+@dataclass(frozen=True, slots=True)
+class AvailabilityTold:
+    """Whether machines are there to be had now. Nobody tells yet; that a type is sold says nothing of it."""
+
+    state: Literal["unknown"]
+    confidence: float | None
+    observed_on: date | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +102,19 @@ class ChoiceTold:
     usd_per_hour: float | None
     price: PriceTold
     estimate: JobEstimateTold | PeakTold
+    spot: Annotated[SpotTold | None, Field(description="Of a job on a spot machine: what interruptions make of it.")]
     specs: Machine
     compared_to_current: Compared | None
     reasons: list[Statement]
+    host: HostTold
+    availability: AvailabilityTold
     warnings: list[Statement]
     evidence: list[dict[str, str]]
     tied_with: list[int]
-    pareto: Annotated[bool, Field(description="No other candidate is both cheaper per hour and faster at peak.")]
+    pareto: Annotated[
+        bool,
+        Field(description="No other candidate is both cheaper and faster: in all with a job, else by price and peak."),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,36 +259,53 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
                 "admitted": answer.admitted,
                 "rejected": answer.considered - answer.admitted,
             },
-            "current": None if answer.current is None else current_told(answer.current, answer.outlook, catalog),
-            "advice": [],
-            "notes": notes_on(asked, answer),
+            "current": None if answer.current is None else current_told(answer.current, answer.planner, catalog),
+            "notes": notes_on(asked, answer, catalog),
         }
     )
-    terms, host = terms_told(question, answer), asked.workload.host
-    said_of = (asked.workload.task, host.vcpus_per_gpu, host.memory_gib, terms)
+    terms = terms_told(question, answer)
+    said_of = (*host_told_of(asked, question), terms)
     choices = b",".join([choice_json(each, asked, question, answer, said_of, catalog) for each in answer.choices])
-    return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],%b' % (
+    return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],"advice":%b,%b' % (
         stamp_json(catalog),
         in_full(asked, catalog),
         choices,
         b",".join([rejection_json(each, catalog) for each in answer.rejections]),
+        advice_json(asked, question, answer, first_appraised(answer, catalog), catalog),
         told[1:],
     )
 
 
-SaidOf = tuple[str, float | None, float | None, tuple[str, ...]]
-"""What of a question the words on a choice depend on: task, needs of the host, and terms of the objective."""
+def first_appraised(answer: Answer, catalog: Catalog) -> Appraisal | None:
+    """The job on the first choice."""
+    if answer.outlook is None or not answer.choices:
+        return None
+    return appraised(answer.choices[0], answer.outlook, catalog)
+
+
+SaidOf = tuple[str, Loading | None, Needs | None, float | None, tuple[str, ...]]
+"""What of a question the words on a choice depend on: task, how samples come, needs, how many there are, and terms of
+the objective. What is not told is None, which is the quickest to look up."""
+
+
+def host_told_of(asked: RecommendAsked, question: Question) -> tuple[str, Loading | None, Needs | None, float | None]:
+    work, needs = asked.workload, question.needs
+    loading = loading_of(work, question.job)
+    samples = work.amount.samples if work.amount and loading.from_local_disks else None
+    return work.task, None if loading is USUAL else loading, None if needs is NOTHING else needs, samples
 
 
 def choice_json(
     choice: Choice, asked: RecommendAsked, question: Question, answer: Answer, said_of: SaidOf, catalog: Catalog
 ) -> bytes:
     """What does not depend on the others that were ranked is encoded once."""
-    outlook = answer.outlook
-    key = ("choice", choice.offer_place, choice.precision if outlook is None else outlook.key, said_of)
+    planner = answer.planner
+    key = ("choice", choice.offer_place, choice.precision if planner is None else planner.key, said_of)
     offered, figures, others = catalog.fragments.recall(
-        key, lambda: choice_encoded(choice, asked, said_of[-1], outlook, catalog)
+        key, lambda: choice_encoded(choice, asked, question, said_of[-1], planner, catalog)
     )
+    if choice.tied_with and planner is not None:
+        others += tied_json(choice.tied_with)
     against = None if answer.current is None else compared(choice, answer.current, question)
     return b'{"rank":%d,%b,"compared_to_current":%b,"reasons":[%b%b],"tied_with":%b,"pareto":%b}' % (
         choice.rank,
@@ -288,28 +319,36 @@ def choice_json(
 
 
 def choice_encoded(
-    choice: Choice, asked: RecommendAsked, terms: Sequence[str], outlook: Outlook | None, catalog: Catalog
+    choice: Choice,
+    asked: RecommendAsked,
+    question: Question,
+    terms: Sequence[str],
+    planner: Planner | None,
+    catalog: Catalog,
 ) -> tuple[bytes, bytes, bytes]:
     """The offer, the figures that put it where it stands, and the other reasons."""
-    offered = b'%b,"specs":%b,"warnings":%b' % (
-        offered_json(choice, outlook, catalog),
+    told = None if planner is None else told_of(choice, planner, catalog)
+    outlook = None if planner is None else planner.outlook
+    offered = b'%b,%b,"specs":%b,%b,"availability":%b' % (
+        to_json(offer_fields(choice))[1:-1],
+        peak_json(choice) if told is None else told.json(),
         machine_json(choice.place, catalog),
-        warnings_json(choice, asked, outlook, catalog),
+        host_json(choice, asked, question, outlook, catalog),
+        to_json(AvailabilityTold(state="unknown", confidence=None, observed_on=None)),
     )
     figures, others = reasons_for(choice, terms, outlook)
+    if told is not None:
+        others += told.reasons
     return offered, to_json(figures)[1:-1], b"".join(b",%b" % to_json(each) for each in others)
 
 
-def offered_json(choice: Choice, outlook: Outlook | None, catalog: Catalog) -> bytes:
-    """What a choice says of its offer, without the braces."""
-    if outlook is not None:
-        return job_offered_json(choice, outlook, catalog)
-    return to_json({**offer_fields(choice), "estimate": peak_told(choice), "evidence": []})[1:-1]
+def peak_json(choice: Choice) -> bytes:
+    return b'"estimate":%b,"spot":null,"evidence":[]' % to_json(peak_told(choice))
 
 
 def offer_fields(choice: Choice) -> dict[str, object]:
     kind, offer = choice.instance_type, choice.offer
-    usd = offer.price.usd_per_hour
+    usd, machines = offer.price.usd_per_hour, choice.nodes * choice.instances
     return {
         "provider": kind.provider,
         "instance": kind.name,
@@ -317,48 +356,11 @@ def offer_fields(choice: Choice) -> dict[str, object]:
         "zone": offer.zone,
         "market": offer.market,
         "nodes": choice.nodes,
-        "instances": 1,
+        "instances": choice.instances,
         "gpu": None if kind.gpu is None else GpuChosen(id=kind.gpu.id, per_node=kind.gpu_count),
-        "usd_per_hour": usd if usd is None or choice.nodes == 1 else rounded(usd * choice.nodes),
+        "usd_per_hour": usd if usd is None or machines == 1 else rounded(usd * machines),
         "price": PriceTold.of(offer),
     }
-
-
-def job_offered_json(choice: Choice, outlook: Outlook, catalog: Catalog) -> bytes:
-    """The same of a job."""
-    found = appraised(choice.place, outlook, catalog)
-    machine = machine_of_instance(choice.instance_type, choice.nodes)
-    return b'%b,"estimate":%b,"evidence":%b' % (
-        to_json(offer_fields(choice))[1:-1],
-        to_json(job_told(choice, outlook, catalog)),
-        to_json(evidence_on(found, machine, catalog)),
-    )
-
-
-def appraised(place: int, outlook: Outlook, catalog: Catalog) -> Appraisal:
-    """In the layout and on the nodes that were found best."""
-
-    def find() -> Appraisal:
-        machine = machine_of_instance(catalog.instance_types[place], outlook.nodes(place))
-        return appraise_in(catalog.reference.physics, outlook.job, machine, outlook.layout(place))
-
-    return catalog.fragments.recall(("appraised", outlook.key, place), find)
-
-
-def job_told(choice: Choice, outlook: Outlook, catalog: Catalog) -> JobEstimateTold | None:
-    """Nothing of a current instance that cannot run the job."""
-    if not (outlook.best.runs[choice.place] and outlook.best.exists[choice.place]):
-        return None
-    found = appraised(choice.place, outlook, catalog)
-    kind, usd, rate = choice.instance_type, choice.offer.price.usd_per_hour, found.estimate.samples_per_second
-    price = None if usd is None else usd * choice.nodes
-    watts = None if kind.tdp_watts is None else kind.tdp_watts * choice.nodes
-    told = estimate_told(found, watts)
-    return JobEstimateTold(
-        **{name: getattr(told, name) for name in EstimateTold.__dataclass_fields__},
-        usd=None if price is None or found.hours is None else BandTold.of(found.hours.times(price)),
-        samples_per_usd=None if not price or rate is None else rounded(rate.likely * SECONDS_PER_HOUR / price),
-    )
 
 
 def machine_json(place: int, catalog: Catalog) -> bytes:
@@ -368,12 +370,17 @@ def machine_json(place: int, catalog: Catalog) -> bytes:
     return catalog.fragments.recall(("machine", place), encode)
 
 
-def warnings_json(choice: Choice, asked: RecommendAsked, outlook: Outlook | None, catalog: Catalog) -> bytes:
-    if outlook is not None:
-        found = appraised(choice.place, outlook, catalog)
-        machine = machine_of_instance(choice.instance_type, choice.nodes)
-        return to_json([*warnings_for(choice, asked, catalog), *warnings_on(found, machine)])
-    return to_json(warnings_for(choice, asked, catalog))
+def host_json(
+    choice: Choice, asked: RecommendAsked, question: Question, outlook: Outlook | None, catalog: Catalog
+) -> bytes:
+    """What the host needs and what to beware of, without the braces."""
+    work, kind, job = asked.workload, choice.instance_type, question.job
+    found = None if outlook is None else appraised(choice, outlook, catalog)
+    warnings = warnings_for(choice, asked, question.needs, found, job, catalog)
+    if found is not None:
+        warnings += warnings_on(found, machine_chosen(choice))
+    host = host_told(kind, work, loading_of(work, job), found, choice.nodes)
+    return b'"host":%b,"warnings":%b' % (to_json(host), to_json(warnings))
 
 
 def peak_told(choice: Choice) -> PeakTold:
@@ -389,30 +396,31 @@ def peak_told(choice: Choice) -> PeakTold:
 
 
 def compared(choice: Choice, current: Choice, question: Question) -> Compared:
-    usd, current_usd = choice.offer.price.usd_per_hour, current.offer.price.usd_per_hour
     speed = ratio(choice.speed, current.speed)
     is_job = question.job is not None
     has_amount = question.job is not None and question.job.amount is not None
-    hours = ratio(choice.node_hours, current.node_hours) if has_amount else None
-    price = ratio(usd, current_usd)
     return Compared(
-        relative_usd_per_hour=ratio(
-            None if usd is None else usd * choice.nodes, current_usd and current_usd * current.nodes
-        ),
+        relative_usd_per_hour=ratio(usd_per_hour(choice), usd_per_hour(current)),
         relative_peak=None if is_job else speed,
         relative_speed=speed if is_job else None,
-        relative_usd=None if price is None or hours is None else round(price * hours, 4),
+        relative_usd=ratio(choice.usd, current.usd) if has_amount else None,
     )
+
+
+def usd_per_hour(choice: Choice) -> float | None:
+    """Of all nodes and instances."""
+    usd = choice.offer.price.usd_per_hour
+    return None if usd is None else usd * choice.nodes * choice.instances
 
 
 def ratio(one: float | None, other: float | None) -> float | None:
     return None if one is None or not other or isnan(one) or isnan(other) else round(one / other, 4)
 
 
-def current_told(current: Choice, outlook: Outlook | None, catalog: Catalog) -> dict[str, object]:
+def current_told(current: Choice, planner: Planner | None, catalog: Catalog) -> dict[str, object]:
     """As `Current` says."""
     return {
         "instance": current.instance_type.id,
         "usd_per_hour": current.offer.price.usd_per_hour,
-        "estimate": peak_told(current) if outlook is None else job_told(current, outlook, catalog),
+        "estimate": peak_told(current) if planner is None else current_estimate(current, planner, catalog),
     }

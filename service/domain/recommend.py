@@ -17,6 +17,7 @@ from service.domain.fallbacks import apart
 from service.domain.hardware import InstanceType
 from service.domain.interruption import Checkpoints
 from service.domain.job import Job
+from service.domain.needs import NOTHING, Needs, need_checks
 from service.domain.objective import NAMED, NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
 from service.domain.offer import Offer
 from service.domain.outlook import Outlook, job_checks, node_counts, outlook_of
@@ -43,6 +44,9 @@ PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
     "graphics": ("fp32",),
 }
 """Precisions a task can use when the caller names none; the fastest that a GPU has counts. Other tasks need no GPU."""
+
+ONE_AFTER_ANOTHER = frozenset({"sequential", "development"})
+"""Work that more cores do not speed up, so that of machines that are even in it the price decides."""
 
 TIE = 1e-9
 MOST_TIES = 20
@@ -74,6 +78,7 @@ class Question:
     """On the whole job."""
     checkpoints: Checkpoints = NOTHING_LOST
     diversify: bool = False
+    needs: Needs = NOTHING
 
 
 class Choice(NamedTuple):
@@ -225,6 +230,8 @@ def find_peaks(question: Question, catalog: Catalog, key: Hashable) -> Peaks:
     names = question.precisions or usual_precisions(question.task, catalog)
     if not names:
         vcpus = catalog.columns.numbers["vcpus"]
+        if question.task in ONE_AFTER_ANOTHER:
+            vcpus = np.minimum(vcpus, 1.0)
         return Peaks(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)), key)
     enough = np.array([level in ENOUGH[question.constraints.precision_support] for level in SUPPORT_LEVELS] + [False])
     peak, chosen = np.full(types, np.nan), np.full(types, -1)
@@ -377,31 +384,36 @@ class View:
     objective: Objective
     peaks: Peaks | None
     planner: Planner | None
+    needs: Needs
     key: Hashable
 
     @classmethod
     def of(cls, question: Question, catalog: Catalog) -> "View":
         planner = planner_of(question, catalog)
         peaks = assumed_peaks(question, catalog) if planner is None else None
-        return cls.on(catalog, question.objective, peaks, planner)
+        return cls.on(catalog, question.objective, peaks, planner, question.needs)
 
     @classmethod
-    def on(cls, catalog: Catalog, objective: Objective, peaks: Peaks | None, planner: Planner | None) -> "View":
+    def on(
+        cls, catalog: Catalog, objective: Objective, peaks: Peaks | None, planner: Planner | None, needs: Needs
+    ) -> "View":
         rests_on = peaks.key if peaks is not None else planner.key if planner is not None else None
-        return cls(catalog, objective, peaks, planner, (rests_on, tuple(objective.weights.items())))
+        return cls(catalog, objective, peaks, planner, needs, (rests_on, tuple(objective.weights.items())))
 
     def weighing(self, objective: Objective, limits: Limits | None = None) -> "View":
         """The same under another objective, and other limits of the job."""
         planner = self.planner
         if planner is not None:
             planner = replace(planner, objective=objective, limits=planner.limits if limits is None else limits)
-        return View.on(self.catalog, objective, self.peaks, planner)
+        return View.on(self.catalog, objective, self.peaks, planner, self.needs)
 
     def select(self, asked: Constraints) -> Selection:
         return select(asked, self.catalog, self.checks(asked))
 
     def checks(self, asked: Constraints) -> list[Check]:
         needed = figures_needed(self.objective, self.peaks, self.catalog)
+        if self.needs is not NOTHING:
+            needed += need_checks(self.needs, self.catalog)
         if self.planner is None:
             return needed
         planner, cells = self.planner, offer_choice(asked, self.catalog).cells

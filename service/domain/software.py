@@ -1,13 +1,18 @@
 """What software runs on which hardware, by the rules in force on the catalog's day; the narrowest rule decides."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from service.domain.catalog import Catalog, Mask
 from service.domain.hardware import InstanceType
 from service.domain.reference import SoftwareRule
+from service.domain.versions import EVERY, Versions, known_versions
 
 SCOPES = ("kind", "vendor", "architecture", "gpu", "family", "instance")
 """From the widest to the narrowest."""
+
+RUNS = ("yes", "partly")
 
 
 def scope_value(kind: InstanceType, scope: str) -> set[str]:
@@ -34,24 +39,40 @@ def speaks_of(rule: SoftwareRule, kind: InstanceType) -> bool:
     return rule.scope_value in scope_value(kind, rule.scope)
 
 
-def verdict(rules: list[SoftwareRule], kind: InstanceType) -> str | None:
-    """`yes`, `partly` or `no` by the narrowest rule that speaks of the machine; nothing when none does."""
+def deciding(rules: Iterable[SoftwareRule], kind: InstanceType) -> list[SoftwareRule]:
+    """The rules of the narrowest scope that speaks of the machine; none when none does."""
     speaking = [rule for rule in rules if speaks_of(rule, kind)]
-    if not speaking:
-        return None
-    narrowest = max(SCOPES.index(rule.scope) for rule in speaking)
-    says = {rule.supported for rule in speaking if SCOPES.index(rule.scope) == narrowest}
-    return next(word for word in ("yes", "partly", "no") if word in says)
+    narrowest = max((SCOPES.index(rule.scope) for rule in speaking), default=-1)
+    return [rule for rule in speaking if SCOPES.index(rule.scope) == narrowest]
 
 
-def software_mask(catalog: Catalog, software: str) -> Mask:
-    """Where a framework, engine or toolkit is known to run, fully or in part."""
+def said(rules: Iterable[SoftwareRule], versions: Versions = EVERY) -> str | None:
+    """`yes`, `partly` or `no` by the rules that decide; nothing when there is none.
+
+    Versions of which these rules say nothing do not run there.
+    """
+    rules = list(rules)
+    says = {rule.supported for rule in rules if known_versions(rule.versions).meets(versions)}
+    return next((word for word in RUNS if word in says), "no" if rules else None)
+
+
+def rules_by_type(catalog: Catalog, software: str) -> list[list[SoftwareRule]]:
+    """Of each instance type, the rules that decide about a piece of software, whatever the task."""
+
+    def ask() -> list[list[SoftwareRule]]:
+        rules = [rule for rule in catalog.software if rule.software == software and rule.task is None]
+        return [deciding(rules, kind) for kind in catalog.instance_types]
+
+    return catalog.memory.recall(("rules", software), ask)
+
+
+def software_mask(catalog: Catalog, software: str, versions: Versions = EVERY, enough: tuple[str, ...] = RUNS) -> Mask:
+    """Where a framework, engine or toolkit is known to run in one of these versions; in part too, if that will do."""
 
     def ask() -> Mask:
-        rules = [rule for rule in catalog.software if rule.software == software and rule.task is None]
-        return np.array([verdict(rules, kind) in ("yes", "partly") for kind in catalog.instance_types], np.bool_)
+        return np.array([said(rules, versions) in enough for rules in rules_by_type(catalog, software)], np.bool_)
 
-    return catalog.memory.recall(("software", software), ask)
+    return catalog.memory.recall(("software", software, versions, enough), ask)
 
 
 def frameworks_mask(catalog: Catalog, wanted: tuple[str, ...]) -> Mask:
@@ -61,12 +82,30 @@ def frameworks_mask(catalog: Catalog, wanted: tuple[str, ...]) -> Mask:
     return mask
 
 
+def no_framework_mask(catalog: Catalog) -> Mask:
+    """Where frameworks are known not to run, and none is known to."""
+
+    def ask() -> Mask:
+        spoken, runs = np.zeros((2, len(catalog.instance_types)), np.bool_)
+        for software in software_names(catalog, ("framework",)):
+            spoken |= np.array([bool(rules) for rules in rules_by_type(catalog, software)], np.bool_)
+            runs |= software_mask(catalog, software)
+        return spoken & ~runs
+
+    return catalog.memory.recall("no_framework", ask)
+
+
+NEEDS_A_FRAMEWORK = frozenset({"training"})
+"""Answering can do with an engine alone."""
+
+
 def task_mask(catalog: Catalog, task: str) -> Mask:
     """Where no rule says that a task cannot be done: a family's purpose never excludes it, its software can."""
 
     def ask() -> Mask:
         rules = [rule for rule in catalog.software if rule.task == task]
-        return np.array([verdict(rules, kind) != "no" for kind in catalog.instance_types], np.bool_)
+        able = np.array([said(deciding(rules, kind)) != "no" for kind in catalog.instance_types], np.bool_)
+        return able & ~no_framework_mask(catalog) if task in NEEDS_A_FRAMEWORK else able
 
     return catalog.memory.recall(("task", task), ask)
 

@@ -253,6 +253,7 @@ def working(**workload: Any) -> dict[str, Any]:
             "workload.amount.hours_on.instance",
             "p3.8xlarge",
         ),
+        (working(software={"platforms": ["kuda"]}), "workload.software.platforms", "cuda"),
         (constrained(gpu=["a10000"]), "constraints.gpu", "a100"),
         (constrained(provider=["awz"]), "constraints.provider", "aws"),
         (constrained(region=["us-esat-1"]), "constraints.region", "us-east-1"),
@@ -336,6 +337,20 @@ def test_odd_values_are_refused_at_their_place_or_taken(app: FastAPI, path: str,
 )
 def test_a_bad_value_in_a_body_is_told_with_its_path(app: FastAPI, body: str, field: str) -> None:
     is_problem(recommend(app, '{"workload": {"task": "training"}, ' + body + "}"), 422, field)
+
+
+@pytest.mark.parametrize(
+    ("software", "field"),
+    [
+        ({"cuda": "new"}, "cuda"),
+        ({"cuda": ">=13,<12"}, "cuda"),
+        ({"framework": "pytorch>=two"}, "framework"),
+        ({"engine": "vllm 0..6"}, "engine"),
+        ({"libraries": [{"name": "dali>=3,<2"}]}, "libraries"),
+    ],
+)
+def test_a_version_that_cannot_be_read_is_told(app: FastAPI, software: dict[str, Any], field: str) -> None:
+    is_problem(recommend(app, working(software=software)), 422, f"workload.software.{field}")
 
 
 @pytest.mark.parametrize(

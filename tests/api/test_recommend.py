@@ -49,6 +49,19 @@ VARIED: dict[str, Body] = {
     "everywhere else": question(constraints={"region": ["us-east-1"], "provider": ["azure", "lambda"]}),
     "not NVIDIA": question(constraints={"gpu_vendor": ["amd"], "max_network_gbps": 400, "min_memory_gib": 128}),
     "one place": question(constraints={"instance": ["aws/p4d.24xlarge"], "region": ["ap-south-1"]}),
+    "CUDA 12.1": question(workload={"software": {"cuda": "12.1"}}, constraints={"provider": ["aws", "gcp"]}),
+    "CUDA 11.0 on Hopper": question(workload={"software": {"cuda": "11.0"}}, constraints={"family": ["p5"]}),
+    "an old framework": question(workload={"software": {"framework": "torch<1.8"}}, constraints={"provider": ["aws"]}),
+    "an engine": question("inference", workload={"software": {"engine": "vllm>=0.15"}}, objective="best_value"),
+    "ROCm or CPUs": question(workload={"software": {"platforms": ["rocm", "cpu"]}}),
+    "own kernels": question(workload={"software": {"custom_cuda_kernels": True}}, constraints={"max_gpu_count": 1}),
+    "libraries": question(workload={"software": {"libraries": [{"name": "sagemaker-model-parallel"}]}}),
+    "fp16 overflows": question(workload={"precision": ["fp16", "bf16"], "numerics": {"fp16_overflows": True}}),
+    "wide numbers": question(workload={"numerics": {"min_bits": 32}}, constraints={"provider": ["gcp"]}),
+    "wider numbers, fast": question(
+        workload={"precision": ["fp64", "fp32"], "numerics": {"min_bits": 64}}, objective="fastest"
+    ),
+    "host memory": question(workload={"host": {"memory_gib": 1500}}, constraints={"provider": ["aws"]}),
     "weights": question(constraints={"provider": ["aws"]}, objective={"usd": 1, "hours": 2, "risk": 0.5}),
 }
 
@@ -309,14 +322,19 @@ def test_without_any_price_hardware_ranks_and_the_answer_says_so(client: TestCli
 
 
 def test_fields_that_did_not_weigh_are_named(client: TestClient) -> None:
-    work = {"sequence_length": 512, "method": "lora", "host": {"vcpus_per_gpu": 8, "gpu_decoding": True}}
+    work = {
+        "sequence_length": 512,
+        "method": "lora",
+        "host": {"vcpus_per_gpu": 8, "cpu_samples_per_second_per_vcpu": 9},
+    }
     answer = ask(
         client, question(workload=work, constraints={"budget_usd": 500, "provider": ["aws"]}, objective="fastest")
     )
     notes = {note["code"]: note["fields"] for note in answer["notes"]}
     assert set(notes) == {"not_weighed"}
     assert set(notes["not_weighed"]) == {
-        "workload.sequence_length", "workload.method", "workload.host.gpu_decoding", "constraints.budget_usd",
+        "workload.sequence_length", "workload.method", "workload.host.cpu_samples_per_second_per_vcpu",
+        "constraints.budget_usd",
     }  # fmt: skip
     plain = ask(client, question(workload={"precision": ["bf16"]}, objective="fastest"))
     assert plain["notes"] == []
