@@ -36,13 +36,14 @@ class Objective:
 class Figures:
     """What the terms are made of, one entry per candidate; NaN is unknown.
 
-    `usd` is what an hour or the whole job costs, `usd_per_hour` the price of all nodes; `speed` is work per hour in any
-    unit, as long as it is one for all candidates, and `paid_speed` work per hour that is paid for; `risk` is how
-    probable an interruption is.
+    `usd` is what an hour or the whole job costs, `usd_per_hour` the price of all nodes. `hours` are those of the job,
+    or of a unit of work where no amount is told. `speed` is work per hour in any unit, as long as it is one for all
+    candidates, and `paid_speed` work per hour that is paid for. `risk` is how probable an interruption is.
     """
 
     usd: Floats
     usd_per_hour: Floats
+    hours: Floats
     speed: Floats
     paid_speed: Floats
     watts: Floats
@@ -54,7 +55,7 @@ def term(name: str, figures: Figures) -> Floats:
         case "usd":
             return figures.usd
         case "hours":
-            return 1 / figures.speed
+            return figures.hours
         case "samples_per_second":
             return figures.speed
         case "samples_per_usd":

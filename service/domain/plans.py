@@ -151,7 +151,7 @@ class Planner:
         if self.outlook.job.amount is None:
             unknown = np.full(works.shape, np.nan)
             risk = np.broadcast_to(spot.astype(np.float64), works.shape)
-            figures = Figures(price, price, likely, likely, watts, risk)
+            figures = Figures(price, price, 1 / likely, likely, likely, watts, risk)
             return Ways(
                 nodes, np.ones(works.shape), likely, unknown, figures, works, works, works, works, unknown, unknown
             )
@@ -166,12 +166,24 @@ class Planner:
         hours, limited = (whole.elapsed, (whole.elapsed, usd))
         if self.limits.safe:
             limited = (whole.elapsed_high, usd_high)
-        ends = works & np.isfinite(limited[0])
+        ends = works & np.isfinite(whole.paid) & np.isfinite(whole.paid_high)
         rate = likely * instances
         gang = rates.likely * gang_rate(1.0, nodes, rates.lost_together) * instances
         risk = np.where(spot, -np.expm1(-np.nan_to_num(gang, nan=np.inf) * whole.paid), 0.0)
         speed, paid_speed = (likely * alone / each for each in (whole.elapsed, whole.paid))
-        figures = Figures(usd, price * instances, speed, paid_speed, watts * instances, risk)
+
+        def of_ends(column: Floats) -> Floats:
+            return np.where(ends, column, np.nan)
+
+        figures = Figures(
+            usd=of_ends(usd),
+            usd_per_hour=price * instances,
+            hours=of_ends(hours),
+            speed=of_ends(speed),
+            paid_speed=of_ends(paid_speed),
+            watts=watts * instances,
+            risk=risk,
+        )
         in_time = ends & kept(limited[0], self.limits.deadline_hours)
         affordable = ends & kept(limited[1], self.limits.budget_usd)
         return Ways(nodes, instances, rate, hours, figures, works, ends, in_time, affordable, *limited)

@@ -346,6 +346,7 @@ def figures_of(some: Cells, peaks: Peaks, catalog: Catalog) -> Figures:
     return Figures(
         usd=price,
         usd_per_hour=price,
+        hours=1 / speed,
         speed=speed,
         paid_speed=speed,
         watts=catalog.columns.numbers["tdp_watts"][some.instance_type],

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from service.domain.hardware import Gpu
 from service.domain.job import Amount, Job
-from service.domain.outlook import Aim, node_counts
+from service.domain.outlook import node_counts
 from service.domain.precision import Rate
 from service.domain.stacks import Software
 from tests.domain.jobs import LLAMA_3_8B
@@ -21,12 +21,6 @@ LARGE = model_of(replace(LLAMA_3_8B, layers=80, hidden=8192, heads=64, ffn=28672
 PICTURES = model_of(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
 
 Task = Literal["training", "inference"]
-aims = st.builds(
-    Aim,
-    usd=st.sampled_from([0.0, 1.0, 0.3]),
-    hours=st.sampled_from([0.0, 1.0]),
-    deadline_hours=st.sampled_from([None, None, 1e-4, 0.1, 5.0]),
-)
 counts = st.tuples(st.integers(1, 3), st.integers(0, 5)).map(lambda pair: node_counts(pair[0], sum(pair)))
 
 

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from math import inf, log
+from math import inf
 
 from service.domain.appraisal import appraise
+from service.domain.bands import Band
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
 from service.domain.hardware import InstanceType
+from service.domain.interruption import Checkpoints, InterruptionPrior, expect_by_prior, prior_of
 from service.domain.job import Job
 from service.domain.machine import machine_of_instance
-from service.domain.outlook import Aim
+from service.domain.money import Unknown
 
 WHERE_REFUSED = {
     "workload.precision": "precision",
@@ -58,45 +59,57 @@ def alone(job: Job, kind: InstanceType, nodes: int, catalog: Catalog) -> Alone:
     return Alone(nodes, "", rate.low, rate.likely, rate.high, hours, memory.needed_bytes)
 
 
+def works_on_none(each: Sequence[Alone]) -> set[str]:
+    """Of what runs on no number of nodes, what any of them that needs the least memory misses."""
+    if any(one.works for one in each):
+        return set()
+    least = min(one.needed_bytes for one in each)
+    return {one.misses for one in each if one.needed_bytes == least}
+
+
 @dataclass(frozen=True)
-class Prospect:
-    """A job on one type, on every number of nodes."""
+class Planned:
+    """A job on an offer, on so many nodes and instances, with what interruptions cost; in hours and dollars."""
 
-    each: Sequence[Alone]
-    aim: Aim
-    has_amount: bool
-
-    @cached_property
-    def candidates(self) -> list[Alone]:
-        """The numbers of nodes to choose among: those in time, or else the fastest; nothing where it runs on none."""
-        working = [one for one in self.each if one.works]
-        limit = self.aim.deadline_hours
-        if not working or limit is None:
-            return working
-        in_time = [one for one in working if one.hours <= limit]
-        return in_time or [min(working, key=lambda one: one.hours)]
-
-    def score(self, one: Alone) -> float:
-        dollars = log(one.nodes * one.hours) if self.has_amount else log(one.nodes)
-        return self.aim.usd * dollars + self.aim.hours * log(one.hours)
-
-    @property
-    def best_score(self) -> float:
-        return min(map(self.score, self.candidates))
-
-    @property
-    def misses(self) -> set[str]:
-        """Of what runs on no number of nodes, what any of them that needs the least memory misses."""
-        if any(one.works for one in self.each):
-            return {"deadline_hours"} if self.late else set()
-        least = min(one.needed_bytes for one in self.each)
-        return {one.misses for one in self.each if one.needed_bytes == least}
-
-    @property
-    def late(self) -> bool:
-        limit = self.aim.deadline_hours
-        return limit is not None and all(one.hours > limit for one in self.candidates)
+    nodes: int
+    instances: int
+    rate: float
+    hours: float
+    hours_high: float
+    usd: float | None
+    usd_high: float | None
+    usd_per_hour: float | None
+    paid_hours: float
 
 
-def prospect(job: Job, kind: InstanceType, counts: Sequence[int], aim: Aim, catalog: Catalog) -> Prospect:
-    return Prospect([alone(job, kind, nodes, catalog) for nodes in counts], aim, job.amount is not None)
+def planned(
+    job: Job, one: Alone, kind: InstanceType, market: str, usd: float | None, instances: int, checkpoints: Checkpoints,
+    catalog: Catalog,
+) -> Planned | None:  # fmt: skip
+    """Nothing where interruptions would hardly ever let it end."""
+    per_hour = None if usd is None else usd * one.nodes * instances
+    if job.amount is None:
+        price = None if usd is None else usd * one.nodes
+        return Planned(one.nodes, 1, one.likely, one.hours, one.hours, price, price, price, one.hours)
+    share = one.hours / instances
+    undisturbed = Band(share * one.likely / one.high, share, share * one.likely / one.low)
+    paid = elapsed = undisturbed
+    if market == "spot":
+        gpu = None if kind.gpu is None else kind.gpu.id
+        prior = prior_of(catalog.reference.interruption_priors, kind.provider, "spot", gpu, catalog.day)
+        expected = expect_by_prior(undisturbed, prior, checkpoints, one.nodes)
+        if isinstance(prior, InterruptionPrior):
+            if isinstance(expected, Unknown):
+                return None
+            paid, elapsed = expected.hours, expected.elapsed or expected.hours
+    return Planned(
+        one.nodes,
+        instances,
+        one.likely * instances,
+        elapsed.likely,
+        elapsed.high,
+        None if per_hour is None else per_hour * paid.likely,
+        None if per_hour is None else per_hour * paid.high,
+        per_hour,
+        paid.likely,
+    )

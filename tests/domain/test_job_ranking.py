@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 import pytest
@@ -11,82 +11,144 @@ from hypothesis import strategies as st
 
 from service.domain.constraints import Constraints
 from service.domain.hardware import InstanceType
+from service.domain.interruption import Checkpoints
 from service.domain.job import Job
 from service.domain.objective import NAMED, NEEDS_PRICE, Objective
-from service.domain.outlook import Aim, node_counts
+from service.domain.outlook import node_counts
+from service.domain.plans import Limits
 from service.domain.recommend import Answer, Choice, Question, recommend
 from tests.domain import plain
 from tests.domain.job_worlds import jobs, physical_worlds
-from tests.domain.one_by_one import Alone, prospect
+from tests.domain.one_by_one import Alone, Planned, alone, planned
 from tests.domain.test_estimate import FITTED
 from tests.domain.test_selection import apply
 from tests.domain.worlds import Offer, World, catalog_of, constraints
 
-AIMS = {"cheapest": Aim(1.0, 0.0), "fastest": Aim(0.0, 1.0), "best_value": Aim(1.0, 0.0)}
 some = settings(max_examples=40, deadline=None)
 nodes = st.sampled_from([(1, 1), (1, 2), (1, 4), (2, 4), (1, 3)])
-deadlines = st.sampled_from([None, None, 1e-4, 0.1, 5.0])
 objectives = st.sampled_from(["cheapest", "fastest", "best_value"])
 wide = st.one_of(st.just(Constraints()), st.just(Constraints()), constraints())
+limits_of_jobs = st.builds(
+    Limits,
+    deadline_hours=st.sampled_from([None, None, 1e-4, 0.1, 5.0]),
+    budget_usd=st.sampled_from([None, None, None, 0.01, 1.0, 50.0]),
+    max_instances=st.sampled_from([1, 1, 4]),
+    safe=st.booleans(),
+)
+CHECKPOINTS = Checkpoints(save_seconds=30.0, restart_seconds=300.0)
 
 
 def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Question:
     """As the API asks it: precision is the physics' to judge."""
     weights = Objective(NAMED[objective])
+    limits = given_.get("limits", Limits())
     return Question(
         task=job.task,
         precisions=(),
-        constraints=replace(asked, precision_any=(), needs_price=weights.needs(NEEDS_PRICE)),
+        constraints=replace(
+            asked, precision_any=(), needs_price=weights.needs(NEEDS_PRICE) or limits.budget_usd is not None
+        ),
         objective=weights,
         current_instance=None,
         limit=100,
+        checkpoints=CHECKPOINTS,
         **{"per_offer": False, "job": job, **given_},
     )
 
 
-def figure(objective: str, usd: float | None, nodes: int, hours: float, job: Job) -> float:
+def figure(objective: str, plan: Planned, job: Job, one: Alone) -> float:
     """What ranks, the lower the better: dollars, hours, or dollars per sample."""
-    if objective == "fastest" or usd is None:
-        return hours
-    if objective == "cheapest" and job.amount is None:
-        return usd * nodes
-    return usd * nodes * hours
-
-
-def figure_of(choice: Choice, objective: str, job: Job) -> float:
-    assert choice.speed is not None
-    hours = 1 / choice.speed / 3600
-    if job.amount is not None:
-        assert choice.node_hours is not None
-        hours = choice.node_hours / choice.nodes
-    return figure(objective, choice.offer.price.usd_per_hour, choice.nodes, hours, job)
+    if objective == "fastest":
+        return plan.hours if job.amount is not None else 1 / plan.rate
+    if objective == "cheapest":
+        assert plan.usd is not None
+        return plan.usd
+    assert plan.usd_per_hour is not None
+    return plan.usd_per_hour * plan.paid_hours / (one.likely * one.hours)
 
 
 @dataclass(frozen=True)
 class Loop:
-    """Every type and offer in turn."""
+    """Every type, offer and number of nodes in turn."""
 
     asked: Question
     world: World
     objective: str
 
-    def chosen(self, kind: InstanceType) -> Alone | None:
-        """On the best number of nodes; nothing where it does not run in time."""
+    @property
+    def job(self) -> Job:
         assert self.asked.job is not None
-        aim = replace(AIMS[self.objective], deadline_hours=self.asked.deadline_hours)
-        slow = prospect(self.asked.job, kind, node_counts(*self.asked.nodes), aim, self.world.catalog)
-        return None if slow.misses else min(slow.candidates, key=lambda one: (slow.score(one), one.nodes))
+        return self.asked.job
+
+    def alone(self, kind: InstanceType) -> list[Alone]:
+        return [alone(self.job, kind, count, self.world.catalog) for count in node_counts(*self.asked.nodes)]
+
+    def plan(self, kind: InstanceType, one: Alone, market: str, usd: float | None) -> Planned | None:
+        """On as many instances as are in time, or on all of them for speed."""
+        limits, catalog = self.asked.limits, self.world.catalog
+
+        def on(instances: int) -> Planned | None:
+            return planned(self.job, one, kind, market, usd, instances, CHECKPOINTS, catalog)
+
+        whole, most = on(1), limits.max_instances
+        if self.job.amount is None or most == 1:
+            return whole
+        if self.objective == "fastest":
+            return on(most)
+        if limits.deadline_hours is None:
+            return whole
+        hours = inf if whole is None else whole.hours_high if limits.safe else whole.hours
+        return on(most if hours == inf else min(most, ceil(hours / limits.deadline_hours)))
+
+    def keeps(self, plan: Planned) -> bool:
+        limits = self.asked.limits
+        if self.job.amount is None:
+            return True
+        hours, usd = (plan.hours_high, plan.usd_high) if limits.safe else (plan.hours, plan.usd)
+        in_time = limits.deadline_hours is None or hours <= limits.deadline_hours
+        return in_time and (limits.budget_usd is None or (usd is not None and usd <= limits.budget_usd))
 
     def figures(self, *, needs_price: bool) -> Iterator[tuple[int, float]]:
+        """The best number of nodes of each offer."""
         limits = replace(self.asked.constraints, needs_price=needs_price)
         for place, kind in enumerate(self.world.catalog.instance_types):
-            if plain.type_misses(limits, kind) or (one := self.chosen(kind)) is None:
+            if plain.type_misses(limits, kind):
                 continue
+            working = [one for one in self.alone(kind) if one.works]
             for offer in self.world.offers:
                 if offer[0] == place and not plain.offer_misses(limits, offer):
-                    assert self.asked.job is not None
-                    usd = offer[3] if needs_price else None
-                    yield place, figure(self.objective, usd, one.nodes, one.hours, self.asked.job)
+                    found = self.best(kind, working, offer)
+                    if found is not None:
+                        yield place, found
+
+    def best(self, kind: InstanceType, working: list[Alone], offer: Offer) -> float | None:
+        plans = [(self.plan(kind, one, offer[2], offer[3]), one) for one in working]
+        return min(
+            (figure(self.objective, plan, self.job, one) for plan, one in plans if plan and self.keeps(plan)),
+            default=None,
+        )
+
+    def figure_of(self, choice: Choice) -> float:
+        """What the choice ranks by, worked out for its nodes and offer."""
+        kind, offer = choice.instance_type, choice.offer
+        one = alone(self.job, kind, choice.nodes, self.world.catalog)
+        plan = planned(
+            self.job,
+            one,
+            kind,
+            offer.market,
+            offer.price.usd_per_hour,
+            choice.instances,
+            CHECKPOINTS,
+            self.world.catalog,
+        )
+        assert plan is not None
+        assert self.keeps(plan)
+        assert choice.speed == pytest.approx(plan.rate, rel=1e-6)
+        if self.job.amount is not None:
+            assert choice.hours == pytest.approx(plan.hours, rel=1e-6)
+            assert choice.usd == (None if plan.usd is None else pytest.approx(plan.usd, rel=1e-6))
+        return figure(self.objective, plan, self.job, one)
 
 
 def best_of_each(figures: Iterator[tuple[int, float]]) -> dict[int, float]:
@@ -96,41 +158,40 @@ def best_of_each(figures: Iterator[tuple[int, float]]) -> dict[int, float]:
     return lowest
 
 
-@some
-@given(physical_worlds(), jobs(), objectives, wide, nodes, deadlines, st.booleans())
+@settings(max_examples=40, deadline=None)
+@given(physical_worlds(), jobs(), objectives, wide, nodes, limits_of_jobs, st.booleans())
 def test_it_equals_the_loop_over_every_candidate_and_offer(
     world: World,
     job: Job,
     objective: str,
-    limits: Constraints,
+    asked_for: Constraints,
     span: tuple[int, int],
-    deadline: float | None,
+    limits: Limits,
     per_offer: bool,
 ) -> None:
-    asked = question(job, objective, limits, nodes=span, deadline_hours=deadline, per_offer=per_offer)
+    asked = question(job, objective, asked_for, nodes=span, limits=limits, per_offer=per_offer)
     answer = recommend(asked, world.catalog)
     loop = Loop(asked, world, objective)
     priced = asked.constraints.needs_price and not answer.price_ignored
     if answer.price_ignored:
         assert asked.constraints.needs_price
         assert not list(loop.figures(needs_price=True))
+        loop = replace(loop, objective="fastest")
     rows = list(loop.figures(needs_price=priced))
     if not rows:
         assert not answer.choices
-        assert asked.constraints.needs_price <= (not list(loop.figures(needs_price=False)))
     expected = sorted(each for _, each in rows) if per_offer else sorted(best_of_each(iter(rows)).values())
-    ranked_by = "fastest" if answer.price_ignored else objective
-    found = [figure_of(choice, ranked_by, job) for choice in answer.choices]
+    found = [loop.figure_of(choice) for choice in answer.choices]
     assert found == pytest.approx(expected, rel=1e-6)
     assert {choice.place for choice in answer.choices} == {place for place, _ in rows}
 
 
 @some
-@given(physical_worlds(), jobs(), objectives, wide, nodes, deadlines)
+@given(physical_worlds(), jobs(), objectives, wide, nodes, limits_of_jobs)
 def test_a_relaxation_admits_what_it_promises(
-    world: World, job: Job, objective: str, limits: Constraints, span: tuple[int, int], deadline: float | None
+    world: World, job: Job, objective: str, asked_for: Constraints, span: tuple[int, int], limits: Limits
 ) -> None:
-    asked = question(job, objective, limits, nodes=span, deadline_hours=deadline)
+    asked = question(job, objective, asked_for, nodes=span, limits=limits)
     answer = recommend(asked, world.catalog)
     for rejection in answer.rejections:
         if rejection.relaxation is None:
@@ -143,17 +204,17 @@ def test_a_relaxation_admits_what_it_promises(
 def relaxed(asked: Question, to: dict[str, Any]) -> Question:
     if "max_nodes" in to:
         return replace(asked, nodes=(asked.nodes[0], to["max_nodes"]))
-    if "deadline_hours" in to:
-        return replace(asked, deadline_hours=to["deadline_hours"])
+    if "deadline_hours" in to or "budget_usd" in to:
+        return replace(asked, limits=replace(asked.limits, **to))
     return replace(asked, constraints=apply(asked.constraints, to))
 
 
 @some
-@given(physical_worlds(), jobs(), objectives, wide, nodes, deadlines)
+@given(physical_worlds(), jobs(), objectives, wide, nodes, limits_of_jobs)
 def test_types_add_up(
-    world: World, job: Job, objective: str, limits: Constraints, span: tuple[int, int], deadline: float | None
+    world: World, job: Job, objective: str, asked_for: Constraints, span: tuple[int, int], limits: Limits
 ) -> None:
-    answer = recommend(question(job, objective, limits, nodes=span, deadline_hours=deadline), world.catalog)
+    answer = recommend(question(job, objective, asked_for, nodes=span, limits=limits), world.catalog)
     assert len(answer.choices) == answer.admitted
     assert sum(rejection.only_this for rejection in answer.rejections) <= answer.considered - answer.admitted
     assert sum(rejection.count for rejection in answer.rejections) >= answer.considered - answer.admitted
@@ -161,7 +222,11 @@ def test_types_add_up(
         assert span[0] <= choice.nodes <= span[1]
         assert choice.speed is not None
         assert 0 < choice.speed < inf
-        assert deadline is None or figure_of(choice, "fastest", job) <= deadline * (1 + 1e-9)
+        assert 1 <= choice.instances <= limits.max_instances
+        if job.amount is not None:
+            assert choice.hours is not None
+            assert limits.deadline_hours is None or choice.hours <= limits.deadline_hours
+            assert limits.budget_usd is None or (choice.usd is not None and choice.usd <= limits.budget_usd)
 
 
 # What must hold of any ranking
@@ -190,34 +255,33 @@ def again(world: World, offers: list[Offer]) -> World:
     return World(catalog_of(list(world.catalog.instance_types), offers, physics=FITTED), offers)
 
 
-def best(answer: Answer, objective: str, job: Job) -> float:
-    return figure_of(answer.choices[0], objective, job) if answer.choices else inf
+def best(asked: Question, objective: str, world: World) -> float:
+    answer = recommend(asked, world.catalog)
+    return Loop(asked, world, objective).figure_of(answer.choices[0]) if answer.choices else inf
 
 
 @some
-@given(physical_worlds(), jobs(), objectives, constraints(), nodes, deadlines)
+@given(physical_worlds(), jobs(), objectives, constraints(), nodes, limits_of_jobs)
 def test_a_wider_question_never_has_a_worse_best(
-    world: World, job: Job, objective: str, limits: Constraints, span: tuple[int, int], deadline: float | None
+    world: World, job: Job, objective: str, asked_for: Constraints, span: tuple[int, int], limits: Limits
 ) -> None:
-    asked = question(job, objective, limits, nodes=span, deadline_hours=deadline)
-    narrow = recommend(asked, world.catalog)
-    assume(not narrow.price_ignored)
+    limits = replace(limits, max_instances=1)  # as few share the work as are in time, and that changes with the time
+    asked = question(job, objective, asked_for, nodes=span, limits=limits)
+    assume(not recommend(asked, world.catalog).price_ignored)
+    narrow = best(asked, objective, world)
     for wider in (
-        replace(asked, deadline_hours=None),
-        replace(asked, constraints=question(job, objective, Constraints()).constraints),
+        replace(asked, limits=replace(limits, deadline_hours=None)),
+        replace(asked, limits=replace(limits, budget_usd=None)),
+        replace(asked, constraints=question(job, objective, Constraints(), limits=limits).constraints),
     ):
-        assert best(recommend(wider, world.catalog), objective, job) <= best(narrow, objective, job) * (1 + 1e-9)
+        assert best(wider, objective, world) <= narrow * (1 + 1e-9)
 
 
 @some
-@given(physical_worlds(), jobs(), deadlines)
-def test_more_nodes_never_make_the_fastest_slower(world: World, job: Job, deadline: float | None) -> None:
+@given(physical_worlds(), jobs(), limits_of_jobs)
+def test_more_nodes_never_make_the_fastest_slower(world: World, job: Job, limits: Limits) -> None:
     found = [
-        best(
-            recommend(question(job, "fastest", Constraints(), nodes=(1, most), deadline_hours=deadline), world.catalog),
-            "fastest",
-            job,
-        )
+        best(question(job, "fastest", Constraints(), nodes=(1, most), limits=limits), "fastest", world)
         for most in (1, 2, 4, 8)
     ]
     assert found == sorted(found, reverse=True)

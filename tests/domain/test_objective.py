@@ -13,7 +13,7 @@ ROWS = st.lists(st.tuples(POSITIVE, POSITIVE, POSITIVE, st.sampled_from([0.0, 1.
 
 def figures(*rows: tuple[float, float, float, float]) -> Figures:
     usd, speed, watts, risk = (np.array(column) for column in zip(*rows, strict=True))
-    return Figures(usd, usd, speed, watts, risk)
+    return Figures(usd, usd, 1 / speed, speed, speed, watts, risk)
 
 
 CHEAP_SLOW = (1.0, 10.0, 100.0, 0.0)
@@ -47,7 +47,8 @@ def test_the_unit_of_money_and_of_speed_does_not_matter(
     rows: list[tuple[float, float, float, float]], weights: dict[str, float], factor: float
 ) -> None:
     asked = figures(*rows)
-    scaled = Figures(asked.usd * factor, asked.usd * factor, asked.speed * factor, asked.watts, asked.risk)
+    usd, speed = asked.usd * factor, asked.speed * factor
+    scaled = Figures(usd, usd, asked.hours / factor, speed, speed, asked.watts, asked.risk)
     np.testing.assert_allclose(scores(Objective(weights), asked), scores(Objective(weights), scaled), atol=1e-6)
 
 

@@ -13,11 +13,11 @@ from service.db.engine import connect
 from service.db.read_history import read_history
 from service.domain.catalog import Catalog
 from service.domain.job import Amount, Job
-from service.domain.outlook import Aim, Outlook, job_checks, outlook_of
+from service.domain.outlook import Outlook, job_checks, outlook_of
 from service.domain.stacks import Software
 from service.domain.typeset import TypeSet
-from tests.domain.job_worlds import aims, counts, jobs, physical_worlds
-from tests.domain.one_by_one import Prospect, prospect
+from tests.domain.job_worlds import counts, jobs, physical_worlds
+from tests.domain.one_by_one import Alone, alone, works_on_none
 from tests.domain.worlds import World
 
 JOB_CODES = {"no_gpu", "gpu_figures_unknown", "precision", "global_batch_size", "gpu_memory", "host_memory"}
@@ -27,18 +27,15 @@ def members(types: TypeSet, catalog: Catalog) -> set[int]:
     return set(np.flatnonzero(catalog.mask(types)).tolist())
 
 
-def agrees(found: Outlook, place: int, slow: Prospect) -> None:
-    """The row of one type says what the loop over its numbers of nodes says."""
-    best = found.best
-    assert bool(best.works[place]) == bool(slow.candidates)
-    if not slow.candidates:
-        return
-    one = next(one for one in slow.each if one.nodes == found.nodes(place))
-    assert one.works
-    told = [float(column[place]) for column in (best.low, best.likely, best.high, best.hours, best.needed_bytes)]
-    assert told == pytest.approx([one.low, one.likely, one.high, one.hours, one.needed_bytes], rel=1e-6)
-    assert slow.score(one) == pytest.approx(slow.best_score, abs=1e-6)
-    assert one.nodes in {each.nodes for each in slow.candidates}
+def agrees(found: Outlook, place: int, slow: Sequence[Alone]) -> None:
+    """The rows of one type say what the loop over its numbers of nodes says."""
+    for on_nodes, one in zip(found.options, slow, strict=True):
+        assert bool(on_nodes.works[place]) == one.works
+        if one.works:
+            told = (on_nodes.low, on_nodes.likely, on_nodes.high, on_nodes.hours, on_nodes.needed_bytes)
+            assert [float(column[place]) for column in told] == pytest.approx(
+                [one.low, one.likely, one.high, one.hours, one.needed_bytes], rel=1e-6
+            )
 
 
 def reasons(found: Outlook, catalog: Catalog) -> list[set[str]]:
@@ -51,24 +48,22 @@ def reasons(found: Outlook, catalog: Catalog) -> list[set[str]]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(physical_worlds(), jobs(), counts, aims)
-def test_it_equals_the_loop_over_every_type_and_number_of_nodes(
-    world: World, job: Job, nodes: tuple[int, ...], aim: Aim
-) -> None:
+@given(physical_worlds(), jobs(), counts)
+def test_it_equals_the_loop_over_every_type_and_number_of_nodes(world: World, job: Job, nodes: tuple[int, ...]) -> None:
     catalog = world.catalog
-    found = outlook_of(job, nodes, aim, catalog)
+    found = outlook_of(job, nodes, catalog)
     failed = reasons(found, catalog)
     for place, kind in enumerate(catalog.instance_types):
-        slow = prospect(job, kind, nodes, aim, catalog)
+        slow = [alone(job, kind, each, catalog) for each in nodes]
         agrees(found, place, slow)
         fails_one_check(failed[place], slow)
 
 
-def fails_one_check(failed: set[str], slow: Prospect) -> None:
-    """Every type works or lacks one thing, and a type that works may be late."""
-    assert len(failed) == bool(slow.misses)
-    assert failed <= slow.misses
-    assert failed <= ({"deadline_hours"} if slow.candidates else JOB_CODES)
+def fails_one_check(failed: set[str], slow: Sequence[Alone]) -> None:
+    """Every type works or lacks one thing."""
+    missing = works_on_none(slow)
+    assert len(failed) == bool(missing)
+    assert failed <= missing <= JOB_CODES
 
 
 # The real catalog
@@ -111,11 +106,11 @@ def job_called(name: str, catalog: Catalog) -> Job:
 
 @pytest.mark.parametrize("name", REAL)
 def test_it_equals_the_loop_on_machines_that_are_rented_out(seed: Catalog, name: str) -> None:
-    job, nodes, aim = job_called(name, seed), (1, 2, 3, 4), Aim(1.0, 0.5, None)
-    found = outlook_of(job, nodes, aim, seed)
+    job, nodes = job_called(name, seed), (1, 2, 3, 4)
+    found = outlook_of(job, nodes, seed)
     failed = reasons(found, seed)
     for place in picked(seed):
-        slow = prospect(job, seed.instance_types[place], nodes, aim, seed)
+        slow = [alone(job, seed.instance_types[place], each, seed) for each in nodes]
         agrees(found, place, slow)
         fails_one_check(failed[place], slow)
 

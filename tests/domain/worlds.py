@@ -12,6 +12,7 @@ from service.domain.constraints import Constraints
 from service.domain.estimate import Physics, physics_of
 from service.domain.hardware import Gpu, InstanceType, LifecycleEvent, LifecycleState
 from service.domain.history import FOREVER, CatalogHistory, OfferColumns, PriceColumns
+from service.domain.interruption import InterruptionPrior
 from service.domain.offer import MARKETS
 from service.domain.precision import Precision, Rate, SupportAsked
 from service.domain.reference import Provider, Reference, Region, SoftwareRule
@@ -185,6 +186,7 @@ def catalog_of(
         models={},
         physics=physics or physics_of([]),
         imports=(),
+        interruption_priors=(InterruptionPrior("spot", "", "", date(2020, 1, 1), 0.02, 0.1, 0.3, 0.9, 0.7, "s", None),),
     )
     return CatalogHistory(1, tuple(kinds), columns, prices, reference).on(DAY)
 
