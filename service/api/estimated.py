@@ -236,7 +236,9 @@ def evidence_on(found: Appraisal, machine: Machine, catalog: Catalog) -> list[di
             gpus=machine.gpus,
             length=length or None,
             most=MOST_EVIDENCE,
-            speaking=catalog.memory.recall(("speaking", kind), lambda: runs_that_speak(catalog.reference, kind, catalog.day)),
+            speaking=catalog.memory.recall(
+                ("speaking", kind), lambda: runs_that_speak(catalog.reference, kind, catalog.day)
+            ),
         )
         return [
             {

@@ -100,7 +100,9 @@ def nearest_runs(
     """
     asked = Asked(model, gpu, kind, precision, framework, gpus, length)
     found: list[Evidence] = []
-    for nearness, runs in runs_by_nearness(reference, asked, speaking or runs_that_speak(reference, kind, as_of)).items():
+    for nearness, runs in runs_by_nearness(
+        reference, asked, speaking or runs_that_speak(reference, kind, as_of)
+    ).items():
         ranked = nsmallest(most - len(found), runs, key=lambda run: (distance(run, asked, reference, as_of), run.id))
         found += [Evidence(run, nearness, differences(run, asked), described(run, reference)) for run in ranked]
         if len(found) == most:

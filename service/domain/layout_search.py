@@ -29,7 +29,6 @@ from service.domain.parallelism import CHECKPOINTINGS, Floats, Layout, LayoutTab
 from service.domain.throughput import training_demands
 from service.domain.workload import Training
 
-
 SELECTIVE = CHECKPOINTINGS.index("selective")
 SIMPLER = ((1, 0), (2, 0), (1, SELECTIVE))
 """ZeRO stage and checkpointing, the simplest first."""

@@ -57,6 +57,8 @@ class Question:
     """The least and the most."""
     deadline_hours: float | None = None
     needs: Needs = NOTHING
+    usual: tuple[str, ...] = ()
+    """Of these the fastest counts, where no precisions are named and the work does not bear all of the task's own."""
 
 
 class Choice(NamedTuple):
@@ -202,7 +204,7 @@ def assumed_speeds(question: Question, catalog: Catalog) -> Speeds:
 
     That is the first of the caller's precisions that runs there, or the fastest usual one when the caller names none.
     """
-    key = (question.task, question.precisions, question.constraints.precision_support)
+    key = (question.task, question.precisions, question.usual, question.constraints.precision_support)
     return catalog.memory.recall(("speeds", key), lambda: find_speeds(question, catalog, key))
 
 
@@ -213,7 +215,7 @@ def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
 
 def find_speeds(question: Question, catalog: Catalog, key: Hashable) -> Speeds:
     types = len(catalog.instance_types)
-    names = question.precisions or usual_precisions(question.task, catalog)
+    names = question.precisions or question.usual or usual_precisions(question.task, catalog)
     if not names:
         vcpus = catalog.columns.numbers["vcpus"]
         if question.task in ONE_AFTER_ANOTHER:
