@@ -6,7 +6,7 @@ from service.api.workload import WorkloadAsked
 from service.domain.catalog import Catalog
 from service.domain.formats import BITS
 from service.domain.names import resolve
-from service.domain.needs import NOTHING, Needs, Numbers, Requirement, platform_names
+from service.domain.needs import NOTHING, Loosened, Needs, Numbers, Requirement, platform_names
 from service.domain.software import software_names
 from service.domain.stacks import software_called
 from service.domain.versions import split_requirement, versions_of
@@ -90,18 +90,21 @@ def numbers_of(work: WorkloadAsked, usual: tuple[str, ...], catalog: Catalog, *,
     kept = borne(wanted, asked.min_bits, catalog, overflows=asked.fp16_overflows)
     if not work.precision and not kept:
         wanted = kept = widest(asked.min_bits, catalog) or wanted
-    loosened: list[tuple[str, object, tuple[str, ...]]] = []
+    loosened: list[Loosened] = []
     if asked.fp16_overflows:
-        loosened.append(("fp16_overflows", False, borne(wanted, asked.min_bits, catalog, overflows=False)))
+        more = borne(wanted, asked.min_bits, catalog, overflows=False)
+        loosened.append(Loosened("fp16_overflows", value=False, borne=more))
     if asked.min_bits is not None:
         fewer = sorted({int(bits_of(name, catalog)) for name in wanted if bits_of(name, catalog) < asked.min_bits})
         loosened += [
-            ("min_bits", bits, borne(wanted, bits, catalog, overflows=asked.fp16_overflows)) for bits in reversed(fewer)
+            Loosened("min_bits", bits, borne(wanted, bits, catalog, overflows=asked.fp16_overflows))
+            for bits in reversed(fewer)
         ]
     return Numbers(
         wanted=wanted,
         borne=kept,
         loosened=tuple(loosened),
+        free=not work.precision,
         support=work.precision_support,
         needs_peak=needs_peak,
     )

@@ -104,7 +104,7 @@ def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
     current = asked.current_instance
     return Question(
         task=work.task,
-        precisions=precisions if numbers is None else numbers.borne or numbers.wanted,
+        precisions=precisions if numbers is None or numbers.free else numbers.borne or numbers.wanted,
         constraints=constraints(
             asked, objective, precisions if numbers is None else numbers.wanted, catalog, has_job=job is not None
         ),
@@ -118,6 +118,7 @@ def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
         checkpoints=checkpoints_in(work.checkpoint, work),
         diversify=asked.diversify,
         needs=needs_of(work, numbers, catalog, has_job=job is not None),
+        usual=numbers.borne if numbers is not None and numbers.free else (),
     )
 
 

@@ -26,20 +26,29 @@ Named = Annotated[
 class Software(Sent):
     """What the code is written for."""
 
-    framework: Words | None = None
-    engine: Words | None = None
-    cuda: Words | None = None
-    platforms: Names = ()
-    libraries: Annotated[tuple[dict[str, Words | bool], ...], Field(max_length=50), BeforeValidator(standing)] = ()
-    custom_cuda_kernels: bool = False
+    framework: Annotated[Words | None, Field(description="Such as `pytorch` or `pytorch>=2.3`.")] = None
+    engine: Annotated[Words | None, Field(description="Such as `vllm==0.6.0`.")] = None
+    cuda: Annotated[Words | None, Field(description="Toolkit versions that will do: `12.1` or `>=11.8,<13`.")] = None
+    platforms: Annotated[
+        Names,
+        Field(description="What the code runs on, any of: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cann`, `cpu`."),
+    ] = ()
+    libraries: Annotated[
+        tuple[dict[str, Words | bool], ...],
+        Field(max_length=50, description="Each a `name`, with versions if need be, and `required` (true if not told)."),
+        BeforeValidator(standing),
+    ] = ()
+    custom_cuda_kernels: Annotated[bool, Field(description="Only where they run as they are.")] = False
 
 
 class Host(Sent):
     """What the input pipeline needs of the host."""
 
-    vcpus_per_gpu: Amount | None = None
-    memory_gib: Amount | None = None
-    cpu_samples_per_second_per_vcpu: Amount | None = None
+    vcpus_per_gpu: Annotated[Amount | None, Field(description="Fewer warn; `min_vcpus_per_gpu` rejects.")] = None
+    memory_gib: Annotated[Amount | None, Field(description="Machines known to have less are rejected.")] = None
+    cpu_samples_per_second_per_vcpu: Annotated[
+        Amount | None, Field(description="What one vCPU prepares; of a job, too few warn with the figures.")
+    ] = None
     gpu_decoding: bool = False
 
 
@@ -71,7 +80,7 @@ class Quantity(Sent):
 class Numerics(Sent):
     """What the numbers of the work bear."""
 
-    fp16_overflows: bool = False
+    fp16_overflows: Annotated[bool, Field(description="Precisions with the narrow range of fp16 are not used.")] = False
     min_bits: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] | None = None
 
 

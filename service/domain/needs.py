@@ -26,14 +26,23 @@ class Requirement(NamedTuple):
     versions: Versions = EVERY
 
 
+class Loosened(NamedTuple):
+    """A change of the question that lets the work bear more numbers."""
+
+    field: str
+    value: object
+    borne: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """The precisions that the work could take, and those of them whose numbers it bears, in order of preference."""
 
     wanted: tuple[str, ...]
     borne: tuple[str, ...]
-    loosened: tuple[tuple[str, object, tuple[str, ...]], ...]
-    """Changes of the question that would let it bear more: a field, its new value, and what is then borne."""
+    loosened: tuple[Loosened, ...]
+    free: bool = False
+    """Nobody named them, so that the fastest that runs is taken, and not the first."""
     support: SupportAsked = "native"
     needs_peak: bool = False
 
@@ -200,27 +209,52 @@ def host_memory_check(needed_gib: float, catalog: Catalog) -> Check:
 
 
 def numbers_check(numbers: Numbers, fixed: bool, catalog: Catalog) -> Check:
-    enough = np.array([level in ENOUGH[numbers.support] for level in SUPPORT_LEVELS] + [False])
+    runs = {name: types_that_run(name, numbers.support, catalog) for name in numbers.wanted}
+    rated = {name: types & types_rated(name, catalog) for name, types in runs.items()}
+    fails = without(any_of(numbers.borne, runs), catalog)
 
-    def types_with(precisions: tuple[str, ...], also: Mapping[str, TypeSet] | None = None) -> TypeSet:
-        found = 0
+    def rank(precisions: tuple[str, ...]) -> TypeSet:
+        """The types that can be ranked by peak: it is known at the first of them that runs, or at any."""
+        if numbers.free:
+            return any_of(precisions, rated)
+        found, left = 0, catalog.everyone
         for name in precisions:
-            column = catalog.columns.support.get(RUNS_AS.get(name, name))
-            types = catalog.everyone if column is None else types_where(enough[column])
-            found |= types if also is None else types & also.get(name, catalog.everyone)
+            found |= rated[name] & left
+            left &= ~runs[name]
         return found
 
-    fails = without(types_with(numbers.borne), catalog)
-    rated = {name: types_where(~np.isnan(peak)) for name, peak in catalog.columns.tflops.items()}
+    def gains(sole: TypeSet, more: Loosened) -> TypeSet:
+        """Those that run what is borne then; where peaks rank, also those that only then have a known one."""
+        if not numbers.needs_peak:
+            return sole & fails & any_of(more.borne, runs)
+        return sole & (fails | ~rank(numbers.borne)) & rank(more.borne)
 
     def relax(sole: TypeSet) -> Relaxed | None:
         """The one loosening that lets in the most."""
-        out = sole & fails
         best = Relaxed({}, 0)
-        for field, value, borne in numbers.loosened:
-            admits = out & types_with(borne, rated if numbers.needs_peak else None)
-            if admits.bit_count() > best.admits.bit_count():
-                best = Relaxed({f"workload.numerics.{field}": value}, admits)
+        for more in numbers.loosened if sole & fails else ():
+            admits = gains(sole, more)
+            if admits & fails and admits.bit_count() > best.admits.bit_count():
+                best = Relaxed({f"workload.numerics.{more.field}": more.value}, admits)
         return best if best.admits else None
 
     return Check("numerics", "hardware", fails, never if fixed else relax)
+
+
+def any_of(precisions: tuple[str, ...], types: Mapping[str, TypeSet]) -> TypeSet:
+    found = 0
+    for name in precisions:
+        found |= types[name]
+    return found
+
+
+def types_that_run(name: str, support: SupportAsked, catalog: Catalog) -> TypeSet:
+    """Formats of storage alone are kept anywhere."""
+    column = catalog.columns.support.get(RUNS_AS.get(name, name))
+    enough = np.array([level in ENOUGH[support] for level in SUPPORT_LEVELS] + [False])
+    return catalog.everyone if column is None else types_where(enough[column])
+
+
+def types_rated(name: str, catalog: Catalog) -> TypeSet:
+    peaks = catalog.columns.tflops.get(name)
+    return 0 if peaks is None else types_where(~np.isnan(peaks))

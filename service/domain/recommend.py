@@ -79,6 +79,8 @@ class Question:
     checkpoints: Checkpoints = NOTHING_LOST
     diversify: bool = False
     needs: Needs = NOTHING
+    usual: tuple[str, ...] = ()
+    """Of these the fastest counts, where no precisions are named and the work does not bear all of the task's own."""
 
 
 class Choice(NamedTuple):
@@ -216,7 +218,7 @@ def assumed_peaks(question: Question, catalog: Catalog) -> Peaks:
 
     That is the first of the caller's precisions that runs there, or the fastest usual one when the caller names none.
     """
-    key = (question.task, question.precisions, question.constraints.precision_support)
+    key = (question.task, question.precisions, question.usual, question.constraints.precision_support)
     return catalog.memory.recall(("peaks", key), lambda: find_peaks(question, catalog, key))
 
 
@@ -227,7 +229,7 @@ def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
 
 def find_peaks(question: Question, catalog: Catalog, key: Hashable) -> Peaks:
     types = len(catalog.instance_types)
-    names = question.precisions or usual_precisions(question.task, catalog)
+    names = question.precisions or question.usual or usual_precisions(question.task, catalog)
     if not names:
         vcpus = catalog.columns.numbers["vcpus"]
         if question.task in ONE_AFTER_ANOTHER:

@@ -7,7 +7,7 @@ import pytest
 
 from service.domain.catalog import Catalog
 from service.domain.constraints import Check
-from service.domain.needs import Needs, Numbers, Requirement, need_checks, partly_run
+from service.domain.needs import Loosened, Needs, Numbers, Requirement, need_checks, partly_run
 from service.domain.typeset import TypeSet
 from service.domain.versions import versions_of
 from tests.builders import catalog, gpu, instance_type, rate, software
@@ -139,7 +139,7 @@ def test_too_little_host_memory_is_a_ceiling_and_unknown_memory_passes(world: Ca
 
 
 def test_numbers_that_overflow_or_are_too_narrow_turn_away_who_has_no_others(world: Catalog) -> None:
-    numbers = Numbers(("fp16", "bf16"), ("bf16",), (("fp16_overflows", False, ("fp16", "bf16")),))
+    numbers = Numbers(("fp16", "bf16"), ("bf16",), (Loosened("fp16_overflows", value=False, borne=("fp16", "bf16")),))
     check = the_check(world, numbers=numbers)
     assert names(check.fails, world) == {"k80", "v100", "cpu"}
     found = check.relax(check.fails)
