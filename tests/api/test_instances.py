@@ -487,3 +487,8 @@ def test_no_choice_commits_to_a_term_unless_it_is_asked(client: TestClient) -> N
     body = {"workload": {"task": "training", "fault_tolerant": True}, "per": "offer", "limit": 100}
     choices = client.post("/recommend", json=body).json()["choices"]
     assert {choice["market"] for choice in choices} == {"on_demand", "spot"}
+
+
+def test_a_region_with_commas_in_its_name_is_one_region(client: TestClient) -> None:
+    found = everything(client, "/instances?region=Iceland, IS, EU,us-east-1&market=on_demand,spot")
+    assert {"vast", "aws"} <= {item["provider"] for item in found}
