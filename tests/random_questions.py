@@ -110,7 +110,8 @@ class Questions:
         return float(round(value)) if value >= 1 and self.maybe(0.5) else value
 
     def whole(self, most: int) -> int:
-        return max(1, round(float(most) ** self.random.random()))
+        drawn: float = float(most) ** self.random.random()
+        return max(1, round(drawn))
 
     def names(self, field: str, most: int = 3) -> list[str]:
         known = self.vocabulary.words[field]

@@ -489,6 +489,7 @@ def test_no_choice_commits_to_a_term_unless_it_is_asked(client: TestClient) -> N
     assert {choice["market"] for choice in choices} == {"on_demand", "spot"}
 
 
-def test_a_region_with_commas_in_its_name_is_one_region(client: TestClient) -> None:
-    found = everything(client, "/instances?region=Iceland, IS, EU,us-east-1&market=on_demand,spot")
-    assert {"vast", "aws"} <= {item["provider"] for item in found}
+def test_every_region_can_be_asked_for_beside_another(client: TestClient) -> None:
+    """Some have commas in their names."""
+    for region in everything(client, "/regions"):
+        told(client, f"/instances?limit=1&region={region['id']},us-east-1")
