@@ -11,8 +11,8 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("gpu", sa.Column("cores", sa.Integer(), nullable=True))
-    op.add_column("gpu", sa.Column("base_clock_mhz", sa.Float(), nullable=True))
-    op.add_column("gpu", sa.Column("boost_clock_mhz", sa.Float(), nullable=True))
+    op.add_column("gpu", sa.Column("base_clock_mhz", sa.Double(), nullable=True))
+    op.add_column("gpu", sa.Column("boost_clock_mhz", sa.Double(), nullable=True))
     op.add_column("gpu", sa.Column("gpus_per_board", sa.Integer(), nullable=True))
     op.add_column("provider", sa.Column("gpus_exclusive", sa.Boolean(), nullable=True))
 

@@ -246,6 +246,7 @@ class InstanceDetail(Machine):
     name_parts: NamePartsTold | None
     gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: nobody says.")]
 
+    vcpus_per_gpu: float | None
     interconnect: str | None
     network_baseline_gbps: float | None
     twin_of: str | None
@@ -290,6 +291,7 @@ def detail(catalog: Catalog, place: int) -> InstanceDetail:
         **machine_fields(kind, catalog.day),
         name_parts=None if parts is None else NamePartsTold(**parts._asdict(), series=parts.series),
         gpus_exclusive=catalog.reference.providers[kind.provider].gpus_exclusive,
+        vcpus_per_gpu=kind.vcpus_per_gpu,
         interconnect=kind.interconnect,
         network_baseline_gbps=kind.network_baseline_gbps,
         twin_of=kind.twin_of,

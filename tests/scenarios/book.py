@@ -88,7 +88,8 @@ def step(told: Mapping[str, Any], day: date) -> Step:
     if told["post"] in ("/recommend", "/estimate"):
         body = {**body, "as_of": day.isoformat()}
     if "items" in body:
-        body["items"] = [{"limit": 100, **item, "as_of": day.isoformat()} for item in body["items"]]
+        limit = {"limit": 100} if told["post"] == "/recommend/batch" else {}
+        body["items"] = [{**limit, **item, "as_of": day.isoformat()} for item in body["items"]]
     return Step("POST", told["post"], body, told["expect"])
 
 
@@ -130,7 +131,7 @@ def scenario_lines(told: Scenario) -> Iterator[str]:
             yield json.dumps({name: value for name, value in each.body.items() if name != "limit"}, ensure_ascii=False)
             yield "```"
         yield ""
-        yield "| of the answer | must be |"
+        yield "| of the answer | is |"
         yield "|---|---|"
         yield from (f"| {name} | {value} |" for name, value in expectation_rows(each.expect))
 

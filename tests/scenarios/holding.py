@@ -127,11 +127,11 @@ def called(name: str, items: Sequence[Told]) -> Told:
 
 
 def agrees(found: Any, wanted: Any) -> bool:
-    """A figure as it is, or as a table: `about` with `within`, `at_least`, `at_most`, `has` of a list or text."""
+    """A figure as it is, or a table: `about` and `within`, `at_least`, `at_most`, `has` of a list or text, `unknown`."""
     if not isinstance(wanted, dict):
         return bool(found == wanted)
-    if found is None:
-        return False
+    if found is None or "unknown" in wanted:
+        return found is None and "unknown" in wanted
     checks: dict[str, Callable[[Any], bool]] = {
         "about": lambda limit: abs(found - limit) <= wanted["within"],
         "within": lambda _: True,
