@@ -73,5 +73,9 @@ def read_quickly(body: bytes, model: type[Model]) -> Model | None:
 
 def fields_sent(model: BaseModel) -> int:
     """How many fields the body has set, those of the parts included."""
-    parts = [model.__dict__[name] for name in model.model_fields_set]
-    return len(parts) + sum([fields_sent(part) for part in parts if hasattr(part, "model_fields_set")])
+    values, told = model.__dict__, model.model_fields_set
+    count = len(told)
+    for name in told:
+        if isinstance(values[name], BaseModel):
+            count += fields_sent(values[name])
+    return count

@@ -11,7 +11,7 @@ from service.domain.appraisal import Appraisal
 from service.domain.bands import Band
 from service.domain.catalog import Catalog
 from service.domain.estimate import Estimate
-from service.domain.evidence import nearest_runs
+from service.domain.evidence import nearest_runs, runs_that_speak
 from service.domain.formats import bytes_per_value
 from service.domain.machine import GIB, Machine
 from service.domain.nearest_change import Change
@@ -222,18 +222,21 @@ def evidence_on(found: Appraisal, machine: Machine, catalog: Catalog) -> list[di
     length = work.sequence_length if isinstance(work, Training) else round(work.input_length + work.output_length)
     asked = (work.model.id, machine.gpu.id, training, work.precision, work.software.line, machine.gpus, length)
 
+    kind = "train_throughput" if training else "infer_throughput"
+
     def look() -> list[dict[str, str]]:
         runs = nearest_runs(
             catalog.reference,
             work.model,
             machine.gpu,
-            "train_throughput" if training else "infer_throughput",
+            kind,
             catalog.day,
             precision=work.precision,
             framework=None if work.software.line == "unknown" else work.software.line,
             gpus=machine.gpus,
             length=length or None,
             most=MOST_EVIDENCE,
+            speaking=catalog.memory.recall(("speaking", kind), lambda: runs_that_speak(catalog.reference, kind, catalog.day)),
         )
         return [
             {

@@ -1,5 +1,6 @@
 """Sentences for codes: why a choice stands where it does, what to beware of, what kept the others out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Annotated
@@ -35,17 +36,34 @@ class Note:
     fields: Annotated[list[str], Field(description="The fields of the question that it speaks of.")]
 
 
-def reasons_for(choice: Choice, question: Question, answer: Answer) -> list[dict[str, str]]:
-    """Each as `Statement` says; they are told of every choice, and a dict is the quickest to make and to write."""
-    found = {"objective": standing(choice, question, answer)}
-    if answer.outlook is not None:
-        found["fits"] = room(choice, answer.outlook)
-    elif choice.precision:
-        peak = "an unknown peak" if choice.speed is None else f"a dense peak of {choice.speed:g} TFLOPS for the machine"
-        found["precision"] = f"Rated at {choice.precision}, with {peak}."
-    if answer.ranked == 1:
-        found["only_choice"] = "Nothing else satisfies the constraints."
-    return [{"code": code, "text": text} for code, text in found.items()]
+ONLY_CHOICE = to_json(Statement("only_choice", "Nothing else satisfies the constraints."))
+
+
+def standing_json(rank: int, ranked: int, figures: bytes) -> bytes:
+    """The reason `objective`, with the figures as they stand within quotes; and `only_choice` where it is one."""
+    place = b"First" if rank == 1 else b"Number %d" % rank
+    standing = b'{"code":"objective","text":"%b of %d by the objective, with %b."}' % (place, ranked, figures)
+    return standing if ranked > 1 else b"%b,%b" % (standing, ONLY_CHOICE)
+
+
+def terms_told(question: Question, answer: Answer) -> tuple[str, ...]:
+    """The terms of the objective that ranked."""
+    if answer.price_ignored:
+        return ("hours",)
+    return tuple([term for term, weight in question.objective.weights.items() if weight])
+
+
+def reasons_for(choice: Choice, terms: Sequence[str], outlook: Outlook | None) -> tuple[str, list[Statement]]:
+    """The figures that put the choice where it stands, and the reasons besides."""
+    tell = figure_told if outlook is None else partial(job_figure_told, outlook.job)
+    told = dict.fromkeys(figure for term in terms if (figure := tell(term, choice)))
+    figures = " and ".join(told) or "its market"
+    if outlook is not None:
+        return figures, [Statement("fits", room(choice, outlook))]
+    if choice.precision is None:
+        return figures, []
+    peak = "an unknown peak" if choice.speed is None else f"a dense peak of {choice.speed:g} TFLOPS for the machine"
+    return figures, [Statement("precision", f"Rated at {choice.precision}, with {peak}.")]
 
 
 def room(choice: Choice, outlook: Outlook) -> str:
@@ -53,16 +71,6 @@ def room(choice: Choice, outlook: Outlook) -> str:
         float(column[choice.place]) / GIB for column in (outlook.best.needed_bytes, outlook.best.usable_bytes)
     )
     return f"Needs {needed:.1f} of the {usable:.1f} GiB that each GPU has to use."
-
-
-def standing(choice: Choice, question: Question, answer: Answer) -> str:
-    terms = (
-        ["hours"] if answer.price_ignored else [term for term, weight in question.objective.weights.items() if weight]
-    )
-    tell = figure_told if question.job is None else partial(job_figure_told, question.job)
-    told = dict.fromkeys(figure for term in terms if (figure := tell(term, choice)))
-    place = "First" if choice.rank == 1 else f"Number {choice.rank}"
-    return f"{place} of {answer.ranked} by the objective, with {' and '.join(told) or 'its market'}."
 
 
 def figure_told(term: str, choice: Choice) -> str | None:
@@ -166,7 +174,7 @@ def price_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
     return found
 
 
-def rejection_json(rejection: Rejection) -> bytes:
+def rejection_json(rejection: Rejection, catalog: Catalog) -> bytes:
     """As `RejectionTold` says; there are many in an answer, so what a code always says is encoded once."""
     turned = b"1 instance type was" if rejection.count == 1 else b"%d instance types were" % rejection.count
     alone = b", %d of them by this alone" % rejection.only_this if rejection.only_this else b""
@@ -176,7 +184,7 @@ def rejection_json(rejection: Rejection) -> bytes:
         alone,
         rejection.count,
         rejection.only_this,
-        b"null" if rejection.relaxation is None else relaxation_json(rejection.relaxation),
+        b"null" if rejection.relaxation is None else relaxation_json(rejection.relaxation, catalog),
     )
 
 
@@ -186,19 +194,19 @@ def rejection_opening(code: str, ground: str) -> bytes:
     return to_json({"code": code, "ground": ground, "text": f"{REJECTIONS[code]} "}).removesuffix(b'"}')
 
 
-def relaxation_json(relaxed: Relaxation) -> bytes:
-    return to_json(
-        {
-            "to": relaxed.to,
-            "admits": relaxed.admits,
-            "best": {
+def relaxation_json(relaxed: Relaxation, catalog: Catalog) -> bytes:
+    def encode() -> bytes:
+        return to_json(
+            {
                 "instance": relaxed.instance_type.id,
                 "region": relaxed.offer.region,
                 "market": relaxed.offer.market,
                 "usd_per_hour": relaxed.offer.price.usd_per_hour,
-            },
-        }
-    )
+            }
+        )
+
+    best = catalog.fragments.recall(("best", relaxed.offer_place), encode)
+    return b'{"to":%b,"admits":%d,"best":%b}' % (to_json(relaxed.to), relaxed.admits, best)
 
 
 def notes_on(asked: RecommendAsked, answer: Answer) -> list[Note]:

@@ -20,6 +20,7 @@ RANGES = (
     "tflops", "memory_bandwidth_gb_per_second", "vcpus_per_gpu",
 )  # fmt: skip
 LIMITS = tuple((name, f"min_{name}", f"max_{name}") for name in RANGES)
+NOTHING: tuple[object, ...] = (None, ())
 FLAGS = ("rdma", "gpudirect_rdma", "bare_metal", "tensor_cores", "sparsity")
 WORDS = (
     "provider", "instance", "service", "family", "series", "size", "gpu", "gpu_vendor", "gpu_kind", "architecture",
@@ -115,7 +116,11 @@ def resolved(name: str, asked: Sequence[str], catalog: Catalog, prefix: str = ""
     """
     if not asked:
         return ()
-    field = field or prefix + name
+    key = ("resolved", name, tuple(asked))
+    return catalog.memory.recall(key, lambda: resolve_filter(name, asked, catalog, field or prefix + name))
+
+
+def resolve_filter(name: str, asked: Sequence[str], catalog: Catalog, field: str) -> tuple[str, ...]:
     match name:
         case "gpu":
             return resolve_gpus(asked, catalog, field)
@@ -147,22 +152,29 @@ def constraints_of(
     usual: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     **more: Any,
 ) -> Constraints:
-    """The filters in the catalog's own words; `usual` holds of the words left open. Raises `QuestionError`."""
+    """The filters in the catalog's own words; `usual` holds of what is left open. Raises `QuestionError`."""
     asked = filters.__dict__
-    for _, least, most in LIMITS:
-        low, high = asked[least], asked[most]
-        if low is not None and high is not None and low > high:
-            raise QuestionError(
-                f"{least} ({low:g}) is above {most} ({high:g}), so nothing can match.", field=f"{prefix}{least}"
-            )
+    told = {name for name in filters.model_fields_set if asked[name] not in NOTHING}
+    words = {name: resolved(name, asked[name], catalog, prefix) for name in WORDS if name in told}
+    at_least, at_most = {}, {}
+    for name, least, most in LIMITS:
+        if least in told:
+            at_least[name] = asked[least]
+        if most in told:
+            at_most[name] = asked[most]
+            if least in told and asked[least] > asked[most]:
+                raise QuestionError(
+                    f"{least} ({asked[least]:g}) is above {most} ({asked[most]:g}), so nothing can match.",
+                    field=f"{prefix}{least}",
+                )
     return Constraints(
-        words={**usual, **{name: resolved(name, asked[name], catalog, prefix) for name in WORDS if asked[name]}},
-        at_least={name: asked[least] for name, least, _ in LIMITS if asked[least] is not None},
-        at_most={name: asked[most] for name, _, most in LIMITS if asked[most] is not None},
-        flags={name: asked[name] for name in FLAGS if asked[name] is not None},
+        words={**{name: usual[name] for name in usual if name in WORDS}, **words},
+        at_least=at_least,
+        at_most=at_most,
+        flags={name: asked[name] for name in FLAGS if name in told},
         framework=resolved("framework", asked["framework"], catalog, prefix),
         region=resolved("region", asked["region"], catalog, prefix),
-        market=resolved("market", asked["market"], catalog, prefix),
+        market=resolved("market", asked["market"], catalog, prefix) or usual.get("market", ()),
         max_usd_per_hour=asked["max_usd_per_hour"],
         max_price_age_days=asked["max_price_age_days"],
         **more,

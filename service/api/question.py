@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from service.api.echo import echoed
 from service.api.fields import Amount, AsOf, AtLeastOne, Name, Names, Positive, Sent, whole
 from service.api.filters import Filters, constraints_of, resolved
 from service.api.job import job_of
@@ -40,6 +41,7 @@ class Weights(Sent):
     risk: Amount = 0
 
 
+OBJECTIVES = {name: Objective(weights) for name, weights in NAMED.items()}
 NamedObjective = Literal["cheapest", "fastest", "best_value", "most_efficient"]
 
 
@@ -57,20 +59,25 @@ class RecommendAsked(Sent):
     as_of: AsOf = None
 
 
-def in_full(asked: RecommendAsked, catalog: Catalog) -> RecommendAsked:
-    """The question with all that the caller left open and the answer depends on."""
+def left_open(asked: RecommendAsked) -> dict[str, tuple[str, ...]]:
+    """The constraints that the caller left open, as they are then taken."""
     limits, filled = asked.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
         filled["market"] = ("on_demand", "spot") if asked.workload.fault_tolerant else ("on_demand",)
     if not limits.lifecycle:
         filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if limits.allow_preview else ()))
-    return asked.model_copy(update={"constraints": limits.model_copy(update=filled), "as_of": catalog.day})
+    return filled
+
+
+def in_full(asked: RecommendAsked, catalog: Catalog) -> bytes:
+    """The question with every default filled in, as JSON."""
+    return echoed(asked, {"constraints": left_open(asked), "as_of": catalog.day})
 
 
 def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
-    """A question in full, in the catalog's own words. Raises `QuestionError` naming the field."""
+    """A question in the catalog's own words. Raises `QuestionError` naming the field."""
     work = asked.workload
-    objective = Objective(NAMED[asked.objective]) if isinstance(asked.objective, str) else weighted(asked.objective)
+    objective = OBJECTIVES[asked.objective] if isinstance(asked.objective, str) else weighted(asked.objective)
     job = job_of(work, catalog)
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
     if work.amount and work.amount.hours_on:
@@ -113,6 +120,7 @@ def constraints(
         limits,
         catalog,
         prefix="constraints.",
+        usual=left_open(asked),
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in ("training", "inference") else None,

@@ -1,5 +1,6 @@
 """POST /recommend: a workload and constraints in, ranked choices and counted rejections out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Annotated, Any, Literal
@@ -13,7 +14,16 @@ from service.api.body import JsonRoute, read_quickly
 from service.api.current import CatalogStamp, catalog_for, stamp_json
 from service.api.estimated import BandTold, EstimateTold, estimate_told, evidence_on, rounded, warnings_on
 from service.api.examples import QUESTION_BATCH, QUESTIONS
-from service.api.explain import Note, Statement, notes_on, reasons_for, rejection_json, warnings_for
+from service.api.explain import (
+    Note,
+    Statement,
+    notes_on,
+    reasons_for,
+    rejection_json,
+    standing_json,
+    terms_told,
+    warnings_for,
+)
 from service.api.fields import Asked, Sent
 from service.api.machines import Machine, PriceTold, machine_fields
 from service.api.query import query_reader
@@ -190,7 +200,6 @@ def answer_to(asked: RecommendAsked, request: Request) -> Response:
 
 
 def answer_in(asked: RecommendAsked, catalog: Catalog) -> bytes:
-    asked = in_full(asked, catalog)
     question = to_question(asked, catalog)
     return answer_json(asked, question, recommend(question, catalog), catalog)
 
@@ -241,48 +250,61 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
             "notes": notes_on(asked, answer),
         }
     )
-    choices = b",".join(choice_json(choice, asked, question, answer, catalog) for choice in answer.choices)
+    terms, host = terms_told(question, answer), asked.workload.host
+    said_of = (asked.workload.task, host.vcpus_per_gpu, host.memory_gib, terms)
+    choices = b",".join([choice_json(each, asked, question, answer, said_of, catalog) for each in answer.choices])
     return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],%b' % (
         stamp_json(catalog),
-        asked.model_dump_json().encode(),
+        in_full(asked, catalog),
         choices,
-        b",".join(map(rejection_json, answer.rejections)),
+        b",".join([rejection_json(each, catalog) for each in answer.rejections]),
         told[1:],
     )
 
 
-def choice_json(choice: Choice, asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
-    told = to_json(
-        {
-            "compared_to_current": None if answer.current is None else compared(choice, answer.current, question),
-            "reasons": reasons_for(choice, question, answer),
-            "tied_with": choice.tied_with,
-            "pareto": choice.pareto,
-        }
+SaidOf = tuple[str, float | None, float | None, tuple[str, ...]]
+"""What of a question the words on a choice depend on: task, needs of the host, and terms of the objective."""
+
+
+def choice_json(
+    choice: Choice, asked: RecommendAsked, question: Question, answer: Answer, said_of: SaidOf, catalog: Catalog
+) -> bytes:
+    """What does not depend on the others that were ranked is encoded once."""
+    outlook = answer.outlook
+    key = ("choice", choice.offer_place, choice.precision if outlook is None else outlook.key, said_of)
+    offered, figures, others = catalog.fragments.recall(
+        key, lambda: choice_encoded(choice, asked, said_of[-1], outlook, catalog)
     )
-    return b'{"rank":%d,%b,"specs":%b,"warnings":%b,%b' % (
+    against = None if answer.current is None else compared(choice, answer.current, question)
+    return b'{"rank":%d,%b,"compared_to_current":%b,"reasons":[%b%b],"tied_with":%b,"pareto":%b}' % (
         choice.rank,
-        offered_json(choice, answer.outlook, catalog),
-        machine_json(choice.place, catalog),
-        warnings_json(choice, asked, answer.outlook, catalog),
-        told[1:],
+        offered,
+        b"null" if against is None else to_json(against),
+        standing_json(choice.rank, answer.ranked, figures),
+        others,
+        to_json(choice.tied_with) if choice.tied_with else b"[]",
+        b"true" if choice.pareto else b"false",
     )
+
+
+def choice_encoded(
+    choice: Choice, asked: RecommendAsked, terms: Sequence[str], outlook: Outlook | None, catalog: Catalog
+) -> tuple[bytes, bytes, bytes]:
+    """The offer, the figures that put it where it stands, and the other reasons."""
+    offered = b'%b,"specs":%b,"warnings":%b' % (
+        offered_json(choice, outlook, catalog),
+        machine_json(choice.place, catalog),
+        warnings_json(choice, asked, outlook, catalog),
+    )
+    figures, others = reasons_for(choice, terms, outlook)
+    return offered, to_json(figures)[1:-1], b"".join(b",%b" % to_json(each) for each in others)
 
 
 def offered_json(choice: Choice, outlook: Outlook | None, catalog: Catalog) -> bytes:
     """What a choice says of its offer, without the braces."""
     if outlook is not None:
         return job_offered_json(choice, outlook, catalog)
-
-    def encode() -> bytes:
-        told: dict[str, object] = {
-            **offer_fields(choice),
-            "estimate": peak_told(choice),
-            "evidence": [],
-        }
-        return to_json(told)[1:-1]
-
-    return catalog.fragments.recall(("offered", choice.offer_place, choice.precision), encode)
+    return to_json({**offer_fields(choice), "estimate": peak_told(choice), "evidence": []})[1:-1]
 
 
 def offer_fields(choice: Choice) -> dict[str, object]:
@@ -303,18 +325,14 @@ def offer_fields(choice: Choice) -> dict[str, object]:
 
 
 def job_offered_json(choice: Choice, outlook: Outlook, catalog: Catalog) -> bytes:
-    """The same of a job: its estimate on these machines is encoded once, and the money added for each offer."""
-
-    def encode() -> bytes:
-        found = appraised(choice.place, outlook, catalog)
-        machine = machine_of_instance(choice.instance_type, choice.nodes)
-        return b'%b,"estimate":%b,"evidence":%b' % (
-            to_json(offer_fields(choice))[1:-1],
-            to_json(job_told(choice, outlook, catalog)),
-            to_json(evidence_on(found, machine, catalog)),
-        )
-
-    return catalog.fragments.recall(("job_offered", outlook.key, choice.offer_place), encode)
+    """The same of a job."""
+    found = appraised(choice.place, outlook, catalog)
+    machine = machine_of_instance(choice.instance_type, choice.nodes)
+    return b'%b,"estimate":%b,"evidence":%b' % (
+        to_json(offer_fields(choice))[1:-1],
+        to_json(job_told(choice, outlook, catalog)),
+        to_json(evidence_on(found, machine, catalog)),
+    )
 
 
 def appraised(place: int, outlook: Outlook, catalog: Catalog) -> Appraisal:
@@ -351,13 +369,11 @@ def machine_json(place: int, catalog: Catalog) -> bytes:
 
 
 def warnings_json(choice: Choice, asked: RecommendAsked, outlook: Outlook | None, catalog: Catalog) -> bytes:
-    work = asked.workload
     if outlook is not None:
         found = appraised(choice.place, outlook, catalog)
         machine = machine_of_instance(choice.instance_type, choice.nodes)
         return to_json([*warnings_for(choice, asked, catalog), *warnings_on(found, machine)])
-    key = ("warnings", choice.offer_place, work.task, work.host.vcpus_per_gpu, work.host.memory_gib)
-    return catalog.fragments.recall(key, lambda: to_json(warnings_for(choice, asked, catalog)))
+    return to_json(warnings_for(choice, asked, catalog))
 
 
 def peak_told(choice: Choice) -> PeakTold:

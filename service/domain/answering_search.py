@@ -79,10 +79,16 @@ def inference_bands(physics: Physics, work: Inference, machines: MachineTable) -
 
 
 def fastest_inference_layouts(
-    physics: Physics, work: Inference, machines: MachineTable, fixed: FixedLayout = FREE
+    physics: Physics,
+    work: Inference,
+    machines: MachineTable,
+    fixed: FixedLayout = FREE,
+    *,
+    wanted: Truths | None = None,
 ) -> FastestAnswers:
-    """The same of many machines at once, without their estimates."""
-    every = machines.same_but_host == np.arange(len(machines))
+    """The same of many machines at once, or of those that are wanted, without their estimates."""
+    every = np.zeros(len(machines), dtype=bool)
+    every[machines.same_but_host if wanted is None else machines.same_but_host[wanted]] = True
     pairs = _pairs(work, machines, fixed, every, across=False)
     found = _estimated(physics, work, machines, pairs)
     missing = every & ~found.fits

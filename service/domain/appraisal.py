@@ -73,7 +73,7 @@ def of_training(physics: Physics, job: Job, work: Training, machine: Machine, es
     if estimate.samples_per_second is not None:
         rate = estimate.samples_per_second.likely
         if samples is not None:
-            hours = wall_seconds(physics, work, machine, layout, samples).times(1 / SECONDS_PER_HOUR)
+            hours = wall_seconds(physics, work, machine, estimate, samples).times(1 / SECONDS_PER_HOUR)
             beyond = hours.likely * SECONDS_PER_HOUR * rate / samples - 1
         if work.model.transformer is not None:
             share = rate / machine.gpus

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from service.domain.layouts import FREE, FixedLayout
 from service.domain.parallelism import Floats, LayoutTable, Truths
 from service.domain.workload import Training
 
-Columns = dict[str, Floats]
+Columns = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +46,54 @@ def training_candidates(
 
     `ways` tells which pairs of ZeRO stage and checkpointing are worth trying up to a stage; else all are.
     """
-    rows = _cuts(work, shapes, fixed, across=across)
-    rows = _with_experts(work, rows, fixed)
-    rows = _with_micro_batches(work, rows, fixed)
-    rows = _with_ways(rows, fixed, ways or (lambda highest: every_way(work, fixed, highest)))
-    layouts = LayoutTable(
-        tensor=rows["tensor"],
-        pipeline=rows["pipeline"],
-        data=rows["data"],
-        context=rows["context"],
-        expert=rows["expert"],
-        zero_stage=rows["zero_stage"],
-        micro_batch=rows["micro_batch"],
-        accumulation=rows["accumulation"],
-        checkpointing=rows["checkpointing"].astype(np.int64),
-        empty_samples=rows["empty_samples"],
-        virtual_stages=np.full(len(rows["tensor"]), float(fixed.virtual_stages or 1)),
+    t = work.model.transformer
+    limits = _Limits(
+        heads=0 if t is None else t.heads,
+        layers=0 if t is None else t.layers,
+        experts=0 if t is None else t.experts,
+        whole=is_never_cut(work),
+        most_contexts=1 if t is None else max(1, work.sequence_length // LONG_SEQUENCE),
+        fixed=tuple(getattr(fixed, name) for name in CUTS),
+        across=across,
     )
-    return Candidates(layouts, rows["linked_gpus"], np.searchsorted(rows["shape"], np.arange(len(shapes) + 1)))
+    cuts = _cuts(limits, tuple(shapes))
+    batch = np.array([float(assumed_batch(work, gpus)) for gpus, _ in shapes])[cuts["shape"]]
+    some, micro = _micro_batches(work, batch, cuts["data"], fixed)
+    cut, way, stages_and_hows = _ways(cuts, some, fixed, ways or (lambda highest: every_way(work, fixed, highest)))
+    columns = {name: cuts[name][some][cut] for name in (*CUTS, "linked_gpus")}
+    batch, micro, data = batch[some], micro, cuts["data"][some]
+    rounds = np.maximum(1, np.ceil(np.ceil(batch / data) / micro))
+    accumulation = np.full(len(micro), float(fixed.accumulation)) if fixed.accumulation else rounds
+    empty = data * micro * accumulation - batch
+    empty = np.where((empty >= 0) & (empty < data * micro), empty, 0.0)
+    linked_gpus = columns.pop("linked_gpus")
+    layouts = LayoutTable(
+        **columns,
+        zero_stage=stages_and_hows[way, 0].astype(np.float64),
+        micro_batch=micro[cut],
+        accumulation=accumulation[cut],
+        checkpointing=stages_and_hows[way, 1],
+        empty_samples=empty[cut],
+        virtual_stages=np.full(len(cut), float(fixed.virtual_stages or 1)),
+    )
+    starts = np.searchsorted(cuts["shape"][some][cut], np.arange(len(shapes) + 1))
+    return Candidates(layouts, linked_gpus, starts)
+
+
+CUTS = ("tensor", "pipeline", "data", "context", "expert")
+
+
+class _Limits(NamedTuple):
+    """What a model, its stack and the caller allow of cuts; many jobs share it."""
+
+    heads: int
+    """0 of what is no transformer."""
+    layers: int
+    experts: int
+    whole: bool
+    most_contexts: int
+    fixed: tuple[int | None, ...]
+    across: bool
 
 
 @cache
@@ -81,81 +112,77 @@ def _where(rows: Columns, kept: Truths) -> Columns:
     return {name: column[kept] for name, column in rows.items()}
 
 
-def _each_with(rows: Columns, name: str, values: Sequence[int], allowed: Truths) -> Columns:
-    """Every row with every value that is allowed for it."""
-    row, value = np.nonzero(allowed)
-    return {key: column[row] for key, column in rows.items()} | {name: np.array(values, dtype=np.float64)[value]}
-
-
-def _cuts(work: Training, shapes: Sequence[tuple[int, int]], fixed: FixedLayout, *, across: bool) -> Columns:
-    t = work.model.transformer
-    long = fixed.context is not None or work.sequence_length >= 2 * LONG_SEQUENCE
+@lru_cache(maxsize=64)
+def _cuts(limits: _Limits, shapes: tuple[tuple[int, int], ...]) -> Columns:
+    """Degrees that multiply out to the GPUs of each shape, whatever the batch."""
+    fixed = dict(zip(CUTS, limits.fixed, strict=True))
+    long = fixed["context"] is not None or limits.most_contexts > 1
     found = [factorisations(gpus, 4 if long else 3) for gpus, _ in shapes]
     sizes = [len(each) for each in found]
-    degrees = np.concatenate(found).astype(np.float64).T
+    degrees = np.concatenate([np.zeros((0, 4 if long else 3)), *found]).T
     rows: Columns = {
-        "shape": np.repeat(np.arange(len(shapes), dtype=np.float64), sizes),
+        "shape": np.repeat(np.arange(len(shapes)), sizes),
         "linked_gpus": np.repeat([float(linked) for _, linked in shapes], sizes),
-        "batch": np.repeat([float(assumed_batch(work, gpus)) for gpus, _ in shapes], sizes),
         "tensor": degrees[0],
         "pipeline": degrees[1],
         "data": degrees[2],
         "context": degrees[3] if long else np.ones(sum(sizes)),
     }
-    kept = rows["data"] <= rows["batch"]
-    for name in ("tensor", "pipeline", "data", "context"):
-        if getattr(fixed, name) is not None:
-            kept &= rows[name] == getattr(fixed, name)
-    whole, tensor, pipeline = is_never_cut(work), rows["tensor"], rows["pipeline"]
-    if fixed.tensor is None:
+    tensor, pipeline, context = rows["tensor"], rows["pipeline"], rows["context"]
+    kept = np.ones(sum(sizes), dtype=bool)
+    for name, degree in fixed.items():
+        if degree is not None and name != "expert":
+            kept &= rows[name] == degree
+    uncut = limits.whole or not limits.heads
+    if fixed["tensor"] is None:
         crossing = (tensor > rows["linked_gpus"]) | (rows["linked_gpus"] % tensor != 0)
-        kept &= (crossing == across) & ((tensor == 1) if whole or t is None else (t.heads % tensor == 0))
-    if fixed.pipeline is None:
-        layers = 1 if whole or t is None else t.layers
+        kept &= (crossing == limits.across) & ((tensor == 1) if uncut else (limits.heads % tensor == 0))
+    if fixed["pipeline"] is None:
+        layers = 1 if uncut else limits.layers
         kept &= (pipeline <= layers) & (-layers % pipeline <= MOST_PADDING * layers)
-    if fixed.context is None:
-        least = rows["context"] * LONG_SEQUENCE
-        kept &= (rows["context"] == 1) | ((work.sequence_length >= least) & (t is not None))
-    return _where(rows, kept)
+    if fixed["context"] is None:
+        kept &= context <= limits.most_contexts
+    return _with_experts(limits, _where(rows, kept), fixed["expert"])
 
 
-def _with_experts(work: Training, rows: Columns, fixed: FixedLayout) -> Columns:
-    t = work.model.transformer
-    if fixed.expert is not None or t is None or not t.experts:
-        return rows | {"expert": np.full(len(rows["shape"]), float(fixed.expert or 1))}
-    ranks = rows["tensor"] * rows["data"] * rows["context"]
-    experts = divisors(t.experts)
-    return _each_with(rows, "expert", experts, ranks[:, None] % np.array(experts) == 0)
+def _with_experts(limits: _Limits, rows: Columns, told: int | None) -> Columns:
+    if told is not None or not limits.experts:
+        return rows | {"expert": np.full(len(rows["shape"]), float(told or 1))}
+    ranks, experts = rows["tensor"] * rows["data"] * rows["context"], np.array(divisors(limits.experts))
+    row, value = np.nonzero(ranks[:, None] % experts == 0)
+    return {name: column[row] for name, column in rows.items()} | {"expert": experts[value].astype(np.float64)}
 
 
-def _with_micro_batches(work: Training, rows: Columns, fixed: FixedLayout) -> Columns:
-    share = np.ceil(rows["batch"] / rows["data"])
+Places = NDArray[np.int64]
+
+
+def _micro_batches(work: Training, batch: Floats, data: Floats, fixed: FixedLayout) -> tuple[Places, Floats]:
+    """Places of the cuts that give each data-parallel rank a sample, once for each size of micro-batch, and the size."""
+    some = np.flatnonzero(data <= batch)
+    share = np.ceil(batch[some] / data[some])
     if fixed.micro_batch is not None:
-        rows = rows | {"micro_batch": np.full(len(share), float(fixed.micro_batch))}
-    elif fixed.accumulation is not None:
-        rows = rows | {"micro_batch": np.ceil(share / fixed.accumulation)}
-    else:
-        most = most_samples_per_micro_batch(work)
-        sizes = sorted({size for each in np.unique(share) for size in divisors(int(each)) if size <= most})
-        rows = _each_with(rows, "micro_batch", sizes, share[:, None] % np.array(sizes) == 0)
-    micro, data = rows["micro_batch"], rows["data"]
-    rounds = np.maximum(1, np.ceil(np.ceil(rows["batch"] / data) / micro))
-    accumulation = np.full(len(micro), float(fixed.accumulation)) if fixed.accumulation else rounds
-    empty = data * micro * accumulation - rows["batch"]
-    empty = np.where((empty >= 0) & (empty < data * micro), empty, 0.0)
-    return {**rows, "accumulation": accumulation, "empty_samples": empty}
+        return some, np.full(len(some), float(fixed.micro_batch))
+    if fixed.accumulation is not None:
+        return some, np.ceil(share / fixed.accumulation)
+    most = most_samples_per_micro_batch(work)
+    sizes = np.array(sorted({size for each in set(share.tolist()) for size in divisors(int(each)) if size <= most}))
+    row, size = np.nonzero(share[:, None] % sizes == 0) if len(sizes) else (some, some)
+    return some[row], sizes[size].astype(np.float64)
 
 
-def _with_ways(rows: Columns, fixed: FixedLayout, ways: Callable[[int], Sequence[Way]]) -> Columns:
+def _ways(
+    cuts: Columns, some: Places, fixed: FixedLayout, ways: Callable[[int], Sequence[Way]]
+) -> tuple[Places, Places, Places]:
+    """Each of some cuts with each way that is allowed for it: the cut's place, the way's, and all ways."""
     if fixed.zero_stage is not None:
-        highest = np.full(len(rows["shape"]), float(fixed.zero_stage))
+        highest = np.full(len(some), fixed.zero_stage)
     else:
-        sharded = rows["data"] * rows["context"] > 1
-        highest = np.where(sharded, np.where(rows["pipeline"] > 1, 1.0, 3.0), 0.0)
-    of_each = {most: set(ways(int(most))) for most in np.unique(highest)}
+        sharded = (cuts["data"] * cuts["context"] > 1)[some]
+        highest = np.where(sharded, np.where(cuts["pipeline"][some] > 1, 1, 3), 0)
+    of_each = {most: set(ways(most)) for most in sorted(set(highest.tolist()))}
     every = sorted(set().union(*of_each.values()))
-    allowed = np.array([[way in of_each[most] for way in every] for most in of_each]).reshape(len(of_each), len(every))
-    place = np.searchsorted(list(of_each), highest)
-    rows = _each_with(rows, "way", range(len(every)), allowed[place] if of_each else np.zeros((0, 0), dtype=bool))
-    stage_and_how = np.array(every, dtype=np.float64).reshape(-1, 2)[rows.pop("way").astype(np.int64)]
-    return rows | {"zero_stage": stage_and_how[:, 0], "checkpointing": stage_and_how[:, 1]}
+    allowed = np.zeros((max(of_each, default=0) + 1, len(every)), dtype=bool)
+    for most, known in of_each.items():
+        allowed[most] = [way in known for way in every]
+    cut, way = np.nonzero(allowed[highest])
+    return cut, way, np.array(every, dtype=np.int64).reshape(-1, 2)

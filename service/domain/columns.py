@@ -15,16 +15,11 @@ def taken(table: Table, places: NDArray[np.int64]) -> Table:
     return type(table)(**{name: _taken(value, places) for name, value in _columns(table).items()})
 
 
-def joined(first: Table, second: Table) -> Table:
-    """The rows of the first, and then those of the second."""
-    others = _columns(second)
-    return type(first)(**{name: _joined(value, others[name]) for name, value in _columns(first).items()})
-
-
 def either(first: Table, second: Table, second_is_better: NDArray[np.bool_]) -> Table:
     """Row by row the first, or the second where it is better."""
-    rows = len(second_is_better)
-    return taken(joined(first, second), np.arange(rows) + rows * second_is_better)
+    others = _columns(second)
+    columns = _columns(first).items()
+    return type(first)(**{name: _either(value, others[name], second_is_better) for name, value in columns})
 
 
 def _columns(table: object) -> dict[str, Any]:
@@ -36,5 +31,7 @@ def _taken(value: Any, places: NDArray[np.int64]) -> Any:
     return taken(value, places) if is_dataclass(value) else value[places]
 
 
-def _joined(first: Any, second: Any) -> Any:
-    return joined(first, second) if is_dataclass(first) else np.concatenate([first, second])
+def _either(first: Any, second: Any, second_is_better: NDArray[np.bool_]) -> Any:
+    if is_dataclass(first):
+        return either(first, second, second_is_better)
+    return np.where(second_is_better.reshape(-1, *[1] * (first.ndim - 1)), second, first)

@@ -73,16 +73,32 @@ def never(_sole: TypeSet) -> None:
     return
 
 
-def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
+def type_checks(asked: Constraints, catalog: Catalog) -> list[Check]:
     """The constraints on hardware, software and lifecycle, one check each.
 
     Only ranges are asked anew: their limits are any number, where the rest comes again and is remembered.
     """
+    named = (
+        tuple(asked.words.items()),
+        tuple(asked.flags.items()),
+        asked.precision_all,
+        asked.precision_any,
+        asked.precision_support,
+        asked.needs_peak,
+        asked.framework,
+        asked.task,
+        asked.exclude,
+    )
+    checks = [*catalog.memory.recall(named, lambda: tuple(checks_by_name(asked, catalog)))]
+    for name in {**asked.at_least, **asked.at_most}:
+        checks += range_checks(name, catalog, asked)
+    return checks
+
+
+def checks_by_name(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
     recall = catalog.memory.recall
     for name, wanted in asked.words.items():
         yield recall((name, wanted), partial(word_check, name, wanted, catalog))
-    for name in dict.fromkeys((*asked.at_least, *asked.at_most)):
-        yield from range_checks(name, catalog, asked)
     for name, wanted_flag in asked.flags.items():
         yield from recall((name, wanted_flag), partial(flag_checks, name, wanted_flag, catalog))
     for any_of in (*((each,) for each in asked.precision_all), asked.precision_any):

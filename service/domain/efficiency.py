@@ -6,11 +6,11 @@ nothing, so what is unknown borrows from its kin: a chip from its architecture, 
 Scopes hold names and counts of the workload, never rates of the hardware; so a faster machine is never slower.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import exp
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,11 @@ Pattern = tuple[str, ...]
 """Names of facts that form a scope; a name with `#` in front is a number that multiplies the coefficient."""
 
 EVERYTHING: Pattern = ()
+
+
+def words_of(facts: Facts) -> tuple[str, ...]:
+    """The facts that are names: many questions share them, and what rests on them alone is worked out once."""
+    return tuple(value for value in facts.values() if isinstance(value, str))
 
 
 def scope_of(pattern: Pattern, facts: Facts) -> tuple[str, float] | None:
@@ -62,9 +67,12 @@ class Coefficient:
     n: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """A kind of work that is calibrated together: which patterns each term looks at, and how far each may reach."""
+    """A kind of work that is calibrated together: which patterns each term looks at, and how far each may reach.
+
+    There is one of each; what was worked out for it is remembered under it.
+    """
 
     name: str
     patterns: Mapping[str, Sequence[tuple[Pattern, float]]]
@@ -91,16 +99,27 @@ def _indexed(values: Mapping[str, Mapping[str, float]]) -> Index:
     return index
 
 
+class Reading(NamedTuple):
+    """A pattern that runs were fitted for, taken apart: the facts that choose a coefficient, and those it is times."""
+
+    pattern: Pattern
+    levels: tuple[str, ...]
+    numbers: tuple[str, ...]
+    table: Mapping[tuple[str, ...], float]
+
+
 MOST_ARRAYS = 10_000
 """Kept at a time; callers may name models and stacks of their own, so there is no end of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
-    """All coefficients, by name (`kind.term`) and scope."""
+    """All coefficients, by name (`kind.term`) and scope. What was worked out with it is remembered under it."""
 
-    values: Mapping[str, Mapping[str, float]]
+    values: Mapping[str, Mapping[str, float]] = field(repr=False)
     index: Index = field(init=False, repr=False, compare=False)
+    readings: dict[Hashable, tuple[Reading, ...]] = field(default_factory=dict, repr=False, compare=False)
+    """What a term reads, of everything or of some columns."""
     arrays: dict[Hashable, NDArray[np.float64] | None] = field(default_factory=dict, repr=False, compare=False)
     """Coefficients of levels that were asked for before; nothing where they are all 0."""
 
@@ -118,15 +137,35 @@ class Calibration:
             self.arrays[key] = found.reshape([len(names) for names in levels]) if found.any() else None
         return self.arrays[key]
 
+    def reads(self, kind: Kind, term: str) -> tuple[Reading, ...]:
+        """The patterns of a term that any run was fitted for."""
+        key = (kind, term)
+        if key not in self.readings:
+            index = self.index.get(f"{kind.name}.{term}", {})
+            patterns = (pattern for pattern, _ in kind.patterns.get(term, ()) if index.get(pattern))
+            self.readings[key] = tuple(_reading(pattern, index[pattern]) for pattern in patterns)
+        return self.readings[key]
+
+    def reads_of(self, kind: Kind, term: str, columns: Iterable[str]) -> tuple[Reading, ...]:
+        """Those that name one of the columns."""
+        names = tuple(columns)
+        key = (kind, term, names)
+        if key not in self.readings:
+            among = set(names)
+            self.readings[key] = tuple(
+                each for each in self.reads(kind, term) if among & {*each.levels, *each.numbers}
+            )
+        return self.readings[key]
+
     def log_factor(self, kind: Kind, term: str, facts: Facts) -> float:
-        index = self.index.get(f"{kind.name}.{term}")
-        if not index:
-            return 0.0
+        """Coefficients times numbers of its patterns; 0 of one where a fact is missing or no run was fitted."""
         total = 0.0
-        for pattern, _ in kind.patterns.get(term, ()):
-            table = index.get(pattern)
-            if table:
-                total += _coefficient(table, pattern, facts)
+        for _, levels, numbers, table in self.reads(kind, term):
+            value = table.get(tuple(map(facts.get, levels)))  # type: ignore[arg-type]  # a missing fact is no level
+            if value:
+                for number in numbers:
+                    value *= float(facts.get(number) or 0.0)
+                total += value
         return total
 
     def log_factors(
@@ -134,12 +173,16 @@ class Calibration:
     ) -> NDArray[np.float64] | float:
         """What the columns of a table add to it in each row: patterns that name one of them."""
         total: NDArray[np.float64] | float = 0.0
-        index = self.index.get(f"{kind.name}.{term}")
-        for pattern, _ in kind.patterns.get(term, ()) if index else ():
-            table = index.get(pattern) if index else None
-            if table and any(name.lstrip("#") in columns for name in pattern):
-                total = total + self._coefficients(f"{kind.name}.{term}", pattern, facts, columns)
+        for reading in self.reads_of(kind, term, columns):
+            total = total + self._coefficients(f"{kind.name}.{term}", reading.pattern, facts, columns)
         return total
+
+    def read_beside(self, kind: Kind, columns: Iterable[str]) -> tuple[str, ...]:
+        """The facts that decide, beside the columns, what the columns add to the terms of a kind."""
+        names = tuple(columns)
+        reads = (each for term in ("*", *kind.start) for each in self.reads_of(kind, term, names))
+        read = {fact for each in reads for fact in (*each.levels, *each.numbers)}
+        return tuple(sorted(read - set(names)))
 
     def models(self) -> frozenset[str]:
         """The models that runs were fitted of."""
@@ -187,18 +230,9 @@ class Calibration:
         return parts
 
 
-def _coefficient(table: Mapping[tuple[str, ...], float], pattern: Pattern, facts: Facts) -> float:
-    """Coefficient times number of a pattern; 0 where a fact is missing or no run was fitted."""
-    levels, number = [], 1.0
-    for name in pattern:
-        value = facts.get(name.lstrip("#"), "")
-        if value == "":
-            return 0.0
-        if name.startswith("#"):
-            number *= float(value)
-        else:
-            levels.append(str(value))
-    return table.get(tuple(levels), 0.0) * number
+def _reading(pattern: Pattern, table: Mapping[tuple[str, ...], float]) -> Reading:
+    levels = tuple(name for name in pattern if not name.startswith("#"))
+    return Reading(pattern, levels, tuple(name[1:] for name in pattern if name.startswith("#")), table)
 
 
 def calibration_of(coefficients: Sequence[Coefficient]) -> Calibration:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import exp
 
 from service.domain.answering import decode_demands, forward_terms, is_generative, prefill_terms, serving_demands
 from service.domain.bands import Band, Bands, bands_of, unseen
@@ -164,12 +165,14 @@ def estimate_training(physics: Physics, work: Training, machine: Machine, layout
     return Estimate("modelled", need, layout, samples, tokens, step, new, host=host)
 
 
-def wall_seconds(physics: Physics, work: Training, machine: Machine, layout: Layout, samples: float) -> Band:
+def wall_seconds(physics: Physics, work: Training, machine: Machine, estimate: Estimate, samples: float) -> Band:
     """Seconds of a whole run as people report it, with the evaluation and saving that runs of its stack had."""
-    facts = dict(training_facts(work, machine, layout)) | {"measured": "wall"}
-    step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
-    new = unseen(physics.calibration, TRAINING, facts)
-    return physics.bands.around(step.rate, TRAINING, facts, new).inverse_of(samples)
+    assert estimate.samples_per_second is not None
+    facts = training_facts(work, machine, estimate.layout)
+    steps, wall = (
+        physics.calibration.log_factor(TRAINING, "*", each) for each in (facts, {**facts, "measured": "wall"})
+    )
+    return estimate.samples_per_second.inverse_of(samples).times(exp(wall - steps))
 
 
 def estimate_inference(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:

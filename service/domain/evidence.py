@@ -60,6 +60,10 @@ class Evidence:
         return str(self.run.year)
 
 
+Speaking = Mapping[tuple[str, str], Sequence[PublishedRun]]
+"""Runs by model and GPU."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What evidence is wanted for; what is null is open."""
@@ -87,14 +91,16 @@ def nearest_runs(
     gpus: int | None = None,
     length: int | None = None,
     most: int = 3,
+    speaking: Speaking | None = None,
 ) -> tuple[Evidence, ...]:
     """The published runs nearest to a question, nearest first.
 
     The model and the GPU need not be of the catalog: a model without a preset has kin of its family and size.
+    `speaking` is what `runs_that_speak` found for the kind and the day.
     """
     asked = Asked(model, gpu, kind, precision, framework, gpus, length)
     found: list[Evidence] = []
-    for nearness, runs in runs_by_nearness(reference, asked, as_of).items():
+    for nearness, runs in runs_by_nearness(reference, asked, speaking or runs_that_speak(reference, kind, as_of)).items():
         ranked = nsmallest(most - len(found), runs, key=lambda run: (distance(run, asked, reference, as_of), run.id))
         found += [Evidence(run, nearness, differences(run, asked), described(run, reference)) for run in ranked]
         if len(found) == most:
@@ -102,20 +108,22 @@ def nearest_runs(
     return tuple(found)
 
 
-def runs_by_nearness(reference: Reference, asked: Asked, as_of: date) -> dict[Nearness, list[PublishedRun]]:
-    """The runs that say something to the question, by how near they are."""
-    kinds = SPEAKS_OF[asked.kind]
-    found: dict[Nearness, list[PublishedRun]] = {nearness: [] for nearness in NEAREST_FIRST}
-    near_of: dict[tuple[str, str], Nearness | None] = {}
+def runs_that_speak(reference: Reference, kind: str, as_of: date) -> Speaking:
+    """The runs known by a day that say something to questions of a kind."""
+    found: dict[tuple[str, str], list[PublishedRun]] = {}
     for run in reference.published_runs:
-        if run.kind not in kinds or run.known_on > as_of or not is_of_the_task(run, asked.kind):
-            continue
-        pair = run.model, run.gpu
-        if pair not in near_of:
-            near_of[pair] = nearness_of(reference.models[run.model], reference.gpus[run.gpu], asked.model, asked.gpu)
-        nearness = near_of[pair]
+        if run.kind in SPEAKS_OF[kind] and run.known_on <= as_of and is_of_the_task(run, kind):
+            found.setdefault((run.model, run.gpu), []).append(run)
+    return found
+
+
+def runs_by_nearness(reference: Reference, asked: Asked, speaking: Speaking) -> dict[Nearness, list[PublishedRun]]:
+    """The runs that say something to the question, by how near they are."""
+    found: dict[Nearness, list[PublishedRun]] = {nearness: [] for nearness in NEAREST_FIRST}
+    for (model, gpu), runs in speaking.items():
+        nearness = nearness_of(reference.models[model], reference.gpus[gpu], asked.model, asked.gpu)
         if nearness is not None:
-            found[nearness].append(run)
+            found[nearness] += runs
     return found
 
 

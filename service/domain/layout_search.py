@@ -1,28 +1,38 @@
 """The best layout of a job on each machine: the fastest that fits, or else the one that needs the least memory."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.bands import bands_by_gpu
-from service.domain.candidate_table import training_candidates
-from service.domain.columns import either, joined, taken
-from service.domain.efficiency import Column, Kind, Levels
+from service.domain.candidate_table import Candidates, training_candidates
+from service.domain.columns import either, taken
+from service.domain.efficiency import Column, Kind, Levels, words_of
 from service.domain.errors import QuestionError
 from service.domain.estimate import Estimate, Physics, estimate_training
 from service.domain.facts import layout_columns, training_work_facts
 from service.domain.kinds import MEMORY, TRAINING
-from service.domain.layout_candidates import Way, crosses_slow_links, every_way
+from service.domain.layout_candidates import (
+    Way,
+    crosses_slow_links,
+    every_way,
+    most_samples_per_micro_batch,
+)
 from service.domain.layout_checks import check_fixed
 from service.domain.layouts import FREE, FixedLayout
 from service.domain.machine import Machine
-from service.domain.machine_table import MachineTable, Shape, machine_table
+from service.domain.machine_table import MachineTable, Shape, machine_table, shapes_among
 from service.domain.memory import training_parts
 from service.domain.parallelism import CHECKPOINTINGS, Floats, Layout, LayoutTable, Number, Truths
 from service.domain.throughput import training_demands
 from service.domain.workload import Training
+
+
+SELECTIVE = CHECKPOINTINGS.index("selective")
+SIMPLER = ((1, 0), (2, 0), (1, SELECTIVE))
+"""ZeRO stage and checkpointing, the simplest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +76,54 @@ def best_training_layout(physics: Physics, work: Training, machine: Machine, fix
 
 def training_bands(physics: Physics, work: Training, machines: MachineTable) -> Floats:
     """Low, likely and high samples per second of each machine, over 1 / seconds_per_sample."""
-    gpus = [gpu.id for gpu in machines.kinds]
-    found = bands_by_gpu(physics.calibration, physics.bands, TRAINING, training_work_facts(work), gpus)
-    return found[machines.kind]
+    facts = training_work_facts(work)
+
+    def find() -> Floats:
+        gpus = [gpu.id for gpu in machines.kinds]
+        return bands_by_gpu(physics.calibration, physics.bands, TRAINING, facts, gpus)[machines.kind]
+
+    return machines.memory.recall(("bands", physics.calibration, *words_of(facts)), find)
 
 
 def fastest_training_layouts(
-    physics: Physics, work: Training, machines: MachineTable, fixed: FixedLayout = FREE
+    physics: Physics,
+    work: Training,
+    machines: MachineTable,
+    fixed: FixedLayout = FREE,
+    *,
+    wanted: Truths | None = None,
 ) -> Fastest:
-    """The same of many machines at once, without their estimates."""
+    """The same of many machines at once, or of those that are wanted, without their estimates."""
     search = _Search(physics, work, machines, fixed)
-    found = search.among(search.shapes(np.ones(len(machines), dtype=bool)), across=False)
-    if fixed.tensor is None and work.model.transformer is not None:
-        hopeless = found.exists & (search.least_bytes() > machines.usable_bytes)
-        left = search.shapes(~found.fits & ~hopeless)
-        if left:
-            more = search.among(left, across=True)
-            found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
-    found = taken(search.simplified(found), search.alike)
+    shapes = search.shapes(wanted)
+    found = search.among(shapes, across=False)
+    left = search.left(shapes, found.exists, found.fits)
+    if left:
+        exists, fits = search.hold(left, across=True)
+        left = shapes_among(left, fits | (exists & ~found.exists))
+    if left:
+        more = search.among(left, across=True)
+        found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
+    found = found if search.hosts_matter else taken(found, machines.same_but_host)
     fits = found.fits & machines.hosts_fit(work, found.layouts.micro_batch)
     return replace(found, fits=fits, seconds_per_sample=np.where(fits, found.seconds_per_sample, np.inf))
+
+
+def where_training_fits(
+    physics: Physics, work: Training, machines: MachineTable, wanted: Truths | None = None
+) -> Truths:
+    """Where the fastest layout fits, without looking for it: the lightest tells, unless the host's memory is short."""
+    most = 1 if work.model.transformer is None else most_samples_per_micro_batch(work)
+    hosts = machines.hosts_fit(work, most)
+    if work.model.transformer is None or not np.array_equal(hosts, machines.hosts_fit(work, 1)):
+        return fastest_training_layouts(physics, work, machines, wanted=wanted).fits
+    search = _Search(physics, work, machines, FREE)
+    shapes = search.shapes(wanted)
+    exists, fits = search.hold(shapes, across=False)
+    left = search.left(shapes, exists, fits)
+    if left:
+        fits |= search.hold(left, across=True)[1]
+    return fits[machines.same_but_host] & hosts
 
 
 class _Search:
@@ -95,49 +133,86 @@ class _Search:
         self.physics, self.work, self.machines, self.fixed = physics, work, machines, fixed
         self.facts = training_work_facts(work)
         self.log_of_work: dict[tuple[str, str], float] = {}
-        self.rates = machines.seconds_per_unit(work)
-        self.whole = self._of_machines("*")
         self.log_ways = self._log_ways()
-        hosts_matter = work.model.transformer is None
-        self.alike = np.arange(len(machines)) if hosts_matter else machines.same_but_host
+        self.hosts_matter = work.model.transformer is None
 
-    def shapes(self, wanted: Truths) -> list[Shape]:
-        """Where to look for the wanted machines: one of those that are alike."""
-        wanted = wanted & (self.alike == np.arange(len(self.machines)))
-        found = [Shape(s.gpus, s.linked_gpus, s.places[wanted[s.places]]) for s in self.machines.shapes]
-        return [shape for shape in found if len(shape.places)]
+    def shapes(self, wanted: Truths | None) -> Sequence[Shape]:
+        """Where to look for all or for the wanted machines: one of those that are alike."""
+        machines = self.machines
+        shapes = machines.shapes if self.hosts_matter else machines.shapes_but_host
+        if wanted is None:
+            return shapes
+        if not self.hosts_matter:
+            places = machines.same_but_host[wanted]
+            wanted = np.zeros(len(machines), dtype=bool)
+            wanted[places] = True
+        return shapes_among(shapes, wanted)
+
+    def left(self, shapes: Sequence[Shape], exists: Truths, fits: Truths) -> Sequence[Shape]:
+        """Where tensors might be cut across slow links, since nothing else fits."""
+        if self.fixed.tensor is not None or self.work.model.transformer is None:
+            return ()
+        hopeless = exists & (self.least_bytes() > self.machines.usable_bytes)
+        return shapes_among(shapes, ~fits & ~hopeless)
+
+    def hold(self, shapes: Sequence[Shape], *, across: bool) -> tuple[Truths, Truths]:
+        """Which machines have a candidate, and which have one that fits: those of the smallest micro-batches tell."""
+        sizes = [(shape.gpus, shape.linked_gpus) for shape in shapes]
+        free = self.fixed.micro_batch is None and self.fixed.accumulation is None
+        fixed = replace(self.fixed, micro_batch=1) if free else self.fixed
+        candidates = training_candidates(self.work, sizes, fixed, across=across, ways=self.ways)
+        exists, fits = np.zeros(len(self.machines), dtype=bool), np.zeros(len(self.machines), dtype=bool)
+        need, starts = self.bytes_needed(candidates.layouts), candidates.starts.tolist()
+        for shape, start, end in zip(shapes, starts, starts[1:], strict=False):
+            if start < end:
+                exists[shape.places] = True
+                fits[shape.places] = need[start:end].min() <= self.machines.usable_bytes[shape.places]
+        return exists, fits
 
     def among(self, shapes: Sequence[Shape], *, across: bool) -> Fastest:
-        """The fastest of the candidates, in a table of all machines."""
-        found = Fastest.nothing(len(self.machines))
+        """The fastest of the candidates, in a table of all machines; those of other shapes have none."""
         sizes = [(shape.gpus, shape.linked_gpus) for shape in shapes]
         candidates = training_candidates(self.work, sizes, self.fixed, across=across, ways=self.ways)
-        layouts = candidates.layouts
-        if not len(layouts.tensor):
-            return found
-        need, usable = self.bytes_needed(layouts), self.machines.usable_bytes
-        shape_of = np.repeat(np.arange(len(shapes)), np.diff(candidates.starts))
-        order = np.lexsort((need, shape_of))
-        largest = np.array([usable[shape.places].max() for shape in shapes])
-        place = np.zeros(len(self.machines), dtype=np.int64)
-        for shape, start, end in zip(shapes, candidates.starts, candidates.starts[1:], strict=False):
-            if start < end:
-                found.exists[shape.places], place[shape.places] = True, order[start]
-        order = order[need[order] <= largest[shape_of[order]]]
-        asked, costs = self.asked_and_costs(taken(layouts, order), candidates.linked_gpus[order])
-        starts = np.searchsorted(shape_of[order], np.arange(len(shapes) + 1))
+        layouts, starts = candidates.layouts, candidates.starts.tolist()
+        machines, place = len(self.machines), np.zeros(len(self.machines), dtype=np.int64)
+        if not starts[-1]:
+            return Fastest.nothing(machines)
+        need, exists = self.bytes_needed(layouts), np.zeros(machines, dtype=bool)
         for shape, start, end in zip(shapes, starts, starts[1:], strict=False):
-            here, needs = shape.places, need[order[start:end]]
-            possible = np.searchsorted(needs, usable[here], side="right")
-            for some in _of_like_size(possible):
-                those, fitting = here[some], possible[some]
-                times = costs[those] @ asked[:, start : start + fitting.max()]
-                times[np.arange(times.shape[1]) >= fitting[:, None]] = np.inf
+            if start < end:
+                exists[shape.places], place[shape.places] = True, start + need[start:end].argmin()
+        seconds = self._choose_fastest(shapes, candidates, need, place)
+        fits = seconds < np.inf
+        found = Fastest(taken(layouts, place), exists, fits, np.where(exists, need[place], np.inf), seconds)
+        return self._simplified(found, layouts, place)
+
+    def _choose_fastest(
+        self, shapes: Sequence[Shape], candidates: Candidates, need: Floats, place: NDArray[np.int64]
+    ) -> Floats:
+        """Writes the place of the fastest candidate that fits, and gives its seconds per sample; else infinite ones.
+
+        Of equals the one that needs the least memory is the fastest.
+        """
+        usable, seconds = self.machines.usable_bytes, np.full(len(place), np.inf)
+        shape_of = np.repeat(np.arange(len(shapes)), np.diff(candidates.starts))
+        largest = np.array([usable[shape.places].max() for shape in shapes])
+        order = np.flatnonzero(need <= largest[shape_of])
+        if not len(order):
+            return seconds
+        order = order[np.lexsort((need[order], shape_of[order]))]
+        need = need[order]
+        asked, costs = self.asked_and_costs(taken(candidates.layouts, order), candidates.linked_gpus[order])
+        starts = np.searchsorted(shape_of[order], np.arange(len(shapes) + 1)).tolist()
+        for shape, start, end in zip(shapes, starts, starts[1:], strict=False):
+            if start < end:
+                here = shape.places
+                times = costs[here] @ asked[:, start:end]
+                times[need[start:end] > usable[here, None]] = np.inf
                 chosen = times.argmin(axis=1)
-                found.fits[those], place[those] = True, order[start + chosen]
-                found.seconds_per_sample[those] = times[np.arange(len(those)), chosen]
-        found.needed_bytes[found.exists] = need[place[found.exists]]
-        return replace(found, layouts=taken(layouts, place))
+                least = times[np.arange(len(here)), chosen]
+                fits = least < np.inf
+                seconds[here], place[here[fits]] = least, order[start + chosen[fits]]
+        return seconds
 
     def ways(self, highest: int) -> list[Way]:
         """ZeRO stages and checkpointings without those that another one beats in any cut of any machine.
@@ -165,30 +240,35 @@ class _Search:
         slowed = np.broadcast_to(self._of(TRAINING, "*", layout_columns(layouts)), len(every))
         return {way: float(each) for way, each in zip(every, slowed, strict=True)}
 
-    def simplified(self, found: Fastest) -> Fastest:
-        """Without selective checkpointing, and at ZeRO stage 1 instead of 2, where that is as fast and fits too."""
-        for stage, how in ((1, "none"), (2, "none"), (1, "selective")):
-            found = self._with_way_if_as_good(found, stage, CHECKPOINTINGS.index(how))
-        return found
+    def _simplified(self, found: Fastest, layouts: LayoutTable, place: NDArray[np.int64]) -> Fastest:
+        """Without selective checkpointing, and at ZeRO stage 1 instead of 2, where that is as fast and fits too.
 
-    def _with_way_if_as_good(self, found: Fastest, stage: int, how: int) -> Fastest:
-        free = (self.fixed.zero_stage is None, self.fixed.activation_checkpointing is None)
-        lower = (found.layouts.zero_stage == 2) & free[0] & (stage < 2)
-        eased = (found.layouts.checkpointing == 1) & free[1] & (how < 1)
-        places = np.flatnonzero(found.fits & (lower | eased))
-        old = taken(found.layouts, places)
+        `place` tells which of the layouts each machine has: what many machines have is looked at once.
+        """
+        lower = (layouts.zero_stage == 2) & (self.fixed.zero_stage is None)
+        ease = (layouts.checkpointing == SELECTIVE) & (self.fixed.activation_checkpointing is None)
+        machines = np.flatnonzero(found.fits & (lower | ease)[place])
+        if not len(machines):
+            return found
+        rows, row_of = np.unique(place[machines], return_inverse=True)
+        old = taken(layouts, np.tile(rows, len(SIMPLER)))
+        stage, how = np.repeat(np.array(SIMPLER), len(rows), axis=0).T
+        lower, ease = np.tile(lower[rows], len(SIMPLER)) & (stage < 2), np.tile(ease[rows], len(SIMPLER)) & (how < 1)
         new = replace(
             old,
-            zero_stage=np.where(lower[places], stage, old.zero_stage),
-            checkpointing=np.where(eased[places], how, old.checkpointing),
+            zero_stage=np.where(lower, stage, old.zero_stage),
+            checkpointing=np.where(ease, how, old.checkpointing),
         )
-        needed = self.bytes_needed(new)
         slowed = self._of(TRAINING, "*", layout_columns(new)) - self._of(TRAINING, "*", layout_columns(old))
-        good = (slowed == 0) & (needed <= self.machines.usable_bytes[places])
-        moved = np.arange(len(found.fits))
-        moved[places[good]] = len(moved) + np.flatnonzero(good)
-        found.needed_bytes[places[good]] = needed[good]
-        return replace(found, layouts=taken(joined(found.layouts, new), moved))
+        needed = np.where((slowed == 0) & (lower | ease), self.bytes_needed(new), np.inf)
+        usable = self.machines.usable_bytes[machines]
+        for first in range((len(SIMPLER) - 1) * len(rows), -1, -len(rows)):  # the simplest is written last
+            good = needed[first + row_of] <= usable
+            there, taken_from = machines[good], first + row_of[good]
+            found.layouts.zero_stage[there] = new.zero_stage[taken_from]
+            found.layouts.checkpointing[there] = new.checkpointing[taken_from]
+            found.needed_bytes[there] = needed[taken_from]
+        return found
 
     def least_bytes(self) -> Floats:
         """What no layout goes below: states cut evenly over all GPUs."""
@@ -204,7 +284,7 @@ class _Search:
         columns = layout_columns(layouts)
         total = np.zeros(len(layouts.tensor))
         for part, amount in training_parts(self.work, layouts).items():
-            total += amount * MEMORY.start[part] * np.exp(self._of(MEMORY, part, columns))
+            total += amount * (MEMORY.start[part] * np.exp(self._of(MEMORY, part, columns)))
         return total * np.exp(self._of(MEMORY, "*", columns))
 
     def asked_and_costs(self, layouts: LayoutTable, linked_gpus: Floats) -> tuple[Floats, Floats]:
@@ -213,11 +293,11 @@ class _Search:
         per_sample = np.exp(self._of(TRAINING, "*", columns)) / layouts.global_batch
         demands = training_demands(self.work, layouts, linked_gpus)
         keys = [key for key, amount in demands.items() if key[0] in TRAINING.start and np.any(amount)]
-        asked, costs = np.empty((len(keys), len(layouts.tensor))), np.empty((len(self.machines), len(keys)))
+        asked = np.empty((len(keys), len(layouts.tensor)))
         for place, (term, resource) in enumerate(keys):
-            np.multiply(demands[(term, resource)], per_sample, out=asked[place])
-            factor = TRAINING.start[term] * np.exp(self._of(TRAINING, term, {}) + self._of_machines(term) + self.whole)
-            costs[:, place] = self.rates[resource] * factor
+            factor = TRAINING.start[term] * np.exp(self._of(TRAINING, term, {}))
+            np.multiply(demands[(term, resource)], per_sample * factor, out=asked[place])
+        costs = self.machines.costs(self.physics.calibration, TRAINING, self.work, self.facts, keys)
         return asked, costs
 
     def _of(self, kind: Kind, term: str, columns: Mapping[str, Column]) -> Number:
@@ -225,14 +305,3 @@ class _Search:
         if key not in self.log_of_work:
             self.log_of_work[key] = calibration.log_factor(kind, term, self.facts)
         return self.log_of_work[key] + calibration.log_factors(kind, term, self.facts, columns)
-
-    def _of_machines(self, term: str) -> Number:
-        """What the machines add to it."""
-        return self.physics.calibration.log_factors(TRAINING, term, self.facts, self.machines.facts)
-
-
-def _of_like_size(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Places of counts above zero, those within a factor of two together, so that little is computed in vain."""
-    sizes = np.frexp(counts)[1]
-    for size in np.unique(sizes[counts > 0]):
-        yield np.flatnonzero(sizes == size)

@@ -1,14 +1,14 @@
 """Machines as columns, so that the physics meets all of them at once."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.demands import peaks
-from service.domain.efficiency import Column, Levels
+from service.domain.catalog import Memory
+from service.domain.demands import peaks, wide_precision
+from service.domain.efficiency import Calibration, Column, Facts, Kind, Levels
 from service.domain.facts import hardware_facts
 from service.domain.hardware import Gpu
 from service.domain.host import host_parts
@@ -50,6 +50,10 @@ class MachineTable:
     shapes: tuple[Shape, ...]
     same_but_host: NDArray[np.int64]
     """The first machine with the same GPUs and links; hosts matter to networks that wait for their input alone."""
+    shapes_but_host: tuple[Shape, ...]
+    """With these first machines alone."""
+    memory: Memory = field(default_factory=lambda: Memory(size=64), repr=False, compare=False)
+    """What was worked out for works that are alike."""
 
     def hosts_fit(self, work: Training | Inference, micro_batch: Number) -> Truths:
         """Whether host memory is enough, or unknown."""
@@ -73,6 +77,32 @@ class MachineTable:
             "vcpu": 1 / self.vcpus_per_gpu,
             "seconds": np.ones(len(self)),
         }
+    def costs(
+        self,
+        calibration: Calibration,
+        kind: Kind,
+        work: Training | Inference,
+        facts: Facts,
+        keys: Sequence[tuple[str, str]],
+    ) -> Floats:
+        """Seconds that a unit of each term's resource takes on each machine, as far as machines decide it."""
+        read = self.memory.recall(("read", calibration, kind), lambda: calibration.read_beside(kind, self.facts))
+        key = (calibration, kind, work.precision, wide_precision(work), *map(facts.get, read), *keys)
+        return self.memory.recall(key, lambda: self._costs(calibration, kind, work, facts, keys))
+
+    def _costs(
+        self,
+        calibration: Calibration,
+        kind: Kind,
+        work: Training | Inference,
+        facts: Facts,
+        keys: Sequence[tuple[str, str]],
+    ) -> Floats:
+        rates, whole = self.seconds_per_unit(work), calibration.log_factors(kind, "*", facts, self.facts)
+        factors = {
+            term: np.exp(calibration.log_factors(kind, term, facts, self.facts) + whole) for term in dict(keys)
+        }
+        return np.column_stack([rates[resource] * factors[term] for term, resource in keys])
 
 
 def key_of(machine: Machine) -> Hashable:
@@ -114,6 +144,7 @@ def machine_table(machines: Sequence[Machine]) -> MachineTable:
     kinds = {machine.gpu.id: machine.gpu for machine in machines}
     places = {name: place for place, name in enumerate(kinds)}
     vcpus = [machine.vcpus_per_gpu or DEFAULT_VCPUS_PER_GPU for machine in machines]
+    shapes, same = _shapes(machines), _first_places([gpu_key(machine) for machine in machines])
     return MachineTable(
         machines=tuple(machines),
         kinds=tuple(kinds.values()),
@@ -129,25 +160,16 @@ def machine_table(machines: Sequence[Machine]) -> MachineTable:
         usable_bytes=column("usable_bytes"),
         host_memory_bytes=column("host_memory_bytes"),
         facts=_fact_columns(machines),
-        shapes=_shapes(machines),
-        same_but_host=_first_places([gpu_key(machine) for machine in machines]),
+        shapes=shapes,
+        same_but_host=same,
+        shapes_but_host=shapes_among(shapes, same == np.arange(len(machines))),
     )
 
 
-def some_machines(table: MachineTable, places: Sequence[int]) -> MachineTable:
-    """Those rows of the table."""
-    machines, rows = tuple(table.machines[place] for place in places), np.array(places, dtype=np.int64)
-    plain = (
-        "kind", "gpus", "gpus_per_node", "nodes", "linked_gpus", "memory_bandwidth", "link", "network",
-        "vcpus_per_gpu", "usable_bytes", "host_memory_bytes",
-    )  # fmt: skip
-    columns: dict[str, Any] = {name: getattr(table, name)[rows] for name in plain}
-    facts: dict[str, Column] = {
-        name: Levels(column.names, column.codes[rows]) if isinstance(column, Levels) else column[rows]
-        for name, column in table.facts.items()
-    }
-    same = _first_places([gpu_key(machine) for machine in machines])
-    return replace(table, machines=machines, **columns, facts=facts, shapes=_shapes(machines), same_but_host=same)
+def shapes_among(shapes: Sequence[Shape], wanted: Truths) -> tuple[Shape, ...]:
+    """The shapes of the wanted machines."""
+    found = (Shape(s.gpus, s.linked_gpus, s.places[wanted[s.places]]) for s in shapes)
+    return tuple(shape for shape in found if len(shape.places))
 
 
 def _first_places(keys: Sequence[Hashable]) -> NDArray[np.int64]:

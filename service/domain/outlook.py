@@ -12,16 +12,17 @@ from service.domain.answering_search import fastest_inference_layouts, inference
 from service.domain.catalog import Catalog, Floats, Mask
 from service.domain.columns import either, taken
 from service.domain.constraints import Check, Relaxed, never
+from service.domain.efficiency import words_of
 from service.domain.errors import QuestionError
 from service.domain.estimate import Physics, forward_batch
 from service.domain.facts import training_work_facts
 from service.domain.hardware import Gpu
 from service.domain.job import Job, inference_on, samples_of, training_on
 from service.domain.kinds import TRAINING
-from service.domain.layout_search import fastest_training_layouts, training_bands
+from service.domain.layout_search import fastest_training_layouts, training_bands, where_training_fits
 from service.domain.machine import Machine, machine_of_instance
-from service.domain.machine_table import MachineTable, distinct, machine_table, some_machines
-from service.domain.parallelism import Layout, LayoutTable
+from service.domain.machine_table import MachineTable, distinct, machine_table
+from service.domain.parallelism import Layout, LayoutTable, layout_of
 from service.domain.typeset import TypeSet, mask_of, types_where
 from service.domain.workload import Inference, Training
 
@@ -46,7 +47,8 @@ class Prospects:
     high: Floats
     hours: Floats
     """Likely hours of the whole amount; of one sample where no amount is told. Infinite where it does not run."""
-    layouts: LayoutTable
+    layouts: Floats
+    """One row each, as `LayoutTable.rows` has them."""
 
     @property
     def works(self) -> Mask:
@@ -93,7 +95,7 @@ class Outlook:
     """What rests on this outlook is remembered under it: to hash the job again and again takes long."""
 
     def layout(self, place: int) -> Layout:
-        return self.best.layouts.row(place)
+        return layout_of(self.best.layouts[place])
 
     def nodes(self, place: int) -> int:
         return int(self.best.nodes[place])
@@ -175,24 +177,50 @@ def prospects(
 
     The physics meets each machine that differs once, and all of them together.
     """
-    machines = catalog.memory.recall(("machines", counts), lambda: machines_of(catalog, counts))
+    machines = machines_on(counts, catalog)
     rows = nothing(len(machines.known) + 1)  # the last row is of types without a GPU
-    wanted = np.ones(len(machines.known) + 1, np.bool_)
-    if among is not None:
-        wanted[:] = False
-        for of_types in machines.places:
-            wanted[of_types[catalog.mask(among)]] = True
-    for work, places in works_on(job, machines.known, catalog):
-        table = table_of(machines, counts, tuple(places.tolist()), catalog)
-        local = np.flatnonzero(wanted[places])
-        if len(local) < len(places):
-            table, places = some_machines(table, local.tolist()), places[local]
-        if len(places):
-            put(rows, places, on_machines(catalog.reference.physics, job, work, table))
+    for work, table, places, wanted in tables_of(job, counts, catalog, among):
+        put(rows, places, on_machines(catalog.reference.physics, job, work, table, wanted))
     found = (taken(rows, place) for place in machines.places)
     return tuple(
         replace(each, nodes=np.full(len(each.nodes), float(count))) for each, count in zip(found, counts, strict=True)
     )
+
+
+def types_it_fits(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Catalog) -> TypeSet:
+    """Those of the types that hold the job on any of these numbers of nodes, however fast they are."""
+    machines = machines_on(counts, catalog)
+    fits = np.zeros(len(machines.known) + 1, np.bool_)
+    for work, table, places, wanted in tables_of(job, counts, catalog, among):
+        physics = catalog.reference.physics
+        if isinstance(work, Training):
+            fits[places] = where_training_fits(physics, work, table, wanted)
+        else:
+            fits[places] = fastest_inference_layouts(physics, work, table, wanted=wanted).fits
+    admits = 0
+    for place in machines.places:
+        admits |= types_where(fits[place])
+    return among & admits
+
+
+def tables_of(
+    job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None
+) -> Iterator[tuple[Work, MachineTable, NDArray[np.int64], Mask | None]]:
+    """The job as GPUs would run it, the machines that run it so, where they stand, and which of them are wanted."""
+    machines = machines_on(counts, catalog)
+    wanted = None
+    if among is not None:
+        wanted = np.zeros(len(machines.known) + 1, np.bool_)
+        for of_types in machines.places:
+            wanted[of_types[catalog.mask(among)]] = True
+    for work, places in works_on(job, machines.known, catalog):
+        here = None if wanted is None else wanted[places]
+        if here is None or here.any():
+            yield work, table_of(machines, counts, tuple(places.tolist()), catalog), places, here
+
+
+def machines_on(counts: tuple[int, ...], catalog: Catalog) -> Machines:
+    return catalog.memory.recall(("machines", counts), lambda: machines_of(catalog, counts))
 
 
 def table_of(machines: Machines, counts: tuple[int, ...], places: tuple[int, ...], catalog: Catalog) -> MachineTable:
@@ -264,54 +292,55 @@ def nothing(rows: int) -> Prospects:
         likely=zero.copy(),
         high=zero.copy(),
         hours=np.full(rows, np.inf),
-        layouts=LayoutTable.plain(rows),
+        layouts=LayoutTable.plain(rows).rows(),
     )
 
 
 def put(rows: Prospects, places: NDArray[np.int64], found: Prospects) -> None:
     """Write what was found at these places."""
     for name in Prospects.__dataclass_fields__:
-        column, new = getattr(rows, name), getattr(found, name)
-        if name != "layouts":
-            column[places] = new
-            continue
-        for part in LayoutTable.__dataclass_fields__:
-            whole = np.array(getattr(column, part))
-            whole[places] = getattr(new, part)
-            object.__setattr__(column, part, whole)
+        getattr(rows, name)[places] = getattr(found, name)
 
 
-def on_machines(physics: Physics, job: Job, work: Work, table: MachineTable) -> Prospects:
+def on_machines(physics: Physics, job: Job, work: Work, table: MachineTable, wanted: Mask | None) -> Prospects:
     if isinstance(work, Training):
-        return training_on_machines(physics, job, work, table)
-    return answering_on_machines(physics, job, work, table)
+        return training_on_machines(physics, job, work, table, wanted)
+    return answering_on_machines(physics, job, work, table, wanted)
 
 
-def training_on_machines(physics: Physics, job: Job, work: Training, table: MachineTable) -> Prospects:
-    found = fastest_training_layouts(physics, work, table)
+def training_on_machines(
+    physics: Physics, job: Job, work: Training, table: MachineTable, wanted: Mask | None
+) -> Prospects:
+    found = fastest_training_layouts(physics, work, table, wanted=wanted)
     with np.errstate(divide="ignore"):
         rate = np.where(found.fits, 1 / found.seconds_per_sample, 0.0)
     bands = training_bands(physics, work, table)
     length = work.mean_length or work.sequence_length or 0
     samples = one_if_none(job, length, found.layouts.global_batch)
     beyond = np.exp(wall_beyond_steps(physics, work, table)) if job.amount is not None else 1.0
-    return told(table, found.exists, found.fits, found.needed_bytes, rate, bands, samples * beyond, found.layouts)
+    layouts = found.layouts.rows()
+    return told(table, found.exists, found.fits, found.needed_bytes, rate, bands, samples * beyond, layouts)
 
 
 def wall_beyond_steps(physics: Physics, work: Training, table: MachineTable) -> Floats:
     """The logarithm of what evaluation, saving and starting add to the steps, as runs of the stack had it."""
-    facts: Mapping[str, str | float] = training_work_facts(work)
+    calibration, facts = physics.calibration, training_work_facts(work)
     timed = {**facts, "measured": "wall"}
-    calibration = physics.calibration
-    whole = [
-        calibration.log_factor(TRAINING, "*", each) + calibration.log_factors(TRAINING, "*", each, table.facts)
-        for each in (timed, facts)
-    ]
-    return np.broadcast_to(whole[0] - whole[1], len(table))
+
+    def find() -> Floats:
+        whole = [
+            calibration.log_factor(TRAINING, "*", each) + calibration.log_factors(TRAINING, "*", each, table.facts)
+            for each in (timed, facts)
+        ]
+        return np.broadcast_to(whole[0] - whole[1], len(table))
+
+    return table.memory.recall(("beyond", calibration, *words_of(facts)), find)
 
 
-def answering_on_machines(physics: Physics, job: Job, work: Inference, table: MachineTable) -> Prospects:
-    found = fastest_inference_layouts(physics, work, table)
+def answering_on_machines(
+    physics: Physics, job: Job, work: Inference, table: MachineTable, wanted: Mask | None
+) -> Prospects:
+    found = fastest_inference_layouts(physics, work, table, wanted=wanted)
     generates = is_generative(work.model)
     each = max(1.0, work.output_length) if generates else 1.0
     bands = inference_bands(physics, work, table)
@@ -320,7 +349,8 @@ def answering_on_machines(physics: Physics, job: Job, work: Inference, table: Ma
     per_step = found.concurrency if generates else np.full(len(table), forward_batch(work))
     samples = one_if_none(job, length, per_step)
     rate = found.units_per_second / each
-    return told(table, found.exists, found.fits, found.needed_bytes, rate, bands, samples, found.layouts)
+    layouts = found.layouts.rows()
+    return told(table, found.exists, found.fits, found.needed_bytes, rate, bands, samples, layouts)
 
 
 def one_if_none(job: Job, length: float, per_step: Floats) -> Floats:
@@ -340,7 +370,7 @@ def told(
     rate: Floats,
     bands: Floats,
     samples: Floats,
-    layouts: LayoutTable,
+    layouts: Floats,
 ) -> Prospects:
     likely = rate * bands[:, 1]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -411,12 +441,16 @@ def more_nodes(found: Outlook, fails: TypeSet, may_gain: TypeSet, catalog: Catal
 
 
 def twice_the_nodes(found: Outlook, out: TypeSet, catalog: Catalog) -> Relaxed | None:
+    """Where there is no deadline, that it fits is all that need be known."""
     most, limit = 2 * max(found.counts), found.aim.deadline_hours
     new = tuple(count for count in node_counts(min(found.counts), most) if count not in found.counts)
-    admits = 0
-    for each in prospects(found.job, new, catalog, out):
-        admits |= types_where(each.works if limit is None else each.works & (each.hours <= limit))
-    return Relaxed({"max_nodes": most}, out & admits) if out & admits else None
+    if limit is None:
+        admits = types_it_fits(found.job, new, out, catalog)
+    else:
+        admits = 0
+        for each in prospects(found.job, new, catalog, out):
+            admits |= out & types_where(each.works & (each.hours <= limit))
+    return Relaxed({"max_nodes": most}, admits) if admits else None
 
 
 def later(found: Outlook) -> Relax:

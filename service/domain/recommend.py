@@ -3,7 +3,10 @@
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import accumulate
 from math import inf, isnan
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
@@ -78,6 +81,7 @@ class Relaxation(NamedTuple):
     to: dict[str, object]
     admits: int
     instance_type: InstanceType
+    offer_place: int
     offer: Offer
 
 
@@ -141,7 +145,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         found = select(unpriced, catalog, [*checks, *figures_needed(fallback, speeds, catalog)])
         if found.admitted.types:
             asked, selection, objective, ignored = unpriced, found, fallback, True
-    view = View(catalog, speeds, objective)
+    view = View.of(catalog, speeds, objective)
     admitted = selection.admitted.types
     if question.per_offer:
         ranked = view.rank(every_offer(asked, admitted, catalog), per_offer=True)
@@ -149,7 +153,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         ranked = view.rank(selection.admitted)
     return Answer(
         choices=tuple(view.choices(ranked, question)),
-        rejections=tuple(view.rejection(obstacle) for obstacle in by_count(selection)),
+        rejections=tuple([view.rejection(count, obstacle) for count, obstacle in by_count(selection)]),
         considered=len(catalog.instance_types),
         admitted=admitted.bit_count(),
         ranked=len(ranked.score),
@@ -180,8 +184,10 @@ def find_job_speeds(found: Outlook) -> Speeds:
     return Speeds(rate, told, 0, found.key, best.nodes, found.node_hours())
 
 
-def by_count(selection: Selection) -> list[Obstacle]:
-    return sorted(selection.obstacles, key=lambda obstacle: (-obstacle.fails.bit_count(), obstacle.code))
+def by_count(selection: Selection) -> list[tuple[int, Obstacle]]:
+    """The most first, and even ones by name."""
+    counted = [(-each.fails.bit_count(), each.code, place) for place, each in enumerate(selection.obstacles)]
+    return [(-count, selection.obstacles[place]) for count, _, place in sorted(counted)]
 
 
 def assumed_speeds(question: Question, catalog: Catalog) -> Speeds:
@@ -233,9 +239,9 @@ def figures_needed(objective: Objective, speeds: Speeds, catalog: Catalog) -> li
     return checks
 
 
-BLOCK = 32
-Block = tuple[TypeSet, list[tuple[TypeSet, int, int, float]]]
-"""Which types have cells there; then of each cell its type, as a set and by its place, its offer and its price."""
+BLOCK = 8
+Block = list[tuple[TypeSet, int, int, float]]
+"""Of each cell its type, as a set and by its place, its offer and its price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,17 +264,19 @@ class Order:
     """The types whose score is not known; among others, none of which has the figure, it may be."""
     one_each: bool
     """No type has more than one cell."""
-    blocks: tuple["Block", ...]
+    blocks: tuple[Block, ...]
     """A few cells at a time."""
+    through: list[TypeSet]
+    """The types that have a cell in a block or in one before."""
 
     def first(self, some: Candidates) -> tuple[int, int]:
         """Type and offer of the best of the candidates: faster than the column of all of them."""
         types, limit = some.types, inf if some.limit is None else some.limit
-        for held, cells in self.blocks:
-            if held & types:
-                for one, kind, offer, usd in cells:
-                    if one & types and usd <= limit:
-                        return kind, offer
+        start = bisect_left(self.through, 1, key=lambda held: (held & types) != 0)
+        for block in range(start, len(self.blocks)):
+            for one, kind, offer, usd in self.blocks[block]:
+                if one & types and usd <= limit:
+                    return kind, offer
         raise AssertionError("every candidate is among the cells")
 
 
@@ -279,7 +287,11 @@ def order_of(cells: Cells, objective: Objective, speeds: Speeds, catalog: Catalo
     order = order_by(score, cells.usd, told.risk, cells.instance_type, cells.offer)
     kinds, offers, usd = cells.instance_type[order], cells.offer[order], cells.usd[order]
     lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
-    listed = list(zip(kinds.tolist(), offers.tolist(), usd.tolist(), strict=True))
+    listed = [
+        (1 << kind, kind, offer, price)
+        for kind, offer, price in zip(kinds.tolist(), offers.tolist(), usd.tolist(), strict=True)
+    ]
+    blocks = tuple(listed[start : start + BLOCK] for start in range(0, len(listed), BLOCK))
     return Order(
         instance_type=kinds,
         offer=offers,
@@ -289,15 +301,9 @@ def order_of(cells: Cells, objective: Objective, speeds: Speeds, catalog: Catalo
         score=score[order],
         unknown=types_where(lacking > 0),
         one_each=len(kinds) == cells.types.bit_count(),
-        blocks=tuple(block_of(listed[start : start + BLOCK]) for start in range(0, len(listed), BLOCK)),
+        blocks=blocks,
+        through=list(accumulate((reduce(or_, (cell[0] for cell in block)) for block in blocks), or_)),
     )
-
-
-def block_of(cells: list[tuple[int, int, float]]) -> Block:
-    held = 0
-    for kind, _, _ in cells:
-        held |= 1 << kind
-    return held, [(1 << kind, kind, offer, usd) for kind, offer, usd in cells]
 
 
 def figures(some: Cells, speeds: Speeds, catalog: Catalog) -> Figures:
@@ -330,11 +336,15 @@ class View:
     catalog: Catalog
     speeds: Speeds
     objective: Objective
+    key: Hashable
+
+    @classmethod
+    def of(cls, catalog: Catalog, speeds: Speeds, objective: Objective) -> "View":
+        return cls(catalog, speeds, objective, (speeds.key, tuple(objective.weights.items())))
 
     def order(self, some: Candidates) -> Order:
         """An order that holds the candidates, worked out once for cells that stay."""
-        key = (self.speeds.key, tuple(self.objective.weights.items()))
-        order = some.cells.orders.recall(key, lambda: self.order_of(some.cells))
+        order = some.cells.orders.recall(self.key, lambda: self.order_of(some.cells))
         if order.unknown & some.types:
             return self.order_of(Cells.of(some.cells.offer[some.places], self.catalog))
         return order
@@ -364,7 +374,7 @@ class View:
         for place, (kind, offer) in enumerate(found):
             score = scores[place]
             tied = range(bisect_left(scores, score - TIE), bisect_left(scores, score + TIE))[:MOST_TIES]
-            others = tuple(other + 1 for other in tied if other != place) if len(tied) > 1 else ()
+            others = tuple([other + 1 for other in tied if other != place]) if len(tied) > 1 else ()
             yield self.choice(kind, offer, rank=place + 1, score=score, tied_with=others, pareto=front[place])
 
     def choice(
@@ -386,17 +396,19 @@ class View:
             pareto=pareto,
         )
 
-    def rejection(self, obstacle: Obstacle) -> Rejection:
-        relaxed = obstacle.relax() if obstacle.alone else None
+    def rejection(self, count: int, obstacle: Obstacle) -> Rejection:
+        if not obstacle.alone:
+            return Rejection(obstacle.code, obstacle.ground, count, 0, None)
+        relaxed = obstacle.relax()
         relaxation = None if relaxed is None else self.relaxation(*relaxed)
-        count, alone = obstacle.fails.bit_count(), obstacle.alone.bit_count()
-        return Rejection(obstacle.code, obstacle.ground, count, alone, relaxation)
+        return Rejection(obstacle.code, obstacle.ground, count, obstacle.alone.bit_count(), relaxation)
 
     def relaxation(self, to: dict[str, object], admitted: Candidates) -> Relaxation | None:
         if not admitted.types:
             return None
         kind, offer = self.order(admitted).first(admitted)
-        return Relaxation(to, admitted.types.bit_count(), self.catalog.instance_types[kind], self.catalog.offer(offer))
+        best = self.catalog.instance_types[kind]
+        return Relaxation(to, admitted.types.bit_count(), best, offer, self.catalog.offer(offer))
 
     def current(self, question: Question) -> Choice | None:
         """The machine the caller has, at the cheapest offer in the regions and markets asked for."""

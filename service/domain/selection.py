@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.catalog import Catalog, Floats, Mask, Memory, Offers
-from service.domain.constraints import Check, Constraints, Ground, type_checks
+from service.domain.constraints import Check, Constraints, Ground, Relaxed, never, type_checks
 from service.domain.offer import MARKETS
 from service.domain.typeset import Steps, TypeSet, mask_of, types_where
 
@@ -91,6 +91,10 @@ class Candidates(NamedTuple):
         return taken if self.limit is None else taken & (usd <= self.limit)
 
 
+Loosened = tuple[dict[str, object], Candidates]
+"""A change of the question, and what it lets in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Alone:
     """The offers that miss one constraint and nothing else, by type; `cells` are the cheapest of each type and word."""
@@ -130,26 +134,37 @@ class OfferChoice:
 
 
 class Obstacle(NamedTuple):
-    """A constraint that turned types away: which, which of them by itself, and the least change that lets some in."""
+    """A constraint that turned types away: which, and which of them by itself."""
 
     code: str
     ground: Ground
     fails: TypeSet
     alone: TypeSet
-    relax: Callable[[], tuple[dict[str, object], Candidates] | None]
+    loosened: Callable[[TypeSet], Loosened | Relaxed | None]
+    near: TypeSet
+    """The types that miss one constraint and nothing else."""
+    cells: Cells
+    limit: float | None
+
+    def relax(self) -> Loosened | None:
+        """The least change that lets some of them in."""
+        change = self.loosened(self.near)
+        if isinstance(change, Relaxed):
+            return change.to, Candidates(self.cells, change.admits, self.limit)
+        return change
 
 
 class Selection(NamedTuple):
     """What a question admits, and what kept the others out."""
 
     admitted: Candidates
-    obstacles: tuple[Obstacle, ...]
+    obstacles: list[Obstacle]
 
 
 def select(asked: Constraints, catalog: Catalog, more: Sequence[Check] = ()) -> Selection:
     """Ask every constraint of every instance type and offer, and `more` of every type."""
     choice, limit = offer_choice(asked, catalog), asked.max_usd_per_hour
-    checks = [*type_checks(asked, catalog), *more]
+    checks = [*type_checks(asked, catalog), *more] if more else type_checks(asked, catalog)
     once = twice = 0
     for check in checks:
         twice |= once & check.fails
@@ -157,11 +172,14 @@ def select(asked: Constraints, catalog: Catalog, more: Sequence[Check] = ()) -> 
     affordable = choice.cells.within(limit)
     admitted = affordable & ~once
     out = catalog.everyone & ~admitted
-    obstacles = (
-        *type_obstacles(checks, once & ~twice & affordable, choice.cells, limit),
-        *offer_obstacles(asked, choice, catalog, out, out & ~once),
-    )
-    return Selection(Candidates(choice.cells, admitted, limit), tuple(o for o in obstacles if o.fails))
+    sole = once & ~twice & affordable
+    obstacles = [
+        Obstacle(check.code, check.ground, check.fails, check.fails & sole, check.relax, sole, choice.cells, limit)
+        for check in checks
+        if check.fails
+    ]
+    obstacles += [each for each in offer_obstacles(asked, choice, catalog, out, out & ~once) if each.fails]
+    return Selection(Candidates(choice.cells, admitted, limit), obstacles)
 
 
 # Offers
@@ -256,35 +274,27 @@ def offers_of_types(some: Candidates) -> tuple[Places, Places]:
 # Obstacles
 
 
-def type_obstacles(checks: list[Check], sole: TypeSet, cells: Cells, limit: float | None) -> Iterator[Obstacle]:
-    """The constraints on types; `sole` are those that miss one and nothing else."""
-    for check in checks:
-
-        def relax(check: Check = check) -> tuple[dict[str, object], Candidates] | None:
-            relaxed = check.relax(sole)
-            return None if relaxed is None else (relaxed.to, Candidates(cells, relaxed.admits, limit))
-
-        yield Obstacle(check.code, check.ground, check.fails, check.fails & sole, relax)
-
-
 def offer_obstacles(
     asked: Constraints, choice: OfferChoice, catalog: Catalog, out: TypeSet, near: TypeSet
 ) -> Iterator[Obstacle]:
     """The constraints on offers; `near` are rejected types that only their offers keep out."""
-    some, limit = choice.cells.types, asked.max_usd_per_hour
+    cells, some, limit = choice.cells, choice.cells.types, asked.max_usd_per_hour
     for bit, others in choice.alone.items():
         code, ground = OFFER_CODES[bit]
         alone = near & others.cells.types and near & others.cells.within(limit)
-        relax = partial(relax_offers, code, others, alone, asked, catalog)
-        yield Obstacle(code, ground, (out & choice.blocked[bit] & ~some) | alone, alone, relax)
-    yield Obstacle("no_offer", "data", out & choice.unoffered, 0, lambda: None)
+        fails = (out & choice.blocked[bit] & ~some) | alone
+        yield Obstacle(
+            code, ground, fails, alone, partial(relax_offers, code, others, asked, catalog), alone, cells, limit
+        )
+    yield Obstacle("no_offer", "data", out & choice.unoffered, 0, never, 0, cells, limit)
     if limit is not None:
-        yield price_obstacle(choice.cells, out & some, near & some)
+        alone = near & cells.priced
+        yield Obstacle(
+            "max_usd_per_hour", "constraint", out & some, alone, partial(raise_price, cells), alone, cells, limit
+        )
 
 
-def relax_offers(
-    code: str, others: Alone, alone: TypeSet, asked: Constraints, catalog: Catalog
-) -> tuple[dict[str, object], Candidates] | None:
+def relax_offers(code: str, others: Alone, asked: Constraints, catalog: Catalog, alone: TypeSet) -> Loosened | None:
     """The one word more, or the least age more, that lets in the most types."""
     near = Candidates(others.cells, alone, asked.max_usd_per_hour)
     match code:
@@ -309,7 +319,7 @@ def one_word_more(
     others: Alone,
     near: Candidates,
     catalog: Catalog,
-) -> tuple[dict[str, object], Candidates]:
+) -> Loosened:
     """Of the known words the one that lets in the most, by how many each would let in."""
     if not any(counts):
         return {code: None}, near
@@ -317,7 +327,7 @@ def one_word_more(
     return {code: [*wanted, known[added]]}, others.under(added, catalog).candidates(near.types, near.limit)
 
 
-def least_age_more(others: Alone, near: Candidates, catalog: Catalog) -> tuple[dict[str, object], Candidates]:
+def least_age_more(others: Alone, near: Candidates, catalog: Catalog) -> Loosened:
     offers = catalog.offers
     places = others.places[near.among(offers.instance_type[others.places], offers.usd_per_hour[others.places])]
     ages = offers.age_days[places]
@@ -328,11 +338,6 @@ def least_age_more(others: Alone, near: Candidates, catalog: Catalog) -> tuple[d
     return {"max_price_age_days": age}, Candidates(cells, cells.types, near.limit)
 
 
-def price_obstacle(cells: Cells, fails: TypeSet, near: TypeSet) -> Obstacle:
-    alone = near & cells.priced
-
-    def relax() -> tuple[dict[str, object], Candidates] | None:
-        nearest = cells.prices.least(alone)
-        return {"max_usd_per_hour": nearest}, cells.candidates(alone, nearest)
-
-    return Obstacle("max_usd_per_hour", "constraint", fails, alone, relax)
+def raise_price(cells: Cells, alone: TypeSet) -> Loosened:
+    nearest = cells.prices.least(alone)
+    return {"max_usd_per_hour": nearest}, cells.candidates(alone, nearest)

@@ -4,7 +4,7 @@ import csv
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service.domain.bands import Bands
@@ -138,8 +138,10 @@ def test_smaller_weights_never_need_more_memory_to_answer(with_: Physics, softwa
 
 @given(layouts(), st.floats(1.0, 1e6), more)
 def test_time_is_linear_in_the_amount(layout: Layout, samples: float, times: float) -> None:
-    one = wall_seconds(FITTED, works(), machine(nodes=2), layout, samples)
-    many = wall_seconds(FITTED, works(), machine(nodes=2), layout, samples * times)
+    found = train(FITTED, machine(nodes=2), layout)
+    assume(found.samples_per_second is not None)
+    one = wall_seconds(FITTED, works(), machine(nodes=2), found, samples)
+    many = wall_seconds(FITTED, works(), machine(nodes=2), found, samples * times)
     assert many.likely == pytest.approx(one.likely * times)
     assert one.low <= one.likely <= one.high
 
