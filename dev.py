@@ -91,6 +91,15 @@ def openapi(args: list[str]) -> int:
     return told.returncode
 
 
+def scenarios(args: list[str]) -> int:
+    """Write docs/scenarios.md from tests/scenarios."""
+    make_environment()
+    told = subprocess.run([str(PYTHON), "-m", "tests.scenarios.book", *args], cwd=ROOT, stdout=subprocess.PIPE)
+    if told.returncode == 0:
+        (ROOT / "docs" / "scenarios.md").write_bytes(told.stdout)
+    return told.returncode
+
+
 def lock(args: list[str]) -> int:
     """Write the lock files from pyproject.toml; --upgrade takes newer releases."""
     uv = shutil.which("uv")
@@ -112,6 +121,7 @@ TASKS: dict[str, Callable[[list[str]], int]] = {
     "bench": bench,
     "accuracy": accuracy,
     "openapi": openapi,
+    "scenarios": scenarios,
     "lock": lock,
 }
 

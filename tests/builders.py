@@ -57,6 +57,10 @@ def gpu(id: str = "a100-sxm4-40gb", *, rates: Sequence[Rate] | None = None, **gi
         memory_type="HBM2",
         memory_bandwidth_gb_per_second=1555.0,
         tdp_watts=400.0,
+        cores=None,
+        base_clock_mhz=None,
+        boost_clock_mhz=None,
+        gpus_per_board=None,
         compute_capability="8.0",
         tensor_core_generation=3,
         interconnect="nvlink",
@@ -212,6 +216,7 @@ def provider(id: str = "aws", **given: Any) -> Provider:  # noqa: A002
         spot_term=None,
         spot_notice_seconds=None,
         priced_by_region=True,
+        gpus_exclusive=None,
         source=SOURCE,
         note=None,
     )

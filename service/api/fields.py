@@ -18,13 +18,17 @@ def standing(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+SEPARATOR = re.compile(r",(?! )")
+"""A comma with a space after it belongs to a name, such as the region `Iceland, IS, EU`."""
+
+
 def split_commas(value: Any) -> Any:
     """`a,b` and a repeated parameter mean the same."""
     if isinstance(value, str):
-        return tuple(value.split(","))
+        return tuple(SEPARATOR.split(value))
     if not isinstance(value, list):
         return value
-    return tuple(part for item in value for part in (item.split(",") if isinstance(item, str) else [item]))
+    return tuple(part for item in value for part in (SEPARATOR.split(item) if isinstance(item, str) else [item]))
 
 
 def one_day(value: Any) -> Any:

@@ -21,10 +21,10 @@ RANGES = (
 )  # fmt: skip
 LIMITS = tuple((name, f"min_{name}", f"max_{name}") for name in RANGES)
 NOTHING: tuple[object, ...] = (None, ())
-FLAGS = ("rdma", "gpudirect_rdma", "bare_metal")
+FLAGS = ("rdma", "gpudirect_rdma", "bare_metal", "tensor_cores", "sparsity")
 WORDS = (
-    "provider", "instance", "service", "family", "gpu", "gpu_vendor", "gpu_kind", "architecture", "cpu_architecture",
-    "cpu_vendor", "interconnect", "lifecycle",
+    "provider", "instance", "service", "family", "series", "size", "gpu", "gpu_vendor", "gpu_kind", "architecture",
+    "cpu_architecture", "cpu_vendor", "interconnect", "lifecycle",
 )  # fmt: skip
 LIFECYCLES = ("announced", "preview", "available", "closed_to_new", "retired")
 
@@ -40,6 +40,10 @@ class Filters(Asked):
     instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = ()
     service: Annotated[Names, Field(description="`ec2` or `sagemaker` at AWS; `compute` elsewhere.")] = ()
     family: Annotated[Names, Field(description="Families, such as `g5`.")] = ()
+    series: Annotated[
+        Names, Field(description="Letters and generation of a name that is built so: `g5` finds G5 and G5g.")
+    ] = ()
+    size: Annotated[Names, Field(description="The size of a name that is built so, such as `metal` or `xlarge`.")] = ()
     gpu: Annotated[Names, Field(description="GPU ids, names or aliases; `a100` finds every A100 card.")] = ()
     gpu_vendor: Names = ()
     gpu_kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = ()
@@ -83,6 +87,10 @@ class Filters(Asked):
     rdma: Annotated[bool | None, Field(description="An OS-bypass fabric: EFA, InfiniBand or RoCE.")] = None
     gpudirect_rdma: bool | None = None
     bare_metal: bool | None = None
+    tensor_cores: Annotated[bool | None, Field(description="NVIDIA's name; other makers: `precision_support`.")] = None
+    sparsity: Annotated[bool | None, Field(description="A higher peak where weights are zero in a fixed pattern.")] = (
+        None
+    )
 
 
 def known_words(catalog: Catalog, name: str) -> tuple[str, ...]:

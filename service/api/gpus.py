@@ -1,5 +1,7 @@
 """GPUs with a row per precision; a name that means several cards is answered with all of them."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -19,6 +21,33 @@ from service.domain.names import near_names, resolve_gpus
 router = APIRouter(tags=["catalog"])
 
 
+class Board(Told):
+    """The whole of what is sold as one card; of most, that is one GPU."""
+
+    gpus: int
+    memory_gb: float | None
+    cores: int | None
+    memory_bandwidth_gb_per_second: float | None
+    tdp_watts: float | None
+
+    @classmethod
+    def of(cls, gpu: Gpu) -> "Board | None":
+        count = gpu.gpus_per_board
+        if count is None:
+            return None
+        return cls(
+            gpus=count,
+            memory_gb=times(count, gpu.memory_gb),
+            cores=None if gpu.cores is None else count * gpu.cores,
+            memory_bandwidth_gb_per_second=times(count, gpu.memory_bandwidth_gb_per_second),
+            tdp_watts=times(count, gpu.tdp_watts),
+        )
+
+
+def times(count: int, figure: float | None) -> float | None:
+    return None if figure is None else count * figure
+
+
 class GpuItem(Told):
     """A card, or a part of one; figures are of one such unit."""
 
@@ -33,6 +62,10 @@ class GpuItem(Told):
     memory_type: str | None
     memory_bandwidth_gb_per_second: float | None
     tdp_watts: float | None
+    cores: int | None = Field(description="That add and multiply: CUDA cores, stream processors.")
+    base_clock_mhz: float | None
+    boost_clock_mhz: float | None
+    board: Board | None = Field(description="Totals of a board, which a machine may see as several GPUs.")
     compute_capability: str | None
     tensor_core_generation: int | None
     interconnect: str | None
@@ -52,6 +85,7 @@ class GpuItem(Told):
         return cls.like(
             gpu,
             aliases=list(gpu.aliases),
+            board=Board.of(gpu),
             instance_types=sum(kind.gpu is not None and kind.gpu.id == gpu.id for kind in catalog.instance_types),
             precisions={name: PrecisionDetail.like(rate) for name, rate in gpu.rates.items()},
         )
@@ -60,20 +94,30 @@ class GpuItem(Told):
 class GpusAsked(PageAsked):
     """Which GPUs to list, and in which order."""
 
+    gpu: Annotated[Names, Field(description="Ids, names or aliases; `a100` finds every A100 card.")] = ()
     vendor: Names = ()
     kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = ()
     architecture: Names = ()
     precision: Annotated[Names, Field(description="Number formats that it must run: all of them.")] = ()
     precision_support: PrecisionSupport = "native"
     min_memory_gb: Amount | None = None
+    max_memory_gb: Amount | None = None
+    tensor_cores: Annotated[bool | None, Field(description="Whether it has tensor cores.")] = None
     provider: Annotated[Names, Field(description="Providers that rent it out on the catalog's day.")] = ()
-    sort: Annotated[Names, Field(description="`id`, or any numeric column, `-` for descending.")] = ()
+    sort: Annotated[
+        Names,
+        Field(
+            description="`id`, any numeric column, or a dense peak such as `fp16_tflops`; `-` for descending. A peak "
+            "counts where the precision has the support asked for."
+        ),
+    ] = ()
 
 
 NUMERIC = (
-    "memory_gb", "usable_memory_gib", "memory_bandwidth_gb_per_second", "tdp_watts", "interconnect_gb_per_second",
-    "fraction",
+    "memory_gb", "usable_memory_gib", "memory_bandwidth_gb_per_second", "tdp_watts", "cores", "base_clock_mhz",
+    "boost_clock_mhz", "tensor_core_generation", "interconnect_gb_per_second", "fraction",
 )  # fmt: skip
+PEAK = "_tflops"
 
 
 @router.get(
@@ -84,7 +128,7 @@ NUMERIC = (
 async def get_gpus(request: Request, asked: Annotated[GpusAsked, Query()], live: Live) -> Response:
     """Every GPU, TPU and NPU of the catalog with its precisions."""
     catalog = catalog_on(live, asked.as_of)
-    found = sorted_gpus(asked.sort, filtered(asked, catalog))
+    found = sorted_gpus(asked, filtered(asked, catalog), catalog)
     return page_answer(
         request,
         asked,
@@ -100,6 +144,7 @@ def gpu_json(gpu: Gpu, catalog: Catalog) -> bytes:
 
 
 def filtered(asked: GpusAsked, catalog: Catalog) -> list[Gpu]:
+    named = resolved("gpu", asked.gpu, catalog)
     vendors = resolved("gpu_vendor", asked.vendor, catalog, field="vendor")
     kinds = resolved("gpu_kind", asked.kind, catalog, field="kind")
     architectures = resolved("architecture", asked.architecture, catalog)
@@ -109,30 +154,46 @@ def filtered(asked: GpusAsked, catalog: Catalog) -> list[Gpu]:
     return [
         gpu
         for gpu in catalog.reference.gpus.values()
-        if (not vendors or gpu.vendor in vendors)
+        if (not named or gpu.id in named)
+        and (not vendors or gpu.vendor in vendors)
         and (not kinds or gpu.kind in kinds)
         and (not architectures or gpu.architecture in architectures)
         and (not providers or gpu.id in rented)
         and (asked.min_memory_gb is None or (gpu.memory_gb is not None and gpu.memory_gb >= asked.min_memory_gb))
+        and (asked.max_memory_gb is None or (gpu.memory_gb is not None and gpu.memory_gb <= asked.max_memory_gb))
+        and (asked.tensor_cores is None or gpu.has_tensor_cores == asked.tensor_cores)
         and all(gpu.runs(precision, asked.precision_support) for precision in precisions)
     ]
 
 
-def sorted_gpus(columns: tuple[str, ...], gpus: list[Gpu]) -> list[Gpu]:
+def sorted_gpus(asked: GpusAsked, gpus: list[Gpu], catalog: Catalog) -> list[Gpu]:
     """By the columns asked for, unknown values last; the id decides what is still even."""
     ordered = sorted(gpus, key=lambda gpu: gpu.id)
-    for column in reversed(columns):
+    for column in reversed(asked.sort):
         name, sign = column.removeprefix("-"), -1 if column.startswith("-") else 1
         if name == "id":
             ordered.sort(key=lambda gpu: gpu.id, reverse=sign < 0)
-        elif name in NUMERIC:
-            ordered.sort(key=lambda gpu: (getattr(gpu, name) is None, sign * (getattr(gpu, name) or 0)))
-        else:
-            near = near_names(name, ("id", *NUMERIC))
-            raise QuestionError(
-                f"There is no column '{name}' to sort by. Known: id, {', '.join(NUMERIC)}.", field="sort", near=near
-            )
+            continue
+        figure = sort_figure(name, asked.precision_support, catalog)
+        ordered.sort(key=partial(unknown_last, figure, sign))
     return ordered
+
+
+def unknown_last(figure: Callable[[Gpu], float | None], sign: int, gpu: Gpu) -> tuple[bool, float]:
+    value = figure(gpu)
+    return value is None, 0 if value is None else sign * value
+
+
+def sort_figure(name: str, support: PrecisionSupport, catalog: Catalog) -> Callable[[Gpu], float | None]:
+    """A column, or the dense peak at a precision that it really runs. Raises `QuestionError`."""
+    precision = name.removesuffix(PEAK)
+    if name in NUMERIC:
+        return lambda gpu: getattr(gpu, name)
+    if name.endswith(PEAK) and precision in catalog.reference.precisions:
+        return lambda gpu: gpu.tflops(precision) if gpu.runs(precision, support) else None
+    known = ("id", *NUMERIC, *(each + PEAK for each in catalog.reference.precisions))
+    near = near_names(name, known)
+    raise QuestionError(f"There is no column '{name}' to sort by. Known: {', '.join(known)}.", field="sort", near=near)
 
 
 class GpuCandidates(Told):

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from service.api.answers import json_answer
 from service.api.current import CatalogStamp, Live, catalog_for, catalog_on, stamp
+from service.api.facets import FacetValue, facets_json
 from service.api.fields import DayAsked, Name, Names, PageAsked, Told
 from service.api.filters import Filters, PrecisionSupport, Task, constraints_of, resolved
 from service.api.listing import Page, page_answer
@@ -50,6 +51,21 @@ class InstancesAsked(Filters, PageAsked):
         Names,
         Field(description="Columns, `-` for descending: a numeric filter, `usd_per_hour`, `tflops_per_usd`, `name`."),
     ] = ()
+    facets: Annotated[
+        Names,
+        Field(
+            description="Columns whose values in the whole list are to be told and counted: any word or range filter."
+        ),
+    ] = ()
+
+
+class InstancesPage(Page[InstanceItem]):
+    """A page of instance types."""
+
+    facets: Annotated[
+        dict[str, list[FacetValue]] | None,
+        Field(description="By column: each value that the whole list holds, and how often. Null where none is asked."),
+    ]
 
 
 Places = NDArray[np.int64]
@@ -59,7 +75,7 @@ read_query = query_reader(InstancesAsked)
 @router.get(
     "/instances",
     summary="List instance types",
-    response_model=Page[InstanceItem],
+    response_model=InstancesPage,
     openapi_extra=query_parameters(InstancesAsked),
 )
 async def get_instances(request: Request) -> Response:
@@ -88,6 +104,7 @@ def quick_instances(request: Request, _body: bytes = b"") -> Response:
         len(kinds),
         lambda place: catalog.instance_types[kinds[place]].id,
         lambda shown: instance_items(catalog, kinds[shown].tolist(), offered[shown].tolist()),
+        beside=b'"facets":%b,' % facets_json(asked.facets, catalog, kinds),
     )
 
 
@@ -213,9 +230,23 @@ class RegionCpuTold(Told):
     source: str
 
 
+class NamePartsTold(Told):
+    """What the name tells, where the seller builds names by a rule."""
+
+    letters: str
+    generation: int
+    attributes: list[str]
+    series: str
+    size: str
+
+
 class InstanceDetail(Machine):
     """An instance type in full."""
 
+    name_parts: NamePartsTold | None
+    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: nobody says.")]
+
+    vcpus_per_gpu: float | None
     interconnect: str | None
     network_baseline_gbps: float | None
     twin_of: str | None
@@ -255,9 +286,12 @@ def instance_place(provider: str, name: str, catalog: Catalog) -> int:
 
 def detail(catalog: Catalog, place: int) -> InstanceDetail:
     kind = catalog.instance_types[place]
-    offers = catalog.offers
+    offers, parts = catalog.offers, kind.name_parts
     return InstanceDetail(
         **machine_fields(kind, catalog.day),
+        name_parts=None if parts is None else NamePartsTold(**parts._asdict(), series=parts.series),
+        gpus_exclusive=catalog.reference.providers[kind.provider].gpus_exclusive,
+        vcpus_per_gpu=kind.vcpus_per_gpu,
         interconnect=kind.interconnect,
         network_baseline_gbps=kind.network_baseline_gbps,
         twin_of=kind.twin_of,

@@ -36,15 +36,20 @@ def page_answer(
     total: int,
     key: Callable[[int], str],
     encode: Callable[[slice], Sequence[bytes]],
+    beside: bytes = b"",
 ) -> Response:
-    """A page of a list in order: `key` gives the unique key of the item at a place, `encode` the JSON of some."""
+    """A page of a list in order: `key` gives the unique key of the item at a place, `encode` the JSON of some.
+
+    `beside` is what an answer has more than its items, a field with its comma.
+    """
     start = place_after(asked, total, key)
     end = min(start + asked.limit, total)
     items = encode(slice(start, end)) if start < end else ()
     more = make_cursor(asked, end - 1, key) if start < end < total else None
     if wants_csv(request):
         return csv_answer(items, catalog, more)
-    tail = b'],"total":%d,"next_cursor":%b,"catalog":%b}' % (total, json.dumps(more).encode(), stamp_json(catalog))
+    told = (total, json.dumps(more).encode(), beside, stamp_json(catalog))
+    tail = b'],"total":%d,"next_cursor":%b,%b"catalog":%b}' % told
     return json_answer(b"".join((b'{"items":[', b",".join(items), tail)), catalog)
 
 

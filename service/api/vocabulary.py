@@ -105,6 +105,7 @@ class ProviderItem(Told):
     on_demand_term: str | None
     spot_term: str | None
     spot_notice_seconds: int | None
+    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: nobody says.")]
     instance_types: int
     offers: int
     services: list[ServiceTold]

@@ -114,6 +114,10 @@ class GpuRow(Row):
     memory_type: Mapped[str | None]
     memory_bandwidth_gb_per_second: Mapped[float | None]
     tdp_watts: Mapped[float | None]
+    cores: Mapped[int | None]
+    base_clock_mhz: Mapped[float | None]
+    boost_clock_mhz: Mapped[float | None]
+    gpus_per_board: Mapped[int | None]
     compute_capability: Mapped[str | None]
     tensor_core_generation: Mapped[int | None]
     interconnect: Mapped[str | None]
@@ -169,6 +173,7 @@ class ProviderRow(Row):
     spot_term: Mapped[str | None]
     spot_notice_seconds: Mapped[int | None]
     priced_by_region: Mapped[bool]
+    gpus_exclusive: Mapped[bool | None]
     source: Mapped[str] = mapped_column(ForeignKey("source.id"))
     note: Mapped[str | None]
 

@@ -177,6 +177,8 @@ WORDS: dict[str, Callable[[InstanceType], str | None]] = {
     "instance": lambda kind: kind.id,
     "service": lambda kind: kind.service,
     "family": lambda kind: kind.family,
+    "series": lambda kind: kind.name_parts and kind.name_parts.series,
+    "size": lambda kind: kind.name_parts and kind.name_parts.size,
     "gpu": lambda kind: kind.gpu.id if kind.gpu else None,
     "gpu_vendor": lambda kind: kind.gpu.vendor if kind.gpu else None,
     "gpu_kind": lambda kind: kind.gpu.kind if kind.gpu else None,
@@ -200,6 +202,8 @@ NUMBERS: dict[str, Callable[[InstanceType], float | None]] = {
 FLAGS: dict[str, Callable[[InstanceType], bool | None]] = {
     "rdma": lambda kind: kind.rdma,
     "gpudirect_rdma": lambda kind: kind.gpudirect_rdma,
+    "tensor_cores": lambda kind: kind.gpu is not None and kind.gpu.has_tensor_cores,
+    "sparsity": lambda kind: kind.gpu is not None and kind.gpu.has_sparsity,
     "bare_metal": lambda kind: kind.bare_metal,
 }
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, get_args
 
+from service.domain.instance_name import NameParts, name_parts
 from service.domain.precision import Rate, SupportAsked
 
 LifecycleState = Literal["announced", "preview", "available", "closed_to_new", "retired"]
@@ -30,6 +31,12 @@ class Gpu:
     memory_type: str | None
     memory_bandwidth_gb_per_second: float | None
     tdp_watts: float | None
+    cores: int | None
+    """That add and multiply: CUDA cores, stream processors."""
+    base_clock_mhz: float | None
+    boost_clock_mhz: float | None
+    gpus_per_board: int | None
+    """Above 1, a board is sold that a machine sees as several GPUs."""
     compute_capability: str | None
     tensor_core_generation: int | None
     interconnect: str | None
@@ -42,6 +49,16 @@ class Gpu:
     note: str | None
     aliases: tuple[str, ...]
     rates: Mapping[str, Rate]
+
+    @property
+    def has_tensor_cores(self) -> bool:
+        """By that name, which is NVIDIA's; other makers' matrix engines show as `accelerated` precisions."""
+        return self.tensor_core_generation is not None
+
+    @property
+    def has_sparsity(self) -> bool:
+        """A higher peak where half of the weights are zero in a fixed pattern."""
+        return any(rate.sparse_tflops for rate in self.rates.values())
 
     def runs(self, precision: str, asked: SupportAsked = "native") -> bool:
         rate = self.rates.get(precision)
@@ -95,6 +112,10 @@ class InstanceType:
     @property
     def id(self) -> str:
         return f"{self.provider}/{self.name}"
+
+    @property
+    def name_parts(self) -> NameParts | None:
+        return name_parts(self.provider, self.name)
 
     @property
     def whole_gpus(self) -> float:

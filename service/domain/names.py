@@ -58,10 +58,14 @@ def resolve(what: str, asked: Collection[str], known: Collection[str], field: st
     return tuple(dict.fromkeys(found))
 
 
+BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon|qualcomm|tesla)-)+(?=.)")
+GIGABYTES = re.compile(r"-(\d+)-?gb?$")
+
+
 def fold_gpu(name: str) -> str:
-    """Spellings of one GPU differ in spaces, dashes, underscores and the maker's name."""
+    """Spellings of one GPU differ in spaces, dashes, underscores, the maker's name and how gigabytes are written."""
     folded = name.lower().replace("_", "-").replace(" ", "-")
-    return folded.removeprefix("nvidia-").removeprefix("tesla-").removeprefix("amd-")
+    return GIGABYTES.sub(r"-\1gb", BEFORE_A_GPU.sub("", folded))
 
 
 def gpu_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:

@@ -37,6 +37,8 @@ class Provider:
     spot_term: str | None
     spot_notice_seconds: int | None
     priced_by_region: bool
+    gpus_exclusive: bool | None
+    """Whether a renter has the GPUs alone."""
     source: str
     note: str | None
 

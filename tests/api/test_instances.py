@@ -1,5 +1,6 @@
 """GET /instances and its neighbours: every filter leaves just what it says, in the order asked for."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
@@ -487,3 +488,74 @@ def test_no_choice_commits_to_a_term_unless_it_is_asked(client: TestClient) -> N
     body = {"workload": {"task": "training", "fault_tolerant": True}, "per": "offer", "limit": 100}
     choices = client.post("/recommend", json=body).json()["choices"]
     assert {choice["market"] for choice in choices} == {"on_demand", "spot"}
+
+
+def test_every_region_can_be_asked_for_beside_another(client: TestClient) -> None:
+    """Some have commas in their names."""
+    for region in everything(client, "/regions"):
+        told(client, f"/instances?limit=1&region={region['id']},us-east-1")
+
+
+def test_facets_count_the_whole_list(client: TestClient) -> None:
+    page = told(client, "/instances?provider=aws&facets=family,gpu_memory_gb,lifecycle&limit=1")
+    items = everything(client, "/instances?provider=aws")
+    columns: dict[str, Callable[[Item], Any]] = {
+        "family": lambda item: item["family"],
+        "gpu_memory_gb": lambda item: gpu(item, "memory_gb"),
+        "lifecycle": lambda item: item["lifecycle"],
+    }
+    for name, read in columns.items():
+        counted = {each["value"]: each["count"] for each in page["facets"][name]}
+        assert counted == Counter(read(item) for item in items)
+        assert [*counted][:-1] == sorted(value for value in counted if value is not None)[: len(counted) - 1]
+
+
+def test_facets_are_null_where_none_is_asked_for_and_an_unknown_one_is_refused(client: TestClient) -> None:
+    assert told(client, "/instances?limit=1")["facets"] is None
+    answer = client.get("/instances?facets=gpu_memory")
+    assert answer.status_code == 422
+    assert "gpu_memory_gb" in answer.json()["errors"][0]["near"]
+
+
+def test_series_size_and_tensor_cores_leave_what_they_say(client: TestClient) -> None:
+    assert {item["family"] for item in everything(client, "/instances?series=g5&service=ec2")} == {"g5", "g5g"}
+    assert {item["name"].rpartition(".")[2] for item in everything(client, "/instances?size=metal")} == {"metal"}
+    for item in everything(client, "/instances?tensor_cores=true"):
+        assert gpu(item, "vendor") == "nvidia"
+        assert runs(item, "fp16", ("accelerated",))
+    assert "t4-16gb" not in {gpu(item, "id") for item in everything(client, "/instances?tensor_cores=false")}
+    assert {gpu(item, "vendor") for item in everything(client, "/instances?sparsity=true")} >= {"nvidia", "amd"}
+    assert "v100-sxm2-16gb" not in {gpu(item, "id") for item in everything(client, "/instances?sparsity=true")}
+
+
+def test_gpus_are_sorted_by_what_they_really_run(client: TestClient) -> None:
+    asked = "/gpus?gpu=titan-xp-12gb,v100-sxm2-16gb,a100-sxm4-40gb"
+    assert [item["id"] for item in told(client, f"{asked}&sort=-fp16_tflops")["items"]] == [
+        "a100-sxm4-40gb", "v100-sxm2-16gb", "titan-xp-12gb",
+    ]  # fmt: skip
+    slow_first = told(client, f"{asked}&sort=fp16_tflops&precision_support=any")["items"]
+    assert slow_first[0]["id"] == "titan-xp-12gb"
+    assert told(client, f"{asked}&sort=fp16_tflops")["items"][-1]["id"] == "titan-xp-12gb"
+    refused = client.get("/gpus?sort=fp17_tflops")
+    assert refused.status_code == 422
+    assert "fp16_tflops" in refused.json()["errors"][0]["near"]
+
+
+def test_a_board_is_the_sum_of_its_gpus(client: TestClient) -> None:
+    for item in everything(client, "/gpus"):
+        if (board := item["board"]) is None:
+            continue
+        for figure in ("memory_gb", "cores", "memory_bandwidth_gb_per_second", "tdp_watts"):
+            one = item[figure]
+            assert board[figure] == (None if one is None else one * board["gpus"])
+    assert {item["id"] for item in everything(client, "/gpus") if item["board"] and item["board"]["gpus"] > 1} == {
+        "a16-16gb", "k520-4gb", "k80-12gb", "m60-8gb",
+    }  # fmt: skip
+
+
+def test_cores_at_the_boost_clock_make_the_fp32_rate(client: TestClient) -> None:
+    """2 operations per core and cycle; some makers count a dual issue or a matrix unit, which is twice that."""
+    for item in everything(client, "/gpus?vendor=nvidia"):
+        peak = item["precisions"].get("fp32", {}).get("dense_tflops")
+        if peak and item["cores"] and item["boost_clock_mhz"] and not item["partition_of"]:
+            assert 2 * item["cores"] * item["boost_clock_mhz"] / 1e6 == pytest.approx(peak, rel=0.07), item["id"]

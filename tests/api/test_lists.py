@@ -52,7 +52,8 @@ DAY = date(2022, 2, 17)
 @pytest.mark.parametrize("path", LISTS)
 def test_a_list_has_its_envelope(client: TestClient, path: str) -> None:
     page = told(client, f"{path}?limit=2")
-    assert set(page) == {"items", "total", "next_cursor", "catalog"}
+    more = {"facets"} if path == "/instances" else set()
+    assert set(page) == {"items", "total", "next_cursor", "catalog"} | more
     assert len(page["items"]) == 2
     assert page["total"] > 2
     assert set(page["catalog"]) == {"version", "as_of", "prices_oldest", "prices_newest"}
@@ -95,7 +96,7 @@ def cell(item: Any, name: str) -> str:
             break
         value = value.get(part)
     match value:
-        case None:
+        case None | dict():  # the names within an object are columns of their own
             return ""
         case list():
             return ";".join(each if isinstance(each, str) else json.dumps(each) for each in value)

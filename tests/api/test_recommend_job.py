@@ -326,3 +326,9 @@ def test_every_answer_is_json_with_finite_figures(app: FastAPI, body: Body) -> N
         assert counts["considered"] == counts["admitted"] + counts["rejected"]
         for choice in read["choices"]:
             assert choice["estimate"]["samples_per_second"]["likely"] > 0
+
+
+def test_every_precision_of_the_catalog_can_be_asked_of_a_job(client: TestClient) -> None:
+    known = [item["id"] for item in told(client, "/precisions")["items"]]
+    for precision in known:
+        ask(client, question("inference", workload={"model": "resnet-50", "precision": [precision]}, limit=1))

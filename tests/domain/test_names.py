@@ -45,3 +45,17 @@ def test_of_a_small_vocabulary_all_is_told_when_nothing_is_near() -> None:
 @pytest.mark.parametrize("spelling", ["NVIDIA Tesla V100", "tesla-v100", "tesla_v100", "V100"])
 def test_spellings_of_one_card_fold_together(spelling: str) -> None:
     assert fold_gpu(spelling) == "v100"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "folded"),
+    [
+        ("Huawei Ascend 910", "ascend-910"),
+        ("A100 40 GB", "a100-40gb"),
+        ("V100-32G", "v100-32gb"),
+        ("T4G", "t4g"),
+        ("nvidia", "nvidia"),
+    ],
+)
+def test_makers_and_gigabytes_are_written_in_many_ways(spelling: str, folded: str) -> None:
+    assert fold_gpu(spelling) == folded

@@ -69,6 +69,10 @@ def gpus(draw: st.DrawFn, number: int) -> Gpu:
         memory_type=None,
         memory_bandwidth_gb_per_second=draw(maybe(st.sampled_from([300.0, 900.0]))),
         tdp_watts=draw(maybe(st.sampled_from([70.0, 400.0]))),
+        cores=None,
+        base_clock_mhz=None,
+        boost_clock_mhz=None,
+        gpus_per_board=None,
         compute_capability=None,
         tensor_core_generation=None,
         interconnect=None,
@@ -173,10 +177,7 @@ def catalog_of(
         precisions={name: Precision(name, name, "float", 16, None, None, "", "s") for name in PRECISIONS},
         gpus={kind.gpu.id: kind.gpu for kind in kinds if kind.gpu},
         gpu_aliases={},
-        providers={
-            name: Provider(name, name, None, None, None, None, priced_by_region=False, source="s", note=None)
-            for name in PROVIDERS
-        },
+        providers={name: provider(name) for name in PROVIDERS},
         regions=tuple(Region("acme", name, None, None, "s", ()) for name in REGIONS),
         services=(),
         fees=(),
@@ -192,7 +193,9 @@ def catalog_of(
 
 
 def provider(name: str) -> Provider:
-    return Provider(name, name, None, None, None, None, priced_by_region=False, source="s", note=None)
+    return Provider(
+        name, name, None, None, None, None, priced_by_region=False, gpus_exclusive=None, source="s", note=None
+    )
 
 
 def some(*known: str) -> st.SearchStrategy[tuple[str, ...]]:
