@@ -328,11 +328,9 @@ def wall_beyond_steps(physics: Physics, work: Training, table: MachineTable) -> 
     timed = {**facts, "measured": "wall"}
 
     def find() -> Floats:
-        whole = [
-            calibration.log_factor(TRAINING, "*", each) + calibration.log_factors(TRAINING, "*", each, table.facts)
-            for each in (timed, facts)
-        ]
-        return np.broadcast_to(whole[0] - whole[1], len(table))
+        of_work = calibration.log_factor(TRAINING, "*", timed, of=("measured",))
+        slow, plain = (calibration.log_factors(TRAINING, "*", each, table.facts) for each in (timed, facts))
+        return np.broadcast_to(of_work + slow - plain, len(table))
 
     return table.memory.recall(("beyond", calibration, *words_of(facts)), find)
 
