@@ -119,11 +119,12 @@ def where_training_fits(
     if work.model.transformer is None or not np.array_equal(hosts, machines.hosts_fit(work, 1)):
         return fastest_training_layouts(physics, work, machines, wanted=wanted).fits
     search = _Search(physics, work, machines, FREE)
-    shapes = search.shapes(wanted)
-    exists, fits = search.hold(shapes, across=False)
-    left = search.left(shapes, exists, fits)
-    if left:
-        fits |= search.hold(left, across=True)[1]
+    shapes = shapes_among(search.shapes(wanted), search.least_bytes() <= machines.usable_bytes)
+    fits = np.zeros(len(machines), dtype=bool)
+    for across in (False, True):
+        shapes = shapes_among(shapes, ~fits)
+        if shapes:
+            fits |= search.hold(shapes, across=across)[1]
     return fits[machines.same_but_host] & hosts
 
 
