@@ -11,7 +11,7 @@ from service.domain.appraisal import Appraisal
 from service.domain.bands import Band
 from service.domain.catalog import Catalog
 from service.domain.estimate import Estimate
-from service.domain.evidence import nearest_runs, runs_that_speak
+from service.domain.evidence import Near, Speaking, nearest_runs, runs_by_nearness, runs_that_speak
 from service.domain.formats import bytes_per_value
 from service.domain.machine import GIB, Machine
 from service.domain.nearest_change import Change
@@ -224,6 +224,13 @@ def evidence_on(found: Appraisal, machine: Machine, catalog: Catalog) -> list[di
 
     kind = "train_throughput" if training else "infer_throughput"
 
+    def speaking() -> Speaking:
+        return runs_that_speak(catalog.reference, kind, catalog.day)
+
+    def near() -> Near:
+        known = catalog.memory.recall(("speaking", kind), speaking)
+        return runs_by_nearness(catalog.reference, work.model, machine.gpu, known)
+
     def look() -> list[dict[str, str]]:
         runs = nearest_runs(
             catalog.reference,
@@ -236,9 +243,7 @@ def evidence_on(found: Appraisal, machine: Machine, catalog: Catalog) -> list[di
             gpus=machine.gpus,
             length=length or None,
             most=MOST_EVIDENCE,
-            speaking=catalog.memory.recall(
-                ("speaking", kind), lambda: runs_that_speak(catalog.reference, kind, catalog.day)
-            ),
+            near=catalog.memory.recall(("near", kind, work.model, machine.gpu.id), near),
         )
         return [
             {

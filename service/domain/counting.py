@@ -1,7 +1,5 @@
 """Counts of a model: parameters, FLOPs and bytes, exact from its dimensions."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from service.domain.model import Model, Transformer, kv_cache_bytes, ssm_state_bytes
@@ -70,11 +68,12 @@ def expert_share(model: Model) -> float:
     return HYBRID_EXPERT_SHARE if model.family.startswith("hybrid") else 1.0
 
 
-def forward_flops_per_token(model: Model, sequence: float) -> float:
+def forward_flops_per_token(model: Model, sequence: float, *, causal: bool = True) -> float:
     """2 FLOPs per multiplied parameter, and attention over the sequence."""
     t = model.transformer
     assert t is not None
-    return 2.0 * multiplied_parameters(model) + attention_share(model) * attention_flops_per_token(t, sequence)
+    attention = attention_flops_per_token(t, sequence, causal=causal)
+    return 2.0 * multiplied_parameters(model) + attention_share(model) * attention
 
 
 def korthikanti_flops_per_iteration(t: Transformer, batch: int, sequence: int) -> float:
@@ -89,10 +88,7 @@ def korthikanti_flops_per_iteration(t: Transformer, batch: int, sequence: int) -
 
 def published_training_flops_per_sample(model: Model, sequence: float, *, passes: float = 3.0) -> float:
     """FLOPs of one training sequence as papers count them: attention over the whole square, not its causal half."""
-    t = model.transformer
-    assert t is not None
-    whole = replace(model, transformer=replace(t, decoder=False))
-    return passes * forward_flops_per_token(whole, sequence) * sequence
+    return passes * forward_flops_per_token(model, sequence, causal=False) * sequence
 
 
 def cache_bytes(t: Transformer, tokens: float, bytes_per_value: float, tensor: Number = 1) -> Number:

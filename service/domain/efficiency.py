@@ -155,10 +155,13 @@ class Calibration:
             self.readings[key] = tuple(each for each in self.reads(kind, term) if among & {*each.levels, *each.numbers})
         return self.readings[key]
 
-    def log_factor(self, kind: Kind, term: str, facts: Facts) -> float:
-        """Coefficients times numbers of its patterns; 0 of one where a fact is missing or no run was fitted."""
+    def log_factor(self, kind: Kind, term: str, facts: Facts, of: Sequence[str] | None = None) -> float:
+        """Coefficients times numbers of its patterns; 0 of one where a fact is missing or no run was fitted.
+
+        `of` asks for the patterns alone that name one of these facts.
+        """
         total = 0.0
-        for _, levels, numbers, table in self.reads(kind, term):
+        for _, levels, numbers, table in self.reads(kind, term) if of is None else self.reads_of(kind, term, of):
             value = table.get(tuple(map(facts.get, levels)))  # type: ignore[arg-type]  # a missing fact is no level
             if value:
                 for number in numbers:

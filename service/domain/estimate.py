@@ -168,11 +168,9 @@ def estimate_training(physics: Physics, work: Training, machine: Machine, layout
 def wall_seconds(physics: Physics, work: Training, machine: Machine, estimate: Estimate, samples: float) -> Band:
     """Seconds of a whole run as people report it, with the evaluation and saving that runs of its stack had."""
     assert estimate.samples_per_second is not None
-    facts = training_facts(work, machine, estimate.layout)
-    steps, wall = (
-        physics.calibration.log_factor(TRAINING, "*", each) for each in (facts, {**facts, "measured": "wall"})
-    )
-    return estimate.samples_per_second.inverse_of(samples).times(exp(wall - steps))
+    facts = {**training_facts(work, machine, estimate.layout), "measured": "wall"}
+    beyond = physics.calibration.log_factor(TRAINING, "*", facts, of=("measured",))
+    return estimate.samples_per_second.inverse_of(samples).times(exp(beyond))
 
 
 def estimate_inference(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:

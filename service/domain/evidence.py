@@ -63,6 +63,9 @@ class Evidence:
 Speaking = Mapping[tuple[str, str], Sequence[PublishedRun]]
 """Runs by model and GPU."""
 
+Near = Mapping[Nearness, Sequence[PublishedRun]]
+"""Runs by how near they are, the nearest first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -91,18 +94,18 @@ def nearest_runs(
     gpus: int | None = None,
     length: int | None = None,
     most: int = 3,
-    speaking: Speaking | None = None,
+    near: Near | None = None,
 ) -> tuple[Evidence, ...]:
     """The published runs nearest to a question, nearest first.
 
     The model and the GPU need not be of the catalog: a model without a preset has kin of its family and size.
-    `speaking` is what `runs_that_speak` found for the kind and the day.
+    `near` is what `runs_by_nearness` found for them, where it was asked before.
     """
     asked = Asked(model, gpu, kind, precision, framework, gpus, length)
     found: list[Evidence] = []
-    for nearness, runs in runs_by_nearness(
-        reference, asked, speaking or runs_that_speak(reference, kind, as_of)
-    ).items():
+    if near is None:
+        near = runs_by_nearness(reference, model, gpu, runs_that_speak(reference, kind, as_of))
+    for nearness, runs in near.items():
         ranked = nsmallest(most - len(found), runs, key=lambda run: (distance(run, asked, reference, as_of), run.id))
         found += [Evidence(run, nearness, differences(run, asked), described(run, reference)) for run in ranked]
         if len(found) == most:
@@ -119,11 +122,11 @@ def runs_that_speak(reference: Reference, kind: str, as_of: date) -> Speaking:
     return found
 
 
-def runs_by_nearness(reference: Reference, asked: Asked, speaking: Speaking) -> dict[Nearness, list[PublishedRun]]:
+def runs_by_nearness(reference: Reference, model: Model, gpu: Gpu, speaking: Speaking) -> Near:
     """The runs that say something to the question, by how near they are."""
     found: dict[Nearness, list[PublishedRun]] = {nearness: [] for nearness in NEAREST_FIRST}
-    for (model, gpu), runs in speaking.items():
-        nearness = nearness_of(reference.models[model], reference.gpus[gpu], asked.model, asked.gpu)
+    for (seen_model, seen_gpu), runs in speaking.items():
+        nearness = nearness_of(reference.models[seen_model], reference.gpus[seen_gpu], model, gpu)
         if nearness is not None:
             found[nearness] += runs
     return found

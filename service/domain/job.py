@@ -1,6 +1,6 @@
 """A job before it is known where it runs, and the same on one GPU, with that GPU's precision and its stack's habits."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,8 +71,7 @@ class Job:
 def precision_on(job: Job, gpu: Gpu) -> str:
     """The first precision asked for that the GPU runs, or the fastest usual one. Raises `QuestionError`."""
     if not job.precisions:
-        usual = [name for name in USUAL_PRECISIONS[job.task] if gpu.runs(name)] or ["fp32"]
-        return max(usual, key=lambda name: (peak_flops(gpu, name), -usual.index(name)))
+        return usual_precision(job.task, gpu)
     for support in ("native", "any"):
         for name in job.precisions:
             if name in STORED_ONLY or gpu.runs(RUNS_AS.get(name, name), support):
@@ -86,6 +85,18 @@ def precision_on(job: Job, gpu: Gpu) -> str:
         field="workload.precision",
         near=tuple(known),
     )
+
+
+def usual_precision(task: str, gpu: Gpu) -> str:
+    usual = [name for name in USUAL_PRECISIONS[task] if gpu.runs(name)] or ["fp32"]
+    return max(usual, key=lambda name: (peak_flops(gpu, name), -usual.index(name)))
+
+
+def sort_of(gpu: Gpu) -> Hashable:
+    """What makes jobs run on GPUs in the same way, however fast these are."""
+    usual = tuple(usual_precision(task, gpu) for task in USUAL_PRECISIONS)
+    support = frozenset((name, rate.support) for name, rate in gpu.rates.items())
+    return gpu.architecture in WITHOUT_FLASH, usual, support
 
 
 def runs(gpu: Gpu) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,11 +118,12 @@ def where_training_fits(
     if work.model.transformer is None or not np.array_equal(hosts, machines.hosts_fit(work, 1)):
         return fastest_training_layouts(physics, work, machines, wanted=wanted).fits
     search = _Search(physics, work, machines, FREE)
-    shapes = search.shapes(wanted)
-    exists, fits = search.hold(shapes, across=False)
-    left = search.left(shapes, exists, fits)
-    if left:
-        fits |= search.hold(left, across=True)[1]
+    shapes = shapes_among(search.shapes(wanted), search.least_bytes() <= machines.usable_bytes)
+    fits = np.zeros(len(machines), dtype=bool)
+    for across in (False, True):
+        shapes = shapes_among(shapes, ~fits)
+        if shapes:
+            fits |= search.hold(shapes, across=across)[1]
     return fits[machines.same_but_host] & hosts
 
 
@@ -132,6 +134,7 @@ class _Search:
         self.physics, self.work, self.machines, self.fixed = physics, work, machines, fixed
         self.facts = training_work_facts(work)
         self.log_of_work: dict[tuple[str, str], float] = {}
+        self.factor_of_work: dict[tuple[str, str], float] = {}
         self.log_ways = self._log_ways()
         self.hosts_matter = work.model.transformer is None
 
@@ -283,21 +286,30 @@ class _Search:
         columns = layout_columns(layouts)
         total = np.zeros(len(layouts.tensor))
         for part, amount in training_parts(self.work, layouts).items():
-            total += amount * (MEMORY.start[part] * np.exp(self._of(MEMORY, part, columns)))
-        return total * np.exp(self._of(MEMORY, "*", columns))
+            total += amount * self._factor(MEMORY, part, columns)
+        return total * self._factor(MEMORY, "*", columns)
 
     def asked_and_costs(self, layouts: LayoutTable, linked_gpus: Floats) -> tuple[Floats, Floats]:
         """Amounts per sample, demands by layouts; and seconds that a unit really takes, machines by demands."""
         columns = layout_columns(layouts)
-        per_sample = np.exp(self._of(TRAINING, "*", columns)) / layouts.global_batch
+        per_sample = self._factor(TRAINING, "*", columns) / layouts.global_batch
         demands = training_demands(self.work, layouts, linked_gpus)
         keys = [key for key, amount in demands.items() if key[0] in TRAINING.start and np.any(amount)]
         asked = np.empty((len(keys), len(layouts.tensor)))
         for place, (term, resource) in enumerate(keys):
-            factor = TRAINING.start[term] * np.exp(self._of(TRAINING, term, {}))
-            np.multiply(demands[(term, resource)], per_sample * factor, out=asked[place])
+            np.multiply(demands[(term, resource)], per_sample, out=asked[place])
+            asked[place] *= self._factor(TRAINING, term, {})
         costs = self.machines.costs(self.physics.calibration, TRAINING, self.work, self.facts, keys)
         return asked, costs
+
+    def _factor(self, kind: Kind, term: str, columns: Mapping[str, Column]) -> Number:
+        """The factor of a term, in each row of a table where its columns matter."""
+        key = (kind.name, term)
+        if self.physics.calibration.reads_of(kind, term, columns):
+            return kind.start.get(term, 1.0) * np.exp(self._of(kind, term, columns))
+        if key not in self.factor_of_work:
+            self.factor_of_work[key] = kind.start.get(term, 1.0) * exp(self._of(kind, term, {}))
+        return self.factor_of_work[key]
 
     def _of(self, kind: Kind, term: str, columns: Mapping[str, Column]) -> Number:
         calibration, key = self.physics.calibration, (kind.name, term)

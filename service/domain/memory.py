@@ -116,9 +116,12 @@ def on_each_gpu(whole: float, layout: AnyLayout, routed: float, sharded: Number)
     An expert group counts the ranks of a tensor cut in: experts lie whole on its GPUs.
     """
     ranks = layout.data * layout.context
+    dense = 1.0 + (ranks - 1.0) * sharded
+    if not routed:
+        return whole / (layout.tensor * layout.pipeline) / dense
     spread = np.where(layout.expert > 1, np.maximum(1.0, layout.expert / layout.tensor), 1.0)
     copies = np.maximum(1.0, ranks / spread)
-    dense, experts = 1.0 + (ranks - 1.0) * sharded, 1.0 + (copies - 1.0) * sharded
+    experts = 1.0 + (copies - 1.0) * sharded
     return whole / (layout.tensor * layout.pipeline) * ((1.0 - routed) / dense + routed / spread / experts)
 
 

@@ -17,7 +17,7 @@ from service.domain.errors import QuestionError
 from service.domain.estimate import Physics, forward_batch
 from service.domain.facts import training_work_facts
 from service.domain.hardware import Gpu
-from service.domain.job import Job, inference_on, samples_of, training_on
+from service.domain.job import Job, inference_on, samples_of, sort_of, training_on
 from service.domain.kinds import TRAINING
 from service.domain.layout_search import fastest_training_layouts, training_bands, where_training_fits
 from service.domain.machine import Machine, machine_of_instance
@@ -59,6 +59,8 @@ class Machines(NamedTuple):
     """Nodes of every instance type that has GPUs: those that differ, and by number of nodes which one each type is."""
 
     known: tuple[Machine, ...]
+    gpu: NDArray[np.int64]
+    """Where the GPU of each stands among those that are rated."""
     places: tuple[NDArray[np.int64], ...]
     """-1: none."""
 
@@ -177,18 +179,18 @@ def tables_of(
         wanted = np.zeros(len(machines.known) + 1, np.bool_)
         for of_types in machines.places:
             wanted[of_types[catalog.mask(among)]] = True
-    for work, places in works_on(job, machines.known, catalog):
+    for work, places in works_on(job, machines, catalog):
         here = None if wanted is None else wanted[places]
         if here is None or here.any():
-            yield work, table_of(machines, counts, tuple(places.tolist()), catalog), places, here
+            yield work, table_of(machines, counts, places, catalog), places, here
 
 
 def machines_on(counts: tuple[int, ...], catalog: Catalog) -> Machines:
     return catalog.memory.recall(("machines", counts), lambda: machines_of(catalog, counts))
 
 
-def table_of(machines: Machines, counts: tuple[int, ...], places: tuple[int, ...], catalog: Catalog) -> MachineTable:
-    key = ("machine_table", counts, places)
+def table_of(machines: Machines, counts: tuple[int, ...], places: NDArray[np.int64], catalog: Catalog) -> MachineTable:
+    key = ("machine_table", counts, places.tobytes())
     return catalog.memory.recall(key, lambda: machine_table([machines.known[place] for place in places]))
 
 
@@ -204,27 +206,36 @@ def machines_of(catalog: Catalog, counts: tuple[int, ...]) -> Machines:
         of_types = np.full(len(kinds), -1)
         of_types[usable] = part
         places.append(of_types)
-    return Machines(known, tuple(places))
+    gpus = {gpu.id: place for place, gpu in enumerate(gpus_of(catalog))}
+    return Machines(known, np.array([gpus[machine.gpu.id] for machine in known], np.int64), tuple(places))
 
 
-def works_on(job: Job, machines: Sequence[Machine], catalog: Catalog) -> Iterator[tuple[Work, NDArray[np.int64]]]:
+def works_on(job: Job, machines: Machines, catalog: Catalog) -> Iterator[tuple[Work, NDArray[np.int64]]]:
     """The job as each GPU would run it, and the machines whose GPUs run it so."""
-    works, way_of = catalog.memory.recall(("works", job), lambda: ways_to_run(job, catalog))
-    ways = np.array([way_of[machine.gpu.id] for machine in machines], np.int64)
+    works, way_of = catalog.outlooks.recall(("works", job), lambda: ways_to_run(job, catalog))
+    ways = way_of[machines.gpu]
     for way, work in enumerate(works):
         places = np.flatnonzero(ways == way)
         if len(places):
             yield work, places
 
 
-def ways_to_run(job: Job, catalog: Catalog) -> tuple[list[Work], dict[str, int]]:
-    """The different ways, and which of them each GPU takes (-1: it lacks every precision asked for)."""
+def ways_to_run(job: Job, catalog: Catalog) -> tuple[list[Work], NDArray[np.int64]]:
+    """The different ways, and which of them each rated GPU takes (-1: it lacks every precision asked for)."""
     found: dict[Work, int] = {}
-    way_of = {}
-    for gpu in catalog.memory.recall("rated_gpus", lambda: rated_gpus(catalog)):
-        work = work_on(job, gpu)
-        way_of[gpu.id] = -1 if work is None else found.setdefault(work, len(found))
-    return list(found), way_of
+    seen: dict[Hashable, int] = {}
+    way_of = []
+    for gpu, sort in catalog.memory.recall("sorts_of_gpus", lambda: [(gpu, sort_of(gpu)) for gpu in gpus_of(catalog)]):
+        if sort not in seen:
+            work = work_on(job, gpu)
+            seen[sort] = -1 if work is None else found.setdefault(work, len(found))
+        way_of.append(seen[sort])
+    return list(found), np.array(way_of, np.int64)
+
+
+def gpus_of(catalog: Catalog) -> tuple[Gpu, ...]:
+    """Those that are rated and that some instance type has, each once."""
+    return catalog.memory.recall("rated_gpus", lambda: rated_gpus(catalog))
 
 
 def rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
@@ -292,11 +303,9 @@ def wall_beyond_steps(physics: Physics, work: Training, table: MachineTable) -> 
     timed = {**facts, "measured": "wall"}
 
     def find() -> Floats:
-        whole = [
-            calibration.log_factor(TRAINING, "*", each) + calibration.log_factors(TRAINING, "*", each, table.facts)
-            for each in (timed, facts)
-        ]
-        return np.broadcast_to(whole[0] - whole[1], len(table))
+        of_work = calibration.log_factor(TRAINING, "*", timed, of=("measured",))
+        slow, plain = (calibration.log_factors(TRAINING, "*", each, table.facts) for each in (timed, facts))
+        return np.broadcast_to(of_work + slow - plain, len(table))
 
     return table.memory.recall(("beyond", calibration, *words_of(facts)), find)
 

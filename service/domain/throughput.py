@@ -62,15 +62,21 @@ def transformer_demands(work: Training, layout: AnyLayout, linked_gpus: Number) 
     per_micro = micro_batch_demands(work, layout, linked_gpus)
     m = layout.accumulation
     step = {key: m * amount for key, amount in per_micro.items()}
-    share = bubble_share(layout)
-    for (_, resource), amount in list(step.items()):
-        bubble = ("bubble", resource)
-        step[bubble] = step.get(bubble, 0.0) + share * amount
+    if np.any(layout.pipeline > 1):
+        step |= bubble_demands(step, bubble_share(layout))
     here = trainable_parameters(work) / (layout.tensor * layout.pipeline) / layout.expert
     gathers = 1.0 + (m - 1.0) * (layout.zero_stage >= 3)
     step |= {key: gathers * amount for key, amount in data_demands(layout, linked_gpus, here).items()}
     sharded = 1.0 + (layout.data - 1.0) * (layout.zero_stage >= 1)
     return step | optimizer_demands(work, here / sharded) | {("step", "seconds"): 1e-3}
+
+
+def bubble_demands(step: Demands, share: Number) -> Demands:
+    """That share of all that the work of a step asks for."""
+    idle: dict[str, Number] = {}
+    for (_, resource), amount in step.items():
+        idle[resource] = idle.get(resource, 0.0) + amount
+    return {("bubble", resource): share * amount for resource, amount in idle.items()}
 
 
 OPTIMIZER_BYTES = 22.0
@@ -137,6 +143,8 @@ def expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Nu
 
     Ranks of a tensor cut hold different tokens there (sequence parallelism), and an expert group counts them in.
     """
+    if np.all(layout.expert == 1):
+        return {}
     here = tokens_and_layers / layout.tensor
     experts_per_token = t.experts_per_token or 6
     groups = -(-layout.expert // linked_gpus)
@@ -150,6 +158,8 @@ def expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Nu
 
 def context_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:
     """Keys and values passed round the ring, forward and twice backward: 3 x 2 k d tokens (c - 1) values of 2 bytes."""
+    if np.all(layout.context == 1):
+        return {}
     size = 3 * 2 * 2.0 * t.kv_heads * t.head_size * tokens_and_layers * (layout.context - 1) / layout.tensor
     return over_links("context", size, layout.tensor * layout.context <= linked_gpus)
 
