@@ -188,6 +188,12 @@ def test_the_path_leads_upwards_in_the_same_architecture_to_what_can_be_had() ->
     assert not given("migration_path", "inference", top=G5)
 
 
+def test_a_host_of_another_kind_of_cpu_is_no_step_up() -> None:
+    arm = replace(G5, name="g5g.xlarge", cpu_architecture="arm64")
+    world = catalog(priced(arm, 1.0), priced(P4D, 32.0))
+    assert ADVISERS["migration_path"](Situation("training", world.place_of[arm.id]), world) is None
+
+
 def test_what_to_measure_is_told_while_nothing_was() -> None:
     told = given("evaluate_next", other=place(G5))
     assert "on aws/p4d.24xlarge and on aws/g5.xlarge" in told

@@ -149,6 +149,19 @@ def test_numbers_that_overflow_or_are_too_narrow_turn_away_who_has_no_others(wor
     assert check.relax(check.fails & ~found.admits) is None
 
 
+def test_where_peaks_rank_a_loosening_lets_in_whom_it_gives_a_known_one() -> None:
+    untold = gpu("untold", rates=(rate("fp16", "accelerated", None), rate("fp32", "native", 10.0)))
+    told = gpu("told", rates=(rate("fp16", "accelerated", 90.0),))
+    world = catalog(instance_types=(instance_type("untold", gpu=untold), instance_type("told", gpu=told)))
+    for free, admitted in ((False, {"told"}), (True, {"told", "untold"})):
+        loosened = (Loosened("min_bits", 16, ("fp16", "fp32")),)
+        numbers = Numbers(("fp16", "fp32"), (), loosened, free=free, needs_peak=True)
+        check = the_check(world, numbers=numbers)
+        found = check.relax(check.fails)
+        assert found is not None
+        assert names(found.admits, world) == admitted, "the first that runs has to be rated, unless any will do"
+
+
 def test_what_runs_in_part_is_told_with_what_is_known_of_it(world: Catalog) -> None:
     k80, h100 = world.place_of["aws/k80"], world.place_of["aws/h100"]
     needs = Needs(framework=wants("pytorch"), optional=(wants("nccl"),))
