@@ -4,6 +4,7 @@ from pydantic_core import to_json
 
 from service.api.host import host_warnings, loading_of
 from service.api.needs import refused_precisions, requirement
+from service.api.planned import basis_of
 from service.api.question import RecommendAsked
 from service.domain.advice import Advice, Situation, advise
 from service.domain.appraisal import Appraisal
@@ -51,7 +52,7 @@ def situation_of(
         cores_bind=top is not None and more and cores_bind(asked, question, top, found),
         part=part_of_a_card(asked, found),
         cut_over_gpus=found is not None and found.estimate.layout.model_ranks > 1,
-        basis="peak" if found is None else found.estimate.basis,
+        basis="peak" if top is None or answer.planner is None else basis_of(top, answer.planner),
     )
 
 
@@ -64,7 +65,7 @@ def cores_bind(asked: RecommendAsked, question: Question, top: Choice, found: Ap
     work = asked.workload
     if work.host.gpu_decoding:
         return False
-    told = host_warnings(top.instance_type, work, loading_of(work, question.job), found, top.nodes)
+    told = host_warnings(top.instance_type, work, loading_of(work, question.modelled), found, top.nodes)
     return not CORES.isdisjoint(told)
 
 

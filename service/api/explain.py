@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from pydantic_core import to_json
 
 from service.api.host import host_warnings, loading_of
 from service.api.needs import unknown_software
-from service.api.question import RecommendAsked
+from service.api.question import RecommendAsked, leaves_spot_out
 from service.domain.appraisal import Appraisal
 from service.domain.catalog import Catalog
 from service.domain.codes import REJECTIONS
@@ -19,6 +19,7 @@ from service.domain.machine import GIB
 from service.domain.needs import Needs, partly_run
 from service.domain.outlook import Outlook
 from service.domain.recommend import Answer, Choice, Question, Rejection, Relaxation
+from service.domain.seen import NamedWork, seen_under
 from service.domain.software import no_framework_mask
 from service.domain.superseded import successor
 
@@ -65,20 +66,20 @@ def terms_told(question: Question, answer: Answer) -> tuple[str, ...]:
     return tuple([term for term, weight in question.objective.weights.items() if weight])
 
 
-def reasons_for(choice: Choice, terms: Sequence[str], outlook: Outlook | None) -> tuple[str, list[Statement]]:
+def reasons_for(choice: Choice, terms: Sequence[str], outlook: Outlook[Any] | None) -> tuple[str, list[Statement]]:
     """The figures that put the choice where it stands, and the reasons besides."""
     tell = figure_told if outlook is None else partial(job_figure_told, outlook.job)
     told = dict.fromkeys(figure for term in terms if (figure := tell(term, choice)))
     figures = " and ".join(told) or "its market"
     if outlook is not None:
-        return figures, [Statement("fits", room(choice, outlook))]
+        return figures, [] if isinstance(outlook.job, NamedWork) else [Statement("fits", room(choice, outlook))]
     if choice.precision is None:
         return figures, []
     peak = "an unknown peak" if choice.speed is None else f"a dense peak of {choice.speed:g} TFLOPS for the machine"
     return figures, [Statement("precision", f"Rated at {choice.precision}, with {peak}.")]
 
 
-def room(choice: Choice, outlook: Outlook) -> str:
+def room(choice: Choice, outlook: Outlook[Any]) -> str:
     on_nodes = outlook.on(choice.nodes)
     needed, usable = (float(column[choice.place]) / GIB for column in (on_nodes.needed_bytes, on_nodes.usable_bytes))
     return f"Needs {needed:.1f} of the {usable:.1f} GiB that each GPU has to use."
@@ -293,6 +294,12 @@ def notes_on(asked: RecommendAsked, answer: Answer, catalog: Catalog) -> list[No
         notes.append(Note(code="no_deadline", text=text, fields=["constraints.deadline_hours"]))
     if answer.in_time is not None or answer.in_budget is not None:
         notes.append(Note("nearest", nearest_told(answer), ["constraints.deadline_hours", "constraints.budget_usd"]))
+    if (name := asked.workload.name) is not None and not seen_under(name, catalog):
+        text = f"Nothing was measured under '{name}' by then, so the name did not rank."
+        notes.append(Note("name_not_measured", text, ["workload.name"]))
+    if leaves_spot_out(asked):
+        text = "The work bears no fault, so an interruption would lose all of it: spot machines were left out."
+        notes.append(Note("spot_left_out", text, ["constraints.market", "workload.fault_tolerant"]))
     if unknown := unknown_software(asked.workload, catalog):
         text = "Nobody tells where this software runs, so it turned nothing away; GET /frameworks lists what is known."
         notes.append(Note(code="software_unknown", text=text, fields=unknown))
@@ -324,7 +331,8 @@ ONLY_OF_A_JOB = {"cpu_samples_per_second_per_vcpu"}
 NOT_WEIGHED = (
     "budget_usd", "deadline_hours", "min_nodes", "max_nodes", "max_instances", "same_placement", "confidence",
 )  # fmt: skip
-NOT_WEIGHED_IN_A_JOB = {"name", "concurrent_runs"}
+WEIGHED_BY_NAME = {"name", "amount", "checkpoint"}
+NOT_WEIGHED_IN_A_JOB = {"concurrent_runs"}
 TRAINING_ONLY = {
     "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
     "fused_optimizer", "offload_activations", "global_batch_size",
@@ -339,12 +347,17 @@ def not_weighed_in(task: str) -> set[str]:
     return NOT_WEIGHED_IN_A_JOB | (ANSWERING_ONLY if task == "training" else TRAINING_ONLY)
 
 
-def unweighed_fields(asked: RecommendAsked, job: Job | None) -> list[str]:
+def unweighed_fields(asked: RecommendAsked, job: Job | NamedWork | None) -> list[str]:
     work, limits = asked.workload, asked.constraints
     told = work.model_fields_set
     has_job = job is not None
-    fields = told & not_weighed_in(work.task) if has_job else told - WEIGHED
-    weighed = LIMITS_OF_A_JOB if has_job else set()
+    if job is None:
+        fields = told - WEIGHED - {"name"}
+    elif isinstance(job, NamedWork):
+        fields = told - WEIGHED - WEIGHED_BY_NAME
+    else:
+        fields = told & not_weighed_in(work.task)
+    weighed = LIMITS_OF_A_JOB if has_job else set[str]()
     if job is not None and job.amount is not None:
         weighed = weighed | LIMITS_OF_AN_AMOUNT
     return [

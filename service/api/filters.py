@@ -174,7 +174,7 @@ def constraints_of(
         flags={name: asked[name] for name in FLAGS if name in told},
         framework=resolved("framework", asked["framework"], catalog, prefix),
         region=resolved("region", asked["region"], catalog, prefix),
-        market=resolved("market", asked["market"], catalog, prefix) or usual.get("market", ()),
+        market=usual.get("market") or resolved("market", asked["market"], catalog, prefix),
         max_usd_per_hour=asked["max_usd_per_hour"],
         max_price_age_days=asked["max_price_age_days"],
         **more,

@@ -1,7 +1,7 @@
 """A choice that the physics of a job ranked, in the caller's words: its estimate, and spot in expectation."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic_core import to_json
@@ -12,12 +12,15 @@ from service.api.explain import Statement
 from service.domain.appraisal import SECONDS_PER_HOUR, Appraisal, appraise_in
 from service.domain.bands import Band
 from service.domain.catalog import Catalog
+from service.domain.evidence import NamedRate
 from service.domain.interruption import Expectation, break_even_rate, expect_by_prior, prior_of
+from service.domain.job import Job
 from service.domain.machine import Machine, machine_of_instance
 from service.domain.money import Unknown
 from service.domain.outlook import Outlook
 from service.domain.plans import Planner
 from service.domain.recommend import Choice
+from service.domain.seen import NamedWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,18 @@ class JobEstimateTold(EstimateTold):
 
     usd: Annotated[BandTold | None, Field(description="Of the whole job; null without a price or an amount of work.")]
     samples_per_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenEstimateTold:
+    """What was measured of work that is known by its name alone, on this machine or on the one most like it."""
+
+    basis: Literal["measured", "scaled"]
+    samples_per_second: BandTold
+    hours: Annotated[BandTold | None, Field(description="Of the whole amount; null without one in samples.")]
+    usd: BandTold | None
+    samples_per_usd: float | None
+    joules_per_sample: Annotated[float | None, Field(description="At the rated power of the GPUs.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +65,11 @@ class SpotTold:
 class Told:
     """What a job makes of a choice."""
 
-    estimate: JobEstimateTold | None
+    estimate: JobEstimateTold | SeenEstimateTold | None
     spot: SpotTold | None
     evidence: list[dict[str, str]]
     reasons: list[Statement]
+    warnings: list[Statement]
 
     def json(self) -> bytes:
         """Without the braces, and the reasons."""
@@ -68,7 +84,7 @@ def machine_chosen(choice: Choice) -> Machine:
     return machine_of_instance(choice.instance_type, choice.nodes)
 
 
-def appraised(choice: Choice, outlook: Outlook, catalog: Catalog) -> Appraisal:
+def appraised(choice: Choice, outlook: Outlook[Job], catalog: Catalog) -> Appraisal:
     """On its nodes, in the layout that was found best."""
 
     def find() -> Appraisal:
@@ -79,19 +95,75 @@ def appraised(choice: Choice, outlook: Outlook, catalog: Catalog) -> Appraisal:
 
 
 def told_of(choice: Choice, planner: Planner, catalog: Catalog) -> Told:
-    """Raises nothing: of a current instance that cannot run the job, there is no estimate."""
-    on_nodes = planner.outlook.on(choice.nodes)
+    """Of a current instance that cannot run the job, there is no estimate."""
+    outlook = planner.outlook
+    on_nodes = outlook.on(choice.nodes)
     if not (on_nodes.runs[choice.place] and on_nodes.exists[choice.place]):
-        return Told(None, None, [], [])
-    found = appraised(choice, planner.outlook, catalog)
-    hours = None if found.hours is None else found.hours.times(1 / choice.instances)
+        return Told(None, None, [], [], [])
+    seen = outlook.seen.get(choice.place) if choice.nodes == 1 else None
+    found = None if isinstance(outlook.job, NamedWork) else appraised(choice, outlook, catalog)
+    whole = hours_of(found, seen, outlook, choice.place)
+    hours = None if whole is None else whole.times(1 / choice.instances)
     expected = expectation(choice, hours, planner, catalog)
     spot = None if expected is None or hours is None else spot_told(choice, hours, expected, planner, catalog)
+    estimate: JobEstimateTold | SeenEstimateTold
+    evidence = [] if seen is None else [measurement_told(seen)]
+    if found is not None:
+        estimate = estimate_of(choice, found, seen, hours, expected)
+        evidence += evidence_on(found, machine_chosen(choice), catalog)
+    else:
+        assert seen is not None
+        estimate = seen_estimate(choice, seen, hours, expected)
+    reasons = [] if seen is None else [Statement(seen.basis, seen.text)]
     return Told(
-        estimate=estimate_of(choice, found, hours, expected),
+        estimate=estimate,
         spot=spot,
-        evidence=evidence_on(found, machine_chosen(choice), catalog),
-        reasons=[*limit_reasons(choice, planner), *([] if spot is None else [spot_reason(spot)])],
+        evidence=evidence,
+        reasons=[*reasons, *limit_reasons(choice, planner), *([] if spot is None else [spot_reason(spot)])],
+        warnings=[] if seen is None or not seen.stale else [old_measurement(seen)],
+    )
+
+
+def hours_of(found: Appraisal | None, seen: NamedRate | None, outlook: Outlook[Any], place: int) -> Band | None:
+    """Of the whole amount on one instance; what was seen of it stands before what the physics says."""
+    if outlook.job.amount is None or (found is not None and found.hours is None):
+        return None
+    if seen is None:
+        return None if found is None else found.hours
+    rate, hours = seen.samples_per_second, float(outlook.options[0].hours[place])
+    return Band(hours * rate.likely / rate.high, hours, hours * rate.likely / rate.low)
+
+
+def measurement_told(seen: NamedRate) -> dict[str, str]:
+    one = seen.evidence
+    return {
+        "kind": "measurement",
+        "id": one.id,
+        "date": one.measured_on.isoformat(),
+        "source": one.source,
+        "nearness": "same machine" if seen.basis == "measured" else "another machine",
+        "measured": f"{one.workload} on {one.machine}: {one.samples_per_second:,g} samples/s",
+    }
+
+
+def old_measurement(seen: NamedRate) -> Statement:
+    text = f"Last measured on {seen.evidence.measured_on}, on {seen.evidence.machine}; measure it anew."
+    return Statement("measurement_old", text)
+
+
+def seen_estimate(
+    choice: Choice, seen: NamedRate, hours: Band | None, expected: Expectation | None
+) -> SeenEstimateTold:
+    kind, rate = choice.instance_type, seen.samples_per_second.times(choice.instances)
+    paid, elapsed, price, per_usd = money_of(choice, rate.likely, hours, expected)
+    watts = kind.tdp_watts
+    return SeenEstimateTold(
+        basis=seen.basis,
+        samples_per_second=BandTold.of(rate),
+        hours=None if elapsed is None else BandTold.of(elapsed),
+        usd=None if price is None or paid is None else BandTold.of(paid.times(price)),
+        samples_per_usd=per_usd,
+        joules_per_sample=None if watts is None else rounded(watts * choice.instances / rate.likely),
     )
 
 
@@ -106,21 +178,34 @@ def expectation(choice: Choice, hours: Band | None, planner: Planner, catalog: C
     return None if isinstance(expected, Unknown) else expected
 
 
-def estimate_of(choice: Choice, found: Appraisal, hours: Band | None, expected: Expectation | None) -> JobEstimateTold:
-    kind, rate = choice.instance_type, found.estimate.samples_per_second
+def money_of(
+    choice: Choice, rate: float | None, hours: Band | None, expected: Expectation | None
+) -> tuple[Band | None, Band | None, float | None, float | None]:
+    """Paid hours, hours until it is done, the price of an hour of all machines, and samples per dollar."""
     usd = choice.offer.price.usd_per_hour
     price = None if usd is None else usd * choice.nodes * choice.instances
-    paid = hours if expected is None else expected.hours
-    elapsed = hours if expected is None else expected.elapsed or expected.hours
+    if expected is None:
+        paid, elapsed, stretch = hours, hours, 1.0
+    else:
+        paid, elapsed, stretch = expected.hours, expected.elapsed or expected.hours, expected.stretch
+    per_usd = rounded(rate * SECONDS_PER_HOUR / price / stretch) if price and rate is not None else None
+    return paid, elapsed, price, per_usd
+
+
+def estimate_of(
+    choice: Choice, found: Appraisal, seen: NamedRate | None, hours: Band | None, expected: Expectation | None
+) -> JobEstimateTold:
+    kind, rate = choice.instance_type, found.estimate.samples_per_second
     told = estimate_told(found, None if kind.tdp_watts is None else kind.tdp_watts * choice.nodes)
     values = {name: getattr(told, name) for name in EstimateTold.__dataclass_fields__}
-    values["hours"] = None if elapsed is None else BandTold.of(elapsed)
+    if seen is not None:
+        rate = seen.samples_per_second
+        values |= {"basis": seen.basis, "samples_per_second": BandTold.of(rate)}
     for name in ("samples_per_second", "tokens_per_second", "prefill_tokens_per_second"):
         values[name] = times(values[name], choice.instances)
-    per_usd = None
-    if price and rate is not None:
-        stretch = 1.0 if expected is None else expected.stretch
-        per_usd = rounded(rate.likely * choice.instances * SECONDS_PER_HOUR / price / stretch)
+    likely = None if rate is None else rate.likely * choice.instances
+    paid, elapsed, price, per_usd = money_of(choice, likely, hours, expected)
+    values["hours"] = None if elapsed is None else BandTold.of(elapsed)
     return JobEstimateTold(
         **values,
         usd=None if price is None or paid is None else BandTold.of(paid.times(price)),
@@ -181,5 +266,31 @@ def limit_reasons(choice: Choice, planner: Planner) -> list[Statement]:
     return [Statement("within_limits", text)]
 
 
-def current_estimate(current: Choice, planner: Planner, catalog: Catalog) -> JobEstimateTold | None:
+def current_estimate(current: Choice, planner: Planner, catalog: Catalog) -> JobEstimateTold | SeenEstimateTold | None:
     return told_of(current, planner, catalog).estimate
+
+
+def basis_of(choice: Choice, planner: Planner) -> str:
+    """What the figures of a choice rest on; what was measured long ago is to be measured anew."""
+    seen = planner.outlook.seen.get(choice.place) if choice.nodes == 1 else None
+    return "modelled" if seen is None or seen.stale else seen.basis
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementTold:
+    """Where the nodes of a choice have to stand."""
+
+    together: bool
+    text: str
+
+
+def placement_of(choice: Choice, *, together: bool) -> PlacementTold | None:
+    """Nothing of a single node: there is nothing to place."""
+    if choice.nodes == 1:
+        return None
+    where = f"in one zone of {choice.offer.region}" if choice.offer.region else "in one place"
+    if together:
+        text = f"The {choice.nodes} nodes work as one: start them {where}, next to each other (a placement group)."
+    else:
+        text = f"The {choice.nodes} nodes may stand apart; the estimate takes the network of nodes {where}."
+    return PlacementTold(together, text)

@@ -5,21 +5,22 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from service.api.checkpoints import checkpoints_in
+from service.api.checkpoints import bears_no_fault, checkpoints_in
 from service.api.echo import echoed
 from service.api.fields import Amount, AsOf, AtLeastOne, Name, Names, Positive, Sent, whole
 from service.api.filters import Filters, constraints_of, resolved
-from service.api.job import job_of
+from service.api.job import amount_of, job_of
 from service.api.needs import needs_of, numbers_of
 from service.api.workload import Named, WorkloadAsked
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
 from service.domain.errors import QuestionError
-from service.domain.job import USUAL_PRECISIONS
+from service.domain.job import USUAL_PRECISIONS, Job
 from service.domain.names import resolve_gpus, resolve_instance, unknown
 from service.domain.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
 from service.domain.plans import Limits
 from service.domain.recommend import Question, usual_precisions
+from service.domain.seen import NamedWork, seen_under
 
 TASKS_OF_RULES = ("training", "inference", "graphics")
 """Tasks that software rules speak of."""
@@ -79,9 +80,17 @@ def left_open(asked: RecommendAsked) -> dict[str, tuple[str, ...]]:
     limits, filled = asked.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
         filled["market"] = ("on_demand", "spot") if asked.workload.fault_tolerant else ("on_demand",)
+    elif leaves_spot_out(asked):
+        filled["market"] = tuple(market for market in limits.market if market != "spot")
     if not limits.lifecycle:
         filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if limits.allow_preview else ()))
     return filled
+
+
+def leaves_spot_out(asked: RecommendAsked) -> bool:
+    """Work that says that it bears no fault gets no spot machines where others will do."""
+    markets = asked.constraints.market
+    return "spot" in markets and len(markets) > 1 and bears_no_fault(asked.workload)
 
 
 def in_full(asked: RecommendAsked, catalog: Catalog) -> bytes:
@@ -101,18 +110,22 @@ def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
         numbers = numbers_of(work, usual, catalog, needs_peak=objective.needs(NEEDS_SPEED) and job is None)
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
+    named: Job | NamedWork | None = job
+    if job is None and work.name is not None and seen_under(work.name, catalog):
+        named = NamedWork(work.name, work.task, precisions[0] if precisions else None, amount_of(work.amount))
     current = asked.current_instance
     return Question(
         task=work.task,
         precisions=precisions if numbers is None or numbers.free else numbers.borne or numbers.wanted,
         constraints=constraints(
-            asked, objective, precisions if numbers is None else numbers.wanted, catalog, has_job=job is not None
+            asked, objective, precisions if numbers is None else numbers.wanted, catalog, has_job=named is not None
         ),
         objective=objective,
         current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
         limit=asked.limit,
         per_offer=asked.per == "offer",
-        job=job if job is None or numbers is None else replace(job, precisions=numbers.borne or numbers.wanted),
+        job=named if job is None or numbers is None else replace(job, precisions=numbers.borne or numbers.wanted),
+        name=work.name,
         nodes=(asked.constraints.min_nodes, asked.constraints.max_nodes),
         limits=limits_of(asked.constraints),
         checkpoints=checkpoints_in(work.checkpoint, work),

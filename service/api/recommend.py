@@ -30,7 +30,18 @@ from service.api.explain import (
 from service.api.fields import Asked, Sent
 from service.api.host import USUAL, HostTold, host_told, loading_of
 from service.api.machines import Machine, PriceTold, machine_fields
-from service.api.planned import JobEstimateTold, SpotTold, appraised, current_estimate, machine_chosen, told_of
+from service.api.planned import (
+    JobEstimateTold,
+    PlacementTold,
+    SeenEstimateTold,
+    SpotTold,
+    Told,
+    appraised,
+    current_estimate,
+    machine_chosen,
+    placement_of,
+    told_of,
+)
 from service.api.query import query_reader
 from service.api.question import RecommendAsked, in_full, to_question
 from service.domain.appraisal import Appraisal
@@ -40,6 +51,7 @@ from service.domain.needs import NOTHING, Needs
 from service.domain.outlook import Outlook
 from service.domain.plans import Planner
 from service.domain.recommend import Answer, Choice, Question, recommend
+from service.domain.seen import NamedWork
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
 read_query = query_reader(Asked)
@@ -101,7 +113,8 @@ class ChoiceTold:
     gpu: GpuChosen | None
     usd_per_hour: float | None
     price: PriceTold
-    estimate: JobEstimateTold | PeakTold
+    estimate: JobEstimateTold | SeenEstimateTold | PeakTold
+    placement: Annotated[PlacementTold | None, Field(description="Of several nodes: whether they must stand together.")]
     spot: Annotated[SpotTold | None, Field(description="Of a job on a spot machine: what interruptions make of it.")]
     specs: Machine
     compared_to_current: Compared | None
@@ -157,7 +170,7 @@ class Current:
 
     instance: str
     usd_per_hour: float | None
-    estimate: JobEstimateTold | PeakTold | None
+    estimate: JobEstimateTold | SeenEstimateTold | PeakTold | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +291,7 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
 
 def first_appraised(answer: Answer, catalog: Catalog) -> Appraisal | None:
     """The job on the first choice."""
-    if answer.outlook is None or not answer.choices:
+    if answer.outlook is None or isinstance(answer.outlook.job, NamedWork) or not answer.choices:
         return None
     return appraised(answer.choices[0], answer.outlook, catalog)
 
@@ -290,7 +303,7 @@ the objective. What is not told is None, which is the quickest to look up."""
 
 def host_told_of(asked: RecommendAsked, question: Question) -> tuple[str, Loading | None, Needs | None, float | None]:
     work, needs = asked.workload, question.needs
-    loading = loading_of(work, question.job)
+    loading = loading_of(work, question.modelled)
     samples = work.amount.samples if work.amount and loading.from_local_disks else None
     return work.task, None if loading is USUAL else loading, None if needs is NOTHING else needs, samples
 
@@ -304,12 +317,14 @@ def choice_json(
     offered, figures, others = catalog.fragments.recall(
         key, lambda: choice_encoded(choice, asked, question, said_of[-1], planner, catalog)
     )
-    if choice.tied_with and planner is not None:
+    if choice.tied_with:
         others += tied_json(choice.tied_with)
     against = None if answer.current is None else compared(choice, answer.current, question)
-    return b'{"rank":%d,%b,"compared_to_current":%b,"reasons":[%b%b],"tied_with":%b,"pareto":%b}' % (
+    placed = placement_of(choice, together=asked.constraints.same_placement)
+    return b'{"rank":%d,%b,"placement":%b,"compared_to_current":%b,"reasons":[%b%b],"tied_with":%b,"pareto":%b}' % (
         choice.rank,
         offered,
+        b"null" if placed is None else to_json(placed),
         b"null" if against is None else to_json(against),
         standing_json(choice.rank, answer.ranked, figures),
         others,
@@ -333,7 +348,7 @@ def choice_encoded(
         to_json(offer_fields(choice))[1:-1],
         peak_json(choice) if told is None else told.json(),
         machine_json(choice.place, catalog),
-        host_json(choice, asked, question, outlook, catalog),
+        host_json(choice, asked, question, told, outlook, catalog),
         to_json(AvailabilityTold(state="unknown", confidence=None, observed_on=None)),
     )
     figures, others = reasons_for(choice, terms, outlook)
@@ -371,14 +386,22 @@ def machine_json(place: int, catalog: Catalog) -> bytes:
 
 
 def host_json(
-    choice: Choice, asked: RecommendAsked, question: Question, outlook: Outlook | None, catalog: Catalog
+    choice: Choice,
+    asked: RecommendAsked,
+    question: Question,
+    told: Told | None,
+    outlook: Outlook[Any] | None,
+    catalog: Catalog,
 ) -> bytes:
     """What the host needs and what to beware of, without the braces."""
-    work, kind, job = asked.workload, choice.instance_type, question.job
-    found = None if outlook is None else appraised(choice, outlook, catalog)
+    work, kind = asked.workload, choice.instance_type
+    job = question.modelled
+    found = None if outlook is None or job is None else appraised(choice, outlook, catalog)
     warnings = warnings_for(choice, asked, question.needs, found, job, catalog)
     if found is not None:
         warnings += warnings_on(found, machine_chosen(choice))
+    if told is not None:
+        warnings += told.warnings
     host = host_told(kind, work, loading_of(work, job), found, choice.nodes)
     return b'"host":%b,"warnings":%b' % (to_json(host), to_json(warnings))
 

@@ -5,6 +5,8 @@ REASONS = {
     "precision": "The precision the ranking assumes on this GPU, and its peak.",
     "fits": "How much of each GPU's usable memory the job needs.",
     "only_choice": "Nothing else satisfies the constraints.",
+    "measured": "What was measured on the machine under the workload's name.",
+    "scaled": "What was measured under the workload's name, scaled from the machine most like this one.",
     "tied": "Its lead lies within the uncertainty of the estimates.",
     "within_limits": "How the deadline and the budget are kept.",
     "spot_in_expectation": "What interruptions are expected to add, and up to which rate spot still pays.",
@@ -33,6 +35,7 @@ WARNINGS = {
     "software_partly": "The software runs there only in part, or an optional library not at all.",
     "tensor_over_slow_links": "Matrices are cut over links that are slow for it: every layer waits.",
     "precision_reduced": "The GPU runs the precision at a token rate or by conversion only.",
+    "measurement_old": "What was measured under the workload's name is more than a year old.",
     "extrapolates": "No published run was like the job in something, so the estimate has a wider band.",
 }
 ADVICE = {
@@ -57,6 +60,8 @@ ADVICE = {
     "image_advice": "The provider's images come with drivers and frameworks built for its machines.",
 }
 NOTES = {
+    "name_not_measured": "Nothing was measured under the workload's name by the catalog's day.",
+    "spot_left_out": "Spot machines were left out, since the work bears no fault.",
     "nearest": "Nothing is both in time and within the budget; what comes nearest on each side.",
     "objective_defaulted": "No objective was named; cheapest was taken.",
     "price_ignored": "No candidate has a known price, so hardware alone ranks.",
@@ -107,6 +112,7 @@ REJECTIONS = {
     "gpu_memory": "The job does not fit in the memory of its GPUs.",
     "host_memory": "The job does not fit in the host's memory.",
     "deadline_hours": "Takes longer than allowed.",
+    "not_measured": "Nothing that was measured under the workload's name tells of it.",
     "budget_usd": "Costs more in all than allowed, wherever it is in time.",
     "interruptions": "On spot it would be interrupted so often that it would hardly ever be done.",
     "no_offer": "No offer is known on the catalog's day.",

@@ -1,8 +1,8 @@
 """What a job comes to on every instance type at once: whether it runs and fits, how fast, and on how many nodes."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from service.domain.constraints import Check, Relaxed, never
 from service.domain.efficiency import words_of
 from service.domain.errors import QuestionError
 from service.domain.estimate import Physics, forward_batch
+from service.domain.evidence import NamedRate, measured_rate
 from service.domain.facts import training_work_facts
 from service.domain.hardware import Gpu
 from service.domain.job import Job, inference_on, samples_of, sort_of, training_on
@@ -71,11 +72,14 @@ def node_counts(least: int, most: int) -> tuple[int, ...]:
     return tuple(sorted({least, *(count for count in doubled if least <= count <= most), most}))
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """A job on every instance type, on each number of nodes."""
+W = TypeVar("W")
 
-    job: Job
+
+@dataclass(frozen=True, slots=True)
+class Outlook(Generic[W]):
+    """Work – a job, or what is known by its name alone – on every instance type, on each number of nodes."""
+
+    job: W
     counts: tuple[int, ...]
     options: tuple[Prospects, ...]
     """One for each of the numbers of nodes."""
@@ -84,6 +88,8 @@ class Outlook:
     no_gpu: TypeSet
     unrated: TypeSet
     """Types of which nobody knows the figures that an estimate needs."""
+    seen: Mapping[int, NamedRate] = field(default_factory=dict)
+    """By type, what was measured of the work under its own name on one machine."""
     key: Hashable = field(default_factory=object)
     """What rests on this outlook is remembered under it: to hash the job again and again takes long."""
 
@@ -94,12 +100,12 @@ class Outlook:
         return layout_of(self.on(nodes).layouts[place])
 
 
-def outlook_of(job: Job, counts: Sequence[int], catalog: Catalog) -> Outlook:
+def outlook_of(job: Job, counts: Sequence[int], catalog: Catalog) -> Outlook[Job]:
     """Remembered: the same job is often asked again."""
     return catalog.outlooks.recall((job, tuple(counts)), lambda: find_outlook(job, tuple(counts), catalog))
 
 
-def find_outlook(job: Job, counts: tuple[int, ...], catalog: Catalog) -> Outlook:
+def find_outlook(job: Job, counts: tuple[int, ...], catalog: Catalog) -> Outlook[Job]:
     no_gpu, unrated = catalog.memory.recall("without_figures", lambda: without_figures(catalog))
     options = prospects(job, counts, catalog)
     nearest, *others = options
@@ -108,7 +114,31 @@ def find_outlook(job: Job, counts: tuple[int, ...], catalog: Catalog) -> Outlook
     return Outlook(job, counts, options, nearest, no_gpu, unrated)
 
 
-def with_more_nodes(found: Outlook, among: TypeSet, catalog: Catalog) -> Outlook | None:
+def as_seen(found: Outlook[Job], name: str, catalog: Catalog) -> Outlook[Job]:
+    """What was measured under the name on one machine stands where the physics has its estimate. Remembered."""
+    return catalog.outlooks.recall(("as_seen", found.key, name), lambda: find_as_seen(found, name, catalog))
+
+
+def find_as_seen(found: Outlook[Job], name: str, catalog: Catalog) -> Outlook[Job]:
+    if found.counts[0] != 1:
+        return found
+    alone, seen = found.options[0], dict[int, NamedRate]()
+    for place in np.flatnonzero(alone.works).tolist():
+        kind = catalog.instance_types[place]
+        rate = measured_rate(catalog.reference.measurements, name, kind.id, catalog.day)
+        if rate is not None:
+            seen[place] = rate
+    columns = {each: getattr(alone, each).copy() for each in ("low", "likely", "high", "hours")}
+    for place, rate in seen.items():
+        band = rate.samples_per_second
+        columns["hours"][place] *= alone.likely[place] / band.likely
+        for each in ("low", "likely", "high"):
+            columns[each][place] = getattr(band, each)
+    options = (replace(alone, **columns), *found.options[1:])
+    return replace(found, options=options, seen=seen, key=object())
+
+
+def with_more_nodes(found: Outlook[Job], among: TypeSet, catalog: Catalog) -> Outlook[Job] | None:
     """The same on up to twice as many nodes, of some types; nothing where nobody may ask for so many."""
     most = 2 * max(found.counts)
     if most > MOST_NODES:
@@ -368,7 +398,9 @@ def told(
 # What keeps a type out
 
 
-def job_checks(found: Outlook, catalog: Catalog, keeping: Callable[[TypeSet], TypeSet] | None = None) -> list[Check]:
+def job_checks(
+    found: Outlook[Job], catalog: Catalog, keeping: Callable[[TypeSet], TypeSet] | None = None
+) -> list[Check]:
     """Each type that cannot run the job misses one of these, so that the count of each is of its own reason.
 
     Where there are limits on the whole job, `keeping` tells which of some types keep them on more nodes.
@@ -403,7 +435,7 @@ MOST_NODES = 10_000
 
 
 def fits_on_more(
-    found: Outlook,
+    found: Outlook[Job],
     fails: TypeSet,
     may_gain: TypeSet,
     keeping: Callable[[TypeSet], TypeSet] | None,
@@ -423,7 +455,7 @@ def fits_on_more(
     return relax
 
 
-def twice_the_nodes(found: Outlook, out: TypeSet, catalog: Catalog) -> Relaxed | None:
+def twice_the_nodes(found: Outlook[Job], out: TypeSet, catalog: Catalog) -> Relaxed | None:
     most = 2 * max(found.counts)
     new = tuple(count for count in node_counts(min(found.counts), most) if count not in found.counts)
     admits = types_it_fits(found.job, new, out, catalog)

@@ -12,9 +12,11 @@ from service.domain.catalog import Catalog, Floats, Mask
 from service.domain.constraints import Check, Relaxed, never
 from service.domain.interruption import Checkpoints, gang_rate
 from service.domain.interruption_columns import Expected, Rates, expected, spot_rates
+from service.domain.job import Job
 from service.domain.objective import Figures, Objective, scores
 from service.domain.offer import MARKETS
 from service.domain.outlook import Outlook, with_more_nodes
+from service.domain.seen import NamedWork
 from service.domain.selection import Cells, usd_per_hour
 from service.domain.typeset import TypeSet, mask_of, types_where
 
@@ -100,7 +102,7 @@ class Ways:
 class Planner:
     """A job and what is wanted of it: what is planned of any candidates rests on this and on prices."""
 
-    outlook: Outlook
+    outlook: Outlook[Job] | Outlook[NamedWork]
     objective: Objective
     limits: Limits
     checkpoints: Checkpoints
@@ -288,6 +290,8 @@ class Nearest:
 
 def keeping_on_more(planner: Planner, cells: Cells, among: TypeSet, catalog: Catalog) -> TypeSet:
     """Those of the types that keep the limits on up to twice as many nodes."""
+    if isinstance(planner.outlook.job, NamedWork):
+        return 0  # what was seen was seen on one machine
     more = with_more_nodes(planner.outlook, among, catalog)
     if more is None:
         return 0

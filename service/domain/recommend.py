@@ -1,7 +1,7 @@
 """Question in, Answer out: which offers to take, in which order, and what kept the others out. Forward only."""
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import accumulate
@@ -20,9 +20,10 @@ from service.domain.job import Job
 from service.domain.needs import NOTHING, Needs, need_checks
 from service.domain.objective import NAMED, NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
 from service.domain.offer import Offer
-from service.domain.outlook import Outlook, job_checks, node_counts, outlook_of
+from service.domain.outlook import Outlook, as_seen, job_checks, node_counts, outlook_of
 from service.domain.plans import SPOT, Limits, Planner, Plans, keeping_on_more, limit_checks, types_among
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS
+from service.domain.seen import NamedWork, not_seen, outlook_by_name, seen_under
 from service.domain.selection import (
     Candidates,
     Cells,
@@ -34,7 +35,7 @@ from service.domain.selection import (
     select,
     usd_per_hour,
 )
-from service.domain.ties import Uncertain, tied_with, uncertain, weight_of_speed
+from service.domain.ties import Uncertain, lead_of_peaks, tied_with, uncertain, weight_of_speed
 from service.domain.typeset import TypeSet, types_where
 
 PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
@@ -48,7 +49,6 @@ PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
 ONE_AFTER_ANOTHER = frozenset({"sequential", "development"})
 """Work that more cores do not speed up, so that of machines that are even in it the price decides."""
 
-TIE = 1e-9
 MOST_TIES = 20
 LIMITS = frozenset({"deadline_hours", "budget_usd"})
 """Limits on the whole job, as relaxations call them."""
@@ -70,8 +70,10 @@ class Question:
     current_instance: str | None
     limit: int
     per_offer: bool
-    job: Job | None = None
-    """Where there is one, physics ranks; else the peaks do."""
+    job: Job | NamedWork | None = None
+    """Where there is one, physics ranks, or what was seen under its name; else the peaks do."""
+    name: str | None = None
+    """Under which the work was measured."""
     nodes: tuple[int, int] = (1, 1)
     """The least and the most."""
     limits: Limits = NO_LIMITS
@@ -81,6 +83,11 @@ class Question:
     needs: Needs = NOTHING
     usual: tuple[str, ...] = ()
     """Of these the fastest counts, where no precisions are named and the work does not bear all of the task's own."""
+
+    @property
+    def modelled(self) -> Job | None:
+        """The job, where physics can tell what comes of it."""
+        return None if isinstance(self.job, NamedWork) else self.job
 
 
 class Choice(NamedTuple):
@@ -147,7 +154,7 @@ class Answer:
     """And the fastest that is within the budget."""
 
     @property
-    def outlook(self) -> Outlook | None:
+    def outlook(self) -> Outlook[Job] | Outlook[NamedWork] | None:
         return None if self.planner is None else self.planner.outlook
 
 
@@ -201,10 +208,28 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
 
 
 def planner_of(question: Question, catalog: Catalog) -> Planner | None:
+    """By the physics of the job, and by what was measured under the name of the work; nothing without either."""
     if question.job is None:
         return None
-    outlook = outlook_of(question.job, node_counts(*question.nodes), catalog)
+    outlook = outlook_on(question.job, question.name, node_counts(*question.nodes), catalog)
     return Planner(outlook, question.objective, question.limits, question.checkpoints)
+
+
+def outlook_on(
+    job: Job | NamedWork, name: str | None, counts: tuple[int, ...], catalog: Catalog
+) -> Outlook[Job] | Outlook[NamedWork]:
+    if isinstance(job, NamedWork):
+        return outlook_by_name(job, counts, catalog)
+    found = outlook_of(job, counts, catalog)
+    return as_seen(found, name, catalog) if name is not None and seen_under(name, catalog) else found
+
+
+def runs_where(
+    outlook: Outlook[Job] | Outlook[NamedWork], keeping: Callable[[TypeSet], TypeSet] | None, catalog: Catalog
+) -> list[Check]:
+    if isinstance(outlook.job, NamedWork):
+        return not_seen(outlook, catalog)
+    return job_checks(outlook, catalog, keeping)
 
 
 def by_count(selection: Selection) -> list[tuple[int, Obstacle]]:
@@ -389,6 +414,8 @@ class View:
     planner: Planner | None
     needs: Needs
     key: Hashable
+    even: float
+    """Scores of peaks that are no farther apart are tied."""
 
     @classmethod
     def of(cls, question: Question, catalog: Catalog) -> "View":
@@ -401,7 +428,8 @@ class View:
         cls, catalog: Catalog, objective: Objective, peaks: Peaks | None, planner: Planner | None, needs: Needs
     ) -> "View":
         rests_on = peaks.key if peaks is not None else planner.key if planner is not None else None
-        return cls(catalog, objective, peaks, planner, needs, (rests_on, tuple(objective.weights.items())))
+        key = (rests_on, tuple(objective.weights.items()))
+        return cls(catalog, objective, peaks, planner, needs, key, lead_of_peaks(objective))
 
     def weighing(self, objective: Objective, limits: Limits | None = None) -> "View":
         """The same under another objective, and other limits of the job."""
@@ -424,7 +452,7 @@ class View:
         keeping = None
         if planner.limits.deadline_hours is not None or planner.limits.budget_usd is not None:
             keeping = partial(keeping_on_more, planner, cells, catalog=self.catalog)
-        return [*job_checks(planner.outlook, self.catalog, keeping), *found, *needed]
+        return [*runs_where(planner.outlook, keeping, self.catalog), *found, *needed]
 
     def order(self, some: Candidates) -> Order:
         """An order that holds the candidates, worked out once for cells that stay."""
@@ -454,14 +482,14 @@ class View:
         shown = min(limit, len(ranked.score))
         front = pareto(ranked.cost, ranked.speed, shown)
         scores = ranked.score[: shown + MOST_TIES].tolist()
-        rivals = self.rivals(ranked, scores)
+        rivals, even = self.rivals(ranked, scores), self.even
         found = zip(ranked.instance_type[:shown].tolist(), ranked.offer[:shown].tolist(), strict=True)
         for place, (kind, offer) in enumerate(found):
             score = scores[place]
             if rivals is not None:
                 others = tied_with(place, rivals)
             else:
-                tied = range(bisect_left(scores, score - TIE), bisect_left(scores, score + TIE))[:MOST_TIES]
+                tied = range(bisect_left(scores, score - even), bisect_left(scores, score + even))[:MOST_TIES]
                 others = tuple([other + 1 for other in tied if other != place]) if len(tied) > 1 else ()
             yield self.choice(
                 kind, offer, ranked, place, rank=place + 1, score=score, tied_with=others, pareto=front[place]
@@ -482,6 +510,7 @@ class View:
                 kind,
                 self.catalog.instance_types[kind],
                 int(plans.nodes[cell]),
+                seen=kind in outlook.seen,
             )
             for score, kind, cell in rows
         ]

@@ -9,6 +9,17 @@ from service.domain.objective import Objective
 from service.domain.outlook import Prospects
 
 EVEN = 1e-9
+PEAKS_APART = log(1.1)
+"""Peaks that are closer say nothing of which is faster: of what is scaled by peaks, eight of ten cases lie between 0.47
+and 2.11 times the truth (`evidence.SCALED_BANDS`)."""
+
+SPEEDS = frozenset({"hours", "samples_per_second"})
+
+
+def lead_of_peaks(objective: Objective) -> float:
+    """How far apart the scores of peaks must be; prices are what they are, and so they need not be apart."""
+    told = {term: weight for term, weight in objective.weights.items() if weight}
+    return PEAKS_APART * sum(told.values()) if told.keys() <= SPEEDS else EVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +37,12 @@ class Uncertain:
 
 
 def uncertain(
-    score: float, weight: float, on_nodes: Prospects, place: int, kind: InstanceType, nodes: int
+    score: float, weight: float, on_nodes: Prospects, place: int, kind: InstanceType, nodes: int, *, seen: bool
 ) -> Uncertain:
-    """`weight` is how much a speed counts in the score, which is a sum of logarithms."""
+    """`weight` is how much a speed counts in the score, a sum of logarithms; what was `seen` is off by itself."""
     low, likely, high = (float(each[place]) for each in (on_nodes.low, on_nodes.likely, on_nodes.high))
     gpu = kind.gpu.id if kind.gpu else None
-    hardware = (gpu, kind.gpu_count, kind.interconnect, nodes)
+    hardware: Hashable = kind.id if seen else (gpu, kind.gpu_count, kind.interconnect, nodes)
     if not 0 < low <= likely <= high < inf:
         return Uncertain(score, 0.0, 0.0, hardware)
     return Uncertain(score, weight * log(high / likely), weight * log(likely / low), hardware)
