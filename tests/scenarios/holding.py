@@ -127,7 +127,7 @@ def called(name: str, items: Sequence[Told]) -> Told:
 
 
 def agrees(found: Any, wanted: Any) -> bool:
-    """A figure as it is, or a table: `about` and `within`, `at_least`, `at_most`, `has` of a list or text, `unknown`."""
+    """A figure as it is, or a table: `about` and `within`, `at_least`, `at_most`, `has` (a list or text), `unknown`."""
     if not isinstance(wanted, dict):
         return bool(found == wanted)
     if found is None or "unknown" in wanted:
