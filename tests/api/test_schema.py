@@ -31,6 +31,9 @@ KNOWN = {
     "region": ["us-east-1", "eu-central-1"],
     "instance": ["g5.xlarge", "aws/p4d.24xlarge", "p2.xlarge"],
     "family": ["g5", "p4d"],
+    "series": ["g5"],
+    "size": ["metal", "xlarge"],
+    "facets": ["family", "gpu_count"],
     "gpu": ["a100", "t4", "h100-sxm5-80gb"],
     "gpu_vendor": ["nvidia", "amd"],
     "vendor": ["nvidia", "amd"],
@@ -64,7 +67,7 @@ KNOWN = {
 
 BEYOND_A_SCHEMA = re.compile(
     r"No .* is called|lies in the future|The catalog begins in|is above m|The cursor|needs? a precision|is after to"
-    r"|need workload.precision|There is no column|needs at least one above 0|On .* there is no instance type"
+    r"|need workload.precision|There is no (column|facet)|needs at least one above 0|On .* there is no instance type"
     r"|String should have at least 1 character"  # between two commas
     r"|Tell (a|either) |An estimate needs|Nothing is known of|has no GPU|does not run|Too little is told|cannot"
     r"|needs? (its|a|samples)|must be |between \d|told as|may be any of|The layout|each needs a sample|both or neither"

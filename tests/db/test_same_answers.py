@@ -1,0 +1,48 @@
+"""The same question on the same catalog gives the same bytes: on both databases, after a restart, in any order."""
+
+from pathlib import Path
+from random import Random, SystemRandom
+
+from fastapi.testclient import TestClient
+
+from service.api import examples
+from service.app import create_app
+from service.cli import load_seed
+from service.db.engine import connect
+from service.files import SEED
+from service.settings import Settings
+from tests.random_questions import Questions, Vocabulary
+
+GETS = (
+    "/instances?precision=bf16&sort=-tflops,usd_per_hour&facets=family,gpu_memory_gb&limit=200",
+    "/instances/aws/p4d.24xlarge",
+    "/gpus/a100",
+    "/regions?limit=200",
+    "/compare?instance=g2.2xlarge,p2.xlarge&workload=alexnet_train&as_of=2017-08-01",
+)
+ASKED = 40
+
+
+def answers(client: TestClient) -> list[bytes]:
+    """In an order of their own: what was asked before must not matter."""
+    questions = Questions(Vocabulary.of(client), Random(ASKED))
+    bodies = [questions.question() for _ in range(ASKED)]
+    order = SystemRandom().sample(range(ASKED), ASKED)
+    told = {place: client.post("/recommend", json=bodies[place]) for place in order}
+    assert {answer.status_code for answer in told.values()} == {200}
+    return [*(told[place].content for place in range(ASKED)), *(client.get(target).content for target in GETS)]
+
+
+def served(url: str) -> TestClient:
+    return TestClient(create_app(Settings(database_url=url), today=lambda: examples.DAY))
+
+
+def test_another_start_and_the_other_database_answer_alike(seeded_file: Path, postgres_url: str) -> None:
+    postgres = connect(postgres_url)
+    load_seed(postgres, SEED)
+    postgres.dispose()
+    with served(f"sqlite:///{seeded_file}") as client:
+        told = answers(client)
+    for url in (f"sqlite:///{seeded_file}", postgres_url):
+        with served(url) as client:
+            assert answers(client) == told
