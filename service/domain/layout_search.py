@@ -153,10 +153,11 @@ class _Search:
 
     def left(self, shapes: Sequence[Shape], exists: Truths, fits: Truths) -> Sequence[Shape]:
         """Where tensors might be cut across slow links, since nothing else fits."""
-        if self.fixed.tensor is not None or self.work.model.transformer is None:
+        shapes = shapes_among(shapes, ~fits)
+        if not shapes or self.fixed.tensor is not None or self.work.model.transformer is None:
             return ()
         hopeless = exists & (self.least_bytes() > self.machines.usable_bytes)
-        return shapes_among(shapes, ~fits & ~hopeless)
+        return shapes_among(shapes, ~hopeless)
 
     def hold(self, shapes: Sequence[Shape], *, across: bool) -> tuple[Truths, Truths]:
         """Which machines have a candidate, and which have one that fits: those of the smallest micro-batches tell."""
