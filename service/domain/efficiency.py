@@ -152,9 +152,7 @@ class Calibration:
         key = (kind, term, names)
         if key not in self.readings:
             among = set(names)
-            self.readings[key] = tuple(
-                each for each in self.reads(kind, term) if among & {*each.levels, *each.numbers}
-            )
+            self.readings[key] = tuple(each for each in self.reads(kind, term) if among & {*each.levels, *each.numbers})
         return self.readings[key]
 
     def log_factor(self, kind: Kind, term: str, facts: Facts, of: Sequence[str] | None = None) -> float:

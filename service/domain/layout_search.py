@@ -30,7 +30,6 @@ from service.domain.parallelism import CHECKPOINTINGS, Floats, Layout, LayoutTab
 from service.domain.throughput import training_demands
 from service.domain.workload import Training
 
-
 SELECTIVE = CHECKPOINTINGS.index("selective")
 SIMPLER = ((1, 0), (2, 0), (1, SELECTIVE))
 """ZeRO stage and checkpointing, the simplest first."""
@@ -136,7 +135,8 @@ class _Search:
         self.facts = training_work_facts(work)
         self.log_of_work: dict[tuple[str, str], float] = {}
         self.factor_of_work: dict[tuple[str, str], float] = {}
-        self.log_ways = self._log_ways()
+        self.alike = (physics.calibration, fixed, *words_of(self.facts))
+        """What the worth of ways rests on: remembered beside the machines."""
         self.hosts_matter = work.model.transformer is None
 
     def shapes(self, wanted: Truths | None) -> Sequence[Shape]:
@@ -218,14 +218,18 @@ class _Search:
                 seconds[here], place[here[fits]] = least, order[start + chosen[fits]]
         return seconds
 
-    def ways(self, highest: int) -> list[Way]:
+    def ways(self, highest: int) -> Sequence[Way]:
         """ZeRO stages and checkpointings without those that another one beats in any cut of any machine.
 
         Up to stage 2, a higher one moves no more bytes and holds fewer; selective checkpointing costs no time. Only the
         calibration of a stack may say otherwise.
         """
+        return self.machines.memory.recall(("ways", highest, *self.alike), lambda: self._ways(highest))
+
+    def _ways(self, highest: int) -> Sequence[Way]:
         every = every_way(self.work, self.fixed, highest)
-        slower = {way: self.log_ways[way] for way in every}
+        log_ways = self.machines.memory.recall(("log_ways", *self.alike), self._log_ways)
+        slower = {way: log_ways[way] for way in every}
         lighter = self._of(MEMORY, "selected", {}) <= self._of(MEMORY, "kept", {})
         beaten = set()
         for stage, how in every:
@@ -234,7 +238,7 @@ class _Search:
                 others.append((stage, CHECKPOINTINGS.index("selective")))
             if any(slower.get(other, np.inf) <= slower[(stage, how)] for other in others):
                 beaten.add((stage, how))
-        return [way for way in every if way not in beaten]
+        return tuple(way for way in every if way not in beaten)
 
     def _log_ways(self) -> dict[Way, float]:
         """The logarithm of what each way makes a step of this stack take."""

@@ -77,6 +77,7 @@ class MachineTable:
             "vcpu": 1 / self.vcpus_per_gpu,
             "seconds": np.ones(len(self)),
         }
+
     def costs(
         self,
         calibration: Calibration,
@@ -99,9 +100,7 @@ class MachineTable:
         keys: Sequence[tuple[str, str]],
     ) -> Floats:
         rates, whole = self.seconds_per_unit(work), calibration.log_factors(kind, "*", facts, self.facts)
-        factors = {
-            term: np.exp(calibration.log_factors(kind, term, facts, self.facts) + whole) for term in dict(keys)
-        }
+        factors = {term: np.exp(calibration.log_factors(kind, term, facts, self.facts) + whole) for term in dict(keys)}
         return np.column_stack([rates[resource] * factors[term] for term, resource in keys])
 
 
