@@ -135,7 +135,8 @@ class _Search:
         self.facts = training_work_facts(work)
         self.log_of_work: dict[tuple[str, str], float] = {}
         self.factor_of_work: dict[tuple[str, str], float] = {}
-        self.log_ways = self._log_ways()
+        self.alike = (physics.calibration, fixed, *words_of(self.facts))
+        """What the worth of ways rests on: remembered beside the machines."""
         self.hosts_matter = work.model.transformer is None
 
     def shapes(self, wanted: Truths | None) -> Sequence[Shape]:
@@ -152,10 +153,11 @@ class _Search:
 
     def left(self, shapes: Sequence[Shape], exists: Truths, fits: Truths) -> Sequence[Shape]:
         """Where tensors might be cut across slow links, since nothing else fits."""
-        if self.fixed.tensor is not None or self.work.model.transformer is None:
+        shapes = shapes_among(shapes, ~fits)
+        if not shapes or self.fixed.tensor is not None or self.work.model.transformer is None:
             return ()
         hopeless = exists & (self.least_bytes() > self.machines.usable_bytes)
-        return shapes_among(shapes, ~fits & ~hopeless)
+        return shapes_among(shapes, ~hopeless)
 
     def hold(self, shapes: Sequence[Shape], *, across: bool) -> tuple[Truths, Truths]:
         """Which machines have a candidate, and which have one that fits: those of the smallest micro-batches tell."""
@@ -216,14 +218,18 @@ class _Search:
                 seconds[here], place[here[fits]] = least, order[start + chosen[fits]]
         return seconds
 
-    def ways(self, highest: int) -> list[Way]:
+    def ways(self, highest: int) -> Sequence[Way]:
         """ZeRO stages and checkpointings without those that another one beats in any cut of any machine.
 
         Up to stage 2, a higher one moves no more bytes and holds fewer; selective checkpointing costs no time. Only the
         calibration of a stack may say otherwise.
         """
+        return self.machines.memory.recall(("ways", highest, *self.alike), lambda: self._ways(highest))
+
+    def _ways(self, highest: int) -> Sequence[Way]:
         every = every_way(self.work, self.fixed, highest)
-        slower = {way: self.log_ways[way] for way in every}
+        log_ways = self.machines.memory.recall(("log_ways", *self.alike), self._log_ways)
+        slower = {way: log_ways[way] for way in every}
         lighter = self._of(MEMORY, "selected", {}) <= self._of(MEMORY, "kept", {})
         beaten = set()
         for stage, how in every:
@@ -232,7 +238,7 @@ class _Search:
                 others.append((stage, CHECKPOINTINGS.index("selective")))
             if any(slower.get(other, np.inf) <= slower[(stage, how)] for other in others):
                 beaten.add((stage, how))
-        return [way for way in every if way not in beaten]
+        return tuple(way for way in every if way not in beaten)
 
     def _log_ways(self) -> dict[Way, float]:
         """The logarithm of what each way makes a step of this stack take."""

@@ -255,9 +255,9 @@ def ways_to_run(job: Job, catalog: Catalog) -> tuple[list[Work], NDArray[np.int6
     found: dict[Work, int] = {}
     seen: dict[Hashable, int] = {}
     way_of = []
-    for gpu, sort in catalog.memory.recall(
-        "sorts_of_gpus", lambda: [(each, sort_of(each)) for each in gpus_of(catalog)]
-    ):
+    gpus = gpus_of(catalog)
+    sorts = catalog.memory.recall("sorts_of_gpus", lambda: list(map(sort_of, gpus)))
+    for gpu, sort in zip(gpus, sorts, strict=True):
         if sort not in seen:
             work = work_on(job, gpu)
             seen[sort] = -1 if work is None else found.setdefault(work, len(found))

@@ -2,6 +2,7 @@
 
 import csv
 from dataclasses import replace
+from math import exp
 
 import pytest
 from hypothesis import assume, given
@@ -19,6 +20,8 @@ from service.domain.estimate import (
     training_memory,
     wall_seconds,
 )
+from service.domain.facts import training_facts
+from service.domain.kinds import TRAINING
 from service.domain.machine import Machine
 from service.domain.memory import figures, total, training_parts
 from service.domain.parallelism import Layout, checked
@@ -195,3 +198,16 @@ def test_a_layout_must_multiply_out() -> None:
     assert checked(Layout(tensor=8), 8).gpus == 8
     with pytest.raises(QuestionError, match="takes 16 GPUs"):
         checked(replace(Layout(tensor=8), pipeline=2), 8)
+
+
+@given(st.sampled_from(["unknown", "torchtitan", "megatron-bridge"]).map(Software), st.floats(1.0, 1e6))
+def test_hours_count_what_runs_of_the_stack_had_beyond_their_steps(software: Software, samples: float) -> None:
+    work = replace(works(), software=software)
+    found = train(FITTED, machine(), Layout(data=8, zero_stage=3, activation_checkpointing="full"), work)
+    assert found.samples_per_second is not None
+    facts = training_facts(work, machine(), found.layout)
+    wall, steps = (
+        FITTED.calibration.log_factor(TRAINING, "*", each) for each in ({**facts, "measured": "wall"}, facts)
+    )
+    told = wall_seconds(FITTED, work, machine(), found, samples)
+    assert told.likely == pytest.approx(samples / found.samples_per_second.likely * exp(wall - steps))

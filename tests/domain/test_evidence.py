@@ -274,7 +274,7 @@ def test_stale_measurements_count_only_alone_and_say_so() -> None:
     assert told.samples_per_second.low == pytest.approx(100.0 / SEEN_AGAIN)
     alone = measured_rate([old], "nightly", "aws/a", DAY)
     assert alone is not None
-    assert (alone.stale, alone.text) == (True, "Measured on aws/a on 2020-01-01, 1978 days ago.")
+    assert (alone.stale, alone.text) == (True, "Measured on aws/a on 2020-01-01, 1978 days ago: 10 samples per second.")
 
 
 @pytest.mark.parametrize("other", [{"workload": "weekly"}, {"machine": "aws/b"}, {"on": date(2025, 6, 2)}])

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from service.domain.errors import QuestionError
 from service.domain.estimate import Estimate, Physics
-from service.domain.layout_search import best_training_layout, fastest_training_layouts, training_bands
+from service.domain.layout_search import (
+    best_training_layout,
+    fastest_training_layouts,
+    training_bands,
+    where_training_fits,
+)
 from service.domain.layouts import FixedLayout
 from service.domain.machine import Machine
 from service.domain.machine_table import distinct, machine_table
@@ -84,6 +89,32 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Training,
             expected = getattr(alone, column)[0]
             assert getattr(together, column)[place] == pytest.approx(expected, rel=1e-9)
             assert getattr(turned, column)[-1 - place] == pytest.approx(expected, rel=1e-9)
+
+
+@unhurried
+@given(physics, works(), st.lists(machines(), min_size=1, max_size=6), st.data())
+def test_what_is_not_wanted_changes_nothing(
+    with_: Physics, work: Training, some: list[Machine], data: st.DataObject
+) -> None:
+    known, _ = distinct(some)
+    table = machine_table(known)
+    wanted = np.array(data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known))))
+    every, asked = (fastest_training_layouts(with_, work, table, wanted=each) for each in (None, wanted))
+    assert list(asked.fits[wanted]) == list(every.fits[wanted])
+    assert list(asked.seconds_per_sample[wanted]) == pytest.approx(list(every.seconds_per_sample[wanted]))
+    assert list(asked.needed_bytes[wanted]) == pytest.approx(list(every.needed_bytes[wanted]))
+
+
+@unhurried
+@given(physics, works(), st.lists(machines(), min_size=1, max_size=6))
+def test_the_lightest_layout_tells_whether_the_fastest_fits(
+    with_: Physics, work: Training, some: list[Machine]
+) -> None:
+    known, _ = distinct(some)
+    table = machine_table(known)
+    fastest = fastest_training_layouts(with_, work, table)
+    assert list(where_training_fits(with_, work, table)) == list(fastest.fits)
+    assert list(where_training_fits(with_, work, table, np.zeros(len(known), bool))) == [False] * len(known)
 
 
 @unhurried
