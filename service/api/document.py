@@ -18,6 +18,7 @@ PROBLEMS = {
     "413": "The body is too large.",
     "415": "The body is not sent as JSON.",
     "422": "The question cannot be answered as asked: the field and near names are told.",
+    "503": "The database cannot be written to now; nothing of the request was kept.",
 }
 ETAG = {
     "ETag": ("Names the catalog that answered, and this version of the service.", "string"),
@@ -64,7 +65,7 @@ def complete(operation: Node, path: str) -> None:
     for status in problem_statuses(operation, names):
         schema = {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}
         responses[status] = {"description": PROBLEMS[status], "content": {MEDIA_TYPE: schema}}
-    answer = responses["200"]
+    answer = next(told for status, told in responses.items() if status < "300")
     if "as_of" in names:  # the answer rests on a catalog, and on nothing else
         parameters.append(IF_NONE_MATCH)
         answer["headers"] = headers(ETAG)
@@ -95,6 +96,8 @@ def problem_statuses(operation: Node, names: set[str]) -> Iterator[str]:
         yield "410"
     if names or "requestBody" in operation:
         yield "422"
+    if "201" in operation["responses"]:
+        yield "503"
 
 
 def headers(table: dict[str, tuple[str, str]]) -> Node:

@@ -106,6 +106,36 @@ ESTIMATE_BATCH: dict[str, Any] = {
 """Bodies of POST /estimate/batch."""
 
 
+MEASUREMENTS: dict[str, Any] = {
+    "loop": {
+        "summary": "What a training loop counted of itself, and a rate from elsewhere",
+        "value": {
+            "items": [
+                {
+                    "name": "nightly-resnet",
+                    "machine": "aws/p3.16xlarge",
+                    "precision": "fp16",
+                    "software": {"framework": "pytorch==2.0"},
+                    "steps": 100,
+                    "seconds": 40,
+                    "batch_size": 128,
+                    "world_size": 8,
+                    "measured_at": "2023-06-07",
+                },
+                {
+                    "workload": {"name": "nightly-resnet"},
+                    "machine": "g5.xlarge",
+                    "samples_per_second": 360,
+                    "measured_at": "2023-06-07",
+                    "source": "notebook 17",
+                },
+            ]
+        },
+    }
+}
+"""Bodies of POST /measurements."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """A request, and the answer that it had."""
@@ -168,7 +198,9 @@ EXAMPLES = (
     Example("get_healthz", "alive", "GET", "/healthz"),
     Example("get_readyz", "ready", "GET", "/readyz"),
     Example("get_metrics", "all", "GET", "/metrics"),
+    Example("post_measurements", "loop", "POST", "/measurements", MEASUREMENTS["loop"]["value"], status="201"),
 )
+"""What is written comes last: it changes the catalog that the others tell of."""
 
 
 def examples_of(operation: str) -> Iterator[Example]:

@@ -215,6 +215,7 @@ class EvidenceTold(Told):
     id: str
     workload: str
     framework: str | None
+    nodes: int
     precision: str | None
     batch_size: int | None
     samples_per_second: float

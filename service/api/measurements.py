@@ -18,6 +18,7 @@ from service.domain.reference import RUN_KINDS, Measurement, PublishedRun
 router = APIRouter(tags=["catalog"])
 
 BY_NAME = "workload_throughput"
+SAMPLES_PER_SECOND = "samples_per_second"
 KINDS = (*RUN_KINDS, BY_NAME)
 
 
@@ -35,6 +36,7 @@ class MeasurementsAsked(PageAsked):
         ),
     ] = ()
     framework: Annotated[Names, Field(description="Lines of software, such as `vllm` or `pytorch`.")] = ()
+    workload: Annotated[Names, Field(description="Workloads by their own names.")] = ()
     q: Annotated[
         str | None,
         Field(max_length=200, description="Words that id, names, software, source or note must contain."),
@@ -73,6 +75,9 @@ class MeasurementItem(Told):
     concurrency: int | None = Field(description="Requests at once; null: not told, or as many as fit.")
     tokens: float | None = Field(description="Of a whole run that `value` is the time of.")
     samples: float | None = Field(description="Of a whole run that `value` is the time of.")
+    samples_per_second: float | None = Field(description="`value`, where that is its unit.")
+    seconds_per_batch: float | None
+    usd_per_hour: float | None = Field(description="What was paid for one machine.")
     value: float
     unit: str = Field(description="Rates are of the whole job unless they end in `per_gpu`; `fits` is 1 or 0.")
     measured_on: date | None = Field(description="Null where only the year is known.")
@@ -148,6 +153,7 @@ def filtered(asked: MeasurementsAsked, catalog: Catalog) -> list[Seen]:
     kinds = set(resolve("kind", asked.kind, KINDS, "kind"))
     known = {each.framework for each in seen if each.framework}
     frameworks = set(resolve("framework", asked.framework, known, "framework"))
+    workloads = set(resolve("workload", asked.workload, {each.workload for each in catalog.measurements}, "workload"))
     words = (asked.q or "").lower().split()
     return [
         each
@@ -156,6 +162,7 @@ def filtered(asked: MeasurementsAsked, catalog: Catalog) -> list[Seen]:
         and among(each.gpu, gpus)
         and among(each.kind, kinds)
         and among(each.framework, frameworks)
+        and (not workloads or (isinstance(each.row, Measurement) and each.row.workload in workloads))
         and (not words or all(word in searched(each) for word in words))
     ]
 
@@ -166,8 +173,8 @@ def among(value: str | None, wanted: Collection[str]) -> bool:
 
 def searched(seen: Seen) -> str:
     row = seen.row
-    texts = [row.id, seen.model, seen.gpu, row.machine, row.framework, row.source, row.note]
-    texts += [row.workload] if isinstance(row, Measurement) else [row.software, row.format, row.detail]
+    texts = [row.id, seen.model, seen.gpu, row.machine, row.framework, row.software, row.source, row.note]
+    texts += [row.workload] if isinstance(row, Measurement) else [row.format, row.detail]
     return "\n".join(text for text in texts if text).lower()
 
 
@@ -182,10 +189,9 @@ def named_item(seen: Seen, row: Measurement) -> MeasurementItem:
         model=None,
         task=None,
         gpu=seen.gpu,
-        nodes=1,
         format=row.precision,
         weight_bits=None,
-        software=row.framework,
+        software=row.software or row.framework,
         sequence_length=None,
         input_length=None,
         output_length=None,
@@ -194,7 +200,7 @@ def named_item(seen: Seen, row: Measurement) -> MeasurementItem:
         tokens=None,
         samples=None,
         value=row.samples_per_second,
-        unit="samples_per_second",
+        unit=SAMPLES_PER_SECOND,
         year=row.measured_on.year,
         quality=None,
         detail=None,
@@ -202,4 +208,12 @@ def named_item(seen: Seen, row: Measurement) -> MeasurementItem:
 
 
 def published_item(row: PublishedRun) -> MeasurementItem:
-    return MeasurementItem.like(row, workload=None, batch_size=row.global_batch, measured_on=None)
+    return MeasurementItem.like(
+        row,
+        workload=None,
+        batch_size=row.global_batch,
+        samples_per_second=row.value if row.unit == SAMPLES_PER_SECOND else None,
+        seconds_per_batch=None,
+        usd_per_hour=None,
+        measured_on=None,
+    )

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from service.db.errors import DatabaseUnusable
 from service.domain.errors import CursorExpired, NotFound, QuestionError
 from service.domain.names import near_names
 
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 LONGEST_TEXT = 200
+RETRY_SECONDS = 10
 ERRORS_TOLD = 20
 """A request can be wrong in ten thousand places; the first few are enough to mend it."""
 
@@ -192,6 +194,13 @@ async def http_problem(request: Request, error: Exception) -> Response:
     return problem(error.status_code, str(error.detail), headers=error.headers)
 
 
+async def database_problem(request: Request, error: Exception) -> Response:
+    """What is wrong with the database is for whoever runs it; the client hears that nothing has happened."""
+    log.error("%s %s was refused: %s", request.method, request.url.path, error)
+    sentence = "The database cannot be written to now, so nothing of this was kept. Send it again later."
+    return problem(503, sentence, headers={"Retry-After": str(RETRY_SECONDS)})
+
+
 async def unexpected_problem(request: Request, error: Exception) -> Response:
     log.error("%s %s failed.", request.method, request.url.path, exc_info=error)
     return problem(500, "The service failed on this request; the fault is logged and is ours.")
@@ -201,4 +210,5 @@ def answer_problems(app: FastAPI) -> None:
     app.add_exception_handler(QuestionError, question_problem)
     app.add_exception_handler(RequestValidationError, validation_problem)
     app.add_exception_handler(HTTPException, http_problem)
+    app.add_exception_handler(DatabaseUnusable, database_problem)
     app.add_exception_handler(Exception, unexpected_problem)

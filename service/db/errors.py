@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 
 class DatabaseUnusable(Exception):
@@ -23,6 +24,8 @@ def in_sentences(engine: Engine) -> Iterator[None]:
     except DatabaseError as error:
         url = engine.url.render_as_string()
         raise DatabaseUnusable(f"{url} is not a database that this service can use: {reason(error)}.") from error
+    except (DBAPIError, PoolExhausted) as error:
+        raise DatabaseUnusable(f"The database {engine.url.render_as_string()} does not answer.") from error
 
 
 def unreachable_sentence(engine: Engine, error: OperationalError) -> str:

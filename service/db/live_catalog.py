@@ -4,16 +4,18 @@ import logging
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.db.read_history import read_history, read_version
+from service.db.read_history import read_history, read_newer, read_version
+from service.db.write_measurements import write_measurements
 from service.domain.catalog import Catalog
 from service.domain.history import CatalogHistory
+from service.domain.reference import Measurement
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class LiveCatalog:
         self._history = read_history(engine)
         self._days: OrderedDict[tuple[int, date], Catalog] = OrderedDict()
         self._lock = threading.Lock()
+        self._refreshing = threading.Lock()
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="catalog-watcher", daemon=True)
         self.health = Health(datetime.now(UTC), None)
@@ -90,13 +93,26 @@ class LiveCatalog:
         if self._watcher.is_alive():
             self._watcher.join(timeout=self._poll_seconds + 5)
 
+    def add_measurements(self, sent: Sequence[Measurement]) -> list[Measurement]:
+        """The measurements as they are kept; once this returns, this process answers from them.
+
+        Raises `DatabaseUnusable`, and then none is kept.
+        """
+        kept = write_measurements(self._engine, sent, datetime.now(UTC))
+        self.refresh()
+        return kept
+
     def refresh(self) -> None:
         """Look at the version once, and take the new catalog when it has moved."""
+        with self._refreshing:  # one after the other, so that an older state never takes the place of a newer
+            self._look()
+
+    def _look(self) -> None:
         try:
             with self._engine.connect() as connection:
                 version = read_version(connection)
             if version != self._history.version:
-                self._take(read_history(self._engine))
+                self._take(read_newer(self._engine, self._history))
             self.health = Health(datetime.now(UTC), None)
         except Exception as error:  # noqa: BLE001 – whatever is wrong, the last good catalog keeps answering
             if self.health.problem is None:

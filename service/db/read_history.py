@@ -4,7 +4,7 @@ import gc
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import date
 from typing import Any
 
@@ -71,17 +71,40 @@ def read_version(connection: Connection) -> int:
     return connection.execute(select(CatalogVersionRow.version)).scalar_one()
 
 
-def read_history(engine: Engine) -> CatalogHistory:
-    """Everything in the database, as one consistent state: one transaction, its snapshot fixed by the first SELECT."""
+def read_facts_version(connection: Connection) -> int:
+    """How often anything but measurements that were sent has changed."""
+    return connection.execute(select(CatalogVersionRow.version - CatalogVersionRow.measured)).scalar_one()
+
+
+def read_newer(engine: Engine, known: CatalogHistory) -> CatalogHistory:
+    """What `read_history` would read; where only measurements were sent since, nothing else is read again."""
+    with snapshot(engine) as connection:
+        version = read_version(connection)
+        if read_facts_version(connection) == known.facts_version:
+            reference = replace(known.reference, measurements=read_measurements(connection))
+            return replace(known, version=version, reference=reference)
+    return read_history(engine)
+
+
+@contextmanager
+def snapshot(engine: Engine) -> Iterator[Connection]:
+    """One transaction that sees one state throughout, fixed by its first SELECT."""
     level = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
-    with collector_paused(), engine.connect().execution_options(**level) as connection, connection.begin():
+    with engine.connect().execution_options(**level) as connection, connection.begin():
+        yield connection
+
+
+def read_history(engine: Engine) -> CatalogHistory:
+    """Everything in the database, as one consistent state."""
+    with collector_paused(), snapshot(engine) as connection:
         version = read_version(connection)
         gpus = read_gpus(connection)
         instance_types, place_of = read_instance_types(connection, gpus)
         vocabulary = Vocabulary()
         offers, offer_ids, currency_of = read_offers(connection, place_of, vocabulary)
         prices = read_prices(connection, offer_ids, currency_of, vocabulary)
-        return CatalogHistory(version, instance_types, offers, prices, read_reference(connection, gpus))
+        reference = read_reference(connection, gpus)
+        return CatalogHistory(version, instance_types, offers, prices, reference, read_facts_version(connection))
 
 
 @contextmanager
@@ -178,7 +201,7 @@ def read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Reference
             SoftwareRule(**without(row, "id", "key"))
             for row in rows(connection, SoftwareSupportRow, SoftwareSupportRow.key)
         ),
-        measurements=tuple(measurement_from_row(row) for row in rows(connection, MeasurementRow)),
+        measurements=read_measurements(connection),
         published_runs=tuple(
             PublishedRun(**row, known_on=first_known(row["year"], sources[row["source"]]))
             for row in rows(connection, PublishedRunRow)
@@ -215,10 +238,14 @@ def service_from_row(row: Mapped, events: list[Mapped]) -> Service:
     return Service(**row, lifecycle=tuple(ServiceEvent(**event) for event in lifecycle))
 
 
+def read_measurements(connection: Connection) -> tuple[Measurement, ...]:
+    return tuple(measurement_from_row(row) for row in rows(connection, MeasurementRow))
+
+
 def measurement_from_row(row: Mapped) -> Measurement:
     micros = row["usd_per_hour_micros"]
     return Measurement(
-        **without(row, "usd_per_hour_micros"), usd_per_hour=None if micros is None else micros / 1_000_000
+        **without(row, "usd_per_hour_micros", "sent_at"), usd_per_hour=None if micros is None else micros / 1_000_000
     )
 
 

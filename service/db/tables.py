@@ -76,12 +76,16 @@ class ImportRunRow(Row):
 
 
 class CatalogVersionRow(Row):
-    """The one row that triggers raise on every change; `importing` holds them back while an import writes."""
+    """The one row that triggers raise on every change; `importing` holds them back while an import writes.
+
+    `measured` counts the changes that were nothing but measurements sent, after which no price need be read again.
+    """
 
     __tablename__ = "catalog_version"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     version: Mapped[int]
     importing: Mapped[bool]
+    measured: Mapped[int] = mapped_column(server_default="0")
     __table_args__ = (CheckConstraint("id = 1", name="single"),)
 
 
@@ -578,6 +582,8 @@ class PublishedRunRow(Row):
 
 
 class MeasurementRow(Row):
+    """Of the seed where `sent_at` is null; what was sent is nobody's to replace."""
+
     __tablename__ = "measurement"
     id: Mapped[str] = mapped_column(primary_key=True)
     workload: Mapped[str]
@@ -592,6 +598,9 @@ class MeasurementRow(Row):
     measured_on: Mapped[date]
     source: Mapped[str]
     note: Mapped[str | None]
+    nodes: Mapped[int] = mapped_column(server_default="1")
+    software: Mapped[str | None]
+    sent_at: Mapped[datetime | None]
     __table_args__ = (positive("samples_per_second"), positive("usd_per_hour_micros"))
 
 

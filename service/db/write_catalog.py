@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, insert, select, true, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.errors import in_sentences
@@ -51,6 +51,9 @@ PARENTS_FIRST: tuple[type[Row], ...] = (
 )  # fmt: skip
 NATURAL_KEY: dict[type[Row], tuple[str, ...]] = {InstanceTypeRow: ("provider", "name"), SoftwareSupportRow: ("key",)}
 """Where the primary key is a number that the database gives."""
+
+OF_A_FEED: dict[type[Row], ColumnElement[bool]] = {MeasurementRow: MeasurementRow.sent_at.is_(None)}
+"""Which rows of a table a batch replaces, where it is not all of them: what callers sent is not a feed's to delete."""
 
 
 @cache
@@ -160,9 +163,8 @@ def difference(connection: Connection, row: type[Row], wanted: Sequence[Record])
     table = row.__table__
     assert isinstance(table, Table)
     key = key_columns(row)
-    found = {
-        tuple(kept[column] for column in key): kept for kept in map(dict, connection.execute(select(table)).mappings())
-    }
+    held = select(table).where(OF_A_FEED.get(row, true()))
+    found = {tuple(kept[column] for column in key): kept for kept in map(dict, connection.execute(held).mappings())}
     asked = {tuple(record[column] for column in key): record for record in wanted}
     changed = [
         record

@@ -75,7 +75,11 @@ def figures(
 ) -> Compared:
     offer = best_offer(catalog, instance, regions)
     if workload:
-        seen = [each for each in catalog.measurements if each.machine == instance and each.workload == workload]
+        seen = [
+            each
+            for each in catalog.measurements
+            if each.machine == instance and each.workload == workload and each.nodes == 1
+        ]
         if not seen:
             return Compared(
                 instance, measured=True, speed=None, precision=None, batch_size=None, offer=offer, evidence=()

@@ -327,7 +327,9 @@ def scaled(seen: Measurement, ratio: float, figure: Figure, as_of: date, stale_a
 
 
 def newest_first(measurements: Iterable[Measurement], workload: str, as_of: date) -> Sequence[Measurement]:
-    seen = [each for each in measurements if each.workload == workload and each.measured_on <= as_of]
+    """On one node: how much several lose to their network is not known of other machines."""
+    alone = [each for each in measurements if each.nodes == 1]
+    seen = [each for each in alone if each.workload == workload and each.measured_on <= as_of]
     return sorted(seen, key=lambda each: (-each.measured_on.toordinal(), each.id))
 
 

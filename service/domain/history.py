@@ -87,6 +87,8 @@ class CatalogHistory:
     offers: OfferColumns
     prices: PriceColumns
     reference: Reference
+    facts_version: int = 0
+    """Stays where a version has only more measurements than the one before."""
 
     def on(self, day: date) -> Catalog:
         """The catalog as it stood at the end of a day (UTC): types announced by then, and prices valid then."""

@@ -143,6 +143,10 @@ class Measurement:
     measured_on: date
     source: str
     note: str | None
+    nodes: int = 1
+    """That ran it together; the rate is of all of them, `gpu_count` of one."""
+    software: str | None = None
+    """In the words of whoever measured, such as `pytorch==2.0`."""
 
 
 RUN_KINDS = (

@@ -195,7 +195,8 @@ def rate_in_nanos(cells: Mapping[str, str]) -> dict[str, str]:
 def measurement_cells(cells: Mapping[str, str]) -> dict[str, str]:
     rest = dict(cells)
     machine = f"{rest.pop('provider', '')}/{rest.pop('name', '')}"
-    return {"machine": machine, "usd_per_hour_micros": scaled(rest.pop("usd_per_hour", ""), 6), **rest}
+    micros = scaled(rest.pop("usd_per_hour", ""), 6)
+    return {"machine": machine, "usd_per_hour_micros": micros, "nodes": "1", "software": "", "sent_at": "", **rest}
 
 
 def storage_cells(cells: Mapping[str, str]) -> dict[str, str]:

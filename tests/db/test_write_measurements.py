@@ -1,0 +1,193 @@
+"""What is sent is kept once, whole or not at all, shown at once, and left alone by imports."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, text
+
+from service.db import engine as engines
+from service.db import live_catalog, write_measurements
+from service.db.engine import connect
+from service.db.errors import DatabaseUnusable
+from service.db.live_catalog import LiveCatalog
+from service.db.read_history import read_history
+from service.db.tables import MeasurementRow
+from service.db.write_catalog import Record, write
+from service.domain.reference import Measurement
+from tests.db.small import SOURCE, batch
+
+DAY = date(2026, 11, 21)
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SENT = Measurement(
+    id="sent-1",
+    workload="résumé, large",
+    framework="pytorch",
+    machine="aws/g5.xlarge",
+    gpu_count=1,
+    precision="bf16",
+    batch_size=64,
+    seconds_per_batch=0.25,
+    samples_per_second=256.0,
+    usd_per_hour=1.006,
+    measured_on=date(2026, 11, 20),
+    source="sent",
+    note=None,
+    nodes=2,
+    software="pytorch==2.0",
+)
+
+
+@pytest.fixture
+def engine(engine: Engine) -> Engine:
+    write(engine, batch(tables={MeasurementRow: [seeded("of-the-seed")]}), NOW)
+    return engine
+
+
+def seeded(id: str) -> Record:  # noqa: A002 - it is called that everywhere
+    plain: dict[str, Any] = {"workload": "alexnet", "machine": "aws/g5.xlarge", "samples_per_second": 100.0}
+    return {"id": id, **plain, "measured_on": date(2026, 1, 1), "source": SOURCE, "nodes": 1}
+
+
+def ids(engine: Engine) -> list[str]:
+    return [each.id for each in read_history(engine).reference.measurements]
+
+
+def version(engine: Engine) -> int:
+    return read_history(engine).version
+
+
+def test_it_comes_back_as_it_went_in(engine: Engine) -> None:
+    before = version(engine)
+    assert write_measurements.write_measurements(engine, [SENT], NOW) == [SENT]
+    assert read_history(engine).reference.measurements[-1] == SENT
+    assert version(engine) == before + 1
+
+
+def test_the_same_again_changes_nothing_and_answers_the_same(engine: Engine) -> None:
+    other = replace(SENT, id="sent-2")
+    write_measurements.write_measurements(engine, [SENT], NOW)
+    before = version(engine)
+    assert write_measurements.write_measurements(engine, [SENT, SENT], NOW) == [SENT, SENT]
+    assert version(engine) == before
+    assert write_measurements.write_measurements(engine, [other, SENT, other], NOW) == [other, SENT, other]
+    assert ids(engine) == ["of-the-seed", "sent-1", "sent-2"]
+    assert version(engine) == before + 1
+
+
+def test_a_bad_one_among_them_keeps_all_out(engine: Engine) -> None:
+    before = version(engine)
+    with pytest.raises(Exception, match="samples_per_second_positive"):
+        write_measurements.write_measurements(engine, [SENT, replace(SENT, id="bad", samples_per_second=-1.0)], NOW)
+    assert ids(engine) == ["of-the-seed"]
+    assert version(engine) == before
+    write(engine, batch("the next import works"), NOW)
+
+
+def test_an_import_replaces_its_own_and_leaves_what_was_sent(engine: Engine) -> None:
+    write_measurements.write_measurements(engine, [SENT], NOW)
+    write(engine, batch("another", tables={MeasurementRow: [seeded("newer")]}), NOW)
+    assert ids(engine) == ["newer", "sent-1"]
+    write(engine, batch("none", tables={MeasurementRow: []}), NOW)
+    assert ids(engine) == ["sent-1"]
+
+
+def test_the_live_catalog_has_it_once_it_is_acknowledged(engine: Engine) -> None:
+    live = LiveCatalog(engine, today=lambda: DAY)
+    assert live.add_measurements([SENT]) == [SENT]
+    assert SENT in live.on(None).measurements
+    assert SENT not in live.on(date(2026, 11, 19)).measurements
+
+
+def test_prices_are_not_read_again_for_a_measurement(engine: Engine) -> None:
+    mine, others = (LiveCatalog(engine, today=lambda: DAY) for _ in range(2))
+    before = others.history
+    mine.add_measurements([SENT])
+    others.refresh()
+    assert SENT in others.on(None).measurements
+    assert others.history.prices is before.prices
+    assert (others.history.version, others.history.facts_version) == (before.version + 1, before.facts_version)
+    assert others.history == read_history_like(engine, others)
+
+
+def read_history_like(engine: Engine, live: LiveCatalog) -> object:
+    """The whole read anew, with the columns of the one held, which compare by identity."""
+    whole = read_history(engine)
+    held = live.history
+    physics = replace(whole.reference, physics=held.reference.physics)
+    return replace(whole, offers=held.offers, prices=held.prices, reference=physics)
+
+
+def test_what_changed_beside_a_measurement_is_read_too(engine: Engine) -> None:
+    live = LiveCatalog(engine, today=lambda: DAY)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE instance_type SET vcpus = 97 WHERE name = 'g5.xlarge'"))
+    live.add_measurements([SENT])
+    catalog = live.on(None)
+    assert catalog.instance_types[catalog.place_of["aws/g5.xlarge"]].vcpus == 97
+    assert SENT in catalog.measurements
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE measurement SET note = 'by hand' WHERE id = 'sent-1'"))
+    live.refresh()
+    assert live.on(None).measurements[-1].note == "by hand"
+
+
+def test_many_at_once_are_all_kept_and_all_seen(engine: Engine) -> None:
+    live = LiveCatalog(engine, today=lambda: DAY)
+    unseen: list[str] = []
+
+    def send(sender: int) -> None:
+        for number in range(5):
+            sent = replace(SENT, id=f"sent-{sender}-{number}")
+            live.add_measurements([sent])
+            if sent not in live.on(None).measurements:
+                unseen.append(sent.id)
+
+    senders = [threading.Thread(target=send, args=(number,)) for number in range(4)]
+    for each in senders:
+        each.start()
+    for each in senders:
+        each.join()
+    assert unseen == []
+    assert len(ids(engine)) == 1 + 20
+    assert live.history.version == version(engine)
+
+
+@contextmanager
+def read_only(engine: Engine) -> Iterator[None]:
+    statement = "PRAGMA query_only = ON" if engine.dialect.name == "sqlite" else "SET TRANSACTION READ ONLY"
+
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql(statement)
+
+    event.listen(engine, "begin", begin)
+    yield
+    event.remove(engine, "begin", begin)
+    if engine.dialect.name == "sqlite":
+        engine.dispose()
+
+
+def test_a_database_that_may_only_be_read_is_told_in_a_sentence(engine: Engine) -> None:
+    live = LiveCatalog(engine, today=lambda: DAY)
+    with read_only(engine), pytest.raises(DatabaseUnusable):
+        live.add_measurements([SENT])
+    assert ids(engine) == ["of-the-seed"]
+
+
+def test_a_locked_database_is_told_in_a_sentence(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "SQLITE_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(write_measurements, "PATIENCE", "50ms")
+    hurried = connect(engine.url.render_as_string(hide_password=False))
+    live = live_catalog.LiveCatalog(hurried, today=lambda: DAY)
+    with engine.connect() as importing:
+        importing.execute(text("UPDATE catalog_version SET importing = true"))
+        with pytest.raises(DatabaseUnusable):
+            live.add_measurements([SENT])
+        importing.rollback()
+    live.add_measurements([SENT])
+    assert ids(engine) == ["of-the-seed", "sent-1"]
+    hurried.dispose()
