@@ -77,8 +77,8 @@ class Loop:
 
     @property
     def job(self) -> Job:
-        assert self.asked.job is not None
-        return self.asked.job
+        assert self.asked.modelled is not None
+        return self.asked.modelled
 
     def alone(self, kind: InstanceType) -> list[Alone]:
         return [alone(self.job, kind, count, self.world.catalog) for count in node_counts(*self.asked.nodes)]

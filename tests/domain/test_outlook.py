@@ -27,7 +27,7 @@ def members(types: TypeSet, catalog: Catalog) -> set[int]:
     return set(np.flatnonzero(catalog.mask(types)).tolist())
 
 
-def agrees(found: Outlook, place: int, slow: Sequence[Alone]) -> None:
+def agrees(found: Outlook[Job], place: int, slow: Sequence[Alone]) -> None:
     """The rows of one type say what the loop over its numbers of nodes says."""
     for on_nodes, one in zip(found.options, slow, strict=True):
         assert bool(on_nodes.works[place]) == one.works
@@ -38,7 +38,7 @@ def agrees(found: Outlook, place: int, slow: Sequence[Alone]) -> None:
             )
 
 
-def reasons(found: Outlook, catalog: Catalog) -> list[set[str]]:
+def reasons(found: Outlook[Job], catalog: Catalog) -> list[set[str]]:
     """Per type, the checks that it fails."""
     failed: list[set[str]] = [set() for _ in catalog.instance_types]
     for check in job_checks(found, catalog):
