@@ -356,7 +356,7 @@ def unweighed_fields(asked: RecommendAsked, job: Job | NamedWork | None) -> list
     elif isinstance(job, NamedWork):
         fields = told - WEIGHED - WEIGHED_BY_NAME
     else:
-        fields = told & not_weighed_in(work.task)
+        fields = told & (not_weighed_in(work.task) | (set() if job.amount is not None else {"checkpoint"}))
     weighed = LIMITS_OF_A_JOB if has_job else set[str]()
     if job is not None and job.amount is not None:
         weighed = weighed | LIMITS_OF_AN_AMOUNT
