@@ -11,6 +11,7 @@ from service.db.engine import connect
 from service.db.migrate import upgrade
 from service.db.read_history import read_history
 from service.db.write_catalog import write
+from service.domain.estimate import physics_of
 from service.domain.history import CatalogHistory, OfferColumns, PriceColumns
 from service.files import SEED
 from service.importers.seed import read_seed
@@ -25,6 +26,7 @@ def test_both_give_the_same_history(seeded_file: Path, postgres_url: str) -> Non
     assert first.instance_types == second.instance_types
     assert same_columns(first, second)
     assert without_imports(first) == without_imports(second)
+    assert coefficients(first) == coefficients(second)
     sqlite.dispose()
     postgres.dispose()
 
@@ -37,8 +39,17 @@ def same_columns(first: CatalogHistory, second: CatalogHistory) -> bool:
     return all(np.array_equal(here, there) for here, there in pairs)
 
 
+NO_PHYSICS = physics_of([])
+
+
 def without_imports(history: CatalogHistory) -> object:
-    return dataclasses.replace(history.reference, imports=())
+    """The physics, which is the same only as itself, left out."""
+    return dataclasses.replace(history.reference, imports=(), physics=NO_PHYSICS)
+
+
+def coefficients(history: CatalogHistory) -> object:
+    physics = history.reference.physics
+    return physics.calibration.values, physics.bands
 
 
 def test_values_come_back_as_they_went_in(database_url: str) -> None:
