@@ -72,8 +72,12 @@ def seeded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def seeded_copy(seeded_file: Path, tmp_path: Path) -> str:
     """The URL of a seeded database to write to."""
-    copy = tmp_path / "catalog.db"
-    source, target = sqlite3.connect(seeded_file), sqlite3.connect(copy)
+    return copied(seeded_file, tmp_path / "catalog.db")
+
+
+def copied(database: Path, copy: Path) -> str:
+    """The URL of a copy of a SQLite database."""
+    source, target = sqlite3.connect(database), sqlite3.connect(copy)
     source.backup(target)
     source.close()
     target.close()
@@ -84,4 +88,12 @@ def seeded_copy(seeded_file: Path, tmp_path: Path) -> str:
 def server(seeded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A real server on the whole seed."""
     with running(f"sqlite:///{seeded_file}", tmp_path_factory.mktemp("server") / "log") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def server_to_write(seeded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The same on a copy that may be written to."""
+    folder = tmp_path_factory.mktemp("server")
+    with running(copied(seeded_file, folder / "catalog.db"), folder / "log") as started:
         yield started

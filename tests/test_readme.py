@@ -61,8 +61,8 @@ def test_there_are_commands_to_try() -> None:
 
 
 @pytest.mark.parametrize(("command", "excerpt"), commands())
-def test_a_command_gives_what_the_readme_says(command: str, excerpt: Any, server: Server) -> None:
-    assert_holds(ask(command, server.url), excerpt)
+def test_a_command_gives_what_the_readme_says(command: str, excerpt: Any, server_to_write: Server) -> None:
+    assert_holds(ask(command, server_to_write.url), excerpt)
 
 
 def test_the_readme_lists_every_setting() -> None:

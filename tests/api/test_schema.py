@@ -89,7 +89,7 @@ def document(*, with_names: bool) -> dict[str, Any]:
                 for parameter in operation["parameters"]:
                     fill(parameter["name"], parameter["schema"])
         for name, schema in told["components"]["schemas"].items():
-            if name in ("EstimateAsked", "MachineDescribed", "StorageAsked", "OverAsked") or (
+            if name in ("MeasurementSent", "EstimateAsked", "MachineDescribed", "StorageAsked", "OverAsked") or (
                 name.endswith("-Input") and "Software" not in name
             ):
                 for field, field_schema in schema.get("properties", {}).items():
@@ -144,12 +144,12 @@ def bounded(examples: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def bare_app(app: FastAPI) -> ASGIApp:
+def bare_app(app_to_write: FastAPI) -> ASGIApp:
     """Without its lifespan, which schemathesis would begin and end for every test."""
 
     async def bare(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
-            await app(scope, receive, send)
+            await app_to_write(scope, receive, send)
             return
         for step in ("startup", "shutdown"):
             await receive()
@@ -166,5 +166,5 @@ def test_in_process(case: Generated, bare_app: ASGIApp) -> None:
 
 @PLAIN.parametrize()
 @bounded(5)  # type: ignore[untyped-decorator]
-def test_over_http(case: Generated, server: Server) -> None:
-    case.validate_response(case.call(base_url=server.url), checks=CHECKS)
+def test_over_http(case: Generated, server_to_write: Server) -> None:
+    case.validate_response(case.call(base_url=server_to_write.url), checks=CHECKS)

@@ -87,7 +87,9 @@ def step(told: Mapping[str, Any], day: date) -> Step:
         body = {"limit": 100, **body}
     if told["post"] in ("/recommend", "/estimate"):
         body = {**body, "as_of": day.isoformat()}
-    if "items" in body:
+    if told["post"] == "/measurements":
+        body["items"] = [{"measured_at": day.isoformat(), **item} for item in body["items"]]
+    elif "items" in body:
         limit = {"limit": 100} if told["post"] == "/recommend/batch" else {}
         body["items"] = [{**limit, **item, "as_of": day.isoformat()} for item in body["items"]]
     return Step("POST", told["post"], body, told["expect"])
