@@ -1,0 +1,140 @@
+"""What a whole job may cost and take: limits, instances, spot in expectation, ties and fallbacks, over the seed."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+JOB = {
+    "task": "training",
+    "model": "llama-3.1-8b",
+    "precision": ["bf16"],
+    "global_batch_size": 128,
+    "amount": {"tokens": 2e9},
+    "fault_tolerant": True,
+}
+
+
+def ask(client: TestClient, **more: Any) -> dict[str, Any]:
+    body = {"workload": {**JOB, **more.pop("workload", {})}, "constraints": more.pop("constraints", {}), **more}
+    answer = client.post("/recommend", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()  # type: ignore[no-any-return]
+
+
+def codes(told: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {each["code"]: each for each in told}
+
+
+AWS = {"provider": ["aws"]}
+
+
+@pytest.fixture(scope="module")
+def free(client: TestClient) -> dict[str, Any]:
+    """Without a limit: how cheap and how fast it can be."""
+    return {name: ask(client, constraints=AWS, objective=name)["choices"][0] for name in ("cheapest", "fastest")}
+
+
+def test_limits_are_kept_and_the_answer_says_how(client: TestClient, free: dict[str, Any]) -> None:
+    usd = free["cheapest"]["estimate"]["usd"]["likely"] * 3
+    hours = free["fastest"]["estimate"]["hours"]["likely"] * 4
+    answer = ask(client, constraints={**AWS, "deadline_hours": hours, "budget_usd": usd}, limit=100)
+    assert answer["choices"]
+    for choice in answer["choices"]:
+        assert choice["estimate"]["hours"]["likely"] <= hours * 1.00001
+        assert choice["estimate"]["usd"]["likely"] <= usd * 1.00001
+        assert "of" in codes(choice["reasons"])["within_limits"]["text"]
+    assert {"deadline_hours", "budget_usd"} <= codes(answer["rejections"]).keys()
+
+
+def test_a_relaxed_limit_admits_what_it_promised(client: TestClient, free: dict[str, Any]) -> None:
+    for name, limit in (
+        ("deadline_hours", free["fastest"]["estimate"]["hours"]["likely"] / 2),
+        ("budget_usd", free["cheapest"]["estimate"]["usd"]["likely"] / 2),
+    ):
+        answer = ask(client, constraints={**AWS, name: limit})
+        assert answer["choices"] == []
+        relax = codes(answer["rejections"])[name]["relax"]
+        after = ask(client, constraints={**AWS, **relax["to"]})
+        assert after["counts"]["admitted"] == relax["admits"] > 0
+        assert f"{after['choices'][0]['provider']}/{after['choices'][0]['instance']}" == relax["best"]["instance"]
+
+
+def test_the_pessimistic_end_is_harder_to_keep(client: TestClient, free: dict[str, Any]) -> None:
+    limits = {**AWS, "deadline_hours": free["fastest"]["estimate"]["hours"]["likely"] * 2}
+    likely, safe = (ask(client, constraints={**limits, "confidence": each}, limit=100) for each in ("likely", "safe"))
+    assert likely["counts"]["admitted"] > safe["counts"]["admitted"]
+    for choice in safe["choices"]:
+        assert choice["estimate"]["hours"]["high"] <= limits["deadline_hours"] * 1.00001
+
+
+def test_where_both_limits_cannot_be_kept_the_nearest_is_told_on_each_side(
+    client: TestClient, free: dict[str, Any]
+) -> None:
+    hours, usd = free["fastest"]["estimate"]["hours"]["likely"], free["cheapest"]["estimate"]["usd"]["likely"]
+    answer = ask(client, constraints={**AWS, "deadline_hours": hours * 1.01, "budget_usd": usd * 1.01})
+    assert answer["choices"] == []
+    told = codes(answer["notes"])["nearest"]["text"]
+    assert "in time, the cheapest is aws/" in told
+    assert "within the budget, the fastest is aws/" in told
+
+
+def test_several_instances_share_the_work_to_be_in_time(client: TestClient) -> None:
+    limits = {**AWS, "instance": ["p4d.24xlarge"], "market": ["on_demand"]}
+    alone = ask(client, constraints=limits)["choices"][0]
+    hours = alone["estimate"]["hours"]["likely"]
+    deadline = {**limits, "deadline_hours": hours / 2.5}
+    assert ask(client, constraints=deadline)["choices"] == []
+    shared = ask(client, constraints={**deadline, "max_instances": 8})["choices"][0]
+    assert shared["instances"] == 3
+    assert shared["estimate"]["hours"]["likely"] == pytest.approx(hours / 3, rel=1e-4)
+    assert shared["estimate"]["usd"]["likely"] == pytest.approx(alone["estimate"]["usd"]["likely"], rel=1e-4)
+    assert shared["usd_per_hour"] == pytest.approx(3 * alone["usd_per_hour"])
+    assert "3 independent instances" in codes(shared["reasons"])["within_limits"]["text"]
+
+
+def test_spot_is_told_in_expectation(client: TestClient) -> None:
+    answer = ask(client, constraints={"market": ["on_demand", "spot"]}, per="offer", limit=100)
+    spot = [choice for choice in answer["choices"] if choice["market"] == "spot"]
+    assert spot
+    for choice in spot:
+        told = choice["spot"]
+        assert told["stretch"] > 1
+        assert told["interruptions"]["likely"] == pytest.approx(
+            told["interruptions_per_hour"]["likely"] * told["paid_hours"]["likely"], rel=1e-3
+        )
+        assert told["notice_seconds"] == (120 if choice["provider"] == "aws" else told["notice_seconds"])
+        assert choice["estimate"]["hours"]["likely"] >= told["paid_hours"]["likely"]
+        assert "spot_in_expectation" in codes(choice["reasons"])
+    assert all(choice["spot"] is None for choice in answer["choices"] if choice["market"] != "spot")
+
+
+def test_a_lead_within_the_bands_is_a_tie(client: TestClient) -> None:
+    choices = ask(client, constraints=AWS, limit=20)["choices"]
+    tied = [choice for choice in choices if choice["tied_with"]]
+    assert tied
+    for choice in tied:
+        assert "tied" in codes(choice["reasons"])
+        for other in choice["tied_with"]:
+            if other <= len(choices):
+                assert choice["rank"] in choices[other - 1]["tied_with"]
+
+
+def test_fallbacks_differ_in_what_can_fail_together(client: TestClient) -> None:
+    usual, apart = (ask(client, diversify=each, limit=5)["choices"] for each in (False, True))
+    assert usual[0]["instance"] == apart[0]["instance"]
+
+    def places(choices: list[dict[str, Any]]) -> int:
+        return len({(choice["provider"], choice["region"], choice["specs"]["family"]) for choice in choices})
+
+    assert places(apart) == 5
+    assert len({choice["region"] for choice in apart}) >= len({choice["region"] for choice in usual})
+
+
+def test_limits_on_the_whole_job_need_an_amount(client: TestClient) -> None:
+    answer = ask(client, workload={"amount": None}, constraints={**AWS, "budget_usd": 1, "deadline_hours": 1})
+    assert answer["choices"]
+    assert set(codes(answer["notes"])["not_weighed"]["fields"]) == {
+        "constraints.budget_usd",
+        "constraints.deadline_hours",
+    }
