@@ -190,8 +190,16 @@ async def http_problem(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return problem(404, "There is nothing at this address. /docs lists what there is.")
     if error.status_code == 405:
-        return problem(405, f"This address does not take {request.method}.", headers=error.headers)
+        first = (error.headers or {}).get("Allow", "")
+        return problem(405, f"This address does not take {request.method}.", headers={"Allow": allowed(request, first)})
     return problem(error.status_code, str(error.detail), headers=error.headers)
+
+
+def allowed(request: Request, first: str) -> str:
+    """Every method of the address: Starlette tells only those of the first route that has it."""
+    path = getattr(request.scope.get("route"), "path_format", "")
+    operations = request.app.openapi()["paths"].get(path, {})
+    return ", ".join(sorted(map(str.upper, operations))) or first
 
 
 async def database_problem(request: Request, error: Exception) -> Response:

@@ -233,6 +233,11 @@ def test_a_body_that_means_nothing(body: str, status: int, field: str | None, ap
     assert field is None or answer.fields[0] == field
 
 
+def test_another_method_is_told_both(client: TestClient) -> None:
+    answer = client.delete("/measurements")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+
+
 def test_it_takes_no_query(client: TestClient) -> None:
     answer = client.post("/measurements?as_of=2024-01-01", json={"items": [item()]})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "as_of")

@@ -74,7 +74,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|parameters are needed|belong to|No layout|more than|Several providers"
     r"|is not offered in|is not sold as|No offer of|a price of its own|A load needs|unit of the rate|A run lasts"
     r"|That is .* combinations|does not tell"
-    r"|nested more than|reads at most|a number beyond|a day is written|names '.*' twice"
+    r"|steps need|tells no version|nested more than|reads at most|a number beyond|a day is written|names '.*' twice"
     r"|The config does not tell|reads no tokens|An amount in tokens",
     re.DOTALL,
 )

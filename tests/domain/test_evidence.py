@@ -253,6 +253,14 @@ def machine(name: str, bandwidth: float | None = 1000.0, tflops: float | None = 
     return instance_type(name, gpu=card, gpu_count=count)
 
 
+def test_several_nodes_say_nothing_of_one() -> None:
+    together, alone = seen(samples=700.0, nodes=8), seen(on=date(2025, 1, 1))
+    told = measured_rate([together, alone], "nightly", "aws/a", DAY)
+    assert told is not None
+    assert told.evidence == alone
+    assert measured_rate([together], "nightly", "aws/a", DAY) is None
+
+
 def test_the_newest_measurement_is_likely_and_the_others_make_the_band() -> None:
     told = measured_rate(
         [seen(samples=90.0, on=date(2025, 2, 1)), seen(samples=100.0), seen(samples=110.0, on=date(2025, 3, 1))],
