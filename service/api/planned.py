@@ -94,8 +94,8 @@ def appraised(choice: Choice, outlook: Outlook[Job], catalog: Catalog) -> Apprai
     return catalog.fragments.recall(("appraised", outlook.key, choice.place, choice.nodes), find)
 
 
-def told_of(choice: Choice, planner: Planner, catalog: Catalog) -> Told:
-    """Of a current instance that cannot run the job, there is no estimate."""
+def told_of(choice: Choice, planner: Planner, catalog: Catalog, framework: str | None = None) -> Told:
+    """`framework` is what the caller asks for. Of a current instance that cannot run the job, there is no estimate."""
     outlook = planner.outlook
     on_nodes = outlook.on(choice.nodes)
     if not (on_nodes.runs[choice.place] and on_nodes.exists[choice.place]):
@@ -120,7 +120,7 @@ def told_of(choice: Choice, planner: Planner, catalog: Catalog) -> Told:
         spot=spot,
         evidence=evidence,
         reasons=[*reasons, *limit_reasons(choice, planner), *([] if spot is None else [spot_reason(spot)])],
-        warnings=[] if seen is None or not seen.stale else [old_measurement(seen)],
+        warnings=[] if seen is None else warnings_on_seen(seen, framework),
     )
 
 
@@ -146,9 +146,16 @@ def measurement_told(seen: NamedRate) -> dict[str, str]:
     }
 
 
-def old_measurement(seen: NamedRate) -> Statement:
-    text = f"Last measured on {seen.evidence.measured_on}, on {seen.evidence.machine}; measure it anew."
-    return Statement("measurement_old", text)
+def warnings_on_seen(seen: NamedRate, framework: str | None) -> list[Statement]:
+    """What was seen long ago or with other software stays what it was: no release multiplies onto it."""
+    found, one = [], seen.evidence
+    if seen.stale:
+        text = f"Last measured on {one.measured_on}, on {one.machine}; measure it anew."
+        found.append(Statement("measurement_old", text))
+    if framework is not None and one.software is not None and framework != one.software:
+        text = f"Measured with {one.software}; the workload asks for {framework}. Measure it anew."
+        found.append(Statement("measurement_other_software", text))
+    return found
 
 
 def seen_estimate(

@@ -277,7 +277,7 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
         }
     )
     terms = terms_told(question, answer)
-    said_of = (*host_told_of(asked, question), terms)
+    said_of = (*host_told_of(asked, question), asked.workload.software.framework, terms)
     choices = b",".join([choice_json(each, asked, question, answer, said_of, catalog) for each in answer.choices])
     return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],"advice":%b,%b' % (
         stamp_json(catalog),
@@ -296,9 +296,9 @@ def first_appraised(answer: Answer, catalog: Catalog) -> Appraisal | None:
     return appraised(answer.choices[0], answer.outlook, catalog)
 
 
-SaidOf = tuple[str, Loading | None, Needs | None, float | None, tuple[str, ...]]
-"""What of a question the words on a choice depend on: task, how samples come, needs, how many there are, and terms of
-the objective. What is not told is None, which is the quickest to look up."""
+SaidOf = tuple[str, Loading | None, Needs | None, float | None, str | None, tuple[str, ...]]
+"""What of a question the words on a choice depend on: task, how samples come, needs, how many there are, the framework
+and terms of the objective. What is not told is None, which is the quickest to look up."""
 
 
 def host_told_of(asked: RecommendAsked, question: Question) -> tuple[str, Loading | None, Needs | None, float | None]:
@@ -342,7 +342,7 @@ def choice_encoded(
     catalog: Catalog,
 ) -> tuple[bytes, bytes, bytes]:
     """The offer, the figures that put it where it stands, and the other reasons."""
-    told = None if planner is None else told_of(choice, planner, catalog)
+    told = None if planner is None else told_of(choice, planner, catalog, asked.workload.software.framework)
     outlook = None if planner is None else planner.outlook
     offered = b'%b,%b,"specs":%b,%b,"availability":%b' % (
         to_json(offer_fields(choice))[1:-1],

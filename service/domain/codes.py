@@ -35,6 +35,7 @@ WARNINGS = {
     "software_partly": "The software runs there only in part, or an optional library not at all.",
     "tensor_over_slow_links": "Matrices are cut over links that are slow for it: every layer waits.",
     "precision_reduced": "The GPU runs the precision at a token rate or by conversion only.",
+    "measurement_other_software": "What was measured ran with other software than the workload asks for.",
     "measurement_old": "What was measured under the workload's name is more than a year old.",
     "extrapolates": "No published run was like the job in something, so the estimate has a wider band.",
 }
