@@ -157,7 +157,7 @@ Places = NDArray[np.int64]
 
 
 def _micro_batches(work: Training, batch: Floats, data: Floats, fixed: FixedLayout) -> tuple[Places, Floats]:
-    """Places of the cuts that give each data-parallel rank a sample, one for each size of micro-batch, and the sizes."""
+    """Places of the cuts that give each data-parallel rank a sample, one for each size of micro-batch; the sizes."""
     some = np.flatnonzero(data <= batch)
     share = np.ceil(batch[some] / data[some])
     if fixed.micro_batch is not None:
