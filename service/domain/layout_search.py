@@ -207,15 +207,18 @@ class _Search:
         need = need[order]
         asked, costs = self.asked_and_costs(taken(candidates.layouts, order), candidates.linked_gpus[order])
         starts = np.searchsorted(shape_of[order], np.arange(len(shapes) + 1)).tolist()
+        column = np.full(len(place), -1)
         for shape, start, end in zip(shapes, starts, starts[1:], strict=False):
             if start < end:
                 here = shape.places
                 times = costs[here] @ asked[:, start:end]
                 times[need[start:end] > usable[here, None]] = np.inf
                 chosen = times.argmin(axis=1)
-                least = times[np.arange(len(here)), chosen]
-                fits = least < np.inf
-                seconds[here], place[here[fits]] = least, order[start + chosen[fits]]
+                column[here] = np.where(times[np.arange(len(here)), chosen] < np.inf, start + chosen, -1)
+        fits = column >= 0
+        place[fits] = order[column[fits]]
+        # A product of matrices rounds by its size; what a machine takes must not depend on which others are asked.
+        seconds[fits] = sum(costs[fits, key] * amount[column[fits]] for key, amount in enumerate(asked))
         return seconds
 
     def ways(self, highest: int) -> Sequence[Way]:

@@ -58,8 +58,9 @@ def test_the_search_equals_the_loop_over_every_layout(
     plain = best_of_all(with_, work, where, fixed)
     assert plain is not None
     assert found.fits == plain.fits
-    assert likely(found) == pytest.approx(likely(plain), rel=1e-6)
-    if not found.fits:
+    if found.fits:
+        assert likely(found) == pytest.approx(likely(plain), rel=1e-6)
+    else:  # of those that need as little memory, any may be told
         assert found.memory.needed_bytes == pytest.approx(plain.memory.needed_bytes, rel=1e-6)
 
 
