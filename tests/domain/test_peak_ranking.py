@@ -30,7 +30,7 @@ weighted = st.dictionaries(
 objectives = st.one_of(named, named, weighted)
 wide = st.one_of(st.just(Constraints()), st.just(Constraints()), constraints())
 seldom = st.sampled_from([True, False, False, False])
-tasks = st.sampled_from(["training", "training", "inference", "hpc", "development"])
+tasks = st.sampled_from(["training", "training", "inference", "hpc", "development", "classical"])
 
 
 peaks = st.sampled_from([5.0, 20.0, 40.0, 100.0, 312.0, None])
@@ -67,7 +67,11 @@ def rich_worlds(draw: st.DrawFn) -> World:
 def questions(draw: st.DrawFn, asked: st.SearchStrategy[Constraints] = wide) -> Question:
     """As the API asks them: the constraint on the precision is the question's own."""
     task, objective = draw(tasks), draw(objectives)
-    told = () if task == "development" else draw(st.one_of(st.just(()), some("bf16", "fp16", "fp32", "fp64")))
+    told = (
+        ()
+        if task in ("development", "classical")
+        else draw(st.one_of(st.just(()), some("bf16", "fp16", "fp32", "fp64")))
+    )
     limits = replace(
         draw(asked),
         precision_any=told or PRECISION_BY_TASK.get(task, ()),
@@ -78,10 +82,10 @@ def questions(draw: st.DrawFn, asked: st.SearchStrategy[Constraints] = wide) -> 
 
 
 def speed(kind: InstanceType, asked: Question) -> float | None:
-    """The peak of the first precision told that runs there, or the highest of the usual ones; vCPUs without one."""
+    """The peak of the first precision told that runs there, or the highest usual one; else vCPUs; to develop, one."""
     usual = PRECISION_BY_TASK.get(asked.task, ())
     if not (asked.precisions or usual):
-        return kind.vcpus
+        return None if kind.vcpus is None else min(kind.vcpus, 1.0 if asked.task == "development" else inf)
     running = [name for name in asked.precisions or usual if plain.runs(kind, name, asked.constraints)]
     peaks = [kind.tflops(name) for name in (running[:1] if asked.precisions else running)]
     return max((peak for peak in peaks if peak is not None), default=None)
