@@ -20,7 +20,7 @@ TRAINING = Kind(
             (("stack", "precision"), MIDDLE),
             (("stack", "architecture"), MIDDLE),
             (("stack", "family"), MIDDLE),
-            (("model", "precision"), MIDDLE),
+            (("model", "precision"), NARROW),
             (("model", "architecture"), NARROW),
             (("model", "stack"), MIDDLE),
             (("stack", "gpu"), NARROW),

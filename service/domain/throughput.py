@@ -124,8 +124,11 @@ def micro_batch_demands(work: Training, layout: AnyLayout, linked_gpus: Number) 
 
 
 def bytes_moved(work: Training, t: Transformer, tokens: Number, length: float) -> Number:
-    """Activations written and read in three passes, the logits, and without FlashAttention the scores."""
-    value = min(2.0, bytes_per_value(work.precision)) if work.precision not in ("fp32", "tf32") else 4.0
+    """Activations written and read in three passes, the logits, and without FlashAttention the scores.
+
+    Narrower formats are of matrix products alone: what lies between these stays at 16 bits.
+    """
+    value = 4.0 if work.precision in ("fp32", "tf32") else 2.0
     scores = 0.0 if work.flash_attention else 5.0 * length * t.heads
     layers = (LAYER_BYTES_PER_VALUE * t.hidden + scores) * t.layers * 3 * value / 2
     return tokens * (layers + 12.0 * 2 * t.vocabulary)

@@ -26,6 +26,7 @@ from service.domain.machine import Machine
 from service.domain.memory import figures, total, training_parts
 from service.domain.parallelism import Layout, checked
 from service.domain.stacks import Software
+from service.domain.throughput import training_terms
 from service.domain.workload import Inference, Training
 from service.files import SEED
 from tests.domain.jobs import gpu, inference, machine, model, training
@@ -198,6 +199,15 @@ def test_a_layout_must_multiply_out() -> None:
     assert checked(Layout(tensor=8), 8).gpus == 8
     with pytest.raises(QuestionError, match="takes 16 GPUs"):
         checked(replace(Layout(tensor=8), pipeline=2), 8)
+
+
+def test_activations_between_matrix_products_stay_at_16_bits() -> None:
+    moved = {
+        name: training_terms(replace(works(), precision=name), machine(), Layout(data=8)).seconds["memory"]
+        for name in ("fp8", "bf16", "fp32")
+    }
+    assert moved["fp8"] == moved["bf16"]
+    assert moved["fp32"] > 1.5 * moved["bf16"]
 
 
 @given(st.sampled_from(["unknown", "torchtitan", "megatron-bridge"]).map(Software), st.floats(1.0, 1e6))
