@@ -140,9 +140,9 @@ class Questions:
         return asked
 
     def rated(self, work: Mapping[str, Any]) -> bool:
-        """Whether peaks at a precision rank, so that a limit on them can be told."""
+        """Whether peaks at a precision rank and can be limited; physics and measurements rank by other figures."""
         of_a_job = "model" in work and work["task"] in ("training", "inference")
-        return not of_a_job and (bool(work.get("precision")) or work["task"] in TASKS[:4])
+        return not of_a_job and "name" not in work and (bool(work.get("precision")) or work["task"] in TASKS[:4])
 
     def objective(self) -> Any:
         if self.maybe(0.7):

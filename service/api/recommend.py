@@ -437,7 +437,11 @@ def usd_per_hour(choice: Choice) -> float | None:
 
 
 def ratio(one: float | None, other: float | None) -> float | None:
-    return None if one is None or not other or isnan(one) or isnan(other) else round(one / other, 4)
+    """To four places, or as many figures of what is less than one: a ratio that is not 0 is never told as 0."""
+    if one is None or not other or isnan(one) or isnan(other):
+        return None
+    found = one / other
+    return round(found, 4) if found >= 1 else float(f"{found:.4g}")
 
 
 def current_told(current: Choice, planner: Planner | None, catalog: Catalog) -> dict[str, object]:

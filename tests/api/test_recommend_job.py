@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from service.api.recommend import RecommendTold
+from service.api.recommend import RecommendTold, ratio
 from tests.api import wire
 from tests.api.reading import told
 from tests.api.test_recommend import Body, ask, question, relaxed
@@ -332,3 +332,18 @@ def test_every_precision_of_the_catalog_can_be_asked_of_a_job(client: TestClient
     known = [item["id"] for item in told(client, "/precisions")["items"]]
     for precision in known:
         ask(client, question("inference", workload={"model": "resnet-50", "precision": [precision]}, limit=1))
+
+
+def test_a_choice_that_is_next_to_nothing_beside_the_current_machine_is_not_told_as_nothing(client: TestClient) -> None:
+    body = question(
+        "inference",
+        workload={"model": "resnet-50", "amount": {"samples": 1e6}},
+        constraints={"instance": ["aws/p5.48xlarge"]},
+        current_instance="aws/g2.2xlarge",
+        objective="fastest",
+    )
+    compared = ask(client, body)["choices"][0]["compared_to_current"]
+    assert all(figure is None or figure > 0 for figure in compared.values())
+    assert ratio(1.0, 3e7) == 3.333e-08
+    assert ratio(2.0, 3.0) == 0.6667
+    assert ratio(20.0, 3.0) == 6.6667
