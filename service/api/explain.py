@@ -272,6 +272,21 @@ def relaxation_json(relaxed: Relaxation, catalog: Catalog) -> bytes:
     return b'{"to":%b,"admits":%d,"best":%b}' % (to_json(relaxed.to), relaxed.admits, best)
 
 
+PLAIN = frozenset({"task", "precision", "precision_support", "fault_tolerant"})
+"""Of work of which no more is told, the notes depend on which fields are told and not on what they say."""
+
+
+def notes_json(asked: RecommendAsked, answer: Answer, catalog: Catalog) -> bytes:
+    """Each as `Note` says; usual ones are encoded once."""
+    work = asked.workload
+    told = work.model_fields_set
+    if not told <= PLAIN or leaves_spot_out(asked):
+        return to_json(notes_on(asked, answer, catalog))
+    limits = asked.constraints.model_fields_set
+    key = ("notes", frozenset(asked.model_fields_set), frozenset(told), frozenset(limits), answer.price_ignored)
+    return catalog.fragments.recall(key, lambda: to_json(notes_on(asked, answer, catalog)))
+
+
 def notes_on(asked: RecommendAsked, answer: Answer, catalog: Catalog) -> list[Note]:
     notes = []
     if "objective" not in asked.model_fields_set:

@@ -19,7 +19,7 @@ from service.api.examples import QUESTION_BATCH, QUESTIONS
 from service.api.explain import (
     Note,
     Statement,
-    notes_on,
+    notes_json,
     reasons_for,
     rejection_json,
     standing_json,
@@ -169,7 +169,9 @@ class Current:
     """The caller's current instance, priced and rated like a choice."""
 
     instance: str
-    usd_per_hour: float | None
+    market: str
+    nodes: int
+    usd_per_hour: Annotated[float | None, Field(description="Of all nodes.")]
     estimate: JobEstimateTold | SeenEstimateTold | PeakTold | None
 
 
@@ -273,18 +275,18 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
                 "rejected": answer.considered - answer.admitted,
             },
             "current": None if answer.current is None else current_told(answer.current, answer.planner, catalog),
-            "notes": notes_on(asked, answer, catalog),
         }
     )
     terms = terms_told(question, answer)
     said_of = (*host_told_of(asked, question), asked.workload.software.framework, terms)
     choices = b",".join([choice_json(each, asked, question, answer, said_of, catalog) for each in answer.choices])
-    return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],"advice":%b,%b' % (
+    return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],"advice":%b,"notes":%b,%b' % (
         stamp_json(catalog),
         in_full(asked, catalog),
         choices,
         b",".join([rejection_json(each, catalog) for each in answer.rejections]),
         advice_json(asked, question, answer, first_appraised(answer, catalog), catalog),
+        notes_json(asked, answer, catalog),
         told[1:],
     )
 
@@ -448,6 +450,8 @@ def current_told(current: Choice, planner: Planner | None, catalog: Catalog) -> 
     """As `Current` says."""
     return {
         "instance": current.instance_type.id,
-        "usd_per_hour": current.offer.price.usd_per_hour,
+        "market": current.offer.market,
+        "nodes": current.nodes,
+        "usd_per_hour": None if (usd := usd_per_hour(current)) is None else rounded(usd),
         "estimate": peak_told(current) if planner is None else current_estimate(current, planner, catalog),
     }

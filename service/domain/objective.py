@@ -1,7 +1,7 @@
 """What "best" means: a few terms, and one scale-free way to weigh them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,11 @@ class Objective:
     """Weights of terms; a heavier term counts for more."""
 
     weights: Mapping[str, float]
+    key: tuple[tuple[str, float], ...] = field(init=False, repr=False, compare=False)
+    """The same weights, for what is remembered of an objective."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", tuple(self.weights.items()))
 
     def needs(self, terms: frozenset[str]) -> bool:
         return any(weight and term in terms for term, weight in self.weights.items())

@@ -109,7 +109,7 @@ class Planner:
 
     @property
     def key(self) -> tuple[object, ...]:
-        return ("plans", self.outlook.key, tuple(self.objective.weights.items()), self.limits, self.checkpoints)
+        return ("plans", self.outlook.key, self.objective.key, self.limits, self.checkpoints)
 
     def plans(self, cells: Cells, catalog: Catalog) -> Plans:
         return cells.orders.recall(self.key, lambda: self.find_plans(cells, catalog))

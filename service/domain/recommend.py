@@ -428,8 +428,8 @@ class View:
         cls, catalog: Catalog, objective: Objective, peaks: Peaks | None, planner: Planner | None, needs: Needs
     ) -> "View":
         rests_on = peaks.key if peaks is not None else planner.key if planner is not None else None
-        key = (rests_on, tuple(objective.weights.items()))
-        return cls(catalog, objective, peaks, planner, needs, key, lead_of_peaks(objective))
+        key = (rests_on, objective.key)
+        return cls(catalog, objective, peaks, planner, needs, key, lead_of_peaks(objective.key))
 
     def weighing(self, objective: Objective, limits: Limits | None = None) -> "View":
         """The same under another objective, and other limits of the job."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf, log
 
 from service.domain.hardware import InstanceType
@@ -16,9 +17,10 @@ and 2.11 times the truth (`evidence.SCALED_BANDS`)."""
 SPEEDS = frozenset({"hours", "samples_per_second"})
 
 
-def lead_of_peaks(objective: Objective) -> float:
+@lru_cache(maxsize=256)
+def lead_of_peaks(weights: tuple[tuple[str, float], ...]) -> float:
     """How far apart the scores of peaks must be; prices are what they are, and so they need not be apart."""
-    told = {term: weight for term, weight in objective.weights.items() if weight}
+    told = {term: weight for term, weight in weights if weight}
     return PEAKS_APART * sum(told.values()) if told.keys() <= SPEEDS else EVEN
 
 
