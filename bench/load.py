@@ -30,7 +30,7 @@ class Asked:
 
 
 class Asker(asyncio.Protocol):
-    """One connection that asks, waits for the whole answer and asks again until told to stop."""
+    """One connection that asks, waits for the whole answer and asks again until told to stop, or at the end of them."""
 
     def __init__(self, requests: Iterator[bytes], statuses: Counter[int]) -> None:
         self.seconds: list[float] = []
@@ -59,9 +59,14 @@ class Asker(asyncio.Protocol):
         if self._stopping:
             self._transport.close()
             return
+        request = next(self._requests, None)
+        if request is None:
+            self.stop()
+            self._transport.close()
+            return
         self._head = b""
         self._began = perf_counter()
-        self._transport.write(next(self._requests))
+        self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
         if self._missing:
@@ -90,6 +95,20 @@ def ask(port: int, requests: Sequence[bytes], connections: int, seconds: float) 
     """Ask the requests in turn over so many connections for so long. Runs in a process of its own."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(ask_all(port, requests, connections, seconds))
+
+
+def ask_each(port: int, requests: Sequence[bytes]) -> tuple[float, Counter[int]]:
+    """Ask each once, one after the other: how long all of them took together, and the statuses."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(ask_in_turn(port, requests))
+
+
+async def ask_in_turn(port: int, requests: Sequence[bytes]) -> tuple[float, Counter[int]]:
+    statuses = Counter[int]()
+    loop = asyncio.get_running_loop()
+    _, asker = await loop.create_connection(lambda: Asker(iter(requests), statuses), HOST, port)
+    await asyncio.wait_for(asker.closed, timeout=300)
+    return sum(asker.seconds), statuses
 
 
 async def ask_all(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Asked:

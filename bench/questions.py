@@ -113,6 +113,24 @@ def trained_again(_turn: int, instances: Sequence[str]) -> bytes:
     return trained(0, instances)
 
 
+IN_A_BATCH, WORKLOADS_IN_IT = 1000, 50
+
+
+def one_of_a_batch(batch: int, place: int) -> dict[str, Any]:
+    """The question at this place: workloads take turns, and each question has limits of its own."""
+    workload = training(batch * WORKLOADS_IN_IT + place % WORKLOADS_IN_IT)
+    return {"workload": workload, "constraints": {**UP_TO_8_NODES, "max_usd_per_hour": 10 + place / 10}}
+
+
+def batch_of(batch: int) -> bytes:
+    return post("/recommend/batch", {"items": [one_of_a_batch(batch, place) for place in range(IN_A_BATCH)]})
+
+
+def singles_of(batch: int) -> list[bytes]:
+    """The questions of a batch, one by one."""
+    return [post("/recommend", one_of_a_batch(batch, place)) for place in range(IN_A_BATCH)]
+
+
 def served(turn: int, _instances: Sequence[str]) -> bytes:
     work = {
         "task": "inference",
@@ -148,6 +166,9 @@ QUESTIONS = (
     Question("POST /recommend, 70B serving on up to 8 nodes, never seen", "FastAPI POST", served, slow=True),
     Question("POST /estimate, 70B on 4 nodes, new each time", "FastAPI POST", estimated),
 )
+
+ALIVE = get("/healthz")
+"""The no-op of the service itself."""
 
 NOOPS: dict[Peer, bytes] = {
     "starlette GET": get("/"),

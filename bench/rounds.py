@@ -10,12 +10,30 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Protocol
 
-from bench.load import Asked, ask
-from bench.questions import LISTED, MOST_A_SPELL, NOOPS, QUESTIONS, Peer, Question
+from bench.load import Asked, ask, ask_each
+from bench.questions import (
+    ALIVE,
+    IN_A_BATCH,
+    LISTED,
+    MOST_A_SPELL,
+    NOOPS,
+    QUESTIONS,
+    Peer,
+    Question,
+    batch_of,
+    singles_of,
+    trained,
+)
 from bench.servers import SERVICE_COMMAND, Server, environment, noop_command, running
 
 ALONE, SOME, MANY = 1, 8, 32
 """Connections at a time."""
+
+BATCHES_FROM = 100_000
+"""The number of the first batch: no other question is of its workloads."""
+
+OF_THEIR_OWN = 100
+"""So many questions of new workloads stand for a thousand, which would take half a minute."""
 
 
 class Spell(Protocol):
@@ -37,6 +55,18 @@ class Plan:
         return replace(self, rounds=rounds)
 
 
+@dataclass(frozen=True, slots=True)
+class Batched:
+    """What a batch takes, what its questions take one by one, and what the service's no-op takes meanwhile."""
+
+    batch_seconds: float
+    singles_seconds: float
+    anew_seconds: float
+    """As many questions one by one, each of a workload of its own."""
+    alone: Asked
+    beside: Asked
+
+
 @dataclass(slots=True)
 class Found:
     """What the rounds showed: one `Asked` a round, and figures of the servers themselves."""
@@ -45,6 +75,8 @@ class Found:
     """By size, peer and connections."""
     answers: dict[tuple[int, Question, int], list[Asked]] = field(default_factory=lambda: defaultdict(list))
     """By size, question and connections."""
+    batches: list[Batched] = field(default_factory=list)
+    """One a round, at the most offers."""
     starts: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     resident: dict[str, int] = field(default_factory=dict)
     statuses: Counter[int] = field(default_factory=Counter)
@@ -52,15 +84,18 @@ class Found:
 
 
 @contextmanager
-def spells(plan: Plan) -> Iterator[Spell]:
-    """Asking in one other process, which stays for the whole run."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as client:
+def clients() -> Iterator[ProcessPoolExecutor]:
+    """Processes to ask from, which stay for the whole run: one for all but a no-op beside a batch."""
+    with ProcessPoolExecutor(2, get_context("spawn")) as asking:
+        yield asking
 
-        def spell(port: int, requests: Sequence[bytes], connections: int, *, slow: bool = False) -> Asked:
-            seconds = plan.seconds_alone if connections == ALONE and not slow else plan.seconds_together
-            return client.submit(ask, port, requests, connections, seconds).result()
 
-        yield spell
+def spells(plan: Plan, asking: ProcessPoolExecutor) -> Spell:
+    def spell(port: int, requests: Sequence[bytes], connections: int, *, slow: bool = False) -> Asked:
+        seconds = plan.seconds_alone if connections == ALONE and not slow else plan.seconds_together
+        return asking.submit(ask, port, requests, connections, seconds).result()
+
+    return spell
 
 
 def service_name(size: int) -> str:
@@ -73,7 +108,8 @@ BARE, LOADED, SERVICE = "FastAPI", "FastAPI with our dependencies", "service"
 def measure(plan: Plan, databases: Mapping[int, Path], instances: Sequence[str], bytecode: Path) -> Found:
     found = Found()
     measure_starts(found, plan, databases[max(databases)], bytecode)
-    with ExitStack() as stack, spells(plan) as spell:
+    with ExitStack() as stack, clients() as asking:
+        spell = spells(plan, asking)
         first = LISTED.ask(0, instances)
         services = {
             size: stack.enter_context(running(SERVICE_COMMAND, environment(bytecode, database), first))
@@ -89,6 +125,7 @@ def measure(plan: Plan, databases: Mapping[int, Path], instances: Sequence[str],
             for size, server in services.items():
                 for connections in (ALONE, SOME, MANY) if size == max(services) else (ALONE, SOME):
                     measure_size(found, spell, size, server, peers, instances, connections)
+            measure_batch(found, plan, services[max(services)].port, turn, asking)
             print(f"Round {turn + 1} of {plan.rounds} is done.", file=sys.stderr, flush=True)
         found.resident |= {service_name(size): server.resident_bytes() for size, server in services.items()}
     return found
@@ -126,3 +163,26 @@ def measure_size(
         asked = spell(server.port, requests, connections, slow=question.slow)
         found.answers[size, question, connections].append(asked)
         found.statuses.update(asked.statuses)
+
+
+def measure_batch(found: Found, plan: Plan, port: int, turn: int, asking: ProcessPoolExecutor) -> None:
+    """A batch and its like one by one, of workloads that nobody asked of before; then a no-op, alone and beside one."""
+
+    def seconds_for(requests: Sequence[bytes]) -> float:
+        seconds, statuses = asking.submit(ask_each, port, requests).result()
+        found.statuses.update(statuses)
+        return seconds
+
+    def noop() -> Asked:
+        return asking.submit(ask, port, [ALIVE], ALONE, plan.seconds_together).result()
+
+    batch, ones, other = (BATCHES_FROM + 3 * turn + each for each in range(3))
+    batch_seconds, singles_seconds = seconds_for([batch_of(batch)]), seconds_for(singles_of(ones))
+    anew = [trained(BATCHES_FROM * 50 - each - turn * OF_THEIR_OWN, ()) for each in range(OF_THEIR_OWN)]
+    alone = noop()
+    meanwhile = asking.submit(ask_each, port, [batch_of(other)])
+    beside = noop()
+    _, statuses = meanwhile.result()
+    found.statuses.update(statuses)
+    anew_seconds = seconds_for(anew) * IN_A_BATCH / OF_THEIR_OWN
+    found.batches.append(Batched(batch_seconds, singles_seconds, anew_seconds, alone, beside))

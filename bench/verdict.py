@@ -11,11 +11,13 @@ from bench.load import Asked
 from bench.questions import (
     BROADEST,
     GPU_NAMED,
+    IN_A_BATCH,
     LISTED,
     LISTED_ANEW,
     QUESTIONS,
     TRAINED_AGAIN,
     TRAINED_ANEW,
+    WORKLOADS_IN_IT,
     Peer,
     Question,
 )
@@ -70,6 +72,8 @@ DELAYS: dict[Question, Gate] = {TRAINED_AGAIN: Gate(10, 4, "less"), TRAINED_ANEW
 """p50 by the question's no-op's, one connection at a time and the most offers."""
 
 GROWTHS: dict[Question, Gate] = {GPU_NAMED: Gate(0.3, 0.15, "less"), BROADEST: Gate(0.75, 0.3, "less")}
+BATCH = Gate(0.2, 0.1, "less")
+BESIDE_A_BATCH = Gate(5, 3, "less")
 SPREAD = Gate(5, 3, "less")
 MANY_AGAINST_SOME = Gate(0.85, 0.95, "more")
 FAILED_ANSWERS = Gate(0, 0, "less")
@@ -109,6 +113,13 @@ def gated(found: Found, sizes: Sequence[int]) -> Iterator[Line]:
         some, many = found.answers[most, question, SOME], found.answers[most, question, MANY]
         yield Line(f"{question.name}: p99 by p50, 8 connections", spread(some), SPREAD)
         yield Line(f"{question.name}: requests/s, 32 by 8", ratio(many, some, per_second), MANY_AGAINST_SOME)
+    batch = f"a batch of {IN_A_BATCH:,} questions over {WORKLOADS_IN_IT} workloads"
+    singly = median(each.batch_seconds / each.singles_seconds for each in found.batches)
+    anew = median(each.batch_seconds / each.anew_seconds for each in found.batches)
+    yield Line(f"{batch}: seconds by the same asked one by one", singly, BATCH)
+    yield Line(f"{batch}: seconds by as many of new workloads, one by one", anew, BATCH)
+    beside = median(each.beside.p99_seconds / each.alone.p99_seconds for each in found.batches)
+    yield Line("GET /healthz beside a batch: p99 by p99 alone", beside, BESIDE_A_BATCH)
     yield Line("answers other than 200", sum(found.statuses.values()) - found.statuses[200], FAILED_ANSWERS)
     for question, gate in GROWTHS.items():
         growth = growths(found, question)

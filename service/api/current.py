@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from pydantic import BaseModel, Field
 
-from service.db.live_catalog import LiveCatalog
+from service.db.live_catalog import LiveCatalog, PinnedCatalog
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
 
@@ -46,7 +46,7 @@ def catalog_for(request: Request, day: date | None) -> Catalog:
     return catalog_on(live, day)
 
 
-def catalog_on(live: LiveCatalog, day: date | None) -> Catalog:
+def catalog_on(live: LiveCatalog | PinnedCatalog, day: date | None) -> Catalog:
     """The catalog of a day. Raises `QuestionError` for days that no catalog can know."""
     newest = live.on(None)
     if day is not None and day > newest.day:

@@ -15,7 +15,7 @@ from service.api.examples import ESTIMATE_BATCH
 from service.api.fields import Asked, Sent
 from service.api.matrix import MatrixAnswer, OverAsked, combinations, matrix
 from service.api.problems import ProblemDocument, document_of, invalid
-from service.db.live_catalog import LiveCatalog
+from service.db.live_catalog import PinnedCatalog
 from service.domain.appraisal import Appraisal
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
@@ -63,8 +63,10 @@ async def post_estimate_batch(
     where no other is both as quick and as cheap.
     """
 
+    pinned = live.pinned()
+
     def answer(each: EstimateAsked) -> bytes:
-        return ANSWER.dump_json(estimate(each, catalog_on(live, each.as_of)))
+        return ANSWER.dump_json(estimate(each, catalog_on(pinned, each.as_of)))
 
     only_one((("items", asked.items), ("base", asked.base)), "Tell either items, or a base and what to vary over.")
     if asked.items is not None:
@@ -74,14 +76,14 @@ async def post_estimate_batch(
     if asked.over is None:
         raise QuestionError("Tell a list of values in over: what the base shall vary.", field="over")
     cells = combinations(asked.over)
-    asking = Varied(asked.base or {}, live, request)
+    asking = Varied(asked.base or {}, pinned, request)
     return Response(MATRIX.dump_json(await matrix(cells, asking.answer)), media_type="application/json")
 
 
 class Varied:
     """Answers the combinations of a base; the physics of a machine is worked out once for all its markets."""
 
-    def __init__(self, base: dict[str, Any], live: LiveCatalog, request: Request) -> None:
+    def __init__(self, base: dict[str, Any], live: PinnedCatalog, request: Request) -> None:
         self._base, self._live, self._request = base, live, request
         self._kept: dict[tuple[str, int], Appraisal] = {}
 

@@ -11,7 +11,7 @@ from service.api.current import CatalogStamp, Live, stamp
 from service.api.fields import Told
 
 
-def not_kept(response: Response) -> None:
+async def not_kept(response: Response) -> None:
     """These answers hold for the moment only."""
     response.headers["Cache-Control"] = "no-store"
 

@@ -100,7 +100,11 @@ def model_asked(asked: str | ModelDimensions, catalog: Catalog) -> Model:
 def as_measured(model: Model, catalog: Catalog) -> Model:
     """Under the name of the model of the same sizes that runs were published of, if it has none of its own."""
     measured = catalog.memory.recall("measured_models", lambda: measured_models(catalog))
-    return model if model.id in measured else recognised(model, measured.values())
+    if model.id in measured:
+        return model
+    if catalog.reference.models.get(model.id) is not model:
+        return recognised(model, measured.values())
+    return catalog.memory.recall(("as_measured", model.id), lambda: recognised(model, measured.values()))
 
 
 def measured_models(catalog: Catalog) -> dict[str, Model]:

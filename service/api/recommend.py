@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from service.api.advise import advice_json
 from service.api.batch import Refused, answered, items_of
 from service.api.body import JsonRoute, read_quickly
-from service.api.current import CatalogStamp, catalog_for, stamp_json
+from service.api.current import CatalogStamp, Live, catalog_for, catalog_on, stamp_json
 from service.api.estimated import rounded, warnings_on
 from service.api.examples import QUESTION_BATCH, QUESTIONS
 from service.api.explain import (
@@ -251,13 +251,15 @@ ASKED: TypeAdapter[RecommendAsked] = TypeAdapter(RecommendAsked)
 
 @router.post("/recommend/batch", summary="Recommend for many workloads", response_model=RecommendBatchTold)
 async def post_recommend_batch(
-    asked: Annotated[RecommendBatchAsked, Body(openapi_examples=QUESTION_BATCH)], request: Request
+    asked: Annotated[RecommendBatchAsked, Body(openapi_examples=QUESTION_BATCH)], live: Live, request: Request
 ) -> Response:
     """Up to 1,000 questions, answered in order; a bad item has a `problem` and does not fail the others."""
     read_query(request)
 
+    pinned = live.pinned()
+
     def answer(each: RecommendAsked) -> bytes:
-        return answer_in(each, catalog_for(request, each.as_of))
+        return answer_in(each, catalog_on(pinned, each.as_of))
 
     return await answered(asked.items, ASKED, answer, request)
 

@@ -71,6 +71,10 @@ class LiveCatalog:
         """The catalog of a day, today's when none is named; one whole version, whatever happens meanwhile."""
         return self._cut(self._history, day or self._today())
 
+    def pinned(self) -> "PinnedCatalog":
+        """The catalogs of this moment, for work that takes longer than a change."""
+        return PinnedCatalog(self._history, self._today(), self._cut)
+
     def _cut(self, history: CatalogHistory, day: date) -> Catalog:
         key = (history.version, day)
         with self._lock:
@@ -156,3 +160,16 @@ class LiveCatalog:
                 connection.commit()
         except (SQLAlchemyError, psycopg.Error):
             self._wait()
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedCatalog:
+    """One version of the catalog, seen on one day, however long it is asked."""
+
+    history: CatalogHistory
+    today: date
+    cut: Callable[[CatalogHistory, date], Catalog]
+
+    def on(self, day: date | None) -> Catalog:
+        """As it was on a day, on the one it was pinned when none is named."""
+        return self.cut(self.history, day or self.today)

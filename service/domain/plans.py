@@ -120,8 +120,10 @@ class Planner:
         score = self.scores_of(ways)
         option = np.argmin(np.where(ways.keeps, score, np.where(ways.works, WORSE + self.missed(ways), np.inf)), axis=0)
 
+        chosen = option * option.size + np.arange(option.size)
+
         def at(column: Floats) -> Floats:
-            return np.asarray(np.take_along_axis(column, option[None], axis=0)[0])
+            return np.asarray(column.ravel().take(chosen))
 
         def any_of(mask: Mask) -> Mask:
             return np.asarray(mask.any(axis=0), np.bool_)

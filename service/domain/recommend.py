@@ -4,9 +4,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import accumulate
 from math import inf, isnan
 from operator import or_
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -289,9 +289,44 @@ def figures_needed(objective: Objective, peaks: Peaks | None, catalog: Catalog) 
     return checks
 
 
-BLOCK = 8
+BLOCK = 16
 Block = list[tuple[TypeSet, int, int, float]]
 """Of each cell its type, as a set and by its place, its offer and its price."""
+
+
+class Blocks:
+    """Cells in their order, a few at a time, each made when somebody first looks so far: most look at the first."""
+
+    def __init__(self, kinds: Places, offers: Places, usd: Floats) -> None:
+        self._columns = (kinds, offers, usd)
+        self._blocks: list[Block] = []
+        self._through: list[TypeSet] = []
+        """The types that have a cell in a block or in one before."""
+        self._lock = Lock()
+
+    def first(self, types: TypeSet, limit: float) -> tuple[int, int]:
+        """Type and offer of the first cell of these types that costs no more than the limit."""
+        start = bisect_left(self._through, 1, key=lambda held: (held & types) != 0)
+        for number in range(start, -(-len(self._columns[0]) // BLOCK)):
+            for one, kind, offer, usd in self._block(number):
+                if one & types and usd <= limit:
+                    return kind, offer
+        raise AssertionError("every candidate is among the cells")
+
+    def _block(self, number: int) -> Block:
+        if number >= len(self._blocks):
+            with self._lock:
+                while number >= len(self._blocks):
+                    self._make()
+        return self._blocks[number]
+
+    def _make(self) -> None:
+        start = len(self._blocks) * BLOCK
+        kinds, offers, usd = (column[start : start + BLOCK].tolist() for column in self._columns)
+        block = [(1 << kind, kind, offer, price) for kind, offer, price in zip(kinds, offers, usd, strict=True)]
+        before = self._through[-1] if self._through else 0
+        self._blocks.append(block)
+        self._through.append(reduce(or_, (cell[0] for cell in block), before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,23 +354,14 @@ class Order:
     """The types whose score is not known; among others, none of which has the figure, it may be."""
     one_each: bool
     """No type has more than one cell."""
-    blocks: tuple[Block, ...]
-    """A few cells at a time."""
-    through: list[TypeSet]
-    """The types that have a cell in a block or in one before."""
+    blocks: Blocks
 
     def ranked(self) -> "Ranked":
         return Ranked(self.instance_type, self.offer, self.cost, self.speed, self.score, self.cell, self.plans)
 
     def first(self, some: Candidates) -> tuple[int, int]:
         """Type and offer of the best of the candidates: faster than the column of all of them."""
-        types, limit = some.types, inf if some.limit is None else some.limit
-        start = bisect_left(self.through, 1, key=lambda held: (held & types) != 0)
-        for block in range(start, len(self.blocks)):
-            for one, kind, offer, usd in self.blocks[block]:
-                if one & types and usd <= limit:
-                    return kind, offer
-        raise AssertionError("every candidate is among the cells")
+        return self.blocks.first(some.types, inf if some.limit is None else some.limit)
 
 
 def order_of(cells: Cells, objective: Objective, told: Figures, plans: Plans | None, catalog: Catalog) -> Order:
@@ -347,11 +373,6 @@ def order_of(cells: Cells, objective: Objective, told: Figures, plans: Plans | N
     order = order_by(score, cells.usd, spot, cells.instance_type, cells.offer)
     kinds, offers, usd = cells.instance_type[order], cells.offer[order], cells.usd[order]
     lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
-    listed = [
-        (1 << kind, kind, offer, price)
-        for kind, offer, price in zip(kinds.tolist(), offers.tolist(), usd.tolist(), strict=True)
-    ]
-    blocks = tuple(listed[start : start + BLOCK] for start in range(0, len(listed), BLOCK))
     return Order(
         instance_type=kinds,
         offer=offers,
@@ -363,8 +384,7 @@ def order_of(cells: Cells, objective: Objective, told: Figures, plans: Plans | N
         plans=plans,
         unknown=types_where(lacking > 0),
         one_each=len(kinds) == cells.types.bit_count(),
-        blocks=blocks,
-        through=list(accumulate((reduce(or_, (cell[0] for cell in block)) for block in blocks), or_)),
+        blocks=Blocks(kinds, offers, usd),
     )
 
 
@@ -501,18 +521,25 @@ class View:
             return None
         outlook, plans = self.planner.outlook, ranked.plans
         weight = weight_of_speed(self.objective, has_amount=outlook.job.amount is not None)
-        rows = zip(scores, ranked.instance_type.tolist(), ranked.cell.tolist(), strict=False)
+        cells = ranked.cell[: len(scores)]
+        rows = zip(
+            scores,
+            ranked.instance_type[: len(scores)].tolist(),
+            plans.option.take(cells).tolist(),
+            plans.nodes.take(cells).tolist(),
+            strict=True,
+        )
         return [
             uncertain(
                 score,
                 weight,
-                outlook.options[int(plans.option[cell])],
+                outlook.options[option],
                 kind,
                 self.catalog.instance_types[kind],
-                int(plans.nodes[cell]),
+                nodes,
                 seen=kind in outlook.seen,
             )
-            for score, kind, cell in rows
+            for score, kind, option, nodes in rows
         ]
 
     def choice(

@@ -1,9 +1,9 @@
 """Which choices the estimates cannot tell apart."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, log
+from typing import NamedTuple
 
 from service.domain.hardware import InstanceType
 from service.domain.objective import Objective
@@ -24,8 +24,7 @@ def lead_of_peaks(weights: tuple[tuple[str, float], ...]) -> float:
     return PEAKS_APART * sum(told.values()) if told.keys() <= SPEEDS else EVEN
 
 
-@dataclass(frozen=True, slots=True)
-class Uncertain:
+class Uncertain(NamedTuple):
     """What ranks a choice, and how far it may be off.
 
     `better` and `worse` are by how much the score falls or rises at the ends of the estimate's band, in which eight of
@@ -39,10 +38,10 @@ class Uncertain:
 
 
 def uncertain(
-    score: float, weight: float, on_nodes: Prospects, place: int, kind: InstanceType, nodes: int, *, seen: bool
+    score: float, weight: float, on_nodes: Prospects, place: int, kind: InstanceType, nodes: float, *, seen: bool
 ) -> Uncertain:
     """`weight` is how much a speed counts in the score, a sum of logarithms; what was `seen` is off by itself."""
-    low, likely, high = (float(each[place]) for each in (on_nodes.low, on_nodes.likely, on_nodes.high))
+    low, likely, high = on_nodes.low.item(place), on_nodes.likely.item(place), on_nodes.high.item(place)
     gpu = kind.gpu.id if kind.gpu else None
     hardware: Hashable = kind.id if seen else (gpu, kind.gpu_count, kind.interconnect, nodes)
     if not 0 < low <= likely <= high < inf:
@@ -50,16 +49,24 @@ def uncertain(
     return Uncertain(score, weight * log(high / likely), weight * log(likely / low), hardware)
 
 
-def tied_with(place: int, all_of: Sequence[Uncertain]) -> tuple[int, ...]:
-    """The ranks of those whose likely scores lie within the band of this one, and this one's within theirs."""
-    one = all_of[place]
-    return tuple(
-        other + 1 for other, each in enumerate(all_of) if other != place and tie(*sorted((one, each), key=by_score))
-    )
+def tied_with(place: int, ranked: Sequence[Uncertain]) -> tuple[int, ...]:
+    """The ranks of those whose likely scores lie within the band of this one, and this one's within theirs.
 
-
-def by_score(one: Uncertain) -> float:
-    return one.score
+    The best stand first, so on either side the first one beyond this one's own band ends the search.
+    """
+    one, tied = ranked[place], list[int]()
+    for better in range(place - 1, -1, -1):
+        if one.score - ranked[better].score > max(EVEN, one.better):
+            break
+        if tie(ranked[better], one):
+            tied.append(better + 1)
+    tied.reverse()
+    for worse in range(place + 1, len(ranked)):
+        if ranked[worse].score - one.score > max(EVEN, one.worse):
+            break
+        if tie(one, ranked[worse]):
+            tied.append(worse + 1)
+    return tuple(tied)
 
 
 def tie(first: Uncertain, second: Uncertain) -> bool:

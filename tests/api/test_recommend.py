@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
+from service.api.batch import together
 from service.api.recommend import RecommendTold
 from tests.api.reading import told
 
@@ -387,6 +388,14 @@ def test_a_batch_answers_in_order_and_one_bad_item_is_alone(client: TestClient) 
     assert [("problem" in item) for item in told] == [False, True, True, False]
     assert told[0] == ask(client, good)
     assert told[1]["problem"]["errors"][0]["field"] == "workload.model"
+
+
+def test_items_of_one_workload_are_answered_together_and_told_in_the_order_they_came(client: TestClient) -> None:
+    of_two = [{"model": "resnet-50"}, {"model": "bert-large"}]
+    items = [question(workload=of_two[place % 2], limit=1 + place) for place in range(6)]
+    assert together([*items, 5, {}]) == [[0, 2, 4], [1, 3, 5], [6], [7]]
+    told = client.post("/recommend/batch", json={"items": items}).json()["items"]
+    assert told == [ask(client, item) for item in items]
 
 
 def test_a_job_is_ranked_by_dollars_of_the_whole_of_it(client: TestClient) -> None:

@@ -4,7 +4,20 @@ import json
 
 import pytest
 
-from bench.questions import BROADEST, GPU_NAMED, MOST_A_SPELL, QUESTIONS, TRAINED_AGAIN, TRAINED_ANEW, Question
+from bench.questions import (
+    BROADEST,
+    GPU_NAMED,
+    IN_A_BATCH,
+    MOST_A_SPELL,
+    QUESTIONS,
+    TRAINED_AGAIN,
+    TRAINED_ANEW,
+    WORKLOADS_IN_IT,
+    Question,
+    batch_of,
+    one_of_a_batch,
+    singles_of,
+)
 
 INSTANCES = ("aws/p3.2xlarge", "gcp/a2-highgpu-1g")
 
@@ -31,6 +44,17 @@ def test_no_question_comes_twice_in_a_spell(question: Question) -> None:
 def test_what_was_never_seen_differs_in_more_than_the_amount_of_work() -> None:
     works = [json.loads(request.partition(b"\r\n\r\n")[2])["workload"] for request in TRAINED_ANEW.requests(0, ())]
     assert len({(work["sequence_length"], work["global_batch_size"]) for work in works}) == MOST_A_SPELL
+
+
+def test_a_batch_is_its_questions_one_by_one_and_no_other_batch_has_its_workloads() -> None:
+    items = json.loads(batch_of(3).partition(b"\r\n\r\n")[2])["items"]
+    assert items == [json.loads(single.partition(b"\r\n\r\n")[2]) for single in singles_of(3)]
+    assert len({json.dumps(item) for item in items}) == IN_A_BATCH
+    workloads = [
+        {json.dumps(one_of_a_batch(batch, place)["workload"]) for place in range(IN_A_BATCH)} for batch in (3, 4)
+    ]
+    assert [len(each) for each in workloads] == [WORKLOADS_IN_IT, WORKLOADS_IN_IT]
+    assert not workloads[0] & workloads[1]
 
 
 def test_what_was_seen_before_is_one_question() -> None:

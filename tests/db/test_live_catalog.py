@@ -123,12 +123,13 @@ def test_what_is_rolled_back_never_shows(live: LiveCatalog, engine: Engine) -> N
 
 
 def test_a_catalog_in_use_stays_as_it_is(live: LiveCatalog, engine: Engine) -> None:
-    before = live.on(None)
+    before, pinned = live.on(None), live.pinned()
     dear = batch("dearer", offers=[offer("g5.xlarge", price(9_000_000))])
     written = write(engine, dear, datetime(2026, 11, 22, tzinfo=UTC))
     await_version(live, written.version)
     assert sorted(before.offers.usd_per_hour) == [1, 1, 1]
     assert list(live.on(None).offers.usd_per_hour) == [9]
+    assert sorted(pinned.on(None).offers.usd_per_hour) == sorted(pinned.on(DAY).offers.usd_per_hour) == [1, 1, 1]
     with pytest.raises(ValueError, match="read-only"):
         before.offers.usd_per_hour[0] = 0
 

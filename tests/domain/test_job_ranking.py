@@ -256,8 +256,11 @@ def again(world: World, offers: list[Offer]) -> World:
 
 
 def best(asked: Question, objective: str, world: World) -> float:
+    """What the objective makes of the first choice; infinite without one that has a price."""
     answer = recommend(asked, world.catalog)
-    return Loop(asked, world, objective).figure_of(answer.choices[0]) if answer.choices else inf
+    if answer.price_ignored or not answer.choices:
+        return inf
+    return Loop(asked, world, objective).figure_of(answer.choices[0])
 
 
 @some

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.objective import NAMED, Objective
-from service.domain.ties import Uncertain, lead_of_peaks, tied_with, weight_of_speed
+from service.domain.ties import Uncertain, lead_of_peaks, tie, tied_with, weight_of_speed
 
 wide = st.builds(
     Uncertain,
@@ -34,9 +34,19 @@ def test_of_the_same_hardware_the_cheaper_offer_wins() -> None:
     assert tied_with(0, [Uncertain(0.02, 0.3, 0.3, "a"), Uncertain(0.02, 0.3, 0.3, "a")]) == (2,)
 
 
+@given(st.lists(wide, min_size=1, max_size=8))
+def test_the_search_for_ties_finds_every_pair_that_is_tied(every: list[Uncertain]) -> None:
+    ranked = sorted(every, key=lambda one: one.score)
+    for place, one in enumerate(ranked):
+        before = [rank for rank, other in enumerate(ranked[:place], 1) if tie(other, one)]
+        after = [rank for rank, other in enumerate(ranked[place + 1 :], place + 2) if tie(one, other)]
+        assert tied_with(place, ranked) == (*before, *after)
+
+
 @given(st.lists(wide, min_size=1, max_size=6))
 def test_whoever_is_tied_with_one_has_that_one_tied(every: list[Uncertain]) -> None:
-    ties = {(place, other - 1) for place in range(len(every)) for other in tied_with(place, every)}
+    ranked = sorted(every, key=lambda one: one.score)
+    ties = {(place, other - 1) for place in range(len(ranked)) for other in tied_with(place, ranked)}
     assert ties == {(other, place) for place, other in ties}
     assert all(place != other for place, other in ties)
 
