@@ -41,7 +41,7 @@ def noop_command(factory: str) -> list[str]:
     return ["-m", "uvicorn", "--factory", f"bench.noop:{factory}", "--log-level", "warning", "--no-access-log"]
 
 
-SERVICE_COMMAND = ["-m", "service.cli", "serve"]
+SERVICE_COMMAND = ["-m", "service", "serve"]
 
 
 def environment(bytecode: Path, database: Path | None) -> dict[str, str]:

@@ -86,7 +86,6 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
 
     @asynccontextmanager
     async def watching(_app: FastAPI) -> AsyncIterator[None]:
-        gc.collect()
         gc.freeze()  # the catalog and the modules stay; looking through them took 80 ms at 200,000 offers
         sys.setswitchinterval(THREADS_TAKE_TURNS_SECONDS)
         live.start_watching()

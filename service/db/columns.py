@@ -3,10 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy import DateTime, Dialect
 from sqlalchemy.types import TypeDecorator
 
 
@@ -31,20 +28,3 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
-
-
-class epoch_seconds(FunctionElement[int]):  # noqa: N801 - read as the SQL function that it stands for
-    """A day or an instant in whole seconds since 1970, counted by the database: five times as fast as in Python."""
-
-    type = BigInteger()
-    inherit_cache = True
-
-
-@compiles(epoch_seconds, "sqlite")
-def on_sqlite(element: epoch_seconds, compiler: SQLCompiler, **options: Any) -> str:
-    return f"CAST(strftime('%s', {compiler.process(element.clauses, **options)}) AS INTEGER)"
-
-
-@compiles(epoch_seconds, "postgresql")
-def on_postgres(element: epoch_seconds, compiler: SQLCompiler, **options: Any) -> str:
-    return f"CAST(FLOOR(EXTRACT(EPOCH FROM {compiler.process(element.clauses, **options)})) AS BIGINT)"

@@ -32,7 +32,18 @@ def connect(database_url: str) -> Engine:
     url = parse_url(database_url)
     if url.get_backend_name() == "sqlite":
         return sqlite_engine(url)
-    return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 5})
+    return postgres_engine(url)
+
+
+def postgres_engine(url: URL) -> Engine:
+    engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 5})
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: Any) -> None:
+        connection.execute("SET datestyle TO ISO")  # the catalog reads days and instants as text
+        connection.commit()
+
+    return engine
 
 
 def sqlite_engine(url: URL) -> Engine:

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from datetime import date
 from typing import Any
 
-from sqlalchemy import Connection, Engine, RowMapping, select
+from sqlalchemy import Connection, Engine, select
 
 from service.db.read_prices import Vocabulary, read_offers, read_prices
 from service.db.tables import (
@@ -64,7 +64,7 @@ from service.domain.reference import (
     first_known,
 )
 
-Mapped = RowMapping
+Mapped = dict[str, Any]
 
 
 def read_version(connection: Connection) -> int:
@@ -118,7 +118,10 @@ def collector_paused() -> Iterator[None]:
 
 
 def rows(connection: Connection, row: type[Row], *order: Any) -> Iterator[Mapped]:
-    yield from connection.execute(select(row.__table__).order_by(*(order or row.__table__.primary_key))).mappings()
+    found = connection.execute(select(row.__table__).order_by(*(order or row.__table__.primary_key)))
+    names = tuple(found.keys())
+    for values in found:
+        yield dict(zip(names, values, strict=True))
 
 
 def without(row: Mapped | Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def write_measurements(engine: Engine, sent: Sequence[Measurement], now: datetim
 def kept_among(connection: Connection, ids: Sequence[str]) -> dict[str, Measurement]:
     table = MeasurementRow.__table__
     rows = connection.execute(select(table).where(MeasurementRow.id.in_(ids))).mappings()
-    return {row["id"]: measurement_from_row(row) for row in rows}
+    return {row["id"]: measurement_from_row(dict(row)) for row in rows}
 
 
 def record_of(sent: Measurement, now: datetime) -> Record:

@@ -5,11 +5,14 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 from sqlalchemy import Engine, text
 
+from service.db.engine import connect
+from service.db.errors import DatabaseUnusable
 from service.db.read_history import read_history
+from service.db.read_prices import READ_AT_ONCE
 from service.db.tables import GpuPrecisionRow, GpuRow, InstanceTypeRow, LifecycleRow
 from service.db.write_catalog import write
 from service.domain.hardware import InstanceType
-from service.domain.history import CatalogHistory
+from service.domain.history import CatalogHistory, day_of
 from service.domain.offer import Price
 from tests.db.small import Tables, batch, event, gpu, instance_type, offer, price, world
 
@@ -165,3 +168,44 @@ def test_a_machine_without_a_gpu_has_none(engine: Engine) -> None:
     write(engine, batch(tables=tables), NOW)
     kind = kind_of(read_history(engine), "c5.large")
     assert (kind.gpu, kind.whole_gpus, kind.total_gpu_memory_gb) == (None, 0, None)
+
+
+# Columns as text
+
+
+def test_numbers_of_rows_may_lie_far_apart(engine: Engine) -> None:
+    write(engine, batch(), NOW)
+    before = read_history(engine)
+    with engine.begin() as connection:
+        connection.execute(
+            text(f"UPDATE price SET id = id + {10 * READ_AT_ONCE} WHERE id = (SELECT max(id) FROM price)")
+        )
+        connection.execute(text(f"UPDATE price SET id = -{READ_AT_ONCE} WHERE id = (SELECT min(id) FROM price)"))
+    assert prices_of(read_history(engine)) == prices_of(before)
+    assert len(prices_of(before)) == 3
+
+
+def test_codes_do_not_depend_on_which_row_came_first(engine: Engine) -> None:
+    prices = [offer(name, price(1_000_000, note=note)) for name, note in (("g5.xlarge", "z"), ("g5.2xlarge", "a"))]
+    write(engine, batch(offers=prices), NOW)
+    assert [word for word in read_history(engine).prices.words if word in "az"] == ["a", "z"]
+
+
+def test_a_word_with_the_separator_in_it_is_named(engine: Engine) -> None:
+    write(engine, batch(offers=[offer("g5.xlarge", price(1_000_000, note="one\x1ftwo"))]), NOW)
+    with pytest.raises(DatabaseUnusable, match=r"price\.note holds the character U\+001F"):
+        read_history(engine)
+
+
+def test_instants_are_the_same_whatever_a_server_writes_them_like(postgres_tables: str) -> None:
+    engine = connect(postgres_tables)
+    write(engine, batch(offers=[offer("g5.xlarge", price(1_000_000, valid_from=day(2026)))]), NOW)
+    before = prices_of(read_history(engine))
+    with engine.begin() as connection:
+        database = connection.execute(text("SELECT current_database()")).scalar_one()
+        connection.execute(text(f"ALTER DATABASE \"{database}\" SET timezone TO 'Asia/Kolkata'"))
+        connection.execute(text(f"ALTER DATABASE \"{database}\" SET datestyle TO 'SQL, DMY'"))
+    engine.dispose()
+    assert prices_of(read_history(engine)) == before
+    assert day_of(before[0].valid_from) == date(2026, 1, 1)
+    engine.dispose()
