@@ -250,11 +250,15 @@ def limit_checks(planner: Planner, cells: Cells, usd_per_hour: float | None, cat
         return []
     plans, count = planner.plans(cells, catalog), len(catalog.instance_types)
     shown = plans.works if usd_per_hour is None else plans.works & (cells.usd <= usd_per_hour)
-    some, ends, in_time, affordable, keeps = (
-        types_among(cells, shown & each, count)
-        for each in (plans.works, plans.ends, plans.in_time, plans.affordable, plans.keeps)
-    )
-    checks = [Check("interruptions", "constraint", some & ~ends, never)]
+
+    def among(each: Mask) -> TypeSet:
+        return types_among(cells, shown & each, count)
+
+    ends = among(plans.ends)
+    checks = [Check("interruptions", "constraint", among(plans.works) & ~ends, never)]
+    if planner.limits.deadline_hours is None and planner.limits.budget_usd is None:
+        return checks
+    in_time, affordable, keeps = among(plans.in_time), among(plans.affordable), among(plans.keeps)
     if planner.limits.deadline_hours is not None:
         late = ends & ~in_time
         nearest = Nearest("deadline_hours", 1000, late, least_of_each(cells, shown, plans.least_hours, count))
