@@ -133,6 +133,7 @@ class Questions:
                 "current_instance": lambda: self.names("instance")[0],
                 "limit": lambda: self.random.randint(1, 100),
                 "per": lambda: self.random.choice(("type", "offer")),
+                "diversify": self.either,
                 "as_of": lambda: self.random.choice(DAYS),
             },
             0.3,
@@ -171,6 +172,7 @@ class Questions:
                 "max_instances": lambda: self.whole(64),
                 "same_placement": self.either,
                 "allow_preview": self.either,
+                "confidence": lambda: self.random.choice(("likely", "safe")),
             },
             chance,
         )

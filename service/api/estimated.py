@@ -271,7 +271,7 @@ class ChangeTold:
         str,
         Field(description="A field of the workload or layout, `nodes`, `usable_memory_gib` or `host_memory_gib`."),
     ]
-    to: float | str | bool
+    to: int | float | str | bool
     needed_gib: Annotated[float, Field(description="Per GPU, after the change; of `host_memory_gib` per node.")]
     text: str
 

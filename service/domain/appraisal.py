@@ -73,8 +73,9 @@ def of_training(physics: Physics, job: Job, work: Training, machine: Machine, es
     if estimate.samples_per_second is not None:
         rate = estimate.samples_per_second.likely
         if samples is not None:
-            hours = wall_seconds(physics, work, machine, estimate, samples).times(1 / SECONDS_PER_HOUR)
-            beyond = hours.likely * SECONDS_PER_HOUR * rate / samples - 1
+            of_one = wall_seconds(physics, work, machine, estimate, 1.0)
+            hours = of_one.times(samples / SECONDS_PER_HOUR)
+            beyond = of_one.likely * rate - 1
         if work.model.transformer is not None:
             share = rate / machine.gpus
             model = share * published_training_flops_per_sample(work.model, work.sequence_length, passes=3)

@@ -111,7 +111,7 @@ def _of_machine(
     fits, needed = _on_each(physics, work, more, fixed)
     fitting = np.flatnonzero(fits)
     if len(fitting):
-        yield Change("nodes", float(numbers[fitting[0]]), float(needed[fitting[0]]))
+        yield Change("nodes", int(numbers[fitting[0]]), float(needed[fitting[0]]))
     if now is None:
         return
     if not now.memory.fits and (now.host is None or now.host.fits):

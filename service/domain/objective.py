@@ -71,6 +71,7 @@ def term(name: str, figures: Figures) -> Floats:
             return figures.risk
 
 
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")
 def scores(objective: Objective, figures: Figures) -> Floats:
     """How far each candidate is from the best on every term, weighted; 0 is best at everything, and lower is better.
 
@@ -84,6 +85,6 @@ def scores(objective: Objective, figures: Figures) -> Floats:
             total = total + weight * values
         elif weight and len(values):
             best = (np.fmax if name in MORE_IS_BETTER else np.fmin).reduce(values)
-            if not np.isnan(best):  # a figure that nobody tells of any candidate sets none apart
+            if 0 < best < np.inf:  # what nobody tells of any candidate, or is as good as nothing, sets none apart
                 total = total + weight * np.abs(np.log(values / best))
     return total

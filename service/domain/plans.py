@@ -114,6 +114,9 @@ class Planner:
     def plans(self, cells: Cells, catalog: Catalog) -> Plans:
         return cells.orders.recall(self.key, lambda: self.find_plans(cells, catalog))
 
+    # Amounts and limits may be next to nothing, or next to endless: what is too large to tell is infinite then, and
+    # nothing divided by nothing is unknown.
+    @np.errstate(divide="ignore", over="ignore", invalid="ignore")
     def find_plans(self, cells: Cells, catalog: Catalog) -> Plans:
         """On the number of nodes that the objective likes best of those that keep the limits, or comes nearest to."""
         ways = self.ways(cells, catalog)

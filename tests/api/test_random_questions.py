@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from service.app import build_app
+from tests.edges import Edges
 from tests.random_questions import Questions, Vocabulary
 
 ASKED = int(os.environ.get("SELECTOR_TEST_QUESTIONS", "300"))
 SHARES = 4
 IN_ONE_BATCH = 50
+SCHEMAS = build_app().openapi()["components"]["schemas"]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,35 @@ def test_a_random_question_is_answered_in_figures_and_sentences(
         for question, answer in zip(items, told(client, items), strict=True):
             faults = list(faults_of(question, answer))
             assert not faults, f"{faults}\n{json.dumps(question)}"
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_numbers_at_the_ends_of_what_is_allowed_are_answered_or_refused(
+    share: int, client: TestClient, vocabulary: Vocabulary
+) -> None:
+    random = Random(SHARES + share)
+    questions, edges = Questions(vocabulary, random), Edges(SCHEMAS, random)
+    for _ in range(ASKED // SHARES):
+        asked = edges.moved(questions.question(), "RecommendAsked-Input", random.choice((0.05, 0.2, 0.5)))
+        answer = client.post("/recommend", json=asked)
+        if answer.status_code == 422 and answer.json()["errors"][0]["field"]:
+            continue
+        assert answer.status_code == 200, f"{answer.text}\n{json.dumps(asked)}"
+        faults = list(faults_of(asked, json.loads(answer.text, parse_constant=refuse_constant)))
+        assert not faults, f"{faults}\n{json.dumps(asked)}"
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_estimates_of_numbers_at_the_ends_are_figures(share: int, client: TestClient, vocabulary: Vocabulary) -> None:
+    random = Random(2 * SHARES + share)
+    questions, edges = Questions(vocabulary, random), Edges(SCHEMAS, random)
+    for _ in range(ASKED // SHARES):
+        work = {**questions.workload(), **questions.model(), "task": random.choice(("training", "inference"))}
+        body = {"workload": work, "machine": questions.names("instance")[0], "nodes": random.choice((1, 2, 8, 10_000))}
+        asked = edges.moved(body, "EstimateAsked", random.choice((0.05, 0.2, 0.5)))
+        answer = client.post("/estimate", json=asked)
+        assert answer.status_code in (200, 422), f"{answer.text}\n{json.dumps(asked)}"
+        json.loads(answer.text, parse_constant=refuse_constant)
 
 
 def faults_of(question: dict[str, Any], answer: dict[str, Any]) -> Iterator[str]:

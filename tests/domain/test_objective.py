@@ -37,6 +37,11 @@ def test_doubling_the_price_weighs_as_much_as_halving_the_speed() -> None:
     assert found[1] == pytest.approx(found[2])
 
 
+def test_a_best_figure_that_is_as_good_as_nothing_sets_none_apart() -> None:
+    found = scores(Objective({"usd": 1, "hours": 1}), figures((0, 100, 1, 0), (2, 50, 1, 0)))
+    np.testing.assert_allclose(found, [0, np.log(2)])
+
+
 def test_risk_enters_as_it_is() -> None:
     found = scores(Objective({"usd": 1, "risk": 1}), figures((1, 1, 1, 1), (2, 1, 1, 0)))
     assert found.tolist() == pytest.approx([1.0, np.log(2)])
