@@ -271,7 +271,7 @@ async def get_instance(provider: Name, name: Name, asked: Annotated[DayAsked, Qu
     """Specs, precisions, offers, lifecycle, software and measurements of one instance type, with their sources."""
     catalog = catalog_on(live, asked.as_of)
     place = instance_place(provider, name, catalog)
-    body = catalog.fragments.recall(("detail", place), lambda: detail(catalog, place).model_dump_json().encode())
+    body = catalog.details.recall(place, lambda: detail(catalog, place).model_dump_json().encode())
     return json_answer(body, catalog)
 
 

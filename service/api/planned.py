@@ -91,7 +91,7 @@ def appraised(choice: Choice, outlook: Outlook[Job], catalog: Catalog) -> Apprai
         layout = outlook.layout(choice.place, choice.nodes)
         return appraise_in(catalog.reference.physics, outlook.job, machine_chosen(choice), layout)
 
-    return catalog.fragments.recall(("appraised", outlook.key, choice.place, choice.nodes), find)
+    return catalog.of_jobs.recall(("appraised", outlook.key, choice.place, choice.nodes), find)
 
 
 def told_of(choice: Choice, planner: Planner, catalog: Catalog, framework: str | None = None) -> Told:

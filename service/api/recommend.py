@@ -318,7 +318,8 @@ def choice_json(
     """What does not depend on the others that were ranked is encoded once."""
     planner = answer.planner
     key = ("choice", choice.offer_place, choice.precision if planner is None else planner.key, said_of)
-    offered, figures, others = catalog.fragments.recall(
+    pieces = catalog.fragments if planner is None else catalog.of_jobs
+    offered, figures, others = pieces.recall(
         key, lambda: choice_encoded(choice, asked, question, said_of[-1], planner, catalog)
     )
     if choice.tied_with:
