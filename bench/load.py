@@ -56,10 +56,7 @@ class Asker(asyncio.Protocol):
         self.seconds.clear()
 
     def _ask(self) -> None:
-        if self._stopping:
-            self._transport.close()
-            return
-        request = next(self._requests, None)
+        request = None if self._stopping else next(self._requests, None)
         if request is None:
             self.stop()
             self._transport.close()

@@ -2,9 +2,9 @@
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,6 +18,7 @@ from bench.questions import (
     MOST_A_SPELL,
     NOOPS,
     QUESTIONS,
+    WORKLOADS_IN_IT,
     Peer,
     Question,
     batch_of,
@@ -28,6 +29,9 @@ from bench.servers import SERVICE_COMMAND, Server, environment, noop_command, ru
 
 ALONE, SOME, MANY = 1, 8, 32
 """Connections at a time."""
+
+CLIENTS = 2
+"""Processes to ask from, which stay for the whole run: one for all but a no-op beside a batch."""
 
 BATCHES_FROM = 100_000
 """The number of the first batch: no other question is of its workloads."""
@@ -83,13 +87,6 @@ class Found:
     spells: int = 0
 
 
-@contextmanager
-def clients() -> Iterator[ProcessPoolExecutor]:
-    """Processes to ask from, which stay for the whole run: one for all but a no-op beside a batch."""
-    with ProcessPoolExecutor(2, get_context("spawn")) as asking:
-        yield asking
-
-
 def spells(plan: Plan, asking: ProcessPoolExecutor) -> Spell:
     def spell(port: int, requests: Sequence[bytes], connections: int, *, slow: bool = False) -> Asked:
         seconds = plan.seconds_alone if connections == ALONE and not slow else plan.seconds_together
@@ -108,7 +105,7 @@ BARE, LOADED, SERVICE = "FastAPI", "FastAPI with our dependencies", "service"
 def measure(plan: Plan, databases: Mapping[int, Path], instances: Sequence[str], bytecode: Path) -> Found:
     found = Found()
     measure_starts(found, plan, databases[max(databases)], bytecode)
-    with ExitStack() as stack, clients() as asking:
+    with ExitStack() as stack, ProcessPoolExecutor(CLIENTS, get_context("spawn")) as asking:
         spell = spells(plan, asking)
         first = LISTED.ask(0, instances)
         services = {
@@ -178,7 +175,7 @@ def measure_batch(found: Found, plan: Plan, port: int, turn: int, asking: Proces
 
     batch, ones, other = (BATCHES_FROM + 3 * turn + each for each in range(3))
     batch_seconds, singles_seconds = seconds_for([batch_of(batch)]), seconds_for(singles_of(ones))
-    anew = [trained(BATCHES_FROM * 50 - each - turn * OF_THEIR_OWN, ()) for each in range(OF_THEIR_OWN)]
+    anew = [trained(BATCHES_FROM * WORKLOADS_IN_IT - each - turn * OF_THEIR_OWN, ()) for each in range(OF_THEIR_OWN)]
     alone = noop()
     meanwhile = asking.submit(ask_each, port, [batch_of(other)])
     beside = noop()

@@ -350,7 +350,3 @@ def renew_examples() -> None:
 def openapi_text(app: FastAPI) -> str:
     """The OpenAPI document as it is committed."""
     return json.dumps(jsonable_encoder(app.openapi()), indent=2, sort_keys=True) + "\n"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

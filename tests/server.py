@@ -30,7 +30,7 @@ def running(database_url: str, log: Path, **settings: str) -> Iterator[Server]:
     environment = {**os.environ, "SELECTOR_DATABASE_URL": database_url, "SELECTOR_PORT": str(port), **settings}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "service.cli", "serve"], env=environment, stdout=output, stderr=subprocess.STDOUT
+            [sys.executable, "-m", "service", "serve"], env=environment, stdout=output, stderr=subprocess.STDOUT
         )
         try:
             url = f"http://127.0.0.1:{port}"

@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     """Where the job lies, and a command of this checkout under its usual name."""
     (tmp_path / "job.yaml").write_text(blocks("yaml")[0])
     command = tmp_path / "instance-selector"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m service.cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m service "$@"\n')
     command.chmod(command.stat().st_mode | stat.S_IEXEC)
     return tmp_path
 

@@ -124,7 +124,7 @@ def rows(connection: Connection, row: type[Row], *order: Any) -> Iterator[Mapped
         yield dict(zip(names, values, strict=True))
 
 
-def without(row: Mapped | Mapping[str, Any], *names: str) -> dict[str, Any]:
+def without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
 
@@ -255,7 +255,7 @@ def measurement_from_row(row: Mapped) -> Measurement:
 DIMENSIONS = tuple(field.name for field in fields(Transformer))
 
 
-def model_from_row(row: Mapped | Mapping[str, Any]) -> Model:
+def model_from_row(row: Mapping[str, Any]) -> Model:
     """A dimension that is null is the usual one; a network without layers is no transformer."""
     told = {name: row[name] for name in DIMENSIONS if row[name] is not None}
     aliases = tuple(row["aliases"].split(";")) if row["aliases"] else ()

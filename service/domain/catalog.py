@@ -235,10 +235,10 @@ class Catalog:
     """What jobs come to on every type: entries as large as a few columns of types."""
     fragments: Memory = field(default_factory=lambda: Memory(size=10_000))
     """Encoded pieces of answers, which the outside keeps beside the catalog they belong to."""
-    details: Memory = field(default_factory=lambda: Memory(size=128))
-    """Encoded types with all their offers, each as large as a hundred such pieces."""
     of_jobs: Memory = field(default_factory=lambda: Memory(size=2_000))
     """Such pieces that belong to one job on one type: without end, so fewer are kept."""
+    details: Memory = field(default_factory=lambda: Memory(size=128))
+    """Encoded types with all their offers, each as large as a hundred pieces."""
 
     @classmethod
     def of(

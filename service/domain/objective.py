@@ -71,7 +71,7 @@ def term(name: str, figures: Figures) -> Floats:
             return figures.risk
 
 
-@np.errstate(divide="ignore", over="ignore", invalid="ignore")
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")  # infinitely far from the best is a score as well
 def scores(objective: Objective, figures: Figures) -> Floats:
     """How far each candidate is from the best on every term, weighted; 0 is best at everything, and lower is better.
 
