@@ -279,6 +279,7 @@ def offer_obstacles(
 ) -> Iterator[Obstacle]:
     """The constraints on offers; `near` are rejected types that only their offers keep out."""
     cells, some, limit = choice.cells, choice.cells.types, asked.max_usd_per_hour
+    dear = some & ~cells.within(limit)
     for bit, others in choice.alone.items():
         code, ground = OFFER_CODES[bit]
         alone = near & others.cells.types and near & others.cells.within(limit)
@@ -290,7 +291,7 @@ def offer_obstacles(
     if limit is not None:
         alone = near & cells.priced
         yield Obstacle(
-            "max_usd_per_hour", "constraint", out & some, alone, partial(raise_price, cells), alone, cells, limit
+            "max_usd_per_hour", "constraint", dear, alone, partial(raise_price, cells), alone, cells, limit
         )
 
 

@@ -66,6 +66,20 @@ def test_an_obstacle_names_just_the_types_that_miss_its_constraint(world: World,
 
 @MANY
 @given(worlds(), constraints())
+def test_too_dear_is_what_has_offers_that_miss_the_price_limit_alone_and_none_that_pass(
+    world: World, asked: Constraints
+) -> None:
+    expected = set()
+    for place in range(len(world.catalog.instance_types)):
+        misses = [plain.offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
+        if ["max_usd_per_hour"] in misses and [] not in misses:
+            expected.add(place)
+    told = [each.fails for each in select(asked, world.catalog).obstacles if each.code == "max_usd_per_hour"]
+    assert (members(told[0], world) if told else set()) == expected
+
+
+@MANY
+@given(worlds(), constraints())
 def test_only_this_means_that_without_it_the_type_would_be_in(world: World, asked: Constraints) -> None:
     for obstacle in select(asked, world.catalog).obstacles:
         for place in members(obstacle.alone, world):
