@@ -216,8 +216,9 @@ def test_types_add_up(
 ) -> None:
     answer = recommend(question(job, objective, asked_for, nodes=span, limits=limits), world.catalog)
     assert len(answer.choices) == answer.admitted
-    assert sum(rejection.only_this for rejection in answer.rejections) <= answer.considered - answer.admitted
-    assert sum(rejection.count for rejection in answer.rejections) >= answer.considered - answer.admitted
+    rejected = answer.considered - answer.admitted
+    assert all(rejection.only_this <= rejection.count <= rejected for rejection in answer.rejections)
+    assert sum(rejection.count for rejection in answer.rejections) >= rejected
     for choice in answer.choices:
         assert span[0] <= choice.nodes <= span[1]
         assert choice.speed is not None
