@@ -290,9 +290,7 @@ def offer_obstacles(
     yield Obstacle("no_offer", "data", out & choice.unoffered, 0, never, 0, cells, limit)
     if limit is not None:
         alone = near & cells.priced
-        yield Obstacle(
-            "max_usd_per_hour", "constraint", dear, alone, partial(raise_price, cells), alone, cells, limit
-        )
+        yield Obstacle("max_usd_per_hour", "constraint", dear, alone, partial(raise_price, cells), alone, cells, limit)
 
 
 def relax_offers(code: str, others: Alone, asked: Constraints, catalog: Catalog, alone: TypeSet) -> Loosened | None:
