@@ -18,8 +18,9 @@ from service.domain.errors import QuestionError
 from service.domain.job import USUAL_PRECISIONS, Job
 from service.domain.names import resolve_gpus, resolve_instance, unknown
 from service.domain.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
+from service.domain.peaks import usual_precisions
 from service.domain.plans import Limits
-from service.domain.recommend import Question, usual_precisions
+from service.domain.recommend import Question
 from service.domain.seen import NamedWork, seen_under
 
 TASKS_OF_RULES = ("training", "inference", "graphics")

@@ -279,13 +279,10 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
             "current": None if answer.current is None else current_told(answer.current, answer.planner, catalog),
         }
     )
-    terms = terms_told(question, answer)
-    said_of = (*host_told_of(asked, question), asked.workload.software.framework, terms)
-    choices = b",".join([choice_json(each, asked, question, answer, said_of, catalog) for each in answer.choices])
     return b'{"catalog":%b,"question":%b,"choices":[%b],"rejections":[%b],"advice":%b,"notes":%b,%b' % (
         stamp_json(catalog),
         in_full(asked, catalog),
-        choices,
+        choices_json(asked, question, answer, catalog),
         b",".join([rejection_json(each, catalog) for each in answer.rejections]),
         advice_json(asked, question, answer, first_appraised(answer, catalog), catalog),
         notes_json(asked, answer, catalog),
@@ -310,6 +307,18 @@ def host_told_of(asked: RecommendAsked, question: Question) -> tuple[str, Loadin
     loading = loading_of(work, question.modelled)
     samples = work.amount.samples if work.amount and loading.from_local_disks else None
     return work.task, None if loading is USUAL else loading, None if needs is NOTHING else needs, samples
+
+
+def choices_json(asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
+    """All of them; while the same ones lead, they are encoded once."""
+    said_of = (*host_told_of(asked, question), asked.workload.software.framework, terms_told(question, answer))
+
+    def encode() -> bytes:
+        return b",".join([choice_json(each, asked, question, answer, said_of, catalog) for each in answer.choices])
+
+    if answer.current is not None:
+        return encode()
+    return answer.leading.pieces.recall((said_of, asked.constraints.same_placement), encode)
 
 
 def choice_json(

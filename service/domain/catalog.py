@@ -233,6 +233,8 @@ class Catalog:
     """What was once chosen among the offers: entries as large as the columns, so only a few."""
     outlooks: Memory = field(default_factory=lambda: Memory(size=256))
     """What jobs come to on every type: entries as large as a few columns of types."""
+    leading: Memory = field(default_factory=lambda: Memory(size=600))
+    """What ranks first among some types, with what the outside makes of it: as large as an answer."""
     fragments: Memory = field(default_factory=lambda: Memory(size=10_000))
     """Encoded pieces of answers, which the outside keeps beside the catalog they belong to."""
     of_jobs: Memory = field(default_factory=lambda: Memory(size=2_000))

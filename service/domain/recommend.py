@@ -1,34 +1,31 @@
 """Question in, Answer out: which offers to take, in which order, and what kept the others out. Forward only."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from math import inf, isnan
-from operator import or_
-from threading import Lock
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.catalog import Catalog, Floats, Mask
+from service.domain.catalog import Catalog, Memory
 from service.domain.constraints import Check, Constraints, never
 from service.domain.fallbacks import apart
 from service.domain.hardware import InstanceType
 from service.domain.interruption import Checkpoints
 from service.domain.job import Job
 from service.domain.needs import NOTHING, Needs, need_checks
-from service.domain.objective import NAMED, NEEDS_POWER, NEEDS_SPEED, Figures, Objective, scores
+from service.domain.objective import NAMED, NEEDS_POWER, NEEDS_SPEED, Objective
 from service.domain.offer import Offer
 from service.domain.outlook import Outlook, as_seen, job_checks, node_counts, outlook_of
-from service.domain.plans import SPOT, Limits, Planner, Plans, keeping_on_more, limit_checks, types_among
-from service.domain.precision import ENOUGH, SUPPORT_LEVELS
+from service.domain.peaks import Peaks, assumed_peaks, figures_of, known
+from service.domain.plans import Limits, Planner, keeping_on_more, limit_checks, types_among
+from service.domain.ranking import Order, Ranked, order_of, pareto
 from service.domain.seen import NamedWork, not_seen, outlook_by_name, seen_under
 from service.domain.selection import (
     Candidates,
     Cells,
     Obstacle,
-    Places,
     Selection,
     every_offer,
     offer_choice,
@@ -38,21 +35,9 @@ from service.domain.selection import (
 from service.domain.ties import Uncertain, lead_of_peaks, tied_with, uncertain, weight_of_speed
 from service.domain.typeset import TypeSet, types_where
 
-PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
-    "training": ("bf16", "fp16", "tf32", "fp32"),
-    "inference": ("bf16", "fp16", "tf32", "fp32"),
-    "hpc": ("fp64",),
-    "graphics": ("fp32",),
-}
-"""Precisions a task can use when the caller names none; the fastest that a GPU has counts. Other tasks need no GPU."""
-
-ONE_AFTER_ANOTHER = frozenset({"sequential", "development"})
-"""Work that more cores do not speed up, so that of machines that are even in it the price decides."""
-
 MOST_TIES = 20
 LIMITS = frozenset({"deadline_hours", "budget_usd"})
 """Limits on the whole job, as relaxations call them."""
-
 
 NO_LIMITS = Limits()
 NOTHING_LOST = Checkpoints(save_seconds=0.0, restart_seconds=0.0)
@@ -134,11 +119,22 @@ class Rejection(NamedTuple):
     relaxation: Relaxation | None
 
 
+class Leading(NamedTuple):
+    """The first choices of a ranking. While they are remembered, so are the pieces that the outside makes of them."""
+
+    choices: tuple[Choice, ...]
+    pieces: Memory
+
+    @classmethod
+    def of(cls, choices: Iterable[Choice]) -> "Leading":
+        return cls(tuple(choices), Memory(size=2))
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Ranked choices and counted rejections; every type considered is either admitted or rejected."""
 
-    choices: tuple[Choice, ...]
+    leading: Leading
     rejections: tuple[Rejection, ...]
     considered: int
     admitted: int
@@ -154,21 +150,12 @@ class Answer:
     """And the fastest that is within the budget."""
 
     @property
+    def choices(self) -> tuple[Choice, ...]:
+        return self.leading.choices
+
+    @property
     def outlook(self) -> Outlook[Job] | Outlook[NamedWork] | None:
         return None if self.planner is None else self.planner.outlook
-
-
-@dataclass(frozen=True, slots=True)
-class Peaks:
-    """Per instance type: the precision that the ranking assumes, and the peak at it."""
-
-    peak: Floats
-    told: tuple[tuple[str | None, float | None], ...]
-    """The precision and the peak, null where there is none or it is not known."""
-    unknown: TypeSet
-    """The types whose peak is not known although they are rated by one."""
-    key: Hashable
-    """What they were assumed for."""
 
 
 def recommend(question: Question, catalog: Catalog) -> Answer:
@@ -186,19 +173,20 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         if found.admitted.types:
             asked, selection, view, ignored = unpriced, found, fallback, True
     admitted = selection.admitted.types
+    ranked = admitted.bit_count()
     if question.per_offer or question.diversify:
-        ranked = view.rank(every_offer(asked, admitted, catalog), per_offer=True)
-        if question.diversify:
-            ranked = view.diverse(ranked, question)
+        offers = view.rank_offers(asked, admitted, question)
+        leading = Leading.of(view.choices(offers, question.limit))
+        ranked = len(offers.score) if question.per_offer else ranked
     else:
-        ranked = view.rank(selection.admitted)
+        leading = view.leading(selection.admitted, question.limit)
     in_time, in_budget = (None, None) if admitted else view.nearest(asked)
     return Answer(
-        choices=tuple(view.choices(ranked, question.limit)),
+        leading=leading,
         rejections=tuple([view.rejection(count, obstacle) for count, obstacle in by_count(selection)]),
         considered=len(catalog.instance_types),
         admitted=admitted.bit_count(),
-        ranked=len(ranked.score) if question.per_offer else admitted.bit_count(),
+        ranked=ranked,
         current=view.current(question),
         price_ignored=ignored,
         planner=view.planner,
@@ -238,45 +226,6 @@ def by_count(selection: Selection) -> list[tuple[int, Obstacle]]:
     return [(-count, selection.obstacles[place]) for count, _, place in sorted(counted)]
 
 
-def assumed_peaks(question: Question, catalog: Catalog) -> Peaks:
-    """Per type, the precision the work would run in, and its peak.
-
-    That is the first of the caller's precisions that runs there, or the fastest usual one when the caller names none.
-    """
-    key = (question.task, question.precisions, question.usual, question.constraints.precision_support)
-    return catalog.memory.recall(("peaks", key), lambda: find_peaks(question, catalog, key))
-
-
-def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
-    """The precisions that a task can use when the caller names none; empty for work that needs no GPU."""
-    return tuple(name for name in PRECISION_BY_TASK.get(task, ()) if name in catalog.reference.precisions)
-
-
-def find_peaks(question: Question, catalog: Catalog, key: Hashable) -> Peaks:
-    types = len(catalog.instance_types)
-    names = question.precisions or question.usual or usual_precisions(question.task, catalog)
-    if not names:
-        vcpus = catalog.columns.numbers["vcpus"]
-        if question.task in ONE_AFTER_ANOTHER:
-            vcpus = np.minimum(vcpus, 1.0)
-        return Peaks(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)), key)
-    enough = np.array([level in ENOUGH[question.constraints.precision_support] for level in SUPPORT_LEVELS] + [False])
-    peak, chosen = np.full(types, np.nan), np.full(types, -1)
-    for code, name in enumerate(names):
-        runs = enough[catalog.columns.support[name]]
-        offered = catalog.columns.tflops[name]
-        better = (chosen < 0) if question.precisions else (chosen < 0) | np.greater(offered, np.nan_to_num(peak))
-        taken = runs & better
-        peak[taken], chosen[taken] = offered[taken], code
-    precisions = [None if code < 0 else names[code] for code in chosen.tolist()]
-    told = tuple(zip(precisions, map(known, peak.tolist()), strict=True))
-    return Peaks(peak, told, types_where(np.isnan(peak) & (chosen >= 0)), key)
-
-
-def known(value: float) -> float | None:
-    return None if isnan(value) else value
-
-
 def figures_needed(objective: Objective, peaks: Peaks | None, catalog: Catalog) -> list[Check]:
     """Types that cannot be ranked because a figure that the objective needs is not known."""
     checks = []
@@ -287,141 +236,6 @@ def figures_needed(objective: Objective, peaks: Peaks | None, catalog: Catalog) 
         unknown = catalog.memory.recall("power_unknown", lambda: types_where(np.isnan(watts)))
         checks.append(Check("power_unknown", "data", unknown, never))
     return checks
-
-
-BLOCK = 16
-Block = list[tuple[TypeSet, int, int, float]]
-"""Of each cell its type, as a set and by its place, its offer and its price."""
-
-
-class Blocks:
-    """Cells in their order, a few at a time, each made when somebody first looks so far: most look at the first."""
-
-    def __init__(self, kinds: Places, offers: Places, usd: Floats) -> None:
-        self._columns = (kinds, offers, usd)
-        self._blocks: list[Block] = []
-        self._through: list[TypeSet] = []
-        """The types that have a cell in a block or in one before."""
-        self._lock = Lock()
-
-    def first(self, types: TypeSet, limit: float) -> tuple[int, int]:
-        """Type and offer of the first cell of these types that costs no more than the limit."""
-        start = bisect_left(self._through, 1, key=lambda held: (held & types) != 0)
-        for number in range(start, -(-len(self._columns[0]) // BLOCK)):
-            for one, kind, offer, usd in self._block(number):
-                if one & types and usd <= limit:
-                    return kind, offer
-        raise AssertionError("every candidate is among the cells")
-
-    def _block(self, number: int) -> Block:
-        if number >= len(self._blocks):
-            with self._lock:
-                while number >= len(self._blocks):
-                    self._make()
-        return self._blocks[number]
-
-    def _make(self) -> None:
-        start = len(self._blocks) * BLOCK
-        kinds, offers, usd = (column[start : start + BLOCK].tolist() for column in self._columns)
-        block = [(1 << kind, kind, offer, price) for kind, offer, price in zip(kinds, offers, usd, strict=True)]
-        before = self._through[-1] if self._through else 0
-        self._blocks.append(block)
-        self._through.append(reduce(or_, (cell[0] for cell in block), before))
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """Cells under an objective, best first. Columns stand side by side.
-
-    Scores are sums of logarithms beside those of the best, so a choice among the cells shifts them all alike: what is
-    first of all cells is first of any part that it belongs to.
-    """
-
-    instance_type: Places
-    offer: Places
-    usd: Floats
-    """The price of an hour, which limits are on."""
-    cost: Floats
-    """Of the job where there is one, else of an hour."""
-    speed: Floats
-    score: Floats
-    """Infinite: it misses a limit on the whole job."""
-    cell: Places
-    """Where it stands among the cells."""
-    plans: Plans | None
-    """Of the cells, where there is a job."""
-    unknown: TypeSet
-    """The types whose score is not known; among others, none of which has the figure, it may be."""
-    one_each: bool
-    """No type has more than one cell."""
-    blocks: Blocks
-
-    def ranked(self) -> "Ranked":
-        return Ranked(self.instance_type, self.offer, self.cost, self.speed, self.score, self.cell, self.plans)
-
-    def first(self, some: Candidates) -> tuple[int, int]:
-        """Type and offer of the best of the candidates: faster than the column of all of them."""
-        return self.blocks.first(some.types, inf if some.limit is None else some.limit)
-
-
-def order_of(cells: Cells, objective: Objective, told: Figures, plans: Plans | None, catalog: Catalog) -> Order:
-    """Best score first; ties go to the lower price, then to on-demand, then by name."""
-    score = scores(objective, told)
-    if plans is not None:
-        score = np.where(plans.keeps, score, np.inf)
-    spot = catalog.offers.market[cells.offer] == SPOT
-    order = order_by(score, cells.usd, spot, cells.instance_type, cells.offer)
-    kinds, offers, usd = cells.instance_type[order], cells.offer[order], cells.usd[order]
-    lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
-    return Order(
-        instance_type=kinds,
-        offer=offers,
-        usd=usd,
-        cost=told.usd[order],
-        speed=told.speed[order],
-        score=score[order],
-        cell=order,
-        plans=plans,
-        unknown=types_where(lacking > 0),
-        one_each=len(kinds) == cells.types.bit_count(),
-        blocks=Blocks(kinds, offers, usd),
-    )
-
-
-def figures_of(some: Cells, peaks: Peaks, catalog: Catalog) -> Figures:
-    price, speed = usd_per_hour(catalog.offers, some.offer), peaks.peak[some.instance_type]
-    return Figures(
-        usd=price,
-        usd_per_hour=price,
-        hours=1 / speed,
-        speed=speed,
-        paid_speed=speed,
-        watts=catalog.columns.numbers["tdp_watts"][some.instance_type],
-        risk=(catalog.offers.market[some.offer] == SPOT).astype(np.float64),
-    )
-
-
-class Ranked(NamedTuple):
-    """Candidates, best first. An unknown cost is NaN, and so is an unknown speed."""
-
-    instance_type: Places
-    offer: Places
-    cost: Floats
-    speed: Floats
-    score: Floats
-    cell: Places
-    plans: Plans | None
-
-    def some(self, places: Places) -> "Ranked":
-        return Ranked(
-            self.instance_type.take(places),
-            self.offer.take(places),
-            self.cost.take(places),
-            self.speed.take(places),
-            self.score.take(places),
-            self.cell.take(places),
-            self.plans,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +254,10 @@ class View:
     @classmethod
     def of(cls, question: Question, catalog: Catalog) -> "View":
         planner = planner_of(question, catalog)
-        peaks = assumed_peaks(question, catalog) if planner is None else None
+        peaks = None
+        if planner is None:
+            support = question.constraints.precision_support
+            peaks = assumed_peaks(question.task, question.precisions, question.usual, support, catalog)
         return cls.on(catalog, question.objective, peaks, planner, question.needs)
 
     @classmethod
@@ -488,15 +305,16 @@ class View:
         plans = self.planner.plans(cells, self.catalog)
         return order_of(cells, self.objective, plans.figures, plans, self.catalog)
 
-    def rank(self, some: Candidates, *, per_offer: bool = False) -> Ranked:
-        """The best of each type, or every offer, best first."""
+    def leading(self, some: Candidates, limit: int) -> Leading:
+        """The best of each type, best first: worked out once for types that stay, as the few under a price limit do."""
         order = self.order(some)
-        places = some.among(order.instance_type, order.usd).nonzero()[0]
-        if order.plans is not None:
-            places = places[order.score[places] != inf]
-        if not (per_offer or order.one_each):
-            places = places[first_of_each(order.instance_type[places])]
-        return order.ranked().some(places)
+        key = (order.identity, some.types, 0 if order.one_each else some.affordable, limit)
+        return self.catalog.leading.recall(key, lambda: Leading.of(self.choices(order.best_of_each(some), limit)))
+
+    def rank_offers(self, asked: Constraints, admitted: TypeSet, question: Question) -> Ranked:
+        some = every_offer(asked, admitted, self.catalog)
+        ranked = self.order(some).among(some)
+        return self.diverse(ranked, question) if question.diversify else ranked
 
     def choices(self, ranked: Ranked, limit: int) -> Iterator[Choice]:
         shown = min(limit, len(ranked.score))
@@ -598,7 +416,7 @@ class View:
         return in_time.first(asked), in_budget.first(asked)
 
     def first(self, asked: Constraints) -> Choice | None:
-        return next(self.choices(self.rank(self.select(asked).admitted), 1), None)
+        return next(iter(self.leading(self.select(asked).admitted, 1).choices), None)
 
     def rejection(self, count: int, obstacle: Obstacle) -> Rejection:
         if not obstacle.alone:
@@ -639,46 +457,3 @@ class View:
         cheapest = int(known[np.nanargmin(np.nan_to_num(usd_per_hour(self.catalog.offers, known), nan=np.inf))])
         only = Cells.of(np.array([cheapest]), self.catalog)
         return self.choice(place, cheapest, self.order_of(only).ranked(), 0, rank=0, score=0.0)
-
-
-def order_by(score: Floats, *tie_breakers: np.ndarray) -> Places:
-    """Where to find the lowest score, the next and so on; even ones by the first tie breaker, then by the next.
-
-    Sorting by every key costs several times as much as sorting by the score, and mostly few scores are even.
-    """
-    order = np.argsort(score, kind="stable")
-    ordered = score[order]
-    even = np.zeros(len(order) + 1, np.bool_)
-    even[1:-1] = ordered[1:] == ordered[:-1]
-    among = np.flatnonzero(even[1:] | even[:-1])
-    if len(among):
-        mixed = order[among]
-        order[among] = mixed[np.lexsort([key[mixed] for key in (*reversed(tie_breakers), score)])]
-    return order
-
-
-def first_of_each(kinds: Places) -> Mask:
-    """Where each kind stands for the first time."""
-    places = np.arange(len(kinds))
-    first = np.zeros(int(kinds.max(initial=-1)) + 1, np.int64)
-    first[kinds[::-1]] = places[::-1]
-    return np.asarray(first[kinds] == places, np.bool_)
-
-
-def pareto(usd: Floats, speed: Floats, shown: int) -> list[bool]:
-    """Which of the first `shown` no candidate beats on price and speed at once; unknown figures are on no front."""
-    front = [False] * shown
-    # Only who is as cheap as the dearest of them and as fast as the slowest can beat one.
-    prices, speeds = usd[:shown].tolist(), speed[:shown].tolist()
-    dearest = max((price for price in prices if price < inf), default=-inf)
-    slowest = min((each for each in speeds if not isnan(each)), default=inf)
-    rivals = ((usd <= dearest) & (speed >= slowest)).nonzero()[0]
-    fastest = -inf
-    for _, slowness, place in sorted(
-        zip(usd.take(rivals).tolist(), (-speed.take(rivals)).tolist(), rivals.tolist(), strict=True)
-    ):
-        if -slowness > fastest:
-            fastest = -slowness
-            if place < shown:
-                front[place] = True
-    return front

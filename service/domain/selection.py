@@ -4,6 +4,7 @@ Offers enter in two steps. Region, market and the age of a price are asked of ev
 such combinations occur; what is left per question – hardware, software, a price limit – is asked per instance type.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,6 +65,12 @@ class Cells:
         """The types with an offer that costs no more than the limit."""
         return self.types if limit is None else self.prices.at_most(limit)
 
+    def at_most(self, limit: float | None) -> int:
+        """How many cost no more than the limit."""
+        if limit is None:
+            return len(self.usd)
+        return bisect_right(self.steps.recall("each", lambda: np.sort(self.usd).tolist()), limit)
+
     @property
     def prices(self) -> Steps:
         """The lowest price of each type, in order; worked out when it is first asked for."""
@@ -79,6 +86,11 @@ class Candidates(NamedTuple):
     cells: Cells
     types: TypeSet
     limit: float | None
+
+    @property
+    def affordable(self) -> int:
+        """How many of all cells cost no more than the limit."""
+        return self.cells.at_most(self.limit)
 
     @property
     def places(self) -> Places:

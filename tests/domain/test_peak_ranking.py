@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from service.domain.constraints import Constraints
 from service.domain.hardware import Gpu, InstanceType, LifecycleEvent
 from service.domain.objective import MORE_IS_BETTER, NAMED, NEEDS_POWER, NEEDS_PRICE, NEEDS_SPEED, Objective
+from service.domain.peaks import PRECISION_BY_TASK
 from service.domain.precision import SUPPORT_LEVELS, Rate
-from service.domain.recommend import PRECISION_BY_TASK, Answer, Choice, Question, recommend
+from service.domain.recommend import Answer, Choice, Question, recommend
 from tests.domain import plain
 from tests.domain.test_selection import apply
 from tests.domain.worlds import PRECISIONS, PROVIDERS, REGIONS, Offer, World, catalog_of, constraints, some, worlds
