@@ -231,8 +231,10 @@ class Catalog:
     memory: Memory = field(default_factory=Memory)
     choices: Memory = field(default_factory=lambda: Memory(size=32))
     """What was once chosen among the offers: entries as large as the columns, so only a few."""
-    outlooks: Memory = field(default_factory=lambda: Memory(size=256))
-    """What jobs come to on every type: entries as large as a few columns of types."""
+    outlooks: Memory = field(default_factory=lambda: Memory(size=100))
+    """What jobs come to on every type: entries as large as fifty columns of types."""
+    works: Memory = field(default_factory=Memory)
+    """How jobs are done, and what is smaller than a column of them."""
     leading: Memory = field(default_factory=lambda: Memory(size=600))
     """What ranks first among some types, with what the outside makes of it: as large as an answer."""
     fragments: Memory = field(default_factory=lambda: Memory(size=10_000))

@@ -48,12 +48,22 @@ class Prospects:
     high: Floats
     hours: Floats
     """Likely hours of the whole amount; of one sample where no amount is told. Infinite where it does not run."""
-    layouts: Floats
-    """One row each, as `LayoutTable.rows` has them."""
 
     @property
     def works(self) -> Mask:
         return np.asarray(self.runs & self.exists & self.fits, np.bool_)
+
+
+class Layouts(NamedTuple):
+    """How a job is cut on so many nodes of each instance type."""
+
+    rows: NDArray[np.unsignedinteger]
+    """One for each machine that differs, as `LayoutTable.rows` has them, in as few bytes as will do."""
+    machine: NDArray[np.int64]
+    """Of each type its row; -1, which is there too, without a GPU."""
+
+    def of(self, place: int) -> Layout:
+        return layout_of(self.rows[self.machine[place]])
 
 
 class Machines(NamedTuple):
@@ -83,6 +93,8 @@ class Outlook(Generic[W]):
     counts: tuple[int, ...]
     options: tuple[Prospects, ...]
     """One for each of the numbers of nodes."""
+    layouts: tuple[Layouts, ...]
+    """Likewise; none where there is nothing to cut."""
     nearest: Prospects
     """The first on which it works; of what works on none, the one that comes nearest to fitting."""
     no_gpu: TypeSet
@@ -97,7 +109,7 @@ class Outlook(Generic[W]):
         return self.options[self.counts.index(nodes)]
 
     def layout(self, place: int, nodes: int) -> Layout:
-        return layout_of(self.on(nodes).layouts[place])
+        return self.layouts[self.counts.index(nodes)].of(place)
 
 
 def outlook_of(job: Job, counts: Sequence[int], catalog: Catalog) -> Outlook[Job]:
@@ -107,11 +119,11 @@ def outlook_of(job: Job, counts: Sequence[int], catalog: Catalog) -> Outlook[Job
 
 def find_outlook(job: Job, counts: tuple[int, ...], catalog: Catalog) -> Outlook[Job]:
     no_gpu, unrated = catalog.memory.recall("without_figures", lambda: without_figures(catalog))
-    options = prospects(job, counts, catalog)
+    options, layouts = prospects(job, counts, catalog)
     nearest, *others = options
     for found in others:
         nearest = either(nearest, found, ~nearest.works & (found.works | (found.needed_bytes < nearest.needed_bytes)))
-    return Outlook(job, counts, options, nearest, no_gpu, unrated)
+    return Outlook(job, counts, options, layouts, nearest, no_gpu, unrated)
 
 
 def as_seen(found: Outlook[Job], name: str, catalog: Catalog) -> Outlook[Job]:
@@ -144,8 +156,14 @@ def with_more_nodes(found: Outlook[Job], among: TypeSet, catalog: Catalog) -> Ou
     if most > MOST_NODES:
         return None
     new = tuple(count for count in node_counts(min(found.counts), most) if count not in found.counts)
-    options = (*found.options, *prospects(found.job, new, catalog, among))
-    return replace(found, counts=(*found.counts, *new), options=options, key=object())
+    options, layouts = prospects(found.job, new, catalog, among)
+    return replace(
+        found,
+        counts=(*found.counts, *new),
+        options=(*found.options, *options),
+        layouts=(*found.layouts, *layouts),
+        key=object(),
+    )
 
 
 def without_figures(catalog: Catalog) -> tuple[TypeSet, TypeSet]:
@@ -168,18 +186,25 @@ def is_rated(gpu: Gpu) -> bool:
 
 def prospects(
     job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None = None
-) -> tuple[Prospects, ...]:
-    """On each number of nodes; of some types only, where it is told of which.
+) -> tuple[tuple[Prospects, ...], tuple[Layouts, ...]]:
+    """On each number of nodes, and how it is cut there; of some types only, where it is told of which.
 
     The physics meets each machine that differs once, and all of them together.
     """
     machines = machines_on(counts, catalog)
-    rows = nothing(len(machines.known) + 1)  # the last row is of types without a GPU
+    count = len(machines.known) + 1  # the last row is of types without a GPU
+    rows, layouts = nothing(count), LayoutTable.plain(count).rows()
     for work, table, places, wanted in tables_of(job, counts, catalog, among):
-        put(rows, places, on_machines(catalog.reference.physics, job, work, table, wanted))
-    found = (taken(rows, place) for place in machines.places)
-    return tuple(
-        replace(each, nodes=np.full(len(each.nodes), float(count))) for each, count in zip(found, counts, strict=True)
+        found, layouts[places] = on_machines(catalog.reference.physics, job, work, table, wanted)
+        put(rows, places, found)
+    options = (taken(rows, place) for place in machines.places)
+    narrow = layouts.astype(np.min_scalar_type(int(layouts.max())))  # a quarter of the bytes, and there are many jobs
+    return (
+        tuple(
+            replace(each, nodes=np.broadcast_to(np.float64(nodes), len(each.nodes)))
+            for each, nodes in zip(options, counts, strict=True)
+        ),
+        tuple(Layouts(narrow, place) for place in machines.places),
     )
 
 
@@ -242,7 +267,7 @@ def machines_of(catalog: Catalog, counts: tuple[int, ...]) -> Machines:
 
 def works_on(job: Job, machines: Machines, catalog: Catalog) -> Iterator[tuple[Work, NDArray[np.int64]]]:
     """The job as each GPU would run it, and the machines whose GPUs run it so."""
-    works, way_of = catalog.outlooks.recall(("works", job), lambda: ways_to_run(job, catalog))
+    works, way_of = catalog.works.recall(("works", job), lambda: ways_to_run(job, catalog))
     ways = way_of[machines.gpu]
     for way, work in enumerate(works):
         places = np.flatnonzero(ways == way)
@@ -299,7 +324,6 @@ def nothing(rows: int) -> Prospects:
         likely=zero.copy(),
         high=zero.copy(),
         hours=np.full(rows, np.inf),
-        layouts=LayoutTable.plain(rows).rows(),
     )
 
 
@@ -309,7 +333,10 @@ def put(rows: Prospects, places: NDArray[np.int64], found: Prospects) -> None:
         getattr(rows, name)[places] = getattr(found, name)
 
 
-def on_machines(physics: Physics, job: Job, work: Work, table: MachineTable, wanted: Mask | None) -> Prospects:
+def on_machines(
+    physics: Physics, job: Job, work: Work, table: MachineTable, wanted: Mask | None
+) -> tuple[Prospects, Floats]:
+    """What comes of the job on each machine, and the rows of its layouts."""
     if isinstance(work, Training):
         return training_on_machines(physics, job, work, table, wanted)
     return answering_on_machines(physics, job, work, table, wanted)
@@ -317,7 +344,7 @@ def on_machines(physics: Physics, job: Job, work: Work, table: MachineTable, wan
 
 def training_on_machines(
     physics: Physics, job: Job, work: Training, table: MachineTable, wanted: Mask | None
-) -> Prospects:
+) -> tuple[Prospects, Floats]:
     found = fastest_training_layouts(physics, work, table, wanted=wanted)
     with np.errstate(divide="ignore"):
         rate = np.where(found.fits, 1 / found.seconds_per_sample, 0.0)
@@ -325,8 +352,8 @@ def training_on_machines(
     length = work.mean_length or work.sequence_length or 0
     samples = one_if_none(job, length, found.layouts.global_batch)
     beyond = np.exp(wall_beyond_steps(physics, work, table)) if job.amount is not None else 1.0
-    layouts = found.layouts.rows()
-    return told(table, found.exists, found.fits, found.needed_bytes, rate, bands, samples * beyond, layouts)
+    on_each = told(table, found.exists, found.fits, found.needed_bytes, rate, bands, samples * beyond)
+    return on_each, found.layouts.rows()
 
 
 def wall_beyond_steps(physics: Physics, work: Training, table: MachineTable) -> Floats:
@@ -344,7 +371,7 @@ def wall_beyond_steps(physics: Physics, work: Training, table: MachineTable) -> 
 
 def answering_on_machines(
     physics: Physics, job: Job, work: Inference, table: MachineTable, wanted: Mask | None
-) -> Prospects:
+) -> tuple[Prospects, Floats]:
     found = fastest_inference_layouts(physics, work, table, wanted=wanted)
     generates = is_generative(work.model)
     each = max(1.0, work.output_length) if generates else 1.0
@@ -354,8 +381,8 @@ def answering_on_machines(
     per_step = found.concurrency if generates else np.full(len(table), forward_batch(work))
     samples = one_if_none(job, length, per_step)
     rate = found.units_per_second / each
-    layouts = found.layouts.rows()
-    return told(table, found.exists, found.fits, found.needed_bytes, rate, bands, samples, layouts)
+    on_each = told(table, found.exists, found.fits, found.needed_bytes, rate, bands, samples)
+    return on_each, found.layouts.rows()
 
 
 def one_if_none(job: Job, length: float, per_step: Floats) -> Floats:
@@ -375,7 +402,6 @@ def told(
     rate: Floats,
     bands: Floats,
     samples: Floats,
-    layouts: Floats,
 ) -> Prospects:
     likely = rate * bands[:, 1]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -391,7 +417,6 @@ def told(
         likely=likely,
         high=rate * bands[:, 2],
         hours=hours,
-        layouts=layouts,
     )
 
 
@@ -450,7 +475,7 @@ def fits_on_more(
             admits = keeping(sole & may_gain)
             return Relaxed({"max_nodes": 2 * max(found.counts)}, admits) if admits else None
         out = sole & may_gain & ~types_where(found.nearest.works)
-        return catalog.outlooks.recall(("more_nodes", found.key, out), lambda: twice_the_nodes(found, out, catalog))
+        return catalog.works.recall(("more_nodes", found.key, out), lambda: twice_the_nodes(found, out, catalog))
 
     return relax
 

@@ -92,7 +92,7 @@ class LayoutTable:
         return np.column_stack([getattr(self, name) for name in self.__dataclass_fields__])
 
 
-def layout_of(row: Sequence[float] | Floats) -> Layout:
+def layout_of(row: Sequence[float] | NDArray[Any]) -> Layout:
     """A row of a table of layouts."""
     told = dict(zip(LayoutTable.__dataclass_fields__, map(int, row), strict=True))
     return Layout(activation_checkpointing=CHECKPOINTINGS[told.pop("checkpointing")], **told)

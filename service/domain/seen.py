@@ -55,7 +55,7 @@ def find_outlook_by_name(work: NamedWork, counts: tuple[int, ...], catalog: Cata
     options = tuple(replace(nothing(types), nodes=np.full(types, float(count))) for count in counts)
     if counts[0] == 1:
         fill(options[0], seen, work.amount)
-    return Outlook(work, counts, options, options[0], 0, 0, seen)
+    return Outlook(work, counts, options, (), options[0], 0, 0, seen)
 
 
 def fill(alone: Prospects, seen: Mapping[int, NamedRate], amount: Amount | None) -> None:
