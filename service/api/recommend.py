@@ -310,13 +310,13 @@ def host_told_of(asked: RecommendAsked, question: Question) -> tuple[str, Loadin
 
 
 def choices_json(asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
-    """All of them; encoded once while the same ones lead, but not for jobs: of those there are too many."""
+    """All of them; while the same ones lead, they are encoded once."""
     said_of = (*host_told_of(asked, question), asked.workload.software.framework, terms_told(question, answer))
 
     def encode() -> bytes:
         return b",".join([choice_json(each, asked, question, answer, said_of, catalog) for each in answer.choices])
 
-    if answer.current is not None or answer.planner is not None:
+    if answer.current is not None:
         return encode()
     return answer.leading.pieces.recall((said_of, asked.constraints.same_placement), encode)
 

@@ -235,7 +235,7 @@ class Catalog:
     """What jobs come to on every type: entries as large as fifty columns of types."""
     works: Memory = field(default_factory=Memory)
     """How jobs are done, and what is smaller than a column of them."""
-    leading: Memory = field(default_factory=lambda: Memory(size=600))
+    leading: Memory = field(default_factory=lambda: Memory(size=500))
     """What ranks first among some types, with what the outside makes of it: as large as an answer."""
     fragments: Memory = field(default_factory=lambda: Memory(size=10_000))
     """Encoded pieces of answers, which the outside keeps beside the catalog they belong to."""

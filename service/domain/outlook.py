@@ -66,6 +66,48 @@ class Layouts(NamedTuple):
         return layout_of(self.rows[self.machine[place]])
 
 
+class Lacks(NamedTuple):
+    """The types that cannot run a job on any number of nodes, each in the set of what it lacks first."""
+
+    gpu: TypeSet
+    figures: TypeSet
+    """Of which nobody knows what an estimate needs."""
+    precision: TypeSet
+    layout: TypeSet
+    """None spreads the batch over the machine."""
+    gpu_memory: TypeSet
+    host_memory: TypeSet
+
+    @classmethod
+    def of(cls, options: Sequence[Prospects], catalog: Catalog) -> "Lacks":
+        """By the first number of nodes on which it works; of what works on none, by the one that comes nearest."""
+        no_gpu, unrated = catalog.memory.recall("without_figures", lambda: without_figures(catalog))
+        best, *others = options
+        for found in others:
+            best = either(best, found, ~best.works & (found.works | (found.needed_bytes < best.needed_bytes)))
+        rated = ~mask_of(no_gpu | unrated, len(catalog.instance_types))
+        full = rated & best.runs & best.exists & ~best.fits
+        crowded = full & (best.needed_bytes > best.usable_bytes)
+        return cls(
+            gpu=no_gpu,
+            figures=unrated,
+            precision=types_where(rated & ~best.runs),
+            layout=types_where(rated & best.runs & ~best.exists),
+            gpu_memory=types_where(crowded),
+            host_memory=types_where(full & ~crowded),
+        )
+
+    @property
+    def for_good(self) -> TypeSet:
+        """The types that no number of nodes helps."""
+        return self.gpu | self.figures | self.precision
+
+    @property
+    def room(self) -> TypeSet:
+        """Those that more nodes may help."""
+        return self.layout | self.gpu_memory | self.host_memory
+
+
 class Machines(NamedTuple):
     """Nodes of every instance type that has GPUs: those that differ, and by number of nodes which one each type is."""
 
@@ -95,11 +137,7 @@ class Outlook(Generic[W]):
     """One for each of the numbers of nodes."""
     layouts: tuple[Layouts, ...]
     """Likewise; none where there is nothing to cut."""
-    nearest: Prospects
-    """The first on which it works; of what works on none, the one that comes nearest to fitting."""
-    no_gpu: TypeSet
-    unrated: TypeSet
-    """Types of which nobody knows the figures that an estimate needs."""
+    lacks: Lacks
     seen: Mapping[int, NamedRate] = field(default_factory=dict)
     """By type, what was measured of the work under its own name on one machine."""
     key: Hashable = field(default_factory=object)
@@ -118,12 +156,8 @@ def outlook_of(job: Job, counts: Sequence[int], catalog: Catalog) -> Outlook[Job
 
 
 def find_outlook(job: Job, counts: tuple[int, ...], catalog: Catalog) -> Outlook[Job]:
-    no_gpu, unrated = catalog.memory.recall("without_figures", lambda: without_figures(catalog))
     options, layouts = prospects(job, counts, catalog)
-    nearest, *others = options
-    for found in others:
-        nearest = either(nearest, found, ~nearest.works & (found.works | (found.needed_bytes < nearest.needed_bytes)))
-    return Outlook(job, counts, options, layouts, nearest, no_gpu, unrated)
+    return Outlook(job, counts, options, layouts, Lacks.of(options, catalog))
 
 
 def as_seen(found: Outlook[Job], name: str, catalog: Catalog) -> Outlook[Job]:
@@ -430,25 +464,14 @@ def job_checks(
 
     Where there are limits on the whole job, `keeping` tells which of some types keep them on more nodes.
     """
-    best, no_gpu = found.nearest, found.no_gpu
-    count = len(catalog.instance_types)
-    rated = ~mask_of(no_gpu | found.unrated, count)
-    lacking = rated & ~best.runs
-    spread = rated & best.runs & ~best.exists
-    full = rated & best.runs & best.exists & ~best.fits
-    crowded = full & (best.needed_bytes > best.usable_bytes)
+    lacks = found.lacks
     return [
-        Check("no_gpu", "hardware", no_gpu, never),
-        Check("gpu_figures_unknown", "data", found.unrated, never),
-        Check("precision", "hardware", types_where(lacking), never),
-        Check("global_batch_size", "constraint", types_where(spread), never),
-        Check(
-            "gpu_memory",
-            "hardware",
-            types_where(crowded),
-            fits_on_more(found, types_where(crowded), types_where(full | spread | best.works), keeping, catalog),
-        ),
-        Check("host_memory", "hardware", types_where(full & ~crowded), never),
+        Check("no_gpu", "hardware", lacks.gpu, never),
+        Check("gpu_figures_unknown", "data", lacks.figures, never),
+        Check("precision", "hardware", lacks.precision, never),
+        Check("global_batch_size", "constraint", lacks.layout, never),
+        Check("gpu_memory", "hardware", lacks.gpu_memory, fits_on_more(found, keeping, catalog)),
+        Check("host_memory", "hardware", lacks.host_memory, never),
     ]
 
 
@@ -459,22 +482,16 @@ MOST_NODES = 10_000
 """As many as can be asked for."""
 
 
-def fits_on_more(
-    found: Outlook[Job],
-    fails: TypeSet,
-    may_gain: TypeSet,
-    keeping: Callable[[TypeSet], TypeSet] | None,
-    catalog: Catalog,
-) -> Relax:
+def fits_on_more(found: Outlook[Job], keeping: Callable[[TypeSet], TypeSet] | None, catalog: Catalog) -> Relax:
     """Up to twice as many nodes, where some of the types then hold the job; who misses a limit may gain as well."""
 
     def relax(sole: TypeSet) -> Relaxed | None:
-        if not sole & fails or 2 * max(found.counts) > MOST_NODES:
+        if not sole & found.lacks.gpu_memory or 2 * max(found.counts) > MOST_NODES:
             return None
         if keeping is not None:
-            admits = keeping(sole & may_gain)
+            admits = keeping(sole & ~found.lacks.for_good)
             return Relaxed({"max_nodes": 2 * max(found.counts)}, admits) if admits else None
-        out = sole & may_gain & ~types_where(found.nearest.works)
+        out = sole & found.lacks.room
         return catalog.works.recall(("more_nodes", found.key, out), lambda: twice_the_nodes(found, out, catalog))
 
     return relax

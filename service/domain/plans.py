@@ -59,6 +59,7 @@ class Plans:
     """What the objective weighs."""
     ends: Mask
     """Interruptions leave it a chance to be done."""
+    all_end: bool
     in_time: Mask
     """On some number of nodes, whatever it costs there."""
     affordable: Mask
@@ -131,15 +132,17 @@ class Planner:
         def any_of(mask: Mask) -> Mask:
             return np.asarray(mask.any(axis=0), np.bool_)
 
+        works, ends = any_of(ways.works), any_of(ways.ends)
         return Plans(
             nodes=at(ways.nodes),
             instances=at(ways.instances),
             option=option,
-            works=any_of(ways.works),
+            works=works,
             hours=at(ways.hours),
             rate=at(ways.rate),
             figures=Figures(**{name: at(getattr(ways.figures, name)) for name in Figures.__dataclass_fields__}),
-            ends=any_of(ways.ends),
+            ends=ends,
+            all_end=not (works & ~ends).any(),
             in_time=any_of(ways.in_time),
             affordable=any_of(ways.affordable),
             keeps=any_of(ways.keeps),
@@ -257,9 +260,12 @@ def limit_checks(planner: Planner, cells: Cells, usd_per_hour: float | None, cat
     def among(each: Mask) -> TypeSet:
         return types_among(cells, shown & each, count)
 
+    limited = planner.limits.deadline_hours is not None or planner.limits.budget_usd is not None
+    if not limited and plans.all_end:
+        return []
     ends = among(plans.ends)
     checks = [Check("interruptions", "constraint", among(plans.works) & ~ends, never)]
-    if planner.limits.deadline_hours is None and planner.limits.budget_usd is None:
+    if not limited:
         return checks
     in_time, affordable, keeps = among(plans.in_time), among(plans.affordable), among(plans.keeps)
     if planner.limits.deadline_hours is not None:

@@ -1,7 +1,7 @@
 """Question in, Answer out: which offers to take, in which order, and what kept the others out. Forward only."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -176,7 +176,8 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     ranked = admitted.bit_count()
     if question.per_offer or question.diversify:
         offers = view.rank_offers(asked, admitted, question)
-        leading = Leading.of(view.choices(offers, question.limit))
+        front = pareto(offers.cost, offers.speed, min(question.limit, len(offers.score)))
+        leading = Leading.of(view.choices(offers, front))
         ranked = len(offers.score) if question.per_offer else ranked
     else:
         leading = view.leading(selection.admitted, question.limit)
@@ -307,18 +308,26 @@ class View:
 
     def leading(self, some: Candidates, limit: int) -> Leading:
         """The best of each type, best first: worked out once for types that stay, as the few under a price limit do."""
-        order = self.order(some)
-        key = (order.identity, some.types, 0 if order.one_each else some.affordable, limit)
-        return self.catalog.leading.recall(key, lambda: Leading.of(self.choices(order.best_of_each(some), limit)))
+        order, recall = self.order(some), self.catalog.leading.recall
+        among = (order.identity, some.types, 0 if order.one_each else some.affordable, limit)
+
+        def find() -> Leading:
+            """Of other types the same ones may lead: what is ranked and told of those is remembered as well."""
+            ranked = order.best_of_each(some)
+            front = pareto(ranked.cost, ranked.speed, min(limit, len(ranked.score)))
+            first = (order.identity, ranked.cell[: limit + MOST_TIES].tobytes(), tuple(front))
+            return recall(first, lambda: Leading.of(self.choices(ranked, front)))
+
+        return recall(among, find)
 
     def rank_offers(self, asked: Constraints, admitted: TypeSet, question: Question) -> Ranked:
         some = every_offer(asked, admitted, self.catalog)
         ranked = self.order(some).among(some)
         return self.diverse(ranked, question) if question.diversify else ranked
 
-    def choices(self, ranked: Ranked, limit: int) -> Iterator[Choice]:
-        shown = min(limit, len(ranked.score))
-        front = pareto(ranked.cost, ranked.speed, shown)
+    def choices(self, ranked: Ranked, front: Sequence[bool]) -> Iterator[Choice]:
+        """As many of the first as it is told of whether they stand on the front."""
+        shown = len(front)
         scores = ranked.score[: shown + MOST_TIES].tolist()
         rivals, even = self.rivals(ranked, scores), self.even
         found = zip(ranked.instance_type[:shown].tolist(), ranked.offer[:shown].tolist(), strict=True)
@@ -431,7 +440,9 @@ class View:
             if loosened := {name: value for name, value in to.items() if name in LIMITS}:
                 view = self.weighing(self.objective, replace(self.planner.limits, **loosened))  # type: ignore[arg-type]
             plans = view.planner.plans(admitted.cells, self.catalog)  # type: ignore[union-attr]
-            keeping = types_among(admitted.cells, plans.keeps, len(self.catalog.instance_types))
+            cells, limit = admitted.cells, admitted.limit
+            keeps = plans.keeps if limit is None else plans.keeps & (cells.usd <= limit)
+            keeping = types_among(cells, keeps, len(self.catalog.instance_types))
             admitted = admitted._replace(types=admitted.types & keeping)
         if not admitted.types:
             return None

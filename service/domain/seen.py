@@ -9,7 +9,7 @@ from service.domain.catalog import Catalog
 from service.domain.constraints import Check, never
 from service.domain.evidence import NamedRate, measured_rate, scaled_rate
 from service.domain.job import Amount
-from service.domain.outlook import SECONDS_PER_HOUR, Outlook, Prospects, nothing
+from service.domain.outlook import SECONDS_PER_HOUR, Lacks, Outlook, Prospects, nothing
 from service.domain.reference import Measurement
 from service.domain.typeset import types_where
 
@@ -22,6 +22,9 @@ class NamedWork:
     task: str
     precision: str | None
     amount: Amount | None
+
+
+LACKS_NOTHING = Lacks(0, 0, 0, 0, 0, 0)
 
 
 def seen_under(name: str, catalog: Catalog) -> Sequence[Measurement]:
@@ -55,7 +58,7 @@ def find_outlook_by_name(work: NamedWork, counts: tuple[int, ...], catalog: Cata
     options = tuple(replace(nothing(types), nodes=np.full(types, float(count))) for count in counts)
     if counts[0] == 1:
         fill(options[0], seen, work.amount)
-    return Outlook(work, counts, options, (), options[0], 0, 0, seen)
+    return Outlook(work, counts, options, (), LACKS_NOTHING, seen)
 
 
 def fill(alone: Prospects, seen: Mapping[int, NamedRate], amount: Amount | None) -> None:
@@ -68,4 +71,4 @@ def fill(alone: Prospects, seen: Mapping[int, NamedRate], amount: Amount | None)
 
 
 def not_seen(found: Outlook[NamedWork], catalog: Catalog) -> list[Check]:
-    return [Check("not_measured", "data", catalog.everyone & ~types_where(found.nearest.works), never)]
+    return [Check("not_measured", "data", catalog.everyone & ~types_where(found.options[0].works), never)]
