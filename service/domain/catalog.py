@@ -231,8 +231,8 @@ class Catalog:
     memory: Memory = field(default_factory=Memory)
     choices: Memory = field(default_factory=lambda: Memory(size=32))
     """What was once chosen among the offers: entries as large as the columns, so only a few."""
-    outlooks: Memory = field(default_factory=lambda: Memory(size=100))
-    """What jobs come to on every type: entries as large as fifty columns of types."""
+    outlooks: Memory = field(default_factory=lambda: Memory(size=48))
+    """What jobs come to on every type: entries as large as forty columns of types, the most that is kept of a job."""
     works: Memory = field(default_factory=Memory)
     """How jobs are done, and what is smaller than a column of them."""
     leading: Memory = field(default_factory=lambda: Memory(size=500))
