@@ -31,7 +31,7 @@ def main() -> int:
         found = measure(plan, databases, instance_names(min(databases.items())[1]), Path(folder) / "bytecode")
     lines = list(gated(found, list(databases)))
     print(
-        noop_table(found, MOST),
+        noop_table(found),
         arm_table(found, list(databases)),
         server_table(found),
         f"At {MOST:,} offers, one worker, median of {plan.rounds} rounds:",

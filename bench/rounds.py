@@ -1,4 +1,4 @@
-"""One run: every arm asked in every round, each beside its no-op, so that what the machine does meanwhile hits both."""
+"""One run: every arm asked in every round, right after its no-op, so that what the machine does meanwhile hits both."""
 
 import sys
 from collections import Counter, defaultdict
@@ -75,10 +75,12 @@ class Batched:
 class Found:
     """What the rounds showed: one `Asked` a round, and figures of the servers themselves."""
 
-    noops: dict[tuple[int, Peer, int], list[Asked]] = field(default_factory=lambda: defaultdict(list))
-    """By size, peer and connections."""
+    peers: dict[tuple[Peer, int], list[Asked]] = field(default_factory=lambda: defaultdict(list))
+    """The no-ops beside each other, by peer and connections."""
     answers: dict[tuple[int, Question, int], list[Asked]] = field(default_factory=lambda: defaultdict(list))
     """By size, question and connections."""
+    noops: dict[tuple[int, Question, int], list[Asked]] = field(default_factory=lambda: defaultdict(list))
+    """What the question's no-op showed right before each of these."""
     batches: list[Batched] = field(default_factory=list)
     """One a round, at the most offers."""
     starts: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -112,16 +114,18 @@ def measure(plan: Plan, databases: Mapping[int, Path], instances: Sequence[str],
             size: stack.enter_context(running(SERVICE_COMMAND, environment(bytecode, database), first))
             for size, database in databases.items()
         }
-        noop = environment(bytecode, None)
-        starlette = stack.enter_context(running(noop_command("starlette"), noop, NOOPS["starlette GET"]))
-        fastapi = stack.enter_context(running(noop_command("fastapi"), noop, NOOPS["FastAPI GET"]))
+        bare = environment(bytecode, None)
+        starlette = stack.enter_context(running(noop_command("starlette"), bare, NOOPS["starlette GET"]))
+        fastapi = stack.enter_context(running(noop_command("fastapi"), bare, NOOPS["FastAPI GET"]))
         peers: dict[Peer, Server] = {"starlette GET": starlette, "FastAPI GET": fastapi, "FastAPI POST": fastapi}
-        with running(noop_command("fastapi_with_dependencies"), noop, NOOPS["FastAPI GET"]) as loaded:
+        with running(noop_command("fastapi_with_dependencies"), bare, NOOPS["FastAPI GET"]) as loaded:
             found.resident[LOADED] = loaded.resident_bytes()
         for turn in range(plan.rounds):
-            for size, server in services.items():
-                for connections in (ALONE, SOME, MANY) if size == max(services) else (ALONE, SOME):
-                    measure_size(found, spell, size, server, peers, instances, connections)
+            for connections in (ALONE, SOME):
+                for peer, noop in peers.items():
+                    found.peers[peer, connections].append(spell(noop.port, [NOOPS[peer]], connections))
+            for question in QUESTIONS:
+                measure_question(found, spell, question, services, peers[question.peer], instances)
             measure_batch(found, plan, services[max(services)].port, turn, asking)
             print(f"Round {turn + 1} of {plan.rounds} is done.", file=sys.stderr, flush=True)
         found.resident |= {service_name(size): server.resident_bytes() for size, server in services.items()}
@@ -140,26 +144,29 @@ def measure_starts(found: Found, plan: Plan, database: Path, bytecode: Path) -> 
                     found.starts[name].append(server.seconds_to_first_answer)
 
 
-def measure_size(
+def measure_question(
     found: Found,
     spell: Spell,
-    size: int,
-    server: Server,
-    peers: Mapping[Peer, Server],
+    question: Question,
+    services: Mapping[int, Server],
+    peer: Server,
     instances: Sequence[str],
-    connections: int,
 ) -> None:
-    """Every no-op and every question, one spell each; no question that says it is new comes twice in a run."""
-    for peer, noop in peers.items():
-        found.noops[size, peer, connections].append(spell(noop.port, [NOOPS[peer]], connections))
-    for question in QUESTIONS:
-        if question.slow and connections != ALONE:
-            continue
-        found.spells += 1
-        requests = question.requests(found.spells * MOST_A_SPELL, instances)
-        asked = spell(server.port, requests, connections, slow=question.slow)
-        found.answers[size, question, connections].append(asked)
-        found.statuses.update(asked.statuses)
+    """Its no-op and the question, one spell each, by connections and sizes; what is compared is asked in turn.
+
+    No question that says it is new comes twice in a run.
+    """
+    for connections in (ALONE,) if question.slow else (ALONE, SOME, MANY):
+        for size, server in services.items():
+            if connections == MANY and size != max(services):
+                continue
+            found.spells += 1
+            requests = question.requests(found.spells * MOST_A_SPELL, instances)
+            noop = spell(peer.port, [NOOPS[question.peer]], connections)
+            asked = spell(server.port, requests, connections, slow=question.slow)
+            found.noops[size, question, connections].append(noop)
+            found.answers[size, question, connections].append(asked)
+            found.statuses.update(asked.statuses)
 
 
 def measure_batch(found: Found, plan: Plan, port: int, turn: int, asking: ProcessPoolExecutor) -> None:

@@ -104,10 +104,10 @@ def gated(found: Found, sizes: Sequence[int]) -> Iterator[Line]:
     most = max(sizes)
     for question, gate in RATES.items():
         some = found.answers[most, question, SOME]
-        noop = found.noops[most, question.peer, SOME]
+        noop = found.noops[most, question, SOME]
         yield Line(f"{question.name}: requests/s by {question.peer}'s", ratio(some, noop, per_second), gate)
     for question, gate in DELAYS.items():
-        alone, noop = found.answers[most, question, ALONE], found.noops[most, question.peer, ALONE]
+        alone, noop = found.answers[most, question, ALONE], found.noops[most, question, ALONE]
         yield Line(f"{question.name}: p50 by {question.peer}'s", ratio(alone, noop, p50), gate)
     for question in RATES:
         some, many = found.answers[most, question, SOME], found.answers[most, question, MANY]
@@ -137,8 +137,8 @@ def spread(rounds: Sequence[Asked]) -> float:
 
 
 def growths(found: Found, question: Question) -> float:
-    small, large = (median(map(p50, found.answers[size, question, ALONE])) for size in (FIFTY_THOUSAND, MOST))
-    return exponent(small, large, MOST / FIFTY_THOUSAND)
+    small, large = (found.answers[size, question, ALONE] for size in (FIFTY_THOUSAND, MOST))
+    return exponent(1.0, ratio(large, small, p50), MOST / FIFTY_THOUSAND)
 
 
 # Tables
@@ -178,7 +178,7 @@ def arm_table(found: Found, sizes: Sequence[int]) -> str:
     for size in sizes:
         for question in QUESTIONS:
             alone, some = (found.answers[size, question, connections] for connections in (ALONE, SOME))
-            noop_alone, noop_some = (found.noops[size, question.peer, connections] for connections in (ALONE, SOME))
+            noop_alone, noop_some = (found.noops[size, question, connections] for connections in (ALONE, SOME))
             rows.append(
                 (
                     question.name,
@@ -197,13 +197,13 @@ def arm_table(found: Found, sizes: Sequence[int]) -> str:
     return table(head, rows)
 
 
-def noop_table(found: Found, size: int) -> str:
+def noop_table(found: Found) -> str:
     """The no-ops beside each other: what the framework alone costs."""
-    base = found.noops[size, "FastAPI GET", SOME]
+    base = found.peers["FastAPI GET", SOME]
     peers: tuple[Peer, ...] = ("starlette GET", "FastAPI GET", "FastAPI POST")
     rows = []
     for peer in peers:
-        some, alone = found.noops[size, peer, SOME], found.noops[size, peer, ALONE]
+        some, alone = found.peers[peer, SOME], found.peers[peer, ALONE]
         rate, delay = median(map(per_second, some)), median(map(p50, alone)) * 1000
         rows.append((peer, told(ratio(some, base, per_second)), told(spread(some)), told(rate), told(delay)))
     return table(("no-op", "req/s by FastAPI GET's", "p99/p50", "req/s", "p50 ms"), rows)
