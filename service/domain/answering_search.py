@@ -1,6 +1,7 @@
 """The best layout of answering on each machine: how many GPUs hold one replica, and how."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from service.domain.answering import forward_demands, is_generative
 from service.domain.bands import bands_by_gpu
 from service.domain.candidate_table import factorisations
+from service.domain.catalog import still
 from service.domain.columns import either, taken
 from service.domain.demands import Demands
 from service.domain.efficiency import Facts, Kind
@@ -100,6 +102,21 @@ def fastest_inference_layouts(
     return replace(found, fits=fits, units_per_second=np.where(fits, found.units_per_second, 0.0))
 
 
+def where_inference_fits(
+    physics: Physics, work: Inference, machines: MachineTable, wanted: Truths | None = None
+) -> Truths:
+    """Where the fastest layout fits, without looking for it: where any does."""
+    facts = answering_work_facts(work)
+    fits, left = np.zeros(len(machines), dtype=bool), np.zeros(len(machines), dtype=bool)
+    left[machines.same_but_host if wanted is None else machines.same_but_host[wanted]] = True
+    for across in (False, True) if is_generative(work.model) else (False,):
+        pairs = _pairs(work, machines, FREE, left & ~fits, across=across)
+        usable = machines.usable_bytes[pairs.machine]
+        _, needed = _at_once(physics, work, pairs.layouts, usable, facts)
+        fits[pairs.machine[needed <= usable]] = True
+    return fits[machines.same_but_host] & machines.hosts_fit(work, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class _Pairs:
     """Layouts on machines, one pair per row; of each machine the least cut first."""
@@ -109,11 +126,13 @@ class _Pairs:
 
 
 def _pairs(work: Inference, machines: MachineTable, fixed: FixedLayout, wanted: Truths, *, across: bool) -> _Pairs:
+    t = work.model.transformer
+    heads, layers = (t.heads, t.layers) if t else (1, 1)
     places, cuts = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 3))]
     for shape in machines.shapes:
         here = shape.places[wanted[shape.places]]
         if len(here):
-            cut = _cuts(work, shape.gpus, shape.linked_gpus, fixed, across=across)
+            cut = _cuts(heads, layers, shape.gpus, shape.linked_gpus, fixed, across=across)
             places.append(np.repeat(here, len(cut)))
             cuts.append(np.tile(cut, (len(here), 1)))
     tensor, pipeline, data = np.concatenate(cuts).T
@@ -121,9 +140,11 @@ def _pairs(work: Inference, machines: MachineTable, fixed: FixedLayout, wanted: 
     return _Pairs(np.concatenate(places), replace(plain, tensor=tensor, pipeline=pipeline, data=data))
 
 
-def _cuts(work: Inference, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool) -> NDArray[np.float64]:
+@lru_cache(maxsize=4096)
+def _cuts(
+    heads: int, layers: int, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool
+) -> NDArray[np.float64]:
     """Tensor, pipeline and data degrees that multiply out, the fewest GPUs per replica first."""
-    t = work.model.transformer
     found = factorisations(gpus, 3)
     tensor, pipeline, data = found.T
     kept = np.ones(len(found), dtype=bool)
@@ -132,32 +153,41 @@ def _cuts(work: Inference, gpus: int, linked_gpus: int, fixed: FixedLayout, *, a
             kept &= column == getattr(fixed, name)
     if fixed.tensor is None:
         crossing = (tensor > linked_gpus) | (linked_gpus % tensor != 0)
-        kept &= (crossing == across) & ((t.heads if t else 1) % tensor == 0)
+        kept &= (crossing == across) & (heads % tensor == 0)
     if fixed.pipeline is None:
-        kept &= pipeline <= (t.layers if t else 1)
+        kept &= pipeline <= layers
     found = found[kept]
-    result: NDArray[np.float64] = found[np.lexsort((found[:, 1], found[:, 0] * found[:, 1]))].astype(np.float64)
-    return result
+    ordered = found[np.lexsort((found[:, 1], found[:, 0] * found[:, 1]))]
+    return still(ordered.astype(np.float64))
+
+
+def _at_once(
+    physics: Physics, work: Inference, layouts: LayoutTable, usable: Floats, facts: Facts
+) -> tuple[Floats, Floats]:
+    """Conversations (or samples) at once on one replica, and the bytes per GPU that they need, calibrated."""
+    if is_generative(work.model):
+        at = np.broadcast_to(in_flight(work, usable, layouts), len(usable))
+        crowded = _bytes_needed(physics, work, layouts, at, facts) > usable
+        at = np.where(crowded & (at > 1), 1.0, at)
+    else:
+        at = np.full(len(usable), forward_batch(work))
+    return at, _bytes_needed(physics, work, layouts, at, facts)
 
 
 def _estimated(physics: Physics, work: Inference, machines: MachineTable, pairs: _Pairs) -> FastestAnswers:
     """Every pair estimated, and the best of each machine."""
     layouts, usable = pairs.layouts, machines.usable_bytes[pairs.machine]
     facts: Facts = answering_work_facts(work)
-    linked = machines.linked_gpus[pairs.machine]
     rows = len(usable)
+    at, needed = _at_once(physics, work, layouts, usable, facts)
     if is_generative(work.model):
-        at = np.broadcast_to(in_flight(work, usable, layouts), rows)
-        crowded = _bytes_needed(physics, work, layouts, at, facts) > usable
-        at = np.where(crowded & (at > 1), 1.0, at)
         replicas = np.broadcast_to(replicas_in_use(work, layouts), rows)
-        kind, demands, what = language_demands(work, layouts, linked, at)
+        kind, demands, what = language_demands(work, layouts, machines.linked_gpus[pairs.machine], at)
         facts = {**facts, **what}
     else:
-        at, replicas = np.full(rows, forward_batch(work)), machines.gpus[pairs.machine]
+        replicas = machines.gpus[pairs.machine]
         kind, demands = FORWARD, forward_demands(work, forward_batch(work))
         facts = {**facts, "offline": "no" if work.concurrency else "yes"}
-    needed = _bytes_needed(physics, work, layouts, at, facts)
     seconds = _seconds(physics, kind, facts, machines, pairs, demands, work)
     fits = needed <= usable
     rate = np.where(fits, at * replicas / seconds, 0.0)
@@ -202,18 +232,15 @@ def _seconds(
     work: Inference,
 ) -> Floats:
     """Likely seconds of a step of each pair."""
-    calibration, rates = physics.calibration, machines.seconds_per_unit(work)
+    calibration = physics.calibration
+    keys = [key for key, amount in demands.items() if key[0] in kind.start and np.any(amount)]
+    costs = machines.costs(calibration, kind, work, facts, keys)[pairs.machine]
     total = np.zeros(len(pairs.machine))
-    for (term, resource), amount in demands.items():
-        if term in kind.start and np.any(amount):
-            known = calibration.log_factor(kind, term, facts) + calibration.log_factors(
-                kind, term, facts, machines.facts
-            )
-            cost = rates[resource] * kind.start[term] * np.exp(known)
-            total += amount * cost[pairs.machine]
+    for place, key in enumerate(keys):
+        factor = kind.start[key[0]] * np.exp(calibration.log_factor(kind, key[0], facts))
+        total += demands[key] * factor * costs[:, place]
     whole = calibration.log_factor(kind, "*", facts) + calibration.log_factors(
         kind, "*", facts, cut_columns(pairs.layouts)
     )
-    of_machine = np.broadcast_to(calibration.log_factors(kind, "*", facts, machines.facts), len(machines))
-    result: Floats = total * np.exp(whole + of_machine[pairs.machine])
+    result: Floats = total * np.exp(whole)
     return result

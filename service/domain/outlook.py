@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.answering import is_generative
-from service.domain.answering_search import fastest_inference_layouts, inference_bands
+from service.domain.answering_search import fastest_inference_layouts, inference_bands, where_inference_fits
 from service.domain.catalog import Catalog, Floats, Mask
 from service.domain.columns import either, taken
 from service.domain.constraints import Check, Relaxed, never
@@ -251,7 +251,7 @@ def types_it_fits(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Ca
         if isinstance(work, Training):
             fits[places] = where_training_fits(physics, work, table, wanted)
         else:
-            fits[places] = fastest_inference_layouts(physics, work, table, wanted=wanted).fits
+            fits[places] = where_inference_fits(physics, work, table, wanted)
     admits = 0
     for place in machines.places:
         admits |= types_where(fits[place])

@@ -16,6 +16,9 @@ from service.domain.plans import SPOT, Plans
 from service.domain.selection import Candidates, Cells, Places
 from service.domain.typeset import TypeSet, types_where
 
+DECIMALS = 9
+"""Scores are logarithms: what differs by less than a part in a billion is even, and not decided by how sums round."""
+
 BLOCK = 16
 Block = list[tuple[TypeSet, int, int, float]]
 """Of each cell its type, as a set and by its place, its offer and its price."""
@@ -110,7 +113,7 @@ class Order:
 
 def order_of(cells: Cells, objective: Objective, told: Figures, plans: Plans | None, catalog: Catalog) -> Order:
     """Best score first; ties go to the lower price, then to on-demand, then by name."""
-    score = scores(objective, told)
+    score = scores(objective, told).round(DECIMALS)
     if plans is not None:
         score = np.where(plans.keeps, score, np.inf)
     spot = catalog.offers.market[cells.offer] == SPOT

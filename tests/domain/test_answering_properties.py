@@ -3,11 +3,17 @@
 from dataclasses import replace
 from math import isfinite
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
-from service.domain.answering_search import best_inference_layout, fastest_inference_layouts, inference_bands
+from service.domain.answering_search import (
+    best_inference_layout,
+    fastest_inference_layouts,
+    inference_bands,
+    where_inference_fits,
+)
 from service.domain.errors import QuestionError
 from service.domain.estimate import Estimate, Physics, estimate_inference
 from service.domain.layout_candidates import every_inference_layout
@@ -78,6 +84,18 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
             rates = together.units_per_second[place] * inference_bands(with_, work, machine_table([where]))[0]
             band = alone.tokens_per_second
             assert list(rates) == pytest.approx([band.low, band.likely, band.high])
+
+
+@unhurried
+@given(physics, questions(), st.lists(machines(), min_size=1, max_size=6), st.data())
+def test_where_it_fits_is_told_without_looking_for_the_fastest(
+    with_: Physics, work: Inference, some: list[Machine], data: st.DataObject
+) -> None:
+    table = machine_table(distinct(some)[0])
+    wanted = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
+    fits = fastest_inference_layouts(with_, work, table).fits
+    assert list(where_inference_fits(with_, work, table)) == list(fits)
+    assert list(where_inference_fits(with_, work, table, wanted)[wanted]) == list(fits[wanted])
 
 
 def _rate(found: Estimate) -> float:
