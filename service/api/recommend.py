@@ -310,7 +310,7 @@ def host_told_of(asked: RecommendAsked, question: Question) -> tuple[str, Loadin
 
 
 def choices_json(asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
-    """All of them; while the same ones lead, they are encoded once."""
+    """All of them; while the same ones lead as many others, they are encoded once."""
     said_of = (*host_told_of(asked, question), asked.workload.software.framework, terms_told(question, answer))
 
     def encode() -> bytes:
@@ -318,7 +318,7 @@ def choices_json(asked: RecommendAsked, question: Question, answer: Answer, cata
 
     if answer.current is not None:
         return encode()
-    return answer.leading.pieces.recall((said_of, asked.constraints.same_placement), encode)
+    return answer.leading.pieces.recall((said_of, asked.constraints.same_placement, answer.ranked), encode)
 
 
 def choice_json(
