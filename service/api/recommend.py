@@ -160,7 +160,7 @@ class RejectionTold:
     ground: str
     text: str
     count: int
-    only_this: Annotated[int, Field(description="Of them those that would be in without it, all else as asked.")]
+    only_this: Annotated[int, Field(description="Of them those that nothing else keeps out.")]
     relax: Relaxation | None
 
 

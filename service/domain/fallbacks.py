@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from service.domain.catalog import Floats
 
-NO_WORSE_THAN = log(2.0)
-"""A fallback that differs is preferred while it is at most twice as bad as the best, as scores are logarithms."""
+NO_WORSE_THAN = log(2.0) + 1e-9
+"""A fallback that differs is preferred while it is at most twice as bad as the best, as scores are logarithms; what is
+exactly twice as bad may come out a little more."""
 
 
 def apart(

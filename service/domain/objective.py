@@ -71,6 +71,16 @@ def term(name: str, figures: Figures) -> Floats:
             return figures.risk
 
 
+DECIMALS = 9
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def compared(objective: Objective, score: Floats) -> Floats:
+    """Scores as they decide: those that are a part in a billion apart are even, and not decided by how sums round."""
+    rounded: Floats = (score / sum(objective.weights.values())).round(DECIMALS)
+    return rounded
+
+
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")  # infinitely far from the best is a score as well
 def scores(objective: Objective, figures: Figures) -> Floats:
     """How far each candidate is from the best on every term, weighted; 0 is best at everything, and lower is better.

@@ -13,7 +13,7 @@ from service.domain.constraints import Check, Relaxed, never
 from service.domain.interruption import Checkpoints, gang_rate
 from service.domain.interruption_columns import Expected, Rates, expected, spot_rates
 from service.domain.job import Job
-from service.domain.objective import Figures, Objective, scores
+from service.domain.objective import Figures, Objective, compared, scores
 from service.domain.offer import MARKETS
 from service.domain.outlook import Outlook, with_more_nodes
 from service.domain.seen import NamedWork
@@ -214,7 +214,8 @@ class Planner:
 
     def scores_of(self, ways: Ways) -> Floats:
         flat = Figures(**{name: np.ravel(getattr(ways.figures, name)) for name in Figures.__dataclass_fields__})
-        return np.asarray(np.nan_to_num(scores(self.objective, flat).reshape(ways.works.shape), nan=0.0))
+        score = compared(self.objective, scores(self.objective, flat))
+        return np.asarray(np.nan_to_num(score.reshape(ways.works.shape), nan=0.0))
 
     def missed(self, ways: Ways) -> Floats:
         """By how much the limits are missed, the nearest first: the worse of the two ratios."""
@@ -251,11 +252,14 @@ def rates_at(rates: Rates, kinds: NDArray[np.int64], spot: Mask) -> Rates:
 
 
 def limit_checks(planner: Planner, cells: Cells, usd_per_hour: float | None, catalog: Catalog) -> list[Check]:
-    """The types that run the job and miss a limit on the whole of it with every offer; `usd_per_hour` bounds those."""
+    """The types that run the job and miss a limit on the whole of it with every offer up to `usd_per_hour`."""
     if planner.outlook.job.amount is None:
         return []
     plans, count = planner.plans(cells, catalog), len(catalog.instance_types)
-    shown = plans.works if usd_per_hour is None else plans.works & (cells.usd <= usd_per_hour)
+    shown = plans.works
+    if usd_per_hour is not None:
+        dear = cells.types & ~cells.within(usd_per_hour)  # all their offers count, as none is below the bound
+        shown = shown & ((cells.usd <= usd_per_hour) | mask_of(dear, count)[cells.instance_type])
 
     def among(each: Mask) -> TypeSet:
         return types_among(cells, shown & each, count)

@@ -11,13 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.catalog import Catalog, Floats, Mask
-from service.domain.objective import Figures, Objective, scores
+from service.domain.objective import Figures, Objective, compared, scores
 from service.domain.plans import SPOT, Plans
 from service.domain.selection import Candidates, Cells, Places
 from service.domain.typeset import TypeSet, types_where
-
-DECIMALS = 9
-"""Scores are logarithms: what differs by less than a part in a billion is even, and not decided by how sums round."""
 
 BLOCK = 16
 Block = list[tuple[TypeSet, int, int, float]]
@@ -113,11 +110,11 @@ class Order:
 
 def order_of(cells: Cells, objective: Objective, told: Figures, plans: Plans | None, catalog: Catalog) -> Order:
     """Best score first; ties go to the lower price, then to on-demand, then by name."""
-    score = scores(objective, told).round(DECIMALS)
+    score = scores(objective, told)
     if plans is not None:
         score = np.where(plans.keeps, score, np.inf)
     spot = catalog.offers.market[cells.offer] == SPOT
-    order = order_by(score, cells.usd, spot, cells.instance_type, cells.offer)
+    order = order_by(compared(objective, score), cells.usd, spot, cells.instance_type, cells.offer)
     kinds, offers, usd = cells.instance_type[order], cells.offer[order], cells.usd[order]
     lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
     return Order(

@@ -36,6 +36,9 @@ from service.domain.ties import Uncertain, lead_of_peaks, tied_with, uncertain, 
 from service.domain.typeset import TypeSet, types_where
 
 MOST_TIES = 20
+MOST_REMEMBERED = 10
+"""Longer lists of choices are asked for seldom, and would take too much room."""
+
 LIMITS = frozenset({"deadline_hours", "budget_usd"})
 """Limits on the whole job, as relaxations call them."""
 
@@ -315,10 +318,12 @@ class View:
             """Of other types the same ones may lead: what is ranked and told of those is remembered as well."""
             ranked = order.best_of_each(some)
             front = pareto(ranked.cost, ranked.speed, min(limit, len(ranked.score)))
+            if limit > MOST_REMEMBERED:
+                return Leading.of(self.choices(ranked, front))
             first = (order.identity, ranked.cell[: limit + MOST_TIES].tobytes(), tuple(front))
             return recall(first, lambda: Leading.of(self.choices(ranked, front)))
 
-        return recall(among, find)
+        return recall(among, find) if limit <= MOST_REMEMBERED else find()
 
     def rank_offers(self, asked: Constraints, admitted: TypeSet, question: Question) -> Ranked:
         some = every_offer(asked, admitted, self.catalog)

@@ -134,6 +134,17 @@ def test_relaxations_of_a_job_admit_what_they_say(client: TestClient, answers: d
             assert after["counts"]["admitted"] == answer["counts"]["admitted"] + rejection["relax"]["admits"]
 
 
+@pytest.mark.parametrize("more", [{}, {"deadline_hours": 24}, {"deadline_hours": 2}, {"budget_usd": 50}], ids=str)
+def test_what_the_price_of_an_hour_alone_keeps_out_of_a_job_comes_in_without_it(
+    client: TestClient, more: dict[str, float]
+) -> None:
+    work = {**LLAMA, **TOKENS}
+    answer = ask(client, question(workload=work, constraints={"max_usd_per_hour": 2, **more}))
+    after = ask(client, question(workload=work, constraints=more))
+    alone = next(each["only_this"] for each in answer["rejections"] if each["code"] == "max_usd_per_hour")
+    assert after["counts"]["admitted"] == answer["counts"]["admitted"] + alone
+
+
 def test_these_jobs_meet_the_reasons_that_only_jobs_have(answers: dict[str, Any]) -> None:
     relaxations = {
         rejection["code"]

@@ -28,6 +28,11 @@ def test_what_is_more_than_twice_as_bad_comes_after_what_is_not() -> None:
     assert apart(score, (family,), 3).tolist() == [0, 1, 2]
 
 
+def test_what_is_just_twice_as_bad_is_not_worse() -> None:
+    score = np.array([0.0, 0.1, abs(np.log(0.1 / 0.2)), abs(np.log(0.3 / 0.6))])
+    assert apart(score, (np.array([0, 0, 1, 2]),), 3).tolist() == [0, 2, 3]
+
+
 @given(rows, st.integers(1, 5))
 def test_it_takes_each_at_most_once_the_best_first(found: list[tuple[float, int, int, int]], limit: int) -> None:
     score, *domains = columns(found)

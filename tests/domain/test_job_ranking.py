@@ -230,6 +230,20 @@ def test_types_add_up(
             assert limits.budget_usd is None or (choice.usd is not None and choice.usd <= limits.budget_usd)
 
 
+@some
+@given(physical_worlds(), jobs(), objectives, wide, limits_of_jobs, st.sampled_from([0.4, 0.5, 1.0]))
+def test_what_the_price_alone_keeps_out_comes_in_without_it(
+    world: World, job: Job, objective: str, asked_for: Constraints, limits: Limits, usd: float
+) -> None:
+    asked = question(job, objective, replace(asked_for, max_usd_per_hour=usd), limits=limits)
+    answer = recommend(asked, world.catalog)
+    after = recommend(replace(asked, constraints=replace(asked.constraints, max_usd_per_hour=None)), world.catalog)
+    if answer.price_ignored or after.price_ignored:
+        return
+    alone = sum(each.only_this for each in answer.rejections if each.code == "max_usd_per_hour")
+    assert after.admitted >= answer.admitted + alone
+
+
 # What must hold of any ranking
 
 

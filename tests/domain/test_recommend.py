@@ -1,5 +1,6 @@
 """Question in, answer out."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +67,19 @@ def codes(answer: Answer) -> dict[str, int]:
 def test_each_objective_ranks_by_its_own_figure(objective: str, order: list[str]) -> None:
     world = world_of(priced(SLOW, 1.0), priced(FAST, 50.0))
     assert names(recommend(question(objective), world)) == order
+
+
+@pytest.mark.parametrize("weight", [1e-15, 1e-9, 1.0, 1e12])
+def test_only_the_ratios_of_weights_count(weight: float) -> None:
+    world = world_of(priced(SLOW, 1.0), priced(FAST, 50.0))
+    asked = replace(question("fastest"), objective=Objective({"hours": weight}))
+    assert names(recommend(asked, world)) == ["fast", "slow"]
+
+
+def test_of_even_ones_the_cheaper_comes_first_however_their_sums_round() -> None:
+    several = [instance_type(f"x{count}", gpu=T4, gpu_count=count) for count in (1, 3, 5, 7)]
+    world = world_of(*(priced(kind, 0.526 * kind.gpu_count) for kind in several))
+    assert names(recommend(question("best_value"), world)) == ["x1", "x3", "x5", "x7"]
 
 
 def test_the_first_precision_that_runs_is_the_one_assumed() -> None:
