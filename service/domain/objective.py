@@ -24,13 +24,18 @@ TERMS = ("usd", "hours", "samples_per_second", "samples_per_usd", "joules", "ris
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """Weights of terms; a heavier term counts for more."""
+    """Weights of terms; a heavier term counts for more.
+
+    Only their ratios count: the heaviest is taken as 1, so that what is even does not depend on how they were told.
+    """
 
     weights: Mapping[str, float]
     key: tuple[tuple[str, float], ...] = field(init=False, repr=False, compare=False)
     """The same weights, for what is remembered of an objective."""
 
     def __post_init__(self) -> None:
+        heaviest = max(self.weights.values(), default=0.0) or 1.0
+        object.__setattr__(self, "weights", {term: weight / heaviest for term, weight in self.weights.items()})
         object.__setattr__(self, "key", tuple(self.weights.items()))
 
     def needs(self, terms: frozenset[str]) -> bool:
@@ -74,11 +79,9 @@ def term(name: str, figures: Figures) -> Floats:
 DECIMALS = 9
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def compared(objective: Objective, score: Floats) -> Floats:
+def compared(score: Floats) -> Floats:
     """Scores as they decide: those that are a part in a billion apart are even, and not decided by how sums round."""
-    rounded: Floats = (score / sum(objective.weights.values())).round(DECIMALS)
-    return rounded
+    return score.round(DECIMALS)
 
 
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")  # infinitely far from the best is a score as well

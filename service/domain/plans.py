@@ -214,7 +214,7 @@ class Planner:
 
     def scores_of(self, ways: Ways) -> Floats:
         flat = Figures(**{name: np.ravel(getattr(ways.figures, name)) for name in Figures.__dataclass_fields__})
-        score = compared(self.objective, scores(self.objective, flat))
+        score = compared(scores(self.objective, flat))
         return np.asarray(np.nan_to_num(score.reshape(ways.works.shape), nan=0.0))
 
     def missed(self, ways: Ways) -> Floats:

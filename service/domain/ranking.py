@@ -114,7 +114,7 @@ def order_of(cells: Cells, objective: Objective, told: Figures, plans: Plans | N
     if plans is not None:
         score = np.where(plans.keeps, score, np.inf)
     spot = catalog.offers.market[cells.offer] == SPOT
-    order = order_by(compared(objective, score), cells.usd, spot, cells.instance_type, cells.offer)
+    order = order_by(compared(score), cells.usd, spot, cells.instance_type, cells.offer)
     kinds, offers, usd = cells.instance_type[order], cells.offer[order], cells.usd[order]
     lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
     return Order(
@@ -142,6 +142,10 @@ class Ranked(NamedTuple):
     score: Floats
     cell: Places
     plans: Plans | None
+
+    def front(self, limit: int) -> list[bool]:
+        """Of the first ones, as many as the limit, whether each stands on the Pareto front of them all."""
+        return pareto(self.cost, self.speed, min(limit, len(self.score)))
 
     def some(self, places: Places) -> "Ranked":
         return Ranked(

@@ -20,7 +20,7 @@ from service.domain.offer import Offer
 from service.domain.outlook import Outlook, as_seen, job_checks, node_counts, outlook_of
 from service.domain.peaks import Peaks, assumed_peaks, figures_of, known
 from service.domain.plans import Limits, Planner, keeping_on_more, limit_checks, types_among
-from service.domain.ranking import Order, Ranked, order_of, pareto
+from service.domain.ranking import Order, Ranked, order_of
 from service.domain.seen import NamedWork, not_seen, outlook_by_name, seen_under
 from service.domain.selection import (
     Candidates,
@@ -179,8 +179,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     ranked = admitted.bit_count()
     if question.per_offer or question.diversify:
         offers = view.rank_offers(asked, admitted, question)
-        front = pareto(offers.cost, offers.speed, min(question.limit, len(offers.score)))
-        leading = Leading.of(view.choices(offers, front))
+        leading = Leading.of(view.choices(offers, offers.front(question.limit)))
         ranked = len(offers.score) if question.per_offer else ranked
     else:
         leading = view.leading(selection.admitted, question.limit)
@@ -197,6 +196,11 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         in_time=in_time,
         in_budget=in_budget,
     )
+
+
+def anew(_key: Hashable, compute: Callable[[], Leading]) -> Leading:
+    """As a memory recalls what it has never heard of."""
+    return compute()
 
 
 def planner_of(question: Question, catalog: Catalog) -> Planner | None:
@@ -311,19 +315,18 @@ class View:
 
     def leading(self, some: Candidates, limit: int) -> Leading:
         """The best of each type, best first: worked out once for types that stay, as the few under a price limit do."""
-        order, recall = self.order(some), self.catalog.leading.recall
+        order = self.order(some)
+        recall = self.catalog.leading.recall if limit <= MOST_REMEMBERED else anew
         among = (order.identity, some.types, 0 if order.one_each else some.affordable, limit)
 
         def find() -> Leading:
             """Of other types the same ones may lead: what is ranked and told of those is remembered as well."""
             ranked = order.best_of_each(some)
-            front = pareto(ranked.cost, ranked.speed, min(limit, len(ranked.score)))
-            if limit > MOST_REMEMBERED:
-                return Leading.of(self.choices(ranked, front))
+            front = ranked.front(limit)
             first = (order.identity, ranked.cell[: limit + MOST_TIES].tobytes(), tuple(front))
             return recall(first, lambda: Leading.of(self.choices(ranked, front)))
 
-        return recall(among, find) if limit <= MOST_REMEMBERED else find()
+        return recall(among, find)
 
     def rank_offers(self, asked: Constraints, admitted: TypeSet, question: Question) -> Ranked:
         some = every_offer(asked, admitted, self.catalog)

@@ -29,7 +29,7 @@ def test_each_named_objective_has_its_own_winner(name: str, best: int) -> None:
 def test_the_best_at_every_term_scores_zero() -> None:
     found = scores(Objective({"usd": 1, "hours": 5}), figures((1, 100, 1, 0), (2, 50, 1, 0)))
     assert found[0] == 0
-    assert found[1] == pytest.approx(6 * np.log(2))
+    assert found[1] == pytest.approx(1.2 * np.log(2))
 
 
 def test_doubling_the_price_weighs_as_much_as_halving_the_speed() -> None:
@@ -55,6 +55,14 @@ def test_the_unit_of_money_and_of_speed_does_not_matter(
     usd, speed = asked.usd * factor, asked.speed * factor
     scaled = Figures(usd, usd, asked.hours / factor, speed, speed, asked.watts, asked.risk)
     np.testing.assert_allclose(scores(Objective(weights), asked), scores(Objective(weights), scaled), atol=1e-6)
+
+
+@given(ROWS, st.dictionaries(st.sampled_from(TERMS), st.floats(0.1, 10), min_size=1), st.floats(1e-12, 1e12))
+def test_only_the_ratios_of_the_weights_count(
+    rows: list[tuple[float, float, float, float]], weights: dict[str, float], factor: float
+) -> None:
+    scaled = {term: weight * factor for term, weight in weights.items()}
+    np.testing.assert_allclose(scores(Objective(weights), figures(*rows)), scores(Objective(scaled), figures(*rows)))
 
 
 @given(ROWS, st.integers(0, 7), st.floats(1, 100))

@@ -73,7 +73,9 @@ def test_each_objective_ranks_by_its_own_figure(objective: str, order: list[str]
 def test_only_the_ratios_of_weights_count(weight: float) -> None:
     world = world_of(priced(SLOW, 1.0), priced(FAST, 50.0))
     asked = replace(question("fastest"), objective=Objective({"hours": weight}))
-    assert names(recommend(asked, world)) == ["fast", "slow"]
+    answer = recommend(asked, world)
+    assert names(answer) == ["fast", "slow"]
+    assert [choice.tied_with for choice in answer.choices] == [(), ()]
 
 
 def test_of_even_ones_the_cheaper_comes_first_however_their_sums_round() -> None:
