@@ -12,7 +12,7 @@ from bench.catalogs import instance_names, make_catalogs
 from bench.rounds import Plan, measure
 from bench.verdict import FIFTY_THOUSAND, MOST, arm_table, gated, noop_table, server_table, verdict_table
 
-WHOLE = Plan(rounds=3, seconds_alone=0.4, seconds_together=0.7, starts=3)
+WHOLE = Plan(rounds=3, seconds_alone=0.4, seconds_together=0.7, starts=5)
 QUICK = Plan(rounds=1, seconds_alone=0.2, seconds_together=0.3, starts=1)
 
 
