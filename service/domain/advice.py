@@ -21,6 +21,9 @@ WITHOUT_GPU = {
     "sequential": "Work that goes step by step",
     "development": "Writing and debugging code",
 }
+ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
+"""How a type's end is told of, by its state."""
+
 SLOW_LINKS = (None, "none", "pcie")
 MUCH_FASTER = 2.0
 """A machine that is less than twice as fast is no step up, only another choice."""
@@ -430,7 +433,16 @@ def image_advice(asked: Situation, catalog: Catalog) -> str | None:
     return f"{names} come with drivers and frameworks built for these machines; stock packages are built for any."
 
 
+def current_ends(asked: Situation, catalog: Catalog) -> str | None:
+    kind = machine(asked.current, catalog)
+    past = [] if kind is None else [each for each in kind.lifecycle if each.starts_on <= catalog.day]
+    if kind is None or not past or past[-1].state not in ENDED:
+        return None
+    return f"{kind.id} {ENDED[past[-1].state]} since {past[-1].starts_on}: plan to move what runs on it."
+
+
 ADVISERS: dict[str, Adviser] = {
+    "current_ends": current_ends,
     "no_accelerator_needed": no_accelerator_needed,
     "separate_dev_and_training": separate_dev_and_training,
     "graphics": graphics,

@@ -40,6 +40,7 @@ WARNINGS = {
     "extrapolates": "No published run was like the job in something, so the estimate has a wider band.",
 }
 ADVICE = {
+    "current_ends": "The machine in use is closed to new customers or retired: what runs on it has to move.",
     "no_accelerator_needed": "The work gains nothing from a GPU; a machine without one does it.",
     "separate_dev_and_training": "Develop on a machine without a GPU, and rent one for the runs only.",
     "graphics": "A machine whose GPU the maker sells for graphics.",

@@ -8,7 +8,7 @@ import pytest
 
 from service.domain.advice import ADVISERS, MOST_ADVICE, Situation, advise
 from service.domain.catalog import Catalog
-from service.domain.hardware import InstanceType
+from service.domain.hardware import InstanceType, LifecycleState
 from service.domain.needs import Requirement
 from service.domain.reference import Fee, Service, ServiceEvent
 from service.domain.versions import versions_of
@@ -186,6 +186,23 @@ def test_the_path_leads_upwards_in_the_same_architecture_to_what_can_be_had() ->
     assert not given("migration_path", top=P4D)
     assert not given("migration_path", top=G4AD)
     assert not given("migration_path", "inference", top=G5)
+
+
+@pytest.mark.parametrize(
+    ("day", "state", "told"),
+    [
+        (date(2025, 5, 23), "retired", ""),
+        (date(2025, 5, 24), "retired", "aws/p2.xlarge has not been offered since 2025-05-24: plan to move"),
+        (date(2025, 5, 24), "closed_to_new", "aws/p2.xlarge has admitted no new customers since 2025-05-24"),
+        (date(2025, 5, 24), "preview", ""),
+    ],
+)
+def test_who_runs_on_what_has_ended_is_told(day: date, state: LifecycleState, told: str) -> None:
+    old = instance_type("p2.xlarge", lifecycle=(event(), event(state, date(2025, 5, 24))))
+    world = catalog(priced(old, 0.9), priced(G5, 1.0), day=day)
+    found = ADVISERS["current_ends"](Situation("training", current=world.place_of[old.id]), world) or ""
+    assert found.startswith(told)
+    assert bool(found) == bool(told)
 
 
 def test_a_host_of_another_kind_of_cpu_is_no_step_up() -> None:

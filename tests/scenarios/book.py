@@ -86,7 +86,7 @@ def step(told: Mapping[str, Any], day: date) -> Step:
     if told["post"] == "/recommend":
         body = {"limit": 100, **body}
     if told["post"] in ("/recommend", "/estimate"):
-        body = {**body, "as_of": day.isoformat()}
+        body = {"as_of": day.isoformat(), **body}
     if told["post"] == "/measurements":
         body["items"] = [{"measured_at": day.isoformat(), **item} for item in body["items"]]
     elif "items" in body:
