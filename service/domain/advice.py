@@ -326,6 +326,14 @@ def gpu_decoding(asked: Situation, catalog: Catalog) -> str | None:
 # What next
 
 
+def current_ends(asked: Situation, catalog: Catalog) -> str | None:
+    kind = machine(asked.current, catalog)
+    event = None if kind is None else kind.event_on(catalog.day)
+    if kind is None or event is None or event.state not in ENDED:
+        return None
+    return f"{kind.id} {ENDED[event.state]} since {event.starts_on}: plan to move what runs on it."
+
+
 def migration_path(asked: Situation, catalog: Catalog) -> str | None:
     start = asked.top if asked.current is None else asked.current
     if asked.task != "training" or start is None:
@@ -431,14 +439,6 @@ def image_advice(asked: Situation, catalog: Catalog) -> str | None:
     if not names:
         return None
     return f"{names} come with drivers and frameworks built for these machines; stock packages are built for any."
-
-
-def current_ends(asked: Situation, catalog: Catalog) -> str | None:
-    kind = machine(asked.current, catalog)
-    past = [] if kind is None else [each for each in kind.lifecycle if each.starts_on <= catalog.day]
-    if kind is None or not past or past[-1].state not in ENDED:
-        return None
-    return f"{kind.id} {ENDED[past[-1].state]} since {past[-1].starts_on}: plan to move what runs on it."
 
 
 ADVISERS: dict[str, Adviser] = {

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.catalog import Floats
+from service.domain.objective import EVEN
 
-NO_WORSE_THAN = log(2.0) + 1e-9
-"""A fallback that differs is preferred while it is at most twice as bad as the best, as scores are logarithms; what is
-exactly twice as bad may come out a little more."""
+NO_WORSE_THAN = log(2.0) + EVEN
+"""A fallback that differs is preferred while it is at most twice as bad as the best, as scores are logarithms."""
 
 
 def apart(

@@ -148,8 +148,13 @@ class InstanceType:
 
     def state_on(self, day: date) -> LifecycleState | None:
         """The state in force on a day; nothing before it was announced."""
+        event = self.event_on(day)
+        return None if event is None else event.state
+
+    def event_on(self, day: date) -> LifecycleEvent | None:
+        """What brought the state in force on a day."""
         started = [event for event in self.lifecycle if event.starts_on <= day]
-        return started[-1].state if started else None
+        return started[-1] if started else None
 
     @property
     def launched_on(self) -> date | None:

@@ -77,10 +77,12 @@ def term(name: str, figures: Figures) -> Floats:
 
 
 DECIMALS = 9
+EVEN = 10.0**-DECIMALS
+"""Scores that are no farther apart, a part in a billion of a figure, are even: so far off, sums may round."""
 
 
 def compared(score: Floats) -> Floats:
-    """Scores as they decide: those that are a part in a billion apart are even, and not decided by how sums round."""
+    """Scores as they decide: even ones are the same, whatever was rounded on the way to them."""
     return score.round(DECIMALS)
 
 

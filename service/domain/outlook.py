@@ -103,7 +103,7 @@ class Lacks(NamedTuple):
         return self.gpu | self.figures | self.precision
 
     @property
-    def room(self) -> TypeSet:
+    def for_now(self) -> TypeSet:
         """Those that more nodes may help."""
         return self.layout | self.gpu_memory | self.host_memory
 
@@ -491,7 +491,7 @@ def fits_on_more(found: Outlook[Job], keeping: Callable[[TypeSet], TypeSet] | No
         if keeping is not None:
             admits = keeping(sole & ~found.lacks.for_good)
             return Relaxed({"max_nodes": 2 * max(found.counts)}, admits) if admits else None
-        out = sole & found.lacks.room
+        out = sole & found.lacks.for_now
         return catalog.works.recall(("more_nodes", found.key, out), lambda: twice_the_nodes(found, out, catalog))
 
     return relax

@@ -38,6 +38,11 @@ class Limits:
     """So many independent ones may share the work."""
     safe: bool = False
 
+    @property
+    def bind(self) -> bool:
+        """Whether any is on the whole."""
+        return self.deadline_hours is not None or self.budget_usd is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Plans:
@@ -264,12 +269,11 @@ def limit_checks(planner: Planner, cells: Cells, usd_per_hour: float | None, cat
     def among(each: Mask) -> TypeSet:
         return types_among(cells, shown & each, count)
 
-    limited = planner.limits.deadline_hours is not None or planner.limits.budget_usd is not None
-    if not limited and plans.all_end:
+    if plans.all_end and not planner.limits.bind:
         return []
     ends = among(plans.ends)
     checks = [Check("interruptions", "constraint", among(plans.works) & ~ends, never)]
-    if not limited:
+    if not planner.limits.bind:
         return checks
     in_time, affordable, keeps = among(plans.in_time), among(plans.affordable), among(plans.keeps)
     if planner.limits.deadline_hours is not None:

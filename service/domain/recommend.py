@@ -295,7 +295,7 @@ class View:
         planner, cells = self.planner, offer_choice(asked, self.catalog).cells
         found = limit_checks(planner, cells, asked.max_usd_per_hour, self.catalog)
         keeping = None
-        if planner.limits.deadline_hours is not None or planner.limits.budget_usd is not None:
+        if planner.limits.bind:
             keeping = partial(keeping_on_more, planner, cells, catalog=self.catalog)
         return [*runs_where(planner.outlook, keeping, self.catalog), *found, *needed]
 
@@ -317,7 +317,7 @@ class View:
         """The best of each type, best first: worked out once for types that stay, as the few under a price limit do."""
         order = self.order(some)
         recall = self.catalog.leading.recall if limit <= MOST_REMEMBERED else anew
-        among = (order.identity, some.types, 0 if order.one_each else some.affordable, limit)
+        among = (order.identity, some.types, 0 if order.one_each else some.cells.count_within(some.limit), limit)
 
         def find() -> Leading:
             """Of other types the same ones may lead: what is ranked and told of those is remembered as well."""

@@ -65,8 +65,8 @@ class Cells:
         """The types with an offer that costs no more than the limit."""
         return self.types if limit is None else self.prices.at_most(limit)
 
-    def at_most(self, limit: float | None) -> int:
-        """How many cost no more than the limit."""
+    def count_within(self, limit: float | None) -> int:
+        """How many cells cost no more than the limit."""
         if limit is None:
             return len(self.usd)
         return bisect_right(self.steps.recall("each", lambda: np.sort(self.usd).tolist()), limit)
@@ -86,11 +86,6 @@ class Candidates(NamedTuple):
     cells: Cells
     types: TypeSet
     limit: float | None
-
-    @property
-    def affordable(self) -> int:
-        """How many of all cells cost no more than the limit."""
-        return self.cells.at_most(self.limit)
 
     @property
     def places(self) -> Places:
@@ -291,7 +286,6 @@ def offer_obstacles(
 ) -> Iterator[Obstacle]:
     """The constraints on offers; `near` are rejected types that only their offers keep out."""
     cells, some, limit = choice.cells, choice.cells.types, asked.max_usd_per_hour
-    dear = some & ~cells.within(limit)
     for bit, others in choice.alone.items():
         code, ground = OFFER_CODES[bit]
         alone = near & others.cells.types and near & others.cells.within(limit)
@@ -301,7 +295,7 @@ def offer_obstacles(
         )
     yield Obstacle("no_offer", "data", out & choice.unoffered, 0, never, 0, cells, limit)
     if limit is not None:
-        alone = near & cells.priced
+        dear, alone = some & ~cells.within(limit), near & cells.priced
         yield Obstacle("max_usd_per_hour", "constraint", dear, alone, partial(raise_price, cells), alone, cells, limit)
 
 

@@ -6,10 +6,9 @@ from math import inf, log
 from typing import NamedTuple
 
 from service.domain.hardware import InstanceType
-from service.domain.objective import Objective
+from service.domain.objective import EVEN, Objective
 from service.domain.outlook import Prospects
 
-EVEN = 1e-9
 PEAKS_APART = log(1.1)
 """Peaks that are closer say nothing of which is faster: of what is scaled by peaks, eight of ten cases lie between 0.47
 and 2.11 times the truth (`evidence.SCALED_BANDS`)."""

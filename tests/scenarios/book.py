@@ -40,7 +40,6 @@ class Scenario:
     strength: str
     day: date
     why: str
-    waits_for: str | None
     steps: tuple[Step, ...]
 
 
@@ -72,7 +71,6 @@ def scenario(told: Mapping[str, Any], usual_day: date) -> Scenario:
         strength=told["strength"],
         day=day,
         why=told["why"],
-        waits_for=told.get("waits_for"),
         steps=tuple(step(each, day) for each in (told, *told.get("then", ()))),
     )
 
@@ -86,7 +84,7 @@ def step(told: Mapping[str, Any], day: date) -> Step:
     if told["post"] == "/recommend":
         body = {"limit": 100, **body}
     if told["post"] in ("/recommend", "/estimate"):
-        body = {"as_of": day.isoformat(), **body}
+        body = {**body, "as_of": day.isoformat()}
     if told["post"] == "/measurements":
         body["items"] = [{"measured_at": day.isoformat(), **item} for item in body["items"]]
     elif "items" in body:
@@ -123,8 +121,6 @@ def scenario_lines(told: Scenario) -> Iterator[str]:
     yield f"### {told.title}"
     yield ""
     yield f"*{told.strength}, {told.day.day} {told.day:%B %Y}.* {told.why}"
-    if told.waits_for:
-        yield f"\n**Not yet: waits for {told.waits_for}.**"
     for each in told.steps:
         yield ""
         yield f"`{each.method} {unquote(each.target)}`"
