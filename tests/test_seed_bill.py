@@ -18,7 +18,7 @@ from service.domain.history import CatalogHistory
 from service.domain.interruption import Checkpoints
 from service.domain.money import Exact
 from service.domain.offer import Market
-from service.domain.run import Run, Sent, Stored
+from service.domain.run import BilledRun, StoredData, TransferredData
 from service.domain.terms import hourly_price, terms_of
 
 TODAY = date(2026, 11, 21)
@@ -31,7 +31,7 @@ def history(seeded_file: Path) -> Iterator[CatalogHistory]:
     engine.dispose()
 
 
-def bill(catalog: Catalog, instance: str, region: str | None, run: Run, market: Market = "on_demand") -> Bill:
+def bill(catalog: Catalog, instance: str, region: str | None, run: BilledRun, market: Market = "on_demand") -> Bill:
     places = [
         place
         for place in range(len(catalog.offers))
@@ -45,7 +45,7 @@ def bill(catalog: Catalog, instance: str, region: str | None, run: Run, market: 
 
 
 def test_a_day_on_a_p4d_with_a_volume_and_a_terabyte_out(history: CatalogHistory) -> None:
-    run = Run(Band(24, 24, 24), stored=(Stored("volume", 500, "gp3"),), sent=(Sent(1000),))
+    run = BilledRun(Band(24, 24, 24), stored=(StoredData("volume", 500, "gp3"),), sent=(TransferredData(1000),))
     found = bill(history.on(date(2024, 6, 1)), "aws/p4d.24xlarge", "us-east-1", run)
     assert found.complete
     assert found.usd is not None
@@ -54,7 +54,7 @@ def test_a_day_on_a_p4d_with_a_volume_and_a_terabyte_out(history: CatalogHistory
 
 
 def test_hours_were_whole_before_october_2017(history: CatalogHistory) -> None:
-    run = Run(Band(1.5, 1.5, 1.5))
+    run = BilledRun(Band(1.5, 1.5, 1.5))
     for day, cents in ((date(2017, 9, 30), 180), (date(2017, 10, 2), 135)):
         found = bill(history.on(day), "aws/p2.xlarge", "us-east-1", run)
         assert found.usd is not None
@@ -62,7 +62,7 @@ def test_hours_were_whole_before_october_2017(history: CatalogHistory) -> None:
 
 
 def test_spot_costs_more_than_its_hours_and_says_what_it_rests_on(history: CatalogHistory) -> None:
-    found = bill(history.on(TODAY), "gcp/a2-highgpu-8g", "us-central1", Run(Band(20, 24, 30)), "spot")
+    found = bill(history.on(TODAY), "gcp/a2-highgpu-8g", "us-central1", BilledRun(Band(20, 24, 30)), "spot")
     part = found.part("interruption")
     assert part.usd is not None
     assert part.usd.low < part.usd.likely < part.usd.high
@@ -106,7 +106,7 @@ def test_a_bill_in_euros_adds_up_in_both_currencies(history: CatalogHistory) -> 
     )
     offer = catalog.offers.offer(place)
     kind = catalog.instance_types[offer.instance_type]
-    run = Run(Band(1 / 3, 1 / 3, 1 / 3))
+    run = BilledRun(Band(1 / 3, 1 / 3, 1 / 3))
     found = bill_of(run, terms_of(catalog.reference, kind, offer, run, catalog.day, Checkpoints(30, 300)))
     assert found.currency == "EUR"
     assert found.usd is not None

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 
 from service.accuracy.direct import Case, also_fitted, case_of, fit_all
 from service.accuracy.report import score_lines
-from service.accuracy.rows import Refused, Row, question_of
-from service.accuracy.scoring import SPLITS, Answer, fold_of
-from service.domain.bands import Bands, Miss, bands_of, fitted_bands, unseen
+from service.accuracy.rows import Row, UnansweredRun, question_of
+from service.accuracy.scoring import SPLITS, ScoredAnswer, fold_of
+from service.domain.bands import ErrorBands, Miss, bands_of, fitted_bands, unseen
 from service.domain.catalog import Catalog
 from service.domain.efficiency import Calibration, Coefficient
 from service.domain.errors import QuestionError
@@ -33,7 +33,7 @@ def cases_of(table: Path, catalog: Catalog, qualities: str = "AB") -> tuple[list
                 pairs.append((row, case_of(question, catalog)))
                 if (beside := also_fitted(question, catalog)) is not None:
                     pairs.append((row, beside))
-            except (Refused, QuestionError, ValidationError) as why:
+            except (UnansweredRun, QuestionError, ValidationError) as why:
                 refused[str(why)] = refused.get(str(why), 0) + 1
     return pairs, refused
 
@@ -63,7 +63,7 @@ def misses_of(results: Sequence[tuple[Pair, Calibration]]) -> list[Miss]:
     return [case.miss(calibration) for (_, case), calibration in results if not case.bound]
 
 
-def answers_of(results: Sequence[tuple[Pair, Calibration]], bands: Bands) -> list[Answer]:
+def answers_of(results: Sequence[tuple[Pair, Calibration]], bands: ErrorBands) -> list[ScoredAnswer]:
     answers = []
     for (row, case), calibration in results:
         if not case.scored:
@@ -71,11 +71,11 @@ def answers_of(results: Sequence[tuple[Pair, Calibration]], bands: Bands) -> lis
         likely = case.predicted(calibration)
         new = unseen(calibration, case.kind, case.facts)
         band = bands.around(likely, case.kind, case.facts, new, of_rate=case.is_rate)
-        answers.append(Answer(case.question, row, likely if case.bound else band.likely, band.low, band.high))
+        answers.append(ScoredAnswer(case.question, row, likely if case.bound else band.likely, band.low, band.high))
     return answers
 
 
-def report(title: str, answers: Sequence[Answer]) -> str:
+def report(title: str, answers: Sequence[ScoredAnswer]) -> str:
     return "\n".join([f"== {title}", *score_lines(answers)])
 
 

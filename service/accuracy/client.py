@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from service.accuracy.rows import Question, Refused, Row, question_of
-from service.accuracy.scoring import Answer
+from service.accuracy.rows import Row, RunQuestion, UnansweredRun, question_of
+from service.accuracy.scoring import ScoredAnswer
 from service.domain.names import VARIANTS, fold_model
 
 AT_ONCE = 200
@@ -17,7 +17,7 @@ SCORED = "AB"
 """Qualities of rows that count; the others are rounded, recalled or inconsistent."""
 
 
-class Client(Protocol):
+class AccuracyClient(Protocol):
     """What can ask the service: httpx's client, or one that calls it in process."""
 
     def get(self, url: str) -> Any: ...
@@ -26,19 +26,19 @@ class Client(Protocol):
 
 
 @dataclass(slots=True)
-class Asked:
+class AnsweredRuns:
     """What was answered, and why rows were not."""
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[ScoredAnswer] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     rows: int = 0
 
 
-def ask_table(table: Path, client: Client, qualities: str = SCORED) -> Asked:
+def ask_table(table: Path, client: AccuracyClient, qualities: str = SCORED) -> AnsweredRuns:
     """Every row that counts, asked of the service."""
-    asked = Asked()
+    asked = AnsweredRuns()
     known = names_known(client)
-    pairs: list[tuple[Row, Question]] = []
+    pairs: list[tuple[Row, RunQuestion]] = []
     with table.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["quality"] not in qualities:
@@ -46,7 +46,7 @@ def ask_table(table: Path, client: Client, qualities: str = SCORED) -> Asked:
             asked.rows += 1
             try:
                 pairs.append((row, question_of(row, known)))
-            except Refused as why:
+            except UnansweredRun as why:
                 asked.refused[str(why)] += 1
     for start in range(0, len(pairs), AT_ONCE):
         part = pairs[start : start + AT_ONCE]
@@ -58,11 +58,11 @@ def ask_table(table: Path, client: Client, qualities: str = SCORED) -> Asked:
             elif (band := figure_of(item, question)) is None:
                 asked.refused["It does not fit, by the estimate, and yet was run."] += 1
             else:
-                asked.answers.append(Answer(question, row, band["likely"], band["low"], band["high"]))
+                asked.answers.append(ScoredAnswer(question, row, band["likely"], band["low"], band["high"]))
     return asked
 
 
-def names_known(client: Client) -> Callable[[str], bool]:
+def names_known(client: AccuracyClient) -> Callable[[str], bool]:
     """Whether the service has a model of a name."""
     spellings = {
         fold_model(name) for model in models(client) for name in (model["id"], model["name"], *model["aliases"])
@@ -76,7 +76,7 @@ def names_known(client: Client) -> Callable[[str], bool]:
     return known
 
 
-def models(client: Client) -> Iterator[Mapping[str, Any]]:
+def models(client: AccuracyClient) -> Iterator[Mapping[str, Any]]:
     cursor = ""
     while True:
         page = client.get(f"/models?limit=500{cursor}").json()
@@ -89,7 +89,7 @@ def models(client: Client) -> Iterator[Mapping[str, Any]]:
 Band = Mapping[str, float]
 
 
-def figure_of(item: Mapping[str, Any], question: Question) -> Band | None:
+def figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
     """The figure that the row tells, as the service has it, in the row's units."""
     estimate = item["estimate"]
     match question.quantity:
@@ -120,7 +120,7 @@ def shaped(band: Band | None, likely: float | None, factor: float = 1.0) -> Band
     return scaled(band, likely * factor / band["likely"])
 
 
-def refusals(asked: Asked, most: int = 12) -> Sequence[str]:
+def refusals(asked: AnsweredRuns, most: int = 12) -> Sequence[str]:
     told = [f"  {count:4} {why}" for why, count in asked.refused.most_common(most)]
     rest = sum(asked.refused.values()) - sum(count for _, count in asked.refused.most_common(most))
     return [*told, *([f"  {rest:4} for other reasons"] if rest else [])]

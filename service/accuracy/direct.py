@@ -4,37 +4,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 
-from service.accuracy.rows import Question
-from service.api.estimate import EstimateAsked, fixed_layout, machine_asked
+from service.accuracy.rows import RunQuestion
+from service.api.estimate import EstimateRequest, fixed_layout, machine_asked
 from service.api.job import job_of
 from service.domain.answering import forward_terms, is_generative, prefill_terms
 from service.domain.bands import Miss, unseen
-from service.domain.calibrate import Run, fit
+from service.domain.calibrate import CalibrationRun, fit
 from service.domain.catalog import Catalog
 from service.domain.counting import published_training_flops_per_sample
-from service.domain.demands import Terms
-from service.domain.efficiency import Calibration, Coefficient, Facts, Kind
+from service.domain.demands import StepTerms
+from service.domain.efficiency import Calibration, Coefficient, Features, StepKind
 from service.domain.estimate import language_terms, step_of
 from service.domain.facts import inference_facts, training_facts
 from service.domain.formats import peak_flops
 from service.domain.job import inference_on, training_on
 from service.domain.kinds import FORWARD, KINDS, MEMORY, PREFILL, TRAINING
 from service.domain.layouts import in_flight, replicas_in_use, usual_inference_layout, usual_training_layout
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.memory import figures, inference_parts, training_parts
 from service.domain.parallelism import Layout
 from service.domain.throughput import training_terms
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A question with everything that its estimate is made of."""
 
-    question: Question
-    kind: Kind
-    terms: Terms
-    facts: Facts
+    question: RunQuestion
+    kind: StepKind
+    terms: StepTerms
+    facts: Features
     seconds: float
     """What the step took, by the published figure."""
     scale: float
@@ -51,8 +51,10 @@ class Case:
         return 1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15
 
     @property
-    def run(self) -> Run:
-        return Run(self.terms.seconds, self.facts, self.seconds, self.weight, self.question.group, self.bound)
+    def run(self) -> CalibrationRun:
+        return CalibrationRun(
+            self.terms.seconds, self.facts, self.seconds, self.weight, self.question.group, self.bound
+        )
 
     def predicted(self, calibration: Calibration) -> float:
         """The published figure as the calibration would have it; of a decision, 1 when it fits."""
@@ -84,9 +86,9 @@ def fit_all(cases: Sequence[Case]) -> tuple[Calibration, list[Coefficient]]:
 FEWEST_RUNS = 5
 
 
-def case_of(question: Question, catalog: Catalog) -> Case:
+def case_of(question: RunQuestion, catalog: Catalog) -> Case:
     """Raises `QuestionError` where the service would refuse the question."""
-    asked = EstimateAsked.model_validate(question.body)
+    asked = EstimateRequest.model_validate(question.body)
     assert asked.workload is not None
     job, fixed = job_of(asked.workload, catalog), fixed_layout(asked)
     where = machine_asked(asked, None, catalog)
@@ -127,7 +129,7 @@ def case_of(question: Question, catalog: Catalog) -> Case:
     return Case(question, kind, terms, facts | what, total_at / value, total_at, is_rate=True)
 
 
-def also_fitted(question: Question, catalog: Catalog) -> Case | None:
+def also_fitted(question: RunQuestion, catalog: Catalog) -> Case | None:
     """That a training run with a known batch per GPU was published says that it fitted."""
     if question.body["workload"]["task"] != "training" or "micro_batch" not in question.body["layout"]:
         return None
@@ -139,7 +141,7 @@ def also_fitted(question: Question, catalog: Catalog) -> Case | None:
 MEMORY_QUANTITIES = ("memory_bytes_per_gpu", "fits", "max_context_tokens")
 
 
-def forward_case(question: Question, work: Inference, where: Machine, facts: dict[str, str | float]) -> Case:
+def forward_case(question: RunQuestion, work: InferenceConfig, where: Cluster, facts: dict[str, str | float]) -> Case:
     offline = work.concurrency is None
     batch = work.concurrency or 128.0
     terms = forward_terms(work, where, batch)
@@ -148,17 +150,17 @@ def forward_case(question: Question, work: Inference, where: Machine, facts: dic
     return Case(question, FORWARD, terms, facts, total_batch / question.value, total_batch, is_rate=True)
 
 
-def memory_case(question: Question, where: Machine, parts: Mapping[str, float], facts: Facts) -> Case:
+def memory_case(question: RunQuestion, where: Cluster, parts: Mapping[str, float], facts: Features) -> Case:
     """Bytes stand where seconds do."""
     parts, value = dict(parts), question.value
     if question.quantity == "memory_bytes_per_gpu":
-        return Case(question, MEMORY, Terms(parts, 1.0), facts, value, 1.0, is_rate=False)
+        return Case(question, MEMORY, StepTerms(parts, 1.0), facts, value, 1.0, is_rate=False)
     fits = question.quantity != "fits" or bool(value)
     edge = where.usable_bytes * (0.97 if fits else 1.03)
     return Case(
         question,
         MEMORY,
-        Terms(parts, 1.0),
+        StepTerms(parts, 1.0),
         facts,
         edge,
         1.0,
@@ -168,7 +170,7 @@ def memory_case(question: Question, where: Machine, parts: Mapping[str, float], 
     )
 
 
-def training_case(question: Question, work: Training, where: Machine, layout: Layout) -> Case:
+def training_case(question: RunQuestion, work: TrainingConfig, where: Cluster, layout: Layout) -> Case:
     terms = training_terms(work, where, layout)
     facts = dict(training_facts(work, where, layout))
     samples = terms.units

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from service.accuracy.client import Asked, refusals
-from service.accuracy.scoring import Answer, decisions, pairs_in_order, scores, subset_of
+from service.accuracy.client import AnsweredRuns, refusals
+from service.accuracy.scoring import ScoredAnswer, decisions, pairs_in_order, scores, subset_of
 
 
-def accuracy_text(asked: Asked) -> str:
+def accuracy_text(asked: AnsweredRuns) -> str:
     """The whole report."""
     expressed = len(asked.answers)
     head = f"{asked.rows} rows count, {expressed} were answered, {asked.rows - expressed} were not:"
     return "\n".join([head, *refusals(asked), "", *score_lines(asked.answers)])
 
 
-def score_lines(answers: Sequence[Answer]) -> list[str]:
+def score_lines(answers: Sequence[ScoredAnswer]) -> list[str]:
     """Median absolute percentage error, bias (predicted ÷ published, median) and share inside the band."""
     lines = [f"{'kind of work':44} rows  error   bias  inside"]
     for name, line in scores(answers).items():

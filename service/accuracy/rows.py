@@ -119,7 +119,7 @@ STORED_BITS = {"llama.cpp": {"4": 4.85}}
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RunQuestion:
     """A request body, and which figure of the answer the row tells."""
 
     id: str
@@ -135,7 +135,7 @@ class Question:
     extras: dict[str, Any] = field(default_factory=dict)
 
 
-class Refused(Exception):
+class UnansweredRun(Exception):
     """The row cannot be put as a question; the sentence says why."""
 
 
@@ -157,7 +157,7 @@ def machine_of(row: Row) -> dict[str, Any]:
     gpu = gpu_of(row)
     total = whole(row, "total_accelerators", 0)
     if not total:
-        raise Refused("The number of accelerators is not told.")
+        raise UnansweredRun("The number of accelerators is not told.")
     per_node = min(total, whole(row, "accelerators_per_node", 8))
     linked = bool(LINKED.search(gpu))
     rate = next((g for start, g in NETWORK_GBPS_PER_GPU.items() if gpu.startswith(start)), DEFAULT_NETWORK_GBPS_PER_GPU)
@@ -185,7 +185,7 @@ def model_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any] | str:
     if row["layers"] and row["hidden"] and not row["fwd_gflops_per_sample"]:
         return body | dimensions_of(row)
     if not row["fwd_gflops_per_sample"] or not parameters:
-        raise Refused("Neither the model's name nor its size is known.")
+        raise UnansweredRun("Neither the model's name nor its size is known.")
     return body | {"forward_flops_per_sample": 1e9 * float(row["fwd_gflops_per_sample"])}
 
 
@@ -375,7 +375,7 @@ def inference_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
     return work
 
 
-def question_of(row: Row, known: Callable[[str], bool]) -> Question:
+def question_of(row: Row, known: Callable[[str], bool]) -> RunQuestion:
     """The row as a question; `known` tells names of models that the service knows. Raises Refused with a sentence."""
     machine = machine_of(row)
     gpus = machine["machine"]["gpu_count"] * machine["nodes"]
@@ -391,7 +391,7 @@ def question_of(row: Row, known: Callable[[str], bool]) -> Question:
     # A run had the layout that people choose; whether it ran out of memory is asked of that one.
     layout["choose"] = "usual" if quantity == "fits" else "usual_if_it_fits"
     body = {"workload": work, **machine, "layout": layout}
-    return Question(
+    return RunQuestion(
         row["id"],
         row["kind"],
         body,
@@ -441,7 +441,7 @@ def observed(row: Row, gpus: int) -> tuple[str, float, dict[str, Any]]:
     if unit in DURATIONS:
         seconds = value * DURATIONS[unit] / (gpus if unit == "gpu-hours" else 1)
         return "seconds", seconds, {"amount": amount_of(row)}
-    raise Refused(f"The unit '{unit}' is not one the answer has.")
+    raise UnansweredRun(f"The unit '{unit}' is not one the answer has.")
 
 
 def amount_of(row: Row) -> dict[str, float]:
@@ -450,4 +450,4 @@ def amount_of(row: Row) -> dict[str, float]:
         return {"tokens": tokens * 1e9}
     if samples:
         return {"samples": samples}
-    raise Refused("The amount of work is not told.")
+    raise UnansweredRun("The amount of work is not told.")

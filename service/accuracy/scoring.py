@@ -7,14 +7,14 @@ from hashlib import sha256
 from itertools import combinations
 from statistics import median
 
-from service.accuracy.rows import Question, Row
+from service.accuracy.rows import Row, RunQuestion
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScoredAnswer:
     """What was answered to a question, beside what was published."""
 
-    question: Question
+    question: RunQuestion
     row: Row
     likely: float
     low: float
@@ -29,7 +29,7 @@ class Answer:
         return self.low <= self.question.value <= self.high
 
 
-def subset_of(question: Question, row: Row) -> str:
+def subset_of(question: RunQuestion, row: Row) -> str:
     """The line of the table that a row counts in."""
     if question.quantity in ("fits", "max_context_tokens"):
         return "inference fits" if row["task"].startswith("infer") else "training fits"
@@ -82,7 +82,7 @@ class Score:
     inside: float
 
 
-def score(answers: Sequence[Answer]) -> Score:
+def score(answers: Sequence[ScoredAnswer]) -> Score:
     return Score(
         len(answers),
         median(a.error for a in answers),
@@ -91,9 +91,9 @@ def score(answers: Sequence[Answer]) -> Score:
     )
 
 
-def scores(answers: Iterable[Answer]) -> dict[str, Score]:
+def scores(answers: Iterable[ScoredAnswer]) -> dict[str, Score]:
     """By subset, and of each kind as a whole."""
-    groups: dict[str, list[Answer]] = defaultdict(list)
+    groups: dict[str, list[ScoredAnswer]] = defaultdict(list)
     for answer in answers:
         if answer.question.quantity in ("fits", "max_context_tokens"):
             continue
@@ -119,7 +119,7 @@ class Decisions:
         return right / max(1, right + self.false_fits + self.false_ooms)
 
 
-def decisions(answers: Iterable[Answer]) -> Decisions:
+def decisions(answers: Iterable[ScoredAnswer]) -> Decisions:
     told = [(a.likely >= 0.5, a.question.value >= 0.5) for a in answers if a.question.quantity == "fits"]
     return Decisions(
         told.count((True, True)), told.count((False, False)), told.count((True, False)), told.count((False, True))
@@ -142,12 +142,12 @@ SAME_WORKLOAD = (
 )
 
 
-def pairs_in_order(answers: Iterable[Answer], apart: float = 0.0) -> tuple[int, int]:
+def pairs_in_order(answers: Iterable[ScoredAnswer], apart: float = 0.0) -> tuple[int, int]:
     """Pairs of machines put in the right order, of all pairs under workloads that three or more machines ran.
 
     Of several runs of a workload on one machine the median counts; pairs nearer than `apart` are left out.
     """
-    groups: dict[tuple[str, ...], dict[str, list[Answer]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[tuple[str, ...], dict[str, list[ScoredAnswer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
         if answer.question.kind in ("train_throughput", "infer_throughput"):
             key = tuple(answer.row[column] for column in SAME_WORKLOAD)
@@ -170,7 +170,7 @@ def fold_of(text: str, folds: int) -> int:
     return int.from_bytes(sha256(text.encode()).digest()[:4], "big") % folds
 
 
-Splitter = Callable[[Question], str]
+Splitter = Callable[[RunQuestion], str]
 SPLITS: Mapping[str, Splitter] = {
     "group": lambda q: q.group,
     "source": lambda q: q.group.rsplit("|", 1)[-1],

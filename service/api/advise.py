@@ -5,9 +5,9 @@ from pydantic_core import to_json
 from service.api.host import host_warnings, loading_of
 from service.api.needs import refused_precisions, requirement
 from service.api.planned import basis_of
-from service.api.question import RecommendAsked
+from service.api.question import RecommendRequest
 from service.domain.advice import Advice, Situation, advise
-from service.domain.appraisal import Appraisal
+from service.domain.appraisal import JobEstimate
 from service.domain.catalog import Catalog
 from service.domain.recommend import Answer, Choice, Question
 
@@ -20,7 +20,7 @@ SMALL = 0.5
 
 
 def advice_json(
-    asked: RecommendAsked, question: Question, answer: Answer, found: Appraisal | None, catalog: Catalog
+    asked: RecommendRequest, question: Question, answer: Answer, found: JobEstimate | None, catalog: Catalog
 ) -> bytes:
     """`found` is the job on the first choice. What was once advised in a situation is remembered."""
     situation = situation_of(asked, question, answer, found, catalog)
@@ -32,7 +32,7 @@ def advice_json(
 
 
 def situation_of(
-    asked: RecommendAsked, question: Question, answer: Answer, found: Appraisal | None, catalog: Catalog
+    asked: RecommendRequest, question: Question, answer: Answer, found: JobEstimate | None, catalog: Catalog
 ) -> Situation:
     work, choices = asked.workload, answer.choices
     top = choices[0] if choices else None
@@ -61,7 +61,7 @@ def is_other(choice: Choice, top: Choice) -> bool:
     return mine is not None and its is not None and mine.id != its.id
 
 
-def cores_bind(asked: RecommendAsked, question: Question, top: Choice, found: Appraisal | None) -> bool:
+def cores_bind(asked: RecommendRequest, question: Question, top: Choice, found: JobEstimate | None) -> bool:
     work = asked.workload
     if work.host.gpu_decoding:
         return False
@@ -69,7 +69,7 @@ def cores_bind(asked: RecommendAsked, question: Question, top: Choice, found: Ap
     return not CORES.isdisjoint(told)
 
 
-def part_of_a_card(asked: RecommendAsked, found: Appraisal | None) -> float | None:
+def part_of_a_card(asked: RecommendRequest, found: JobEstimate | None) -> float | None:
     """The least part that may do: as asked for, or by the memory that the job takes of one card."""
     least = asked.constraints.min_gpu_count
     if least is not None and least < 1:

@@ -2,17 +2,17 @@
 
 from fractions import Fraction
 
-from service.api.bill_told import BreakEvenTold, CommitmentTold, hours_told, money
-from service.api.estimated import BandTold, rounded
-from service.api.purchase import Purchase, bill_under, terms_for
+from service.api.bill_told import BreakEvenResponse, CommitmentResponse, hours_told, money
+from service.api.estimated import BandResponse, rounded
+from service.api.purchase import PricedRun, bill_under, terms_for
 from service.domain.catalog import Catalog
 from service.domain.commitments import break_even_hours, commitment_in, committed_cost
-from service.domain.cost import Bill, HourlyPrice, Terms
+from service.domain.cost import Bill, HourlyPrice, SellerTerms
 from service.domain.hardware import InstanceType
 from service.domain.interruption import break_even_rate
 from service.domain.money import USD, ExchangeRate, Micros, Unknown, half_up
 from service.domain.offer import Offer
-from service.domain.purchase import Option
+from service.domain.purchase import PaymentOption
 from service.domain.terms import hourly_price
 
 
@@ -26,8 +26,8 @@ def on_demand_beside(catalog: Catalog, kind: InstanceType, offer: Offer) -> Offe
 
 
 def commitment_told(
-    purchase: Purchase, kind: InstanceType, offer: Offer, terms: Terms, bill: Bill | Unknown, plain: Offer | None
-) -> CommitmentTold | None:
+    purchase: PricedRun, kind: InstanceType, offer: Offer, terms: SellerTerms, bill: Bill | Unknown, plain: Offer | None
+) -> CommitmentResponse | None:
     commitment = commitment_in(offer.term)
     if commitment is None or isinstance(terms.price, Unknown) or isinstance(bill, Unknown):
         return None
@@ -37,9 +37,9 @@ def commitment_told(
     even = found.break_even_utilisation
     told = f"The run uses {found.used_share:.3g} of what it commits to"
     told += "." if even is None else f"; from {even:.3g} on, the term costs no more than on demand."
-    return CommitmentTold(
+    return CommitmentResponse(
         plan=found.plan,
-        committed_hours=hours_told(found.committed_hours) or BandTold(0, 0, 0),
+        committed_hours=hours_told(found.committed_hours) or BandResponse(0, 0, 0),
         usd_used=money(in_usd(found.uses, terms.currency, terms.rate)),
         usd_committed=money(in_usd(found.commits, terms.currency, terms.rate)),
         used_share=rounded(found.used_share),
@@ -62,12 +62,12 @@ def in_usd(amount: Micros, currency: str, rate: ExchangeRate | None) -> Micros |
 
 
 def break_even_told(
-    purchase: Purchase, kind: InstanceType, option: Option, bill: Bill | Unknown, plain: Offer | None
-) -> BreakEvenTold | None:
+    purchase: PricedRun, kind: InstanceType, option: PaymentOption, bill: Bill | Unknown, plain: Offer | None
+) -> BreakEvenResponse | None:
     offer = option.offer
     if offer.market == "on_demand" or plain is None or isinstance(bill, Unknown) or bill.usd is None:
         return None
-    beside = bill_under(purchase, terms_for(purchase, kind, Option(plain, option.service)))
+    beside = bill_under(purchase, terms_for(purchase, kind, PaymentOption(plain, option.service)))
     if isinstance(beside, Unknown) or beside.usd is None or not beside.usd.likely:
         return None
     saves = round(float(100 - Fraction(bill.usd.likely, beside.usd.likely) * 100), 2)
@@ -79,10 +79,10 @@ def break_even_told(
             if often is not None
             else " It is no cheaper even undisturbed."
         )
-    return BreakEvenTold("on_demand", saves, figure(often), told)
+    return BreakEvenResponse("on_demand", saves, figure(often), told)
 
 
-def spot_break_even(purchase: Purchase, offer: Offer, plain: Offer) -> float | None:
+def spot_break_even(purchase: PricedRun, offer: Offer, plain: Offer) -> float | None:
     hours, spot, full = purchase.work.hours, offer.price.usd_micros_per_hour, plain.price.usd_micros_per_hour
     if hours is None or not hours.likely or spot is None or not full:
         return None

@@ -17,7 +17,7 @@ from service.domain.errors import QuestionError
 MOST_ITEMS = 1000
 
 
-class Refused(BaseModel):
+class RefusedItem(BaseModel):
     """An item that cannot be answered as asked."""
 
     problem: ProblemDocument
@@ -88,4 +88,4 @@ def together(items: list[Any]) -> list[list[int]]:
 
 
 def refusal(document: ProblemDocument) -> bytes:
-    return Refused(problem=document).model_dump_json().encode()
+    return RefusedItem(problem=document).model_dump_json().encode()

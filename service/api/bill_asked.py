@@ -5,12 +5,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from service.api.fields import LARGEST, MOST_VALUES, Amount, AtLeastOne, Name, Positive, Sent, split_commas
-from service.api.workload import Checkpoint, WorkloadAsked
+from service.api.fields import LARGEST, MOST_VALUES, Amount, AtLeastOne, BodyModel, Name, Positive, split_commas
+from service.api.workload import CheckpointRequest, WorkloadRequest
 from service.domain.bands import Band
 from service.domain.errors import QuestionError
-from service.domain.run import LONGEST_HOURS, Run, Stored
-from service.domain.run import Sent as SentData
+from service.domain.run import LONGEST_HOURS, BilledRun, StoredData, TransferredData
 from service.domain.serving import Load
 
 Hours = Annotated[float, Field(gt=0, le=LONGEST_HOURS, allow_inf_nan=False)]
@@ -32,7 +31,7 @@ OneOrMore = Annotated[
 ]
 
 
-class StorageAsked(Sent):
+class StorageRequest(BodyModel):
     """Something kept while the run lasts, or for hours of its own."""
 
     gib: Amount
@@ -48,23 +47,23 @@ def one_or_several(value: Any) -> Any:
 
 
 Storages = Annotated[
-    tuple[StorageAsked, ...],
+    tuple[StorageRequest, ...],
     Field(max_length=MOST_VALUES),
     BeforeValidator(
         one_or_several,
-        json_schema_input_type=Annotated[list[StorageAsked], Field(max_length=MOST_VALUES)] | StorageAsked | None,
+        json_schema_input_type=Annotated[list[StorageRequest], Field(max_length=MOST_VALUES)] | StorageRequest | None,
     ),
 ]
 
 
-class BaselineAsked(Sent):
+class BaselineRequest(BodyModel):
     """What the run cost before, for a gate."""
 
     usd: Annotated[float, Field(ge=0.000001, le=LARGEST, allow_inf_nan=False)]
     fail_above_percent: Annotated[Amount, Field(description="How much more is allowed.")] = 0
 
 
-class LoadAsked(Sent):
+class LoadRequest(BodyModel):
     """Requests or answered tokens per second to serve for a month of 730 hours, day and night."""
 
     requests_per_second: Positive | None = None
@@ -76,7 +75,7 @@ class LoadAsked(Sent):
     max_seconds_per_output_token: Annotated[Positive | None, Field(description="Of the likely figure.")] = None
 
 
-class MeasuredAsked(Sent):
+class MeasuredRateRequest(BodyModel):
     """What one gang of nodes was seen to do, and how much there is to do: it takes the place of the physics."""
 
     samples_per_second: Rate | None = None
@@ -86,7 +85,7 @@ class MeasuredAsked(Sent):
     epochs: Positive | None = None
 
 
-class BillAsked(Sent):
+class CostRequest(BodyModel):
     """What a run costs beside its hours, in which markets and regions, and what it may cost."""
 
     instances: Annotated[
@@ -114,41 +113,41 @@ class BillAsked(Sent):
     ] = 0
     idle_fraction: Annotated[Share, Field(description="The share of paid time in which nothing runs.")] = 0
     checkpoint: Annotated[
-        Checkpoint | None, Field(description="How the run saves and resumes; a workload may tell it too.")
+        CheckpointRequest | None, Field(description="How the run saves and resumes; a workload may tell it too.")
     ] = None
-    load: LoadAsked | None = None
-    baseline: Annotated[BaselineAsked | None, Field(description="The verdict compares with it.")] = None
+    load: LoadRequest | None = None
+    baseline: Annotated[BaselineRequest | None, Field(description="The verdict compares with it.")] = None
     budget_usd: Annotated[Positive | None, Field(description="The verdict fails above it.")] = None
 
 
-def run_of(asked: BillAsked, hours: Band, nodes: int, basis: str) -> Run:
+def run_of(asked: CostRequest, hours: Band, nodes: int, basis: str) -> BilledRun:
     """The run whose work takes each machine so many hours."""
     sent = (
         (asked.data_transfer_out_gb, "internet", asked.data_transfer_already_gb),
         (asked.data_transfer_between_regions_gb, "region", 0.0),
         (asked.data_transfer_between_zones_gb, "zone", 0.0),
     )
-    return Run(
+    return BilledRun(
         hours=hours,
         nodes=nodes,
         instances=asked.instances,
         setup_minutes=asked.setup_minutes,
         idle_fraction=asked.idle_fraction,
-        stored=tuple(Stored(each.what, each.gib, each.storage_class, each.hours) for each in asked.storage),
-        sent=tuple(SentData(gb, destination, already) for gb, destination, already in sent if gb),
+        stored=tuple(StoredData(each.what, each.gib, each.storage_class, each.hours) for each in asked.storage),
+        sent=tuple(TransferredData(gb, destination, already) for gb, destination, already in sent if gb),
         basis=basis,
     )
 
 
-def checkpoint_told(asked: BillAsked, work: WorkloadAsked | None) -> Checkpoint:
-    return asked.checkpoint or (work.checkpoint if work is not None else Checkpoint())
+def checkpoint_told(asked: CostRequest, work: WorkloadRequest | None) -> CheckpointRequest:
+    return asked.checkpoint or (work.checkpoint if work is not None else CheckpointRequest())
 
 
-def load_of(asked: LoadAsked) -> Load:
+def load_of(asked: LoadRequest) -> Load:
     """Raises `QuestionError` unless the load is told in one unit."""
     if (asked.requests_per_second is None) == (asked.tokens_per_second is None):
         raise QuestionError("Tell either load.requests_per_second or load.tokens_per_second.", field="load")
-    return Load(**{name: getattr(asked, name) for name in LoadAsked.model_fields})
+    return Load(**{name: getattr(asked, name) for name in LoadRequest.model_fields})
 
 
 def only_one(told: Sequence[tuple[str, object]], needed: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.api.estimated import BandTold, maybe
+from service.api.estimated import BandResponse, maybe
 from service.domain.bands import Band
 from service.domain.charges import BillingRule
 from service.domain.cost import Part
@@ -15,7 +15,7 @@ from service.domain.money import MICRO, USD, Exact, ExchangeRate, Micros, exact,
 
 
 @dataclass(frozen=True, slots=True)
-class MoneyTold:
+class MoneyResponse:
     """Low, likely and high of an amount, to the millionth: each case adds up by itself."""
 
     low: float
@@ -23,32 +23,32 @@ class MoneyTold:
     high: float
 
     @classmethod
-    def of(cls, amount: Micros) -> "MoneyTold":
+    def of(cls, amount: Micros) -> "MoneyResponse":
         return cls(number(amount.low), number(amount.likely), number(amount.high))
 
     @classmethod
-    def of_band(cls, dollars: Band) -> "MoneyTold":
+    def of_band(cls, dollars: Band) -> "MoneyResponse":
         return cls.of(Micros(*(half_up(exact(each) * MICRO) for each in (dollars.low, dollars.likely, dollars.high))))
 
 
-def money(amount: Micros | None) -> MoneyTold | None:
-    return None if amount is None else MoneyTold.of(amount)
+def money(amount: Micros | None) -> MoneyResponse | None:
+    return None if amount is None else MoneyResponse.of(amount)
 
 
-def hours_told(hours: Exact | None) -> BandTold | None:
+def hours_told(hours: Exact | None) -> BandResponse | None:
     return maybe(None if hours is None else Band(float(hours.low), float(hours.likely), float(hours.high)))
 
 
 @dataclass(frozen=True, slots=True)
-class PartTold:
+class CostPartResponse:
     """One line of the bill; the parts add up to the total to the last millionth, in both currencies."""
 
     name: Literal[
         "compute", "interruption", "setup", "idle", "billing_rounding", "management_fee", "storage", "transfer",
         "rounding",
     ]  # fmt: skip
-    usd: Annotated[MoneyTold | None, Field(description="Null when it is not known; `reason` then says why.")]
-    native: Annotated[MoneyTold | None, Field(description="In the seller's currency.")]
+    usd: Annotated[MoneyResponse | None, Field(description="Null when it is not known; `reason` then says why.")]
+    native: Annotated[MoneyResponse | None, Field(description="In the seller's currency.")]
     basis: Annotated[
         str,
         Field(
@@ -61,14 +61,14 @@ class PartTold:
     source: str | None
 
     @classmethod
-    def of(cls, part: Part) -> "PartTold":
+    def of(cls, part: Part) -> "CostPartResponse":
         return cls(
             part.name, money(part.usd), money(part.native), part.basis, part.text, part.reason, part.source or None
         )
 
 
 @dataclass(frozen=True, slots=True)
-class BillingTold:
+class BillingResponse:
     """How the seller rounds time."""
 
     increment_seconds: int
@@ -78,12 +78,12 @@ class BillingTold:
     note: str | None
 
     @classmethod
-    def of(cls, rule: BillingRule) -> "BillingTold":
+    def of(cls, rule: BillingRule) -> "BillingResponse":
         return cls(rule.increment_seconds, rule.minimum_seconds, rule.valid_from, rule.source, rule.note)
 
 
 @dataclass(frozen=True, slots=True)
-class RateTold:
+class HourlyRateResponse:
     """What a unit of the seller's currency was worth on a day."""
 
     usd_per_unit: float
@@ -91,49 +91,51 @@ class RateTold:
     source: str
 
     @classmethod
-    def of(cls, rate: ExchangeRate | None) -> "RateTold | None":
+    def of(cls, rate: ExchangeRate | None) -> "HourlyRateResponse | None":
         if rate is None or rate.currency == USD:
             return None
         return cls(float(rate.usd_per_unit), rate.on, rate.source)
 
 
 @dataclass(frozen=True, slots=True)
-class PerUnitTold:
+class PerUnitResponse:
     """What a unit of the work costs; null of what the run does not count in."""
 
-    usd_per_epoch: MoneyTold | None
+    usd_per_epoch: MoneyResponse | None
     usd_per_million_tokens: Annotated[
-        MoneyTold | None, Field(description="The whole bill over the tokens trained on, or answered.")
+        MoneyResponse | None, Field(description="The whole bill over the tokens trained on, or answered.")
     ]
-    usd_per_thousand_samples: Annotated[MoneyTold | None, Field(description="The whole bill over the samples.")]
+    usd_per_thousand_samples: Annotated[MoneyResponse | None, Field(description="The whole bill over the samples.")]
     samples_per_usd: Annotated[
-        BandTold | None, Field(description="Of machine time alone: samples per second x 3600 / hourly price.")
+        BandResponse | None, Field(description="Of machine time alone: samples per second x 3600 / hourly price.")
     ]
     usd_per_million_input_tokens: Annotated[
-        MoneyTold | None, Field(description="Of machine time, at the rate at which prompts are read.")
+        MoneyResponse | None, Field(description="Of machine time, at the rate at which prompts are read.")
     ]
     usd_per_million_output_tokens: Annotated[
-        MoneyTold | None, Field(description="Of machine time, at the rate at which answers are written.")
+        MoneyResponse | None, Field(description="Of machine time, at the rate at which answers are written.")
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class MonthTold:
+class MonthResponse:
     """The load of a month of 730 hours, day and night: machine time of all replicas, nothing stored or sent."""
 
-    usd: MoneyTold | None
+    usd: MoneyResponse | None
     hours: int
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class CommitmentTold:
+class CommitmentResponse:
     """What a term costs, whatever the run uses of it."""
 
     plan: str
-    committed_hours: BandTold
-    usd_used: Annotated[MoneyTold | None, Field(description="The billed hours of the run, at the price of the term.")]
-    usd_committed: Annotated[MoneyTold | None, Field(description="All hours of as many terms as the run needs.")]
+    committed_hours: BandResponse
+    usd_used: Annotated[
+        MoneyResponse | None, Field(description="The billed hours of the run, at the price of the term.")
+    ]
+    usd_committed: Annotated[MoneyResponse | None, Field(description="All hours of as many terms as the run needs.")]
     used_share: float
     break_even_utilisation: Annotated[
         float | None, Field(description="The share of a term that must be used to cost no more than on demand.")
@@ -143,7 +145,7 @@ class CommitmentTold:
 
 
 @dataclass(frozen=True, slots=True)
-class BreakEvenTold:
+class BreakEvenResponse:
     """Where the market costs as much as renting on demand in the same region."""
 
     against: Literal["on_demand"]
@@ -157,7 +159,7 @@ class BreakEvenTold:
 
 
 @dataclass(frozen=True, slots=True)
-class PriceUsed:
+class PriceUsedResponse:
     """The hourly price of one machine."""
 
     usd_per_hour: float | None
@@ -169,7 +171,7 @@ class PriceUsed:
 
 
 @dataclass(frozen=True, slots=True)
-class CostTold:
+class CostResponse:
     """What the run costs in one market."""
 
     market: str
@@ -178,52 +180,54 @@ class CostTold:
     zone: str | None
     managed_service: str | None
     usd_per_hour: Annotated[float | None, Field(description="Of all machines; null when it is not known.")]
-    price: PriceUsed
+    price: PriceUsedResponse
     hours: Annotated[
-        BandTold | None, Field(description="That each machine is in use: work, interruptions, set-up and idle time.")
+        BandResponse | None,
+        Field(description="That each machine is in use: work, interruptions, set-up and idle time."),
     ]
-    billed_hours: Annotated[BandTold | None, Field(description="That each machine is paid for.")]
+    billed_hours: Annotated[BandResponse | None, Field(description="That each machine is paid for.")]
     elapsed_hours: Annotated[
-        BandTold | None, Field(description="Of the calendar, with waiting for capacity; null when that is not known.")
+        BandResponse | None,
+        Field(description="Of the calendar, with waiting for capacity; null when that is not known."),
     ]
-    billing: BillingTold | None
-    parts: list[PartTold]
-    usd: Annotated[MoneyTold | None, Field(description="Null without a price of the machine or an amount of work.")]
+    billing: BillingResponse | None
+    parts: list[CostPartResponse]
+    usd: Annotated[MoneyResponse | None, Field(description="Null without a price of the machine or an amount of work.")]
     usd_complete: Annotated[
         bool, Field(description="False: something is not known, and `usd` is a lower bound or null.")
     ]
     missing: Annotated[list[str], Field(description="What is not known, in sentences.")]
-    native: Annotated[MoneyTold | None, Field(description="The total in the seller's currency.")]
+    native: Annotated[MoneyResponse | None, Field(description="The total in the seller's currency.")]
     currency: str
-    exchange_rate: Annotated[RateTold | None, Field(description="Null where the seller asks dollars.")]
-    per_unit: PerUnitTold
-    month: Annotated[MonthTold | None, Field(description="Null where no load was asked.")]
-    commitment: CommitmentTold | None
-    break_even: BreakEvenTold | None
+    exchange_rate: Annotated[HourlyRateResponse | None, Field(description="Null where the seller asks dollars.")]
+    per_unit: PerUnitResponse
+    month: Annotated[MonthResponse | None, Field(description="Null where no load was asked.")]
+    commitment: CommitmentResponse | None
+    break_even: BreakEvenResponse | None
     unknown_because: Annotated[str | None, Field(description="Why `usd` is null.")]
     text: Annotated[str, Field(description="The cost in a sentence.")]
 
 
 @dataclass(frozen=True, slots=True)
-class LoadTold:
+class LoadResponse:
     """What it takes to serve the load; a replica is `nodes` machines."""
 
     replicas: Annotated[int | None, Field(description="At the likely rate; null where no replica is quick enough.")]
     replicas_low: int | None
     replicas_high: int | None
     concurrency: Annotated[float | None, Field(description="Requests in flight per replica, for the latency asked.")]
-    per_replica_per_second: Annotated[BandTold | None, Field(description="In the unit of the load.")]
-    seconds_to_first_token: BandTold | None
-    seconds_per_output_token: BandTold | None
+    per_replica_per_second: Annotated[BandResponse | None, Field(description="In the unit of the load.")]
+    seconds_to_first_token: BandResponse | None
+    seconds_per_output_token: BandResponse | None
     reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictTold:
+class VerdictResponse:
     """Why the gate passed or failed: one entry of `cost` against the baseline and the budget."""
 
     sentence: str
-    usd: MoneyTold | None
+    usd: MoneyResponse | None
     change_percent: Annotated[float | None, Field(description="Against the baseline; 10 is a tenth more.")]
     market: str | None
     term: str | None
@@ -231,7 +235,7 @@ class VerdictTold:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuHourTold:
+class GpuHourResponse:
     """An hour of one GPU of the same kind on another machine, on demand."""
 
     instance: str

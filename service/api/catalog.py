@@ -9,13 +9,13 @@ from pydantic import Field
 
 from service.api.answers import json_answer
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
-from service.api.fields import DayAsked, Told
+from service.api.fields import DayRequest, ResponseModel
 from service.domain.catalog import Catalog
 
 router = APIRouter(tags=["catalog"])
 
 
-class Rows(Told):
+class RowCountsResponse(ResponseModel):
     """How much the catalog holds on its day."""
 
     gpus: int
@@ -30,7 +30,7 @@ class Rows(Told):
     sources: int
 
 
-class ProviderFreshness(Told):
+class ProviderFreshnessResponse(ResponseModel):
     """What one provider has in the catalog, and how old its prices are."""
 
     provider: str
@@ -42,7 +42,7 @@ class ProviderFreshness(Told):
     prices_newest: date | None
 
 
-class FeedImport(Told):
+class ImportResponse(ResponseModel):
     """The last import of a feed that took effect: rows seen, kept, and set aside by reason."""
 
     feed: str
@@ -52,31 +52,31 @@ class FeedImport(Told):
     quarantined: dict[str, int]
 
 
-class CatalogTold(Told):
+class CatalogResponse(ResponseModel):
     """The catalog of a day: how much, how fresh, and from where."""
 
     catalog: CatalogStamp
-    rows: Rows
-    providers: list[ProviderFreshness]
-    imports: list[FeedImport]
+    rows: RowCountsResponse
+    providers: list[ProviderFreshnessResponse]
+    imports: list[ImportResponse]
 
 
 @router.get(
     "/catalog",
     summary="What the catalog holds",
-    response_model=CatalogTold,
+    response_model=CatalogResponse,
 )
-async def get_catalog(asked: Annotated[DayAsked, Query()], live: Live) -> Response:
+async def get_catalog(asked: Annotated[DayRequest, Query()], live: Live) -> Response:
     """Version, row counts, freshness per provider, and what the last import of each feed kept and set aside."""
     catalog = catalog_on(live, asked.as_of)
     return json_answer(catalog_told(catalog).model_dump_json().encode(), catalog)
 
 
-def catalog_told(catalog: Catalog) -> CatalogTold:
+def catalog_told(catalog: Catalog) -> CatalogResponse:
     reference = catalog.reference
-    return CatalogTold(
+    return CatalogResponse(
         catalog=stamp(catalog),
-        rows=Rows(
+        rows=RowCountsResponse(
             gpus=len(reference.gpus),
             precisions=len(reference.precisions),
             providers=len(reference.providers),
@@ -90,7 +90,7 @@ def catalog_told(catalog: Catalog) -> CatalogTold:
         ),
         providers=freshness(catalog),
         imports=[
-            FeedImport(
+            ImportResponse(
                 feed=each.feed,
                 finished_at=datetime.fromisoformat(each.finished_at),
                 rows_seen=each.rows_seen,
@@ -102,7 +102,7 @@ def catalog_told(catalog: Catalog) -> CatalogTold:
     )
 
 
-def freshness(catalog: Catalog) -> list[ProviderFreshness]:
+def freshness(catalog: Catalog) -> list[ProviderFreshnessResponse]:
     types = Counter(kind.provider for kind in catalog.instance_types)
     providers = catalog.columns.words["provider"]
     owner = providers.codes[catalog.offers.instance_type]
@@ -111,7 +111,7 @@ def freshness(catalog: Catalog) -> list[ProviderFreshness]:
         mine = owner == code
         oldest, newest = catalog.span_of(catalog.offers.age_days[mine])
         told.append(
-            ProviderFreshness(
+            ProviderFreshnessResponse(
                 provider=provider,
                 instance_types=types[provider],
                 offers=int(mine.sum()),

@@ -1,6 +1,6 @@
 """How a run saves and resumes, as it is sent, and what is assumed where nothing is told."""
 
-from service.api.workload import Checkpoint, WorkloadAsked
+from service.api.workload import CheckpointRequest, WorkloadRequest
 from service.domain.interruption import Checkpoints
 
 USUAL_SAVE_SECONDS = 30.0
@@ -8,7 +8,7 @@ USUAL_RESTART_SECONDS = 300.0
 """Where nothing is told: seconds to write a checkpoint, and to be running again after an interruption. Assumed."""
 
 
-def checkpoints_in(told: Checkpoint, work: WorkloadAsked | None) -> Checkpoints:
+def checkpoints_in(told: CheckpointRequest, work: WorkloadRequest | None) -> Checkpoints:
     """How the run saves; one that says that it bears no fault saves at its end only."""
     interval = None if told.interval_minutes is None else told.interval_minutes * 60
     if interval is None and bears_no_fault(work):
@@ -20,11 +20,11 @@ def checkpoints_in(told: Checkpoint, work: WorkloadAsked | None) -> Checkpoints:
     )
 
 
-def bears_no_fault(work: WorkloadAsked | None) -> bool:
+def bears_no_fault(work: WorkloadRequest | None) -> bool:
     return work is not None and not work.fault_tolerant and "fault_tolerant" in work.model_fields_set
 
 
-def assumed_of(told: Checkpoint, work: WorkloadAsked | None) -> str | None:
+def assumed_of(told: CheckpointRequest, work: WorkloadRequest | None) -> str | None:
     """The sentence about what spot machines were priced with where nothing was told."""
     if bears_no_fault(work):
         return "The workload bears no fault, so an interruption at spot loses all of the work."

@@ -2,13 +2,13 @@
 
 from fastapi import APIRouter
 
-from service.api.fields import Told
+from service.api.fields import ResponseModel
 from service.domain.codes import ADVICE, NOTES, REASONS, REJECTIONS, WARNINGS
 
 router = APIRouter(tags=["decision"])
 
 
-class CodesTold(Told):
+class CodesResponse(ResponseModel):
     """Every code that an answer can carry, with what it means."""
 
     reasons: dict[str, str]
@@ -19,6 +19,6 @@ class CodesTold(Told):
 
 
 @router.get("/recommend/codes", summary="The codes of recommendations")
-async def get_codes() -> CodesTold:
+async def get_codes() -> CodesResponse:
     """Every code that an answer can carry, with its meaning. Codes are added, never changed in meaning."""
-    return CodesTold(reasons=REASONS, warnings=WARNINGS, advice=ADVICE, rejections=REJECTIONS, notes=NOTES)
+    return CodesResponse(reasons=REASONS, warnings=WARNINGS, advice=ADVICE, rejections=REJECTIONS, notes=NOTES)

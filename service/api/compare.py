@@ -7,18 +7,18 @@ from pydantic import Field
 
 from service.api.answers import json_answer
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
-from service.api.fields import MOST_VALUES, DayAsked, Name, Names, SplitAtCommas, Told
+from service.api.fields import MOST_VALUES, DayRequest, Name, Names, ResponseModel, SplitAtCommas
 from service.api.filters import resolved
 from service.api.instances import default_offer
-from service.api.machines import InstanceItem, PriceTold, instance_item
+from service.api.machines import InstanceResponse, PriceResponse, instance_item
 from service.domain.catalog import Catalog
-from service.domain.compare import Compared, compare
+from service.domain.compare import Comparison, compare
 from service.domain.names import resolve, resolve_instances
 
 router = APIRouter(tags=["catalog"])
 
 
-class CompareAsked(DayAsked):
+class CompareRequest(DayRequest):
     """What to compare, and by what."""
 
     instance: Annotated[
@@ -35,7 +35,7 @@ class CompareAsked(DayAsked):
     region: Names = ()
 
 
-class CompareRow(Told):
+class ComparedInstanceResponse(ResponseModel):
     """One instance type against the baseline; a ratio is null where one of its figures is not known."""
 
     instance: str
@@ -45,20 +45,20 @@ class CompareRow(Told):
     precision: str | None
     batch_size: int | None
     usd_per_hour: float | None
-    price: PriceTold | None
+    price: PriceResponse | None
     relative_speed: float | None
     relative_cost: float | None
     speed_per_cost: float | None
     samples_per_usd: float | None
     evidence: list[str] = Field(description="Ids of the measurements used.")
-    specs: InstanceItem
+    specs: InstanceResponse
 
 
-class ComparisonTold(Told):
+class ComparisonResponse(ResponseModel):
     """The rows in the order asked for, and what they refer to."""
 
     baseline: str
-    items: list[CompareRow]
+    items: list[ComparedInstanceResponse]
     notes: list[str]
     catalog: CatalogStamp
 
@@ -66,9 +66,9 @@ class ComparisonTold(Told):
 @router.get(
     "/compare",
     summary="Compare instance types",
-    response_model=ComparisonTold,
+    response_model=ComparisonResponse,
 )
-async def get_compare(asked: Annotated[CompareAsked, Query()], live: Live) -> Response:
+async def get_compare(asked: Annotated[CompareRequest, Query()], live: Live) -> Response:
     """Relative speed, relative cost and speed per cost: measured for a named workload, else by peak."""
     catalog = catalog_on(live, asked.as_of)
     instances = resolve_instances(asked.instance, catalog)
@@ -85,14 +85,14 @@ async def get_compare(asked: Annotated[CompareAsked, Query()], live: Live) -> Re
         for each in found
         if workload and each.speed is None
     ]
-    told = ComparisonTold(baseline=baseline, items=rows, notes=notes, catalog=stamp(catalog))
+    told = ComparisonResponse(baseline=baseline, items=rows, notes=notes, catalog=stamp(catalog))
     return json_answer(told.model_dump_json().encode(), catalog)
 
 
-def compare_row(found: Compared, catalog: Catalog) -> CompareRow:
+def compare_row(found: Comparison, catalog: Catalog) -> ComparedInstanceResponse:
     place = catalog.place_of[found.instance]
     item = instance_item(catalog, place, default_offer(catalog, place))
-    return CompareRow(
+    return ComparedInstanceResponse(
         instance=found.instance,
         basis="measured" if found.measured else "peak",
         speed=found.speed,
@@ -100,11 +100,11 @@ def compare_row(found: Compared, catalog: Catalog) -> CompareRow:
         precision=found.precision,
         batch_size=found.batch_size,
         usd_per_hour=found.usd_per_hour,
-        price=None if found.offer is None else PriceTold.of(found.offer),
+        price=None if found.offer is None else PriceResponse.of(found.offer),
         relative_speed=found.relative_speed,
         relative_cost=found.relative_cost,
         speed_per_cost=found.speed_per_cost,
         samples_per_usd=found.samples_per_usd,
         evidence=list(found.evidence),
-        specs=InstanceItem.model_validate_json(item),
+        specs=InstanceResponse.model_validate_json(item),
     )

@@ -5,24 +5,24 @@ from dataclasses import replace
 from service.api.against import break_even_told, commitment_told, on_demand_beside
 from service.api.bill_asked import run_of
 from service.api.bill_told import (
-    BillingTold,
-    CostTold,
-    PartTold,
-    PriceUsed,
-    RateTold,
+    BillingResponse,
+    CostPartResponse,
+    CostResponse,
+    HourlyRateResponse,
+    PriceUsedResponse,
     hours_told,
     money,
     plain_usd,
 )
 from service.api.per_unit import month_told, per_unit
-from service.api.purchase import Purchase, bill_under, terms_for
+from service.api.purchase import PricedRun, bill_under, terms_for
 from service.domain.bands import Band
 from service.domain.charges import storage_classes
-from service.domain.cost import Bill, HourlyPrice, Terms
+from service.domain.cost import Bill, HourlyPrice, SellerTerms
 from service.domain.hardware import InstanceType
 from service.domain.money import MICRO, USD, Micros, Unknown, exact, half_up, number, rate_on
 from service.domain.names import unknown
-from service.domain.purchase import WORDS, Option, options
+from service.domain.purchase import WORDS, PaymentOption, options
 
 BESIDE = "beside a machine of one's own"
 OWN = "A machine that is described has no seller: its hour costs what was told, and nothing else is known."
@@ -31,8 +31,8 @@ OWN = "A machine that is described has no seller: its hour costs what was told, 
 # In every market
 
 
-def costs_of(purchase: Purchase, kind: InstanceType, ways: tuple[str, ...], regions: tuple[str, ...],
-             service: str | None) -> list[CostTold]:  # fmt: skip
+def costs_of(purchase: PricedRun, kind: InstanceType, ways: tuple[str, ...], regions: tuple[str, ...],
+             service: str | None) -> list[CostResponse]:  # fmt: skip
     """One entry for every market, term and managed service of each region. Raises `QuestionError`."""
     found = options(purchase.catalog, kind, regions, ways, service, training=purchase.training)
     priced = [(option, terms_for(purchase, kind, option)) for option in found]
@@ -40,11 +40,13 @@ def costs_of(purchase: Purchase, kind: InstanceType, ways: tuple[str, ...], regi
     return [cost_told(purchase, kind, *each) for each in bills]
 
 
-def cost_told(purchase: Purchase, kind: InstanceType, option: Option, terms: Terms, bill: Bill | Unknown) -> CostTold:
+def cost_told(
+    purchase: PricedRun, kind: InstanceType, option: PaymentOption, terms: SellerTerms, bill: Bill | Unknown
+) -> CostResponse:
     offer = option.offer
     plain = on_demand_beside(purchase.catalog, kind, offer)
     usd = offer.price.usd_micros_per_hour
-    used = PriceUsed(
+    used = PriceUsedResponse(
         usd_per_hour=None if usd is None else number(usd),
         per_hour=None if isinstance(terms.price, Unknown) else number(terms.price.micros_per_hour),
         currency=offer.price.currency,
@@ -70,14 +72,19 @@ def cost_told(purchase: Purchase, kind: InstanceType, option: Option, terms: Ter
 
 
 def entry_of(
-    purchase: Purchase, terms: Terms, bill: Bill | Unknown, usd_micros: int | None, price: PriceUsed, where: str
-) -> CostTold:
+    purchase: PricedRun,
+    terms: SellerTerms,
+    bill: Bill | Unknown,
+    usd_micros: int | None,
+    price: PriceUsedResponse,
+    where: str,
+) -> CostResponse:
     """All of an entry that does not depend on the market."""
     known = bill if isinstance(bill, Bill) else None
     total = known.usd if known else None
     missing = list(known.missing) if known else [*unknown_price(terms), *reasons(bill)]
     rate = terms.rate
-    return CostTold(
+    return CostResponse(
         market="on_demand",
         term=None,
         region=None,
@@ -88,14 +95,14 @@ def entry_of(
         hours=hours_told(known.hours) if known else None,
         billed_hours=hours_told(known.billed_hours) if known else None,
         elapsed_hours=hours_told(known.elapsed_hours) if known else None,
-        billing=None if isinstance(terms.rule, Unknown) or terms.rule is None else BillingTold.of(terms.rule),
-        parts=[PartTold.of(part) for part in known.parts] if known else [],
+        billing=None if isinstance(terms.rule, Unknown) or terms.rule is None else BillingResponse.of(terms.rule),
+        parts=[CostPartResponse.of(part) for part in known.parts] if known else [],
         usd=money(total),
         usd_complete=not missing,
         missing=missing,
         native=money(known.native) if known else None,
         currency=terms.currency,
-        exchange_rate=RateTold.of(rate),
+        exchange_rate=HourlyRateResponse.of(rate),
         per_unit=per_unit(purchase, total, usd_micros),
         month=month_told(purchase, usd_micros),
         commitment=None,
@@ -105,7 +112,7 @@ def entry_of(
     )
 
 
-def unknown_price(terms: Terms) -> list[str]:
+def unknown_price(terms: SellerTerms) -> list[str]:
     return [terms.price.reason] if isinstance(terms.price, Unknown) else []
 
 
@@ -129,7 +136,7 @@ def dollars(micros: int) -> str:
 # A machine that is described
 
 
-def own_cost(purchase: Purchase, usd_per_hour: float | None) -> CostTold:
+def own_cost(purchase: PricedRun, usd_per_hour: float | None) -> CostResponse:
     """The one entry of a machine that nobody sells: its hour as told, billed as used. Raises `UnknownName`."""
     reference, asked = purchase.catalog.reference, purchase.asked
     known = storage_classes(reference.storage_prices)
@@ -138,7 +145,7 @@ def own_cost(purchase: Purchase, usd_per_hour: float | None) -> CostTold:
             raise unknown("storage class", each.storage_class, known, "storage.class")
     micros = None if usd_per_hour is None else half_up(exact(usd_per_hour) * MICRO)
     run = run_of(asked, Band(0.0, 0.0, 0.0), purchase.nodes, "given")
-    terms = Terms(
+    terms = SellerTerms(
         price=Unknown("The machine was described without usd_per_hour.")
         if micros is None
         else HourlyPrice(micros, USD, "given", ""),
@@ -147,6 +154,6 @@ def own_cost(purchase: Purchase, usd_per_hour: float | None) -> CostTold:
         storage=tuple(Unknown(f"What {each.storage_class} costs {BESIDE} is not known.") for each in run.stored),
         transfer=tuple(Unknown(f"What sending data costs {BESIDE} is not known.") for _ in run.sent),
     )  # fmt: skip
-    price = PriceUsed(None if micros is None else number(micros), None if micros is None else number(micros),
+    price = PriceUsedResponse(None if micros is None else number(micros), None if micros is None else number(micros),
                       USD, "given", None, "the request")  # fmt: skip
     return entry_of(purchase, terms, bill_under(purchase, terms), micros, price, "the machine described")

@@ -1,6 +1,6 @@
 """The cheapest hour of the same GPU on other machines."""
 
-from service.api.bill_told import CostTold, GpuHourTold, rounded_usd
+from service.api.bill_told import CostResponse, GpuHourResponse, rounded_usd
 from service.domain.catalog import Catalog
 from service.domain.hardware import InstanceType
 from service.domain.purchase import cheapest_gpu_hours
@@ -8,12 +8,12 @@ from service.domain.purchase import cheapest_gpu_hours
 
 def elsewhere_of(
     catalog: Catalog, gpu: str | None, kind: InstanceType | None, own_usd: float | None
-) -> list[GpuHourTold]:
+) -> list[GpuHourResponse]:
     """`own_usd` is what an hour of one GPU costs here on demand."""
     if gpu is None:
         return []
     return [
-        GpuHourTold(
+        GpuHourResponse(
             instance=each.instance,
             region=each.offer.region,
             gpus=each.gpus,
@@ -25,7 +25,7 @@ def elsewhere_of(
     ]
 
 
-def own_gpu_hour(costs: list[CostTold], gpus: float) -> float | None:
+def own_gpu_hour(costs: list[CostResponse], gpus: float) -> float | None:
     entry = next((each for each in costs if each.market == "on_demand" and each.managed_service is None), None)
     if entry is None or entry.price.usd_per_hour is None or not gpus:
         return None

@@ -8,38 +8,38 @@ from fastapi import APIRouter, Body, Query, Response
 from pydantic import BeforeValidator, Field, TypeAdapter
 from starlette.concurrency import run_in_threadpool
 
-from service.api.bill_asked import BillAsked, Hours, MeasuredAsked, checkpoint_told, only_one
-from service.api.bill_told import CostTold, GpuHourTold, LoadTold, VerdictTold
+from service.api.bill_asked import CostRequest, Hours, MeasuredRateRequest, checkpoint_told, only_one
+from service.api.bill_told import CostResponse, GpuHourResponse, LoadResponse, VerdictResponse
 from service.api.body import JsonRoute
 from service.api.checkpoints import assumed_of, checkpoints_in
 from service.api.costs import OWN, costs_of, own_cost
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.elsewhere import elsewhere_of, own_gpu_hour
 from service.api.estimated import (
-    ChangeTold,
-    EstimateTold,
+    FitChangeResponse,
+    ModelledEstimateResponse,
     changes_told,
     estimate_told,
     evidence_on,
     warnings_on,
 )
 from service.api.examples import ESTIMATES
-from service.api.explain import Statement
-from service.api.fields import Amount, Asked, AsOf, AtLeastOne, Name, Positive, Sent, whole
+from service.api.explain import StatementResponse
+from service.api.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Positive, RequestModel, whole
 from service.api.filters import resolved
 from service.api.gate import judged
 from service.api.job import job_of
 from service.api.per_unit import load_told
-from service.api.purchase import Purchase
+from service.api.purchase import PricedRun
 from service.api.work import served_by, work_appraised, work_in_hours, work_measured
-from service.api.workload import Named, WorkloadAsked
-from service.domain.appraisal import Appraisal, appraise
+from service.api.workload import Named, WorkloadRequest
+from service.domain.appraisal import JobEstimate, appraise
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
 from service.domain.hardware import InstanceType
 from service.domain.job import inference_on, training_on
 from service.domain.layouts import FREE, FixedLayout
-from service.domain.machine import Machine, machine_of, machine_of_instance
+from service.domain.machine import Cluster, machine_of, machine_of_instance
 from service.domain.names import resolve, resolve_gpus, resolve_instance
 from service.domain.nearest_change import nearest_changes
 from service.domain.purchase import service_known, ways_known
@@ -49,7 +49,7 @@ router = APIRouter(tags=["decision"], route_class=JsonRoute)
 Degree = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(whole)]
 
 
-class MachineDescribed(Sent):
+class MachineDescriptionRequest(BodyModel):
     """Hardware that nobody need rent out: one node of it."""
 
     gpu: Name
@@ -66,7 +66,7 @@ class MachineDescribed(Sent):
     watts: Annotated[Positive | None, Field(description="Of the node; left out: the rated power of its GPUs.")] = None
 
 
-class LayoutAsked(Sent):
+class LayoutRequest(BodyModel):
     """How the job is cut; what is left out is chosen."""
 
     tensor: Degree | None = None
@@ -88,22 +88,24 @@ class LayoutAsked(Sent):
     ] = "fastest"
 
 
-class EstimateAsked(BillAsked):
+class EstimateRequest(CostRequest):
     """A workload, or what was measured, or plain hours, on a machine."""
 
-    workload: WorkloadAsked | None = None
+    workload: WorkloadRequest | None = None
     hours: Annotated[Hours | None, Field(description="Instead of a workload: how long each machine runs.")] = None
-    measured: Annotated[MeasuredAsked | None, Field(description="Instead of a workload: how fast it was seen.")] = None
+    measured: Annotated[
+        MeasuredRateRequest | None, Field(description="Instead of a workload: how fast it was seen.")
+    ] = None
     machine: Annotated[
-        Named[Name, MachineDescribed], Field(description="Such as `aws/p4d.24xlarge`, or one described.")
+        Named[Name, MachineDescriptionRequest], Field(description="Such as `aws/p4d.24xlarge`, or one described.")
     ]
     nodes: AtLeastOne = 1
-    layout: LayoutAsked = LayoutAsked()
+    layout: LayoutRequest = LayoutRequest()
     as_of: AsOf = None
 
 
 @dataclass(frozen=True, slots=True)
-class MachineTold:
+class MachineResponse:
     """What was estimated for."""
 
     name: Annotated[str | None, Field(description="Null of a machine that was described.")]
@@ -117,42 +119,46 @@ class MachineTold:
 
 
 @dataclass(frozen=True, slots=True)
-class EstimateAnswer:
+class EstimateResponse:
     """An estimate with its arithmetic."""
 
     catalog: CatalogStamp
-    machine: MachineTold | None
+    machine: MachineResponse | None
     fits: bool | None
-    estimate: EstimateTold | None
-    cost: Annotated[list[CostTold], Field(description="One entry per market, term and managed service of a region.")]
-    load: Annotated[LoadTold | None, Field(description="What it takes to serve the load asked.")]
+    estimate: ModelledEstimateResponse | None
+    cost: Annotated[
+        list[CostResponse], Field(description="One entry per market, term and managed service of a region.")
+    ]
+    load: Annotated[LoadResponse | None, Field(description="What it takes to serve the load asked.")]
     elsewhere: Annotated[
-        list[GpuHourTold], Field(description="The cheapest on-demand hours of the same GPU at up to three sellers.")
+        list[GpuHourResponse], Field(description="The cheapest on-demand hours of the same GPU at up to three sellers.")
     ]
     verdict: Annotated[
         Literal["pass", "fail"] | None, Field(description="Of the baseline and the budget; null where none is told.")
     ]
     verdict_of: Annotated[
-        VerdictTold | None,
+        VerdictResponse | None,
         Field(description="What the verdict speaks of: on demand where that was asked, else the cheapest entry."),
     ]
-    warnings: list[Statement]
+    warnings: list[StatementResponse]
     evidence: Annotated[list[dict[str, str]], Field(description="The published runs nearest to the question.")]
     nearest_changes: Annotated[
-        list[ChangeTold] | None,
+        list[FitChangeResponse] | None,
         Field(description="What would make it fit, the nearest first; null in a batch, and where it fits."),
     ]
     notes: Annotated[list[str], Field(description="What was assumed of the cost.")]
 
 
-ANSWER = TypeAdapter(EstimateAnswer)
+ANSWER = TypeAdapter(EstimateResponse)
 
-Appraised = Callable[["EstimateAsked", Machine | None, Catalog], Appraisal]
+Appraised = Callable[["EstimateRequest", Cluster | None, Catalog], JobEstimate]
 
 
-@router.post("/estimate", summary="Estimate a workload on a machine", response_model=EstimateAnswer)
+@router.post("/estimate", summary="Estimate a workload on a machine", response_model=EstimateResponse)
 async def post_estimate(
-    asked: Annotated[EstimateAsked, Body(openapi_examples=ESTIMATES)], _query: Annotated[Asked, Query()], live: Live
+    asked: Annotated[EstimateRequest, Body(openapi_examples=ESTIMATES)],
+    _query: Annotated[RequestModel, Query()],
+    live: Live,
 ) -> Response:
     """Memory per GPU in parts, speed with a band, the resource that binds, hours and dollars of the whole job.
 
@@ -166,7 +172,7 @@ async def post_estimate(
     return Response(ANSWER.dump_json(answer), media_type="application/json")
 
 
-def estimate(asked: EstimateAsked, catalog: Catalog, appraised: Appraised | None = None) -> EstimateAnswer:
+def estimate(asked: EstimateRequest, catalog: Catalog, appraised: Appraised | None = None) -> EstimateResponse:
     """Raises `QuestionError`. `appraised` stands in for the physics where the same was asked before."""
     only_one(
         (("workload", asked.workload), ("hours", asked.hours), ("measured", asked.measured)),
@@ -180,7 +186,7 @@ def estimate(asked: EstimateAsked, catalog: Catalog, appraised: Appraised | None
     costs = costs_asked(purchase, asked, kind)
     outcome, sentence = judged(asked, costs)
     gpus = 0.0 if machine is None else machine.gpus_per_node
-    return EstimateAnswer(
+    return EstimateResponse(
         catalog=stamp(catalog),
         machine=None if machine is None else machine_told(machine, kind),
         fits=None if found is None else found.estimate.fits,
@@ -201,12 +207,12 @@ def instance_asked(name: str, catalog: Catalog) -> InstanceType:
     return catalog.instance_types[catalog.place_of[resolve_instance(name, catalog, "machine")]]
 
 
-def machine_asked(asked: EstimateAsked, kind: InstanceType | None, catalog: Catalog) -> Machine | None:
+def machine_asked(asked: EstimateRequest, kind: InstanceType | None, catalog: Catalog) -> Cluster | None:
     """The nodes asked for; nothing of a type without a GPU."""
     if kind is not None:
         return machine_of_instance(kind, asked.nodes) if kind.gpu is not None and kind.gpu_count else None
     m = asked.machine
-    assert isinstance(m, MachineDescribed)
+    assert isinstance(m, MachineDescriptionRequest)
     found = resolve_gpus([m.gpu], catalog, "machine.gpu")
     if len(found) > 1:
         raise QuestionError(
@@ -224,7 +230,7 @@ def machine_asked(asked: EstimateAsked, kind: InstanceType | None, catalog: Cata
     )
 
 
-def appraised_on(asked: EstimateAsked, machine: Machine | None, catalog: Catalog) -> Appraisal:
+def appraised_on(asked: EstimateRequest, machine: Cluster | None, catalog: Catalog) -> JobEstimate:
     assert asked.workload is not None
     job = job_of(asked.workload, catalog)
     if job is None:
@@ -239,7 +245,7 @@ def appraised_on(asked: EstimateAsked, machine: Machine | None, catalog: Catalog
     return appraise(catalog.reference.physics, job, machine, fixed_layout(asked), asked.layout.choose)
 
 
-def fixed_layout(asked: EstimateAsked) -> FixedLayout:
+def fixed_layout(asked: EstimateRequest) -> FixedLayout:
     """What is told of the layout; a training batch per GPU is its micro-batch."""
     told = {name: getattr(asked.layout, name) for name in asked.layout.model_fields_set if name != "choose"}
     work = asked.workload
@@ -248,7 +254,7 @@ def fixed_layout(asked: EstimateAsked) -> FixedLayout:
     return FixedLayout(**told) if told else FREE
 
 
-def would_fit(asked: EstimateAsked, catalog: Catalog) -> list[ChangeTold]:
+def would_fit(asked: EstimateRequest, catalog: Catalog) -> list[FitChangeResponse]:
     """Single changes that make it fit, the nearest first."""
     assert asked.workload is not None
     kind = instance_asked(asked.machine, catalog) if isinstance(asked.machine, str) else None
@@ -259,17 +265,17 @@ def would_fit(asked: EstimateAsked, catalog: Catalog) -> list[ChangeTold]:
     return changes_told(nearest_changes(catalog.reference.physics, work, machine, fixed_layout(asked)))
 
 
-def watts_of(asked: EstimateAsked, machine: Machine | None) -> float | None:
+def watts_of(asked: EstimateRequest, machine: Cluster | None) -> float | None:
     """Of all nodes together."""
-    if isinstance(asked.machine, MachineDescribed) and asked.machine.watts is not None:
+    if isinstance(asked.machine, MachineDescriptionRequest) and asked.machine.watts is not None:
         return asked.machine.watts * asked.nodes
     if machine is None or machine.gpu.tdp_watts is None:
         return None
     return machine.gpu.tdp_watts * machine.gpus
 
 
-def machine_told(machine: Machine, kind: InstanceType | None) -> MachineTold:
-    return MachineTold(
+def machine_told(machine: Cluster, kind: InstanceType | None) -> MachineResponse:
+    return MachineResponse(
         name=None if kind is None else kind.id,
         gpu=machine.gpu.id,
         gpus_per_node=machine.gpus_per_node,
@@ -285,8 +291,12 @@ def machine_told(machine: Machine, kind: InstanceType | None) -> MachineTold:
 
 
 def purchase_of(
-    asked: EstimateAsked, machine: Machine | None, found: Appraisal | None, told: EstimateTold | None, catalog: Catalog
-) -> Purchase:
+    asked: EstimateRequest,
+    machine: Cluster | None,
+    found: JobEstimate | None,
+    told: ModelledEstimateResponse | None,
+    catalog: Catalog,
+) -> PricedRun:
     if asked.hours is not None:
         work = work_in_hours(asked.hours)
     elif asked.measured is not None:
@@ -297,12 +307,12 @@ def purchase_of(
         assert asked.workload is not None
         work = work_appraised(found, asked.workload, asked.instances, told.basis)
 
-    def again(concurrency: float) -> Appraisal:
+    def again(concurrency: float) -> JobEstimate:
         assert asked.workload is not None
         fewer = asked.workload.model_copy(update={"concurrency": int(concurrency)})
         return appraised_on(asked.model_copy(update={"workload": fewer}), machine, catalog)
 
-    return Purchase(
+    return PricedRun(
         asked=asked,
         catalog=catalog,
         work=work,
@@ -313,10 +323,10 @@ def purchase_of(
     )
 
 
-def costs_asked(purchase: Purchase, asked: EstimateAsked, kind: InstanceType | None) -> list[CostTold]:
+def costs_asked(purchase: PricedRun, asked: EstimateRequest, kind: InstanceType | None) -> list[CostResponse]:
     catalog = purchase.catalog
     if kind is None:
-        assert isinstance(asked.machine, MachineDescribed)
+        assert isinstance(asked.machine, MachineDescriptionRequest)
         for field in ("market", "region", "managed_service"):
             if getattr(asked, field):
                 raise QuestionError(
@@ -330,7 +340,7 @@ def costs_asked(purchase: Purchase, asked: EstimateAsked, kind: InstanceType | N
     return costs_of(purchase, kind, resolve("market", asked.market, ways_known(catalog), "market"), regions, service)
 
 
-def notes_on(asked: EstimateAsked, costs: list[CostTold], kind: InstanceType | None) -> list[str]:
+def notes_on(asked: EstimateRequest, costs: list[CostResponse], kind: InstanceType | None) -> list[str]:
     notes = [] if kind is not None else [OWN]
     assumed = assumed_of(checkpoint_told(asked, asked.workload), asked.workload)
     if assumed is not None and any(each.market == "spot" for each in costs):

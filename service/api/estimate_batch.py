@@ -6,20 +6,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 
-from service.api.batch import Refused, answered, items_of
+from service.api.batch import RefusedItem, answered, items_of
 from service.api.bill_asked import only_one
 from service.api.body import JsonRoute
 from service.api.current import Live, catalog_on
-from service.api.estimate import ANSWER, EstimateAnswer, EstimateAsked, appraised_on, estimate
+from service.api.estimate import ANSWER, EstimateRequest, EstimateResponse, appraised_on, estimate
 from service.api.examples import ESTIMATE_BATCH
-from service.api.fields import Asked, Sent
-from service.api.matrix import MatrixAnswer, OverAsked, combinations, matrix
+from service.api.fields import BodyModel, RequestModel
+from service.api.matrix import MatrixRequest, MatrixResponse, combinations, matrix
 from service.api.problems import ProblemDocument, document_of, invalid
 from service.db.live_catalog import PinnedCatalog
-from service.domain.appraisal import Appraisal
+from service.domain.appraisal import JobEstimate
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
 
@@ -30,29 +30,29 @@ Base = Annotated[
 ]
 
 
-class EstimateBatchAsked(Sent):
+class EstimateBatchRequest(BodyModel):
     """Many estimates at once: `items`, or a `base` and what to vary `over`."""
 
     items: items_of("POST /estimate") | None = None  # type: ignore[valid-type]
     base: Base | None = None
-    over: OverAsked | None = None
+    over: MatrixRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class EstimateBatchAnswer:
+class EstimateBatchResponse:
     """In the order of the questions: each an answer, or a problem."""
 
-    items: list[EstimateAnswer | Refused]
+    items: list[EstimateResponse | RefusedItem]
 
 
-ASKED: TypeAdapter[EstimateAsked] = TypeAdapter(EstimateAsked)
-MATRIX = TypeAdapter(MatrixAnswer)
+ASKED: TypeAdapter[EstimateRequest] = TypeAdapter(EstimateRequest)
+MATRIX = TypeAdapter(MatrixResponse)
 
 
-@router.post("/estimate/batch", summary="Estimate many at once", response_model=EstimateBatchAnswer | MatrixAnswer)
+@router.post("/estimate/batch", summary="Estimate many at once", response_model=EstimateBatchResponse | MatrixResponse)
 async def post_estimate_batch(
-    asked: Annotated[EstimateBatchAsked, Body(openapi_examples=ESTIMATE_BATCH)],
-    _query: Annotated[Asked, Query()],
+    asked: Annotated[EstimateBatchRequest, Body(openapi_examples=ESTIMATE_BATCH)],
+    _query: Annotated[RequestModel, Query()],
     live: Live,
     request: Request,
 ) -> Response:
@@ -65,7 +65,7 @@ async def post_estimate_batch(
 
     pinned = live.pinned()
 
-    def answer(each: EstimateAsked) -> bytes:
+    def answer(each: EstimateRequest) -> bytes:
         return ANSWER.dump_json(estimate(each, catalog_on(pinned, each.as_of)))
 
     only_one((("items", asked.items), ("base", asked.base)), "Tell either items, or a base and what to vary over.")
@@ -85,9 +85,9 @@ class Varied:
 
     def __init__(self, base: dict[str, Any], live: PinnedCatalog, request: Request) -> None:
         self._base, self._live, self._request = base, live, request
-        self._kept: dict[tuple[str, int], Appraisal] = {}
+        self._kept: dict[tuple[str, int], JobEstimate] = {}
 
-    def answer(self, cell: dict[str, Any]) -> EstimateAnswer | ProblemDocument:
+    def answer(self, cell: dict[str, Any]) -> EstimateResponse | ProblemDocument:
         body = {**self._base, **cell}
         try:
             asked = ASKED.validate_python(body)
@@ -98,7 +98,7 @@ class Varied:
         except QuestionError as error:
             return document_of(error)
 
-    def _appraised(self, asked: EstimateAsked, machine: Machine | None, catalog: Catalog) -> Appraisal:
+    def _appraised(self, asked: EstimateRequest, machine: Cluster | None, catalog: Catalog) -> JobEstimate:
         key = (repr(asked.machine), asked.nodes)
         if key not in self._kept:
             self._kept[key] = appraised_on(asked, machine, catalog)

@@ -6,22 +6,22 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.api.explain import Statement
-from service.domain.appraisal import Appraisal
+from service.api.explain import StatementResponse
+from service.domain.appraisal import JobEstimate
 from service.domain.bands import Band
 from service.domain.catalog import Catalog
 from service.domain.estimate import Estimate
 from service.domain.evidence import Near, Speaking, nearest_runs, runs_by_nearness, runs_that_speak
 from service.domain.formats import bytes_per_value
-from service.domain.machine import GIB, Machine
-from service.domain.nearest_change import Change
-from service.domain.workload import Training
+from service.domain.machine import GIB, Cluster
+from service.domain.nearest_change import FitChange
+from service.domain.workload import TrainingConfig
 
 SIGNIFICANT_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class BandTold:
+class BandResponse:
     """In eight of ten cases the truth lies between low and high."""
 
     low: float
@@ -29,16 +29,16 @@ class BandTold:
     high: float
 
     @classmethod
-    def of(cls, band: Band) -> "BandTold":
+    def of(cls, band: Band) -> "BandResponse":
         return cls(rounded(band.low), rounded(band.likely), rounded(band.high))
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryTold:
+class MemoryResponse:
     """Memory of one GPU in GiB."""
 
     needed_gib_per_gpu: float
-    band_gib_per_gpu: Annotated[BandTold, Field(description="In eight of ten runs the need lies within.")]
+    band_gib_per_gpu: Annotated[BandResponse, Field(description="In eight of ten runs the need lies within.")]
     usable_gib_per_gpu: float
     parts: Annotated[
         dict[str, float],
@@ -47,7 +47,7 @@ class MemoryTold:
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutTold:
+class LayoutResponse:
     """How the job is cut over the GPUs."""
 
     tensor: int
@@ -63,20 +63,20 @@ class LayoutTold:
 
 
 @dataclass(frozen=True, slots=True)
-class EstimateTold:
+class ModelledEstimateResponse:
     """What the physics says. Rates are of all nodes together, and null of what does not fit."""
 
     basis: Literal["measured", "scaled", "modelled"]
     precision: str
     software_profile: Annotated[str, Field(description="Whose efficiency is assumed; `unknown` is the cautious one.")]
-    samples_per_second: BandTold | None
-    tokens_per_second: Annotated[BandTold | None, Field(description="Of inference: tokens of the answers.")]
-    prefill_tokens_per_second: BandTold | None
-    seconds_to_first_token: BandTold | None
-    seconds_per_output_token: BandTold | None
+    samples_per_second: BandResponse | None
+    tokens_per_second: Annotated[BandResponse | None, Field(description="Of inference: tokens of the answers.")]
+    prefill_tokens_per_second: BandResponse | None
+    seconds_to_first_token: BandResponse | None
+    seconds_per_output_token: BandResponse | None
     concurrency: Annotated[float | None, Field(description="Requests in flight on all replicas.")]
     kv_cache_tokens: Annotated[float | None, Field(description="Tokens whose keys and values fit on one replica.")]
-    hours: Annotated[BandTold | None, Field(description="Of the whole amount, without setup.")]
+    hours: Annotated[BandResponse | None, Field(description="Of the whole amount, without setup.")]
     overhead_beyond_steps: Annotated[
         float | None, Field(description="The share of evaluation, saving and starting in `hours`, as runs had it.")
     ]
@@ -86,8 +86,8 @@ class EstimateTold:
     hardware_tflops_per_gpu: Annotated[float | None, Field(description="With recomputation.")]
     bottleneck: Annotated[str | None, Field(description="The part of the machine that most of a step waits for.")]
     step_seconds: Annotated[dict[str, float] | None, Field(description="A step in parts; they add up to it.")]
-    memory: MemoryTold
-    layout: LayoutTold
+    memory: MemoryResponse
+    layout: LayoutResponse
     extrapolates: Annotated[
         list[str], Field(description="What no published run had: `stack`, `gpu`, `model`; each widens the band.")
     ]
@@ -97,8 +97,8 @@ def rounded(value: float) -> float:
     return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
 
 
-def maybe(band: Band | None) -> BandTold | None:
-    return None if band is None else BandTold.of(band)
+def maybe(band: Band | None) -> BandResponse | None:
+    return None if band is None else BandResponse.of(band)
 
 
 def figure(value: float | None) -> float | None:
@@ -115,11 +115,11 @@ MEMORY_PARTS: Mapping[str, str] = {
 """Names of the arithmetic → the names that people know; what is not here is called the same."""
 
 
-def estimate_told(found: Appraisal, watts: float | None) -> EstimateTold:
+def estimate_told(found: JobEstimate, watts: float | None) -> ModelledEstimateResponse:
     estimate, work = found.estimate, found.work
     layout = estimate.layout
     rate = estimate.samples_per_second
-    return EstimateTold(
+    return ModelledEstimateResponse(
         basis="modelled",
         precision=work.precision,
         software_profile=work.software.profile,
@@ -139,7 +139,7 @@ def estimate_told(found: Appraisal, watts: float | None) -> EstimateTold:
         bottleneck=estimate.bottleneck,
         step_seconds=None if estimate.step is None else {k: rounded(v) for k, v in estimate.step.parts.items() if v},
         memory=memory_told(estimate),
-        layout=LayoutTold(**{name: getattr(layout, name) for name in LayoutTold.__dataclass_fields__}),
+        layout=LayoutResponse(**{name: getattr(layout, name) for name in LayoutResponse.__dataclass_fields__}),
         extrapolates=list(estimate.extrapolates),
     )
 
@@ -148,14 +148,14 @@ def tera(value: float | None) -> float | None:
     return None if value is None else rounded(value / 1e12)
 
 
-def memory_told(estimate: Estimate) -> MemoryTold:
+def memory_told(estimate: Estimate) -> MemoryResponse:
     parts: dict[str, float] = {}
     for name, size in estimate.memory.parts.items():
         told = MEMORY_PARTS.get(name, name)
         parts[told] = parts.get(told, 0.0) + size
-    return MemoryTold(
+    return MemoryResponse(
         needed_gib_per_gpu=rounded(estimate.memory.needed_bytes / GIB),
-        band_gib_per_gpu=BandTold.of(estimate.memory.band.times(1 / GIB)),
+        band_gib_per_gpu=BandResponse.of(estimate.memory.band.times(1 / GIB)),
         usable_gib_per_gpu=rounded(estimate.memory.usable_bytes / GIB),
         parts={name: rounded(size / GIB) for name, size in parts.items() if size},
     )
@@ -164,18 +164,18 @@ def memory_told(estimate: Estimate) -> MemoryTold:
 # Sentences
 
 
-def warnings_on(found: Appraisal, machine: Machine) -> list[Statement]:
+def warnings_on(found: JobEstimate, machine: Cluster) -> list[StatementResponse]:
     return [*does_not_fit(found), *unusual(found, machine)]
 
 
-def does_not_fit(found: Appraisal) -> list[Statement]:
+def does_not_fit(found: JobEstimate) -> list[StatementResponse]:
     memory = memory_told(found.estimate)
     if found.estimate.fits:
         return []
     largest = sorted(memory.parts.items(), key=lambda part: -part[1])
     told = ", ".join(f"{size:.1f} {name.replace('_', ' ')}" for name, size in largest if size >= 0.05)
     return [
-        Statement(
+        StatementResponse(
             code="gpu_memory",
             text=f"{memory.usable_gib_per_gpu:.1f} GiB per GPU can be used; "
             f"needs {memory.needed_gib_per_gpu:.1f}: {told}.",
@@ -183,12 +183,12 @@ def does_not_fit(found: Appraisal) -> list[Statement]:
     ]
 
 
-def unusual(found: Appraisal, machine: Machine) -> list[Statement]:
+def unusual(found: JobEstimate, machine: Cluster) -> list[StatementResponse]:
     work, layout, gpu = found.work, found.estimate.layout, machine.gpu
     statements = []
     if layout.tensor > 1 and (machine.interconnect in ("pcie", "none") or layout.tensor > machine.linked_gpus):
         statements.append(
-            Statement(
+            StatementResponse(
                 code="tensor_over_slow_links",
                 text=f"Tensor parallelism of {layout.tensor} crosses "
                 f"{'nodes' if layout.tensor > machine.linked_gpus else 'PCIe'}: every layer waits for it.",
@@ -196,7 +196,7 @@ def unusual(found: Appraisal, machine: Machine) -> list[Statement]:
         )
     if not gpu.runs(work.precision) and bytes_per_value(work.precision) >= 1 and work.precision in gpu.rates:
         statements.append(
-            Statement(
+            StatementResponse(
                 code="precision_reduced",
                 text=f"{gpu.name} runs {work.precision} at a token rate or by conversion only.",
             )
@@ -204,7 +204,7 @@ def unusual(found: Appraisal, machine: Machine) -> list[Statement]:
     if found.estimate.extrapolates:
         new = ", ".join(found.estimate.extrapolates)
         statements.append(
-            Statement(code="extrapolates", text=f"No published run had this {new}, so the band is wider.")
+            StatementResponse(code="extrapolates", text=f"No published run had this {new}, so the band is wider.")
         )
     return statements
 
@@ -215,11 +215,11 @@ def unusual(found: Appraisal, machine: Machine) -> list[Statement]:
 MOST_EVIDENCE = 3
 
 
-def evidence_on(found: Appraisal, machine: Machine, catalog: Catalog) -> list[dict[str, str]]:
+def evidence_on(found: JobEstimate, machine: Cluster, catalog: Catalog) -> list[dict[str, str]]:
     """The published runs nearest to the question; the same question is looked up once."""
     work = found.work
-    training = isinstance(work, Training)
-    length = work.sequence_length if isinstance(work, Training) else round(work.input_length + work.output_length)
+    training = isinstance(work, TrainingConfig)
+    length = work.sequence_length if isinstance(work, TrainingConfig) else round(work.input_length + work.output_length)
     asked = (work.model.id, machine.gpu.id, training, work.precision, work.software.line, machine.gpus, length)
 
     kind = "train_throughput" if training else "infer_throughput"
@@ -264,7 +264,7 @@ def evidence_on(found: Appraisal, machine: Machine, catalog: Catalog) -> list[di
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeTold:
+class FitChangeResponse:
     """One change that would make the job fit, all else as asked."""
 
     code: Annotated[
@@ -276,9 +276,9 @@ class ChangeTold:
     text: str
 
 
-def changes_told(changes: Iterable[Change]) -> list[ChangeTold]:
+def changes_told(changes: Iterable[FitChange]) -> list[FitChangeResponse]:
     return [
-        ChangeTold(
+        FitChangeResponse(
             code=each.code,
             to=rounded(each.to) if isinstance(each.to, float) else each.to,
             needed_gib=rounded(each.needed_bytes / GIB),
@@ -288,7 +288,7 @@ def changes_told(changes: Iterable[Change]) -> list[ChangeTold]:
     ]
 
 
-def change_text(change: Change) -> str:
+def change_text(change: FitChange) -> str:
     needed = f"{change.needed_bytes / GIB:.1f} GiB"
     match change.code:
         case "nodes":

@@ -10,14 +10,14 @@ from pydantic_core import to_json
 
 from service.api.host import host_warnings, loading_of
 from service.api.needs import unknown_software
-from service.api.question import RecommendAsked, leaves_spot_out
-from service.domain.appraisal import Appraisal
+from service.api.question import RecommendRequest, leaves_spot_out
+from service.domain.appraisal import JobEstimate
 from service.domain.catalog import Catalog
 from service.domain.codes import REJECTIONS
 from service.domain.job import Job
 from service.domain.machine import GIB
-from service.domain.needs import Needs, partly_run
-from service.domain.outlook import Outlook
+from service.domain.needs import Requirements, partly_run
+from service.domain.outlook import FleetEstimate
 from service.domain.recommend import Answer, Choice, Question, Rejection, Relaxation
 from service.domain.seen import NamedWork, seen_under
 from service.domain.software import no_framework_mask
@@ -27,7 +27,7 @@ OLD_PRICE_DAYS = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class StatementResponse:
     """A code from a closed list, and its sentence with the figures."""
 
     code: str
@@ -35,7 +35,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class NoteResponse:
     """Something to know about the whole answer."""
 
     code: str
@@ -43,7 +43,7 @@ class Note:
     fields: Annotated[list[str], Field(description="The fields of the question that it speaks of.")]
 
 
-ONLY_CHOICE = to_json(Statement("only_choice", "Nothing else satisfies the constraints."))
+ONLY_CHOICE = to_json(StatementResponse("only_choice", "Nothing else satisfies the constraints."))
 
 
 def standing_json(rank: int, ranked: int, figures: bytes) -> bytes:
@@ -56,7 +56,7 @@ def standing_json(rank: int, ranked: int, figures: bytes) -> bytes:
 def tied_json(ranks: Sequence[int]) -> bytes:
     """The reason `tied`, and the comma before it."""
     others = f"number {ranks[0]}" if len(ranks) == 1 else f"numbers {', '.join(map(str, ranks))}"
-    return b",%b" % to_json(Statement("tied", f"The estimates cannot tell it apart from {others}."))
+    return b",%b" % to_json(StatementResponse("tied", f"The estimates cannot tell it apart from {others}."))
 
 
 def terms_told(question: Question, answer: Answer) -> tuple[str, ...]:
@@ -66,20 +66,22 @@ def terms_told(question: Question, answer: Answer) -> tuple[str, ...]:
     return tuple([term for term, weight in question.objective.weights.items() if weight])
 
 
-def reasons_for(choice: Choice, terms: Sequence[str], outlook: Outlook[Any] | None) -> tuple[str, list[Statement]]:
+def reasons_for(
+    choice: Choice, terms: Sequence[str], outlook: FleetEstimate[Any] | None
+) -> tuple[str, list[StatementResponse]]:
     """The figures that put the choice where it stands, and the reasons besides."""
     tell = figure_told if outlook is None else partial(job_figure_told, outlook.job)
     told = dict.fromkeys(figure for term in terms if (figure := tell(term, choice)))
     figures = " and ".join(told) or "its market"
     if outlook is not None:
-        return figures, [] if isinstance(outlook.job, NamedWork) else [Statement("fits", room(choice, outlook))]
+        return figures, [] if isinstance(outlook.job, NamedWork) else [StatementResponse("fits", room(choice, outlook))]
     if choice.precision is None:
         return figures, []
     peak = "an unknown peak" if choice.speed is None else f"a dense peak of {choice.speed:g} TFLOPS for the machine"
-    return figures, [Statement("precision", f"Rated at {choice.precision}, with {peak}.")]
+    return figures, [StatementResponse("precision", f"Rated at {choice.precision}, with {peak}.")]
 
 
-def room(choice: Choice, outlook: Outlook[Any]) -> str:
+def room(choice: Choice, outlook: FleetEstimate[Any]) -> str:
     on_nodes = outlook.on(choice.nodes)
     needed, usable = (float(column[choice.place]) / GIB for column in (on_nodes.needed_bytes, on_nodes.usable_bytes))
     return f"Needs {needed:.1f} of the {usable:.1f} GiB that each GPU has to use."
@@ -133,8 +135,13 @@ def unit(choice: Choice) -> str:
 
 
 def warnings_for(
-    choice: Choice, asked: RecommendAsked, needs: Needs, found: Appraisal | None, job: Job | None, catalog: Catalog
-) -> list[Statement]:
+    choice: Choice,
+    asked: RecommendRequest,
+    needs: Requirements,
+    found: JobEstimate | None,
+    job: Job | None,
+    catalog: Catalog,
+) -> list[StatementResponse]:
     """`found` is the job on the choice, where there is one."""
     told = (
         use_warnings(choice, asked)
@@ -145,10 +152,10 @@ def warnings_for(
         | host_warnings(choice.instance_type, asked.workload, loading_of(asked.workload, job), found, choice.nodes)
         | price_warnings(choice, catalog)
     )
-    return [Statement(code=code, text=text) for code, text in told.items()]
+    return [StatementResponse(code=code, text=text) for code, text in told.items()]
 
 
-def use_warnings(choice: Choice, asked: RecommendAsked) -> dict[str, str]:
+def use_warnings(choice: Choice, asked: RecommendRequest) -> dict[str, str]:
     kind, work = choice.instance_type, asked.workload
     found: dict[str, str] = {}
     if work.task == "training" and kind.gpu_count > 1 and kind.interconnect == "pcie":
@@ -187,7 +194,7 @@ def successor_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
     }
 
 
-def software_warnings(choice: Choice, task: str, needs: Needs, catalog: Catalog) -> dict[str, str]:
+def software_warnings(choice: Choice, task: str, needs: Requirements, catalog: Catalog) -> dict[str, str]:
     gpu = choice.instance_type.gpu
     if task in ("training", "inference") and gpu and no_framework_mask(catalog)[choice.place]:
         return {"no_framework": f"No deep-learning framework is known to run on the {gpu.name}."}
@@ -276,8 +283,8 @@ PLAIN = frozenset({"task", "precision", "precision_support", "fault_tolerant"})
 """Of work of which no more is told, the notes depend on which fields are told and not on what they say."""
 
 
-def notes_json(asked: RecommendAsked, answer: Answer, catalog: Catalog) -> bytes:
-    """Each as `Note` says; usual ones are encoded once."""
+def notes_json(asked: RecommendRequest, answer: Answer, catalog: Catalog) -> bytes:
+    """Each as `NoteResponse` says; usual ones are encoded once."""
     work = asked.workload
     told = work.model_fields_set
     if not told <= PLAIN or leaves_spot_out(asked):
@@ -287,15 +294,17 @@ def notes_json(asked: RecommendAsked, answer: Answer, catalog: Catalog) -> bytes
     return catalog.fragments.recall(key, lambda: to_json(notes_on(asked, answer, catalog)))
 
 
-def notes_on(asked: RecommendAsked, answer: Answer, catalog: Catalog) -> list[Note]:
+def notes_on(asked: RecommendRequest, answer: Answer, catalog: Catalog) -> list[NoteResponse]:
     notes = []
     if "objective" not in asked.model_fields_set:
         notes.append(
-            Note(code="objective_defaulted", text="No objective was named; cheapest was taken.", fields=["objective"])
+            NoteResponse(
+                code="objective_defaulted", text="No objective was named; cheapest was taken.", fields=["objective"]
+            )
         )
     if answer.price_ignored:
         notes.append(
-            Note(
+            NoteResponse(
                 code="price_ignored",
                 text="No candidate has a known price, so hardware alone ranks them.",
                 fields=["objective"],
@@ -303,25 +312,27 @@ def notes_on(asked: RecommendAsked, answer: Answer, catalog: Catalog) -> list[No
         )
     if answer.outlook is not None and answer.outlook.job.amount is None:
         text = "No amount of work was told, so what an hour costs ranks, not what the job does."
-        notes.append(Note(code="no_amount", text=text, fields=["workload.amount"]))
+        notes.append(NoteResponse(code="no_amount", text=text, fields=["workload.amount"]))
     if asked.workload.amount is not None and asked.constraints.deadline_hours is None:
         text = "No deadline was told, so none limits; many plan for a run to end within a day (deadline_hours: 24)."
-        notes.append(Note(code="no_deadline", text=text, fields=["constraints.deadline_hours"]))
+        notes.append(NoteResponse(code="no_deadline", text=text, fields=["constraints.deadline_hours"]))
     if answer.in_time is not None or answer.in_budget is not None:
-        notes.append(Note("nearest", nearest_told(answer), ["constraints.deadline_hours", "constraints.budget_usd"]))
+        notes.append(
+            NoteResponse("nearest", nearest_told(answer), ["constraints.deadline_hours", "constraints.budget_usd"])
+        )
     if (name := asked.workload.name) is not None and not seen_under(name, catalog):
         text = f"Nothing was measured under '{name}' by then, so the name did not rank."
-        notes.append(Note("name_not_measured", text, ["workload.name"]))
+        notes.append(NoteResponse("name_not_measured", text, ["workload.name"]))
     if leaves_spot_out(asked):
         text = "The work bears no fault, so an interruption would lose all of it: spot machines were left out."
-        notes.append(Note("spot_left_out", text, ["constraints.market", "workload.fault_tolerant"]))
+        notes.append(NoteResponse("spot_left_out", text, ["constraints.market", "workload.fault_tolerant"]))
     if unknown := unknown_software(asked.workload, catalog):
         text = "Nobody tells where this software runs, so it turned nothing away; GET /frameworks lists what is known."
-        notes.append(Note(code="software_unknown", text=text, fields=unknown))
+        notes.append(NoteResponse(code="software_unknown", text=text, fields=unknown))
     if unweighed := unweighed_fields(asked, None if answer.outlook is None else answer.outlook.job):
         rests = "the physics of the job" if answer.outlook is not None else "hardware and price"
         notes.append(
-            Note(
+            NoteResponse(
                 code="not_weighed",
                 text=f"These fields were read and checked but did not weigh: the ranking rests on {rests}.",
                 fields=unweighed,
@@ -362,7 +373,7 @@ def not_weighed_in(task: str) -> set[str]:
     return NOT_WEIGHED_IN_A_JOB | (ANSWERING_ONLY if task == "training" else TRAINING_ONLY)
 
 
-def unweighed_fields(asked: RecommendAsked, job: Job | NamedWork | None) -> list[str]:
+def unweighed_fields(asked: RecommendRequest, job: Job | NamedWork | None) -> list[str]:
     work, limits = asked.workload, asked.constraints
     told = work.model_fields_set
     has_job = job is not None

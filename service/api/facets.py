@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from pydantic_core import to_json
 
-from service.api.fields import Told
+from service.api.fields import ResponseModel
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
 from service.domain.names import near_names
@@ -16,7 +16,7 @@ NOT_FACETS = ("instance",)
 """A column in which every value stands once."""
 
 
-class FacetValue(Told):
+class FacetResponse(ResponseModel):
     """A value, and how many items of the whole list have it."""
 
     value: Annotated[str | float | None, Field(description="Null: not known, or it has none.")]

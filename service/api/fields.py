@@ -59,19 +59,19 @@ AsOf = Annotated[
 ]
 
 
-class Asked(BaseModel):
+class RequestModel(BaseModel):
     """A request, or a part of one: what it does not know, it refuses."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Sent(Asked):
+class BodyModel(RequestModel):
     """A JSON body, or a part of one: a number in quotes is text, and `true` is no number."""
 
     model_config = ConfigDict(strict=True)
 
 
-class Told(BaseModel):
+class ResponseModel(BaseModel):
     """An answer, or a part of one: every field is always there."""
 
     model_config = ConfigDict(frozen=True)
@@ -83,13 +83,13 @@ class Told(BaseModel):
         return cls(**same, **more)
 
 
-class DayAsked(Asked):
+class DayRequest(RequestModel):
     """A question about the catalog of a day."""
 
     as_of: AsOf = None
 
 
-class PageAsked(DayAsked):
+class PageRequest(DayRequest):
     """Which page of a list."""
 
     limit: Annotated[int, Field(ge=1, le=500, description="Items on a page.")] = 50

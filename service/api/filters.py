@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from service.api.fields import Amount, Asked, Names
+from service.api.fields import Amount, Names, RequestModel
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
 from service.domain.errors import QuestionError
@@ -32,7 +32,7 @@ Task = Literal["training", "inference", "hpc", "graphics", "development", "class
 PrecisionSupport = Literal["accelerated", "native", "any"]
 
 
-class Filters(Asked):
+class InstanceFilters(RequestModel):
     """What a machine must be. Several values of one filter: any of them."""
 
     provider: Annotated[Names, Field(description="Provider ids, see `/providers`.")] = ()
@@ -145,7 +145,7 @@ def region_names(catalog: Catalog) -> dict[str, None]:
 
 
 def constraints_of(
-    filters: Filters,
+    filters: InstanceFilters,
     catalog: Catalog,
     *,
     prefix: str = "",

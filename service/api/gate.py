@@ -1,12 +1,12 @@
 """The gate for CI: one entry of the costs against a baseline and a budget."""
 
-from service.api.bill_asked import BillAsked
-from service.api.bill_told import CostTold, VerdictTold
+from service.api.bill_asked import CostRequest
+from service.api.bill_told import CostResponse, VerdictResponse
 from service.domain.money import MICRO, Micros, exact, half_up
 from service.domain.verdict import Outcome, verdict
 
 
-def judged(asked: BillAsked, costs: list[CostTold]) -> tuple[Outcome | None, VerdictTold | None]:
+def judged(asked: CostRequest, costs: list[CostResponse]) -> tuple[Outcome | None, VerdictResponse | None]:
     """The verdict on one entry: plain on-demand where it was asked, else the cheapest that is known."""
     if asked.baseline is None and asked.budget_usd is None:
         return None, None
@@ -23,7 +23,7 @@ def judged(asked: BillAsked, costs: list[CostTold]) -> tuple[Outcome | None, Ver
         fail_above_percent=None if asked.baseline is None else asked.baseline.fail_above_percent,
         budget_usd=asked.budget_usd,
     )
-    told = VerdictTold(
+    told = VerdictResponse(
         sentence=found.sentence,
         usd=usd,
         change_percent=found.change_percent,
@@ -34,7 +34,7 @@ def judged(asked: BillAsked, costs: list[CostTold]) -> tuple[Outcome | None, Ver
     return found.outcome, told
 
 
-def spoken_of(costs: list[CostTold]) -> CostTold | None:
+def spoken_of(costs: list[CostResponse]) -> CostResponse | None:
     """The entry that stands for the run: the cheapest on-demand one, else the cheapest; known totals first."""
     return min(
         costs,

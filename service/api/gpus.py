@@ -9,9 +9,9 @@ from pydantic import Field
 
 from service.api.answers import json_answer
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
-from service.api.fields import Amount, DayAsked, Name, Names, PageAsked, Told
+from service.api.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel
 from service.api.filters import PrecisionSupport, resolved
-from service.api.instances import PrecisionDetail
+from service.api.instances import PrecisionDetailResponse
 from service.api.listing import Page, page_answer
 from service.domain.catalog import Catalog
 from service.domain.errors import NotFound, QuestionError, UnknownName
@@ -21,7 +21,7 @@ from service.domain.names import near_names, resolve_gpus
 router = APIRouter(tags=["catalog"])
 
 
-class Board(Told):
+class BoardResponse(ResponseModel):
     """The whole of what is sold as one card; of most, that is one GPU."""
 
     gpus: int
@@ -31,7 +31,7 @@ class Board(Told):
     tdp_watts: float | None
 
     @classmethod
-    def of(cls, gpu: Gpu) -> "Board | None":
+    def of(cls, gpu: Gpu) -> "BoardResponse | None":
         count = gpu.gpus_per_board
         if count is None:
             return None
@@ -48,7 +48,7 @@ def times(count: int, figure: float | None) -> float | None:
     return None if figure is None else count * figure
 
 
-class GpuItem(Told):
+class GpuResponse(ResponseModel):
     """A card, or a part of one; figures are of one such unit."""
 
     id: str
@@ -65,7 +65,7 @@ class GpuItem(Told):
     cores: int | None = Field(description="That add and multiply: CUDA cores, stream processors.")
     base_clock_mhz: float | None
     boost_clock_mhz: float | None
-    board: Board | None = Field(description="Totals of a board, which a machine may see as several GPUs.")
+    board: BoardResponse | None = Field(description="Totals of a board, which a machine may see as several GPUs.")
     compute_capability: str | None
     tensor_core_generation: int | None
     interconnect: str | None
@@ -76,22 +76,22 @@ class GpuItem(Told):
     partition_of: str | None
     aliases: list[str]
     instance_types: int = Field(description="How many instance types of the catalog's day carry it.")
-    precisions: dict[str, PrecisionDetail]
+    precisions: dict[str, PrecisionDetailResponse]
     source: str
     note: str | None
 
     @classmethod
-    def of(cls, gpu: Gpu, catalog: Catalog) -> "GpuItem":
+    def of(cls, gpu: Gpu, catalog: Catalog) -> "GpuResponse":
         return cls.like(
             gpu,
             aliases=list(gpu.aliases),
-            board=Board.of(gpu),
+            board=BoardResponse.of(gpu),
             instance_types=sum(kind.gpu is not None and kind.gpu.id == gpu.id for kind in catalog.instance_types),
-            precisions={name: PrecisionDetail.like(rate) for name, rate in gpu.rates.items()},
+            precisions={name: PrecisionDetailResponse.like(rate) for name, rate in gpu.rates.items()},
         )
 
 
-class GpusAsked(PageAsked):
+class GpusRequest(PageRequest):
     """Which GPUs to list, and in which order."""
 
     gpu: Annotated[Names, Field(description="Ids, names or aliases; `a100` finds every A100 card.")] = ()
@@ -123,9 +123,9 @@ PEAK = "_tflops"
 @router.get(
     "/gpus",
     summary="List GPUs",
-    response_model=Page[GpuItem],
+    response_model=Page[GpuResponse],
 )
-async def get_gpus(request: Request, asked: Annotated[GpusAsked, Query()], live: Live) -> Response:
+async def get_gpus(request: Request, asked: Annotated[GpusRequest, Query()], live: Live) -> Response:
     """Every GPU, TPU and NPU of the catalog with its precisions."""
     catalog = catalog_on(live, asked.as_of)
     found = sorted_gpus(asked, filtered(asked, catalog), catalog)
@@ -140,10 +140,10 @@ async def get_gpus(request: Request, asked: Annotated[GpusAsked, Query()], live:
 
 
 def gpu_json(gpu: Gpu, catalog: Catalog) -> bytes:
-    return catalog.fragments.recall(("gpu", gpu.id), lambda: GpuItem.of(gpu, catalog).model_dump_json().encode())
+    return catalog.fragments.recall(("gpu", gpu.id), lambda: GpuResponse.of(gpu, catalog).model_dump_json().encode())
 
 
-def filtered(asked: GpusAsked, catalog: Catalog) -> list[Gpu]:
+def filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
     named = resolved("gpu", asked.gpu, catalog)
     vendors = resolved("gpu_vendor", asked.vendor, catalog, field="vendor")
     kinds = resolved("gpu_kind", asked.kind, catalog, field="kind")
@@ -166,7 +166,7 @@ def filtered(asked: GpusAsked, catalog: Catalog) -> list[Gpu]:
     ]
 
 
-def sorted_gpus(asked: GpusAsked, gpus: list[Gpu], catalog: Catalog) -> list[Gpu]:
+def sorted_gpus(asked: GpusRequest, gpus: list[Gpu], catalog: Catalog) -> list[Gpu]:
     """By the columns asked for, unknown values last; the id decides what is still even."""
     ordered = sorted(gpus, key=lambda gpu: gpu.id)
     for column in reversed(asked.sort):
@@ -196,31 +196,31 @@ def sort_figure(name: str, support: PrecisionSupport, catalog: Catalog) -> Calla
     raise QuestionError(f"There is no column '{name}' to sort by. Known: {', '.join(known)}.", field="sort", near=near)
 
 
-class GpuCandidates(Told):
+class GpuCandidatesResponse(ResponseModel):
     """The GPUs that a name may mean; one for an id, several for a name such as `a100`."""
 
     asked: str
     ambiguous: bool
-    items: list[GpuItem]
+    items: list[GpuResponse]
     catalog: CatalogStamp
 
 
 @router.get(
     "/gpus/{id}",
     summary="One GPU, or all that a name may mean",
-    response_model=GpuCandidates,
+    response_model=GpuCandidatesResponse,
 )
-async def get_gpu(id: Name, asked: Annotated[DayAsked, Query()], live: Live) -> Response:  # noqa: A002
+async def get_gpu(id: Name, asked: Annotated[DayRequest, Query()], live: Live) -> Response:  # noqa: A002
     """An id answers with one GPU; an alias such as `a100` answers with every card it may mean."""
     catalog = catalog_on(live, asked.as_of)
     try:
         ids = resolve_gpus([id], catalog, "id")
     except UnknownName as error:
         raise NotFound(error.sentence, field="id", near=error.near) from None
-    told = GpuCandidates(
+    told = GpuCandidatesResponse(
         asked=id,
         ambiguous=len(ids) > 1,
-        items=[GpuItem.of(catalog.reference.gpus[each], catalog) for each in ids],
+        items=[GpuResponse.of(catalog.reference.gpus[each], catalog) for each in ids],
         catalog=stamp(catalog),
     )
     return json_answer(told.model_dump_json().encode(), catalog)

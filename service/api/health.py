@@ -8,7 +8,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from service.api.current import CatalogStamp, Live, stamp
-from service.api.fields import Told
+from service.api.fields import ResponseModel
 
 
 async def not_kept(response: Response) -> None:
@@ -19,13 +19,13 @@ async def not_kept(response: Response) -> None:
 router = APIRouter(tags=["operations"], dependencies=[Depends(not_kept)])
 
 
-class Alive(Told):
+class AliveResponse(ResponseModel):
     """The process answers."""
 
     status: Literal["ok"]
 
 
-class Ready(Told):
+class ReadyResponse(ResponseModel):
     """The catalog is loaded; `problem` says when it can no longer be refreshed, while the last good one answers."""
 
     status: Literal["ready"]
@@ -35,16 +35,18 @@ class Ready(Told):
 
 
 @router.get("/healthz", summary="Is the process alive")
-async def get_healthz() -> Alive:
+async def get_healthz() -> AliveResponse:
     """Answers as long as the process does; asks nothing of the database."""
-    return Alive(status="ok")
+    return AliveResponse(status="ok")
 
 
 @router.get("/readyz", summary="Is the catalog loaded")
-async def get_readyz(live: Live) -> Ready:
+async def get_readyz(live: Live) -> ReadyResponse:
     """The catalog in use, and the last look at the database. While that is lost, the last good catalog answers."""
     health = live.health
-    return Ready(status="ready", catalog=stamp(live.on(None)), checked_at=health.checked_at, problem=health.problem)
+    return ReadyResponse(
+        status="ready", catalog=stamp(live.on(None)), checked_at=health.checked_at, problem=health.problem
+    )
 
 
 @router.get("/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse)

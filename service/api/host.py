@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from service.api.workload import WorkloadAsked
-from service.domain.appraisal import Appraisal
+from service.api.workload import WorkloadRequest
+from service.domain.appraisal import JobEstimate
 from service.domain.feeding import (
     CORES_PER_GPU_THAT_DECODES,
     USUAL_CORES_PER_GPU,
-    Loading,
+    SampleLoading,
     cores_needed,
     samples_fed_per_second,
     samples_read_per_second,
@@ -16,12 +16,12 @@ from service.domain.hardware import InstanceType
 from service.domain.job import Job
 from service.domain.machine import GIB
 
-USUAL = Loading()
+USUAL = SampleLoading()
 TASKS_THAT_LOAD = ("training", "inference")
 
 
 @dataclass(frozen=True, slots=True)
-class HostTold:
+class HostResponse:
     """What each node's host should have, beside what it has in `specs`."""
 
     needed_vcpus: float | None
@@ -29,13 +29,13 @@ class HostTold:
     needed_memory_gib: float | None
 
 
-def loading_of(work: WorkloadAsked, job: Job | None) -> Loading:
+def loading_of(work: WorkloadRequest, job: Job | None) -> SampleLoading:
     """How samples get to the GPUs. Tokens are read as they are: there is nothing to decode."""
     transformer = None if job is None else job.model.transformer
     reads_tokens = transformer is not None and transformer.vocabulary > 0
     if not reads_tokens and not work.model_fields_set & {"host", "sample_mb", "reads_from"}:
         return USUAL
-    return Loading(
+    return SampleLoading(
         vcpus_per_gpu=work.host.vcpus_per_gpu,
         samples_per_second_per_vcpu=work.host.cpu_samples_per_second_per_vcpu,
         gpu_decoding=work.host.gpu_decoding or reads_tokens,
@@ -44,20 +44,20 @@ def loading_of(work: WorkloadAsked, job: Job | None) -> Loading:
     )
 
 
-def node_rate(found: Appraisal | None, nodes: int) -> float | None:
+def node_rate(found: JobEstimate | None, nodes: int) -> float | None:
     """Samples per second that the GPUs of one node take."""
     rate = None if found is None else found.estimate.samples_per_second
     return None if rate is None else rate.likely / nodes
 
 
 def host_told(
-    kind: InstanceType, work: WorkloadAsked, loading: Loading, found: Appraisal | None, nodes: int
-) -> HostTold:
+    kind: InstanceType, work: WorkloadRequest, loading: SampleLoading, found: JobEstimate | None, nodes: int
+) -> HostResponse:
     cores = cores_needed(kind, loading, node_rate(found, nodes)) if work.task in TASKS_THAT_LOAD else None
     asked = work.host.memory_gib
     computed = None if found is None or found.estimate.host is None else found.estimate.host.needed_bytes / GIB
     memory = max((each for each in (asked, computed) if each is not None), default=None)
-    return HostTold(
+    return HostResponse(
         needed_vcpus=None if cores is None else round(cores.needed, 3),
         ideal_vcpus=None if cores is None else round(cores.ideal, 3),
         needed_memory_gib=None if memory is None else round(memory, 3),
@@ -65,7 +65,7 @@ def host_told(
 
 
 def host_warnings(
-    kind: InstanceType, work: WorkloadAsked, loading: Loading, found: Appraisal | None, nodes: int
+    kind: InstanceType, work: WorkloadRequest, loading: SampleLoading, found: JobEstimate | None, nodes: int
 ) -> dict[str, str]:
     told = memory_unknown(kind, work) | disks_too_small(kind, work, loading)
     if work.task not in TASKS_THAT_LOAD or not kind.gpu_count:
@@ -91,7 +91,7 @@ def figure(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
-def too_few_cores(kind: InstanceType, loading: Loading) -> dict[str, str]:
+def too_few_cores(kind: InstanceType, loading: SampleLoading) -> dict[str, str]:
     cores = cores_needed(kind, loading, None)
     if cores is None or kind.vcpus is None or kind.vcpus >= cores.needed:
         return {}
@@ -106,14 +106,14 @@ def too_few_cores(kind: InstanceType, loading: Loading) -> dict[str, str]:
     return {"few_vcpus": text}
 
 
-def memory_unknown(kind: InstanceType, work: WorkloadAsked) -> dict[str, str]:
+def memory_unknown(kind: InstanceType, work: WorkloadRequest) -> dict[str, str]:
     needed = work.host.memory_gib
     if needed is None or kind.memory_gib is not None:
         return {}
     return {"host_memory_unknown": f"Nobody tells its host memory; the workload asks for {needed:g} GiB."}
 
 
-def disks_too_small(kind: InstanceType, work: WorkloadAsked, loading: Loading) -> dict[str, str]:
+def disks_too_small(kind: InstanceType, work: WorkloadRequest, loading: SampleLoading) -> dict[str, str]:
     if not loading.from_local_disks or kind.local_storage_gb is None:
         return {}
     samples = None if work.amount is None else work.amount.samples

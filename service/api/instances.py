@@ -11,11 +11,19 @@ from pydantic import Field
 
 from service.api.answers import json_answer
 from service.api.current import CatalogStamp, Live, catalog_for, catalog_on, stamp
-from service.api.facets import FacetValue, facets_json
-from service.api.fields import DayAsked, Name, Names, PageAsked, Told
-from service.api.filters import Filters, PrecisionSupport, Task, constraints_of, resolved
+from service.api.facets import FacetResponse, facets_json
+from service.api.fields import DayRequest, Name, Names, PageRequest, ResponseModel
+from service.api.filters import InstanceFilters, PrecisionSupport, Task, constraints_of, resolved
 from service.api.listing import Page, page_answer
-from service.api.machines import Cpu, InstanceItem, Machine, PriceTold, instance_item, instance_items, machine_fields
+from service.api.machines import (
+    CpuResponse,
+    InstanceResponse,
+    InstanceTypeResponse,
+    PriceResponse,
+    instance_item,
+    instance_items,
+    machine_fields,
+)
 from service.api.query import query_parameters, query_reader
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints, type_checks
@@ -26,7 +34,7 @@ from service.domain.offer import BY_THE_HOUR
 from service.domain.reference import Region, RegionCpu
 from service.domain.search import matching
 from service.domain.selection import offers_of_types, select
-from service.domain.similar import Change, similar_types
+from service.domain.similar import SpecChange, similar_types
 from service.domain.software import speaks_of
 
 router = APIRouter(tags=["catalog"])
@@ -35,7 +43,7 @@ IN_USE = ("available", "closed_to_new", "preview")
 """What a list shows unless the caller asks for other lifecycle states."""
 
 
-class InstancesAsked(Filters, PageAsked):
+class InstancesRequest(InstanceFilters, PageRequest):
     """Which instance types to list, and in which order."""
 
     precision: Annotated[Names, Field(description="Number formats that the GPU must run: all of them.")] = ()
@@ -59,24 +67,24 @@ class InstancesAsked(Filters, PageAsked):
     ] = ()
 
 
-class InstancesPage(Page[InstanceItem]):
+class InstancesPageResponse(Page[InstanceResponse]):
     """A page of instance types."""
 
     facets: Annotated[
-        dict[str, list[FacetValue]] | None,
+        dict[str, list[FacetResponse]] | None,
         Field(description="By column: each value that the whole list holds, and how often. Null where none is asked."),
     ]
 
 
 Places = NDArray[np.int64]
-read_query = query_reader(InstancesAsked)
+read_query = query_reader(InstancesRequest)
 
 
 @router.get(
     "/instances",
     summary="List instance types",
-    response_model=InstancesPage,
-    openapi_extra=query_parameters(InstancesAsked),
+    response_model=InstancesPageResponse,
+    openapi_extra=query_parameters(InstancesRequest),
 )
 async def get_instances(request: Request) -> Response:
     """Instance types with their GPUs and best price, filtered and sorted; every unknown parameter is refused.
@@ -108,7 +116,7 @@ def quick_instances(request: Request, _body: bytes = b"") -> Response:
     )
 
 
-def instance_constraints(asked: InstancesAsked, catalog: Catalog) -> Constraints:
+def instance_constraints(asked: InstancesRequest, catalog: Catalog) -> Constraints:
     precisions = resolved("precision", asked.precision, catalog)
     if (asked.min_tflops is not None or asked.max_tflops is not None) and not precisions:
         raise QuestionError("tflops needs a precision: add for example precision=bf16.", field="precision")
@@ -137,7 +145,7 @@ def admitted(asked: Constraints, catalog: Catalog) -> tuple[Places, Places]:
 
 
 def sort_order(
-    asked: InstancesAsked, constraints: Constraints, catalog: Catalog, places: Places, offers: Places
+    asked: InstancesRequest, constraints: Constraints, catalog: Catalog, places: Places, offers: Places
 ) -> Places:
     """Where each of the places goes; unknown values come last, and the name decides what is still even."""
     if not asked.sort:
@@ -177,7 +185,7 @@ def sort_column(name: str, constraints: Constraints, catalog: Catalog, places: P
 # One in full
 
 
-class PrecisionDetail(Told):
+class PrecisionDetailResponse(ResponseModel):
     """How one GPU runs one precision, and who says so."""
 
     support: str | None
@@ -187,7 +195,7 @@ class PrecisionDetail(Told):
     note: str | None
 
 
-class LifecycleTold(Told):
+class LifecycleResponse(ResponseModel):
     """From this day on, in this state."""
 
     state: str
@@ -197,7 +205,7 @@ class LifecycleTold(Told):
     note: str | None
 
 
-class SoftwareTold(Told):
+class SoftwareSupportResponse(ResponseModel):
     """What software is known to do on this hardware."""
 
     software: str
@@ -209,7 +217,7 @@ class SoftwareTold(Told):
     note: str | None
 
 
-class EvidenceTold(Told):
+class EvidenceResponse(ResponseModel):
     """A measurement on this machine."""
 
     id: str
@@ -223,15 +231,15 @@ class EvidenceTold(Told):
     source: str
 
 
-class RegionCpuTold(Told):
+class RegionCpuResponse(ResponseModel):
     """The CPU that a region is known to put beside the GPU."""
 
     region: str
-    cpu: Cpu
+    cpu: CpuResponse
     source: str
 
 
-class NamePartsTold(Told):
+class NamePartsResponse(ResponseModel):
     """What the name tells, where the seller builds names by a rule."""
 
     letters: str
@@ -241,22 +249,22 @@ class NamePartsTold(Told):
     size: str
 
 
-class InstanceDetail(Machine):
+class InstanceDetailResponse(InstanceTypeResponse):
     """An instance type in full."""
 
-    name_parts: NamePartsTold | None
+    name_parts: NamePartsResponse | None
     gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: nobody says.")]
 
     vcpus_per_gpu: float | None
     interconnect: str | None
     network_baseline_gbps: float | None
     twin_of: str | None
-    precisions: dict[str, PrecisionDetail]
-    offers: list[PriceTold]
-    lifecycle_events: list[LifecycleTold]
-    software: list[SoftwareTold]
-    region_cpus: list[RegionCpuTold]
-    evidence: list[EvidenceTold]
+    precisions: dict[str, PrecisionDetailResponse]
+    offers: list[PriceResponse]
+    lifecycle_events: list[LifecycleResponse]
+    software: list[SoftwareSupportResponse]
+    region_cpus: list[RegionCpuResponse]
+    evidence: list[EvidenceResponse]
     source: str
     note: str | None
     catalog: CatalogStamp
@@ -265,9 +273,9 @@ class InstanceDetail(Machine):
 @router.get(
     "/instances/{provider}/{name}",
     summary="One instance type in full",
-    response_model=InstanceDetail,
+    response_model=InstanceDetailResponse,
 )
-async def get_instance(provider: Name, name: Name, asked: Annotated[DayAsked, Query()], live: Live) -> Response:
+async def get_instance(provider: Name, name: Name, asked: Annotated[DayRequest, Query()], live: Live) -> Response:
     """Specs, precisions, offers, lifecycle, software and measurements of one instance type, with their sources."""
     catalog = catalog_on(live, asked.as_of)
     place = instance_place(provider, name, catalog)
@@ -285,21 +293,21 @@ def instance_place(provider: str, name: str, catalog: Catalog) -> int:
     raise NotFound(f"On {catalog.day} there is no instance type {provider}/{name}.{tail}", field="name", near=near)
 
 
-def detail(catalog: Catalog, place: int) -> InstanceDetail:
+def detail(catalog: Catalog, place: int) -> InstanceDetailResponse:
     kind = catalog.instance_types[place]
     offers, parts = catalog.offers, kind.name_parts
-    return InstanceDetail(
+    return InstanceDetailResponse(
         **machine_fields(kind, catalog.day),
-        name_parts=None if parts is None else NamePartsTold(**parts._asdict(), series=parts.series),
+        name_parts=None if parts is None else NamePartsResponse(**parts._asdict(), series=parts.series),
         gpus_exclusive=catalog.reference.providers[kind.provider].gpus_exclusive,
         vcpus_per_gpu=kind.vcpus_per_gpu,
         interconnect=kind.interconnect,
         network_baseline_gbps=kind.network_baseline_gbps,
         twin_of=kind.twin_of,
         precisions=precision_details(kind),
-        offers=[PriceTold.of(offers.offer(offer)) for offer in catalog.offer_places(place)],
-        lifecycle_events=[LifecycleTold.like(event) for event in kind.lifecycle if event.starts_on <= catalog.day],
-        software=[SoftwareTold.like(rule) for rule in catalog.software if speaks_of(rule, kind)],
+        offers=[PriceResponse.of(offers.offer(offer)) for offer in catalog.offer_places(place)],
+        lifecycle_events=[LifecycleResponse.like(event) for event in kind.lifecycle if event.starts_on <= catalog.day],
+        software=[SoftwareSupportResponse.like(rule) for rule in catalog.software if speaks_of(rule, kind)],
         region_cpus=[
             region_cpu(region, cpu)
             for region in catalog.reference.regions
@@ -307,33 +315,33 @@ def detail(catalog: Catalog, place: int) -> InstanceDetail:
             for cpu in region.cpus
             if kind.gpu and cpu.gpu == kind.gpu.id
         ],
-        evidence=[EvidenceTold.like(seen) for seen in catalog.measurements if seen.machine == kind.id],
+        evidence=[EvidenceResponse.like(seen) for seen in catalog.measurements if seen.machine == kind.id],
         source=kind.source,
         note=kind.note,
         catalog=stamp(catalog),
     )
 
 
-def region_cpu(region: Region, cpu: RegionCpu) -> RegionCpuTold:
-    known = Cpu(architecture=cpu.cpu_architecture, vendor=cpu.cpu_vendor, model=cpu.cpu_model)
-    return RegionCpuTold(region=region.id, cpu=known, source=cpu.source)
+def region_cpu(region: Region, cpu: RegionCpu) -> RegionCpuResponse:
+    known = CpuResponse(architecture=cpu.cpu_architecture, vendor=cpu.cpu_vendor, model=cpu.cpu_model)
+    return RegionCpuResponse(region=region.id, cpu=known, source=cpu.source)
 
 
-def precision_details(kind: InstanceType) -> dict[str, PrecisionDetail]:
+def precision_details(kind: InstanceType) -> dict[str, PrecisionDetailResponse]:
     rates = kind.gpu.rates if kind.gpu else {}
-    return {name: PrecisionDetail.like(rate) for name, rate in rates.items()}
+    return {name: PrecisionDetailResponse.like(rate) for name, rate in rates.items()}
 
 
 # The ones like it
 
 
-class SimilarAsked(DayAsked):
+class SimilarRequest(DayRequest):
     """How many similar types to show."""
 
     limit: Annotated[int, Field(ge=1, le=100)] = 10
 
 
-class ChangeTold(Told):
+class SpecChangeResponse(ResponseModel):
     """One figure that differs."""
 
     figure: str
@@ -342,52 +350,52 @@ class ChangeTold(Told):
     ratio: float
 
     @classmethod
-    def of(cls, change: Change) -> "ChangeTold":
+    def of(cls, change: SpecChange) -> "SpecChangeResponse":
         return cls(figure=change.figure, here=change.here, there=change.there, ratio=round(change.ratio, 4))
 
 
-class SimilarItem(Told):
+class SimilarInstanceResponse(ResponseModel):
     """A type like the one asked about, and what moving there gains and loses."""
 
     distance: float = Field(description="0 is the same machine; figures count by the logarithm of their ratio.")
-    gains: list[ChangeTold]
-    loses: list[ChangeTold]
+    gains: list[SpecChangeResponse]
+    loses: list[SpecChangeResponse]
     precisions_gained: list[str]
     precisions_lost: list[str]
-    instance: InstanceItem
+    instance: InstanceResponse
 
 
-class SimilarTold(Told):
+class SimilarResponse(ResponseModel):
     """The nearest types, nearest first."""
 
     instance: str
-    items: list[SimilarItem]
+    items: list[SimilarInstanceResponse]
     catalog: CatalogStamp
 
 
 @router.get(
     "/instances/{provider}/{name}/similar",
     summary="Instance types like this one",
-    response_model=SimilarTold,
+    response_model=SimilarResponse,
 )
-async def get_similar(provider: Name, name: Name, asked: Annotated[SimilarAsked, Query()], live: Live) -> Response:
+async def get_similar(provider: Name, name: Name, asked: Annotated[SimilarRequest, Query()], live: Live) -> Response:
     """The nearest types by GPU memory, peak rates, host and network, and what each gains or loses."""
     catalog = catalog_on(live, asked.as_of)
     place = instance_place(provider, name, catalog)
     items = [
-        SimilarItem(
+        SimilarInstanceResponse(
             distance=round(found.distance, 4),
-            gains=[ChangeTold.of(change) for change in found.gains],
-            loses=[ChangeTold.of(change) for change in found.loses],
+            gains=[SpecChangeResponse.of(change) for change in found.gains],
+            loses=[SpecChangeResponse.of(change) for change in found.loses],
             precisions_gained=list(found.precisions_gained),
             precisions_lost=list(found.precisions_lost),
-            instance=InstanceItem.model_validate_json(
+            instance=InstanceResponse.model_validate_json(
                 instance_item(catalog, found.place, default_offer(catalog, found.place))
             ),
         )
         for found in similar_types(catalog, place, IN_USE, asked.limit)
     ]
-    told = SimilarTold(instance=f"{provider}/{name}", items=items, catalog=stamp(catalog))
+    told = SimilarResponse(instance=f"{provider}/{name}", items=items, catalog=stamp(catalog))
     return json_answer(told.model_dump_json().encode(), catalog)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from service.api.workload import ModelDimensions, Quantity, WorkloadAsked
+from service.api.workload import AmountRequest, ModelDimensionsRequest, WorkloadRequest
 from service.domain.catalog import Catalog
 from service.domain.custom_model import DIMENSIONS, described, recognised
 from service.domain.errors import QuestionError
@@ -12,7 +12,7 @@ from service.domain.job import Amount, Job, tokens_per_sample
 from service.domain.memory import OPTIMIZER_STATES
 from service.domain.model import FAMILIES, Model
 from service.domain.names import resolve, resolve_model, unknown
-from service.domain.stacks import UNKNOWN, Software, software_called
+from service.domain.stacks import UNKNOWN, SoftwareStack, software_called
 
 PHYSICAL_TASKS = ("training", "inference")
 """Tasks whose time the physics knows."""
@@ -20,7 +20,7 @@ PHYSICAL_TASKS = ("training", "inference")
 METHODS = {"full": "full", "lora": "lora", "qlora": "qlora", "adapters": "adapter"}
 
 
-def job_of(work: WorkloadAsked, catalog: Catalog) -> Job | None:
+def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     """The job; nothing where no model is told or the task is none that the physics knows. Raises `QuestionError`."""
     for field in ("weight_precision", "kv_cache_precision"):
         if (name := getattr(work, field)) is not None and name not in BITS:
@@ -70,7 +70,7 @@ def check_tokens(job: Job) -> None:
     )
 
 
-def model_asked(asked: str | ModelDimensions, catalog: Catalog) -> Model:
+def model_asked(asked: str | ModelDimensionsRequest, catalog: Catalog) -> Model:
     """The model of the catalog, or the one described."""
     if isinstance(asked, str):
         return resolve_model(asked, catalog, "workload.model")
@@ -119,7 +119,7 @@ def number_format(name: str) -> str:
     return folded
 
 
-def software_of(work: WorkloadAsked) -> Software:
+def software_of(work: WorkloadRequest) -> SoftwareStack:
     """The engine's profile, or else the framework's."""
     engine = software_called(work.software.engine)
     return engine if engine is not UNKNOWN else software_called(work.software.framework)
@@ -134,7 +134,7 @@ def optimizer(name: str | None) -> str:
     return folded
 
 
-def amount_of(asked: Quantity | None) -> Amount | None:
+def amount_of(asked: AmountRequest | None) -> Amount | None:
     """At most one way of telling it. Raises `QuestionError`."""
     if asked is None:
         return None

@@ -12,7 +12,7 @@ from fastapi import Request, Response
 
 from service.api.answers import json_answer, wants_csv
 from service.api.current import CatalogStamp, stamp_json
-from service.api.fields import PageAsked, Told
+from service.api.fields import PageRequest, ResponseModel
 from service.domain.catalog import Catalog
 from service.domain.errors import CursorExpired, QuestionError
 from service.domain.names import near_names
@@ -20,7 +20,7 @@ from service.domain.names import near_names
 Item = TypeVar("Item")
 
 
-class Page(Told, Generic[Item]):
+class Page(ResponseModel, Generic[Item]):
     """A page of a list."""
 
     items: list[Item]
@@ -31,7 +31,7 @@ class Page(Told, Generic[Item]):
 
 def page_answer(
     request: Request,
-    asked: PageAsked,
+    asked: PageRequest,
     catalog: Catalog,
     total: int,
     key: Callable[[int], str],
@@ -56,16 +56,16 @@ def page_answer(
 # A cursor names the question and the last item seen, so it survives a change of the catalog as long as that item does.
 
 
-def digest(asked: PageAsked) -> str:
+def digest(asked: PageRequest) -> str:
     question = asked.model_dump_json(exclude={"cursor", "limit"})
     return hashlib.sha256(f"{type(asked).__name__}{question}".encode()).hexdigest()[:16]
 
 
-def make_cursor(asked: PageAsked, place: int, key: Callable[[int], str]) -> str:
+def make_cursor(asked: PageRequest, place: int, key: Callable[[int], str]) -> str:
     return base64.urlsafe_b64encode(json.dumps([digest(asked), place, key(place)]).encode()).decode()
 
 
-def place_after(asked: PageAsked, total: int, key: Callable[[int], str]) -> int:
+def place_after(asked: PageRequest, total: int, key: Callable[[int], str]) -> int:
     """Where the page begins: after the item that the cursor names, wherever that stands by now."""
     if asked.cursor is None:
         return 0

@@ -5,20 +5,20 @@ from datetime import date
 
 from pydantic import Field
 
-from service.api.fields import Told
+from service.api.fields import ResponseModel
 from service.domain.catalog import Catalog
 from service.domain.hardware import Gpu, InstanceType
 from service.domain.offer import Offer
 
 
-class PrecisionTold(Told):
+class PrecisionRateResponse(ResponseModel):
     """How one GPU runs one precision."""
 
     support: str | None = Field(description="`accelerated`, `native`, `reduced` or `none`; null: not known.")
     tflops: float | None = Field(description="Dense peak of one GPU in 10^12 operations per second; null: not known.")
 
 
-class InstanceGpu(Told):
+class InstanceGpuResponse(ResponseModel):
     """The GPUs of an instance type; figures are of one of them unless they say total."""
 
     id: str
@@ -34,10 +34,10 @@ class InstanceGpu(Told):
     memory_bandwidth_gb_per_second: float | None
     interconnect: str | None
     interconnect_gb_per_second: float | None
-    precisions: dict[str, PrecisionTold]
+    precisions: dict[str, PrecisionRateResponse]
 
 
-class Cpu(Told):
+class CpuResponse(ResponseModel):
     """The host's CPU."""
 
     architecture: str | None
@@ -45,7 +45,7 @@ class Cpu(Told):
     model: str | None
 
 
-class PriceTold(Told):
+class PriceResponse(ResponseModel):
     """What an offer costs per hour, and how well that is known."""
 
     usd_per_hour: float | None = Field(description="Null when it is not known; `unknown_because` then says why.")
@@ -62,7 +62,7 @@ class PriceTold(Told):
     unknown_because: str | None
 
     @classmethod
-    def of(cls, offer: Offer) -> "PriceTold":
+    def of(cls, offer: Offer) -> "PriceResponse":
         price = offer.price
         native = price.native_micros_per_hour
         return cls(
@@ -89,7 +89,7 @@ def unknown_because(offer: Offer) -> str | None:
     return offer.price.note or "No price is published."
 
 
-class Machine(Told):
+class InstanceTypeResponse(ResponseModel):
     """What an instance type is made of."""
 
     provider: str
@@ -98,9 +98,9 @@ class Machine(Told):
     family: str
     lifecycle: str
     launched_on: date | None
-    gpu: InstanceGpu | None
+    gpu: InstanceGpuResponse | None
     vcpus: float | None
-    cpu: Cpu
+    cpu: CpuResponse
     memory_gib: float | None
     network_gbps: float | None
     rdma: bool | None
@@ -109,10 +109,12 @@ class Machine(Told):
     bare_metal: bool | None
 
 
-class InstanceItem(Machine):
+class InstanceResponse(InstanceTypeResponse):
     """An instance type in a list, with its best price."""
 
-    price: PriceTold | None = Field(description="The best offer under the filters; null when there is no offer at all.")
+    price: PriceResponse | None = Field(
+        description="The best offer under the filters; null when there is no offer at all."
+    )
     offers: int = Field(description="How many offers the type has on the catalog's day.")
 
 
@@ -126,7 +128,7 @@ def machine_fields(kind: InstanceType, day: date) -> dict[str, object]:
         "launched_on": kind.launched_on,
         "gpu": kind.gpu and gpu_told(kind, kind.gpu),
         "vcpus": kind.vcpus,
-        "cpu": Cpu(architecture=kind.cpu_architecture, vendor=kind.cpu_vendor, model=kind.cpu_model),
+        "cpu": CpuResponse(architecture=kind.cpu_architecture, vendor=kind.cpu_vendor, model=kind.cpu_model),
         "memory_gib": kind.memory_gib,
         "network_gbps": kind.network_gbps,
         "rdma": kind.rdma,
@@ -136,8 +138,8 @@ def machine_fields(kind: InstanceType, day: date) -> dict[str, object]:
     }
 
 
-def gpu_told(kind: InstanceType, gpu: Gpu) -> InstanceGpu:
-    return InstanceGpu(
+def gpu_told(kind: InstanceType, gpu: Gpu) -> InstanceGpuResponse:
+    return InstanceGpuResponse(
         id=gpu.id,
         name=gpu.name,
         kind=gpu.kind,
@@ -152,7 +154,7 @@ def gpu_told(kind: InstanceType, gpu: Gpu) -> InstanceGpu:
         interconnect=kind.interconnect,
         interconnect_gb_per_second=kind.interconnect_gb_per_second,
         precisions={
-            name: PrecisionTold(support=rate.support, tflops=rate.dense_tflops)
+            name: PrecisionRateResponse(support=rate.support, tflops=rate.dense_tflops)
             for name, rate in gpu.rates.items()
             if rate.support != "none"
         },
@@ -169,8 +171,10 @@ def instance_items(catalog: Catalog, kind_places: Sequence[int], offer_places: S
 
     def encode(places: tuple[int, int]) -> bytes:
         kind, place = places
-        offer = None if place < 0 else PriceTold.of(catalog.offers.offer(place))
+        offer = None if place < 0 else PriceResponse.of(catalog.offers.offer(place))
         fields = machine_fields(catalog.instance_types[kind], catalog.day)
-        return InstanceItem(**fields, price=offer, offers=len(catalog.offer_places(kind))).model_dump_json().encode()
+        return (
+            InstanceResponse(**fields, price=offer, offers=len(catalog.offer_places(kind))).model_dump_json().encode()
+        )
 
     return catalog.fragments.recall_each(list(zip(kind_places, offer_places, strict=True)), encode)

@@ -11,10 +11,10 @@ from pydantic import BeforeValidator, Field
 
 from service.api.batch import MOST_ITEMS
 from service.api.bill_asked import Hours
-from service.api.bill_told import MoneyTold
-from service.api.estimate import EstimateAnswer, MachineDescribed
-from service.api.estimated import BandTold
-from service.api.fields import AtLeastOne, Name, Sent, standing
+from service.api.bill_told import MoneyResponse
+from service.api.estimate import EstimateResponse, MachineDescriptionRequest
+from service.api.estimated import BandResponse
+from service.api.fields import AtLeastOne, BodyModel, Name, standing
 from service.api.gate import spoken_of
 from service.api.problems import ProblemDocument
 from service.api.workload import Named
@@ -26,10 +26,10 @@ def values_of(each: Any) -> Any:
     return Annotated[tuple[each, ...], Field(min_length=1, max_length=MOST_ITEMS), BeforeValidator(standing)] | None
 
 
-class OverAsked(Sent):
+class MatrixRequest(BodyModel):
     """The values that fields of the base take in turn: every combination is asked, 1,000 at most."""
 
-    machine: values_of(Named[Name, MachineDescribed]) = None  # type: ignore[valid-type]
+    machine: values_of(Named[Name, MachineDescriptionRequest]) = None  # type: ignore[valid-type]
     nodes: values_of(AtLeastOne) = None  # type: ignore[valid-type]
     instances: values_of(AtLeastOne) = None  # type: ignore[valid-type]
     hours: values_of(Hours) = None  # type: ignore[valid-type]
@@ -39,61 +39,61 @@ class OverAsked(Sent):
 
 
 @dataclass(frozen=True, slots=True)
-class Combination:
+class CombinationResponse:
     """One combination, by its entry on demand where it has one, else by its cheapest; a `problem` has no figures."""
 
     over: Annotated[dict[str, Any], Field(description="The values that the fields took.")]
     fits: bool | None
-    hours: Annotated[BandTold | None, Field(description="Of the calendar where that is known, else of use.")]
-    usd: MoneyTold | None
+    hours: Annotated[BandResponse | None, Field(description="Of the calendar where that is known, else of use.")]
+    usd: MoneyResponse | None
     usd_complete: Annotated[bool, Field(description="False: `usd` is a lower bound or null.")]
     pareto: Annotated[bool, Field(description="No other is both as quick and as cheap, by the likely figures.")]
-    answer: EstimateAnswer | None
+    answer: EstimateResponse | None
     problem: ProblemDocument | None
 
 
-NOTHING = Combination(
+NOTHING = CombinationResponse(
     over={}, fits=None, hours=None, usd=None, usd_complete=False, pareto=False, answer=None, problem=None
 )
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixAnswer:
+class MatrixResponse:
     """Combinations by likely dollars; then those whose cost is not known, then those that cannot be answered."""
 
-    items: list[Combination]
+    items: list[CombinationResponse]
 
 
-def combinations(over: OverAsked) -> list[dict[str, Any]]:
+def combinations(over: MatrixRequest) -> list[dict[str, Any]]:
     """Every combination of the values. Raises `QuestionError` for none, and for more than a batch holds."""
     told: dict[str, Sequence[Any]] = {
         name: getattr(over, name) for name in over.model_fields_set if getattr(over, name)
     }
     if not told:
         raise QuestionError(
-            f"Tell a list of values of {', '.join(OverAsked.model_fields)}, or of several of these.", field="over"
+            f"Tell a list of values of {', '.join(MatrixRequest.model_fields)}, or of several of these.", field="over"
         )
     count = prod(len(values) for values in told.values())
     if count > MOST_ITEMS:
         raise QuestionError(f"That is {count:,} combinations; more than {MOST_ITEMS:,} are not answered.", field="over")
-    names = [name for name in OverAsked.model_fields if name in told]
+    names = [name for name in MatrixRequest.model_fields if name in told]
     return [dict(zip(names, values, strict=True)) for values in product(*(told[name] for name in names))]
 
 
 async def matrix(
-    cells: Sequence[dict[str, Any]], answer: Callable[[dict[str, Any]], EstimateAnswer | ProblemDocument]
-) -> MatrixAnswer:
+    cells: Sequence[dict[str, Any]], answer: Callable[[dict[str, Any]], EstimateResponse | ProblemDocument]
+) -> MatrixResponse:
     rows = []
     for cell in cells:
         rows.append(combination(cell, answer(cell)))
         await asyncio.sleep(0)
     rows.sort(key=lambda row: (row.problem is not None, row.usd is None, row.usd.likely if row.usd else 0.0))
     best = pareto([point(row) for row in rows])
-    return MatrixAnswer([replace(row, pareto=good) for row, good in zip(rows, best, strict=True)])
+    return MatrixResponse([replace(row, pareto=good) for row, good in zip(rows, best, strict=True)])
 
 
-def combination(cell: dict[str, Any], told: EstimateAnswer | ProblemDocument) -> Combination:
-    over = {name: value.model_dump() if isinstance(value, Sent) else value for name, value in cell.items()}
+def combination(cell: dict[str, Any], told: EstimateResponse | ProblemDocument) -> CombinationResponse:
+    over = {name: value.model_dump() if isinstance(value, BodyModel) else value for name, value in cell.items()}
     if isinstance(told, ProblemDocument):
         return replace(NOTHING, over=over, problem=told)
     answered = replace(NOTHING, over=over, fits=told.fits, answer=told)
@@ -108,7 +108,7 @@ def combination(cell: dict[str, Any], told: EstimateAnswer | ProblemDocument) ->
     )
 
 
-def point(row: Combination) -> tuple[float, float] | None:
+def point(row: CombinationResponse) -> tuple[float, float] | None:
     """Likely dollars and hours, where both are known."""
     return None if row.usd is None or row.hours is None else (row.usd.likely, row.hours.likely)
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from service.api.current import Live, catalog_on
-from service.api.fields import Names, PageAsked, Told
+from service.api.fields import Names, PageRequest, ResponseModel
 from service.api.filters import resolved
 from service.api.listing import Page, in_order, page_answer
 from service.domain.catalog import Catalog
@@ -22,7 +22,7 @@ SAMPLES_PER_SECOND = "samples_per_second"
 KINDS = (*RUN_KINDS, BY_NAME)
 
 
-class MeasurementsAsked(PageAsked):
+class MeasurementsRequest(PageRequest):
     """Which measurements to list, and in which order."""
 
     model: Annotated[Names, Field(description="Models by id, name or alias, see `/models`.")] = ()
@@ -50,7 +50,7 @@ class MeasurementsAsked(PageAsked):
     ] = ()
 
 
-class MeasurementItem(Told):
+class MeasurementResponse(ResponseModel):
     """A figure that was seen: under a workload's own name on a machine, or in public of a model on a GPU."""
 
     id: str
@@ -90,7 +90,7 @@ class MeasurementItem(Told):
     note: str | None
 
 
-class Seen(NamedTuple):
+class ListedMeasurement(NamedTuple):
     """A measurement under the columns that lists are filtered and sorted by."""
 
     id: str
@@ -108,8 +108,8 @@ class Seen(NamedTuple):
 SORTABLE = ("id", "kind", "model", "gpu", "gpu_count", "value", "year", "measured_on")
 
 
-@router.get("/measurements", summary="List measurements", response_model=Page[MeasurementItem])
-async def get_measurements(request: Request, asked: Annotated[MeasurementsAsked, Query()], live: Live) -> Response:
+@router.get("/measurements", summary="List measurements", response_model=Page[MeasurementResponse])
+async def get_measurements(request: Request, asked: Annotated[MeasurementsRequest, Query()], live: Live) -> Response:
     """What was measured by that day: workloads by name on machines, and published runs of models on GPUs."""
     catalog = catalog_on(live, asked.as_of)
     found = in_order(asked.sort, SORTABLE, filtered(asked, catalog))
@@ -123,10 +123,10 @@ async def get_measurements(request: Request, asked: Annotated[MeasurementsAsked,
     )
 
 
-def all_seen(catalog: Catalog) -> tuple[Seen, ...]:
+def all_seen(catalog: Catalog) -> tuple[ListedMeasurement, ...]:
     """Every measurement of the catalog's day, by id."""
 
-    def build() -> tuple[Seen, ...]:
+    def build() -> tuple[ListedMeasurement, ...]:
         named = [named_seen(each, catalog) for each in catalog.measurements]
         published = [published_seen(each) for each in catalog.published_runs]
         return tuple(sorted((*named, *published), key=lambda seen: seen.id))
@@ -134,19 +134,23 @@ def all_seen(catalog: Catalog) -> tuple[Seen, ...]:
     return catalog.memory.recall("measurements_seen", build)
 
 
-def named_seen(row: Measurement, catalog: Catalog) -> Seen:
+def named_seen(row: Measurement, catalog: Catalog) -> ListedMeasurement:
     place = catalog.place_of.get(row.machine)
     gpu = catalog.instance_types[place].gpu if place is not None else None
     day = row.measured_on
     gpu_id = gpu.id if gpu else None
-    return Seen(row.id, BY_NAME, None, gpu_id, row.gpu_count, row.framework, row.samples_per_second, day.year, day, row)
+    return ListedMeasurement(
+        row.id, BY_NAME, None, gpu_id, row.gpu_count, row.framework, row.samples_per_second, day.year, day, row
+    )
 
 
-def published_seen(row: PublishedRun) -> Seen:
-    return Seen(row.id, row.kind, row.model, row.gpu, row.gpu_count, row.framework, row.value, row.year, None, row)
+def published_seen(row: PublishedRun) -> ListedMeasurement:
+    return ListedMeasurement(
+        row.id, row.kind, row.model, row.gpu, row.gpu_count, row.framework, row.value, row.year, None, row
+    )
 
 
-def filtered(asked: MeasurementsAsked, catalog: Catalog) -> list[Seen]:
+def filtered(asked: MeasurementsRequest, catalog: Catalog) -> list[ListedMeasurement]:
     seen = all_seen(catalog)
     models = {resolve_model(name, catalog, "model").id for name in asked.model}
     gpus = set(resolved("gpu", asked.gpu, catalog))
@@ -171,19 +175,19 @@ def among(value: str | None, wanted: Collection[str]) -> bool:
     return not wanted or value in wanted
 
 
-def searched(seen: Seen) -> str:
+def searched(seen: ListedMeasurement) -> str:
     row = seen.row
     texts = [row.id, seen.model, seen.gpu, row.machine, row.framework, row.software, row.source, row.note]
     texts += [row.workload] if isinstance(row, Measurement) else [row.format, row.detail]
     return "\n".join(text for text in texts if text).lower()
 
 
-def item_of(seen: Seen) -> MeasurementItem:
+def item_of(seen: ListedMeasurement) -> MeasurementResponse:
     return named_item(seen, seen.row) if isinstance(seen.row, Measurement) else published_item(seen.row)
 
 
-def named_item(seen: Seen, row: Measurement) -> MeasurementItem:
-    return MeasurementItem.like(
+def named_item(seen: ListedMeasurement, row: Measurement) -> MeasurementResponse:
+    return MeasurementResponse.like(
         row,
         kind=seen.kind,
         model=None,
@@ -207,8 +211,8 @@ def named_item(seen: Seen, row: Measurement) -> MeasurementItem:
     )
 
 
-def published_item(row: PublishedRun) -> MeasurementItem:
-    return MeasurementItem.like(
+def published_item(row: PublishedRun) -> MeasurementResponse:
+    return MeasurementResponse.like(
         row,
         workload=None,
         batch_size=row.global_batch,

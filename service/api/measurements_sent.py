@@ -9,8 +9,8 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from service.api.body import JsonRoute
 from service.api.current import EARLIEST, Live
 from service.api.examples import MEASUREMENTS
-from service.api.fields import LARGEST, Asked, AtLeastOne, Day, Name, Positive, Sent, Told, whole
-from service.api.measurements import MeasurementItem, named_item, named_seen
+from service.api.fields import LARGEST, AtLeastOne, BodyModel, Day, Name, Positive, RequestModel, ResponseModel, whole
+from service.api.measurements import MeasurementResponse, named_item, named_seen
 from service.api.workload import AtLeastOneOfMany, Named
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
@@ -37,29 +37,29 @@ Steps = Annotated[int, Field(ge=1, le=1_000_000_000_000), BeforeValidator(whole)
 Workers = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(whole)]
 
 
-class WorkloadNamed(Sent):
+class NamedWorkloadRequest(BodyModel):
     """A workload by its own name."""
 
     name: PrintedName
 
 
-class SoftwareUsed(Sent):
+class SoftwareUsedRequest(BodyModel):
     """What the code ran on."""
 
     framework: Annotated[PrintedName | None, Field(description="Such as `pytorch==2.0`.")] = None
 
 
-class MeasurementSent(Sent):
+class MeasurementRequest(BodyModel):
     """One measurement: whose, where, and how fast, as a rate or as the times of a loop."""
 
     name: Annotated[PrintedName | None, Field(description="The workload's own name; or tell `workload`.")] = None
     workload: Annotated[
-        Named[PrintedName, WorkloadNamed] | None, Field(description="The workload's name, plain or as `name`.")
+        Named[PrintedName, NamedWorkloadRequest] | None, Field(description="The workload's name, plain or as `name`.")
     ] = None
     machine: Annotated[Name, Field(description="The instance type, as `name` or `provider/name`.")]
     nodes: Annotated[AtLeastOne, Field(description="Such machines that ran it together.")] = 1
     precision: Annotated[Name | None, Field(description="What numbers were multiplied in, see `/precisions`.")] = None
-    software: SoftwareUsed = SoftwareUsed()
+    software: SoftwareUsedRequest = SoftwareUsedRequest()
     samples_per_second: Annotated[Rate | None, Field(description="Of all nodes together.")] = None
     steps: Annotated[
         Steps | None, Field(description="With `seconds`, `batch_size` and `world_size`: the rate is computed of them.")
@@ -75,24 +75,24 @@ class MeasurementSent(Sent):
     note: Text | None = None
 
 
-class MeasurementsSent(Sent):
+class MeasurementsPostRequest(BodyModel):
     """Measurements to keep."""
 
-    items: Annotated[list[MeasurementSent], Field(min_length=1, max_length=MOST_ITEMS)]
+    items: Annotated[list[MeasurementRequest], Field(min_length=1, max_length=MOST_ITEMS)]
 
 
-class MeasurementsKept(Told):
+class MeasurementsPostResponse(ResponseModel):
     """The measurements as they are kept, in the order in which they were sent."""
 
-    items: list[MeasurementItem]
+    items: list[MeasurementResponse]
 
 
-@router.post("/measurements", summary="Send measurements", status_code=201, response_model=MeasurementsKept)
+@router.post("/measurements", summary="Send measurements", status_code=201, response_model=MeasurementsPostResponse)
 def post_measurements(
-    sent: Annotated[MeasurementsSent, Body(openapi_examples=MEASUREMENTS)],
-    _query: Annotated[Asked, Query()],
+    sent: Annotated[MeasurementsPostRequest, Body(openapi_examples=MEASUREMENTS)],
+    _query: Annotated[RequestModel, Query()],
     live: Live,
-) -> MeasurementsKept:
+) -> MeasurementsPostResponse:
     """Keep what was measured of workloads by name; every process answers from it within seconds, this one at once.
 
     All items are kept, or none. The same measurement sent again is kept once and answered alike, so that a call whose
@@ -103,10 +103,10 @@ def post_measurements(
         [measurement_of(each, catalog, f"items.{place}") for place, each in enumerate(sent.items)]
     )
     catalog = live.on(None)
-    return MeasurementsKept(items=[named_item(named_seen(each, catalog), each) for each in kept])
+    return MeasurementsPostResponse(items=[named_item(named_seen(each, catalog), each) for each in kept])
 
 
-def measurement_of(sent: MeasurementSent, catalog: Catalog, field: str) -> Measurement:
+def measurement_of(sent: MeasurementRequest, catalog: Catalog, field: str) -> Measurement:
     """In the catalog's own words. Raises `QuestionError`."""
     machine = resolve_instance(sent.machine, catalog, f"{field}.machine")
     precision = (
@@ -135,14 +135,14 @@ def measurement_of(sent: MeasurementSent, catalog: Catalog, field: str) -> Measu
     )
 
 
-def workload_of(sent: MeasurementSent, field: str) -> str:
-    named = sent.workload.name if isinstance(sent.workload, WorkloadNamed) else sent.workload
+def workload_of(sent: MeasurementRequest, field: str) -> str:
+    named = sent.workload.name if isinstance(sent.workload, NamedWorkloadRequest) else sent.workload
     if (named is None) == (sent.name is None):
         raise QuestionError(f"Tell either {field}.name or {field}.workload.", field=f"{field}.name")
     return named or sent.name or ""
 
 
-def speed_of(sent: MeasurementSent, field: str) -> tuple[float, int | None, float | None]:
+def speed_of(sent: MeasurementRequest, field: str) -> tuple[float, int | None, float | None]:
     """Samples per second, samples of a step, and seconds of one where they are told."""
     told = {name: getattr(sent, name) for name in LOOP}
     loop = any(told[name] is not None for name in LOOP if name != "batch_size")
@@ -180,7 +180,7 @@ def line_of(text: str, field: str, catalog: Catalog) -> str:
     return name if name in known or line == UNKNOWN.line else line
 
 
-def day_of(sent: MeasurementSent, today: date, field: str) -> date:
+def day_of(sent: MeasurementRequest, today: date, field: str) -> date:
     day = sent.measured_at or today
     if day > today:
         raise QuestionError(f"{day} lies in the future; today is {today} in UTC.", field=field)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from service.api.answers import json_answer
 from service.api.current import CatalogStamp, Live, catalog_on, stamp
-from service.api.fields import Amount, DayAsked, Name, Names, PageAsked, Told
+from service.api.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel
 from service.api.listing import Page, in_order, page_answer
 from service.domain.catalog import Catalog
 from service.domain.errors import NotFound, QuestionError, UnknownName
@@ -31,7 +31,7 @@ USUAL_CONTEXT = 2048
 FP16_BYTES = 2
 
 
-class TransformerTold(Told):
+class TransformerResponse(ResponseModel):
     """Dimensions; 0 is *has none*. In a hybrid, a layer is one of attention, a state space (ssm) or an FFN."""
 
     layers: int
@@ -68,7 +68,7 @@ class TransformerTold(Told):
     ssm_convolution: int
 
 
-class ModelItem(Told):
+class ModelResponse(ResponseModel):
     """A network by name."""
 
     id: str
@@ -79,21 +79,21 @@ class ModelItem(Told):
     active_parameters: int = Field(description="Those that take part in one token or sample.")
     sample: str = Field(description="What one sample is.")
     forward_flops_per_sample: float | None = Field(description="2 x multiply-accumulates.")
-    dimensions: TransformerTold | None = Field(description="Null of a network that is no transformer.")
+    dimensions: TransformerResponse | None = Field(description="Null of a network that is no transformer.")
     released_on: str | None
     source: str
     note: str | None
 
     @classmethod
-    def of(cls, model: Model) -> "ModelItem":
+    def of(cls, model: Model) -> "ModelResponse":
         return cls.like(model, aliases=list(model.aliases), dimensions=dimensions_told(model))
 
 
-def dimensions_told(model: Model) -> TransformerTold | None:
-    return None if model.transformer is None else TransformerTold.like(model.transformer)
+def dimensions_told(model: Model) -> TransformerResponse | None:
+    return None if model.transformer is None else TransformerResponse.like(model.transformer)
 
 
-class ModelsAsked(PageAsked):
+class ModelsRequest(PageRequest):
     """Which models to list, and in which order."""
 
     family: Annotated[Names, Field(description="Such as `llm`, `moe`, `cnn` or `diffusion`.")] = ()
@@ -108,8 +108,8 @@ class ModelsAsked(PageAsked):
 SORTABLE = ("id", "parameters", "active_parameters", "released_on")
 
 
-@router.get("/models", summary="List ML models", response_model=Page[ModelItem])
-async def get_models(request: Request, asked: Annotated[ModelsAsked, Query()], live: Live) -> Response:
+@router.get("/models", summary="List ML models", response_model=Page[ModelResponse])
+async def get_models(request: Request, asked: Annotated[ModelsRequest, Query()], live: Live) -> Response:
     """Networks that questions can name, with their dimensions and sources."""
     catalog = catalog_on(live, asked.as_of)
     found = in_order(asked.sort, SORTABLE, sorted(filtered(asked, catalog), key=lambda model: model.id))
@@ -119,11 +119,11 @@ async def get_models(request: Request, asked: Annotated[ModelsAsked, Query()], l
         catalog,
         len(found),
         lambda place: found[place].id,
-        lambda shown: [ModelItem.of(model).model_dump_json().encode() for model in found[shown]],
+        lambda shown: [ModelResponse.of(model).model_dump_json().encode() for model in found[shown]],
     )
 
 
-def filtered(asked: ModelsAsked, catalog: Catalog) -> list[Model]:
+def filtered(asked: ModelsRequest, catalog: Catalog) -> list[Model]:
     low, high = asked.min_parameters, asked.max_parameters
     if low is not None and high is not None and low > high:
         raise QuestionError(
@@ -149,7 +149,7 @@ def searched(model: Model) -> str:
 # One model, and what follows from its dimensions
 
 
-class ModelAsked(DayAsked):
+class ModelRequest(DayRequest):
     """At which length to compute."""
 
     context_tokens: Annotated[
@@ -157,7 +157,7 @@ class ModelAsked(DayAsked):
     ] = None
 
 
-class PartsTold(Told):
+class ParameterPartsResponse(ResponseModel):
     """Parameters by part, without biases."""
 
     embedding: int
@@ -171,7 +171,7 @@ class PartsTold(Told):
     head: int
 
 
-class FlopsTold(Told):
+class FlopsResponse(ResponseModel):
     """Forward FLOPs of one token."""
 
     matrix: float = Field(description="Against weights; the same at every length.")
@@ -179,49 +179,49 @@ class FlopsTold(Told):
     total: float
 
 
-class ComputedTold(Told):
+class ComputedResponse(ResponseModel):
     """What the dimensions say by themselves."""
 
     context_tokens: int
     parameters: int = Field(description="Counted from the dimensions; `parameters` of the model is what is published.")
     active_parameters: int
-    parameters_by_part: PartsTold
-    forward_flops_per_token: FlopsTold = Field(description="Of an encoder with a decoder: one token on each side.")
+    parameters_by_part: ParameterPartsResponse
+    forward_flops_per_token: FlopsResponse = Field(description="Of an encoder with a decoder: one token on each side.")
     kv_bytes_per_token_fp16: float = Field(description="Before any sliding window lets a token go.")
     kv_cache_bytes_fp16: float = Field(description="Of one sequence of `context_tokens`, with its sliding windows.")
     state_bytes_fp16: float = Field(description="What state spaces keep of a sequence, however long.")
 
     @classmethod
-    def of(cls, transformer: Transformer, context_tokens: int) -> "ComputedTold":
+    def of(cls, transformer: Transformer, context_tokens: int) -> "ComputedResponse":
         parts = parameter_parts(transformer)
         return cls(
             context_tokens=context_tokens,
             parameters=parts.total,
             active_parameters=active_parameter_count(transformer),
-            parameters_by_part=PartsTold.like(parts),
-            forward_flops_per_token=FlopsTold.like(forward_flops_per_token(transformer, context_tokens)),
+            parameters_by_part=ParameterPartsResponse.like(parts),
+            forward_flops_per_token=FlopsResponse.like(forward_flops_per_token(transformer, context_tokens)),
             kv_bytes_per_token_fp16=kv_bytes_per_token(transformer, FP16_BYTES),
             kv_cache_bytes_fp16=kv_cache_bytes(transformer, context_tokens, FP16_BYTES),
             state_bytes_fp16=ssm_state_bytes(transformer, FP16_BYTES),
         )
 
 
-class ModelDetail(ModelItem):
+class ModelDetailResponse(ModelResponse):
     """A model, with the figures that follow from its dimensions."""
 
-    computed: ComputedTold | None = Field(description="Null of a network that is no transformer.")
+    computed: ComputedResponse | None = Field(description="Null of a network that is no transformer.")
     catalog: CatalogStamp
 
 
-@router.get("/models/{id:path}", summary="One ML model", response_model=ModelDetail)
-async def get_model(id: Name, asked: Annotated[ModelAsked, Query()], live: Live) -> Response:  # noqa: A002
+@router.get("/models/{id:path}", summary="One ML model", response_model=ModelDetailResponse)
+async def get_model(id: Name, asked: Annotated[ModelRequest, Query()], live: Live) -> Response:  # noqa: A002
     """By id, name or alias, such as `meta-llama/Llama-3.1-8B`, with its parameters by part, FLOPs and cache."""
     catalog = catalog_on(live, asked.as_of)
     try:
         model = resolve_model(id, catalog, "id")
     except UnknownName as error:
         raise NotFound(error.sentence, field="id", near=error.near) from None
-    told = ModelDetail.like(
+    told = ModelDetailResponse.like(
         model,
         aliases=list(model.aliases),
         dimensions=dimensions_told(model),
@@ -231,7 +231,7 @@ async def get_model(id: Name, asked: Annotated[ModelAsked, Query()], live: Live)
     return json_answer(told.model_dump_json().encode(), catalog)
 
 
-def computed(model: Model, asked_tokens: int | None) -> ComputedTold | None:
+def computed(model: Model, asked_tokens: int | None) -> ComputedResponse | None:
     """Raises `QuestionError` where the model cannot read that many tokens."""
     transformer = model.transformer
     if transformer is None:
@@ -239,4 +239,4 @@ def computed(model: Model, asked_tokens: int | None) -> ComputedTold | None:
     most = transformer.context_tokens
     if asked_tokens is not None and most and asked_tokens > most:
         raise QuestionError(f"{model.name} reads at most {most} tokens.", field="context_tokens")
-    return ComputedTold.of(transformer, asked_tokens or min(USUAL_CONTEXT, most or USUAL_CONTEXT))
+    return ComputedResponse.of(transformer, asked_tokens or min(USUAL_CONTEXT, most or USUAL_CONTEXT))

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from service.api.workload import WorkloadAsked
+from service.api.workload import WorkloadRequest
 from service.domain.catalog import Catalog
 from service.domain.formats import BITS
 from service.domain.names import resolve
-from service.domain.needs import NOTHING, Loosened, Needs, Numbers, Requirement, platform_names
+from service.domain.needs import NOTHING, Numbers, RelaxedNumerics, Requirement, Requirements, platform_names
 from service.domain.software import software_names
 from service.domain.stacks import software_called
 from service.domain.versions import split_requirement, versions_of
@@ -17,13 +17,13 @@ FEWEST_EXPONENT_BITS = 6
 TASKS_WITHOUT_GPU = frozenset({"classical", "sequential", "development"})
 
 
-def needs_of(work: WorkloadAsked, numbers: Numbers | None, catalog: Catalog, *, has_job: bool) -> Needs:
+def needs_of(work: WorkloadRequest, numbers: Numbers | None, catalog: Catalog, *, has_job: bool) -> Requirements:
     """Raises `QuestionError`. Software that no rule speaks of asks for nothing; a note says so."""
     if numbers is None and not work.model_fields_set & {"software", "host"}:
         return NOTHING
     software = work.software
     cuda = software.cuda and versions_of(software.cuda.lower().removeprefix("cuda"), "workload.software.cuda")
-    return Needs(
+    return Requirements(
         framework=requirement(software.framework, "workload.software.framework", catalog),
         engine=requirement(software.engine, "workload.software.engine", catalog),
         cuda=Requirement("cuda", cuda) if cuda else None,
@@ -56,7 +56,7 @@ def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement |
     return Requirement(name, versions) if name in known else None
 
 
-def libraries(work: WorkloadAsked, catalog: Catalog, *, required: bool = True) -> list[Requirement | None]:
+def libraries(work: WorkloadRequest, catalog: Catalog, *, required: bool = True) -> list[Requirement | None]:
     """Those that must run, or those that had better; a library is required unless told otherwise."""
     field = "workload.software.libraries"
     return [
@@ -66,7 +66,7 @@ def libraries(work: WorkloadAsked, catalog: Catalog, *, required: bool = True) -
     ]
 
 
-def unknown_software(work: WorkloadAsked, catalog: Catalog) -> list[str]:
+def unknown_software(work: WorkloadRequest, catalog: Catalog) -> list[str]:
     """The fields that name software of which no rule says where it runs."""
     if "software" not in work.model_fields_set:
         return []
@@ -81,7 +81,7 @@ def unknown_software(work: WorkloadAsked, catalog: Catalog) -> list[str]:
     return [*lacking, *(["workload.software.libraries"] if unknown else [])]
 
 
-def numbers_of(work: WorkloadAsked, usual: tuple[str, ...], catalog: Catalog, *, needs_peak: bool) -> Numbers | None:
+def numbers_of(work: WorkloadRequest, usual: tuple[str, ...], catalog: Catalog, *, needs_peak: bool) -> Numbers | None:
     """Which of the precisions asked for, or of the task's usual ones, the work bears; nothing where it bears any."""
     asked = work.numerics
     wanted = tuple(name.lower() for name in work.precision) or usual
@@ -90,14 +90,14 @@ def numbers_of(work: WorkloadAsked, usual: tuple[str, ...], catalog: Catalog, *,
     kept = borne(wanted, asked.min_bits, catalog, overflows=asked.fp16_overflows)
     if not work.precision and not kept:
         wanted = kept = widest(asked.min_bits, catalog) or wanted
-    loosened: list[Loosened] = []
+    loosened: list[RelaxedNumerics] = []
     if asked.fp16_overflows:
         more = borne(wanted, asked.min_bits, catalog, overflows=False)
-        loosened.append(Loosened("fp16_overflows", value=False, borne=more))
+        loosened.append(RelaxedNumerics("fp16_overflows", value=False, borne=more))
     if asked.min_bits is not None:
         fewer = sorted({int(bits_of(name, catalog)) for name in wanted if bits_of(name, catalog) < asked.min_bits})
         loosened += [
-            Loosened("min_bits", bits, borne(wanted, bits, catalog, overflows=asked.fp16_overflows))
+            RelaxedNumerics("min_bits", bits, borne(wanted, bits, catalog, overflows=asked.fp16_overflows))
             for bits in reversed(fewer)
         ]
     return Numbers(
@@ -118,7 +118,7 @@ def borne(names: Iterable[str], min_bits: int | None, catalog: Catalog, *, overf
     )
 
 
-def refused_precisions(work: WorkloadAsked, catalog: Catalog) -> tuple[str, ...]:
+def refused_precisions(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:
     """All whose numbers the work does not bear."""
     asked, known = work.numerics, tuple(catalog.reference.precisions)
     if asked.min_bits is None and not asked.fp16_overflows:

@@ -1,8 +1,8 @@
 """What a unit of the work costs, and what a month of a load."""
 
-from service.api.bill_told import LoadTold, MoneyTold, MonthTold, PerUnitTold, money
-from service.api.estimated import BandTold, maybe, rounded
-from service.api.purchase import Purchase
+from service.api.bill_told import LoadResponse, MoneyResponse, MonthResponse, PerUnitResponse, money
+from service.api.estimated import BandResponse, maybe, rounded
+from service.api.purchase import PricedRun
 from service.domain.bands import Band
 from service.domain.charges import HOURS_A_MONTH
 from service.domain.money import Micros, Unknown, number
@@ -10,12 +10,12 @@ from service.domain.serving import Served
 from service.domain.unit_costs import SECONDS_AN_HOUR, unit_costs, usd_micros_a_month, usd_per_million_tokens
 
 
-def per_unit(purchase: Purchase, total: Micros | None, usd_micros_per_hour: int | None) -> PerUnitTold:
+def per_unit(purchase: PricedRun, total: Micros | None, usd_micros_per_hour: int | None) -> PerUnitResponse:
     """The bill over what the run does, and machine time over the rates at which it is done."""
     work = purchase.work
     found = unit_costs(total, epochs=work.epochs, tokens=work.tokens, samples=work.samples)
     gang = None if usd_micros_per_hour is None else number(usd_micros_per_hour * purchase.nodes)
-    return PerUnitTold(
+    return PerUnitResponse(
         usd_per_epoch=money(found.usd_per_epoch),
         usd_per_million_tokens=money(found.usd_per_million_tokens),
         usd_per_thousand_samples=money(found.usd_per_thousand_samples),
@@ -30,37 +30,37 @@ def of_a_dollar(usd_per_hour: float | None, per_second: Band | None) -> Band | N
     return None if not usd_per_hour or per_second is None else per_second.times(SECONDS_AN_HOUR / usd_per_hour)
 
 
-def at_rate(usd_per_hour: float | None, rate: Band | None) -> MoneyTold | None:
+def at_rate(usd_per_hour: float | None, rate: Band | None) -> MoneyResponse | None:
     if usd_per_hour is None or rate is None:
         return None
-    return MoneyTold.of_band(usd_per_million_tokens(usd_per_hour, rate))
+    return MoneyResponse.of_band(usd_per_million_tokens(usd_per_hour, rate))
 
 
-def month_told(purchase: Purchase, usd_micros_per_hour: int | None) -> MonthTold | None:
+def month_told(purchase: PricedRun, usd_micros_per_hour: int | None) -> MonthResponse | None:
     served = purchase.served
     if served is None:
         return None
     if isinstance(served, Unknown):
-        return MonthTold(None, HOURS_A_MONTH, served.reason)
+        return MonthResponse(None, HOURS_A_MONTH, served.reason)
     counts = (served.few, served.likely, served.many)
     gang = f"{served.likely} x {purchase.nodes} machines" if purchase.nodes > 1 else f"{served.likely} replicas"
     if usd_micros_per_hour is None:
-        return MonthTold(None, HOURS_A_MONTH, f"{gang}; what an hour costs is not known.")
+        return MonthResponse(None, HOURS_A_MONTH, f"{gang}; what an hour costs is not known.")
     usd = Micros(*(usd_micros_a_month(usd_micros_per_hour, count, purchase.nodes) for count in counts))
-    return MonthTold(MoneyTold.of(usd), HOURS_A_MONTH, f"{gang} for {HOURS_A_MONTH} h.")
+    return MonthResponse(MoneyResponse.of(usd), HOURS_A_MONTH, f"{gang} for {HOURS_A_MONTH} h.")
 
 
-def load_told(served: Served | Unknown | None) -> LoadTold | None:
+def load_told(served: Served | Unknown | None) -> LoadResponse | None:
     if served is None:
         return None
     if isinstance(served, Unknown):
-        return LoadTold(None, None, None, None, None, None, None, served.reason)
-    return LoadTold(
+        return LoadResponse(None, None, None, None, None, None, None, served.reason)
+    return LoadResponse(
         replicas=served.likely,
         replicas_low=served.few,
         replicas_high=served.many,
         concurrency=None if served.concurrency is None else rounded(served.concurrency),
-        per_replica_per_second=BandTold.of(served.per_second),
+        per_replica_per_second=BandResponse.of(served.per_second),
         seconds_to_first_token=maybe(served.seconds_to_first_token),
         seconds_per_output_token=maybe(served.seconds_per_output_token),
         reason=None,

@@ -7,51 +7,53 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from service.api.against import on_demand_beside
-from service.api.estimated import BandTold, EstimateTold, estimate_told, evidence_on, rounded
-from service.api.explain import Statement
-from service.domain.appraisal import SECONDS_PER_HOUR, Appraisal, appraise_in
+from service.api.estimated import BandResponse, ModelledEstimateResponse, estimate_told, evidence_on, rounded
+from service.api.explain import StatementResponse
+from service.domain.appraisal import SECONDS_PER_HOUR, JobEstimate, appraise_in
 from service.domain.bands import Band
 from service.domain.catalog import Catalog
 from service.domain.evidence import NamedRate
 from service.domain.interruption import Expectation, break_even_rate, expect_by_prior, prior_of
 from service.domain.job import Job
-from service.domain.machine import Machine, machine_of_instance
+from service.domain.machine import Cluster, machine_of_instance
 from service.domain.money import Unknown
-from service.domain.outlook import Outlook
+from service.domain.outlook import FleetEstimate
 from service.domain.plans import Planner
 from service.domain.recommend import Choice
 from service.domain.seen import NamedWork
 
 
 @dataclass(frozen=True, slots=True)
-class JobEstimateTold(EstimateTold):
+class JobEstimateResponse(ModelledEstimateResponse):
     """What the job comes to on a choice, and what it costs there: of all instances, with what interruptions cost."""
 
-    usd: Annotated[BandTold | None, Field(description="Of the whole job; null without a price or an amount of work.")]
+    usd: Annotated[
+        BandResponse | None, Field(description="Of the whole job; null without a price or an amount of work.")
+    ]
     samples_per_usd: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class SeenEstimateTold:
+class MeasuredEstimateResponse:
     """What was measured of work that is known by its name alone, on this machine or on the one most like it."""
 
     basis: Literal["measured", "scaled"]
-    samples_per_second: BandTold
-    hours: Annotated[BandTold | None, Field(description="Of the whole amount; null without one in samples.")]
-    usd: BandTold | None
+    samples_per_second: BandResponse
+    hours: Annotated[BandResponse | None, Field(description="Of the whole amount; null without one in samples.")]
+    usd: BandResponse | None
     samples_per_usd: float | None
     joules_per_sample: Annotated[float | None, Field(description="At the rated power of the GPUs.")]
 
 
 @dataclass(frozen=True, slots=True)
-class SpotTold:
+class SpotResponse:
     """Spot in expectation. Interruptions are those of all nodes and instances together."""
 
-    interruptions: BandTold
-    interruptions_per_hour: BandTold
+    interruptions: BandResponse
+    interruptions_per_hour: BandResponse
     checkpoint_interval_minutes: float
     stretch: Annotated[float, Field(description="Paid hours over those of an undisturbed run.")]
-    paid_hours: BandTold
+    paid_hours: BandResponse
     notice_seconds: Annotated[int | None, Field(description="Between the warning and the end.")]
     break_even_interruptions_per_hour: Annotated[
         float | None,
@@ -62,14 +64,14 @@ class SpotTold:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EncodedEstimate:
     """What a job makes of a choice."""
 
-    estimate: JobEstimateTold | SeenEstimateTold | None
-    spot: SpotTold | None
+    estimate: JobEstimateResponse | MeasuredEstimateResponse | None
+    spot: SpotResponse | None
     evidence: list[dict[str, str]]
-    reasons: list[Statement]
-    warnings: list[Statement]
+    reasons: list[StatementResponse]
+    warnings: list[StatementResponse]
 
     def json(self) -> bytes:
         """Without the braces, and the reasons."""
@@ -80,33 +82,33 @@ class Told:
         )
 
 
-def machine_chosen(choice: Choice) -> Machine:
+def machine_chosen(choice: Choice) -> Cluster:
     return machine_of_instance(choice.instance_type, choice.nodes)
 
 
-def appraised(choice: Choice, outlook: Outlook[Job], catalog: Catalog) -> Appraisal:
+def appraised(choice: Choice, outlook: FleetEstimate[Job], catalog: Catalog) -> JobEstimate:
     """On its nodes, in the layout that was found best."""
 
-    def find() -> Appraisal:
+    def find() -> JobEstimate:
         layout = outlook.layout(choice.place, choice.nodes)
         return appraise_in(catalog.reference.physics, outlook.job, machine_chosen(choice), layout)
 
     return catalog.of_jobs.recall(("appraised", outlook.key, choice.place, choice.nodes), find)
 
 
-def told_of(choice: Choice, planner: Planner, catalog: Catalog, framework: str | None = None) -> Told:
+def told_of(choice: Choice, planner: Planner, catalog: Catalog, framework: str | None = None) -> EncodedEstimate:
     """`framework` is what the caller asks for. Of a current instance that cannot run the job, there is no estimate."""
     outlook = planner.outlook
     on_nodes = outlook.on(choice.nodes)
     if not (on_nodes.runs[choice.place] and on_nodes.exists[choice.place]):
-        return Told(None, None, [], [], [])
+        return EncodedEstimate(None, None, [], [], [])
     seen = outlook.seen.get(choice.place) if choice.nodes == 1 else None
     found = None if isinstance(outlook.job, NamedWork) else appraised(choice, outlook, catalog)
     whole = hours_of(found, seen, outlook, choice.place)
     hours = None if whole is None else whole.times(1 / choice.instances)
     expected = expectation(choice, hours, planner, catalog)
     spot = None if expected is None or hours is None else spot_told(choice, hours, expected, planner, catalog)
-    estimate: JobEstimateTold | SeenEstimateTold
+    estimate: JobEstimateResponse | MeasuredEstimateResponse
     evidence = [] if seen is None else [measurement_told(seen)]
     if found is not None:
         estimate = estimate_of(choice, found, seen, hours, expected)
@@ -114,8 +116,8 @@ def told_of(choice: Choice, planner: Planner, catalog: Catalog, framework: str |
     else:
         assert seen is not None
         estimate = seen_estimate(choice, seen, hours, expected)
-    reasons = [] if seen is None else [Statement(seen.basis, seen.text)]
-    return Told(
+    reasons = [] if seen is None else [StatementResponse(seen.basis, seen.text)]
+    return EncodedEstimate(
         estimate=estimate,
         spot=spot,
         evidence=evidence,
@@ -124,7 +126,7 @@ def told_of(choice: Choice, planner: Planner, catalog: Catalog, framework: str |
     )
 
 
-def hours_of(found: Appraisal | None, seen: NamedRate | None, outlook: Outlook[Any], place: int) -> Band | None:
+def hours_of(found: JobEstimate | None, seen: NamedRate | None, outlook: FleetEstimate[Any], place: int) -> Band | None:
     """Of the whole amount on one instance; what was seen of it stands before what the physics says."""
     if outlook.job.amount is None or (found is not None and found.hours is None):
         return None
@@ -146,29 +148,29 @@ def measurement_told(seen: NamedRate) -> dict[str, str]:
     }
 
 
-def warnings_on_seen(seen: NamedRate, framework: str | None) -> list[Statement]:
+def warnings_on_seen(seen: NamedRate, framework: str | None) -> list[StatementResponse]:
     """What was seen long ago or with other software stays what it was: no release multiplies onto it."""
     found, one = [], seen.evidence
     if seen.stale:
         text = f"Last measured on {one.measured_on}, on {one.machine}; measure it anew."
-        found.append(Statement("measurement_old", text))
+        found.append(StatementResponse("measurement_old", text))
     if framework is not None and one.software is not None and framework != one.software:
         text = f"Measured with {one.software}; the workload asks for {framework}. Measure it anew."
-        found.append(Statement("measurement_other_software", text))
+        found.append(StatementResponse("measurement_other_software", text))
     return found
 
 
 def seen_estimate(
     choice: Choice, seen: NamedRate, hours: Band | None, expected: Expectation | None
-) -> SeenEstimateTold:
+) -> MeasuredEstimateResponse:
     kind, rate = choice.instance_type, seen.samples_per_second.times(choice.instances)
     paid, elapsed, price, per_usd = money_of(choice, rate.likely, hours, expected)
     watts = kind.tdp_watts
-    return SeenEstimateTold(
+    return MeasuredEstimateResponse(
         basis=seen.basis,
-        samples_per_second=BandTold.of(rate),
-        hours=None if elapsed is None else BandTold.of(elapsed),
-        usd=None if price is None or paid is None else BandTold.of(paid.times(price)),
+        samples_per_second=BandResponse.of(rate),
+        hours=None if elapsed is None else BandResponse.of(elapsed),
+        usd=None if price is None or paid is None else BandResponse.of(paid.times(price)),
         samples_per_usd=per_usd,
         joules_per_sample=None if watts is None else rounded(watts * choice.instances / rate.likely),
     )
@@ -200,42 +202,42 @@ def money_of(
 
 
 def estimate_of(
-    choice: Choice, found: Appraisal, seen: NamedRate | None, hours: Band | None, expected: Expectation | None
-) -> JobEstimateTold:
+    choice: Choice, found: JobEstimate, seen: NamedRate | None, hours: Band | None, expected: Expectation | None
+) -> JobEstimateResponse:
     kind, rate = choice.instance_type, found.estimate.samples_per_second
     told = estimate_told(found, None if kind.tdp_watts is None else kind.tdp_watts * choice.nodes)
-    values = {name: getattr(told, name) for name in EstimateTold.__dataclass_fields__}
+    values = {name: getattr(told, name) for name in ModelledEstimateResponse.__dataclass_fields__}
     if seen is not None:
         rate = seen.samples_per_second
-        values |= {"basis": seen.basis, "samples_per_second": BandTold.of(rate)}
+        values |= {"basis": seen.basis, "samples_per_second": BandResponse.of(rate)}
     for name in ("samples_per_second", "tokens_per_second", "prefill_tokens_per_second"):
         values[name] = times(values[name], choice.instances)
     likely = None if rate is None else rate.likely * choice.instances
     paid, elapsed, price, per_usd = money_of(choice, likely, hours, expected)
-    values["hours"] = None if elapsed is None else BandTold.of(elapsed)
-    return JobEstimateTold(
+    values["hours"] = None if elapsed is None else BandResponse.of(elapsed)
+    return JobEstimateResponse(
         **values,
-        usd=None if price is None or paid is None else BandTold.of(paid.times(price)),
+        usd=None if price is None or paid is None else BandResponse.of(paid.times(price)),
         samples_per_usd=per_usd,
     )
 
 
-def times(rate: BandTold | None, instances: int) -> BandTold | None:
+def times(rate: BandResponse | None, instances: int) -> BandResponse | None:
     if rate is None or instances == 1:
         return rate
-    return BandTold(*(rounded(each * instances) for each in (rate.low, rate.likely, rate.high)))
+    return BandResponse(*(rounded(each * instances) for each in (rate.low, rate.likely, rate.high)))
 
 
-def spot_told(choice: Choice, hours: Band, expected: Expectation, planner: Planner, catalog: Catalog) -> SpotTold:
+def spot_told(choice: Choice, hours: Band, expected: Expectation, planner: Planner, catalog: Catalog) -> SpotResponse:
     plain = on_demand_beside(catalog, choice.instance_type, choice.offer)
     spot, full = choice.offer.price.usd_per_hour, None if plain is None else plain.price.usd_per_hour
     even = break_even_rate(hours.likely, spot / full, planner.checkpoints) if spot and full else None
-    return SpotTold(
-        interruptions=BandTold.of(expected.interruptions.times(choice.instances)),
-        interruptions_per_hour=BandTold.of(expected.per_hour.times(choice.instances)),
+    return SpotResponse(
+        interruptions=BandResponse.of(expected.interruptions.times(choice.instances)),
+        interruptions_per_hour=BandResponse.of(expected.per_hour.times(choice.instances)),
         checkpoint_interval_minutes=rounded(expected.interval_seconds / 60),
         stretch=rounded(expected.stretch),
-        paid_hours=BandTold.of(expected.hours),
+        paid_hours=BandResponse.of(expected.hours),
         notice_seconds=catalog.reference.providers[choice.instance_type.provider].spot_notice_seconds,
         break_even_interruptions_per_hour=None if even is None else rounded(even),
         basis=expected.basis,
@@ -243,21 +245,21 @@ def spot_told(choice: Choice, hours: Band, expected: Expectation, planner: Plann
     )
 
 
-def spot_reason(spot: SpotTold) -> Statement:
+def spot_reason(spot: SpotResponse) -> StatementResponse:
     even = spot.break_even_interruptions_per_hour
     against = (
         f"; up to {even:.3g} interruptions an hour it costs less than on demand"
         if even is not None
         else "; it is no cheaper than on demand"
     )
-    return Statement(
+    return StatementResponse(
         "spot_in_expectation",
         f"About {spot.interruptions.likely:.3g} interruptions are expected, so {spot.paid_hours.likely:.4g} hours are "
         f"paid, {100 * (spot.stretch - 1):.3g} % more than undisturbed{against}.",
     )
 
 
-def limit_reasons(choice: Choice, planner: Planner) -> list[Statement]:
+def limit_reasons(choice: Choice, planner: Planner) -> list[StatementResponse]:
     """How the limits on the whole job are kept."""
     limits, kept = planner.limits, []
     if limits.deadline_hours is not None and choice.hours is not None:
@@ -270,10 +272,12 @@ def limit_reasons(choice: Choice, planner: Planner) -> list[Statement]:
     text = f"The job is {' and '.join(kept)}{end}."
     if choice.instances > 1:
         text = f"On {choice.instances} independent instances that share the work, t{text[1:]}"
-    return [Statement("within_limits", text)]
+    return [StatementResponse("within_limits", text)]
 
 
-def current_estimate(current: Choice, planner: Planner, catalog: Catalog) -> JobEstimateTold | SeenEstimateTold | None:
+def current_estimate(
+    current: Choice, planner: Planner, catalog: Catalog
+) -> JobEstimateResponse | MeasuredEstimateResponse | None:
     return told_of(current, planner, catalog).estimate
 
 
@@ -284,14 +288,14 @@ def basis_of(choice: Choice, planner: Planner) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementTold:
+class PlacementResponse:
     """Where the nodes of a choice have to stand."""
 
     together: bool
     text: str
 
 
-def placement_of(choice: Choice, *, together: bool) -> PlacementTold | None:
+def placement_of(choice: Choice, *, together: bool) -> PlacementResponse | None:
     """Nothing of a single node: there is nothing to place."""
     if choice.nodes == 1:
         return None
@@ -300,4 +304,4 @@ def placement_of(choice: Choice, *, together: bool) -> PlacementTold | None:
         text = f"The {choice.nodes} nodes work as one: start them {where}, next to each other (a placement group)."
     else:
         text = f"The {choice.nodes} nodes may stand apart; the estimate takes the network of nodes {where}."
-    return PlacementTold(together, text)
+    return PlacementResponse(together, text)

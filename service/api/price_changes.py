@@ -9,7 +9,7 @@ from pydantic import Field
 from service.api.bill_asked import Hours
 from service.api.checkpoints import USUAL_RESTART_SECONDS, USUAL_SAVE_SECONDS
 from service.api.current import Live, catalog_on
-from service.api.fields import AtLeastOne, Day, Told
+from service.api.fields import AtLeastOne, Day, ResponseModel
 from service.api.listing import Page, page_answer
 from service.api.prices import PriceFilters, offer_of, wanted_offers
 from service.domain.bands import Band
@@ -19,13 +19,13 @@ from service.domain.history import CatalogHistory
 from service.domain.interruption import Checkpoints
 from service.domain.money import number
 from service.domain.price_changes import changes_between
-from service.domain.run import Run
+from service.domain.run import BilledRun
 from service.domain.terms import terms_of
 
 router = APIRouter(tags=["catalog"])
 
 
-class ChangesAsked(PriceFilters):
+class PriceChangesRequest(PriceFilters):
     """Between which days, of which offers, and for which run."""
 
     from_: Annotated[Day, Field(alias="from", description="The earlier day.")]
@@ -37,7 +37,7 @@ class ChangesAsked(PriceFilters):
     nodes: Annotated[AtLeastOne, Field(description="Of that run.")] = 1
 
 
-class RunMoved(Told):
+class RunCostChangeResponse(ResponseModel):
     """The likely cost of the run on both days; null where it was not known."""
 
     usd_before: float | None
@@ -46,7 +46,7 @@ class RunMoved(Told):
     change_percent: float | None
 
 
-class ChangeItem(Told):
+class PriceChangeResponse(ResponseModel):
     """An offer whose price changed."""
 
     provider: str
@@ -64,11 +64,11 @@ class ChangeItem(Told):
     change_percent: float | None
     source_before: str | None
     source_after: str | None
-    run: RunMoved | None = Field(description="Null where no hours were asked.")
+    run: RunCostChangeResponse | None = Field(description="Null where no hours were asked.")
 
 
-@router.get("/prices/changes", summary="List what changed of the prices", response_model=Page[ChangeItem])
-async def get_price_changes(request: Request, asked: Annotated[ChangesAsked, Query()], live: Live) -> Response:
+@router.get("/prices/changes", summary="List what changed of the prices", response_model=Page[PriceChangeResponse])
+async def get_price_changes(request: Request, asked: Annotated[PriceChangesRequest, Query()], live: Live) -> Response:
     """Offers whose price differs between two days; with `hours`, how far the cost of such a run moved on each."""
     catalog = catalog_on(live, asked.as_of)
     last = asked.to or catalog.day
@@ -92,14 +92,14 @@ async def get_price_changes(request: Request, asked: Annotated[ChangesAsked, Que
 
 
 def change_item(
-    history: CatalogHistory, rows: tuple[int, int], days: tuple[date, date], asked: ChangesAsked
-) -> ChangeItem:
+    history: CatalogHistory, rows: tuple[int, int], days: tuple[date, date], asked: PriceChangesRequest
+) -> PriceChangeResponse:
     kind, offer = offer_of(history, max(rows))
     prices = [None if row < 0 else history.prices.price(row) for row in rows]
     micros = [None if price is None else price.usd_micros_per_hour for price in prices]
     before, after = micros
     moved = None if before is None or after is None else after - before
-    return ChangeItem(
+    return PriceChangeResponse(
         provider=kind.provider,
         instance=kind.name,
         region=offer.region,
@@ -131,13 +131,13 @@ def kind_of_change(
 
 def run_moved(
     history: CatalogHistory, rows: tuple[int, int], days: tuple[date, date], hours: float, nodes: int
-) -> RunMoved:
+) -> RunCostChangeResponse:
     """Each bill under the terms of its own day: the price, the rate of its currency and the rounding of time."""
     before, after = (
         None if row < 0 else likely_micros(history, row, day, hours, nodes) for row, day in zip(rows, days, strict=True)
     )
     moved = None if before is None or after is None else after - before
-    return RunMoved(
+    return RunCostChangeResponse(
         usd_before=None if before is None else number(before),
         usd_after=None if after is None else number(after),
         change_usd=None if moved is None else number(moved),
@@ -147,7 +147,7 @@ def run_moved(
 
 def likely_micros(history: CatalogHistory, row: int, day: date, hours: float, nodes: int) -> int | None:
     kind, offer = offer_of(history, row)
-    run = Run(Band(hours, hours, hours), nodes)
+    run = BilledRun(Band(hours, hours, hours), nodes)
     checkpoints = Checkpoints(USUAL_SAVE_SECONDS, USUAL_RESTART_SECONDS)
     usd = bill_of(run, terms_of(history.reference, kind, offer, run, day, checkpoints)).usd
     return None if usd is None else usd.likely

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from service.api.current import Live, catalog_on
-from service.api.fields import Day, Names, PageAsked
+from service.api.fields import Day, Names, PageRequest
 from service.api.filters import resolved
 from service.api.listing import Page, page_answer
-from service.api.machines import PriceTold
+from service.api.machines import PriceResponse
 from service.domain.catalog import Catalog
 from service.domain.errors import QuestionError
 from service.domain.hardware import InstanceType
@@ -23,7 +23,7 @@ from service.domain.offer import MARKETS, Offer
 router = APIRouter(tags=["catalog"])
 
 
-class PriceFilters(PageAsked):
+class PriceFilters(PageRequest):
     """Which offers to tell of."""
 
     provider: Names = ()
@@ -33,7 +33,7 @@ class PriceFilters(PageAsked):
     market: Names = ()
 
 
-class PricesAsked(PriceFilters):
+class PricesRequest(PriceFilters):
     """Which prices to list. `from` and `to` ask for the history instead of the state on one day."""
 
     from_: Annotated[Day | None, Field(alias="from", description="History: prices in force on this day or later.")] = (
@@ -42,7 +42,7 @@ class PricesAsked(PriceFilters):
     to: Annotated[Day | None, Field(description="History: prices in force on this day or earlier.")] = None
 
 
-class PriceItem(PriceTold):
+class OfferResponse(PriceResponse):
     """A price of an offer, and the span of days it holds for."""
 
     provider: str
@@ -54,9 +54,9 @@ class PriceItem(PriceTold):
 @router.get(
     "/prices",
     summary="List prices",
-    response_model=Page[PriceItem],
+    response_model=Page[OfferResponse],
 )
-async def get_prices(request: Request, asked: Annotated[PricesAsked, Query()], live: Live) -> Response:
+async def get_prices(request: Request, asked: Annotated[PricesRequest, Query()], live: Live) -> Response:
     """Prices per offer – per zone for spot – on the catalog's day, or with `from` and `to` as they were over time."""
     catalog = catalog_on(live, asked.as_of)
     history = live.history
@@ -71,7 +71,7 @@ async def get_prices(request: Request, asked: Annotated[PricesAsked, Query()], l
     )
 
 
-def wanted_rows(asked: PricesAsked, catalog: Catalog, history: CatalogHistory) -> NDArray[np.int64]:
+def wanted_rows(asked: PricesRequest, catalog: Catalog, history: CatalogHistory) -> NDArray[np.int64]:
     """The rows of the history asked for, by instance type, then offer, then time."""
     prices, offers = history.prices, history.offers
     if asked.from_ and asked.to and asked.from_ > asked.to:
@@ -143,11 +143,11 @@ def offer_of(history: CatalogHistory, row: int) -> tuple[InstanceType, Offer]:
     return kind, offer
 
 
-def price_item(history: CatalogHistory, row: int) -> PriceItem:
+def price_item(history: CatalogHistory, row: int) -> OfferResponse:
     kind, offer = offer_of(history, row)
     price = offer.price
-    return PriceItem(
-        **PriceTold.of(offer).model_dump(),
+    return OfferResponse(
+        **PriceResponse.of(offer).model_dump(),
         provider=kind.provider,
         instance=kind.name,
         valid_from=day_of(price.valid_from),

@@ -2,21 +2,21 @@
 
 from dataclasses import dataclass
 
-from service.api.bill_asked import BillAsked, run_of
+from service.api.bill_asked import CostRequest, run_of
 from service.domain.bands import Band
 from service.domain.catalog import Catalog
-from service.domain.cost import Bill, Terms, bill_of
+from service.domain.cost import Bill, SellerTerms, bill_of
 from service.domain.hardware import InstanceType
 from service.domain.interruption import Checkpoints
 from service.domain.money import Unknown
-from service.domain.purchase import Option
-from service.domain.run import LONGEST_HOURS, Run
+from service.domain.purchase import PaymentOption
+from service.domain.run import LONGEST_HOURS, BilledRun
 from service.domain.serving import Served
 from service.domain.terms import terms_of
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class RunAmount:
     """What is to be done. Hours are of each machine; rates are of one gang; null of what is not told.
 
     `why_no_hours` is a sentence where `hours` is null.
@@ -34,12 +34,12 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Purchase:
+class PricedRun:
     """A run on so many machines of one kind, to be priced."""
 
-    asked: BillAsked
+    asked: CostRequest
     catalog: Catalog
-    work: Work
+    work: RunAmount
     nodes: int
     checkpoints: Checkpoints
     served: Served | Unknown | None = None
@@ -49,7 +49,7 @@ class Purchase:
     def machines(self) -> int:
         return self.nodes * self.asked.instances
 
-    def run(self) -> Run | Unknown:
+    def run(self) -> BilledRun | Unknown:
         hours = self.work.hours
         if hours is None:
             return Unknown(self.work.why_no_hours)
@@ -58,7 +58,7 @@ class Purchase:
         return run_of(self.asked, hours, self.nodes, self.work.basis)
 
 
-def terms_for(purchase: Purchase, kind: InstanceType, option: Option) -> Terms:
+def terms_for(purchase: PricedRun, kind: InstanceType, option: PaymentOption) -> SellerTerms:
     run = purchase.run()
     catalog = purchase.catalog
     if isinstance(run, Unknown):  # the terms do not depend on the hours, but for interruptions
@@ -68,6 +68,6 @@ def terms_for(purchase: Purchase, kind: InstanceType, option: Option) -> Terms:
     )
 
 
-def bill_under(purchase: Purchase, terms: Terms) -> Bill | Unknown:
+def bill_under(purchase: PricedRun, terms: SellerTerms) -> Bill | Unknown:
     run = purchase.run()
     return run if isinstance(run, Unknown) else bill_of(run, terms)

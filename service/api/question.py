@@ -7,11 +7,11 @@ from pydantic import BeforeValidator, Field
 
 from service.api.checkpoints import bears_no_fault, checkpoints_in
 from service.api.echo import echoed
-from service.api.fields import Amount, AsOf, AtLeastOne, Name, Names, Positive, Sent, whole
-from service.api.filters import Filters, constraints_of, resolved
+from service.api.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Names, Positive, whole
+from service.api.filters import InstanceFilters, constraints_of, resolved
 from service.api.job import amount_of, job_of
 from service.api.needs import needs_of, numbers_of
-from service.api.workload import Named, WorkloadAsked
+from service.api.workload import Named, WorkloadRequest
 from service.domain.catalog import Catalog
 from service.domain.constraints import Constraints
 from service.domain.errors import QuestionError
@@ -27,7 +27,7 @@ TASKS_OF_RULES = ("training", "inference", "graphics")
 """Tasks that software rules speak of."""
 
 
-class ConstraintsAsked(Filters, Sent):
+class ConstraintsRequest(InstanceFilters, BodyModel):
     """What the answer must satisfy: every filter of `GET /instances`, and limits on the whole job."""
 
     exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs not to answer with.")] = ()
@@ -44,7 +44,7 @@ class ConstraintsAsked(Filters, Sent):
     allow_preview: bool = False
 
 
-class Weights(Sent):
+class ObjectiveWeightsRequest(BodyModel):
     """An objective of one's own: how much each term counts."""
 
     usd: Amount = 0
@@ -59,12 +59,12 @@ OBJECTIVES = {name: Objective(weights) for name, weights in NAMED.items()}
 NamedObjective = Literal["cheapest", "fastest", "best_value", "most_efficient"]
 
 
-class RecommendAsked(Sent):
+class RecommendRequest(BodyModel):
     """A question: which machine should run this?"""
 
-    workload: WorkloadAsked
-    constraints: ConstraintsAsked = ConstraintsAsked()
-    objective: Named[NamedObjective, Weights] = "cheapest"
+    workload: WorkloadRequest
+    constraints: ConstraintsRequest = ConstraintsRequest()
+    objective: Named[NamedObjective, ObjectiveWeightsRequest] = "cheapest"
     current_instance: Name | None = None
     limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)] = 5
     per: Annotated[Literal["type", "offer"], Field(description="One choice per instance type, or every offer.")] = (
@@ -76,7 +76,7 @@ class RecommendAsked(Sent):
     as_of: AsOf = None
 
 
-def left_open(asked: RecommendAsked) -> dict[str, tuple[str, ...]]:
+def left_open(asked: RecommendRequest) -> dict[str, tuple[str, ...]]:
     """The constraints that the caller left open, as they are then taken."""
     limits, filled = asked.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
@@ -88,18 +88,18 @@ def left_open(asked: RecommendAsked) -> dict[str, tuple[str, ...]]:
     return filled
 
 
-def leaves_spot_out(asked: RecommendAsked) -> bool:
+def leaves_spot_out(asked: RecommendRequest) -> bool:
     """Work that says that it bears no fault gets no spot machines where others will do."""
     markets = asked.constraints.market
     return "spot" in markets and len(markets) > 1 and bears_no_fault(asked.workload)
 
 
-def in_full(asked: RecommendAsked, catalog: Catalog) -> bytes:
+def in_full(asked: RecommendRequest, catalog: Catalog) -> bytes:
     """The question with every default filled in, as JSON."""
     return echoed(asked, {"constraints": left_open(asked), "as_of": catalog.day})
 
 
-def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
+def to_question(asked: RecommendRequest, catalog: Catalog) -> Question:
     """A question in the catalog's own words. Raises `QuestionError` naming the field."""
     work = asked.workload
     objective = OBJECTIVES[asked.objective] if isinstance(asked.objective, str) else weighted(asked.objective)
@@ -136,7 +136,7 @@ def to_question(asked: RecommendAsked, catalog: Catalog) -> Question:
     )
 
 
-def limits_of(asked: ConstraintsAsked) -> Limits:
+def limits_of(asked: ConstraintsRequest) -> Limits:
     return Limits(
         deadline_hours=asked.deadline_hours,
         budget_usd=asked.budget_usd,
@@ -145,7 +145,7 @@ def limits_of(asked: ConstraintsAsked) -> Limits:
     )
 
 
-def weighted(weights: Weights) -> Objective:
+def weighted(weights: ObjectiveWeightsRequest) -> Objective:
     named = {term: getattr(weights, term) for term in TERMS}
     if not any(named.values()):
         raise QuestionError("An objective of weights needs at least one above 0.", field="objective")
@@ -153,7 +153,7 @@ def weighted(weights: Weights) -> Objective:
 
 
 def constraints(
-    asked: RecommendAsked, objective: Objective, precisions: tuple[str, ...], catalog: Catalog, *, has_job: bool
+    asked: RecommendRequest, objective: Objective, precisions: tuple[str, ...], catalog: Catalog, *, has_job: bool
 ) -> Constraints:
     limits, work = asked.constraints, asked.workload
     if limits.min_nodes > limits.max_nodes:

@@ -11,14 +11,14 @@ from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
 from service.api.advise import advice_json
-from service.api.batch import Refused, answered, items_of
+from service.api.batch import RefusedItem, answered, items_of
 from service.api.body import JsonRoute, read_quickly
 from service.api.current import CatalogStamp, Live, catalog_for, catalog_on, stamp_json
 from service.api.estimated import rounded, warnings_on
 from service.api.examples import QUESTION_BATCH, QUESTIONS
 from service.api.explain import (
-    Note,
-    Statement,
+    NoteResponse,
+    StatementResponse,
     notes_json,
     reasons_for,
     rejection_json,
@@ -27,15 +27,15 @@ from service.api.explain import (
     tied_json,
     warnings_for,
 )
-from service.api.fields import Asked, Sent
-from service.api.host import USUAL, HostTold, host_told, loading_of
-from service.api.machines import Machine, PriceTold, machine_fields
+from service.api.fields import BodyModel, RequestModel
+from service.api.host import USUAL, HostResponse, host_told, loading_of
+from service.api.machines import InstanceTypeResponse, PriceResponse, machine_fields
 from service.api.planned import (
-    JobEstimateTold,
-    PlacementTold,
-    SeenEstimateTold,
-    SpotTold,
-    Told,
+    EncodedEstimate,
+    JobEstimateResponse,
+    MeasuredEstimateResponse,
+    PlacementResponse,
+    SpotResponse,
     appraised,
     current_estimate,
     machine_chosen,
@@ -43,23 +43,23 @@ from service.api.planned import (
     told_of,
 )
 from service.api.query import query_reader
-from service.api.question import RecommendAsked, in_full, to_question
-from service.domain.appraisal import Appraisal
+from service.api.question import RecommendRequest, in_full, to_question
+from service.domain.appraisal import JobEstimate
 from service.domain.catalog import Catalog
-from service.domain.feeding import Loading
-from service.domain.needs import NOTHING, Needs
-from service.domain.outlook import Outlook
+from service.domain.feeding import SampleLoading
+from service.domain.needs import NOTHING, Requirements
+from service.domain.outlook import FleetEstimate
 from service.domain.plans import Planner
 from service.domain.recommend import Answer, Choice, Question, recommend
 from service.domain.seen import NamedWork
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
-read_query = query_reader(Asked)
+read_query = query_reader(RequestModel)
 """There is nothing to ask in the query, and whatever stands there is refused."""
 
 
 @dataclass(frozen=True, slots=True)
-class GpuChosen:
+class ChosenGpuResponse:
     """The GPU of a choice."""
 
     id: str
@@ -67,7 +67,7 @@ class GpuChosen:
 
 
 @dataclass(frozen=True, slots=True)
-class PeakTold:
+class PeakEstimateResponse:
     """What ranks a choice of no known job. `basis: peak` is the vendor's peak rate, not a prediction of speed."""
 
     basis: Literal["peak"]
@@ -80,7 +80,7 @@ class PeakTold:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedToCurrentResponse:
     """The choice beside the caller's current instance."""
 
     relative_usd_per_hour: float | None
@@ -90,7 +90,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class AvailabilityTold:
+class AvailabilityResponse:
     """Whether machines are there to be had now. Nobody tells yet; that a type is sold says nothing of it."""
 
     state: Literal["unknown"]
@@ -99,7 +99,7 @@ class AvailabilityTold:
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceTold:
+class ChoiceResponse:
     """A ranked offer."""
 
     rank: int
@@ -110,18 +110,22 @@ class ChoiceTold:
     market: str
     nodes: int
     instances: int
-    gpu: GpuChosen | None
+    gpu: ChosenGpuResponse | None
     usd_per_hour: float | None
-    price: PriceTold
-    estimate: JobEstimateTold | SeenEstimateTold | PeakTold
-    placement: Annotated[PlacementTold | None, Field(description="Of several nodes: whether they must stand together.")]
-    spot: Annotated[SpotTold | None, Field(description="Of a job on a spot machine: what interruptions make of it.")]
-    specs: Machine
-    compared_to_current: Compared | None
-    reasons: list[Statement]
-    host: HostTold
-    availability: AvailabilityTold
-    warnings: list[Statement]
+    price: PriceResponse
+    estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse
+    placement: Annotated[
+        PlacementResponse | None, Field(description="Of several nodes: whether they must stand together.")
+    ]
+    spot: Annotated[
+        SpotResponse | None, Field(description="Of a job on a spot machine: what interruptions make of it.")
+    ]
+    specs: InstanceTypeResponse
+    compared_to_current: ComparedToCurrentResponse | None
+    reasons: list[StatementResponse]
+    host: HostResponse
+    availability: AvailabilityResponse
+    warnings: list[StatementResponse]
     evidence: list[dict[str, str]]
     tied_with: list[int]
     pareto: Annotated[
@@ -131,7 +135,7 @@ class ChoiceTold:
 
 
 @dataclass(frozen=True, slots=True)
-class BestOf:
+class RelaxationBestResponse:
     """The best of what a relaxation lets in."""
 
     instance: str
@@ -141,7 +145,7 @@ class BestOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Relaxation:
+class RelaxationResponse:
     """The smallest change of one constraint that lets something in."""
 
     to: Annotated[
@@ -149,11 +153,11 @@ class Relaxation:
         Field(description="Constraints (or paths into the question) with their new values; null takes one away."),
     ]
     admits: int
-    best: BestOf
+    best: RelaxationBestResponse
 
 
 @dataclass(frozen=True, slots=True)
-class RejectionTold:
+class RejectionResponse:
     """How many instance types a constraint turned away."""
 
     code: str
@@ -161,22 +165,22 @@ class RejectionTold:
     text: str
     count: int
     only_this: Annotated[int, Field(description="Of them those that nothing else keeps out.")]
-    relax: Relaxation | None
+    relax: RelaxationResponse | None
 
 
 @dataclass(frozen=True, slots=True)
-class Current:
+class CurrentInstanceResponse:
     """The caller's current instance, priced and rated like a choice."""
 
     instance: str
     market: str
     nodes: int
     usd_per_hour: Annotated[float | None, Field(description="Of all nodes.")]
-    estimate: JobEstimateTold | SeenEstimateTold | PeakTold | None
+    estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class CountsResponse:
     """Every instance type of the catalog's day is either admitted or rejected."""
 
     considered: int
@@ -185,26 +189,26 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class RecommendTold:
+class RecommendResponse:
     """Ranked choices, and why the rest is not among them."""
 
     catalog: CatalogStamp
-    question: Annotated[RecommendAsked, Field(description="The question with every default filled in.")]
-    counts: Counts
-    choices: list[ChoiceTold]
-    rejections: list[RejectionTold]
-    current: Current | None
-    advice: list[Statement]
-    notes: list[Note]
+    question: Annotated[RecommendRequest, Field(description="The question with every default filled in.")]
+    counts: CountsResponse
+    choices: list[ChoiceResponse]
+    rejections: list[RejectionResponse]
+    current: CurrentInstanceResponse | None
+    advice: list[StatementResponse]
+    notes: list[NoteResponse]
 
 
 @router.post(
     "/recommend",
     summary="Recommend machines for a workload",
-    response_model=RecommendTold,
+    response_model=RecommendResponse,
 )
 async def post_recommend(
-    asked: Annotated[RecommendAsked, Body(openapi_examples=QUESTIONS)], request: Request
+    asked: Annotated[RecommendRequest, Body(openapi_examples=QUESTIONS)], request: Request
 ) -> Response:
     """Rank offers for a workload, and count what kept every other instance type out.
 
@@ -220,55 +224,55 @@ def quick_recommend(request: Request, body: bytes) -> Response | None:
     """The answer to a question that is sent in the usual way and is right at first sight."""
     if request.scope["query_string"] or request.headers.get("content-type") != "application/json":
         return None
-    asked = read_quickly(body, RecommendAsked)
+    asked = read_quickly(body, RecommendRequest)
     return None if asked is None else answer_to(asked, request)
 
 
-def answer_to(asked: RecommendAsked, request: Request) -> Response:
+def answer_to(asked: RecommendRequest, request: Request) -> Response:
     return Response(answer_in(asked, catalog_for(request, asked.as_of)), media_type="application/json")
 
 
-def answer_in(asked: RecommendAsked, catalog: Catalog) -> bytes:
+def answer_in(asked: RecommendRequest, catalog: Catalog) -> bytes:
     question = to_question(asked, catalog)
     return answer_json(asked, question, recommend(question, catalog), catalog)
 
 
-class RecommendBatchAsked(Sent):
+class RecommendBatchRequest(BodyModel):
     """Many questions at once."""
 
     items: items_of("POST /recommend")  # type: ignore[valid-type]
 
 
 @dataclass(frozen=True, slots=True)
-class RecommendBatchTold:
+class RecommendBatchResponse:
     """In the order of the questions: each an answer, or a problem."""
 
-    items: list[RecommendTold | Refused]
+    items: list[RecommendResponse | RefusedItem]
 
 
-ASKED: TypeAdapter[RecommendAsked] = TypeAdapter(RecommendAsked)
+ASKED: TypeAdapter[RecommendRequest] = TypeAdapter(RecommendRequest)
 
 
-@router.post("/recommend/batch", summary="Recommend for many workloads", response_model=RecommendBatchTold)
+@router.post("/recommend/batch", summary="Recommend for many workloads", response_model=RecommendBatchResponse)
 async def post_recommend_batch(
-    asked: Annotated[RecommendBatchAsked, Body(openapi_examples=QUESTION_BATCH)], live: Live, request: Request
+    asked: Annotated[RecommendBatchRequest, Body(openapi_examples=QUESTION_BATCH)], live: Live, request: Request
 ) -> Response:
     """Up to 1,000 questions, answered in order; a bad item has a `problem` and does not fail the others."""
     read_query(request)
 
     pinned = live.pinned()
 
-    def answer(each: RecommendAsked) -> bytes:
+    def answer(each: RecommendRequest) -> bytes:
         return answer_in(each, catalog_on(pinned, each.as_of))
 
     return await answered(asked.items, ASKED, answer, request)
 
 
 # The answer in the caller's words, as JSON. What rests on the catalog alone is encoded once and put in as it is: to
-# write a whole `RecommendTold` for each question took longer than to find the answer.
+# write a whole `RecommendResponse` for each question took longer than to find the answer.
 
 
-def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
+def answer_json(asked: RecommendRequest, question: Question, answer: Answer, catalog: Catalog) -> bytes:
     told = to_json(
         {
             "counts": {
@@ -290,26 +294,28 @@ def answer_json(asked: RecommendAsked, question: Question, answer: Answer, catal
     )
 
 
-def first_appraised(answer: Answer, catalog: Catalog) -> Appraisal | None:
+def first_appraised(answer: Answer, catalog: Catalog) -> JobEstimate | None:
     """The job on the first choice."""
     if answer.outlook is None or isinstance(answer.outlook.job, NamedWork) or not answer.choices:
         return None
     return appraised(answer.choices[0], answer.outlook, catalog)
 
 
-SaidOf = tuple[str, Loading | None, Needs | None, float | None, str | None, tuple[str, ...]]
+SaidOf = tuple[str, SampleLoading | None, Requirements | None, float | None, str | None, tuple[str, ...]]
 """What of a question the words on a choice depend on: task, how samples come, needs, how many there are, the framework
 and terms of the objective. What is not told is None, which is the quickest to look up."""
 
 
-def host_told_of(asked: RecommendAsked, question: Question) -> tuple[str, Loading | None, Needs | None, float | None]:
+def host_told_of(
+    asked: RecommendRequest, question: Question
+) -> tuple[str, SampleLoading | None, Requirements | None, float | None]:
     work, needs = asked.workload, question.needs
     loading = loading_of(work, question.modelled)
     samples = work.amount.samples if work.amount and loading.from_local_disks else None
     return work.task, None if loading is USUAL else loading, None if needs is NOTHING else needs, samples
 
 
-def choices_json(asked: RecommendAsked, question: Question, answer: Answer, catalog: Catalog) -> bytes:
+def choices_json(asked: RecommendRequest, question: Question, answer: Answer, catalog: Catalog) -> bytes:
     """All of them; while the same ones lead as many others, they are encoded once."""
     said_of = (*host_told_of(asked, question), asked.workload.software.framework, terms_told(question, answer))
 
@@ -322,7 +328,7 @@ def choices_json(asked: RecommendAsked, question: Question, answer: Answer, cata
 
 
 def choice_json(
-    choice: Choice, asked: RecommendAsked, question: Question, answer: Answer, said_of: SaidOf, catalog: Catalog
+    choice: Choice, asked: RecommendRequest, question: Question, answer: Answer, said_of: SaidOf, catalog: Catalog
 ) -> bytes:
     """What does not depend on the others that were ranked is encoded once."""
     planner = answer.planner
@@ -349,7 +355,7 @@ def choice_json(
 
 def choice_encoded(
     choice: Choice,
-    asked: RecommendAsked,
+    asked: RecommendRequest,
     question: Question,
     terms: Sequence[str],
     planner: Planner | None,
@@ -363,7 +369,7 @@ def choice_encoded(
         peak_json(choice) if told is None else told.json(),
         machine_json(choice.place, catalog),
         host_json(choice, asked, question, told, outlook, catalog),
-        to_json(AvailabilityTold(state="unknown", confidence=None, observed_on=None)),
+        to_json(AvailabilityResponse(state="unknown", confidence=None, observed_on=None)),
     )
     figures, others = reasons_for(choice, terms, outlook)
     if told is not None:
@@ -386,25 +392,29 @@ def offer_fields(choice: Choice) -> dict[str, object]:
         "market": offer.market,
         "nodes": choice.nodes,
         "instances": choice.instances,
-        "gpu": None if kind.gpu is None else GpuChosen(id=kind.gpu.id, per_node=kind.gpu_count),
+        "gpu": None if kind.gpu is None else ChosenGpuResponse(id=kind.gpu.id, per_node=kind.gpu_count),
         "usd_per_hour": usd if usd is None or machines == 1 else rounded(usd * machines),
-        "price": PriceTold.of(offer),
+        "price": PriceResponse.of(offer),
     }
 
 
 def machine_json(place: int, catalog: Catalog) -> bytes:
     def encode() -> bytes:
-        return Machine(**machine_fields(catalog.instance_types[place], catalog.day)).model_dump_json().encode()
+        return (
+            InstanceTypeResponse(**machine_fields(catalog.instance_types[place], catalog.day))
+            .model_dump_json()
+            .encode()
+        )
 
     return catalog.fragments.recall(("machine", place), encode)
 
 
 def host_json(
     choice: Choice,
-    asked: RecommendAsked,
+    asked: RecommendRequest,
     question: Question,
-    told: Told | None,
-    outlook: Outlook[Any] | None,
+    told: EncodedEstimate | None,
+    outlook: FleetEstimate[Any] | None,
     catalog: Catalog,
 ) -> bytes:
     """What the host needs and what to beware of, without the braces."""
@@ -420,10 +430,10 @@ def host_json(
     return b'"host":%b,"warnings":%b' % (to_json(host), to_json(warnings))
 
 
-def peak_told(choice: Choice) -> PeakTold:
+def peak_told(choice: Choice) -> PeakEstimateResponse:
     peak = choice.speed if choice.precision else None
     usd, watts = choice.offer.price.usd_per_hour, choice.instance_type.tdp_watts
-    return PeakTold(
+    return PeakEstimateResponse(
         basis="peak",
         precision=choice.precision,
         peak_tflops=peak,
@@ -432,11 +442,11 @@ def peak_told(choice: Choice) -> PeakTold:
     )
 
 
-def compared(choice: Choice, current: Choice, question: Question) -> Compared:
+def compared(choice: Choice, current: Choice, question: Question) -> ComparedToCurrentResponse:
     speed = ratio(choice.speed, current.speed)
     is_job = question.job is not None
     has_amount = question.job is not None and question.job.amount is not None
-    return Compared(
+    return ComparedToCurrentResponse(
         relative_usd_per_hour=ratio(usd_per_hour(choice), usd_per_hour(current)),
         relative_peak=None if is_job else speed,
         relative_speed=speed if is_job else None,
@@ -459,7 +469,7 @@ def ratio(one: float | None, other: float | None) -> float | None:
 
 
 def current_told(current: Choice, planner: Planner | None, catalog: Catalog) -> dict[str, object]:
-    """As `Current` says."""
+    """As `CurrentInstanceResponse` says."""
     return {
         "instance": current.instance_type.id,
         "market": current.offer.market,

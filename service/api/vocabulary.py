@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from service.api.current import Live, catalog_on
-from service.api.fields import Names, PageAsked, Told
+from service.api.fields import Names, PageRequest, ResponseModel
 from service.api.filters import resolved
-from service.api.instances import RegionCpuTold, region_cpu
+from service.api.instances import RegionCpuResponse, region_cpu
 from service.api.listing import Page, page_answer
 from service.domain.catalog import Catalog
 from service.domain.names import resolve
@@ -21,7 +21,7 @@ router = APIRouter(tags=["vocabulary"])
 
 
 def models_page(
-    request: Request, asked: PageAsked, catalog: Catalog, keys: Sequence[str], models: Sequence[BaseModel]
+    request: Request, asked: PageRequest, catalog: Catalog, keys: Sequence[str], models: Sequence[BaseModel]
 ) -> Response:
     return page_answer(
         request,
@@ -33,7 +33,7 @@ def models_page(
     )
 
 
-class PrecisionItem(Told):
+class PrecisionResponse(ResponseModel):
     """A number format, and how many GPUs run it."""
 
     id: str
@@ -48,14 +48,14 @@ class PrecisionItem(Told):
     source: str
 
 
-@router.get("/precisions", summary="List precisions", response_model=Page[PrecisionItem])
-async def get_precisions(request: Request, asked: Annotated[PageAsked, Query()], live: Live) -> Response:
+@router.get("/precisions", summary="List precisions", response_model=Page[PrecisionResponse])
+async def get_precisions(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
     """Number formats that GPUs are asked for, and how many GPUs of the catalog run each."""
     catalog = catalog_on(live, asked.as_of)
     gpus = catalog.reference.gpus.values()
     supports = [(name, rate.support) for gpu in gpus for name, rate in gpu.rates.items()]
     items = [
-        PrecisionItem.like(
+        PrecisionResponse.like(
             each,
             gpus_accelerated=supports.count((each.id, "accelerated")),
             gpus_native=supports.count((each.id, "native")),
@@ -65,7 +65,7 @@ async def get_precisions(request: Request, asked: Annotated[PageAsked, Query()],
     return models_page(request, asked, catalog, [item.id for item in items], items)
 
 
-class ServiceStateTold(Told):
+class ServiceStateResponse(ResponseModel):
     """From this day on, in this state."""
 
     state: str
@@ -74,7 +74,7 @@ class ServiceStateTold(Told):
     note: str | None
 
 
-class ServiceTold(Told):
+class ServiceResponse(ResponseModel):
     """Something the provider rents beside instance types."""
 
     id: str
@@ -82,11 +82,11 @@ class ServiceTold(Told):
     kind: str
     description: str | None
     state: str | None = Field(description="On the catalog's day; null: not announced by then.")
-    lifecycle_events: list[ServiceStateTold]
+    lifecycle_events: list[ServiceStateResponse]
     source: str
 
 
-class FeeTold(Told):
+class FeeResponse(ResponseModel):
     """A managed service's premium on the plain machine's price."""
 
     service: str
@@ -96,7 +96,7 @@ class FeeTold(Told):
     source: str
 
 
-class ProviderItem(Told):
+class ProviderResponse(ResponseModel):
     """A seller, its own words, and how much of the catalog is its."""
 
     id: str
@@ -108,23 +108,23 @@ class ProviderItem(Told):
     gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: nobody says.")]
     instance_types: int
     offers: int
-    services: list[ServiceTold]
-    fees: list[FeeTold]
+    services: list[ServiceResponse]
+    fees: list[FeeResponse]
     source: str
     note: str | None
 
 
-@router.get("/providers", summary="List providers", response_model=Page[ProviderItem])
-async def get_providers(request: Request, asked: Annotated[PageAsked, Query()], live: Live) -> Response:
+@router.get("/providers", summary="List providers", response_model=Page[ProviderResponse])
+async def get_providers(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
     """Sellers with their own words for things, what they rent beside machines, and their managed services' premiums."""
     catalog = catalog_on(live, asked.as_of)
     items = [provider_item(each, catalog) for each in catalog.reference.providers.values()]
     return models_page(request, asked, catalog, [item.id for item in items], items)
 
 
-def provider_item(provider: Provider, catalog: Catalog) -> ProviderItem:
+def provider_item(provider: Provider, catalog: Catalog) -> ProviderResponse:
     places = [place for place, kind in enumerate(catalog.instance_types) if kind.provider == provider.id]
-    return ProviderItem.like(
+    return ProviderResponse.like(
         provider,
         instance_types=len(places),
         offers=sum(len(catalog.offer_places(place)) for place in places),
@@ -132,38 +132,38 @@ def provider_item(provider: Provider, catalog: Catalog) -> ProviderItem:
             service_told(each, catalog.day) for each in catalog.reference.services if each.provider == provider.id
         ],
         fees=[
-            FeeTold.like(fee)
+            FeeResponse.like(fee)
             for fee in catalog.reference.fees
             if fee.provider == provider.id and fee.valid_from <= catalog.day
         ],
     )
 
 
-def service_told(service: Service, day: date) -> ServiceTold:
-    events = [ServiceStateTold.like(event) for event in service.lifecycle if event.starts_on <= day]
-    return ServiceTold.like(service, state=service.state_on(day), lifecycle_events=events)
+def service_told(service: Service, day: date) -> ServiceResponse:
+    events = [ServiceStateResponse.like(event) for event in service.lifecycle if event.starts_on <= day]
+    return ServiceResponse.like(service, state=service.state_on(day), lifecycle_events=events)
 
 
-class RegionsAsked(PageAsked):
+class RegionsRequest(PageRequest):
     """Which regions to list."""
 
     provider: Names = ()
     country: Annotated[Names, Field(description="ISO 3166 alpha-2, such as `DE`.")] = ()
 
 
-class RegionItem(Told):
+class RegionResponse(ResponseModel):
     """A place where a provider rents machines out."""
 
     provider: str
     id: str
     name: str | None
     country: str | None
-    cpus: list[RegionCpuTold]
+    cpus: list[RegionCpuResponse]
     source: str
 
 
-@router.get("/regions", summary="List regions", response_model=Page[RegionItem])
-async def get_regions(request: Request, asked: Annotated[RegionsAsked, Query()], live: Live) -> Response:
+@router.get("/regions", summary="List regions", response_model=Page[RegionResponse])
+async def get_regions(request: Request, asked: Annotated[RegionsRequest, Query()], live: Live) -> Response:
     """Regions with their country, and the CPU model beside a GPU where it is known."""
     catalog = catalog_on(live, asked.as_of)
     providers = resolved("provider", asked.provider, catalog)
@@ -177,17 +177,17 @@ async def get_regions(request: Request, asked: Annotated[RegionsAsked, Query()],
     return models_page(request, asked, catalog, [f"{item.provider}/{item.id}" for item in items], items)
 
 
-def region_item(region: Region) -> RegionItem:
-    return RegionItem.like(region, cpus=[region_cpu(region, cpu) for cpu in region.cpus])
+def region_item(region: Region) -> RegionResponse:
+    return RegionResponse.like(region, cpus=[region_cpu(region, cpu) for cpu in region.cpus])
 
 
-class FrameworksAsked(PageAsked):
+class FrameworksRequest(PageRequest):
     """Which software to list."""
 
     software: Annotated[Names, Field(description="Names, such as `pytorch`.")] = ()
 
 
-class FrameworkItem(Told):
+class FrameworkResponse(ResponseModel):
     """A rule in force: what software does on some hardware."""
 
     software: str
@@ -203,12 +203,12 @@ class FrameworkItem(Told):
     note: str | None
 
 
-@router.get("/frameworks", summary="List software support", response_model=Page[FrameworkItem])
-async def get_frameworks(request: Request, asked: Annotated[FrameworksAsked, Query()], live: Live) -> Response:
+@router.get("/frameworks", summary="List software support", response_model=Page[FrameworkResponse])
+async def get_frameworks(request: Request, asked: Annotated[FrameworksRequest, Query()], live: Live) -> Response:
     """What toolkits, frameworks, engines and libraries do on which hardware, by the rules in force on that day."""
     catalog = catalog_on(live, asked.as_of)
     wanted = resolved("framework", asked.software, catalog, field="software")
     rules = [rule for rule in catalog.software if not wanted or rule.software in wanted]
-    items = [FrameworkItem.like(rule) for rule in rules]
+    items = [FrameworkResponse.like(rule) for rule in rules]
     keys = [sha256(item.model_dump_json().encode()).hexdigest()[:16] for item in items]
     return models_page(request, asked, catalog, keys, items)

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from service.api.bill_asked import BillAsked, MeasuredAsked, load_of
-from service.api.purchase import Work
-from service.api.workload import WorkloadAsked
-from service.domain.appraisal import Appraisal
+from service.api.bill_asked import CostRequest, MeasuredRateRequest, load_of
+from service.api.purchase import RunAmount
+from service.api.workload import WorkloadRequest
+from service.domain.appraisal import JobEstimate
 from service.domain.bands import Band
 from service.domain.errors import QuestionError
 from service.domain.money import Unknown
@@ -14,11 +14,11 @@ from service.domain.serving import Served, serve
 SECONDS_AN_HOUR = 3600.0
 
 
-def work_in_hours(hours: float) -> Work:
-    return Work(Band(hours, hours, hours), "given")
+def work_in_hours(hours: float) -> RunAmount:
+    return RunAmount(Band(hours, hours, hours), "given")
 
 
-def work_measured(told: MeasuredAsked, instances: int) -> Work:
+def work_measured(told: MeasuredRateRequest, instances: int) -> RunAmount:
     """Work at a rate that was seen; the instances share it. Raises `QuestionError` for an amount in another unit."""
     if (told.samples_per_second is None) == (told.tokens_per_second is None):
         raise QuestionError("Tell either measured.samples_per_second or measured.tokens_per_second.", field="measured")
@@ -37,7 +37,7 @@ def work_measured(told: MeasuredAsked, instances: int) -> Work:
     amount = told.tokens if by_tokens else samples
     assert rate is not None
     band = Band(rate, rate, rate)
-    return Work(
+    return RunAmount(
         hours=None if amount is None else hours_at(amount, band, instances),
         basis="measured",
         why_no_hours="No amount of work is told, so only its hours are priced.",
@@ -53,7 +53,7 @@ def hours_at(amount: float, rate: Band, instances: int) -> Band:
     return Band(hours, hours, hours)
 
 
-def work_appraised(found: Appraisal, asked: WorkloadAsked, instances: int, basis: str) -> Work:
+def work_appraised(found: JobEstimate, asked: WorkloadRequest, instances: int, basis: str) -> RunAmount:
     """The work of a job on a gang; the instances share its hours."""
     inference = asked.task == "inference"
     length = asked.output_length if inference else found.tokens_per_sample
@@ -66,7 +66,7 @@ def work_appraised(found: Appraisal, asked: WorkloadAsked, instances: int, basis
     tokens = None if told is None else told.tokens
     if tokens is None and found.samples is not None and length:
         tokens = found.samples * length
-    return Work(
+    return RunAmount(
         hours=None if found.hours is None else found.hours.times(1 / instances),
         basis=basis,
         why_no_hours=why,
@@ -80,7 +80,7 @@ def work_appraised(found: Appraisal, asked: WorkloadAsked, instances: int, basis
 
 
 def served_by(
-    asked: BillAsked, work: WorkloadAsked | None, found: Appraisal | None, again: Callable[[float], Appraisal]
+    asked: CostRequest, work: WorkloadRequest | None, found: JobEstimate | None, again: Callable[[float], JobEstimate]
 ) -> Served | Unknown | None:
     """What it takes to serve the load. Raises `QuestionError` for a load of what does not answer."""
     if asked.load is None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag
 
-from service.api.fields import LARGEST, Amount, AtLeastOne, Count, Name, Names, Positive, Sent, standing, whole
+from service.api.fields import LARGEST, Amount, AtLeastOne, BodyModel, Count, Name, Names, Positive, standing, whole
 from service.api.filters import PrecisionSupport, Task
 from service.domain.memory import OPTIMIZER_STATES
 
@@ -23,7 +23,7 @@ Named = Annotated[
 """By name or described, told apart beforehand, so that an error speaks of the one that was meant."""
 
 
-class Software(Sent):
+class SoftwareRequest(BodyModel):
     """What the code is written for."""
 
     framework: Annotated[Words | None, Field(description="Such as `pytorch` or `pytorch>=2.3`.")] = None
@@ -41,7 +41,7 @@ class Software(Sent):
     custom_cuda_kernels: Annotated[bool, Field(description="Only where they run as they are.")] = False
 
 
-class Host(Sent):
+class HostRequest(BodyModel):
     """What the input pipeline needs of the host."""
 
     vcpus_per_gpu: Annotated[Amount | None, Field(description="Fewer warn; `min_vcpus_per_gpu` rejects.")] = None
@@ -52,7 +52,7 @@ class Host(Sent):
     gpu_decoding: bool = False
 
 
-class Checkpoint(Sent):
+class CheckpointRequest(BodyModel):
     """How the work saves and resumes."""
 
     interval_minutes: Positive | None = None
@@ -60,24 +60,24 @@ class Checkpoint(Sent):
     restart_seconds: Amount | None = None
 
 
-class HoursOn(Sent):
+class HoursOnRequest(BodyModel):
     """Work as the hours it takes on a machine."""
 
     instance: Name
     hours: Positive
 
 
-class Quantity(Sent):
+class AmountRequest(BodyModel):
     """How much work there is."""
 
     tokens: Positive | None = None
     samples: Positive | None = None
     epochs: Positive | None = None
     steps: Positive | None = None
-    hours_on: HoursOn | None = None
+    hours_on: HoursOnRequest | None = None
 
 
-class Numerics(Sent):
+class NumericsRequest(BodyModel):
     """What the numbers of the work bear."""
 
     fp16_overflows: Annotated[bool, Field(description="Precisions with the narrow range of fp16 are not used.")] = False
@@ -105,7 +105,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 HuggingfaceConfig = Annotated[dict[str, Any], Field(max_length=300), AfterValidator(plain)]
 
 
-class ModelDimensions(Sent):
+class ModelDimensionsRequest(BodyModel):
     """A model by its size: a transformer's dimensions, a Hugging Face config, or parameters and forward FLOPs."""
 
     name: Name | None = None
@@ -138,12 +138,12 @@ class ModelDimensions(Sent):
     huggingface_config: HuggingfaceConfig | None = None
 
 
-class WorkloadAsked(Sent):
+class WorkloadRequest(BodyModel):
     """What shall run."""
 
     task: Task
     name: Name | None = None
-    model: Named[Name, ModelDimensions] | None = None
+    model: Named[Name, ModelDimensionsRequest] | None = None
     method: Literal["full", "lora", "qlora", "adapters"] | None = None
     purpose: Annotated[
         Literal["pretrain", "finetune"] | None, Field(description="Long packed sequences, or short examples.")
@@ -183,12 +183,12 @@ class WorkloadAsked(Sent):
     ] = None
     input_length: Annotated[Length | None, Field(description="Tokens of a prompt, or of a sample.")] = None
     output_length: Annotated[Length | None, Field(description="Tokens of an answer.")] = None
-    amount: Quantity | None = None
-    software: Software = Software()
-    host: Host = Host()
-    numerics: Numerics = Numerics()
+    amount: AmountRequest | None = None
+    software: SoftwareRequest = SoftwareRequest()
+    host: HostRequest = HostRequest()
+    numerics: NumericsRequest = NumericsRequest()
     concurrent_runs: AtLeastOne = 1
     sample_mb: Amount | None = None
     reads_from: Literal["network", "local"] | None = None
     fault_tolerant: bool = False
-    checkpoint: Checkpoint = Checkpoint()
+    checkpoint: CheckpointRequest = CheckpointRequest()

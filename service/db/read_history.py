@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 
-from service.db.read_prices import Vocabulary, read_offers, read_prices
+from service.db.read_prices import PriceVocabulary, read_offers, read_prices
 from service.db.tables import (
     BillingRuleRow,
     CatalogVersionRow,
@@ -100,7 +100,7 @@ def read_history(engine: Engine) -> CatalogHistory:
         version = read_version(connection)
         gpus = read_gpus(connection)
         instance_types, place_of = read_instance_types(connection, gpus)
-        vocabulary = Vocabulary()
+        vocabulary = PriceVocabulary()
         offers, offer_ids, currency_of = read_offers(connection, place_of, vocabulary)
         prices = read_prices(connection, offer_ids, currency_of, vocabulary)
         reference = read_reference(connection, gpus)

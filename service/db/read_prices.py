@@ -29,7 +29,7 @@ Codes = Mapping[str, int]
 """What each text of a column stands for; the empty one is null."""
 
 
-class Vocabulary(dict[str, int]):
+class PriceVocabulary(dict[str, int]):
     """Words and their codes, in the order in which they turn up; what is not known has none of these."""
 
     def __init__(self) -> None:
@@ -75,10 +75,10 @@ def codes_of(words: tuple[str, ...]) -> Codes:
 
 
 def read_offers(
-    connection: Connection, place_of: Mapping[int, int], vocabulary: Vocabulary
+    connection: Connection, place_of: Mapping[int, int], vocabulary: PriceVocabulary
 ) -> tuple[OfferColumns, Numbers, Numbers]:
     """Offers as columns in the order of their keys, and beside them their database ids and the codes of currencies."""
-    places, terms = Vocabulary(), Vocabulary()
+    places, terms = PriceVocabulary(), PriceVocabulary()
     found = columns_of(
         connection,
         OfferRow,
@@ -112,7 +112,7 @@ def read_offers(
 
 
 def read_prices(
-    connection: Connection, offer_ids: Numbers, currency_of: Numbers, vocabulary: Vocabulary
+    connection: Connection, offer_ids: Numbers, currency_of: Numbers, vocabulary: PriceVocabulary
 ) -> PriceColumns:
     """Prices as columns, by offer and time; `offer_ids` and `currency_of` are of the offer at each place."""
     found = columns_of(
@@ -216,7 +216,7 @@ def read_rates(connection: Connection) -> Rates:
     return rates
 
 
-def in_usd(native: Numbers, currency: Numbers, day: Numbers, vocabulary: Vocabulary, rates: Rates) -> Numbers:
+def in_usd(native: Numbers, currency: Numbers, day: Numbers, vocabulary: PriceVocabulary, rates: Rates) -> Numbers:
     """Microdollars by the rate of that day, or the last one before it; unknown where no rate is that old."""
     usd = native.copy()
     words = vocabulary.words

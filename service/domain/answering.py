@@ -6,9 +6,9 @@ from service.domain.counting import (
     multiplied_parameters,
     parameters_touched,
 )
-from service.domain.demands import Demands, Terms, ideal_seconds, over_links, seconds_per_unit
+from service.domain.demands import Demands, StepTerms, ideal_seconds, over_links, seconds_per_unit
 from service.domain.formats import bytes_per_value
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.memory import sequence_cache_bytes
 from service.domain.model import Model
 from service.domain.parallelism import AnyLayout, Layout, Number
@@ -19,7 +19,7 @@ from service.domain.throughput import (
     LAUNCH_SECONDS,
     LAYER_BYTES_PER_VALUE,
 )
-from service.domain.workload import Inference
+from service.domain.workload import InferenceConfig
 
 REQUEST_SECONDS = 1e-5
 """What a scheduler spends on one conversation of a batch in each step, nominally."""
@@ -28,7 +28,7 @@ HOP_SECONDS = 10e-6
 """Latency of one all-reduce of few bytes, nominally."""
 
 
-def weight_bytes(work: Inference) -> float:
+def weight_bytes(work: InferenceConfig) -> float:
     """Bytes per weight as stored."""
     if work.weight_bits:
         return work.weight_bits / 8
@@ -36,7 +36,7 @@ def weight_bytes(work: Inference) -> float:
 
 
 def decode_demands(
-    work: Inference, layout: AnyLayout, linked_gpus: Number, concurrency: Number, context: float
+    work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, concurrency: Number, context: float
 ) -> Demands:
     """One decoding step of a batch: every weight touched is read once, and the whole cache of keys and values.
 
@@ -60,7 +60,9 @@ def decode_demands(
     }
 
 
-def prefill_demands(work: Inference, layout: AnyLayout, linked_gpus: Number, prompts: Number, length: float) -> Demands:
+def prefill_demands(
+    work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, prompts: Number, length: float
+) -> Demands:
     """Reading so many prompts of a length: 2 N s FLOPs and causal attention, and each weight at least once."""
     model = work.model
     t = model.transformer
@@ -79,7 +81,7 @@ def prefill_demands(work: Inference, layout: AnyLayout, linked_gpus: Number, pro
     }
 
 
-def serving_demands(work: Inference, layout: AnyLayout, linked_gpus: Number, concurrency: Number) -> Demands:
+def serving_demands(work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, concurrency: Number) -> Demands:
     """One decoding step in the steady state of continuous batching, with its share of the prefill of newcomers.
 
     Each of B conversations lasts `output_length` steps, so B / output_length prompts are read per step. Stages of a
@@ -104,7 +106,7 @@ def serving_demands(work: Inference, layout: AnyLayout, linked_gpus: Number, con
 SHARED_BY_STAGES = ("cache", "matrix", "prefill", "prefill_memory", "vocabulary", "tensor")
 
 
-def forward_demands(work: Inference, batch: float) -> Demands:
+def forward_demands(work: InferenceConfig, batch: float) -> Demands:
     """A forward pass over a batch of samples: encoders and networks known by their FLOPs."""
     model, t = work.model, work.model.transformer
     value = weight_bytes(work)
@@ -126,13 +128,13 @@ def forward_demands(work: Inference, batch: float) -> Demands:
     }
 
 
-def prefill_terms(work: Inference, machine: Machine, layout: Layout, prompts: float, length: float) -> Terms:
+def prefill_terms(work: InferenceConfig, machine: Cluster, layout: Layout, prompts: float, length: float) -> StepTerms:
     demands = prefill_demands(work, layout, machine.linked_gpus, prompts, length)
-    return Terms(ideal_seconds(demands, seconds_per_unit(work, machine)), prompts * length)
+    return StepTerms(ideal_seconds(demands, seconds_per_unit(work, machine)), prompts * length)
 
 
-def forward_terms(work: Inference, machine: Machine, batch: float) -> Terms:
-    return Terms(ideal_seconds(forward_demands(work, batch), seconds_per_unit(work, machine)), batch)
+def forward_terms(work: InferenceConfig, machine: Cluster, batch: float) -> StepTerms:
+    return StepTerms(ideal_seconds(forward_demands(work, batch), seconds_per_unit(work, machine)), batch)
 
 
 def is_generative(model: Model) -> bool:

@@ -12,7 +12,7 @@ from service.domain.candidate_table import factorisations
 from service.domain.catalog import still
 from service.domain.columns import either, taken
 from service.domain.demands import Demands
-from service.domain.efficiency import Facts, Kind
+from service.domain.efficiency import Features, StepKind
 from service.domain.errors import QuestionError
 from service.domain.estimate import (
     Estimate,
@@ -27,15 +27,15 @@ from service.domain.kinds import FORWARD, MEMORY
 from service.domain.layout_candidates import crosses_slow_links
 from service.domain.layout_checks import check_fixed
 from service.domain.layouts import FREE, FixedLayout, in_flight, replicas_in_use
-from service.domain.machine import Machine
-from service.domain.machine_table import MachineTable, machine_table
+from service.domain.machine import Cluster
+from service.domain.machine_table import ClusterTable, machine_table
 from service.domain.memory import inference_parts
 from service.domain.parallelism import Floats, LayoutTable, Truths
-from service.domain.workload import Inference
+from service.domain.workload import InferenceConfig
 
 
 @dataclass(frozen=True, slots=True)
-class FastestAnswers:
+class FastestInference:
     """The chosen layout of each machine of a table, and what it comes to."""
 
     layouts: LayoutTable
@@ -53,7 +53,9 @@ class FastestAnswers:
     """Seconds from one token of a conversation to the next (or of a forward pass)."""
 
 
-def best_inference_layout(physics: Physics, work: Inference, machine: Machine, fixed: FixedLayout = FREE) -> Estimate:
+def best_inference_layout(
+    physics: Physics, work: InferenceConfig, machine: Cluster, fixed: FixedLayout = FREE
+) -> Estimate:
     """The layout that fits and answers the most tokens (or samples) per second; of equals, the least cut.
 
     With a concurrency given, all layouts that hold it at once share it among their replicas, so the most tokens per
@@ -73,7 +75,7 @@ def best_inference_layout(physics: Physics, work: Inference, machine: Machine, f
     return replace(estimate_inference(physics, work, machine, layout), tensor_across_slow_links=across)
 
 
-def inference_bands(physics: Physics, work: Inference, machines: MachineTable) -> Floats:
+def inference_bands(physics: Physics, work: InferenceConfig, machines: ClusterTable) -> Floats:
     """Low, likely and high rates of each machine, over units_per_second."""
     gpus = [gpu.id for gpu in machines.kinds]
     kind = language_kind(work) if is_generative(work.model) else FORWARD
@@ -82,12 +84,12 @@ def inference_bands(physics: Physics, work: Inference, machines: MachineTable) -
 
 def fastest_inference_layouts(
     physics: Physics,
-    work: Inference,
-    machines: MachineTable,
+    work: InferenceConfig,
+    machines: ClusterTable,
     fixed: FixedLayout = FREE,
     *,
     wanted: Truths | None = None,
-) -> FastestAnswers:
+) -> FastestInference:
     """The same of many machines at once, or of those that are wanted, without their estimates."""
     every = np.zeros(len(machines), dtype=bool)
     every[machines.same_but_host if wanted is None else machines.same_but_host[wanted]] = True
@@ -103,7 +105,7 @@ def fastest_inference_layouts(
 
 
 def where_inference_fits(
-    physics: Physics, work: Inference, machines: MachineTable, wanted: Truths | None = None
+    physics: Physics, work: InferenceConfig, machines: ClusterTable, wanted: Truths | None = None
 ) -> Truths:
     """Where the fastest layout fits, without looking for it: where any does."""
     facts = answering_work_facts(work)
@@ -125,7 +127,9 @@ class _Pairs:
     layouts: LayoutTable
 
 
-def _pairs(work: Inference, machines: MachineTable, fixed: FixedLayout, wanted: Truths, *, across: bool) -> _Pairs:
+def _pairs(
+    work: InferenceConfig, machines: ClusterTable, fixed: FixedLayout, wanted: Truths, *, across: bool
+) -> _Pairs:
     t = work.model.transformer
     heads, layers = (t.heads, t.layers) if t else (1, 1)
     places, cuts = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 3))]
@@ -162,7 +166,7 @@ def _cuts(
 
 
 def _at_once(
-    physics: Physics, work: Inference, layouts: LayoutTable, usable: Floats, facts: Facts
+    physics: Physics, work: InferenceConfig, layouts: LayoutTable, usable: Floats, facts: Features
 ) -> tuple[Floats, Floats]:
     """Conversations (or samples) at once on one replica, and the bytes per GPU that they need, calibrated."""
     if is_generative(work.model):
@@ -174,10 +178,10 @@ def _at_once(
     return at, _bytes_needed(physics, work, layouts, at, facts)
 
 
-def _estimated(physics: Physics, work: Inference, machines: MachineTable, pairs: _Pairs) -> FastestAnswers:
+def _estimated(physics: Physics, work: InferenceConfig, machines: ClusterTable, pairs: _Pairs) -> FastestInference:
     """Every pair estimated, and the best of each machine."""
     layouts, usable = pairs.layouts, machines.usable_bytes[pairs.machine]
-    facts: Facts = answering_work_facts(work)
+    facts: Features = answering_work_facts(work)
     rows = len(usable)
     at, needed = _at_once(physics, work, layouts, usable, facts)
     if is_generative(work.model):
@@ -198,10 +202,10 @@ def _estimated(physics: Physics, work: Inference, machines: MachineTable, pairs:
     place[machine], exists[machine] = best, True
     if not rows:
         nothing = np.zeros(len(machines))
-        return FastestAnswers(
+        return FastestInference(
             LayoutTable.plain(len(machines)), exists, exists, nothing + np.inf, nothing, nothing, nothing
         )
-    return FastestAnswers(
+    return FastestInference(
         taken(layouts, place),
         exists,
         fits[place] & exists,
@@ -212,7 +216,7 @@ def _estimated(physics: Physics, work: Inference, machines: MachineTable, pairs:
     )
 
 
-def _bytes_needed(physics: Physics, work: Inference, layouts: LayoutTable, at: Floats, facts: Facts) -> Floats:
+def _bytes_needed(physics: Physics, work: InferenceConfig, layouts: LayoutTable, at: Floats, facts: Features) -> Floats:
     """Per GPU, calibrated."""
     calibration, needed = physics.calibration, np.zeros(len(at))
     length = work.input_length + work.output_length
@@ -224,12 +228,12 @@ def _bytes_needed(physics: Physics, work: Inference, layouts: LayoutTable, at: F
 
 def _seconds(
     physics: Physics,
-    kind: Kind,
-    facts: Facts,
-    machines: MachineTable,
+    kind: StepKind,
+    facts: Features,
+    machines: ClusterTable,
     pairs: _Pairs,
     demands: Demands,
-    work: Inference,
+    work: InferenceConfig,
 ) -> Floats:
     """Likely seconds of a step of each pair."""
     calibration = physics.calibration

@@ -12,9 +12,9 @@ from service.domain.job import Job, inference_on, samples_of, training_on
 from service.domain.layout_checks import check_fixed
 from service.domain.layout_search import best_training_layout
 from service.domain.layouts import FREE, FixedLayout, usual_inference_layout, usual_training_layout
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.parallelism import Layout, checked
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -23,10 +23,10 @@ Choose = Literal["fastest", "usual", "usual_if_it_fits"]
 
 
 @dataclass(frozen=True, slots=True)
-class Appraisal:
+class JobEstimate:
     """What a job comes to on a machine. Hours are those of the whole amount, without setup; None where none is told."""
 
-    work: Training | Inference
+    work: TrainingConfig | InferenceConfig
     estimate: Estimate
     samples: float | None
     hours: Band | None
@@ -46,8 +46,8 @@ class Appraisal:
 
 
 def appraise(
-    physics: Physics, job: Job, machine: Machine, fixed: FixedLayout = FREE, choose: Choose = "fastest"
-) -> Appraisal:
+    physics: Physics, job: Job, machine: Cluster, fixed: FixedLayout = FREE, choose: Choose = "fastest"
+) -> JobEstimate:
     """Raises `QuestionError` where the job cannot be asked of the machine: a precision or a layout that cannot be."""
     if job.task == "training":
         work = training_on(job, machine.gpu)
@@ -56,7 +56,7 @@ def appraise(
     return of_inference(job, answering, chosen_inference(physics, answering, machine, fixed, choose))
 
 
-def appraise_in(physics: Physics, job: Job, machine: Machine, layout: Layout) -> Appraisal:
+def appraise_in(physics: Physics, job: Job, machine: Cluster, layout: Layout) -> JobEstimate:
     """The same in a layout that is known to be possible."""
     if job.task == "training":
         work = training_on(job, machine.gpu)
@@ -65,7 +65,7 @@ def appraise_in(physics: Physics, job: Job, machine: Machine, layout: Layout) ->
     return of_inference(job, answering, estimate_inference(physics, answering, machine, layout))
 
 
-def of_training(physics: Physics, job: Job, work: Training, machine: Machine, estimate: Estimate) -> Appraisal:
+def of_training(physics: Physics, job: Job, work: TrainingConfig, machine: Cluster, estimate: Estimate) -> JobEstimate:
     layout = estimate.layout
     length = work.mean_length or work.sequence_length or 0
     samples = None if job.amount is None else samples_of(job.amount, length, layout.global_batch)
@@ -81,19 +81,21 @@ def of_training(physics: Physics, job: Job, work: Training, machine: Machine, es
             model = share * published_training_flops_per_sample(work.model, work.sequence_length, passes=3)
             hardware = model * 4 / 3 if layout.activation_checkpointing == "full" else model
             utilisation = model / peak_flops(machine.gpu, "bf16")
-    return Appraisal(work, estimate, samples, hours, beyond, model, hardware, utilisation, length)
+    return JobEstimate(work, estimate, samples, hours, beyond, model, hardware, utilisation, length)
 
 
-def of_inference(job: Job, work: Inference, estimate: Estimate) -> Appraisal:
+def of_inference(job: Job, work: InferenceConfig, estimate: Estimate) -> JobEstimate:
     length = work.output_length or work.mean_length or work.input_length
     samples = None if job.amount is None else samples_of(job.amount, length, estimate.concurrency or 1.0)
     hours = None
     if samples is not None and estimate.samples_per_second is not None:
         hours = estimate.samples_per_second.inverse_of(samples / SECONDS_PER_HOUR)
-    return Appraisal(work, estimate, samples, hours, None if hours is None else 0.0, None, None, None, length)
+    return JobEstimate(work, estimate, samples, hours, None if hours is None else 0.0, None, None, None, length)
 
 
-def chosen_training(physics: Physics, work: Training, machine: Machine, fixed: FixedLayout, choose: Choose) -> Estimate:
+def chosen_training(
+    physics: Physics, work: TrainingConfig, machine: Cluster, fixed: FixedLayout, choose: Choose
+) -> Estimate:
     """What people choose, and the fastest that fits where that does not."""
     check_fixed(fixed, work, machine)
     usual = usual_training_layout(work, machine, fixed)
@@ -105,7 +107,7 @@ def chosen_training(physics: Physics, work: Training, machine: Machine, fixed: F
 
 
 def chosen_inference(
-    physics: Physics, work: Inference, machine: Machine, fixed: FixedLayout, choose: Choose
+    physics: Physics, work: InferenceConfig, machine: Cluster, fixed: FixedLayout, choose: Choose
 ) -> Estimate:
     check_fixed(fixed, work, machine)
     usual = usual_inference_layout(machine, fixed)

@@ -11,7 +11,7 @@ from math import exp
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.efficiency import Calibration, Coefficient, Facts, Kind
+from service.domain.efficiency import Calibration, Coefficient, Features, StepKind
 
 NOVELTIES = ("stack", "gpu", "model")
 FEWEST = 10
@@ -39,7 +39,7 @@ class Band:
         return Band(self.low * factor, self.likely * factor, self.high * factor)
 
 
-def unseen(calibration: Calibration, kind: Kind, facts: Facts) -> tuple[str, ...]:
+def unseen(calibration: Calibration, kind: StepKind, facts: Features) -> tuple[str, ...]:
     """What of the question no fitted run had; a stack that nobody tells is one of them."""
     untold = {"stack"} if facts.get("stack") == "unknown" else set()
     return tuple(fact for fact in NOVELTIES if fact in untold or not calibration.knows(kind, fact, facts))
@@ -53,12 +53,12 @@ def band_scopes(family: str, new: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bands:
+class ErrorBands:
     """Low and high factors by kind and scope."""
 
     values: Mapping[str, Mapping[str, float]]
 
-    def factors(self, kind: Kind, facts: Facts, new: Sequence[str]) -> tuple[float, float]:
+    def factors(self, kind: StepKind, facts: Features, new: Sequence[str]) -> tuple[float, float]:
         """What truth ÷ estimate was at the 10th and 90th percentile; never narrower for being less known."""
         low, high = self.values.get(f"band.{kind.name}.low", {}), self.values.get(f"band.{kind.name}.high", {})
         known = self._first(low, high, str(facts.get("family", "")), ())
@@ -75,13 +75,15 @@ class Bands:
                 return exp(low[scope]), exp(high[scope])
         return UNKNOWN_BAND
 
-    def caution(self, kind: Kind, new: Sequence[str]) -> float:
+    def caution(self, kind: StepKind, new: Sequence[str]) -> float:
         """What rates in unknown stacks came to in the middle: most published stacks are tuned, others are not."""
         if "stack" not in new:
             return 1.0
         return exp(self.values.get(f"band.{kind.name}.middle", {}).get(UNKNOWN_STACK, 0.0))
 
-    def around(self, likely: float, kind: Kind, facts: Facts, new: Sequence[str], *, of_rate: bool = True) -> Band:
+    def around(
+        self, likely: float, kind: StepKind, facts: Features, new: Sequence[str], *, of_rate: bool = True
+    ) -> Band:
         """The band of a rate, or of the seconds of a step."""
         low, high = self.factors(kind, facts, new)
         middle = self.caution(kind, new)
@@ -92,7 +94,7 @@ class Bands:
 
 
 def bands_by_gpu(
-    calibration: Calibration, bands: Bands, kind: Kind, facts: Facts, gpus: Sequence[str]
+    calibration: Calibration, bands: ErrorBands, kind: StepKind, facts: Features, gpus: Sequence[str]
 ) -> NDArray[np.float64]:
     """Low, likely and high of the rate on each GPU, over what the calibration says; they differ by what is known."""
     known: dict[tuple[str, ...], tuple[float, float, float]] = {}
@@ -140,9 +142,9 @@ def fitted_bands(misses: Sequence[Miss], inside: float = 0.8) -> list[Coefficien
     return result
 
 
-def bands_of(coefficients: Sequence[Coefficient]) -> Bands:
+def bands_of(coefficients: Sequence[Coefficient]) -> ErrorBands:
     values: dict[str, dict[str, float]] = {}
     for one in coefficients:
         if one.name.startswith("band."):
             values.setdefault(one.name, {})[one.scope] = one.value
-    return Bands(values)
+    return ErrorBands(values)

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.efficiency import Calibration, Coefficient, Facts, Kind, scope_of
+from service.domain.efficiency import Calibration, Coefficient, Features, StepKind, scope_of
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CalibrationRun:
     """A published run: its ideal terms, its facts, and the seconds it really took (for the same units)."""
 
     ideal: Mapping[str, float]
-    facts: Facts
+    facts: Features
     seconds: float
     weight: float = 1.0
     group: str = ""
@@ -41,7 +41,7 @@ class Design:
     counts: Floats
 
 
-def design_of(kind: Kind, runs: Sequence[Run]) -> Design:
+def design_of(kind: StepKind, runs: Sequence[CalibrationRun]) -> Design:
     """Dense arrays; scopes with a single level everywhere still carry the intercept of their term."""
     index: dict[tuple[str, str], int] = {}
     prior: list[float] = []
@@ -83,7 +83,7 @@ def parts_of(design: Design, theta: Floats) -> Floats:
 
 
 def fit(
-    kind: Kind, runs: Sequence[Run], rounds: int = 25, noise: float | None = None
+    kind: StepKind, runs: Sequence[CalibrationRun], rounds: int = 25, noise: float | None = None
 ) -> tuple[Calibration, list[Coefficient]]:
     """Coefficients of a kind of work; `noise` overrides the spread that its figures have by themselves."""
     design = design_of(kind, runs)

@@ -20,13 +20,13 @@ from service.domain.layout_candidates import (
 )
 from service.domain.layouts import FREE, FixedLayout
 from service.domain.parallelism import Floats, LayoutTable, Truths
-from service.domain.workload import Training
+from service.domain.workload import TrainingConfig
 
 Columns = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class LayoutCandidates:
     """Layouts of several shapes of machines in one table: those of shape i are the rows starts[i] to starts[i+1]."""
 
     layouts: LayoutTable
@@ -35,13 +35,13 @@ class Candidates:
 
 
 def training_candidates(
-    work: Training,
+    work: TrainingConfig,
     shapes: Sequence[tuple[int, int]],
     fixed: FixedLayout = FREE,
     *,
     across: bool = False,
     ways: Callable[[int], Sequence[Way]] | None = None,
-) -> Candidates:
+) -> LayoutCandidates:
     """The layouts of `every_training_layout`, for every (GPUs, linked GPUs).
 
     `ways` tells which pairs of ZeRO stage and checkpointing are worth trying up to a stage; else all are.
@@ -77,7 +77,7 @@ def training_candidates(
         virtual_stages=np.full(len(cut), float(fixed.virtual_stages or 1)),
     )
     starts = np.searchsorted(cuts["shape"][some][cut], np.arange(len(shapes) + 1))
-    return Candidates(layouts, linked_gpus, starts)
+    return LayoutCandidates(layouts, linked_gpus, starts)
 
 
 CUTS = ("tensor", "pipeline", "data", "context", "expert")
@@ -156,7 +156,7 @@ def _with_experts(limits: _Limits, rows: Columns, told: int | None) -> Columns:
 Places = NDArray[np.int64]
 
 
-def _micro_batches(work: Training, batch: Floats, data: Floats, fixed: FixedLayout) -> tuple[Places, Floats]:
+def _micro_batches(work: TrainingConfig, batch: Floats, data: Floats, fixed: FixedLayout) -> tuple[Places, Floats]:
     """Places of the cuts that give each data-parallel rank a sample, once for each micro-batch, and its size."""
     some = np.flatnonzero(data <= batch)
     share = np.ceil(batch[some] / data[some])

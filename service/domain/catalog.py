@@ -35,7 +35,7 @@ def still(array: Column) -> Column:
     return array
 
 
-class Memory:
+class Cache:
     """What was once computed from a catalog that never changes; what nobody asked for in a while is forgotten.
 
     There are two halves. What is asked for goes to the newer one, and when that is full, the older one is dropped: to
@@ -228,20 +228,20 @@ class Catalog:
     offers: Offers
     starts: NDArray[np.int64]
     reference: Reference
-    memory: Memory = field(default_factory=Memory)
-    choices: Memory = field(default_factory=lambda: Memory(size=32))
+    memory: Cache = field(default_factory=Cache)
+    choices: Cache = field(default_factory=lambda: Cache(size=32))
     """What was once chosen among the offers: entries as large as the columns, so only a few."""
-    outlooks: Memory = field(default_factory=lambda: Memory(size=48))
+    outlooks: Cache = field(default_factory=lambda: Cache(size=48))
     """What jobs come to on every type: entries as large as forty columns of types, the most that is kept of a job."""
-    works: Memory = field(default_factory=Memory)
+    works: Cache = field(default_factory=Cache)
     """How jobs are done, and what is smaller than a column of them."""
-    leading: Memory = field(default_factory=lambda: Memory(size=500))
+    leading: Cache = field(default_factory=lambda: Cache(size=500))
     """What ranks first among some types, with what the outside makes of it: as large as an answer."""
-    fragments: Memory = field(default_factory=lambda: Memory(size=10_000))
+    fragments: Cache = field(default_factory=lambda: Cache(size=10_000))
     """Encoded pieces of answers, which the outside keeps beside the catalog they belong to."""
-    of_jobs: Memory = field(default_factory=lambda: Memory(size=2_000))
+    of_jobs: Cache = field(default_factory=lambda: Cache(size=2_000))
     """Such pieces that belong to one job on one type: without end, so fewer are kept."""
-    details: Memory = field(default_factory=lambda: Memory(size=128))
+    details: Cache = field(default_factory=lambda: Cache(size=128))
     """Encoded types with all their offers, each as large as a hundred pieces."""
 
     @classmethod

@@ -13,7 +13,7 @@ USUAL_PRECISIONS = ("bf16", "fp16", "tf32", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     """One instance type; ratios refer to the baseline and are null where a figure is not known.
 
     `speed` is samples per second when measured, else the dense peak of the machine in 10^12 operations per second.
@@ -56,7 +56,7 @@ def compare(
     workload: str | None,
     precision: str | None,
     regions: tuple[str, ...],
-) -> list[Compared]:
+) -> list[Comparison]:
     """Each type against the baseline, which must be among them: measured when a workload is named, else by peak."""
     rows = {name: figures(catalog, name, workload, precision, regions) for name in instances}
     base = rows[baseline]
@@ -72,7 +72,7 @@ def compare(
 
 def figures(
     catalog: Catalog, instance: str, workload: str | None, precision: str | None, regions: tuple[str, ...]
-) -> Compared:
+) -> Comparison:
     offer = best_offer(catalog, instance, regions)
     if workload:
         seen = [
@@ -81,11 +81,11 @@ def figures(
             if each.machine == instance and each.workload == workload and each.nodes == 1
         ]
         if not seen:
-            return Compared(
+            return Comparison(
                 instance, measured=True, speed=None, precision=None, batch_size=None, offer=offer, evidence=()
             )
         newest = max(seen, key=lambda each: (each.measured_on, each.samples_per_second))
-        return Compared(
+        return Comparison(
             instance=instance,
             measured=True,
             speed=newest.samples_per_second,
@@ -96,7 +96,7 @@ def figures(
         )
     peaks = peak_rates(catalog, instance, (precision,) if precision else USUAL_PRECISIONS)
     fastest = max(peaks, key=lambda name: peaks[name], default=None)
-    return Compared(
+    return Comparison(
         instance=instance,
         measured=False,
         speed=peaks[fastest] if fastest else None,

@@ -15,7 +15,7 @@ from service.domain.catalog import Catalog, Floats
 from service.domain.hardware import InstanceType
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
 from service.domain.software import frameworks_mask, task_mask
-from service.domain.typeset import Steps, TypeSet, by_word, commonest, types_where
+from service.domain.typeset import ThresholdIndex, TypeSet, by_word, commonest, types_where
 
 Ground = Literal["hardware", "software", "availability", "constraint", "data"]
 
@@ -49,7 +49,7 @@ class Constraints:
     needs_peak: bool = False
 
 
-class Relaxed(NamedTuple):
+class TypeRelaxation(NamedTuple):
     """The smallest change of the question that lets something back in, and whom."""
 
     to: dict[str, object]
@@ -65,7 +65,7 @@ class Check(NamedTuple):
     code: str
     ground: Ground
     fails: TypeSet
-    relax: Callable[[TypeSet], Relaxed | None]
+    relax: Callable[[TypeSet], TypeRelaxation | None]
 
 
 def never(_sole: TypeSet) -> None:
@@ -123,14 +123,14 @@ def word_check(name: str, wanted: tuple[str, ...], catalog: Catalog) -> Check:
 
     fails = catalog.everyone & ~types_with(wanted)
 
-    def relax(sole: TypeSet) -> Relaxed:
+    def relax(sole: TypeSet) -> TypeRelaxation:
         """One word more, the one that lets in the most; where those kept out have no word at all, no filter."""
         most = commonest(words, sole & fails)
         if most is None:
-            return Relaxed({name: []}, sole & fails)
+            return TypeRelaxation({name: []}, sole & fails)
         added = column.words[most.code]
         found = types_with((added,)) if added in also else most.types
-        return Relaxed({name: [*wanted, added]}, sole & fails & found)
+        return TypeRelaxation({name: [*wanted, added]}, sole & fails & found)
 
     ground: Ground = "availability" if name == "lifecycle" else "hardware" if name in HARDWARE_WORDS else "constraint"
     return Check(name, ground, fails, relax)
@@ -139,22 +139,24 @@ def word_check(name: str, wanted: tuple[str, ...], catalog: Catalog) -> Check:
 def range_checks(name: str, catalog: Catalog, asked: Constraints) -> Iterator[Check]:
     """Below the least, above the most, and not known at all: at most one of them holds of a type."""
     key = ("steps", name, (*asked.precision_all, *asked.precision_any)[:1] if name == "tflops" else ())
-    steps = catalog.memory.recall(key, lambda: Steps.of(number_column(name, catalog, asked)))
+    steps = catalog.memory.recall(key, lambda: ThresholdIndex.of(number_column(name, catalog, asked)))
     unknown = catalog.everyone & ~steps.first[-1]
     below = steps.below(asked.at_least[name]) if name in asked.at_least else 0
     above = steps.above(asked.at_most[name]) if name in asked.at_most else 0
 
-    def lower(sole: TypeSet) -> Relaxed | None:
+    def lower(sole: TypeSet) -> TypeRelaxation | None:
         nearest = steps.most(sole & below)
-        return Relaxed({f"min_{name}": nearest}, sole & below & ~steps.below(nearest))
+        return TypeRelaxation({f"min_{name}": nearest}, sole & below & ~steps.below(nearest))
 
-    def raise_(sole: TypeSet) -> Relaxed | None:
+    def raise_(sole: TypeSet) -> TypeRelaxation | None:
         nearest = steps.least(sole & above)
-        return Relaxed({f"max_{name}": nearest}, sole & above & steps.at_most(nearest))
+        return TypeRelaxation({f"max_{name}": nearest}, sole & above & steps.at_most(nearest))
 
-    def drop(sole: TypeSet) -> Relaxed | None:
+    def drop(sole: TypeSet) -> TypeRelaxation | None:
         limits = {f"min_{name}": name in asked.at_least, f"max_{name}": name in asked.at_most}
-        return Relaxed({limit: None for limit, given in limits.items() if given}, sole & (unknown | below | above))
+        return TypeRelaxation(
+            {limit: None for limit, given in limits.items() if given}, sole & (unknown | below | above)
+        )
 
     if name in asked.at_least:
         yield Check(f"min_{name}", "hardware", below, lower)
@@ -176,8 +178,8 @@ def flag_checks(name: str, wanted: bool, catalog: Catalog) -> list[Check]:
     column = catalog.columns.flags[name]
     other, unknown = types_where(column == (not wanted)), types_where(column == -1)
 
-    def drop(sole: TypeSet) -> Relaxed:
-        return Relaxed({name: None}, sole & (other | unknown))
+    def drop(sole: TypeSet) -> TypeRelaxation:
+        return TypeRelaxation({name: None}, sole & (other | unknown))
 
     checks = [Check(name, "hardware", other, drop)]
     if unknown:
@@ -196,19 +198,19 @@ def precision_check(any_of: tuple[str, ...], asked: Constraints, catalog: Catalo
     else:
         gains = runs
 
-    def relax(sole: TypeSet) -> Relaxed | None:
+    def relax(sole: TypeSet) -> TypeRelaxation | None:
         out = sole & fails
         best = max(gains, key=lambda other: (out & gains[other]).bit_count())
         if not out & gains[best]:
             return None
-        return Relaxed({"workload.precision": [*any_of, best]}, out & gains[best])
+        return TypeRelaxation({"workload.precision": [*any_of, best]}, out & gains[best])
 
     return Check("precision", "hardware", fails, relax)
 
 
 def framework_check(wanted: tuple[str, ...], catalog: Catalog) -> Check:
     fails = types_where(~frameworks_mask(catalog, wanted))
-    return Check("framework", "software", fails, lambda sole: Relaxed({"framework": []}, sole & fails))
+    return Check("framework", "software", fails, lambda sole: TypeRelaxation({"framework": []}, sole & fails))
 
 
 def task_check(task: str, catalog: Catalog) -> Check:
@@ -220,15 +222,15 @@ def exclude_check(excluded: tuple[str, ...], catalog: Catalog) -> Check:
     hits = [names_of(kind) & listed for kind in catalog.instance_types]
     fails = types_where(np.array([bool(hit) for hit in hits], np.bool_))
 
-    def relax(sole: TypeSet) -> Relaxed | None:
+    def relax(sole: TypeSet) -> TypeRelaxation | None:
         """Take one name off: the one that by itself keeps the most out."""
         out = np.flatnonzero(catalog.mask(sole & fails))
         by_one = [next(iter(hits[place])) for place in out if len(hits[place]) == 1]
         if not by_one:
-            return Relaxed({"exclude": []}, sole & fails)
+            return TypeRelaxation({"exclude": []}, sole & fails)
         freed = max(excluded, key=by_one.count)
         admits = types_where(np.array([hit == {freed} for hit in hits], np.bool_))
-        return Relaxed({"exclude": [name for name in excluded if name != freed]}, sole & admits)
+        return TypeRelaxation({"exclude": [name for name in excluded if name != freed]}, sole & admits)
 
     return Check("exclude", "constraint", fails, relax)
 

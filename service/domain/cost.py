@@ -26,7 +26,7 @@ from service.domain.money import (
     total_of,
 )
 from service.domain.reference import Fee
-from service.domain.run import Run, Sent, Stored, check
+from service.domain.run import BilledRun, StoredData, TransferredData, check
 
 PartName = Literal[
     "compute", "interruption", "setup", "idle", "billing_rounding", "management_fee", "storage", "transfer", "rounding"
@@ -54,7 +54,7 @@ class Contained:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SellerTerms:
     """What the seller asks, as far as it is known; `storage` and `transfer` stand beside the run's own entries.
 
     `interruptions` and `fee` are None where there are none to expect and none to pay, and `rule` where nobody rounds.
@@ -119,7 +119,7 @@ class Bill:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BillLine:
     """A part before it is rounded: an amount in one of the two currencies, or the reason why there is none."""
 
     name: PartName
@@ -130,7 +130,7 @@ class Line:
     source: str | None = None
 
 
-def bill_of(run: Run, terms: Terms) -> Bill:
+def bill_of(run: BilledRun, terms: SellerTerms) -> Bill:
     """The bill of a run on these terms. Raises `ImpossibleRun` for hours or amounts that nothing can have."""
     check(run)
     hours = machine_hours(run, terms)
@@ -152,7 +152,7 @@ def bill_of(run: Run, terms: Terms) -> Bill:
 Hours = dict[PartName, Exact | Unknown]
 
 
-def machine_hours(run: Run, terms: Terms) -> Hours:
+def machine_hours(run: BilledRun, terms: SellerTerms) -> Hours:
     """Hours that one machine is paid for, by what they are for. Idle hours are a share of all that it is used."""
     hours: Hours = {"compute": Exact.of(run.hours), "interruption": NOTHING}
     if isinstance(terms.interruptions, Unknown):
@@ -186,24 +186,24 @@ def elapsed_hours(used: Exact, interruptions: Expectation | Unknown | None) -> E
 # Lines
 
 
-def machine_lines(run: Run, terms: Terms, hours: Hours) -> list[Line]:
+def machine_lines(run: BilledRun, terms: SellerTerms, hours: Hours) -> list[BillLine]:
     return [machine_line(run, terms, name, hours[name]) for name in MACHINE_TIME]
 
 
-def machine_line(run: Run, terms: Terms, name: PartName, hours: Exact | Unknown) -> Line:
+def machine_line(run: BilledRun, terms: SellerTerms, name: PartName, hours: Exact | Unknown) -> BillLine:
     basis = time_basis(run, terms, name)
     if isinstance(hours, Unknown):
-        return Line(name, hours, terms.currency, "unknown", "")
+        return BillLine(name, hours, terms.currency, "unknown", "")
     if not hours:
-        return Line(name, NOTHING, terms.currency, "none", "none")
+        return BillLine(name, NOTHING, terms.currency, "none", "none")
     if isinstance(terms.price, Unknown):
-        return Line(name, terms.price, terms.currency, "unknown", "")
+        return BillLine(name, terms.price, terms.currency, "unknown", "")
     price = terms.price
     text = f"{told(hours)} h x {counted(run.machines, 'machine')} at {plain(price.per_hour)} {price.currency} an hour"
-    return Line(name, hours.times(run.machines * price.per_hour), price.currency, basis, text, price.source)
+    return BillLine(name, hours.times(run.machines * price.per_hour), price.currency, basis, text, price.source)
 
 
-def time_basis(run: Run, terms: Terms, name: PartName) -> str:
+def time_basis(run: BilledRun, terms: SellerTerms, name: PartName) -> str:
     """How the hours of a part are known; their price has a kind of its own, which the offer tells."""
     if name == "interruption" and isinstance(terms.interruptions, Expectation):
         return terms.interruptions.basis
@@ -212,54 +212,54 @@ def time_basis(run: Run, terms: Terms, name: PartName) -> str:
     return run.basis if name == "compute" else "given"
 
 
-def fee_line(run: Run, terms: Terms, billed: Exact) -> Line:
+def fee_line(run: BilledRun, terms: SellerTerms, billed: Exact) -> BillLine:
     """The premium of a managed service, in percent of all machine time that is paid for."""
     fee, price = terms.fee, terms.price
     if fee is None:
-        return Line("management_fee", NOTHING, terms.currency, "none", "none")
+        return BillLine("management_fee", NOTHING, terms.currency, "none", "none")
     if isinstance(fee, Contained):
-        return Line("management_fee", NOTHING, terms.currency, "contained", "contained in the price of the machine")
+        return BillLine("management_fee", NOTHING, terms.currency, "contained", "contained in the price of the machine")
     if isinstance(fee, Unknown) or isinstance(price, Unknown):
         reason = fee if isinstance(fee, Unknown) else price
         assert isinstance(reason, Unknown)
-        return Line("management_fee", reason, terms.currency, "unknown", "")
+        return BillLine("management_fee", reason, terms.currency, "unknown", "")
     amount = billed.times(run.machines * price.per_hour * exact(fee.percent_of_compute) / 100)
     text = f"{fee.percent_of_compute:g} % of the machines' price, for {fee.service}"
-    return Line("management_fee", amount, price.currency, "published", text, fee.source)
+    return BillLine("management_fee", amount, price.currency, "published", text, fee.source)
 
 
-def storage_lines(run: Run, terms: Terms, elapsed: Exact) -> list[Line]:
+def storage_lines(run: BilledRun, terms: SellerTerms, elapsed: Exact) -> list[BillLine]:
     if not run.stored:
-        return [Line("storage", NOTHING, USD, "none", "none")]
+        return [BillLine("storage", NOTHING, USD, "none", "none")]
     return [storage_line(run, each, price, elapsed) for each, price in zip(run.stored, terms.storage, strict=True)]
 
 
-def storage_line(run: Run, stored: Stored, price: StoragePrice | Unknown, elapsed: Exact) -> Line:
+def storage_line(run: BilledRun, stored: StoredData, price: StoragePrice | Unknown, elapsed: Exact) -> BillLine:
     if isinstance(price, Unknown):
-        return Line("storage", price, USD, "unknown", stored.what)
+        return BillLine("storage", price, USD, "unknown", stored.what)
     hours = elapsed if stored.hours is None else Exact.same(stored.hours)
     of = f" x {counted(run.machines, 'machine')}" if price.kind == "block" else ""
     per_month = "comes with the machine" if price.micros_per_gib_month is None else (
         f"at {plain(Fraction(price.micros_per_gib_month, MICRO))} USD a GiB-month of 730 hours"
     )  # fmt: skip
     text = f"{stored.what}: {stored.gib:g} GiB of {price.storage_class} for {told(hours)} h{of}, {per_month}"
-    return Line("storage", price.cost(stored.gib, hours, run.machines), USD, "published", text, price.source)
+    return BillLine("storage", price.cost(stored.gib, hours, run.machines), USD, "published", text, price.source)
 
 
-def transfer_lines(run: Run, terms: Terms) -> list[Line]:
+def transfer_lines(run: BilledRun, terms: SellerTerms) -> list[BillLine]:
     if not run.sent:
-        return [Line("transfer", NOTHING, USD, "none", "none")]
+        return [BillLine("transfer", NOTHING, USD, "none", "none")]
     return [transfer_line(each, tiers) for each, tiers in zip(run.sent, terms.transfer, strict=True)]
 
 
-def transfer_line(sent: Sent, tiers: tuple[TransferPrice, ...] | Unknown) -> Line:
+def transfer_line(sent: TransferredData, tiers: tuple[TransferPrice, ...] | Unknown) -> BillLine:
     text = f"{sent.gb:g} GB to {DESTINATION_TEXT.get(sent.destination, sent.destination)}"
     if sent.gb == 0:
-        return Line("transfer", NOTHING, USD, "none", text)
+        return BillLine("transfer", NOTHING, USD, "none", text)
     if isinstance(tiers, Unknown):
-        return Line("transfer", tiers, USD, "unknown", text)
+        return BillLine("transfer", tiers, USD, "unknown", text)
     text += f", after {sent.already_gb:g} GB in the same month"
-    return Line("transfer", transfer_cost(tiers, sent.gb, sent.already_gb), USD, "published", text, tiers[0].source)
+    return BillLine("transfer", transfer_cost(tiers, sent.gb, sent.already_gb), USD, "published", text, tiers[0].source)
 
 
 DESTINATION_TEXT = {"internet": "the internet", "region": "another region", "zone": "another zone"}
@@ -269,7 +269,7 @@ DESTINATION_TEXT = {"internet": "the internet", "region": "another region", "zon
 
 
 def settled_bill(
-    run: Run, terms: Terms, lines: Sequence[Line], used: Exact, billed: Exact, elapsed: Exact | None
+    run: BilledRun, terms: SellerTerms, lines: Sequence[BillLine], used: Exact, billed: Exact, elapsed: Exact | None
 ) -> Bill:
     """Both currencies settled apart, so that the parts add up in each."""
     in_usd = in_native = amounts(lines, USD, terms.rate)
@@ -302,7 +302,7 @@ def settled_bill(
     )
 
 
-def amounts(lines: Sequence[Line], currency: str, rate: ExchangeRate | None) -> list[Exact | None]:
+def amounts(lines: Sequence[BillLine], currency: str, rate: ExchangeRate | None) -> list[Exact | None]:
     """The exact amount of every line in a currency, before anything is rounded."""
     return [
         None
@@ -312,7 +312,7 @@ def amounts(lines: Sequence[Line], currency: str, rate: ExchangeRate | None) -> 
     ]  # fmt: skip
 
 
-def part_of(line: Line, usd: Micros | None, native: Micros | None, terms: Terms) -> Part:
+def part_of(line: BillLine, usd: Micros | None, native: Micros | None, terms: SellerTerms) -> Part:
     reason = line.amount.reason if isinstance(line.amount, Unknown) else None
     if reason is None and (usd is None or native is None):
         reason = f"No exchange rate of {terms.currency} is known for the day."

@@ -10,9 +10,9 @@ from typing import NamedTuple, TypeAlias
 
 from service.domain.formats import bytes_per_value, peak_flops
 from service.domain.hardware import Gpu
-from service.domain.machine import DEFAULT_VCPUS_PER_GPU, Machine
+from service.domain.machine import DEFAULT_VCPUS_PER_GPU, Cluster
 from service.domain.parallelism import Number
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 RESOURCES = ("flops", "wide_flops", "memory", "link", "slow_link", "network", "vcpu", "seconds")
 """FLOPs at the precision of the work, and at 16 bits at least; bytes of GPU memory, of the fast link, of the slower of
@@ -22,26 +22,26 @@ Demands: TypeAlias = dict[tuple[str, str], Number]
 """(Term, resource) -> amount. A term may ask for several resources, one after another."""
 
 
-class Terms(NamedTuple):
+class StepTerms(NamedTuple):
     """Ideal seconds of each part of a step; the units of a step are what it yields."""
 
     seconds: dict[str, float]
     units: float
 
 
-def wide_precision(work: Training | Inference) -> str:
+def wide_precision(work: TrainingConfig | InferenceConfig) -> str:
     """What attention scores are computed in: 16 bits where the rest is narrower; engines always use 16."""
-    if isinstance(work, Inference) or bytes_per_value(work.precision) < 2:
+    if isinstance(work, InferenceConfig) or bytes_per_value(work.precision) < 2:
         return "bf16"
     return work.precision
 
 
-def peaks(work: Training | Inference, gpu: Gpu) -> tuple[float, float]:
+def peaks(work: TrainingConfig | InferenceConfig, gpu: Gpu) -> tuple[float, float]:
     """FLOP/s of one GPU at the precision of the work, and of its attention scores."""
     return peak_flops(gpu, work.precision), peak_flops(gpu, wide_precision(work))
 
 
-def seconds_per_unit(work: Training | Inference, machine: Machine) -> dict[str, float]:
+def seconds_per_unit(work: TrainingConfig | InferenceConfig, machine: Cluster) -> dict[str, float]:
     """Of each resource."""
     flops, wide_flops = peaks(work, machine.gpu)
     return {

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Facts = Mapping[str, str | float]
+Features = Mapping[str, str | float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ Pattern = tuple[str, ...]
 EVERYTHING: Pattern = ()
 
 
-def words_of(facts: Facts) -> tuple[str, ...]:
+def words_of(facts: Features) -> tuple[str, ...]:
     """The facts that are names: many questions share them, and what rests on them alone is worked out once."""
     return tuple(value for value in facts.values() if isinstance(value, str))
 
 
-def scope_of(pattern: Pattern, facts: Facts) -> tuple[str, float] | None:
+def scope_of(pattern: Pattern, facts: Features) -> tuple[str, float] | None:
     """The scope a pattern makes of the facts, such as `architecture=hopper|precision=fp8`, and its number."""
     parts, number = [], 1.0
     for name in pattern:
@@ -68,7 +68,7 @@ class Coefficient:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class StepKind:
     """A kind of work that is calibrated together: which patterns each term looks at, and how far each may reach.
 
     There is one of each; what was worked out for it is remembered under it.
@@ -137,7 +137,7 @@ class Calibration:
             self.arrays[key] = found.reshape([len(names) for names in levels]) if found.any() else None
         return self.arrays[key]
 
-    def reads(self, kind: Kind, term: str) -> tuple[Reading, ...]:
+    def reads(self, kind: StepKind, term: str) -> tuple[Reading, ...]:
         """The patterns of a term that any run was fitted for."""
         key = (kind, term)
         if key not in self.readings:
@@ -146,7 +146,7 @@ class Calibration:
             self.readings[key] = tuple(_reading(pattern, index[pattern]) for pattern in patterns)
         return self.readings[key]
 
-    def reads_of(self, kind: Kind, term: str, columns: Iterable[str]) -> tuple[Reading, ...]:
+    def reads_of(self, kind: StepKind, term: str, columns: Iterable[str]) -> tuple[Reading, ...]:
         """Those that name one of the columns."""
         names = tuple(columns)
         key = (kind, term, names)
@@ -155,7 +155,7 @@ class Calibration:
             self.readings[key] = tuple(each for each in self.reads(kind, term) if among & {*each.levels, *each.numbers})
         return self.readings[key]
 
-    def log_factor(self, kind: Kind, term: str, facts: Facts, of: Sequence[str] | None = None) -> float:
+    def log_factor(self, kind: StepKind, term: str, facts: Features, of: Sequence[str] | None = None) -> float:
         """Coefficients times numbers of its patterns; 0 of one where a fact is missing or no run was fitted.
 
         `of` asks for the patterns alone that name one of these facts.
@@ -170,7 +170,7 @@ class Calibration:
         return total
 
     def log_factors(
-        self, kind: Kind, term: str, facts: Facts, columns: Mapping[str, Column]
+        self, kind: StepKind, term: str, facts: Features, columns: Mapping[str, Column]
     ) -> NDArray[np.float64] | float:
         """What the columns of a table add to it in each row: patterns that name one of them."""
         total: NDArray[np.float64] | float = 0.0
@@ -178,7 +178,7 @@ class Calibration:
             total = total + self._coefficients(f"{kind.name}.{term}", reading.pattern, facts, columns)
         return total
 
-    def read_beside(self, kind: Kind, columns: Iterable[str]) -> tuple[str, ...]:
+    def read_beside(self, kind: StepKind, columns: Iterable[str]) -> tuple[str, ...]:
         """The facts that decide, beside the columns, what the columns add to the terms of a kind."""
         names = tuple(columns)
         reads = (each for term in ("*", *kind.start) for each in self.reads_of(kind, term, names))
@@ -192,7 +192,7 @@ class Calibration:
         return frozenset(part.removeprefix("model=") for part in parts if part.startswith("model="))
 
     def _coefficients(
-        self, name: str, pattern: Pattern, facts: Facts, columns: Mapping[str, Column]
+        self, name: str, pattern: Pattern, facts: Features, columns: Mapping[str, Column]
     ) -> NDArray[np.float64] | float:
         """Coefficient times number of a pattern in each row: looked up once per level, and spread over the rows."""
         number: NDArray[np.float64] | float = 1.0
@@ -216,12 +216,12 @@ class Calibration:
         result: NDArray[np.float64] = number * found[tuple(codes)]
         return result
 
-    def knows(self, kind: Kind, fact: str, facts: Facts) -> bool:
+    def knows(self, kind: StepKind, fact: str, facts: Features) -> bool:
         """Whether any run with this fact was fitted in this kind of work."""
         table = self.values.get(f"{kind.name}.*", {})
         return f"{fact}={facts.get(fact)}" in table
 
-    def seconds(self, kind: Kind, ideal: Mapping[str, float], facts: Facts) -> dict[str, float]:
+    def seconds(self, kind: StepKind, ideal: Mapping[str, float], facts: Features) -> dict[str, float]:
         """The parts of a step as they really take."""
         whole = exp(self.log_factor(kind, "*", facts))
         parts = {}

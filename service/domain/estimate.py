@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from math import exp
 
 from service.domain.answering import decode_demands, forward_terms, is_generative, prefill_terms, serving_demands
-from service.domain.bands import Band, Bands, bands_of, unseen
-from service.domain.demands import Demands, Terms, ideal_seconds, seconds_per_unit
-from service.domain.efficiency import Calibration, Coefficient, Facts, Kind, calibration_of
+from service.domain.bands import Band, ErrorBands, bands_of, unseen
+from service.domain.demands import Demands, StepTerms, ideal_seconds, seconds_per_unit
+from service.domain.efficiency import Calibration, Coefficient, Features, StepKind, calibration_of
 from service.domain.facts import inference_facts, training_facts
 from service.domain.host import HostNeed, host_memory_need
 from service.domain.kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
 from service.domain.layouts import cache_tokens_that_fit, in_flight, replicas_in_use
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.memory import figures, inference_parts, training_parts
 from service.domain.parallelism import AnyLayout, Layout, Number
 from service.domain.throughput import training_terms
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 BOTTLENECKS = {
     "matrix": "gpu_compute",
@@ -50,7 +50,7 @@ class Physics:
     """The calibration in force: coefficients of every term, and bands."""
 
     calibration: Calibration
-    bands: Bands
+    bands: ErrorBands
 
 
 def physics_of(coefficients: Sequence[Coefficient]) -> Physics:
@@ -79,7 +79,7 @@ class Step:
         return max(shares, key=lambda name: (shares[name], name))
 
 
-def step_of(calibration: Calibration, kind: Kind, terms: Terms, facts: Facts) -> Step:
+def step_of(calibration: Calibration, kind: StepKind, terms: StepTerms, facts: Features) -> Step:
     parts = calibration.seconds(kind, terms.seconds, facts)
     return Step(sum(parts.values()), parts, terms.units)
 
@@ -139,18 +139,18 @@ class Estimate:
         return self.step.bottleneck if self.step else None
 
 
-def memory_need(physics: Physics, machine: Machine, parts: Mapping[str, Number], facts: Facts) -> MemoryNeed:
+def memory_need(physics: Physics, machine: Cluster, parts: Mapping[str, Number], facts: Features) -> MemoryNeed:
     real = physics.calibration.seconds(MEMORY, figures(parts), facts)
     needed = sum(real.values())
     band = physics.bands.around(needed, MEMORY, facts, unseen(physics.calibration, MEMORY, facts), of_rate=False)
     return MemoryNeed(needed, machine.usable_bytes, real, band)
 
 
-def training_memory(physics: Physics, work: Training, machine: Machine, layout: Layout) -> MemoryNeed:
+def training_memory(physics: Physics, work: TrainingConfig, machine: Cluster, layout: Layout) -> MemoryNeed:
     return memory_need(physics, machine, training_parts(work, layout), training_facts(work, machine, layout))
 
 
-def estimate_training(physics: Physics, work: Training, machine: Machine, layout: Layout) -> Estimate:
+def estimate_training(physics: Physics, work: TrainingConfig, machine: Cluster, layout: Layout) -> Estimate:
     """A training step in a layout, and the rates it gives."""
     facts = training_facts(work, machine, layout)
     need = memory_need(physics, machine, training_parts(work, layout), facts)
@@ -165,7 +165,7 @@ def estimate_training(physics: Physics, work: Training, machine: Machine, layout
     return Estimate("modelled", need, layout, samples, tokens, step, new, host=host)
 
 
-def wall_seconds(physics: Physics, work: Training, machine: Machine, estimate: Estimate, samples: float) -> Band:
+def wall_seconds(physics: Physics, work: TrainingConfig, machine: Cluster, estimate: Estimate, samples: float) -> Band:
     """Seconds of a whole run as people report it, with the evaluation and saving that runs of its stack had."""
     assert estimate.samples_per_second is not None
     facts = {**training_facts(work, machine, estimate.layout), "measured": "wall"}
@@ -173,7 +173,7 @@ def wall_seconds(physics: Physics, work: Training, machine: Machine, estimate: E
     return estimate.samples_per_second.inverse_of(samples).times(exp(beyond))
 
 
-def estimate_inference(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:
+def estimate_inference(physics: Physics, work: InferenceConfig, machine: Cluster, layout: Layout) -> Estimate:
     """Answering in a layout: a language model decodes, anything else passes forward."""
     if not is_generative(work.model):
         return _estimate_forward(physics, work, machine, layout)
@@ -214,25 +214,27 @@ def estimate_inference(physics: Physics, work: Inference, machine: Machine, layo
     )
 
 
-def answering_memory(physics: Physics, work: Inference, machine: Machine, layout: Layout, at: float) -> MemoryNeed:
+def answering_memory(
+    physics: Physics, work: InferenceConfig, machine: Cluster, layout: Layout, at: float
+) -> MemoryNeed:
     """What so many conversations at once need on a GPU."""
     parts = inference_parts(work, layout, at, work.input_length + work.output_length)
     return memory_need(physics, machine, parts, inference_facts(work, machine, layout))
 
 
-def batches_continuously(work: Inference) -> bool:
+def batches_continuously(work: InferenceConfig) -> bool:
     """Whether newcomers are read between the decoding steps of the others."""
     return work.software.way == "engine"
 
 
-def language_kind(work: Inference) -> Kind:
+def language_kind(work: InferenceConfig) -> StepKind:
     """Engines that batch continuously serve; anything else, and one conversation alone, decodes."""
     return SERVING if batches_continuously(work) and work.concurrency != 1 else DECODE
 
 
 def language_demands(
-    work: Inference, layout: AnyLayout, linked_gpus: Number, at: Number
-) -> tuple[Kind, Demands, dict[str, str | float]]:
+    work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, at: Number
+) -> tuple[StepKind, Demands, dict[str, str | float]]:
     """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
     if language_kind(work) is SERVING:
         return SERVING, serving_demands(work, layout, linked_gpus, at), {"what": "serving"}
@@ -241,21 +243,21 @@ def language_demands(
 
 
 def language_terms(
-    work: Inference, machine: Machine, layout: Layout, at: float
-) -> tuple[Kind, Terms, dict[str, str | float]]:
+    work: InferenceConfig, machine: Cluster, layout: Layout, at: float
+) -> tuple[StepKind, StepTerms, dict[str, str | float]]:
     """The same in ideal seconds on a machine."""
     kind, demands, what = language_demands(work, layout, machine.linked_gpus, at)
-    return kind, Terms(ideal_seconds(demands, seconds_per_unit(work, machine)), at), what
+    return kind, StepTerms(ideal_seconds(demands, seconds_per_unit(work, machine)), at), what
 
 
 USUAL_FORWARD_BATCH = 128.0
 
 
-def forward_batch(work: Inference) -> float:
+def forward_batch(work: InferenceConfig) -> float:
     return work.concurrency or USUAL_FORWARD_BATCH
 
 
-def _estimate_forward(physics: Physics, work: Inference, machine: Machine, layout: Layout) -> Estimate:
+def _estimate_forward(physics: Physics, work: InferenceConfig, machine: Cluster, layout: Layout) -> Estimate:
     facts = dict(inference_facts(work, machine, layout)) | {"offline": "no" if work.concurrency else "yes"}
     batch = forward_batch(work)
     need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0), facts)

@@ -68,7 +68,7 @@ Near = Mapping[Nearness, Sequence[PublishedRun]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EvidenceRequest:
     """What evidence is wanted for; what is null is open."""
 
     model: Model
@@ -101,7 +101,7 @@ def nearest_runs(
     The model and the GPU need not be of the catalog: a model without a preset has kin of its family and size.
     `near` is what `runs_by_nearness` found for them, where it was asked before.
     """
-    asked = Asked(model, gpu, kind, precision, framework, gpus, length)
+    asked = EvidenceRequest(model, gpu, kind, precision, framework, gpus, length)
     found: list[Evidence] = []
     if near is None:
         near = runs_by_nearness(reference, model, gpu, runs_that_speak(reference, kind, as_of))
@@ -163,7 +163,7 @@ def apart(one: float | None, other: float | None) -> float:
     return abs(log(one / other)) if one and other else log(KIN_WITHIN)
 
 
-def distance(run: PublishedRun, asked: Asked, reference: Reference, as_of: date) -> float:
+def distance(run: PublishedRun, asked: EvidenceRequest, reference: Reference, as_of: date) -> float:
     far = YEAR * (as_of.year - run.year) + QUALITY_B * (run.quality != "A")
     far += OTHER_KIND * SPEAKS_OF[asked.kind].index(run.kind)
     far += OTHER_PRECISION * (asked.precision not in (None, run.precision))
@@ -184,7 +184,7 @@ def length_of(run: PublishedRun) -> int | None:
     return run.sequence_length or run.input_length
 
 
-def differences(run: PublishedRun, asked: Asked) -> tuple[str, ...]:
+def differences(run: PublishedRun, asked: EvidenceRequest) -> tuple[str, ...]:
     """In what a run is not what the question says; what either leaves open does not differ."""
     pairs = {
         "model": (run.model, asked.model.id),

@@ -4,14 +4,14 @@ from math import log
 
 import numpy as np
 
-from service.domain.efficiency import Column, Facts, Levels
-from service.domain.machine import Machine
+from service.domain.efficiency import Column, Features, Levels
+from service.domain.machine import Cluster
 from service.domain.parallelism import CHECKPOINTINGS, Layout, LayoutTable
-from service.domain.stacks import Software
-from service.domain.workload import Inference, Training
+from service.domain.stacks import SoftwareStack
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 
-def software_facts(software: Software) -> dict[str, str | float]:
+def software_facts(software: SoftwareStack) -> dict[str, str | float]:
     return {
         "class": software.way,
         "stack": software.line,
@@ -19,7 +19,7 @@ def software_facts(software: Software) -> dict[str, str | float]:
     }
 
 
-def hardware_facts(machine: Machine) -> dict[str, str | float]:
+def hardware_facts(machine: Cluster) -> dict[str, str | float]:
     gpu = machine.gpu
     return {
         "vendor": gpu.vendor,
@@ -32,7 +32,7 @@ def hardware_facts(machine: Machine) -> dict[str, str | float]:
     }
 
 
-def training_work_facts(work: Training) -> dict[str, str | float]:
+def training_work_facts(work: TrainingConfig) -> dict[str, str | float]:
     return software_facts(work.software) | {
         "family": work.model.family,
         "model": work.model.id,
@@ -64,11 +64,11 @@ def layout_columns(layouts: LayoutTable) -> dict[str, Column]:
     }
 
 
-def training_facts(work: Training, machine: Machine, layout: Layout) -> Facts:
+def training_facts(work: TrainingConfig, machine: Cluster, layout: Layout) -> Features:
     return training_work_facts(work) | hardware_facts(machine) | layout_facts(layout)
 
 
-def answering_work_facts(work: Inference) -> dict[str, str | float]:
+def answering_work_facts(work: InferenceConfig) -> dict[str, str | float]:
     bits = work.weight_bits or {"fp32": 32, "fp8": 8, "int8": 8, "int4": 4, "fp4": 4}.get(work.precision, 16)
     return software_facts(work.software) | {
         "method": "infer",
@@ -83,6 +83,6 @@ def cut_columns(layouts: LayoutTable) -> dict[str, Column]:
     return {"log_tensor": np.log(layouts.tensor), "log_pipeline": np.log(layouts.pipeline)}
 
 
-def inference_facts(work: Inference, machine: Machine, layout: Layout) -> Facts:
+def inference_facts(work: InferenceConfig, machine: Cluster, layout: Layout) -> Features:
     cut = {"log_tensor": log(layout.tensor), "log_pipeline": log(layout.pipeline)}
     return answering_work_facts(work) | hardware_facts(machine) | cut

@@ -14,7 +14,7 @@ BITS_PER_MB = 8e6
 
 
 @dataclass(frozen=True, slots=True)
-class Loading:
+class SampleLoading:
     """How the work loads its samples, as far as it is told."""
 
     vcpus_per_gpu: float | None = None
@@ -32,7 +32,7 @@ class CoresNeeded:
     ideal: float
 
 
-def cores_needed(kind: InstanceType, loading: Loading, samples_per_second: float | None) -> CoresNeeded | None:
+def cores_needed(kind: InstanceType, loading: SampleLoading, samples_per_second: float | None) -> CoresNeeded | None:
     """By the work's own rate where that is known, else as told, else by the rule of thumb; nothing without a GPU.
 
     `samples_per_second` are those that the GPUs of one node could take.
@@ -49,14 +49,14 @@ def cores_needed(kind: InstanceType, loading: Loading, samples_per_second: float
     return CoresNeeded(least * kind.whole_gpus, most * kind.whole_gpus)
 
 
-def samples_fed_per_second(kind: InstanceType, loading: Loading) -> float | None:
+def samples_fed_per_second(kind: InstanceType, loading: SampleLoading) -> float | None:
     """What the cores of one node prepare; nothing where their rate or their number is not known."""
     if kind.vcpus is None or not loading.samples_per_second_per_vcpu:
         return None
     return kind.vcpus * loading.samples_per_second_per_vcpu
 
 
-def samples_read_per_second(kind: InstanceType, loading: Loading) -> float | None:
+def samples_read_per_second(kind: InstanceType, loading: SampleLoading) -> float | None:
     """What the network of one node brings; nothing where samples lie on its disks, or a figure is not known."""
     if loading.from_local_disks or not loading.sample_mb or not kind.network_gbps:
         return None

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.memory import figures, optimizer_state_bytes, trainable_parameters
 from service.domain.parallelism import Layout, Number
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 PROCESS_BYTES = 2.5e9
 """Resident memory of one Python process that drives a GPU, CUDA libraries included: 2-3 GB in PyTorch (assumed)."""
@@ -43,18 +43,18 @@ class HostNeed:
         return self.there_bytes is None or self.needed_bytes <= self.there_bytes
 
 
-def host_memory_need(work: Training | Inference, machine: Machine, layout: Layout) -> HostNeed:
+def host_memory_need(work: TrainingConfig | InferenceConfig, machine: Cluster, layout: Layout) -> HostNeed:
     """Bytes of host memory that each node needs."""
     parts = host_parts(work, machine.gpus_per_node, machine.nodes, layout.micro_batch)
     return HostNeed(figures(parts), machine.host_memory_bytes)
 
 
 def host_parts(
-    work: Training | Inference, gpus_per_node: Number, nodes: Number, micro_batch: Number
+    work: TrainingConfig | InferenceConfig, gpus_per_node: Number, nodes: Number, micro_batch: Number
 ) -> dict[str, Number]:
     """Bytes per node, by what they are for."""
     parts: dict[str, Number] = {"processes": gpus_per_node * PROCESS_BYTES}
-    if isinstance(work, Training):
+    if isinstance(work, TrainingConfig):
         batch = micro_batch * (work.sequence_length * TOKEN_BYTES or SAMPLE_BYTES)
         parts["data_loading"] = gpus_per_node * LOADERS_PER_GPU * (LOADER_BYTES + PREFETCHED_BATCHES * batch)
         if work.offload_optimizer:
@@ -62,6 +62,6 @@ def host_parts(
     return parts
 
 
-def offloaded_bytes(work: Training) -> float:
+def offloaded_bytes(work: TrainingConfig) -> float:
     """Optimizer states, the copy of the weights and fp32 gradients: 16 bytes per parameter of mixed-precision Adam."""
     return trainable_parameters(work) * (optimizer_state_bytes(work) + GRADIENT_BYTES)

@@ -9,8 +9,8 @@ from service.domain.errors import QuestionError
 from service.domain.formats import BITS, RUNS_AS, peak_flops
 from service.domain.hardware import Gpu
 from service.domain.model import Model
-from service.domain.stacks import UNKNOWN, Software
-from service.domain.workload import Inference, Method, Training
+from service.domain.stacks import UNKNOWN, SoftwareStack
+from service.domain.workload import InferenceConfig, Method, TrainingConfig
 
 USUAL_PRECISIONS = {"training": ("bf16", "fp16", "tf32", "fp32"), "inference": ("bf16", "fp16", "fp32")}
 """What a job runs in where nobody says; the fastest that a GPU has."""
@@ -46,7 +46,7 @@ class Job:
     model: Model
     precisions: tuple[str, ...] = ()
     """In order of preference."""
-    software: Software = UNKNOWN
+    software: SoftwareStack = UNKNOWN
     amount: Amount | None = None
     weight_precision: str | None = None
     weight_bits: float | None = None
@@ -117,13 +117,13 @@ def sequence_length(job: Job) -> int:
     return job.sequence_length or min(USUAL_SEQUENCE, most or USUAL_SEQUENCE)
 
 
-def training_on(job: Job, gpu: Gpu) -> Training:
+def training_on(job: Job, gpu: Gpu) -> TrainingConfig:
     """The job as a training step on this GPU."""
     precision = precision_on(job, gpu)
     stored = job.weight_precision or ("nf4" if job.method == "qlora" else None)
     if precision in STORED_ONLY:  # a base model kept in 4 bits is trained through at 16
         stored, precision = stored or precision, sixteen_bits(gpu)
-    return Training(
+    return TrainingConfig(
         model=job.model,
         precision=precision,
         recipe=recipe(job, precision),
@@ -174,13 +174,13 @@ def purpose(job: Job) -> str:
     return "pretrain" if t is not None and t.decoder and not t.encoder_layers else "train"
 
 
-def inference_on(job: Job, gpu: Gpu) -> Inference:
+def inference_on(job: Job, gpu: Gpu) -> InferenceConfig:
     """The job as answers on this GPU. Weights asked for in 4 or 8 bits are multiplied at 16 unless a unit runs them."""
     precision = precision_on(job, gpu)
     bits = job.weight_bits or (BITS[job.weight_precision] if job.weight_precision else None)
     if stored_only(job, precision, gpu):
         bits, precision = bits or BITS[precision], sixteen_bits(gpu)
-    return Inference(
+    return InferenceConfig(
         model=job.model,
         precision=precision,
         weight_bits=bits,

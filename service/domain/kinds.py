@@ -1,11 +1,11 @@
 """The kinds of work that are calibrated together, and which scopes each part of a step looks at."""
 
-from service.domain.efficiency import EVERYTHING, Kind, Pattern
+from service.domain.efficiency import EVERYTHING, Pattern, StepKind
 
 BROAD, WIDE, MIDDLE, NARROW = 1.0, 0.5, 0.25, 0.12
 """How far coefficients may reach from zero (standard deviations of their logarithm), from broad scopes to narrow."""
 
-TRAINING = Kind(
+TRAINING = StepKind(
     "training",
     {
         "*": (
@@ -154,10 +154,10 @@ _LANGUAGE_START = {
     "vocabulary": 1.0,
 }
 
-DECODE = Kind("decode", _LANGUAGE, _LANGUAGE_START)
-SERVING = Kind("serving", _LANGUAGE, _LANGUAGE_START, noise=0.3)
-PREFILL = Kind("prefill", _LANGUAGE, _LANGUAGE_START)
-FORWARD = Kind(
+DECODE = StepKind("decode", _LANGUAGE, _LANGUAGE_START)
+SERVING = StepKind("serving", _LANGUAGE, _LANGUAGE_START, noise=0.3)
+PREFILL = StepKind("prefill", _LANGUAGE, _LANGUAGE_START)
+FORWARD = StepKind(
     "forward",
     {
         "*": (
@@ -198,7 +198,7 @@ FORWARD = Kind(
     {"matrix": 1.5, "memory": 0.5, "weights": 1.0, "launch": 0.5, "step": 0.3},
 )
 
-MEMORY = Kind(
+MEMORY = StepKind(
     "memory",
     {
         "*": ((("stack",), 0.05), (("model",), 0.05)),

@@ -6,9 +6,9 @@ from math import gcd
 
 from service.domain.layout_checks import check_fixed
 from service.domain.layouts import FREE, FixedLayout
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.parallelism import CHECKPOINTINGS, Checkpointing, Layout
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 UNCUT_STACKS = ("eager", "graph")
 """Classes of stacks that train with replicas and shards of states, and cut neither matrices nor layers."""
@@ -46,7 +46,7 @@ def crosses_slow_links(tensor: int, linked_gpus: int) -> bool:
     return tensor > linked_gpus or linked_gpus % tensor != 0
 
 
-def assumed_batch(work: Training, gpus: int) -> int:
+def assumed_batch(work: TrainingConfig, gpus: int) -> int:
     """The global batch; where nobody says, a usual one that gives every GPU as many samples."""
     if work.global_batch:
         return work.global_batch
@@ -56,17 +56,17 @@ def assumed_batch(work: Training, gpus: int) -> int:
     return gpus * max(1, round(usual / gpus))
 
 
-def is_never_cut(work: Training) -> bool:
+def is_never_cut(work: TrainingConfig) -> bool:
     return work.model.transformer is None or work.software.way in UNCUT_STACKS
 
 
-def most_samples_per_micro_batch(work: Training) -> int:
+def most_samples_per_micro_batch(work: TrainingConfig) -> int:
     if not work.sequence_length:
         return MOST_SAMPLES_IN_A_MICRO_BATCH
     return max(1, min(MOST_SAMPLES_IN_A_MICRO_BATCH, MOST_TOKENS_IN_A_MICRO_BATCH // work.sequence_length))
 
 
-def cuts_of(work: Training, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool) -> Iterator[Cut]:
+def cuts_of(work: TrainingConfig, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool) -> Iterator[Cut]:
     """Degrees that multiply out to the GPUs. `across` asks for those whose tensor cut crosses slow links instead."""
     whole = is_never_cut(work)
     for tensor in _tensor_degrees(work, gpus, fixed, whole=whole):
@@ -80,14 +80,14 @@ def cuts_of(work: Training, gpus: int, linked_gpus: int, fixed: FixedLayout, *, 
                         yield tensor, pipeline, context, data, expert
 
 
-def _tensor_degrees(work: Training, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
+def _tensor_degrees(work: TrainingConfig, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
     t = work.model.transformer
     if fixed.tensor is not None:
         return [fixed.tensor] if gpus % fixed.tensor == 0 else []
     return [each for each in divisors(gpus) if t and t.heads % each == 0] if not whole else [1]
 
 
-def _pipeline_degrees(work: Training, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
+def _pipeline_degrees(work: TrainingConfig, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
     t = work.model.transformer
     if fixed.pipeline is not None:
         return [fixed.pipeline] if gpus % fixed.pipeline == 0 else []
@@ -96,7 +96,7 @@ def _pipeline_degrees(work: Training, gpus: int, fixed: FixedLayout, *, whole: b
     return [each for each in divisors(gpus) if each <= t.layers and -t.layers % each <= MOST_PADDING * t.layers]
 
 
-def _context_degrees(work: Training, gpus: int, fixed: FixedLayout) -> list[int]:
+def _context_degrees(work: TrainingConfig, gpus: int, fixed: FixedLayout) -> list[int]:
     if fixed.context is not None:
         return [fixed.context] if gpus % fixed.context == 0 else []
     if work.model.transformer is None:
@@ -104,14 +104,14 @@ def _context_degrees(work: Training, gpus: int, fixed: FixedLayout) -> list[int]
     return [each for each in divisors(gpus) if each == 1 or work.sequence_length >= each * LONG_SEQUENCE]
 
 
-def _expert_degrees(work: Training, gpus: int, fixed: FixedLayout) -> list[int]:
+def _expert_degrees(work: TrainingConfig, gpus: int, fixed: FixedLayout) -> list[int]:
     t = work.model.transformer
     if fixed.expert is not None:
         return [fixed.expert]
     return divisors(gcd(t.experts, gpus)) if t and t.experts else [1]
 
 
-def micro_batches(work: Training, share: int, fixed: FixedLayout) -> list[int]:
+def micro_batches(work: TrainingConfig, share: int, fixed: FixedLayout) -> list[int]:
     """Sizes that divide the samples of one data-parallel rank."""
     if fixed.micro_batch is not None:
         return [fixed.micro_batch]
@@ -121,7 +121,7 @@ def micro_batches(work: Training, share: int, fixed: FixedLayout) -> list[int]:
     return [each for each in divisors(share) if each <= most]
 
 
-def zero_stages(work: Training, fixed: FixedLayout) -> tuple[int, ...]:
+def zero_stages(work: TrainingConfig, fixed: FixedLayout) -> tuple[int, ...]:
     if fixed.zero_stage is not None:
         return (fixed.zero_stage,)
     return ZERO_STAGES.get(work.software.way, (0, 1, 2, 3))
@@ -135,7 +135,7 @@ def highest_stage(cut: Cut, fixed: FixedLayout) -> int:
     return 0 if data * context == 1 else 1 if pipeline > 1 else 3
 
 
-def checkpointings(work: Training, fixed: FixedLayout) -> tuple[Checkpointing, ...]:
+def checkpointings(work: TrainingConfig, fixed: FixedLayout) -> tuple[Checkpointing, ...]:
     if fixed.activation_checkpointing is not None:
         return (fixed.activation_checkpointing,)
     return CHECKPOINTINGS if work.model.transformer is not None else ("none",)
@@ -145,7 +145,7 @@ Way = tuple[int, int]
 """A ZeRO stage, and a place in CHECKPOINTINGS."""
 
 
-def every_way(work: Training, fixed: FixedLayout, highest: int) -> list[Way]:
+def every_way(work: TrainingConfig, fixed: FixedLayout, highest: int) -> list[Way]:
     """Pairs up to a stage."""
     hows = [CHECKPOINTINGS.index(how) for how in checkpointings(work, fixed)]
     return [(stage, how) for stage in zero_stages(work, fixed) if stage <= highest for how in hows]
@@ -155,7 +155,9 @@ Piece = tuple[Cut, int, int, int]
 """A cut, the samples of a micro-batch, how many of them one after another, and places of the last that stay empty."""
 
 
-def pieces_of(work: Training, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool) -> Iterator[Piece]:
+def pieces_of(
+    work: TrainingConfig, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool
+) -> Iterator[Piece]:
     """Cuts with micro-batches that give each data-parallel rank a sample, the simplest first."""
     batch = assumed_batch(work, gpus)
     for cut in cuts_of(work, gpus, linked_gpus, fixed, across=across):
@@ -168,7 +170,7 @@ def pieces_of(work: Training, gpus: int, linked_gpus: int, fixed: FixedLayout, *
 
 
 def every_training_layout(
-    work: Training, machine: Machine, fixed: FixedLayout = FREE, *, across: bool = False
+    work: TrainingConfig, machine: Cluster, fixed: FixedLayout = FREE, *, across: bool = False
 ) -> Iterator[Layout]:
     """One by one, the simplest first. Raises `QuestionError` when what is fixed cannot be."""
     check_fixed(fixed, work, machine)
@@ -192,7 +194,7 @@ def every_training_layout(
 
 
 def every_inference_layout(
-    work: Inference, machine: Machine, fixed: FixedLayout = FREE, *, across: bool = False
+    work: InferenceConfig, machine: Cluster, fixed: FixedLayout = FREE, *, across: bool = False
 ) -> Iterator[Layout]:
     """Tensor and pipeline cuts of one replica, the fewest GPUs first. Raises `QuestionError` like its sister."""
     check_fixed(fixed, work, machine)

@@ -3,16 +3,16 @@
 from service.domain.counting import is_routed
 from service.domain.errors import QuestionError
 from service.domain.layouts import FixedLayout
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.model import Model
 from service.domain.parallelism import Layout
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 DEGREES = ("tensor", "pipeline", "context", "data")
 CUTS_OF_A_TRANSFORMER = ("tensor", "pipeline", "context", "expert")
 
 
-def check_fixed(fixed: FixedLayout, work: Training | Inference, machine: Machine) -> None:
+def check_fixed(fixed: FixedLayout, work: TrainingConfig | InferenceConfig, machine: Cluster) -> None:
     """Raises `QuestionError` when what is fixed cannot be part of any layout of this work on this machine."""
     _check_degrees(fixed, machine)
     _check_cuts(fixed, work)
@@ -22,17 +22,17 @@ def check_fixed(fixed: FixedLayout, work: Training | Inference, machine: Machine
             f"{machine.gpus // (fixed.pipeline or 1)}.",
             field="layout",
         )
-    if isinstance(work, Training) and fixed.data:
+    if isinstance(work, TrainingConfig) and fixed.data:
         check_batch(work, fixed.data)
 
 
-def check_layout(layout: Layout, work: Training | Inference, machine: Machine) -> None:
+def check_layout(layout: Layout, work: TrainingConfig | InferenceConfig, machine: Cluster) -> None:
     """The same of a whole layout, which must take all GPUs of the machine."""
     names = (*DEGREES, "expert")
     check_fixed(FixedLayout(**{name: getattr(layout, name) for name in names}), work, machine)
 
 
-def check_batch(work: Training, data: int) -> None:
+def check_batch(work: TrainingConfig, data: int) -> None:
     """Raises `QuestionError` when some data-parallel ranks would have no sample."""
     if work.global_batch and work.global_batch < data:
         raise QuestionError(
@@ -42,13 +42,13 @@ def check_batch(work: Training, data: int) -> None:
         )
 
 
-def check_context(work: Training | Inference) -> None:
+def check_context(work: TrainingConfig | InferenceConfig) -> None:
     """Raises `QuestionError` when sequences are longer than the model was built for; 0 is unknown and passes."""
     t = work.model.transformer
     if t is None or not t.context_tokens:
         return
-    training = isinstance(work, Training)
-    asked = work.sequence_length if isinstance(work, Training) else work.input_length + work.output_length
+    training = isinstance(work, TrainingConfig)
+    asked = work.sequence_length if isinstance(work, TrainingConfig) else work.input_length + work.output_length
     if asked > t.context_tokens:
         raise QuestionError(
             f"{work.model.name} reads at most {t.context_tokens} tokens, and {asked:g} are asked for.",
@@ -56,7 +56,7 @@ def check_context(work: Training | Inference) -> None:
         )
 
 
-def _check_degrees(fixed: FixedLayout, machine: Machine) -> None:
+def _check_degrees(fixed: FixedLayout, machine: Cluster) -> None:
     told = {name: getattr(fixed, name) for name in DEGREES if getattr(fixed, name) is not None}
     taken = 1
     for degree in told.values():
@@ -70,7 +70,7 @@ def _check_degrees(fixed: FixedLayout, machine: Machine) -> None:
         raise QuestionError(f"{machine.gpus} GPUs cannot be divided into groups of {taken} ({words}).", field="layout")
 
 
-def _check_cuts(fixed: FixedLayout, work: Training | Inference) -> None:
+def _check_cuts(fixed: FixedLayout, work: TrainingConfig | InferenceConfig) -> None:
     model, t = work.model, work.model.transformer
     if t is None:
         _check_uncut(fixed, model)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.bands import bands_by_gpu
-from service.domain.candidate_table import Candidates, training_candidates
+from service.domain.candidate_table import LayoutCandidates, training_candidates
 from service.domain.columns import either, taken
-from service.domain.efficiency import Column, Kind, Levels, words_of
+from service.domain.efficiency import Column, Levels, StepKind, words_of
 from service.domain.errors import QuestionError
 from service.domain.estimate import Estimate, Physics, estimate_training
 from service.domain.facts import layout_columns, training_work_facts
@@ -23,12 +23,12 @@ from service.domain.layout_candidates import (
 )
 from service.domain.layout_checks import check_fixed
 from service.domain.layouts import FREE, FixedLayout
-from service.domain.machine import Machine
-from service.domain.machine_table import MachineTable, Shape, machine_table, shapes_among
+from service.domain.machine import Cluster
+from service.domain.machine_table import ClusterShape, ClusterTable, machine_table, shapes_among
 from service.domain.memory import training_parts
 from service.domain.parallelism import CHECKPOINTINGS, Floats, Layout, LayoutTable, Number, Truths
 from service.domain.throughput import training_demands
-from service.domain.workload import Training
+from service.domain.workload import TrainingConfig
 
 SELECTIVE = CHECKPOINTINGS.index("selective")
 SIMPLER = ((1, 0), (2, 0), (1, SELECTIVE))
@@ -36,7 +36,7 @@ SIMPLER = ((1, 0), (2, 0), (1, SELECTIVE))
 
 
 @dataclass(frozen=True, slots=True)
-class Fastest:
+class FastestTraining:
     """The chosen layout of each machine of a table, and what it comes to."""
 
     layouts: LayoutTable
@@ -50,12 +50,14 @@ class Fastest:
     """As the calibration says, before the caution of bands; infinite where it does not fit."""
 
     @staticmethod
-    def nothing(rows: int) -> "Fastest":
+    def nothing(rows: int) -> "FastestTraining":
         exists, fits = np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
-        return Fastest(LayoutTable.plain(rows), exists, fits, np.full(rows, np.inf), np.full(rows, np.inf))
+        return FastestTraining(LayoutTable.plain(rows), exists, fits, np.full(rows, np.inf), np.full(rows, np.inf))
 
 
-def best_training_layout(physics: Physics, work: Training, machine: Machine, fixed: FixedLayout = FREE) -> Estimate:
+def best_training_layout(
+    physics: Physics, work: TrainingConfig, machine: Cluster, fixed: FixedLayout = FREE
+) -> Estimate:
     """The fastest layout that fits; where none does, the one that needs the least memory.
 
     A tensor cut leaves the GPUs on one fast link only when told so or when nothing else fits; the estimate says so.
@@ -74,7 +76,7 @@ def best_training_layout(physics: Physics, work: Training, machine: Machine, fix
     return replace(estimate_training(physics, work, machine, layout), tensor_across_slow_links=across)
 
 
-def training_bands(physics: Physics, work: Training, machines: MachineTable) -> Floats:
+def training_bands(physics: Physics, work: TrainingConfig, machines: ClusterTable) -> Floats:
     """Low, likely and high samples per second of each machine, over 1 / seconds_per_sample."""
     facts = training_work_facts(work)
 
@@ -87,12 +89,12 @@ def training_bands(physics: Physics, work: Training, machines: MachineTable) -> 
 
 def fastest_training_layouts(
     physics: Physics,
-    work: Training,
-    machines: MachineTable,
+    work: TrainingConfig,
+    machines: ClusterTable,
     fixed: FixedLayout = FREE,
     *,
     wanted: Truths | None = None,
-) -> Fastest:
+) -> FastestTraining:
     """The same of many machines at once, or of those that are wanted, without their estimates."""
     search = _Search(physics, work, machines, fixed)
     shapes = search.shapes(wanted)
@@ -110,7 +112,7 @@ def fastest_training_layouts(
 
 
 def where_training_fits(
-    physics: Physics, work: Training, machines: MachineTable, wanted: Truths | None = None
+    physics: Physics, work: TrainingConfig, machines: ClusterTable, wanted: Truths | None = None
 ) -> Truths:
     """Where the fastest layout fits, without looking for it: the lightest tells, unless the host's memory is short."""
     most = 1 if work.model.transformer is None else most_samples_per_micro_batch(work)
@@ -130,7 +132,7 @@ def where_training_fits(
 class _Search:
     """Layouts by machines: a product of what layouts ask for and what machines take for it."""
 
-    def __init__(self, physics: Physics, work: Training, machines: MachineTable, fixed: FixedLayout) -> None:
+    def __init__(self, physics: Physics, work: TrainingConfig, machines: ClusterTable, fixed: FixedLayout) -> None:
         self.physics, self.work, self.machines, self.fixed = physics, work, machines, fixed
         self.facts = training_work_facts(work)
         self.log_of_work: dict[tuple[str, str], float] = {}
@@ -139,7 +141,7 @@ class _Search:
         """What the worth of ways rests on: remembered beside the machines."""
         self.hosts_matter = work.model.transformer is None
 
-    def shapes(self, wanted: Truths | None) -> Sequence[Shape]:
+    def shapes(self, wanted: Truths | None) -> Sequence[ClusterShape]:
         """Where to look for all or for the wanted machines: one of those that are alike."""
         machines = self.machines
         shapes = machines.shapes if self.hosts_matter else machines.shapes_but_host
@@ -151,7 +153,7 @@ class _Search:
             wanted[places] = True
         return shapes_among(shapes, wanted)
 
-    def left(self, shapes: Sequence[Shape], exists: Truths, fits: Truths) -> Sequence[Shape]:
+    def left(self, shapes: Sequence[ClusterShape], exists: Truths, fits: Truths) -> Sequence[ClusterShape]:
         """Where tensors might be cut across slow links, since nothing else fits."""
         shapes = shapes_among(shapes, ~fits)
         if not shapes or self.fixed.tensor is not None or self.work.model.transformer is None:
@@ -159,7 +161,7 @@ class _Search:
         hopeless = exists & (self.least_bytes() > self.machines.usable_bytes)
         return shapes_among(shapes, ~hopeless)
 
-    def hold(self, shapes: Sequence[Shape], *, across: bool) -> tuple[Truths, Truths]:
+    def hold(self, shapes: Sequence[ClusterShape], *, across: bool) -> tuple[Truths, Truths]:
         """Which machines have a candidate, and which have one that fits: those of the smallest micro-batches tell."""
         sizes = [(shape.gpus, shape.linked_gpus) for shape in shapes]
         free = self.fixed.micro_batch is None and self.fixed.accumulation is None
@@ -173,25 +175,25 @@ class _Search:
                 fits[shape.places] = need[start:end].min() <= self.machines.usable_bytes[shape.places]
         return exists, fits
 
-    def among(self, shapes: Sequence[Shape], *, across: bool) -> Fastest:
+    def among(self, shapes: Sequence[ClusterShape], *, across: bool) -> FastestTraining:
         """The fastest of the candidates, in a table of all machines; those of other shapes have none."""
         sizes = [(shape.gpus, shape.linked_gpus) for shape in shapes]
         candidates = training_candidates(self.work, sizes, self.fixed, across=across, ways=self.ways)
         layouts, starts = candidates.layouts, candidates.starts.tolist()
         machines, place = len(self.machines), np.zeros(len(self.machines), dtype=np.int64)
         if not starts[-1]:
-            return Fastest.nothing(machines)
+            return FastestTraining.nothing(machines)
         need, exists = self.bytes_needed(layouts), np.zeros(machines, dtype=bool)
         for shape, start, end in zip(shapes, starts, starts[1:], strict=False):
             if start < end:
                 exists[shape.places], place[shape.places] = True, start + need[start:end].argmin()
         seconds = self._choose_fastest(shapes, candidates, need, place)
         fits = seconds < np.inf
-        found = Fastest(taken(layouts, place), exists, fits, np.where(exists, need[place], np.inf), seconds)
+        found = FastestTraining(taken(layouts, place), exists, fits, np.where(exists, need[place], np.inf), seconds)
         return self._simplified(found, layouts, place)
 
     def _choose_fastest(
-        self, shapes: Sequence[Shape], candidates: Candidates, need: Floats, place: NDArray[np.int64]
+        self, shapes: Sequence[ClusterShape], candidates: LayoutCandidates, need: Floats, place: NDArray[np.int64]
     ) -> Floats:
         """Writes the place of the fastest candidate that fits, and gives its seconds per sample; else infinite ones.
 
@@ -251,7 +253,7 @@ class _Search:
         slowed = np.broadcast_to(self._of(TRAINING, "*", layout_columns(layouts)), len(every))
         return {way: float(each) for way, each in zip(every, slowed, strict=True)}
 
-    def _simplified(self, found: Fastest, layouts: LayoutTable, place: NDArray[np.int64]) -> Fastest:
+    def _simplified(self, found: FastestTraining, layouts: LayoutTable, place: NDArray[np.int64]) -> FastestTraining:
         """Without selective checkpointing, and at ZeRO stage 1 instead of 2, where that is as fast and fits too.
 
         `place` tells which of the layouts each machine has: what many machines have is looked at once.
@@ -311,7 +313,7 @@ class _Search:
         costs = self.machines.costs(self.physics.calibration, TRAINING, self.work, self.facts, keys)
         return asked, costs
 
-    def _factor(self, kind: Kind, term: str, columns: Mapping[str, Column]) -> Number:
+    def _factor(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
         """The factor of a term, in each row of a table where its columns matter."""
         key = (kind.name, term)
         if self.physics.calibration.reads_of(kind, term, columns):
@@ -320,7 +322,7 @@ class _Search:
             self.factor_of_work[key] = kind.start.get(term, 1.0) * exp(self._of(kind, term, {}))
         return self.factor_of_work[key]
 
-    def _of(self, kind: Kind, term: str, columns: Mapping[str, Column]) -> Number:
+    def _of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
         calibration, key = self.physics.calibration, (kind.name, term)
         if key not in self.log_of_work:
             self.log_of_work[key] = calibration.log_factor(kind, term, self.facts)

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.memory import inference_parts, sequence_cache_bytes, total
 from service.domain.parallelism import AnyLayout, Checkpointing, Layout, Number
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 USUAL_MICRO_BATCH = {"cnn": 192, "detection": 64, "encoder": 32}
 MOST_IN_FLIGHT = 2048.0
@@ -42,7 +42,7 @@ class FixedLayout:
 FREE = FixedLayout()
 
 
-def usual_training_layout(work: Training, machine: Machine, fixed: FixedLayout = FREE) -> Layout:
+def usual_training_layout(work: TrainingConfig, machine: Cluster, fixed: FixedLayout = FREE) -> Layout:
     """The layout as told, and what people choose for the rest; the calibration is fitted with it."""
     tensor, pipeline, zero_stage = fixed.tensor or 1, fixed.pipeline or 1, fixed.zero_stage or 0
     free = fixed.tensor is None and fixed.zero_stage is None
@@ -68,14 +68,14 @@ def usual_training_layout(work: Training, machine: Machine, fixed: FixedLayout =
     return layout if fixed.accumulation else with_steps(work, layout)
 
 
-def usual_inference_layout(machine: Machine, fixed: FixedLayout = FREE) -> Layout:
+def usual_inference_layout(machine: Cluster, fixed: FixedLayout = FREE) -> Layout:
     """The cut as told, else none, and a replica on every GPU that is left."""
     tensor, pipeline = fixed.tensor or 1, fixed.pipeline or 1
     data = fixed.data or max(1, machine.gpus // (tensor * pipeline))
     return Layout(tensor=tensor, pipeline=pipeline, data=data)
 
 
-def usual_cut(work: Training, machine: Machine) -> tuple[int, int]:
+def usual_cut(work: TrainingConfig, machine: Cluster) -> tuple[int, int]:
     """Tensor parallelism within a node, then pipeline, until the states fit in six tenths of the memory."""
     per_parameter = 18.0 if work.method == "full" else 2.5
     need = work.model.parameters * per_parameter / (0.6 * machine.usable_bytes)
@@ -88,12 +88,12 @@ def usual_cut(work: Training, machine: Machine) -> tuple[int, int]:
     return min(tensor, machine.gpus_per_node), pipeline
 
 
-def cuts_tensors(work: Training) -> bool:
+def cuts_tensors(work: TrainingConfig) -> bool:
     """Whether the stack cuts matrices by habit; others shard states over the data-parallel ranks (ZeRO-3, FSDP)."""
     return work.software.way in ("megatron", "tuned")
 
 
-def usual_micro_batch(work: Training, data: int) -> int:
+def usual_micro_batch(work: TrainingConfig, data: int) -> int:
     """One sequence for language models, what fills a GPU for others, and never more than the batch has."""
     t = work.model.transformer
     usual = 1 if t is not None and t.decoder else USUAL_MICRO_BATCH.get(work.model.family, 32)
@@ -102,26 +102,26 @@ def usual_micro_batch(work: Training, data: int) -> int:
     return min(usual, max(1, (work.global_batch or usual * data) // data))
 
 
-def with_steps(work: Training, layout: Layout) -> Layout:
+def with_steps(work: TrainingConfig, layout: Layout) -> Layout:
     """The layout with the accumulation that the global batch asks for; unknown batches keep a pipeline busy."""
     per_round = layout.micro_batch * layout.data
     usual = per_round * (8 * layout.pipeline if layout.pipeline > 1 else 1)
     return replace(layout, accumulation=max(1, round((work.global_batch or usual) / per_round)))
 
 
-def room_for_cache(work: Inference, usable_bytes: Number, layout: AnyLayout) -> Number:
+def room_for_cache(work: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
     """Bytes of a GPU that weights and activations leave."""
     return np.maximum(0.0, CACHE_SHARE * usable_bytes - total(inference_parts(work, layout, 0.0, 0.0)))
 
 
-def cache_tokens_that_fit(work: Inference, usable_bytes: float, layout: Layout) -> float:
+def cache_tokens_that_fit(work: InferenceConfig, usable_bytes: float, layout: Layout) -> float:
     """Tokens of one conversation whose keys and values fit on the GPUs of one replica."""
     tokens = max(1.0, work.input_length + work.output_length)
     each = sequence_cache_bytes(work, tokens, layout.tensor) / layout.pipeline / tokens
     return float(room_for_cache(work, usable_bytes, layout) / each) if each else 0.0
 
 
-def concurrency_that_fits(work: Inference, usable_bytes: Number, layout: AnyLayout) -> Number:
+def concurrency_that_fits(work: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
     """Conversations whose caches fit in what weights and activations leave."""
     left = room_for_cache(work, usable_bytes, layout)
     tokens = max(1.0, work.input_length + work.output_length)
@@ -130,12 +130,12 @@ def concurrency_that_fits(work: Inference, usable_bytes: Number, layout: AnyLayo
     return np.maximum(1.0, np.minimum(most, left / each))
 
 
-def replicas_in_use(work: Inference, layout: AnyLayout) -> Number:
+def replicas_in_use(work: InferenceConfig, layout: AnyLayout) -> Number:
     """Copies of the model that have something to answer."""
     return np.minimum(layout.data, max(1.0, work.concurrency)) if work.concurrency else layout.data
 
 
-def in_flight(work: Inference, usable_bytes: Number, layout: AnyLayout) -> Number:
+def in_flight(work: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
     """Conversations at once on one replica: as many as asked for, and no more than fit; one is always tried."""
     most = concurrency_that_fits(work, usable_bytes, layout)
     if not work.concurrency:

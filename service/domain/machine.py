@@ -29,7 +29,7 @@ DEFAULT_VCPUS_PER_GPU = 16.0
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Cluster:
     """Nodes of equal GPUs. Link rates are bytes per second in one direction, per GPU.
 
     `linked_gpus` reach each other over the fast link; in a rack-scale machine that is more than a node.
@@ -81,7 +81,7 @@ def machine_of(
     network_gbps: float | None = None,
     vcpus: float | None = None,
     memory_gib: float | None = None,
-) -> Machine:
+) -> Cluster:
     """A machine described by hand; what is not given is what such a card usually comes with."""
     kind = interconnect or gpu.interconnect or "pcie"
     both_ways = interconnect_gb_per_second
@@ -89,7 +89,7 @@ def machine_of(
         both_ways = gpu.interconnect_gb_per_second
     one_way = both_ways / 2 if both_ways else _usual_one_way(kind, gpu)
     network = (network_gbps or DEFAULT_NETWORK_GBPS) * 1e9 / 8 / gpus_per_node
-    return Machine(
+    return Cluster(
         gpu=gpu,
         gpus_per_node=gpus_per_node,
         nodes=nodes,
@@ -107,7 +107,7 @@ def linked_gpus(gpu: Gpu, gpus_per_node: int, nodes: int) -> int:
     return max(gpus_per_node, min(RACK_GPUS.get(gpu.id, 1), gpus_per_node * nodes))
 
 
-def with_nodes(machine: Machine, nodes: int) -> Machine:
+def with_nodes(machine: Cluster, nodes: int) -> Cluster:
     """More or fewer of the same nodes."""
     linked = linked_gpus(machine.gpu, machine.gpus_per_node, nodes)
     return replace(machine, nodes=nodes, linked_gpus=linked)
@@ -119,7 +119,7 @@ def _usual_one_way(kind: str, gpu: Gpu) -> float:
     return DEFAULT_ONE_WAY_GB_PER_SECOND.get(kind, DEFAULT_ONE_WAY_GB_PER_SECOND["pcie"])
 
 
-def machine_of_instance(instance: InstanceType, nodes: int = 1) -> Machine:
+def machine_of_instance(instance: InstanceType, nodes: int = 1) -> Cluster:
     """One or more nodes of an instance type."""
     assert instance.gpu is not None
     return machine_of(

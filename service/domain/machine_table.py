@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.catalog import Memory
+from service.domain.catalog import Cache
 from service.domain.demands import peaks, wide_precision
-from service.domain.efficiency import Calibration, Column, Facts, Kind, Levels
+from service.domain.efficiency import Calibration, Column, Features, Levels, StepKind
 from service.domain.facts import hardware_facts
 from service.domain.hardware import Gpu
 from service.domain.host import host_parts
-from service.domain.machine import DEFAULT_VCPUS_PER_GPU, Machine
+from service.domain.machine import DEFAULT_VCPUS_PER_GPU, Cluster
 from service.domain.memory import total
 from service.domain.parallelism import Floats, Number, Truths
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ClusterShape:
     """Machines with as many GPUs, as many of them on one link: the same layouts can be laid on each."""
 
     gpus: int
@@ -28,10 +28,10 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class MachineTable:
+class ClusterTable:
     """One row per machine. It depends on no workload: make it once for a catalog."""
 
-    machines: tuple[Machine, ...]
+    machines: tuple[Cluster, ...]
     kinds: tuple[Gpu, ...]
     """The different GPUs."""
     kind: NDArray[np.int64]
@@ -47,15 +47,15 @@ class MachineTable:
     host_memory_bytes: Floats
     """NaN where nobody tells."""
     facts: dict[str, Column]
-    shapes: tuple[Shape, ...]
+    shapes: tuple[ClusterShape, ...]
     same_but_host: NDArray[np.int64]
     """The first machine with the same GPUs and links; hosts matter to networks that wait for their input alone."""
-    shapes_but_host: tuple[Shape, ...]
+    shapes_but_host: tuple[ClusterShape, ...]
     """With these first machines alone."""
-    memory: Memory = field(default_factory=lambda: Memory(size=64), repr=False, compare=False)
+    memory: Cache = field(default_factory=lambda: Cache(size=64), repr=False, compare=False)
     """What was worked out for works that are alike."""
 
-    def hosts_fit(self, work: Training | Inference, micro_batch: Number) -> Truths:
+    def hosts_fit(self, work: TrainingConfig | InferenceConfig, micro_batch: Number) -> Truths:
         """Whether host memory is enough, or unknown."""
         parts = host_parts(work, self.gpus_per_node, self.nodes, micro_batch)
         needed = np.broadcast_to(total(parts), len(self))
@@ -64,7 +64,7 @@ class MachineTable:
     def __len__(self) -> int:
         return len(self.machines)
 
-    def seconds_per_unit(self, work: Training | Inference) -> dict[str, Floats]:
+    def seconds_per_unit(self, work: TrainingConfig | InferenceConfig) -> dict[str, Floats]:
         """Of each resource, as `demands.seconds_per_unit` has it of one machine."""
         flops = np.array([peaks(work, gpu) for gpu in self.kinds]).reshape(-1, 2)[self.kind]
         return {
@@ -81,9 +81,9 @@ class MachineTable:
     def costs(
         self,
         calibration: Calibration,
-        kind: Kind,
-        work: Training | Inference,
-        facts: Facts,
+        kind: StepKind,
+        work: TrainingConfig | InferenceConfig,
+        facts: Features,
         keys: Sequence[tuple[str, str]],
     ) -> Floats:
         """Seconds that a unit of each term's resource takes on each machine, as far as machines decide it."""
@@ -94,9 +94,9 @@ class MachineTable:
     def _costs(
         self,
         calibration: Calibration,
-        kind: Kind,
-        work: Training | Inference,
-        facts: Facts,
+        kind: StepKind,
+        work: TrainingConfig | InferenceConfig,
+        facts: Features,
         keys: Sequence[tuple[str, str]],
     ) -> Floats:
         rates, whole = self.seconds_per_unit(work), calibration.log_factors(kind, "*", facts, self.facts)
@@ -104,12 +104,12 @@ class MachineTable:
         return np.column_stack([rates[resource] * factors[term] for term, resource in keys])
 
 
-def key_of(machine: Machine) -> Hashable:
+def key_of(machine: Cluster) -> Hashable:
     """What makes two machines the same to the physics; instance types of many names share it."""
     return (*gpu_key(machine), machine.vcpus_per_gpu, machine.host_memory_bytes)
 
 
-def gpu_key(machine: Machine) -> tuple[Hashable, ...]:
+def gpu_key(machine: Cluster) -> tuple[Hashable, ...]:
     """The same without what the host is."""
     return (
         machine.gpu.id,
@@ -122,10 +122,10 @@ def gpu_key(machine: Machine) -> tuple[Hashable, ...]:
     )
 
 
-def distinct(machines: Iterable[Machine]) -> tuple[tuple[Machine, ...], NDArray[np.int64]]:
+def distinct(machines: Iterable[Cluster]) -> tuple[tuple[Cluster, ...], NDArray[np.int64]]:
     """The machines that differ, and which of them each of the given ones is."""
     place_of: dict[Hashable, int] = {}
-    found: list[Machine] = []
+    found: list[Cluster] = []
     places = []
     for machine in machines:
         key = key_of(machine)
@@ -136,7 +136,7 @@ def distinct(machines: Iterable[Machine]) -> tuple[tuple[Machine, ...], NDArray[
     return tuple(found), np.array(places, dtype=np.int64)
 
 
-def machine_table(machines: Sequence[Machine]) -> MachineTable:
+def machine_table(machines: Sequence[Cluster]) -> ClusterTable:
     def column(name: str) -> Floats:
         return np.array([getattr(machine, name) for machine in machines], dtype=np.float64)
 
@@ -144,7 +144,7 @@ def machine_table(machines: Sequence[Machine]) -> MachineTable:
     places = {name: place for place, name in enumerate(kinds)}
     vcpus = [machine.vcpus_per_gpu or DEFAULT_VCPUS_PER_GPU for machine in machines]
     shapes, same = _shapes(machines), _first_places([gpu_key(machine) for machine in machines])
-    return MachineTable(
+    return ClusterTable(
         machines=tuple(machines),
         kinds=tuple(kinds.values()),
         kind=np.array([places[machine.gpu.id] for machine in machines], dtype=np.int64),
@@ -165,9 +165,9 @@ def machine_table(machines: Sequence[Machine]) -> MachineTable:
     )
 
 
-def shapes_among(shapes: Sequence[Shape], wanted: Truths) -> tuple[Shape, ...]:
+def shapes_among(shapes: Sequence[ClusterShape], wanted: Truths) -> tuple[ClusterShape, ...]:
     """The shapes of the wanted machines."""
-    found = (Shape(s.gpus, s.linked_gpus, s.places[wanted[s.places]]) for s in shapes)
+    found = (ClusterShape(s.gpus, s.linked_gpus, s.places[wanted[s.places]]) for s in shapes)
     return tuple(shape for shape in found if len(shape.places))
 
 
@@ -176,7 +176,7 @@ def _first_places(keys: Sequence[Hashable]) -> NDArray[np.int64]:
     return np.array([first.setdefault(key, place) for place, key in enumerate(keys)], dtype=np.int64)
 
 
-def _fact_columns(machines: Sequence[Machine]) -> dict[str, Column]:
+def _fact_columns(machines: Sequence[Cluster]) -> dict[str, Column]:
     rows = [hardware_facts(machine) for machine in machines]
     columns: dict[str, Column] = {}
     for name in rows[0] if rows else ():
@@ -190,8 +190,8 @@ def _fact_columns(machines: Sequence[Machine]) -> dict[str, Column]:
     return columns
 
 
-def _shapes(machines: Sequence[Machine]) -> tuple[Shape, ...]:
+def _shapes(machines: Sequence[Cluster]) -> tuple[ClusterShape, ...]:
     found: dict[tuple[int, int], list[int]] = {}
     for place, machine in enumerate(machines):
         found.setdefault((machine.gpus, machine.linked_gpus), []).append(place)
-    return tuple(Shape(*key, np.array(places, dtype=np.int64)) for key, places in found.items())
+    return tuple(ClusterShape(*key, np.array(places, dtype=np.int64)) for key, places in found.items())

@@ -6,10 +6,10 @@ import numpy as np
 
 from service.domain.counting import cache_bytes, embedding_parameters, routed_share
 from service.domain.formats import bytes_per_value
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.model import Model, Transformer
 from service.domain.parallelism import AnyLayout, Layout, Number
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 RECIPES: dict[str, tuple[float, float, float]] = {
     "mixed": (2.0, 2.0, 4.0),
@@ -70,7 +70,7 @@ def korthikanti_activation_bytes(
     return s * micro_batch * h * t.layers * per_value * interleaved
 
 
-def trainable_parameters(work: Training) -> float:
+def trainable_parameters(work: TrainingConfig) -> float:
     if work.trainable_parameters:
         return work.trainable_parameters
     return work.model.parameters * (1.0 if work.method == "full" else ADAPTER_SHARE)
@@ -85,7 +85,7 @@ def stored_weight_bytes(model: Model, bits: float) -> float:
     return max(0.0, model.parameters - wide) * bits / 8 + wide * 2.0
 
 
-def training_parts(work: Training, layout: AnyLayout) -> dict[str, Number]:
+def training_parts(work: TrainingConfig, layout: AnyLayout) -> dict[str, Number]:
     """Bytes per GPU of each part of a training step, before calibration."""
     t = work.model.transformer
     layers = max(1, t.layers if t else USUAL_LAYERS)
@@ -129,7 +129,7 @@ USUAL_LAYERS = 10
 """Of a network whose layers nobody tells."""
 
 
-def frozen_weight_bytes(work: Training) -> float:
+def frozen_weight_bytes(work: TrainingConfig) -> float:
     """Weights that do not learn, quantised where the work says so."""
     if work.method == "full":
         return 0.0
@@ -138,18 +138,18 @@ def frozen_weight_bytes(work: Training) -> float:
     return work.model.parameters * RECIPES[work.recipe][0]
 
 
-def learned_weight_bytes(work: Training) -> float:
+def learned_weight_bytes(work: TrainingConfig) -> float:
     held = RECIPES[work.recipe][0]
     return (work.model.parameters if work.method == "full" else trainable_parameters(work)) * held
 
 
-def optimizer_state_bytes(work: Training) -> float:
+def optimizer_state_bytes(work: TrainingConfig) -> float:
     """Bytes per trained parameter of what the optimizer remembers, and of the fp32 copy of the weights."""
     states, size = OPTIMIZER_STATES.get(work.optimizer, OPTIMIZER_STATES["adamw"])
     return RECIPES[work.recipe][2] + states * size * (2.0 if work.recipe == "pure" else 4.0)
 
 
-def _activation_parts(work: Training, layout: AnyLayout) -> dict[str, Number]:
+def _activation_parts(work: TrainingConfig, layout: AnyLayout) -> dict[str, Number]:
     model, t = work.model, work.model.transformer
     value = 4.0 if work.precision in ("fp32", "tf32") else 2.0
     if t is None:
@@ -176,11 +176,11 @@ SAVED_BYTES_PER_FLOP = 0.008
 """Bytes that a 16-bit convolutional network keeps per forward FLOP of a sample: ResNet-50 about 65 MB."""
 
 
-def kv_value_bytes(work: Inference) -> float:
+def kv_value_bytes(work: InferenceConfig) -> float:
     return bytes_per_value(work.kv_precision) if work.kv_precision else 2.0
 
 
-def sequence_cache_bytes(work: Inference, tokens: float, tensor: Number = 1) -> Number:
+def sequence_cache_bytes(work: InferenceConfig, tokens: float, tensor: Number = 1) -> Number:
     """What a GPU of a tensor cut keeps of one sequence of so many tokens, over all layers."""
     assert work.model.transformer is not None
     return cache_bytes(work.model.transformer, tokens, kv_value_bytes(work), tensor)
@@ -190,11 +190,13 @@ TOKENS_PER_PASS = 512.0
 """What engines that batch continuously read at once, about; others are measured where they decode."""
 
 
-def tokens_per_pass(work: Inference) -> float:
+def tokens_per_pass(work: InferenceConfig) -> float:
     return TOKENS_PER_PASS if work.software.way == "engine" else 1.0
 
 
-def inference_parts(work: Inference, layout: AnyLayout, sequences: Number, tokens_each: float) -> dict[str, Number]:
+def inference_parts(
+    work: InferenceConfig, layout: AnyLayout, sequences: Number, tokens_each: float
+) -> dict[str, Number]:
     """Bytes per GPU of answering: weights, cache of keys and values, what one forward pass needs, and the context."""
     model, t = work.model, work.model.transformer
     bits = work.weight_bits or bytes_per_value(work.precision) * 8
@@ -217,5 +219,5 @@ def figures(parts: Mapping[str, Number]) -> dict[str, float]:
     return {name: float(amount) for name, amount in parts.items()}
 
 
-def fits(needed_bytes: float, machine: Machine) -> bool:
+def fits(needed_bytes: float, machine: Cluster) -> bool:
     return needed_bytes <= machine.usable_bytes

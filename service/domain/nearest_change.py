@@ -11,16 +11,16 @@ from service.domain.estimate import Estimate, Physics
 from service.domain.formats import bytes_per_value
 from service.domain.layout_search import best_training_layout, fastest_training_layouts
 from service.domain.layouts import FREE, FixedLayout
-from service.domain.machine import GIB, Machine, with_nodes
-from service.domain.machine_table import MachineTable, machine_table
+from service.domain.machine import GIB, Cluster, with_nodes
+from service.domain.machine_table import ClusterTable, machine_table
 from service.domain.parallelism import Floats, Truths
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 MOST_NODES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FitChange:
     """One change that makes the job fit, all else as asked."""
 
     code: str
@@ -31,8 +31,8 @@ class Change:
 
 
 def nearest_changes(
-    physics: Physics, work: Training | Inference, machine: Machine, fixed: FixedLayout = FREE
-) -> tuple[Change, ...]:
+    physics: Physics, work: TrainingConfig | InferenceConfig, machine: Cluster, fixed: FixedLayout = FREE
+) -> tuple[FitChange, ...]:
     """Every single change that would make it fit; the first is the nearest. None where it fits already."""
     found = _best(physics, work, machine, fixed)
     if found is not None and found.fits:
@@ -41,17 +41,19 @@ def nearest_changes(
 
 
 def _changes(
-    physics: Physics, work: Training | Inference, machine: Machine, fixed: FixedLayout, now: Estimate | None
-) -> Iterator[Change]:
+    physics: Physics, work: TrainingConfig | InferenceConfig, machine: Cluster, fixed: FixedLayout, now: Estimate | None
+) -> Iterator[FitChange]:
     yield from _of_layout(physics, work, machine, fixed)
     for code, to, other in _of_work(work):
         found = _best(physics, other, machine, fixed)
         if found is not None and found.fits:
-            yield Change(code, to, found.memory.needed_bytes)
+            yield FitChange(code, to, found.memory.needed_bytes)
     yield from _of_machine(physics, work, machine, fixed, now)
 
 
-def _of_layout(physics: Physics, work: Training | Inference, machine: Machine, fixed: FixedLayout) -> Iterator[Change]:
+def _of_layout(
+    physics: Physics, work: TrainingConfig | InferenceConfig, machine: Cluster, fixed: FixedLayout
+) -> Iterator[FitChange]:
     """One wish given up, or all of them where one is not enough."""
     told = [field.name for field in fields(fixed) if getattr(fixed, field.name) is not None]
     enough = False
@@ -59,23 +61,23 @@ def _of_layout(physics: Physics, work: Training | Inference, machine: Machine, f
         found = _best(physics, work, machine, replace(fixed, **{name: None}))
         if found is not None and found.fits:
             enough = True
-            yield Change(name, getattr(found.layout, name), found.memory.needed_bytes)
+            yield FitChange(name, getattr(found.layout, name), found.memory.needed_bytes)
     if told and not enough:
         found = _best(physics, work, machine, FREE)
         if found is not None and found.fits:
-            yield Change("layout", "free", found.memory.needed_bytes)
+            yield FitChange("layout", "free", found.memory.needed_bytes)
 
 
-Other = tuple[str, float | str | bool, Training | Inference]
+Other = tuple[str, float | str | bool, TrainingConfig | InferenceConfig]
 """What differs, what it becomes, and the work then."""
 
 
-def _of_work(work: Training | Inference) -> Iterator[Other]:
+def _of_work(work: TrainingConfig | InferenceConfig) -> Iterator[Other]:
     """Other ways to do the same, from those that change no result to those that change much."""
-    return _of_training(work) if isinstance(work, Training) else _of_answering(work)
+    return _of_training(work) if isinstance(work, TrainingConfig) else _of_answering(work)
 
 
-def _of_answering(work: Inference) -> Iterator[Other]:
+def _of_answering(work: InferenceConfig) -> Iterator[Other]:
     if work.concurrency and work.concurrency > 1:
         yield "concurrency", 1.0, replace(work, concurrency=1.0)
     if not work.kv_precision:
@@ -85,7 +87,7 @@ def _of_answering(work: Inference) -> Iterator[Other]:
             yield "weight_precision", precision, replace(work, weight_bits=bits)
 
 
-def _of_training(work: Training) -> Iterator[Other]:
+def _of_training(work: TrainingConfig) -> Iterator[Other]:
     if not work.flash_attention:
         yield "flash_attention", True, replace(work, flash_attention=True)
     if not work.chunked_loss:
@@ -103,36 +105,38 @@ def _of_training(work: Training) -> Iterator[Other]:
 
 
 def _of_machine(
-    physics: Physics, work: Training | Inference, machine: Machine, fixed: FixedLayout, now: Estimate | None
-) -> Iterator[Change]:
+    physics: Physics, work: TrainingConfig | InferenceConfig, machine: Cluster, fixed: FixedLayout, now: Estimate | None
+) -> Iterator[FitChange]:
     """The fewest nodes, the smallest GPU memory and the smallest host memory that would do."""
     numbers = range(machine.nodes + 1, MOST_NODES + 1)
     more = machine_table([with_nodes(machine, nodes) for nodes in numbers])
     fits, needed = _on_each(physics, work, more, fixed)
     fitting = np.flatnonzero(fits)
     if len(fitting):
-        yield Change("nodes", int(numbers[fitting[0]]), float(needed[fitting[0]]))
+        yield FitChange("nodes", int(numbers[fitting[0]]), float(needed[fitting[0]]))
     if now is None:
         return
     if not now.memory.fits and (now.host is None or now.host.fits):
-        yield Change("usable_memory_gib", now.memory.needed_bytes / GIB, now.memory.needed_bytes)
+        yield FitChange("usable_memory_gib", now.memory.needed_bytes / GIB, now.memory.needed_bytes)
     if now.memory.fits and now.host is not None:
-        yield Change("host_memory_gib", now.host.needed_bytes / GIB, now.host.needed_bytes)
+        yield FitChange("host_memory_gib", now.host.needed_bytes / GIB, now.host.needed_bytes)
 
 
 def _on_each(
-    physics: Physics, work: Training | Inference, machines: MachineTable, fixed: FixedLayout
+    physics: Physics, work: TrainingConfig | InferenceConfig, machines: ClusterTable, fixed: FixedLayout
 ) -> tuple[Truths, Floats]:
-    if isinstance(work, Training):
+    if isinstance(work, TrainingConfig):
         training = fastest_training_layouts(physics, work, machines, fixed)
         return training.fits, training.needed_bytes
     answering = fastest_inference_layouts(physics, work, machines, fixed)
     return answering.fits, answering.needed_bytes
 
 
-def _best(physics: Physics, work: Training | Inference, machine: Machine, fixed: FixedLayout) -> Estimate | None:
+def _best(
+    physics: Physics, work: TrainingConfig | InferenceConfig, machine: Cluster, fixed: FixedLayout
+) -> Estimate | None:
     try:
-        if isinstance(work, Training):
+        if isinstance(work, TrainingConfig):
             return best_training_layout(physics, work, machine, fixed)
         return best_inference_layout(physics, work, machine, fixed)
     except QuestionError:

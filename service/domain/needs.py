@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.catalog import Catalog
-from service.domain.constraints import Check, Relaxed, never
+from service.domain.constraints import Check, TypeRelaxation, never
 from service.domain.formats import RUNS_AS
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
 from service.domain.software import RUNS, rules_by_type, said, software_mask
-from service.domain.typeset import Steps, TypeSet, types_where
+from service.domain.typeset import ThresholdIndex, TypeSet, types_where
 from service.domain.versions import EVERY, Versions, known_versions
 
 
@@ -26,7 +26,7 @@ class Requirement(NamedTuple):
     versions: Versions = EVERY
 
 
-class Loosened(NamedTuple):
+class RelaxedNumerics(NamedTuple):
     """A change of the question that lets the work bear more numbers."""
 
     field: str
@@ -40,7 +40,7 @@ class Numbers:
 
     wanted: tuple[str, ...]
     borne: tuple[str, ...]
-    loosened: tuple[Loosened, ...]
+    loosened: tuple[RelaxedNumerics, ...]
     free: bool = False
     """Nobody named them, so that the fastest that runs is taken, and not the first."""
     support: SupportAsked = "native"
@@ -48,7 +48,7 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Requirements:
     """Nothing is needed unless told."""
 
     framework: Requirement | None = None
@@ -69,10 +69,10 @@ class Needs:
     """The task needs no GPU, so that what runs on CPUs runs beside any."""
 
 
-NOTHING = Needs()
+NOTHING = Requirements()
 
 
-def partly_run(needs: Needs, place: int, catalog: Catalog) -> list[tuple[str, str | None]]:
+def partly_run(needs: Requirements, place: int, catalog: Catalog) -> list[tuple[str, str | None]]:
     """The software that runs on a machine only in part, or is optional and does not, with what is known of it."""
     wanted = [each for each in (needs.framework, needs.engine, *needs.libraries, *needs.optional) if each is not None]
     found = []
@@ -83,7 +83,7 @@ def partly_run(needs: Needs, place: int, catalog: Catalog) -> list[tuple[str, st
     return found
 
 
-def need_checks(needs: Needs, catalog: Catalog) -> Iterator[Check]:
+def need_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
     """One check for each need; what stays as long as the catalog is remembered."""
     recall = catalog.memory.recall
     for name, wanted, fixed in (
@@ -115,16 +115,16 @@ def requirement_check(name: str, wanted: Requirement, fixed: bool, catalog: Cata
     runs = types_where(software_mask(catalog, wanted.software, wanted.versions))
     field = f"workload.software.{name}"
 
-    def relax(sole: TypeSet) -> Relaxed | None:
+    def relax(sole: TypeSet) -> TypeRelaxation | None:
         """Versions up to the nearest range that runs on the most; none of it, where no version runs there."""
         out = sole & ~runs
-        best = Relaxed({field: None}, 0)
+        best = TypeRelaxation({field: None}, 0)
         for versions in near_versions(wanted, out, catalog):
             admits = out & types_where(software_mask(catalog, wanted.software, versions))
             if admits.bit_count() > best.admits.bit_count():
                 told = str(versions) if name == "cuda" else f"{wanted.software}{versions}"
-                best = Relaxed({field: told}, admits)
-        return best if best.admits else Relaxed({field: None}, out)
+                best = TypeRelaxation({field: told}, admits)
+        return best if best.admits else TypeRelaxation({field: None}, out)
 
     return Check(f"software_{name}", "software", without(runs, catalog), never if fixed else relax)
 
@@ -139,7 +139,7 @@ def near_versions(wanted: Requirement, out: TypeSet, catalog: Catalog) -> list[V
     return sorted({wanted.versions.reaching(each) for each in ranges}, key=str)
 
 
-def platforms_check(needs: Needs, catalog: Catalog) -> Check:
+def platforms_check(needs: Requirements, catalog: Catalog) -> Check:
     without_gpu = types_where(np.array([kind.gpu is None for kind in catalog.instance_types], np.bool_))
 
     def types_with(platforms: tuple[str, ...]) -> TypeSet:
@@ -153,7 +153,7 @@ def platforms_check(needs: Needs, catalog: Catalog) -> Check:
 
     fails = without(types_with(needs.platforms), catalog)
 
-    def relax(sole: TypeSet) -> Relaxed | None:
+    def relax(sole: TypeSet) -> TypeRelaxation | None:
         """The one platform more that lets in the most."""
         out = sole & fails
         more = [name for name in platform_names(catalog) if name not in needs.platforms]
@@ -161,7 +161,7 @@ def platforms_check(needs: Needs, catalog: Catalog) -> Check:
         best = max(gains, key=lambda name: gains[name].bit_count(), default=None)
         if best is None or not gains[best]:
             return None
-        return Relaxed({"workload.software.platforms": [*needs.platforms, best]}, gains[best])
+        return TypeRelaxation({"workload.software.platforms": [*needs.platforms, best]}, gains[best])
 
     return Check("software_platforms", "software", fails, relax)
 
@@ -178,9 +178,9 @@ def libraries_check(wanted: tuple[Requirement, ...], catalog: Catalog) -> Check:
         all_run &= each
     fails = without(all_run, catalog)
 
-    def relax(sole: TypeSet) -> Relaxed:
+    def relax(sole: TypeSet) -> TypeRelaxation:
         """All of them optional: which one alone would do differs from type to type."""
-        return Relaxed({"workload.software.libraries": []}, sole & fails)
+        return TypeRelaxation({"workload.software.libraries": []}, sole & fails)
 
     return Check("software_libraries", "software", fails, relax)
 
@@ -189,8 +189,8 @@ def kernels_check(catalog: Catalog) -> Check:
     """Only where they run as they are: a port to another platform is other code."""
     fails = without(types_where(software_mask(catalog, "custom-cuda-kernels", enough=("yes",))), catalog)
 
-    def relax(sole: TypeSet) -> Relaxed:
-        return Relaxed({"workload.software.custom_cuda_kernels": False}, sole & fails)
+    def relax(sole: TypeSet) -> TypeRelaxation:
+        return TypeRelaxation({"workload.software.custom_cuda_kernels": False}, sole & fails)
 
     return Check("custom_cuda_kernels", "software", fails, relax)
 
@@ -198,12 +198,12 @@ def kernels_check(catalog: Catalog) -> Check:
 def host_memory_check(needed_gib: float, catalog: Catalog) -> Check:
     """There is no swap, so too little ends the run; unknown memory passes with a warning."""
     column = catalog.columns.numbers["memory_gib"]
-    steps = catalog.memory.recall(("steps", "memory_gib", ()), lambda: Steps.of(column))
+    steps = catalog.memory.recall(("steps", "memory_gib", ()), lambda: ThresholdIndex.of(column))
     below = steps.below(needed_gib)
 
-    def relax(sole: TypeSet) -> Relaxed | None:
+    def relax(sole: TypeSet) -> TypeRelaxation | None:
         nearest = steps.most(sole & below)
-        return Relaxed({"workload.host.memory_gib": nearest}, sole & below & ~steps.below(nearest))
+        return TypeRelaxation({"workload.host.memory_gib": nearest}, sole & below & ~steps.below(nearest))
 
     return Check("host_memory_gib", "hardware", below, relax)
 
@@ -223,19 +223,19 @@ def numbers_check(numbers: Numbers, fixed: bool, catalog: Catalog) -> Check:
             left &= ~runs[name]
         return found
 
-    def gains(sole: TypeSet, more: Loosened) -> TypeSet:
+    def gains(sole: TypeSet, more: RelaxedNumerics) -> TypeSet:
         """Those that run what is borne then; where peaks rank, also those that only then have a known one."""
         if not numbers.needs_peak:
             return sole & fails & any_of(more.borne, runs)
         return sole & (fails | ~rank(numbers.borne)) & rank(more.borne)
 
-    def relax(sole: TypeSet) -> Relaxed | None:
+    def relax(sole: TypeSet) -> TypeRelaxation | None:
         """The one loosening that lets in the most."""
-        best = Relaxed({}, 0)
+        best = TypeRelaxation({}, 0)
         for more in numbers.loosened if sole & fails else ():
             admits = gains(sole, more)
             if admits & fails and admits.bit_count() > best.admits.bit_count():
-                best = Relaxed({f"workload.numerics.{more.field}": more.value}, admits)
+                best = TypeRelaxation({f"workload.numerics.{more.field}": more.value}, admits)
         return best if best.admits else None
 
     return Check("numerics", "hardware", fails, never if fixed else relax)

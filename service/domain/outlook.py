@@ -11,7 +11,7 @@ from service.domain.answering import is_generative
 from service.domain.answering_search import fastest_inference_layouts, inference_bands, where_inference_fits
 from service.domain.catalog import Catalog, Floats, Mask
 from service.domain.columns import either, taken
-from service.domain.constraints import Check, Relaxed, never
+from service.domain.constraints import Check, TypeRelaxation, never
 from service.domain.efficiency import words_of
 from service.domain.errors import QuestionError
 from service.domain.estimate import Physics, forward_batch
@@ -21,18 +21,18 @@ from service.domain.hardware import Gpu
 from service.domain.job import Job, inference_on, samples_of, sort_of, training_on
 from service.domain.kinds import TRAINING
 from service.domain.layout_search import fastest_training_layouts, training_bands, where_training_fits
-from service.domain.machine import Machine, machine_of_instance
-from service.domain.machine_table import MachineTable, distinct, machine_table
+from service.domain.machine import Cluster, machine_of_instance
+from service.domain.machine_table import ClusterTable, distinct, machine_table
 from service.domain.parallelism import Layout, LayoutTable, layout_of
 from service.domain.typeset import TypeSet, mask_of, types_where
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 SECONDS_PER_HOUR = 3600.0
-Work = Training | Inference
+Work = TrainingConfig | InferenceConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Prospects:
+class EstimateColumns:
     """A job on so many nodes of each instance type. Rates are samples per second, 0 where it cannot run."""
 
     nodes: Floats
@@ -54,7 +54,7 @@ class Prospects:
         return np.asarray(self.runs & self.exists & self.fits, np.bool_)
 
 
-class Layouts(NamedTuple):
+class FleetLayouts(NamedTuple):
     """How a job is cut on so many nodes of each instance type."""
 
     rows: NDArray[np.unsignedinteger]
@@ -66,7 +66,7 @@ class Layouts(NamedTuple):
         return layout_of(self.rows[self.machine[place]])
 
 
-class Lacks(NamedTuple):
+class Blockers(NamedTuple):
     """The types that cannot run a job on any number of nodes, each in the set of what it lacks first."""
 
     gpu: TypeSet
@@ -79,7 +79,7 @@ class Lacks(NamedTuple):
     host_memory: TypeSet
 
     @classmethod
-    def of(cls, options: Sequence[Prospects], catalog: Catalog) -> "Lacks":
+    def of(cls, options: Sequence[EstimateColumns], catalog: Catalog) -> "Blockers":
         """By the first number of nodes on which it works; of what works on none, by the one that comes nearest."""
         no_gpu, unrated = catalog.memory.recall("without_figures", lambda: without_figures(catalog))
         best, *others = options
@@ -108,10 +108,10 @@ class Lacks(NamedTuple):
         return self.layout | self.gpu_memory | self.host_memory
 
 
-class Machines(NamedTuple):
+class FleetClusters(NamedTuple):
     """Nodes of every instance type that has GPUs: those that differ, and by number of nodes which one each type is."""
 
-    known: tuple[Machine, ...]
+    known: tuple[Cluster, ...]
     gpu: NDArray[np.int64]
     """Where the GPU of each stands among those that are rated."""
     places: tuple[NDArray[np.int64], ...]
@@ -128,44 +128,44 @@ W = TypeVar("W")
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook(Generic[W]):
+class FleetEstimate(Generic[W]):
     """Work – a job, or what is known by its name alone – on every instance type, on each number of nodes."""
 
     job: W
     counts: tuple[int, ...]
-    options: tuple[Prospects, ...]
+    options: tuple[EstimateColumns, ...]
     """One for each of the numbers of nodes."""
-    layouts: tuple[Layouts, ...]
+    layouts: tuple[FleetLayouts, ...]
     """Likewise; none where there is nothing to cut."""
-    lacks: Lacks
+    lacks: Blockers
     seen: Mapping[int, NamedRate] = field(default_factory=dict)
     """By type, what was measured of the work under its own name on one machine."""
     key: Hashable = field(default_factory=object)
     """What rests on this outlook is remembered under it: to hash the job again and again takes long."""
 
-    def on(self, nodes: int) -> Prospects:
+    def on(self, nodes: int) -> EstimateColumns:
         return self.options[self.counts.index(nodes)]
 
     def layout(self, place: int, nodes: int) -> Layout:
         return self.layouts[self.counts.index(nodes)].of(place)
 
 
-def outlook_of(job: Job, counts: Sequence[int], catalog: Catalog) -> Outlook[Job]:
+def outlook_of(job: Job, counts: Sequence[int], catalog: Catalog) -> FleetEstimate[Job]:
     """Remembered: the same job is often asked again."""
     return catalog.outlooks.recall((job, tuple(counts)), lambda: find_outlook(job, tuple(counts), catalog))
 
 
-def find_outlook(job: Job, counts: tuple[int, ...], catalog: Catalog) -> Outlook[Job]:
+def find_outlook(job: Job, counts: tuple[int, ...], catalog: Catalog) -> FleetEstimate[Job]:
     options, layouts = prospects(job, counts, catalog)
-    return Outlook(job, counts, options, layouts, Lacks.of(options, catalog))
+    return FleetEstimate(job, counts, options, layouts, Blockers.of(options, catalog))
 
 
-def as_seen(found: Outlook[Job], name: str, catalog: Catalog) -> Outlook[Job]:
+def as_seen(found: FleetEstimate[Job], name: str, catalog: Catalog) -> FleetEstimate[Job]:
     """What was measured under the name on one machine stands where the physics has its estimate. Remembered."""
     return catalog.outlooks.recall(("as_seen", found.key, name), lambda: find_as_seen(found, name, catalog))
 
 
-def find_as_seen(found: Outlook[Job], name: str, catalog: Catalog) -> Outlook[Job]:
+def find_as_seen(found: FleetEstimate[Job], name: str, catalog: Catalog) -> FleetEstimate[Job]:
     if found.counts[0] != 1:
         return found
     alone, seen = found.options[0], dict[int, NamedRate]()
@@ -184,7 +184,7 @@ def find_as_seen(found: Outlook[Job], name: str, catalog: Catalog) -> Outlook[Jo
     return replace(found, options=options, seen=seen, key=object())
 
 
-def with_more_nodes(found: Outlook[Job], among: TypeSet, catalog: Catalog) -> Outlook[Job] | None:
+def with_more_nodes(found: FleetEstimate[Job], among: TypeSet, catalog: Catalog) -> FleetEstimate[Job] | None:
     """The same on up to twice as many nodes, of some types; nothing where nobody may ask for so many."""
     most = 2 * max(found.counts)
     if most > MOST_NODES:
@@ -220,7 +220,7 @@ def is_rated(gpu: Gpu) -> bool:
 
 def prospects(
     job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None = None
-) -> tuple[tuple[Prospects, ...], tuple[Layouts, ...]]:
+) -> tuple[tuple[EstimateColumns, ...], tuple[FleetLayouts, ...]]:
     """On each number of nodes, and how it is cut there; of some types only, where it is told of which.
 
     The physics meets each machine that differs once, and all of them together.
@@ -238,7 +238,7 @@ def prospects(
             replace(each, nodes=np.broadcast_to(np.float64(nodes), len(each.nodes)))
             for each, nodes in zip(options, counts, strict=True)
         ),
-        tuple(Layouts(narrow, place) for place in machines.places),
+        tuple(FleetLayouts(narrow, place) for place in machines.places),
     )
 
 
@@ -248,7 +248,7 @@ def types_it_fits(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Ca
     fits = np.zeros(len(machines.known) + 1, np.bool_)
     for work, table, places, wanted in tables_of(job, counts, catalog, among):
         physics = catalog.reference.physics
-        if isinstance(work, Training):
+        if isinstance(work, TrainingConfig):
             fits[places] = where_training_fits(physics, work, table, wanted)
         else:
             fits[places] = where_inference_fits(physics, work, table, wanted)
@@ -260,7 +260,7 @@ def types_it_fits(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Ca
 
 def tables_of(
     job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None
-) -> Iterator[tuple[Work, MachineTable, NDArray[np.int64], Mask | None]]:
+) -> Iterator[tuple[Work, ClusterTable, NDArray[np.int64], Mask | None]]:
     """The job as GPUs would run it, the machines that run it so, where they stand, and which of them are wanted."""
     machines = machines_on(counts, catalog)
     wanted = None
@@ -274,16 +274,18 @@ def tables_of(
             yield work, table_of(machines, counts, places, catalog), places, here
 
 
-def machines_on(counts: tuple[int, ...], catalog: Catalog) -> Machines:
+def machines_on(counts: tuple[int, ...], catalog: Catalog) -> FleetClusters:
     return catalog.memory.recall(("machines", counts), lambda: machines_of(catalog, counts))
 
 
-def table_of(machines: Machines, counts: tuple[int, ...], places: NDArray[np.int64], catalog: Catalog) -> MachineTable:
+def table_of(
+    machines: FleetClusters, counts: tuple[int, ...], places: NDArray[np.int64], catalog: Catalog
+) -> ClusterTable:
     key = ("machine_table", counts, places.tobytes())
     return catalog.memory.recall(key, lambda: machine_table([machines.known[place] for place in places]))
 
 
-def machines_of(catalog: Catalog, counts: tuple[int, ...]) -> Machines:
+def machines_of(catalog: Catalog, counts: tuple[int, ...]) -> FleetClusters:
     kinds = catalog.instance_types
     usable = np.array(
         [has_gpu(kind.gpu, kind.gpu_count) and kind.gpu is not None and is_rated(kind.gpu) for kind in kinds]
@@ -296,10 +298,10 @@ def machines_of(catalog: Catalog, counts: tuple[int, ...]) -> Machines:
         of_types[usable] = part
         places.append(of_types)
     gpus = {gpu.id: place for place, gpu in enumerate(gpus_of(catalog))}
-    return Machines(known, np.array([gpus[machine.gpu.id] for machine in known], np.int64), tuple(places))
+    return FleetClusters(known, np.array([gpus[machine.gpu.id] for machine in known], np.int64), tuple(places))
 
 
-def works_on(job: Job, machines: Machines, catalog: Catalog) -> Iterator[tuple[Work, NDArray[np.int64]]]:
+def works_on(job: Job, machines: FleetClusters, catalog: Catalog) -> Iterator[tuple[Work, NDArray[np.int64]]]:
     """The job as each GPU would run it, and the machines whose GPUs run it so."""
     works, way_of = catalog.works.recall(("works", job), lambda: ways_to_run(job, catalog))
     ways = way_of[machines.gpu]
@@ -345,9 +347,9 @@ def work_on(job: Job, gpu: Gpu) -> Work | None:
         raise
 
 
-def nothing(rows: int) -> Prospects:
+def nothing(rows: int) -> EstimateColumns:
     none, zero = np.zeros(rows, np.bool_), np.zeros(rows)
-    return Prospects(
+    return EstimateColumns(
         nodes=np.ones(rows),
         runs=none.copy(),
         exists=none.copy(),
@@ -361,24 +363,24 @@ def nothing(rows: int) -> Prospects:
     )
 
 
-def put(rows: Prospects, places: NDArray[np.int64], found: Prospects) -> None:
+def put(rows: EstimateColumns, places: NDArray[np.int64], found: EstimateColumns) -> None:
     """Write what was found at these places."""
-    for name in Prospects.__dataclass_fields__:
+    for name in EstimateColumns.__dataclass_fields__:
         getattr(rows, name)[places] = getattr(found, name)
 
 
 def on_machines(
-    physics: Physics, job: Job, work: Work, table: MachineTable, wanted: Mask | None
-) -> tuple[Prospects, Floats]:
+    physics: Physics, job: Job, work: Work, table: ClusterTable, wanted: Mask | None
+) -> tuple[EstimateColumns, Floats]:
     """What comes of the job on each machine, and the rows of its layouts."""
-    if isinstance(work, Training):
+    if isinstance(work, TrainingConfig):
         return training_on_machines(physics, job, work, table, wanted)
     return answering_on_machines(physics, job, work, table, wanted)
 
 
 def training_on_machines(
-    physics: Physics, job: Job, work: Training, table: MachineTable, wanted: Mask | None
-) -> tuple[Prospects, Floats]:
+    physics: Physics, job: Job, work: TrainingConfig, table: ClusterTable, wanted: Mask | None
+) -> tuple[EstimateColumns, Floats]:
     found = fastest_training_layouts(physics, work, table, wanted=wanted)
     with np.errstate(divide="ignore"):
         rate = np.where(found.fits, 1 / found.seconds_per_sample, 0.0)
@@ -390,7 +392,7 @@ def training_on_machines(
     return on_each, found.layouts.rows()
 
 
-def wall_beyond_steps(physics: Physics, work: Training, table: MachineTable) -> Floats:
+def wall_beyond_steps(physics: Physics, work: TrainingConfig, table: ClusterTable) -> Floats:
     """The logarithm of what evaluation, saving and starting add to the steps, as runs of the stack had it."""
     calibration, facts = physics.calibration, training_work_facts(work)
     timed = {**facts, "measured": "wall"}
@@ -404,8 +406,8 @@ def wall_beyond_steps(physics: Physics, work: Training, table: MachineTable) -> 
 
 
 def answering_on_machines(
-    physics: Physics, job: Job, work: Inference, table: MachineTable, wanted: Mask | None
-) -> tuple[Prospects, Floats]:
+    physics: Physics, job: Job, work: InferenceConfig, table: ClusterTable, wanted: Mask | None
+) -> tuple[EstimateColumns, Floats]:
     found = fastest_inference_layouts(physics, work, table, wanted=wanted)
     generates = is_generative(work.model)
     each = max(1.0, work.output_length) if generates else 1.0
@@ -429,18 +431,18 @@ def one_if_none(job: Job, length: float, per_step: Floats) -> Floats:
 
 
 def told(
-    table: MachineTable,
+    table: ClusterTable,
     exists: Mask,
     fits: Mask,
     needed: Floats,
     rate: Floats,
     bands: Floats,
     samples: Floats,
-) -> Prospects:
+) -> EstimateColumns:
     likely = rate * bands[:, 1]
     with np.errstate(divide="ignore", invalid="ignore"):
         hours = np.where(likely > 0, samples / likely / SECONDS_PER_HOUR, np.inf)
-    return Prospects(
+    return EstimateColumns(
         nodes=table.nodes,
         runs=np.ones(len(table), np.bool_),
         exists=exists,
@@ -458,7 +460,7 @@ def told(
 
 
 def job_checks(
-    found: Outlook[Job], catalog: Catalog, keeping: Callable[[TypeSet], TypeSet] | None = None
+    found: FleetEstimate[Job], catalog: Catalog, keeping: Callable[[TypeSet], TypeSet] | None = None
 ) -> list[Check]:
     """Each type that cannot run the job misses one of these, so that the count of each is of its own reason.
 
@@ -475,30 +477,30 @@ def job_checks(
     ]
 
 
-Relax = Callable[[TypeSet], Relaxed | None]
+Relax = Callable[[TypeSet], TypeRelaxation | None]
 
 
 MOST_NODES = 10_000
 """As many as can be asked for."""
 
 
-def fits_on_more(found: Outlook[Job], keeping: Callable[[TypeSet], TypeSet] | None, catalog: Catalog) -> Relax:
+def fits_on_more(found: FleetEstimate[Job], keeping: Callable[[TypeSet], TypeSet] | None, catalog: Catalog) -> Relax:
     """Up to twice as many nodes, where some of the types then hold the job; who misses a limit may gain as well."""
 
-    def relax(sole: TypeSet) -> Relaxed | None:
+    def relax(sole: TypeSet) -> TypeRelaxation | None:
         if not sole & found.lacks.gpu_memory or 2 * max(found.counts) > MOST_NODES:
             return None
         if keeping is not None:
             admits = keeping(sole & ~found.lacks.for_good)
-            return Relaxed({"max_nodes": 2 * max(found.counts)}, admits) if admits else None
+            return TypeRelaxation({"max_nodes": 2 * max(found.counts)}, admits) if admits else None
         out = sole & found.lacks.for_now
         return catalog.works.recall(("more_nodes", found.key, out), lambda: twice_the_nodes(found, out, catalog))
 
     return relax
 
 
-def twice_the_nodes(found: Outlook[Job], out: TypeSet, catalog: Catalog) -> Relaxed | None:
+def twice_the_nodes(found: FleetEstimate[Job], out: TypeSet, catalog: Catalog) -> TypeRelaxation | None:
     most = 2 * max(found.counts)
     new = tuple(count for count in node_counts(min(found.counts), most) if count not in found.counts)
     admits = types_it_fits(found.job, new, out, catalog)
-    return Relaxed({"max_nodes": most}, admits) if admits else None
+    return TypeRelaxation({"max_nodes": most}, admits) if admits else None

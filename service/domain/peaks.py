@@ -10,7 +10,7 @@ from service.domain.catalog import Catalog, Floats
 from service.domain.objective import Figures
 from service.domain.plans import SPOT
 from service.domain.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
-from service.domain.selection import Cells, usd_per_hour
+from service.domain.selection import CheapestOffers, usd_per_hour
 from service.domain.typeset import TypeSet, types_where
 
 PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
@@ -79,7 +79,7 @@ def find_peaks(
     return Peaks(peak, told, types_where(np.isnan(peak) & (chosen >= 0)), key)
 
 
-def figures_of(some: Cells, peaks: Peaks, catalog: Catalog) -> Figures:
+def figures_of(some: CheapestOffers, peaks: Peaks, catalog: Catalog) -> Figures:
     price, speed = usd_per_hour(catalog.offers, some.offer), peaks.peak[some.instance_type]
     return Figures(
         usd=price,

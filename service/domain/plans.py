@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.catalog import Catalog, Floats, Mask
-from service.domain.constraints import Check, Relaxed, never
+from service.domain.constraints import Check, TypeRelaxation, never
 from service.domain.interruption import Checkpoints, gang_rate
 from service.domain.interruption_columns import Expected, Rates, expected, spot_rates
 from service.domain.job import Job
 from service.domain.objective import Figures, Objective, compared, scores
 from service.domain.offer import MARKETS
-from service.domain.outlook import Outlook, with_more_nodes
+from service.domain.outlook import FleetEstimate, with_more_nodes
 from service.domain.seen import NamedWork
-from service.domain.selection import Cells, usd_per_hour
+from service.domain.selection import CheapestOffers, usd_per_hour
 from service.domain.typeset import TypeSet, mask_of, types_where
 
 SPOT = MARKETS.index("spot")
@@ -77,13 +77,13 @@ class Plans:
     """Of the plans that are in time."""
 
 
-def types_among(cells: Cells, where: Mask, types: int) -> TypeSet:
+def types_among(cells: CheapestOffers, where: Mask, types: int) -> TypeSet:
     """The types of the cells at which the mask is true."""
     return types_where(np.bincount(cells.instance_type[where], minlength=types) > 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class NodeOptions:
     """Each number of nodes (rows) for each candidate (columns)."""
 
     nodes: Floats
@@ -108,7 +108,7 @@ class Ways:
 class Planner:
     """A job and what is wanted of it: what is planned of any candidates rests on this and on prices."""
 
-    outlook: Outlook[Job] | Outlook[NamedWork]
+    outlook: FleetEstimate[Job] | FleetEstimate[NamedWork]
     objective: Objective
     limits: Limits
     checkpoints: Checkpoints
@@ -117,13 +117,13 @@ class Planner:
     def key(self) -> tuple[object, ...]:
         return ("plans", self.outlook.key, self.objective.key, self.limits, self.checkpoints)
 
-    def plans(self, cells: Cells, catalog: Catalog) -> Plans:
+    def plans(self, cells: CheapestOffers, catalog: Catalog) -> Plans:
         return cells.orders.recall(self.key, lambda: self.find_plans(cells, catalog))
 
     # Amounts and limits may be next to nothing, or next to endless: what is too large to tell is infinite then, and
     # nothing divided by nothing is unknown.
     @np.errstate(divide="ignore", over="ignore", invalid="ignore")
-    def find_plans(self, cells: Cells, catalog: Catalog) -> Plans:
+    def find_plans(self, cells: CheapestOffers, catalog: Catalog) -> Plans:
         """On the number of nodes that the objective likes best of those that keep the limits, or comes nearest to."""
         ways = self.ways(cells, catalog)
         score = self.scores_of(ways)
@@ -155,7 +155,7 @@ class Planner:
             least_usd=np.fmin.reduce(np.where(ways.in_time, ways.limited_usd, np.inf), axis=0),
         )
 
-    def ways(self, cells: Cells, catalog: Catalog) -> Ways:
+    def ways(self, cells: CheapestOffers, catalog: Catalog) -> NodeOptions:
         kinds, options = cells.instance_type, self.outlook.options
         works = np.array([option.works[kinds] for option in options])
         likely = np.where(works, np.array([option.likely[kinds] for option in options]), np.nan)
@@ -167,7 +167,7 @@ class Planner:
             unknown = np.full(works.shape, np.nan)
             risk = np.broadcast_to(spot.astype(np.float64), works.shape)
             figures = Figures(price, price, 1 / likely, likely, likely, watts, risk)
-            return Ways(
+            return NodeOptions(
                 nodes, np.ones(works.shape), likely, unknown, figures, works, works, works, works, unknown, unknown
             )
         alone = np.where(works, np.array([option.hours[kinds] for option in options]), np.nan)
@@ -201,7 +201,7 @@ class Planner:
         )
         in_time = ends & kept(limited[0], self.limits.deadline_hours)
         affordable = ends & kept(limited[1], self.limits.budget_usd)
-        return Ways(nodes, instances, rate, hours, figures, works, ends, in_time, affordable, *limited)
+        return NodeOptions(nodes, instances, rate, hours, figures, works, ends, in_time, affordable, *limited)
 
     def taking(self, hours: Floats, spread: Floats, nodes: Floats, rates: Rates) -> Expected:
         return expected(hours, hours * spread, nodes, rates, self.checkpoints)
@@ -217,12 +217,12 @@ class Planner:
         # An instance's share of the work is interrupted less often than the whole, so this is enough.
         return np.clip(np.ceil(np.nan_to_num(hours / deadline, nan=1.0, posinf=most)), 1.0, most)
 
-    def scores_of(self, ways: Ways) -> Floats:
+    def scores_of(self, ways: NodeOptions) -> Floats:
         flat = Figures(**{name: np.ravel(getattr(ways.figures, name)) for name in Figures.__dataclass_fields__})
         score = compared(scores(self.objective, flat))
         return np.asarray(np.nan_to_num(score.reshape(ways.works.shape), nan=0.0))
 
-    def missed(self, ways: Ways) -> Floats:
+    def missed(self, ways: NodeOptions) -> Floats:
         """By how much the limits are missed, the nearest first: the worse of the two ratios."""
         limits = ((ways.limited_hours, self.limits.deadline_hours), (ways.limited_usd, self.limits.budget_usd))
         worst = np.zeros(ways.works.shape)
@@ -256,7 +256,7 @@ def rates_at(rates: Rates, kinds: NDArray[np.int64], spot: Mask) -> Rates:
 # What keeps a type out
 
 
-def limit_checks(planner: Planner, cells: Cells, usd_per_hour: float | None, catalog: Catalog) -> list[Check]:
+def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | None, catalog: Catalog) -> list[Check]:
     """The types that run the job and miss a limit on the whole of it with every offer up to `usd_per_hour`."""
     if planner.outlook.job.amount is None:
         return []
@@ -278,16 +278,16 @@ def limit_checks(planner: Planner, cells: Cells, usd_per_hour: float | None, cat
     in_time, affordable, keeps = among(plans.in_time), among(plans.affordable), among(plans.keeps)
     if planner.limits.deadline_hours is not None:
         late = ends & ~in_time
-        nearest = Nearest("deadline_hours", 1000, late, least_of_each(cells, shown, plans.least_hours, count))
+        nearest = LimitRelaxation("deadline_hours", 1000, late, least_of_each(cells, shown, plans.least_hours, count))
         checks.append(Check("deadline_hours", "constraint", late, nearest.relax))
     if planner.limits.budget_usd is not None:
         dear = ends & ~keeps & (in_time | ~affordable)
-        nearest = Nearest("budget_usd", 100, dear, least_of_each(cells, shown, plans.least_usd, count))
+        nearest = LimitRelaxation("budget_usd", 100, dear, least_of_each(cells, shown, plans.least_usd, count))
         checks.append(Check("budget_usd", "constraint", dear, nearest.relax))
     return checks
 
 
-def least_of_each(cells: Cells, shown: Mask, figure: Floats, types: int) -> Floats:
+def least_of_each(cells: CheapestOffers, shown: Mask, figure: Floats, types: int) -> Floats:
     """Per type the least of the figure; infinite where it has none."""
     least = np.full(types, np.inf)
     np.minimum.at(least, cells.instance_type[shown], figure[shown])
@@ -295,7 +295,7 @@ def least_of_each(cells: Cells, shown: Mask, figure: Floats, types: int) -> Floa
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
+class LimitRelaxation:
     """The limit that lets the first type in, told in steps of one part of so many."""
 
     name: str
@@ -303,15 +303,15 @@ class Nearest:
     fails: TypeSet
     least: Floats
 
-    def relax(self, alone: TypeSet) -> Relaxed | None:
+    def relax(self, alone: TypeSet) -> TypeRelaxation | None:
         only = np.where(mask_of(alone & self.fails, len(self.least)), self.least, np.inf)
         if not np.isfinite(only).any():
             return None
         limit = float(np.ceil(only.min() * self.parts) / self.parts)
-        return Relaxed({self.name: limit}, types_where(only <= limit))
+        return TypeRelaxation({self.name: limit}, types_where(only <= limit))
 
 
-def keeping_on_more(planner: Planner, cells: Cells, among: TypeSet, catalog: Catalog) -> TypeSet:
+def keeping_on_more(planner: Planner, cells: CheapestOffers, among: TypeSet, catalog: Catalog) -> TypeSet:
     """Those of the types that keep the limits on up to twice as many nodes."""
     if isinstance(planner.outlook.job, NamedWork):
         return 0  # what was seen was seen on one machine

@@ -16,7 +16,7 @@ WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class PaymentOption:
     """An offer, rented plainly or through a managed service of its seller."""
 
     offer: Offer
@@ -36,7 +36,7 @@ def options(
     service: str | None = None,
     *,
     training: bool = True,
-) -> tuple[Option, ...]:
+) -> tuple[PaymentOption, ...]:
     """The cheapest offer of each market and term: in each region asked, or in the cheapest region where none is.
 
     `ways` are markets or terms; none means all, and beside them the seller's managed services, which train.
@@ -45,7 +45,7 @@ def options(
     offers = [catalog.offer(place) for place in catalog.offer_places(catalog.place_of[kind.id])]
     places = [region_sold(catalog, kind, offers, region) for region in regions] or [None]
     found = [
-        Option(offer, service)
+        PaymentOption(offer, service)
         for place in places
         for offer in cheapest_of_each(offers, everywhere=not regions, region=place)
         if not ways or {offer.market, offer.term} & set(ways)
@@ -56,7 +56,7 @@ def options(
     if ways or service or not training:
         return tuple(found)
     beside = [
-        Option(each.offer, managed)
+        PaymentOption(each.offer, managed)
         for managed in services_for(catalog, kind)
         for each in found
         if each.offer.market == "on_demand"

@@ -13,7 +13,7 @@ import numpy as np
 from service.domain.catalog import Catalog, Floats, Mask
 from service.domain.objective import Figures, Objective, compared, scores
 from service.domain.plans import SPOT, Plans
-from service.domain.selection import Candidates, Cells, Places
+from service.domain.selection import AdmittedOffers, CheapestOffers, Places
 from service.domain.typeset import TypeSet, types_where
 
 BLOCK = 16
@@ -88,27 +88,29 @@ class Order:
     def ranked(self) -> "Ranked":
         return Ranked(self.instance_type, self.offer, self.cost, self.speed, self.score, self.cell, self.plans)
 
-    def among(self, some: Candidates) -> "Ranked":
+    def among(self, some: AdmittedOffers) -> "Ranked":
         """The candidates that keep the limits on the whole job, best first."""
         return self.ranked().some(self._places(some))
 
-    def best_of_each(self, some: Candidates) -> "Ranked":
+    def best_of_each(self, some: AdmittedOffers) -> "Ranked":
         """Of them the best of each type."""
         places = self._places(some)
         if not self.one_each:
             places = places[first_of_each(self.instance_type[places])]
         return self.ranked().some(places)
 
-    def _places(self, some: Candidates) -> Places:
+    def _places(self, some: AdmittedOffers) -> Places:
         places = some.among(self.instance_type, self.usd).nonzero()[0]
         return places if self.plans is None else places[self.score[places] != inf]
 
-    def first(self, some: Candidates) -> tuple[int, int]:
+    def first(self, some: AdmittedOffers) -> tuple[int, int]:
         """Type and offer of the best of the candidates: faster than the column of all of them."""
         return self.blocks.first(some.types, inf if some.limit is None else some.limit)
 
 
-def order_of(cells: Cells, objective: Objective, told: Figures, plans: Plans | None, catalog: Catalog) -> Order:
+def order_of(
+    cells: CheapestOffers, objective: Objective, told: Figures, plans: Plans | None, catalog: Catalog
+) -> Order:
     """Best score first; ties go to the lower price, then to on-demand, then by name."""
     score = scores(objective, told)
     if plans is not None:

@@ -8,23 +8,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.catalog import Catalog, Memory
+from service.domain.catalog import Cache, Catalog
 from service.domain.constraints import Check, Constraints, never
 from service.domain.fallbacks import apart
 from service.domain.hardware import InstanceType
 from service.domain.interruption import Checkpoints
 from service.domain.job import Job
-from service.domain.needs import NOTHING, Needs, need_checks
+from service.domain.needs import NOTHING, Requirements, need_checks
 from service.domain.objective import NAMED, NEEDS_POWER, NEEDS_SPEED, Objective
 from service.domain.offer import Offer
-from service.domain.outlook import Outlook, as_seen, job_checks, node_counts, outlook_of
+from service.domain.outlook import FleetEstimate, as_seen, job_checks, node_counts, outlook_of
 from service.domain.peaks import Peaks, assumed_peaks, figures_of, known
 from service.domain.plans import Limits, Planner, keeping_on_more, limit_checks, types_among
 from service.domain.ranking import Order, Ranked, order_of
 from service.domain.seen import NamedWork, not_seen, outlook_by_name, seen_under
 from service.domain.selection import (
-    Candidates,
-    Cells,
+    AdmittedOffers,
+    CheapestOffers,
     Obstacle,
     Selection,
     every_offer,
@@ -68,7 +68,7 @@ class Question:
     """On the whole job."""
     checkpoints: Checkpoints = NOTHING_LOST
     diversify: bool = False
-    needs: Needs = NOTHING
+    needs: Requirements = NOTHING
     usual: tuple[str, ...] = ()
     """Of these the fastest counts, where no precisions are named and the work does not bear all of the task's own."""
 
@@ -126,11 +126,11 @@ class Leading(NamedTuple):
     """The first choices of a ranking. While they are remembered, so are the pieces that the outside makes of them."""
 
     choices: tuple[Choice, ...]
-    pieces: Memory
+    pieces: Cache
 
     @classmethod
     def of(cls, choices: Iterable[Choice]) -> "Leading":
-        return cls(tuple(choices), Memory(size=2))
+        return cls(tuple(choices), Cache(size=2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Answer:
         return self.leading.choices
 
     @property
-    def outlook(self) -> Outlook[Job] | Outlook[NamedWork] | None:
+    def outlook(self) -> FleetEstimate[Job] | FleetEstimate[NamedWork] | None:
         return None if self.planner is None else self.planner.outlook
 
 
@@ -213,7 +213,7 @@ def planner_of(question: Question, catalog: Catalog) -> Planner | None:
 
 def outlook_on(
     job: Job | NamedWork, name: str | None, counts: tuple[int, ...], catalog: Catalog
-) -> Outlook[Job] | Outlook[NamedWork]:
+) -> FleetEstimate[Job] | FleetEstimate[NamedWork]:
     if isinstance(job, NamedWork):
         return outlook_by_name(job, counts, catalog)
     found = outlook_of(job, counts, catalog)
@@ -221,7 +221,9 @@ def outlook_on(
 
 
 def runs_where(
-    outlook: Outlook[Job] | Outlook[NamedWork], keeping: Callable[[TypeSet], TypeSet] | None, catalog: Catalog
+    outlook: FleetEstimate[Job] | FleetEstimate[NamedWork],
+    keeping: Callable[[TypeSet], TypeSet] | None,
+    catalog: Catalog,
 ) -> list[Check]:
     if isinstance(outlook.job, NamedWork):
         return not_seen(outlook, catalog)
@@ -254,7 +256,7 @@ class View:
     objective: Objective
     peaks: Peaks | None
     planner: Planner | None
-    needs: Needs
+    needs: Requirements
     key: Hashable
     even: float
     """Scores of peaks that are no farther apart are tied."""
@@ -270,7 +272,7 @@ class View:
 
     @classmethod
     def on(
-        cls, catalog: Catalog, objective: Objective, peaks: Peaks | None, planner: Planner | None, needs: Needs
+        cls, catalog: Catalog, objective: Objective, peaks: Peaks | None, planner: Planner | None, needs: Requirements
     ) -> "View":
         rests_on = peaks.key if peaks is not None else planner.key if planner is not None else None
         key = (rests_on, objective.key)
@@ -299,21 +301,21 @@ class View:
             keeping = partial(keeping_on_more, planner, cells, catalog=self.catalog)
         return [*runs_where(planner.outlook, keeping, self.catalog), *found, *needed]
 
-    def order(self, some: Candidates) -> Order:
+    def order(self, some: AdmittedOffers) -> Order:
         """An order that holds the candidates, worked out once for cells that stay."""
         order = some.cells.orders.recall(self.key, lambda: self.order_of(some.cells))
         if order.unknown & some.types:
-            return self.order_of(Cells.of(some.cells.offer[some.places], self.catalog))
+            return self.order_of(CheapestOffers.of(some.cells.offer[some.places], self.catalog))
         return order
 
-    def order_of(self, cells: Cells) -> Order:
+    def order_of(self, cells: CheapestOffers) -> Order:
         if self.planner is None:
             assert self.peaks is not None
             return order_of(cells, self.objective, figures_of(cells, self.peaks, self.catalog), None, self.catalog)
         plans = self.planner.plans(cells, self.catalog)
         return order_of(cells, self.objective, plans.figures, plans, self.catalog)
 
-    def leading(self, some: Candidates, limit: int) -> Leading:
+    def leading(self, some: AdmittedOffers, limit: int) -> Leading:
         """The best of each type, best first: worked out once for types that stay, as the few under a price limit do."""
         order = self.order(some)
         recall = self.catalog.leading.recall if limit <= MOST_REMEMBERED else anew
@@ -442,7 +444,7 @@ class View:
         relaxation = None if relaxed is None else self.relaxation(*relaxed)
         return Rejection(obstacle.code, obstacle.ground, count, obstacle.alone.bit_count(), relaxation)
 
-    def relaxation(self, to: dict[str, object], admitted: Candidates) -> Relaxation | None:
+    def relaxation(self, to: dict[str, object], admitted: AdmittedOffers) -> Relaxation | None:
         view = self
         if self.planner is not None and "max_nodes" not in to:
             if loosened := {name: value for name, value in to.items() if name in LIMITS}:
@@ -474,5 +476,5 @@ class View:
         if not len(known):
             return None
         cheapest = int(known[np.nanargmin(np.nan_to_num(usd_per_hour(self.catalog.offers, known), nan=np.inf))])
-        only = Cells.of(np.array([cheapest]), self.catalog)
+        only = CheapestOffers.of(np.array([cheapest]), self.catalog)
         return self.choice(place, cheapest, self.order_of(only).ranked(), 0, rank=0, score=0.0)

@@ -11,7 +11,7 @@ LONGEST_HOURS = 1_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredData:
     """So many GiB of a storage class, for so many hours or, without, as long as the run lasts."""
 
     what: str
@@ -21,7 +21,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class TransferredData:
     """So many GB that leave for the internet, another region or another zone."""
 
     gb: float
@@ -31,7 +31,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BilledRun:
     """What runs: hours of undisturbed work on each of `nodes` x `instances` machines, and what comes with it.
 
     `nodes` work as one gang, `instances` independently. `idle_fraction` is the share of the paid time in which nothing
@@ -43,8 +43,8 @@ class Run:
     instances: int = 1
     setup_minutes: float = 0.0
     idle_fraction: float = 0.0
-    stored: tuple[Stored, ...] = ()
-    sent: tuple[Sent, ...] = ()
+    stored: tuple[StoredData, ...] = ()
+    sent: tuple[TransferredData, ...] = ()
     basis: str = "given"
 
     @property
@@ -52,7 +52,7 @@ class Run:
         return self.nodes * self.instances
 
 
-def check(run: Run) -> None:
+def check(run: BilledRun) -> None:
     """Raises `ImpossibleRun` with a sentence about the first figure that cannot be."""
     hours = run.hours
     if not 0 <= hours.low <= hours.likely <= hours.high <= LONGEST_HOURS:

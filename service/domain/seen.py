@@ -9,7 +9,7 @@ from service.domain.catalog import Catalog
 from service.domain.constraints import Check, never
 from service.domain.evidence import NamedRate, measured_rate, scaled_rate
 from service.domain.job import Amount
-from service.domain.outlook import SECONDS_PER_HOUR, Lacks, Outlook, Prospects, nothing
+from service.domain.outlook import SECONDS_PER_HOUR, Blockers, EstimateColumns, FleetEstimate, nothing
 from service.domain.reference import Measurement
 from service.domain.typeset import types_where
 
@@ -24,7 +24,7 @@ class NamedWork:
     amount: Amount | None
 
 
-LACKS_NOTHING = Lacks(0, 0, 0, 0, 0, 0)
+LACKS_NOTHING = Blockers(0, 0, 0, 0, 0, 0)
 
 
 def seen_under(name: str, catalog: Catalog) -> Sequence[Measurement]:
@@ -40,12 +40,12 @@ def seen_under(name: str, catalog: Catalog) -> Sequence[Measurement]:
     return catalog.memory.recall("measured_workloads", by_name).get(name, ())
 
 
-def outlook_by_name(work: NamedWork, counts: tuple[int, ...], catalog: Catalog) -> Outlook[NamedWork]:
+def outlook_by_name(work: NamedWork, counts: tuple[int, ...], catalog: Catalog) -> FleetEstimate[NamedWork]:
     """One machine of each type: measured there, or scaled from the machine most like it. Remembered."""
     return catalog.outlooks.recall((work, counts), lambda: find_outlook_by_name(work, counts, catalog))
 
 
-def find_outlook_by_name(work: NamedWork, counts: tuple[int, ...], catalog: Catalog) -> Outlook[NamedWork]:
+def find_outlook_by_name(work: NamedWork, counts: tuple[int, ...], catalog: Catalog) -> FleetEstimate[NamedWork]:
     measurements, types = seen_under(work.name, catalog), len(catalog.instance_types)
     machines = {kind.id: kind for kind in catalog.instance_types}
     seen: dict[int, NamedRate] = {}
@@ -58,10 +58,10 @@ def find_outlook_by_name(work: NamedWork, counts: tuple[int, ...], catalog: Cata
     options = tuple(replace(nothing(types), nodes=np.full(types, float(count))) for count in counts)
     if counts[0] == 1:
         fill(options[0], seen, work.amount)
-    return Outlook(work, counts, options, (), LACKS_NOTHING, seen)
+    return FleetEstimate(work, counts, options, (), LACKS_NOTHING, seen)
 
 
-def fill(alone: Prospects, seen: Mapping[int, NamedRate], amount: Amount | None) -> None:
+def fill(alone: EstimateColumns, seen: Mapping[int, NamedRate], amount: Amount | None) -> None:
     samples = 1.0 if amount is None or amount.samples is None else amount.samples
     for place, rate in seen.items():
         band = rate.samples_per_second
@@ -70,5 +70,5 @@ def fill(alone: Prospects, seen: Mapping[int, NamedRate], amount: Amount | None)
         alone.hours[place] = samples / band.likely / SECONDS_PER_HOUR
 
 
-def not_seen(found: Outlook[NamedWork], catalog: Catalog) -> list[Check]:
+def not_seen(found: FleetEstimate[NamedWork], catalog: Catalog) -> list[Check]:
     return [Check("not_measured", "data", catalog.everyone & ~types_where(found.options[0].works), never)]

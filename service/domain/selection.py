@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.catalog import Catalog, Floats, Mask, Memory, Offers
-from service.domain.constraints import Check, Constraints, Ground, Relaxed, never, type_checks
+from service.domain.catalog import Cache, Catalog, Floats, Mask, Offers
+from service.domain.constraints import Check, Constraints, Ground, TypeRelaxation, never, type_checks
 from service.domain.offer import MARKETS
-from service.domain.typeset import Steps, TypeSet, mask_of, types_where
+from service.domain.typeset import ThresholdIndex, TypeSet, mask_of, types_where
 
 OFFER_CODES: tuple[tuple[str, Ground], ...] = (
     ("region", "constraint"),
@@ -28,7 +28,7 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class CheapestOffers:
     """Offers that stand for the others of their type: the cheapest of each type in each market, say."""
 
     instance_type: Places
@@ -41,12 +41,12 @@ class Cells:
     """The types that have any."""
     priced: TypeSet
     """The types that have one with a known price."""
-    orders: Memory = field(default_factory=lambda: Memory(size=16))
+    orders: Cache = field(default_factory=lambda: Cache(size=16))
     """What they come to under an objective, for whoever ranks them."""
-    steps: Memory = field(default_factory=Memory)
+    steps: Cache = field(default_factory=Cache)
 
     @classmethod
-    def of(cls, places: NDArray[Any], catalog: Catalog) -> "Cells":
+    def of(cls, places: NDArray[Any], catalog: Catalog) -> "CheapestOffers":
         offers, types = catalog.offers, len(catalog.instance_types)
         kinds = offers.instance_type[places].astype(np.int64)
         usd = np.nan_to_num(offers.usd_per_hour[places], nan=np.inf)
@@ -72,18 +72,18 @@ class Cells:
         return bisect_right(self.steps.recall("each", lambda: np.sort(self.usd).tolist()), limit)
 
     @property
-    def prices(self) -> Steps:
+    def prices(self) -> ThresholdIndex:
         """The lowest price of each type, in order; worked out when it is first asked for."""
-        return self.steps.recall("cheapest", lambda: Steps.of(self.cheapest))
+        return self.steps.recall("cheapest", lambda: ThresholdIndex.of(self.cheapest))
 
-    def candidates(self, types: TypeSet, limit: float | None) -> "Candidates":
-        return Candidates(self, types & self.within(limit), limit)
+    def candidates(self, types: TypeSet, limit: float | None) -> "AdmittedOffers":
+        return AdmittedOffers(self, types & self.within(limit), limit)
 
 
-class Candidates(NamedTuple):
+class AdmittedOffers(NamedTuple):
     """Of the cells, those of these types that cost no more than the limit; each of the types has one."""
 
-    cells: Cells
+    cells: CheapestOffers
     types: TypeSet
     limit: float | None
 
@@ -98,31 +98,31 @@ class Candidates(NamedTuple):
         return taken if self.limit is None else taken & (usd <= self.limit)
 
 
-Loosened = tuple[dict[str, object], Candidates]
+Loosened = tuple[dict[str, object], AdmittedOffers]
 """A change of the question, and what it lets in."""
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class NearMisses:
     """The offers that miss one constraint and nothing else, by type; `cells` are the cheapest of each type and word."""
 
     places: Places
     code: NDArray[np.int32]
     """Per cell, its region or market; -1 where that is not known."""
-    cells: Cells
-    by_code: Memory = field(default_factory=Memory)
+    cells: CheapestOffers
+    by_code: Cache = field(default_factory=Cache)
 
     @classmethod
-    def of(cls, places: Places, words: NDArray[Any], catalog: Catalog) -> "Alone":
+    def of(cls, places: Places, words: NDArray[Any], catalog: Catalog) -> "NearMisses":
         offers, codes = catalog.offers, words[places].astype(np.int32)
         order = np.lexsort((offers.usd_per_hour[places], codes, offers.instance_type[places]))
         ordered, codes = places[order], codes[order]
         first = first_of_run(offers.instance_type[ordered]) | first_of_run(codes)
-        return cls(places, codes[first], Cells.of(ordered[first], catalog))
+        return cls(places, codes[first], CheapestOffers.of(ordered[first], catalog))
 
-    def under(self, code: int, catalog: Catalog) -> Cells:
+    def under(self, code: int, catalog: Catalog) -> CheapestOffers:
         """The cells with this word."""
-        return self.by_code.recall(code, lambda: Cells.of(self.cells.offer[self.code == code], catalog))
+        return self.by_code.recall(code, lambda: CheapestOffers.of(self.cells.offer[self.code == code], catalog))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +134,10 @@ class OfferChoice:
     the offers that miss constraint c and no other.
     """
 
-    cells: Cells
+    cells: CheapestOffers
     blocked: dict[int, TypeSet]
     unoffered: TypeSet
-    alone: dict[int, Alone]
+    alone: dict[int, NearMisses]
 
 
 class Obstacle(NamedTuple):
@@ -147,24 +147,24 @@ class Obstacle(NamedTuple):
     ground: Ground
     fails: TypeSet
     alone: TypeSet
-    loosened: Callable[[TypeSet], Loosened | Relaxed | None]
+    loosened: Callable[[TypeSet], Loosened | TypeRelaxation | None]
     near: TypeSet
     """The types that miss one constraint and nothing else."""
-    cells: Cells
+    cells: CheapestOffers
     limit: float | None
 
     def relax(self) -> Loosened | None:
         """The least change that lets some of them in."""
         change = self.loosened(self.near)
-        if isinstance(change, Relaxed):
-            return change.to, Candidates(self.cells, change.admits, self.limit)
+        if isinstance(change, TypeRelaxation):
+            return change.to, AdmittedOffers(self.cells, change.admits, self.limit)
         return change
 
 
 class Selection(NamedTuple):
     """What a question admits, and what kept the others out."""
 
-    admitted: Candidates
+    admitted: AdmittedOffers
     obstacles: list[Obstacle]
 
 
@@ -186,7 +186,7 @@ def select(asked: Constraints, catalog: Catalog, more: Sequence[Check] = ()) -> 
         if check.fails
     ]
     obstacles += [each for each in offer_obstacles(asked, choice, catalog, out, out & ~once) if each.fails]
-    return Selection(Candidates(choice.cells, admitted, limit), obstacles)
+    return Selection(AdmittedOffers(choice.cells, admitted, limit), obstacles)
 
 
 # Offers
@@ -208,10 +208,10 @@ def ask_offers(asked: Constraints, catalog: Catalog) -> OfferChoice:
     bits = [bit for bit in range(len(OFFER_CODES)) if (misses & (1 << bit)).any()]
     words: list[NDArray[Any]] = [offers.region, offers.market, offers.market, offers.market]
     return OfferChoice(
-        cells=Cells.of(best, catalog),
+        cells=CheapestOffers.of(best, catalog),
         blocked={bit: types_where((missed & (1 << bit)) > 0) for bit in bits},
         unoffered=types_where(nearest < 0),
-        alone={bit: Alone.of(np.flatnonzero(misses == 1 << bit), words[bit], catalog) for bit in bits},
+        alone={bit: NearMisses.of(np.flatnonzero(misses == 1 << bit), words[bit], catalog) for bit in bits},
     )
 
 
@@ -260,15 +260,15 @@ def usd_per_hour(offers: Offers, places: NDArray[np.int32] | Places) -> Floats:
     return np.where(places < 0, np.nan, offers.usd_per_hour[places]) if len(offers) else np.full(places.shape, np.nan)
 
 
-def every_offer(asked: Constraints, admitted: TypeSet, catalog: Catalog) -> Candidates:
+def every_offer(asked: Constraints, admitted: TypeSet, catalog: Catalog) -> AdmittedOffers:
     """All offers of these types that pass, not only the cheapest of each market."""
     offers = catalog.offers
     passing = (offer_misses(asked, offers) == 0) & within(offers.usd_per_hour, asked.max_usd_per_hour)
     places = np.flatnonzero(passing & catalog.mask(admitted)[offers.instance_type])
-    return Cells.of(places, catalog).candidates(admitted, None)
+    return CheapestOffers.of(places, catalog).candidates(admitted, None)
 
 
-def offers_of_types(some: Candidates) -> tuple[Places, Places]:
+def offers_of_types(some: AdmittedOffers) -> tuple[Places, Places]:
     """Each type among the candidates once, in the catalog's order, with the default one of its offers."""
     places = some.places
     kinds, offers = some.cells.instance_type[places], some.cells.offer[places]
@@ -299,9 +299,11 @@ def offer_obstacles(
         yield Obstacle("max_usd_per_hour", "constraint", dear, alone, partial(raise_price, cells), alone, cells, limit)
 
 
-def relax_offers(code: str, others: Alone, asked: Constraints, catalog: Catalog, alone: TypeSet) -> Loosened | None:
+def relax_offers(
+    code: str, others: NearMisses, asked: Constraints, catalog: Catalog, alone: TypeSet
+) -> Loosened | None:
     """The one word more, or the least age more, that lets in the most types."""
-    near = Candidates(others.cells, alone, asked.max_usd_per_hour)
+    near = AdmittedOffers(others.cells, alone, asked.max_usd_per_hour)
     match code:
         case "region":
             counts = np.bincount(others.code[near.places] + 1, minlength=2)[1:].tolist()
@@ -321,8 +323,8 @@ def one_word_more(
     wanted: Sequence[str],
     known: Sequence[str],
     counts: Sequence[int],
-    others: Alone,
-    near: Candidates,
+    others: NearMisses,
+    near: AdmittedOffers,
     catalog: Catalog,
 ) -> Loosened:
     """Of the known words the one that lets in the most, by how many each would let in."""
@@ -332,17 +334,17 @@ def one_word_more(
     return {code: [*wanted, known[added]]}, others.under(added, catalog).candidates(near.types, near.limit)
 
 
-def least_age_more(others: Alone, near: Candidates, catalog: Catalog) -> Loosened:
+def least_age_more(others: NearMisses, near: AdmittedOffers, catalog: Catalog) -> Loosened:
     offers = catalog.offers
     places = others.places[near.among(offers.instance_type[others.places], offers.usd_per_hour[others.places])]
     ages = offers.age_days[places]
     age = None if np.isnan(ages).all() else float(np.nanmin(ages))
     kept = places if age is None else places[within(ages, age)]
     kept = kept[np.lexsort((offers.usd_per_hour[kept], offers.instance_type[kept]))]
-    cells = Cells.of(kept[first_of_run(offers.instance_type[kept])], catalog)
-    return {"max_price_age_days": age}, Candidates(cells, cells.types, near.limit)
+    cells = CheapestOffers.of(kept[first_of_run(offers.instance_type[kept])], catalog)
+    return {"max_price_age_days": age}, AdmittedOffers(cells, cells.types, near.limit)
 
 
-def raise_price(cells: Cells, alone: TypeSet) -> Loosened:
+def raise_price(cells: CheapestOffers, alone: TypeSet) -> Loosened:
     nearest = cells.prices.least(alone)
     return {"max_usd_per_hour": nearest}, cells.candidates(alone, nearest)

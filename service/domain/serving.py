@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import floor
 
-from service.domain.appraisal import Appraisal
+from service.domain.appraisal import JobEstimate
 from service.domain.bands import Band
 from service.domain.money import Unknown
 from service.domain.unit_costs import replicas_for
 
-Appraise = Callable[[float], Appraisal]
+Appraise = Callable[[float], JobEstimate]
 """What a replica does with so many requests in flight."""
 
 
@@ -37,7 +37,7 @@ class Served:
     many: int
 
 
-def meets(found: Appraisal, load: Load) -> bool:
+def meets(found: JobEstimate, load: Load) -> bool:
     limits = (
         (found.estimate.seconds_to_first_token, load.max_seconds_to_first_token),
         (found.estimate.seconds_per_output_token, load.max_seconds_per_output_token),
@@ -45,14 +45,14 @@ def meets(found: Appraisal, load: Load) -> bool:
     return all(limit is None or (told is not None and told.likely <= limit) for told, limit in limits)
 
 
-def serve(found: Appraisal, load: Load, again: Appraise | None) -> Served | Unknown:
+def serve(found: JobEstimate, load: Load, again: Appraise | None) -> Served | Unknown:
     """The fullest replica that is quick enough, and how many of it. `again` is None where the concurrency is fixed.
 
     Latency only grows with the requests in flight, so halving finds the most that meets the limits.
     """
     if not found.estimate.fits:
         return Unknown("The model does not fit the machine, so no replica can serve it.")
-    quick: Appraisal | None = found if meets(found, load) else None
+    quick: JobEstimate | None = found if meets(found, load) else None
     if quick is None and again is not None and found.estimate.concurrency is not None:
         quick = most_that_meets(load, again, floor(found.estimate.concurrency))
     if quick is None:
@@ -70,7 +70,7 @@ def serve(found: Appraisal, load: Load, again: Appraise | None) -> Served | Unkn
     )  # fmt: skip
 
 
-def most_that_meets(load: Load, again: Appraise, most: int) -> Appraisal | None:
+def most_that_meets(load: Load, again: Appraise, most: int) -> JobEstimate | None:
     best, low, high = None, 1, max(1, most)
     while low <= high:
         middle = (low + high) // 2
@@ -82,7 +82,7 @@ def most_that_meets(load: Load, again: Appraise, most: int) -> Appraisal | None:
     return best
 
 
-def too_slow(found: Appraisal, load: Load) -> str:
+def too_slow(found: JobEstimate, load: Load) -> str:
     told = []
     for name, seconds, limit in (
         ("to the first token", found.estimate.seconds_to_first_token, load.max_seconds_to_first_token),

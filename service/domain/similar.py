@@ -19,7 +19,7 @@ UNKNOWN_APART = np.log(2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SpecChange:
     """A figure here and there; `ratio` is there by here."""
 
     figure: str
@@ -37,8 +37,8 @@ class Similar:
 
     place: int
     distance: float
-    gains: tuple[Change, ...]
-    loses: tuple[Change, ...]
+    gains: tuple[SpecChange, ...]
+    loses: tuple[SpecChange, ...]
     precisions_gained: tuple[str, ...]
     precisions_lost: tuple[str, ...]
 
@@ -67,7 +67,7 @@ def similar_types(catalog: Catalog, place: int, lifecycles: Sequence[str], limit
 
 def compared(catalog: Catalog, columns: dict[str, Floats], here: int, there: int, distance: float) -> Similar:
     changes = [
-        Change(name, float(column[here]), float(column[there]))
+        SpecChange(name, float(column[here]), float(column[there]))
         for name, column in columns.items()
         if column[here] > 0 and column[there] > 0 and column[here] != column[there]
     ]

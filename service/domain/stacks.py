@@ -67,7 +67,7 @@ VERSION = re.compile(r"\d+(?:\.\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Software:
+class SoftwareStack:
     """The stack: its line (vllm), its release where that matters (vllm-0.6.0), or unknown."""
 
     line: str = "unknown"
@@ -88,10 +88,10 @@ class Software:
         return "unknown" if stack is None else stack.way
 
 
-UNKNOWN = Software()
+UNKNOWN = SoftwareStack()
 
 
-def software_called(text: str | None) -> Software:
+def software_called(text: str | None) -> SoftwareStack:
     """The profile of a name with or without a version, such as `vllm==0.6.0`; what has no profile is unknown."""
     if not text:
         return UNKNOWN
@@ -99,7 +99,7 @@ def software_called(text: str | None) -> Software:
     stack = BY_ID.get(name) or next((s for s in STACKS if s.spelled and re.fullmatch(s.spelled, name)), None)
     if stack is None:
         return UNKNOWN
-    return Software(stack.id, f"{stack.id}-{version}" if version else "")
+    return SoftwareStack(stack.id, f"{stack.id}-{version}" if version else "")
 
 
 REQUIREMENT = re.compile(r"\s*([^<>=!~@\[\s]+)\s*(?:\[[^\]]*\])?\s*([<>=!~@]*)(.*)", re.DOTALL)

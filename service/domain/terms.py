@@ -11,7 +11,7 @@ from service.domain.charges import (
     storage_price_of,
     transfer_prices_of,
 )
-from service.domain.cost import Contained, HourlyPrice, Terms
+from service.domain.cost import Contained, HourlyPrice, SellerTerms
 from service.domain.hardware import InstanceType
 from service.domain.history import day_of
 from service.domain.interruption import Checkpoints, Expectation, expect_by_prior, prior_of
@@ -19,7 +19,7 @@ from service.domain.money import Unknown, rate_on
 from service.domain.names import unknown
 from service.domain.offer import Offer, Price
 from service.domain.reference import Fee, Reference
-from service.domain.run import Run, Sent, Stored
+from service.domain.run import BilledRun, StoredData, TransferredData
 
 UNINTERRUPTED = ("on_demand", "reserved")
 """Markets whose machines nobody takes back: where nothing is known of their failures, none are counted."""
@@ -29,18 +29,18 @@ def terms_of(
     reference: Reference,
     kind: InstanceType,
     offer: Offer,
-    run: Run,
+    run: BilledRun,
     day: date,
     checkpoints: Checkpoints,
     *,
     service: str | None = None,
     operating_system: str = "linux",
-) -> Terms:
+) -> SellerTerms:
     """The terms of a run on an offer on a day; `service` is a managed service that the plain machine is rented through.
 
     Raises `UnknownName` for a storage class that nothing is known of anywhere.
     """
-    return Terms(
+    return SellerTerms(
         price=hourly_price(offer.price, kind, offer.region),
         rate=rate_on(reference.exchange_rates, offer.price.currency, day_of(offer.price.valid_from)),
         rule=rule_of(
@@ -67,7 +67,7 @@ def hourly_price(price: Price, kind: InstanceType, region: str | None) -> Hourly
 
 
 def storage_of(
-    prices: Sequence[StoragePrice], stored: Sequence[Stored], provider: str, region: str | None, day: date
+    prices: Sequence[StoragePrice], stored: Sequence[StoredData], provider: str, region: str | None, day: date
 ) -> tuple[StoragePrice | Unknown, ...]:
     known = storage_classes(prices)
     for each in stored:
@@ -77,7 +77,7 @@ def storage_of(
 
 
 def transfer_of(
-    prices: Sequence[TransferPrice], sent: Sequence[Sent], provider: str, region: str | None, day: date
+    prices: Sequence[TransferPrice], sent: Sequence[TransferredData], provider: str, region: str | None, day: date
 ) -> tuple[tuple[TransferPrice, ...] | Unknown, ...]:
     return tuple(transfer_prices_of(prices, provider, region, each.destination, day) for each in sent)
 
@@ -101,7 +101,7 @@ def fee_of(fees: Sequence[Fee], kind: InstanceType, service: str | None, day: da
 
 
 def interruptions_of(
-    reference: Reference, kind: InstanceType, offer: Offer, run: Run, day: date, checkpoints: Checkpoints
+    reference: Reference, kind: InstanceType, offer: Offer, run: BilledRun, day: date, checkpoints: Checkpoints
 ) -> Expectation | Unknown | None:
     gpu = kind.gpu.id if kind.gpu else None
     prior = prior_of(reference.interruption_priors, kind.provider, offer.market, gpu, day)

@@ -14,9 +14,9 @@ from service.domain.counting import (
     is_routed,
     multiplied_parameters,
 )
-from service.domain.demands import Demands, Terms, ideal_seconds, over_links, seconds_per_unit
+from service.domain.demands import Demands, StepTerms, ideal_seconds, over_links, seconds_per_unit
 from service.domain.formats import bytes_per_value
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.memory import trainable_parameters
 from service.domain.model import Transformer
 from service.domain.parallelism import (
@@ -28,7 +28,7 @@ from service.domain.parallelism import (
     expert_bytes_per_layer,
     tensor_bytes_per_layer,
 )
-from service.domain.workload import Training
+from service.domain.workload import TrainingConfig
 
 LAUNCH_SECONDS = 5e-6
 """What starting one kernel costs a CPU, nominally; its efficiency coefficient holds what each stack really pays."""
@@ -57,7 +57,7 @@ PASSES = {"full": 3.0, "lora": 2.0, "qlora": 2.0, "adapter": 2.0}
 """Forward passes' worth of matrix work in a step: frozen weights need no gradient of their own, so 4N and not 6N."""
 
 
-def transformer_demands(work: Training, layout: AnyLayout, linked_gpus: Number) -> Demands:
+def transformer_demands(work: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Of one optimizer step of a transformer on one GPU; packed samples count their mean real length."""
     per_micro = micro_batch_demands(work, layout, linked_gpus)
     m = layout.accumulation
@@ -87,13 +87,13 @@ OFFLOADED_SECONDS = 1e-9
 (DeepSpeed's tutorial of ZeRO-Offload)."""
 
 
-def optimizer_demands(work: Training, parameters: Number) -> Demands:
+def optimizer_demands(work: TrainingConfig, parameters: Number) -> Demands:
     if work.offload_optimizer:
         return {("offload", "seconds"): OFFLOADED_SECONDS * parameters}
     return {("optimizer", "memory"): OPTIMIZER_BYTES * parameters}
 
 
-def micro_batch_demands(work: Training, layout: AnyLayout, linked_gpus: Number) -> Demands:
+def micro_batch_demands(work: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Of one micro-batch, forward and backward."""
     model = work.model
     t = model.transformer
@@ -123,7 +123,7 @@ def micro_batch_demands(work: Training, layout: AnyLayout, linked_gpus: Number) 
     }
 
 
-def bytes_moved(work: Training, t: Transformer, tokens: Number, length: float) -> Number:
+def bytes_moved(work: TrainingConfig, t: Transformer, tokens: Number, length: float) -> Number:
     """Activations written and read in three passes, the logits, and without FlashAttention the scores.
 
     Narrower formats are of matrix products alone: what lies between these stays at 16 bits.
@@ -182,7 +182,7 @@ def data_demands(layout: AnyLayout, linked_gpus: Number, parameters_here: Number
     }
 
 
-def network_demands(work: Training, layout: AnyLayout, linked_gpus: Number) -> Demands:
+def network_demands(work: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Of one step of a network that is known by its forward FLOPs per sample (convolutions and others)."""
     model = work.model
     flops = model.forward_flops_per_sample or 2.0 * model.parameters
@@ -199,14 +199,14 @@ def network_demands(work: Training, layout: AnyLayout, linked_gpus: Number) -> D
     }
 
 
-def training_demands(work: Training, layout: AnyLayout, linked_gpus: Number) -> Demands:
+def training_demands(work: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Of one optimizer step on one GPU."""
     if work.model.transformer is not None:
         return transformer_demands(work, layout, linked_gpus)
     return network_demands(work, layout, linked_gpus)
 
 
-def training_terms(work: Training, machine: Machine, layout: Layout) -> Terms:
+def training_terms(work: TrainingConfig, machine: Cluster, layout: Layout) -> StepTerms:
     """Ideal seconds of one optimizer step; it yields samples."""
     demands = training_demands(work, layout, machine.linked_gpus)
-    return Terms(ideal_seconds(demands, seconds_per_unit(work, machine)), layout.global_batch)
+    return StepTerms(ideal_seconds(demands, seconds_per_unit(work, machine)), layout.global_batch)

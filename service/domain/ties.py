@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from service.domain.hardware import InstanceType
 from service.domain.objective import EVEN, Objective
-from service.domain.outlook import Prospects
+from service.domain.outlook import EstimateColumns
 
 PEAKS_APART = log(1.1)
 """Peaks that are closer say nothing of which is faster: of what is scaled by peaks, eight of ten cases lie between 0.47
@@ -37,7 +37,7 @@ class Uncertain(NamedTuple):
 
 
 def uncertain(
-    score: float, weight: float, on_nodes: Prospects, place: int, kind: InstanceType, nodes: float, *, seen: bool
+    score: float, weight: float, on_nodes: EstimateColumns, place: int, kind: InstanceType, nodes: float, *, seen: bool
 ) -> Uncertain:
     """`weight` is how much a speed counts in the score, a sum of logarithms; what was `seen` is off by itself."""
     low, likely, high = on_nodes.low.item(place), on_nodes.likely.item(place), on_nodes.high.item(place)

@@ -26,7 +26,7 @@ def mask_of(types: TypeSet, count: int) -> NDArray[np.bool_]:
     return np.unpackbits(held, count=count, bitorder="little").view(np.bool_)
 
 
-class Steps(NamedTuple):
+class ThresholdIndex(NamedTuple):
     """A number of each type: the numbers that occur, ascending, and which types have one of the first k of them.
 
     A question for the types below a limit, or for the least number among some types, is then a few steps of a search

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.domain.model import Model
-from service.domain.stacks import UNKNOWN, Software
+from service.domain.stacks import UNKNOWN, SoftwareStack
 
 Method = Literal["full", "lora", "qlora", "adapter"]
 Checkpointing = Literal["none", "selective", "full"]
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainingConfig:
     """Training or fine-tuning; batches count samples (sequences, images)."""
 
     model: Model
@@ -31,11 +31,11 @@ class Training:
     offload_optimizer: bool = False
     """Optimizer states live in host memory, and the CPU steps them (ZeRO-Offload)."""
     task: str = "train"
-    software: Software = UNKNOWN
+    software: SoftwareStack = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class Inference:
+class InferenceConfig:
     """Answering: `concurrency` is the batch, or None for the most that fits."""
 
     model: Model
@@ -46,4 +46,4 @@ class Inference:
     output_length: float = 0
     concurrency: float | None = 1
     mean_length: float | None = None
-    software: Software = UNKNOWN
+    software: SoftwareStack = UNKNOWN

@@ -9,7 +9,7 @@ from service.db.tables import ExchangeRateRow, OfferRow, PriceRow, RegionRow, So
 from service.db.write_catalog import Batch
 from service.domain.commitments import commitment_in
 from service.importers.prices import SET_ASIDE
-from service.importers.seed import Line
+from service.importers.seed import SeedLine
 from service.importers.table_checks import unknown_word, vocabulary
 
 Problems = Iterator[str]
@@ -21,7 +21,7 @@ LONGEST_WITHOUT_A_RATE_DAYS = 45
 """Exchange rates are kept by the month; a price may be seen some days after the last one."""
 
 
-def prices_make_sense(batch: Batch, prices: Sequence[Line]) -> Problems:
+def prices_make_sense(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
     """Asked of every line, also of those that do not enter the catalog."""
     regions = {(region["provider"], region["id"]) for region in batch.tables[RegionRow]}
     sources = {source["id"] for source in batch.tables[SourceRow]}
@@ -45,7 +45,7 @@ def prices_make_sense(batch: Batch, prices: Sequence[Line]) -> Problems:
                 yield f"{line}: {unknown_word(column, cell[column], known)}"
 
 
-def few_prices_are_set_aside(batch: Batch, prices: Sequence[Line]) -> Problems:
+def few_prices_are_set_aside(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
     for reason in batch.quarantined.keys() - SET_ASIDE.keys():
         yield f"prices.csv: rows are set aside as {reason!r}, which nothing explains."
     aside = sum(batch.quarantined.values())
@@ -54,7 +54,7 @@ def few_prices_are_set_aside(batch: Batch, prices: Sequence[Line]) -> Problems:
         yield f"prices.csv: {aside:,} of {len(prices):,} rows cannot enter the catalog ({reasons})."
 
 
-def prices_can_be_told_in_dollars(batch: Batch, _prices: Sequence[Line]) -> Problems:
+def prices_can_be_told_in_dollars(batch: Batch, _prices: Sequence[SeedLine]) -> Problems:
     days: dict[str, list[date]] = defaultdict(list)
     for rate in batch.tables[ExchangeRateRow]:
         days[rate["currency"]].append(rate["on"])

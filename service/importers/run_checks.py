@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from service.db.tables import InstanceTypeRow, ModelRow, PublishedRunRow
 from service.db.write_catalog import Batch
 from service.domain.names import fold_model
-from service.importers.seed import Line
+from service.importers.seed import SeedLine
 from service.importers.table_checks import name_of
 
 Problems = Iterator[str]
 
 
-def runs_tell_a_figure(batch: Batch, _lines: Sequence[Line]) -> Problems:
+def runs_tell_a_figure(batch: Batch, _lines: Sequence[SeedLine]) -> Problems:
     """Only what does not fit is 0."""
     for run in batch.tables[PublishedRunRow]:
         allowed = run["value"] in (0, 1) if run["unit"] == "fits" else run["value"] > 0
@@ -19,7 +19,7 @@ def runs_tell_a_figure(batch: Batch, _lines: Sequence[Line]) -> Problems:
             yield f"{name_of(PublishedRunRow, run)}: {run['value']:g} is no figure in {run['unit']}."
 
 
-def runs_are_on_machines_with_their_gpu(batch: Batch, _lines: Sequence[Line]) -> Problems:
+def runs_are_on_machines_with_their_gpu(batch: Batch, _lines: Sequence[SeedLine]) -> Problems:
     gpu_of = {f"{kind['provider']}/{kind['name']}": kind["gpu"] for kind in batch.tables[InstanceTypeRow]}
     for run in batch.tables[PublishedRunRow]:
         name, machine = name_of(PublishedRunRow, run), run["machine"]
@@ -29,7 +29,7 @@ def runs_are_on_machines_with_their_gpu(batch: Batch, _lines: Sequence[Line]) ->
             yield f"{name}: {machine} has {gpu_of[machine] or 'no GPU'}, not {run['gpu']}."
 
 
-def runs_mean_the_model_they_name(batch: Batch, lines: Sequence[Line]) -> Problems:
+def runs_mean_the_model_they_name(batch: Batch, lines: Sequence[SeedLine]) -> Problems:
     meant = {
         fold_model(name): model["id"]
         for model in batch.tables[ModelRow]
@@ -42,7 +42,7 @@ def runs_mean_the_model_they_name(batch: Batch, lines: Sequence[Line]) -> Proble
             yield f"{line}: the model '{name}' is {found or 'none'} of models.csv, not {line.cells['model_id']}."
 
 
-RUN_CHECKS: tuple[Callable[[Batch, Sequence[Line]], Problems], ...] = (
+RUN_CHECKS: tuple[Callable[[Batch, Sequence[SeedLine]], Problems], ...] = (
     runs_tell_a_figure,
     runs_are_on_machines_with_their_gpu,
     runs_mean_the_model_they_name,

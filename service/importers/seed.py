@@ -77,7 +77,7 @@ class SeedBroken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SeedLine:
     """One line of a seed file, and where it stands."""
 
     file: str
@@ -100,7 +100,7 @@ def batch_of(tables: Mapping[type[Row], list[Record]], observations: Sequence[Ob
     return Batch(FEED, content_hash, tables, offers, seen, quarantined)
 
 
-def lines(path: Path) -> list[Line]:
+def lines(path: Path) -> list[SeedLine]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -110,10 +110,10 @@ def lines(path: Path) -> list[Line]:
         raise SeedBroken(f"{path} cannot be read: {error}.") from None
 
 
-def line_of(file: str, number: int, header: list[str], cells: list[str]) -> Line:
+def line_of(file: str, number: int, header: list[str], cells: list[str]) -> SeedLine:
     if len(cells) != len(header):
         raise SeedBroken(f"{file} line {number} has {len(cells)} cells, and its header {len(header)}.")
-    return Line(file, number, dict(zip(header, cells, strict=True)))
+    return SeedLine(file, number, dict(zip(header, cells, strict=True)))
 
 
 def content_hash(folder: Path) -> str:
@@ -148,7 +148,7 @@ def records(path: Path, row: type[Row]) -> list[Record]:
     return found
 
 
-def value_of(line: Line, column: Column[Any], parse: Parser, text: str) -> Any:
+def value_of(line: SeedLine, column: Column[Any], parse: Parser, text: str) -> Any:
     if text == "" and column.nullable:
         return None
     try:
@@ -232,7 +232,7 @@ def observations_in(path: Path) -> list[Observation]:
     return [observation_of(line) for line in lines(path)]
 
 
-def observation_of(line: Line) -> Observation:
+def observation_of(line: SeedLine) -> Observation:
     cells = {name: text or None for name, text in line.cells.items()}
     if cells.get("kind") not in MOST_TRUSTED_FIRST:
         raise SeedBroken(f"{line}: {cells.get('kind')!r} cannot be read as kind.")

@@ -8,14 +8,14 @@ from typing import Any
 
 from service.db.tables import SourceRow
 from service.db.write_catalog import Batch, Record
-from service.importers.seed import TABLE_OF, Line
+from service.importers.seed import TABLE_OF, SeedLine
 from service.importers.table_checks import row_key
 
 Rows = Mapping[str, Sequence[Record]]
 """Records by their key."""
 
 
-def facts_are_found(batch: Batch, facts: Sequence[Line]) -> Iterator[str]:
+def facts_are_found(batch: Batch, facts: Sequence[SeedLine]) -> Iterator[str]:
     tables = {name: rows_of(batch, name) for name in {fact.cells["table"] for fact in facts}}
     sources = {source["id"] for source in batch.tables[SourceRow]}
     for fact in facts:

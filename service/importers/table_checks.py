@@ -40,7 +40,7 @@ SPOKEN_KEY: dict[type[Row], Columns] = {SoftwareSupportRow: ("software", "scope"
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class KnownNames:
     """Columns of a table that must be found in another; an empty last one refers to nothing."""
 
     columns: Columns
@@ -48,26 +48,26 @@ class Reference:
     target_columns: Columns
 
 
-BEYOND_FOREIGN_KEYS: dict[type[Row], tuple[Reference, ...]] = {
-    BillingRuleRow: (Reference(("provider", "service"), InstanceTypeRow, ("provider", "service")),),
+BEYOND_FOREIGN_KEYS: dict[type[Row], tuple[KnownNames, ...]] = {
+    BillingRuleRow: (KnownNames(("provider", "service"), InstanceTypeRow, ("provider", "service")),),
     FeeRow: (
-        Reference(("provider", "service"), ServiceRow, ("provider", "id")),
-        Reference(("provider", "family"), InstanceTypeRow, ("provider", "family")),
+        KnownNames(("provider", "service"), ServiceRow, ("provider", "id")),
+        KnownNames(("provider", "family"), InstanceTypeRow, ("provider", "family")),
     ),
     InterruptionPriorRow: (
-        Reference(("provider",), ProviderRow, ("id",)),
-        Reference(("gpu",), GpuRow, ("id",)),
+        KnownNames(("provider",), ProviderRow, ("id",)),
+        KnownNames(("gpu",), GpuRow, ("id",)),
     ),
-    InstanceTypeRow: (Reference(("provider", "twin_of"), InstanceTypeRow, ("provider", "name")),),
+    InstanceTypeRow: (KnownNames(("provider", "twin_of"), InstanceTypeRow, ("provider", "name")),),
     LifecycleRow: (
-        Reference(("provider", "family"), InstanceTypeRow, ("provider", "family")),
-        Reference(("provider", "family", "name"), InstanceTypeRow, ("provider", "family", "name")),
+        KnownNames(("provider", "family"), InstanceTypeRow, ("provider", "family")),
+        KnownNames(("provider", "family", "name"), InstanceTypeRow, ("provider", "family", "name")),
     ),
-    MeasurementRow: (Reference(("source",), SourceRow, ("id",)),),
-    RegionCpuRow: (Reference(("provider", "region"), RegionRow, ("provider", "id")),),
-    ServiceLifecycleRow: (Reference(("provider", "service"), ServiceRow, ("provider", "id")),),
-    StoragePriceRow: (Reference(("provider", "region"), RegionRow, ("provider", "id")),),
-    TransferPriceRow: (Reference(("provider", "from_region"), RegionRow, ("provider", "id")),),
+    MeasurementRow: (KnownNames(("source",), SourceRow, ("id",)),),
+    RegionCpuRow: (KnownNames(("provider", "region"), RegionRow, ("provider", "id")),),
+    ServiceLifecycleRow: (KnownNames(("provider", "service"), ServiceRow, ("provider", "id")),),
+    StoragePriceRow: (KnownNames(("provider", "region"), RegionRow, ("provider", "id")),),
+    TransferPriceRow: (KnownNames(("provider", "from_region"), RegionRow, ("provider", "id")),),
 }
 
 
@@ -102,11 +102,11 @@ def references_resolve(tables: Tables) -> Iterator[str]:
                     yield f"{name_of(row, record)}: {FILE_OF[reference.target]} has no {named}."
 
 
-def references(row: type[Row]) -> Iterator[Reference]:
+def references(row: type[Row]) -> Iterator[KnownNames]:
     table = row.__table__
     assert isinstance(table, Table)
     for key in sorted(table.foreign_keys, key=lambda key: key.parent.key):
-        yield Reference((key.parent.key,), ROW_OF[key.column.table.name], (key.column.key,))
+        yield KnownNames((key.parent.key,), ROW_OF[key.column.table.name], (key.column.key,))
     yield from BEYOND_FOREIGN_KEYS.get(row, ())
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from service.accuracy.rows import Question, Refused, Row, gpu_of, question_of, software_of
+from service.accuracy.rows import Row, RunQuestion, UnansweredRun, gpu_of, question_of, software_of
 from service.accuracy.scoring import SPLITS, subset_of
 from service.domain.stacks import software_called
 from service.files import SEED
@@ -17,10 +17,10 @@ def rows() -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def question_or_reason(row: Row) -> Question | str:
+def question_or_reason(row: Row) -> RunQuestion | str:
     try:
         return question_of(row, lambda _name: True)
-    except Refused as refused:
+    except UnansweredRun as refused:
         return str(refused)
 
 
@@ -36,7 +36,7 @@ def test_nearly_all_can_be_put_as_questions_and_the_others_say_why(rows: list[Ro
 def test_each_is_scored_and_can_be_left_out(rows: list[Row]) -> None:
     for row in rows:
         question = question_or_reason(row)
-        if isinstance(question, Question):
+        if isinstance(question, RunQuestion):
             assert subset_of(question, row)
             assert all(split(question) for split in SPLITS.values())
 

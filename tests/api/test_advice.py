@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.api.host import too_few_cores
-from service.domain.feeding import Loading
+from service.domain.feeding import SampleLoading
 from tests.builders import instance_type
 
 Answer = Any
@@ -169,9 +169,9 @@ def test_few_cores_warn_by_the_rule_or_as_told_and_less_with_decoding_on_the_gpu
 
 def test_the_rule_of_thumb_speaks_of_logical_cores() -> None:
     bare = instance_type(vcpus=24.0, gpu_count=8)
-    assert "3 vCPUs per GPU; loading samples usually takes 4 to 8" in too_few_cores(bare, Loading())["few_vcpus"]
-    assert too_few_cores(bare, Loading(gpu_decoding=True)) == {}
-    assert too_few_cores(instance_type(vcpus=None), Loading()) == {}
+    assert "3 vCPUs per GPU; loading samples usually takes 4 to 8" in too_few_cores(bare, SampleLoading())["few_vcpus"]
+    assert too_few_cores(bare, SampleLoading(gpu_decoding=True)) == {}
+    assert too_few_cores(instance_type(vcpus=None), SampleLoading()) == {}
 
 
 def test_a_jobs_own_rate_tells_what_cores_and_network_let_through(client: TestClient) -> None:

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
-from service.api.estimate import EstimateAnswer
+from service.api.estimate import EstimateResponse
 
 Body = dict[str, Any]
 
@@ -59,7 +59,7 @@ HF_LLAMA = {
 def ask(client: TestClient, body: Body) -> Any:
     answer = client.post("/estimate", json=body)
     assert answer.status_code == 200, answer.text
-    TypeAdapter(EstimateAnswer).validate_json(answer.content)
+    TypeAdapter(EstimateResponse).validate_json(answer.content)
     return answer.json()
 
 

@@ -8,20 +8,20 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.accuracy.client import names_known
-from service.accuracy.rows import Question, Refused, question_of
+from service.accuracy.rows import RunQuestion, UnansweredRun, question_of
 from service.files import SEED
 
 INSIDE = 0.8
 """A band holds eight of ten cases."""
 
 
-def questions(client: TestClient) -> Iterator[Question]:
+def questions(client: TestClient) -> Iterator[RunQuestion]:
     known = names_known(client)
     with (SEED / "published_runs.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             try:
                 question = question_of(row, known)
-            except Refused:
+            except UnansweredRun:
                 continue
             if question.quantity == "seconds":
                 yield question

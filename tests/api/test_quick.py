@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from starlette.types import Message, Receive, Scope, Send
 
 from service.api.body import read_json, read_quickly
-from service.api.question import RecommendAsked
+from service.api.question import RecommendRequest
 from service.api.quick import QuickAnswers
 from service.app import QUICK
 from tests.api.wire import JSON, Answer, call, get
@@ -99,4 +99,4 @@ def test_what_the_app_receives_is_what_was_sent() -> None:
 )
 def test_numbers_are_read_alike(number: str) -> None:
     body = b'{"workload":{"task":"training"},"constraints":{"min_vcpus":%b}}' % number.encode()
-    assert read_quickly(body, RecommendAsked) == RecommendAsked.model_validate(read_json(body))
+    assert read_quickly(body, RecommendRequest) == RecommendRequest.model_validate(read_json(body))

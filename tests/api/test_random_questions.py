@@ -59,7 +59,7 @@ def test_numbers_at_the_ends_of_what_is_allowed_are_answered_or_refused(
     random = Random(SHARES + share)
     questions, edges = Questions(vocabulary, random), Edges(SCHEMAS, random)
     for _ in range(ASKED // SHARES):
-        asked = edges.moved(questions.question(), "RecommendAsked-Input", random.choice((0.05, 0.2, 0.5)))
+        asked = edges.moved(questions.question(), "RecommendRequest-Input", random.choice((0.05, 0.2, 0.5)))
         answer = client.post("/recommend", json=asked)
         if answer.status_code == 422 and answer.json()["errors"][0]["field"]:
             continue
@@ -75,7 +75,7 @@ def test_estimates_of_numbers_at_the_ends_are_figures(share: int, client: TestCl
     for _ in range(ASKED // SHARES):
         work = {**questions.workload(), **questions.model(), "task": random.choice(("training", "inference"))}
         body = {"workload": work, "machine": questions.names("instance")[0], "nodes": random.choice((1, 2, 8, 10_000))}
-        asked = edges.moved(body, "EstimateAsked", random.choice((0.05, 0.2, 0.5)))
+        asked = edges.moved(body, "EstimateRequest", random.choice((0.05, 0.2, 0.5)))
         answer = client.post("/estimate", json=asked)
         assert answer.status_code in (200, 422), f"{answer.text}\n{json.dumps(asked)}"
         json.loads(answer.text, parse_constant=refuse_constant)

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
 from service.api.batch import together
-from service.api.recommend import RecommendTold
+from service.api.recommend import RecommendResponse
 from tests.api.reading import told
 
 Body = dict[str, Any]
@@ -149,7 +149,7 @@ def test_the_pieces_that_an_answer_is_put_together_from_make_what_the_document_s
     client: TestClient, name: str
 ) -> None:
     answer = ask(client, VARIED[name])
-    documented = TypeAdapter(RecommendTold)
+    documented = TypeAdapter(RecommendResponse)
     assert documented.dump_python(documented.validate_python(answer), mode="json") == answer
 
 

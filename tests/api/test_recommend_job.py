@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from service.api.recommend import RecommendTold, ratio
+from service.api.recommend import RecommendResponse, ratio
 from tests.api import wire
 from tests.api.reading import told
 from tests.api.test_recommend import Body, ask, question, relaxed
@@ -121,7 +121,7 @@ def test_counts_of_a_job_add_up(client: TestClient, answers: dict[str, Any], nam
     assert sum(rejection["count"] for rejection in answer["rejections"]) >= counts["rejected"]
     assert {w["code"] for choice in answer["choices"] for w in choice["warnings"]} <= set(known["warnings"])
     assert {r["code"] for choice in answer["choices"] for r in choice["reasons"]} <= set(known["reasons"])
-    documented = TypeAdapter(RecommendTold)
+    documented = TypeAdapter(RecommendResponse)
     assert documented.dump_python(documented.validate_python(answer), mode="json") == answer
 
 

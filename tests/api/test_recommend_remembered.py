@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from service.api.recommend import ASKED, answer_in
-from service.domain.catalog import Catalog, Memory
+from service.domain.catalog import Cache, Catalog
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "peaks": {"task": "training", "precision": ["fp16"]},
@@ -41,7 +41,7 @@ def forgetful(catalog: Catalog) -> Catalog:
     memories = {
         each.name: each.default_factory()  # type: ignore[operator]
         for each in fields(catalog)
-        if isinstance(getattr(catalog, each.name), Memory)
+        if isinstance(getattr(catalog, each.name), Cache)
     }
     return replace(catalog, **memories)
 

@@ -89,9 +89,13 @@ def document(*, with_names: bool) -> dict[str, Any]:
                 for parameter in operation["parameters"]:
                     fill(parameter["name"], parameter["schema"])
         for name, schema in told["components"]["schemas"].items():
-            if name in ("MeasurementSent", "EstimateAsked", "MachineDescribed", "StorageAsked", "OverAsked") or (
-                name.endswith("-Input") and "Software" not in name
-            ):
+            if name in (
+                "MeasurementRequest",
+                "EstimateRequest",
+                "MachineDescriptionRequest",
+                "StorageRequest",
+                "MatrixRequest",
+            ) or (name.endswith("-Input") and "Software" not in name):
                 for field, field_schema in schema.get("properties", {}).items():
                     fill(field, field_schema)
     return told

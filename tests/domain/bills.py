@@ -6,10 +6,10 @@ from typing import Any
 
 from service.domain.bands import Band
 from service.domain.charges import BillingRule, StoragePrice, TransferPrice
-from service.domain.cost import HourlyPrice, Terms
+from service.domain.cost import HourlyPrice, SellerTerms
 from service.domain.money import ExchangeRate
 from service.domain.reference import Fee
-from service.domain.run import Run
+from service.domain.run import BilledRun
 
 DAY = date(2024, 6, 1)
 
@@ -18,8 +18,8 @@ def hours(likely: float, low: float | None = None, high: float | None = None) ->
     return Band(likely if low is None else low, likely, likely if high is None else high)
 
 
-def run(likely_hours: float = 10.0, **given: Any) -> Run:
-    return replace(Run(hours(likely_hours)), **given)
+def run(likely_hours: float = 10.0, **given: Any) -> BilledRun:
+    return replace(BilledRun(hours(likely_hours)), **given)
 
 
 def price(per_hour: float = 5.672, currency: str = "USD") -> HourlyPrice:
@@ -31,8 +31,8 @@ def rule(increment_seconds: int = 1, minimum_seconds: int = 60, **given: Any) ->
     return replace(plain, **given)
 
 
-def terms(per_hour: float = 5.672, **given: Any) -> Terms:
-    return replace(Terms(price(per_hour), None, rule()), **given)
+def terms(per_hour: float = 5.672, **given: Any) -> SellerTerms:
+    return replace(SellerTerms(price(per_hour), None, rule()), **given)
 
 
 def rate(currency: str = "EUR", usd_per_unit: float = 1.0812, on: date = DAY) -> ExchangeRate:

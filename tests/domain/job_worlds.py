@@ -9,7 +9,7 @@ from service.domain.hardware import Gpu
 from service.domain.job import Amount, Job
 from service.domain.outlook import node_counts
 from service.domain.precision import Rate
-from service.domain.stacks import Software
+from service.domain.stacks import SoftwareStack
 from tests.domain.jobs import LLAMA_3_8B
 from tests.domain.jobs import model as model_of
 from tests.domain.test_estimate import FITTED
@@ -34,7 +34,7 @@ def jobs(draw: st.DrawFn) -> Job:
         task=task,
         model=model,
         precisions=draw(st.sampled_from([(), (), ("bf16",), ("fp8", "fp16"), ("fp32",)])),
-        software=Software(draw(st.sampled_from(["unknown", "torchtitan", "vllm"]))),
+        software=SoftwareStack(draw(st.sampled_from(["unknown", "torchtitan", "vllm"]))),
         amount=draw(st.sampled_from(amounts if model is PICTURES else [*amounts, Amount(tokens=1e8)])),
         method=draw(st.sampled_from(["full", "lora"])) if task == "training" else "full",
         sequence_length=draw(st.sampled_from([512, 8192])),

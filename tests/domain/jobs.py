@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from service.domain.hardware import Gpu
-from service.domain.machine import Machine, machine_of
+from service.domain.machine import Cluster, machine_of
 from service.domain.model import Model, Transformer
 from service.domain.precision import Rate
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 
 LLAMA_2_7B = Transformer(
     layers=32, hidden=4096, heads=32, kv_heads=32, head_size=128, ffn=11008, gated=True, vocabulary=32000, tied=False
@@ -64,13 +64,13 @@ def gpu(memory_gb: float = 80, tflops: float = 312, bandwidth: float = 2039) -> 
 
 def machine(
     card: Gpu | None = None, gpus: int = 8, nodes: int = 1, link: float = 600, network_gbps: float = 800
-) -> Machine:
+) -> Cluster:
     return machine_of(card or gpu(), gpus, nodes, "nvlink", link, network_gbps)
 
 
-def training(**known: Any) -> Training:
-    return replace(Training(model(), sequence_length=4096, global_batch=64), **known)
+def training(**known: Any) -> TrainingConfig:
+    return replace(TrainingConfig(model(), sequence_length=4096, global_batch=64), **known)
 
 
-def inference(**known: Any) -> Inference:
-    return replace(Inference(model(), input_length=1000.0, output_length=500.0), **known)
+def inference(**known: Any) -> InferenceConfig:
+    return replace(InferenceConfig(model(), input_length=1000.0, output_length=500.0), **known)

@@ -18,9 +18,9 @@ from service.domain.errors import QuestionError
 from service.domain.estimate import Estimate, Physics, estimate_inference
 from service.domain.layout_candidates import every_inference_layout
 from service.domain.layouts import FixedLayout
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.machine_table import distinct, machine_table
-from service.domain.workload import Inference
+from service.domain.workload import InferenceConfig
 from tests.domain.test_estimate import FITTED, PLAIN
 from tests.domain.test_layout_properties import faster
 from tests.domain.worked_layouts import likely, machines, questions
@@ -32,7 +32,7 @@ wishes = st.sampled_from([FixedLayout(), FixedLayout(tensor=2), FixedLayout(pipe
 SLACK = 1 - 1e-9
 
 
-def found_for(with_: Physics, work: Inference, where: Machine, fixed: FixedLayout | None = None) -> Estimate:
+def found_for(with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
     """Skips questions that have no answer."""
     try:
         return best_inference_layout(with_, work, where, fixed or FixedLayout())
@@ -40,7 +40,7 @@ def found_for(with_: Physics, work: Inference, where: Machine, fixed: FixedLayou
         reject()
 
 
-def best_of_all(with_: Physics, work: Inference, where: Machine, fixed: FixedLayout) -> Estimate | None:
+def best_of_all(with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout) -> Estimate | None:
     inside, across = (
         [
             estimate_inference(with_, work, where, each)
@@ -57,7 +57,7 @@ def best_of_all(with_: Physics, work: Inference, where: Machine, fixed: FixedLay
 @unhurried
 @given(physics, questions(), machines(), wishes)
 def test_the_search_equals_the_loop_over_every_layout(
-    with_: Physics, work: Inference, where: Machine, fixed: FixedLayout
+    with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
     found = found_for(with_, work, where, fixed)
     plain = best_of_all(with_, work, where, fixed)
@@ -70,7 +70,7 @@ def test_the_search_equals_the_loop_over_every_layout(
 
 @unhurried
 @given(physics, questions(), st.lists(machines(), min_size=1, max_size=6))
-def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference, some: list[Machine]) -> None:
+def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: InferenceConfig, some: list[Cluster]) -> None:
     known, _ = distinct(some)
     together = fastest_inference_layouts(with_, work, machine_table(known))
     turned = fastest_inference_layouts(with_, work, machine_table(known[::-1]))
@@ -89,7 +89,7 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
 @unhurried
 @given(physics, questions(), st.lists(machines(), min_size=1, max_size=6), st.data())
 def test_where_it_fits_is_told_without_looking_for_the_fastest(
-    with_: Physics, work: Inference, some: list[Machine], data: st.DataObject
+    with_: Physics, work: InferenceConfig, some: list[Cluster], data: st.DataObject
 ) -> None:
     table = machine_table(distinct(some)[0])
     wanted = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
@@ -109,7 +109,7 @@ def _rate(found: Estimate) -> float:
 @unhurried
 @given(physics, questions(), machines(), more, more, more, more)
 def test_faster_hardware_never_answers_slower(
-    with_: Physics, work: Inference, where: Machine, flops: float, bandwidth: float, link: float, network: float
+    with_: Physics, work: InferenceConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
 ) -> None:
     slow = found_for(with_, work, where)
     fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
@@ -119,7 +119,7 @@ def test_faster_hardware_never_answers_slower(
 
 @unhurried
 @given(physics, questions(), machines(), more)
-def test_more_memory_never_stops_answering(with_: Physics, work: Inference, where: Machine, times: float) -> None:
+def test_more_memory_never_stops_answering(with_: Physics, work: InferenceConfig, where: Cluster, times: float) -> None:
     assert where.gpu.memory_gb is not None
     larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
     assert found_for(with_, work, where).fits <= found_for(with_, work, larger).fits
@@ -128,7 +128,7 @@ def test_more_memory_never_stops_answering(with_: Physics, work: Inference, wher
 @unhurried
 @given(physics, questions(), machines(), wishes)
 def test_figures_are_finite_and_parts_add_up(
-    with_: Physics, work: Inference, where: Machine, fixed: FixedLayout
+    with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
     found = found_for(with_, work, where, fixed)
     assert isfinite(found.memory.needed_bytes)

@@ -5,10 +5,10 @@ from math import exp
 import pytest
 
 from service.domain.bands import Miss, bands_of, fitted_bands, unseen
-from service.domain.calibrate import Run, fit
-from service.domain.efficiency import EVERYTHING, Kind, scope_of
+from service.domain.calibrate import CalibrationRun, fit
+from service.domain.efficiency import EVERYTHING, StepKind, scope_of
 
-KIND = Kind(
+KIND = StepKind(
     "work",
     {
         "*": ((("stack",), 0.5), (("stack", "gpu"), 0.2), (("gpu",), 0.3)),
@@ -20,11 +20,11 @@ KIND = Kind(
 )
 
 
-def run(matrix: float, launch: float, stack: str, gpu: str, seconds: float, bound: int = 0) -> Run:
-    return Run({"matrix": matrix, "launch": launch}, {"stack": stack, "gpu": gpu}, seconds, bound=bound)
+def run(matrix: float, launch: float, stack: str, gpu: str, seconds: float, bound: int = 0) -> CalibrationRun:
+    return CalibrationRun({"matrix": matrix, "launch": launch}, {"stack": stack, "gpu": gpu}, seconds, bound=bound)
 
 
-def made(stacks: dict[str, float]) -> list[Run]:
+def made(stacks: dict[str, float]) -> list[CalibrationRun]:
     """Runs of a law: twice the matrix work and half the launches, times what a stack costs."""
     return [
         run(matrix, launch, stack, gpu, factor * (2.0 * matrix + 0.5 * launch))

@@ -3,7 +3,7 @@
 import pytest
 
 from service.domain.catalog import Catalog
-from service.domain.constraints import Check, Constraints, Relaxed, type_checks
+from service.domain.constraints import Check, Constraints, TypeRelaxation, type_checks
 from service.domain.typeset import TypeSet
 from tests.builders import catalog, gpu, instance_type, rate
 
@@ -22,7 +22,7 @@ def the_check(asked: Constraints, code: str, of: Catalog) -> Check:
     return next(check for check in type_checks(asked, of) if check.code == code)
 
 
-def relaxed(asked: Constraints, code: str, of: Catalog) -> Relaxed:
+def relaxed(asked: Constraints, code: str, of: Catalog) -> TypeRelaxation:
     found = the_check(asked, code, of).relax(of.everyone)
     assert found is not None
     return found

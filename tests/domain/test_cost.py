@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.bands import Band
-from service.domain.cost import Bill, Contained, PartName, Terms, bill_of
+from service.domain.cost import Bill, Contained, PartName, SellerTerms, bill_of
 from service.domain.errors import ImpossibleRun
 from service.domain.interruption import Checkpoints, Expectation, expect
 from service.domain.money import Micros, Unknown
-from service.domain.run import Run, Sent, Stored
+from service.domain.run import BilledRun, StoredData, TransferredData
 from tests.domain.bills import AWS_OUT, fee, hours, price, rate, rule, run, stored_at, terms
 
 NOT_KNOWN = Unknown("Nobody knows.")
@@ -60,8 +60,8 @@ def test_every_part_of_a_bill_by_hand() -> None:
             nodes=2,
             setup_minutes=30,
             idle_fraction=0.2,
-            stored=(Stored("volume", 730, "gp3"),),
-            sent=(Sent(1100),),
+            stored=(StoredData("volume", 730, "gp3"),),
+            sent=(TransferredData(1100),),
         ),
         terms(6.0, fee=fee(15.0), storage=(stored_at(0.08),), transfer=(AWS_OUT,)),
     )
@@ -93,7 +93,7 @@ def test_nothing_that_runs_costs_nothing() -> None:
 
 
 def test_a_file_system_is_paid_once_and_a_volume_for_each_machine() -> None:
-    stored = (Stored("dataset", 100, "any", hours=730),)
+    stored = (StoredData("dataset", 100, "any", hours=730),)
     once = bill_of(run(nodes=3, stored=stored), terms(storage=(stored_at(0.3, kind="file"),)))
     each = bill_of(run(nodes=3, stored=stored), terms(storage=(stored_at(0.3, kind="block"),)))
     assert likely(once, "storage") == 30_000_000
@@ -101,7 +101,7 @@ def test_a_file_system_is_paid_once_and_a_volume_for_each_machine() -> None:
 
 
 def test_storage_that_comes_with_the_machine_costs_nothing() -> None:
-    bill = bill_of(run(stored=(Stored("scratch", 500, "local"),)), terms(storage=(stored_at(None),)))
+    bill = bill_of(run(stored=(StoredData("scratch", 500, "local"),)), terms(storage=(stored_at(None),)))
     assert likely(bill, "storage") == 0
     assert bill.complete
 
@@ -109,7 +109,7 @@ def test_storage_that_comes_with_the_machine_costs_nothing() -> None:
 def test_interruptions_are_a_part_and_storage_is_held_while_waiting() -> None:
     work = hours(24)
     expectation = interrupted(work)
-    given_ = run(24.0, stored=(Stored("dataset", 730, "s3"),))
+    given_ = run(24.0, stored=(StoredData("dataset", 730, "s3"),))
     bill = bill_of(given_, terms(1.0, interruptions=expectation, storage=(stored_at(1.0, kind="object"),)))
     assert likely(bill, "interruption") == pytest.approx((expectation.hours.likely - 24) * 1e6, abs=1)
     assert expectation.elapsed is not None
@@ -145,7 +145,7 @@ def test_without_a_rate_the_dollars_are_unknown_and_the_euros_known() -> None:
 
 
 def test_an_unknown_price_is_null_with_its_reason_and_never_nothing() -> None:
-    known_parts = run(10.0, setup_minutes=5, stored=(Stored("volume", 10, "gp3"),))
+    known_parts = run(10.0, setup_minutes=5, stored=(StoredData("volume", 10, "gp3"),))
     bill = bill_of(known_parts, terms(price=NOT_KNOWN, storage=(stored_at(),)))
     assert bill.usd is None
     assert bill.native is None
@@ -168,7 +168,7 @@ UNKNOWNS: dict[str, tuple[dict[str, Any], PartName]] = {
 @pytest.mark.parametrize("what", UNKNOWNS)
 def test_with_an_unknown_part_the_total_is_a_lower_bound_and_says_so(what: str) -> None:
     changed, name = UNKNOWNS[what]
-    asked = run(10.0, stored=(Stored("volume", 10, "gp3"),), sent=(Sent(500),))
+    asked = run(10.0, stored=(StoredData("volume", 10, "gp3"),), sent=(TransferredData(500),))
     whole = terms(storage=(stored_at(),), transfer=(AWS_OUT,), fee=fee(), interruptions=interrupted(asked.hours))
     full, partial = bill_of(asked, whole), bill_of(asked, replace(whole, **changed))
     assert full.complete
@@ -179,7 +179,7 @@ def test_with_an_unknown_part_the_total_is_a_lower_bound_and_says_so(what: str) 
 
 
 def test_what_was_not_asked_for_is_nothing_even_where_its_price_is_unknown() -> None:
-    bill = bill_of(run(sent=(Sent(0.0),)), terms(transfer=(NOT_KNOWN,)))
+    bill = bill_of(run(sent=(TransferredData(0.0),)), terms(transfer=(NOT_KNOWN,)))
     assert likely(bill, "transfer") == 0
     assert bill.complete
 
@@ -196,8 +196,8 @@ def test_what_was_not_asked_for_is_nothing_even_where_its_price_is_unknown() -> 
         ({"idle_fraction": 1.0}, "idle_fraction"),
         ({"setup_minutes": -1}, "setup_minutes"),
         ({"setup_minutes": float("inf")}, "setup_minutes"),
-        ({"stored": (Stored("volume", -5, "gp3"),)}, "storage"),
-        ({"sent": (Sent(-5),)}, "data_transfer_out_gb"),
+        ({"stored": (StoredData("volume", -5, "gp3"),)}, "storage"),
+        ({"sent": (TransferredData(-5),)}, "data_transfer_out_gb"),
     ],
 )
 def test_a_run_that_cannot_be_is_told(wrong: dict[str, Any], field: str) -> None:
@@ -213,24 +213,24 @@ prices = st.integers(1, 10**9)
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> Run:
+def jobs(draw: st.DrawFn) -> BilledRun:
     low, between, above = sorted(draw(st.lists(seconds, min_size=3, max_size=3)))
-    return Run(
+    return BilledRun(
         Band(low / 3600, between / 3600, above / 3600),
         nodes=draw(st.integers(1, 64)),
         instances=draw(st.integers(1, 8)),
         setup_minutes=draw(st.integers(0, 600)),
         idle_fraction=draw(st.integers(0, 99)) / 100,
-        stored=(Stored("volume", draw(st.integers(0, 10**5)), "gp3"),),
-        sent=(Sent(draw(st.integers(0, 10**6)), already_gb=draw(st.integers(0, 10**5))),),
+        stored=(StoredData("volume", draw(st.integers(0, 10**5)), "gp3"),),
+        sent=(TransferredData(draw(st.integers(0, 10**6)), already_gb=draw(st.integers(0, 10**5))),),
     )
 
 
 @st.composite
-def offers(draw: st.DrawFn, work: Band) -> Terms:
+def offers(draw: st.DrawFn, work: Band) -> SellerTerms:
     euros = draw(st.booleans())
     micros = draw(prices)
-    return Terms(
+    return SellerTerms(
         price=replace(price(), micros_per_hour=micros, currency="EUR" if euros else "USD"),
         rate=rate(usd_per_unit=draw(st.integers(1, 10**10)) / 10**9) if euros else None,
         rule=draw(st.sampled_from([rule(), rule(60, 60), rule(3600, 3600)])),
@@ -259,8 +259,8 @@ def test_parts_add_up_to_the_total_in_every_currency_and_case(data: st.DataObjec
 def test_cost_is_linear_in_the_amount_above_the_billing_minimum(one: int, times: int, micros: int) -> None:
     """In whole seconds and prices of whole micro-dollars a second nothing is left to round."""
     asked = terms(price=replace(price(), micros_per_hour=micros * 3600))
-    once = bill_of(Run(exactly(one)), asked)
-    more = bill_of(Run(exactly(one * times)), asked)
+    once = bill_of(BilledRun(exactly(one)), asked)
+    more = bill_of(BilledRun(exactly(one * times)), asked)
     assert total(once) == one * micros
     assert total(more) == times * total(once)
 
@@ -307,8 +307,8 @@ def assert_grows(before: Bill, after: Bill) -> None:
 
 @given(st.integers(0, 4_000_000), st.integers(0, 10**6))
 def test_sending_in_two_goes_costs_as_much_as_in_one(gb: int, then: int) -> None:
-    def sent(*each: Sent) -> Fraction:
+    def sent(*each: TransferredData) -> Fraction:
         bill = bill_of(run(sent=each), terms(transfer=(AWS_OUT,) * len(each)))
         return Fraction(sum(part.usd.likely for part in bill.parts if part.name == "transfer" and part.usd))
 
-    assert sent(Sent(gb), Sent(then, already_gb=gb)) == sent(Sent(gb + then))
+    assert sent(TransferredData(gb), TransferredData(then, already_gb=gb)) == sent(TransferredData(gb + then))

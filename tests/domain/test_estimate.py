@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.domain.bands import Bands
+from service.domain.bands import ErrorBands
 from service.domain.efficiency import Calibration, Coefficient
 from service.domain.errors import QuestionError
 from service.domain.estimate import (
@@ -22,16 +22,16 @@ from service.domain.estimate import (
 )
 from service.domain.facts import training_facts
 from service.domain.kinds import TRAINING
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.memory import figures, total, training_parts
 from service.domain.parallelism import Layout, checked
-from service.domain.stacks import Software
+from service.domain.stacks import SoftwareStack
 from service.domain.throughput import training_terms
-from service.domain.workload import Inference, Training
+from service.domain.workload import InferenceConfig, TrainingConfig
 from service.files import SEED
 from tests.domain.jobs import gpu, inference, machine, model, training
 
-PLAIN = Physics(Calibration({}), Bands({}))
+PLAIN = Physics(Calibration({}), ErrorBands({}))
 
 
 def shipped() -> Physics:
@@ -46,7 +46,7 @@ FITTED = shipped()
 STACKS = ["unknown", "megatron-bridge", "torchtune", "pytorch-ngc", "tensorrt-llm", "vllm", "llama.cpp"]
 physics = st.sampled_from([PLAIN, FITTED])
 more = st.floats(1.0, 8.0)
-stack = st.sampled_from(STACKS).map(Software)
+stack = st.sampled_from(STACKS).map(SoftwareStack)
 
 
 @st.composite
@@ -63,17 +63,17 @@ def layouts(draw: st.DrawFn) -> Layout:
     )
 
 
-def works(precision: str = "bf16", software: Software | None = None) -> Training:
-    return training(precision=precision, software=software or Software())
+def works(precision: str = "bf16", software: SoftwareStack | None = None) -> TrainingConfig:
+    return training(precision=precision, software=software or SoftwareStack())
 
 
-def train(with_: Physics, where: Machine, layout: Layout, work: Training | None = None) -> Estimate:
+def train(with_: Physics, where: Cluster, layout: Layout, work: TrainingConfig | None = None) -> Estimate:
     return estimate_training(with_, work or works(), where, layout)
 
 
 @given(physics, layouts(), stack, st.floats(8, 160), more)
 def test_more_memory_never_stops_fitting(
-    with_: Physics, layout: Layout, software: Software, gb: float, times: float
+    with_: Physics, layout: Layout, software: SoftwareStack, gb: float, times: float
 ) -> None:
     small, large = (machine(gpu(memory_gb=size), nodes=2) for size in (gb, gb * times))
     work = works(software=software)
@@ -85,7 +85,7 @@ HUGE = 100_000.0
 
 @given(physics, layouts(), stack, more, more, more, more)
 def test_faster_hardware_never_trains_slower(
-    with_: Physics, layout: Layout, software: Software, flops: float, bandwidth: float, link: float, network: float
+    with_: Physics, layout: Layout, software: SoftwareStack, flops: float, bandwidth: float, link: float, network: float
 ) -> None:
     work = works(software=software)
     slow = train(with_, machine(gpu(memory_gb=HUGE), nodes=2), layout, work)
@@ -100,7 +100,7 @@ def test_faster_hardware_never_trains_slower(
 @given(physics, stack, st.sampled_from([1, 2, 8]), st.sampled_from([None, 1.0, 32.0]), more, more, more, more)
 def test_faster_hardware_never_answers_slower(
     with_: Physics,
-    software: Software,
+    software: SoftwareStack,
     tensor: int,
     concurrency: float | None,
     flops: float,
@@ -119,7 +119,7 @@ def test_faster_hardware_never_answers_slower(
 
 @given(physics, layouts(), stack)
 def test_a_smaller_precision_never_needs_more_memory_to_train(
-    with_: Physics, layout: Layout, software: Software
+    with_: Physics, layout: Layout, software: SoftwareStack
 ) -> None:
     needs = [
         training_memory(with_, works(precision, software), machine(nodes=2), layout).needed_bytes
@@ -129,7 +129,7 @@ def test_a_smaller_precision_never_needs_more_memory_to_train(
 
 
 @given(physics, stack, st.sampled_from([1, 2, 4]))
-def test_smaller_weights_never_need_more_memory_to_answer(with_: Physics, software: Software, tensor: int) -> None:
+def test_smaller_weights_never_need_more_memory_to_answer(with_: Physics, software: SoftwareStack, tensor: int) -> None:
     layout = Layout(tensor=tensor, data=8 // tensor)
     needs = [
         estimate_inference(
@@ -175,11 +175,11 @@ def test_decoding_alone_waits_for_memory() -> None:
 
 def test_a_convolutional_network_is_estimated_from_its_flops() -> None:
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
-    work = Training(resnet, precision="fp16", global_batch=2048, software=Software("pytorch-ngc"))
+    work = TrainingConfig(resnet, precision="fp16", global_batch=2048, software=SoftwareStack("pytorch-ngc"))
     found = estimate_training(FITTED, work, machine(), Layout(data=8, micro_batch=256))
     assert found.samples_per_second is not None
     assert 5_000 < found.samples_per_second.likely < 40_000
-    answered = estimate_inference(FITTED, Inference(resnet, "fp16", concurrency=128.0), machine(gpus=1), Layout())
+    answered = estimate_inference(FITTED, InferenceConfig(resnet, "fp16", concurrency=128.0), machine(gpus=1), Layout())
     assert answered.samples_per_second is not None
 
 
@@ -210,8 +210,8 @@ def test_activations_between_matrix_products_stay_at_16_bits() -> None:
     assert moved["fp32"] > 1.5 * moved["bf16"]
 
 
-@given(st.sampled_from(["unknown", "torchtitan", "megatron-bridge"]).map(Software), st.floats(1.0, 1e6))
-def test_hours_count_what_runs_of_the_stack_had_beyond_their_steps(software: Software, samples: float) -> None:
+@given(st.sampled_from(["unknown", "torchtitan", "megatron-bridge"]).map(SoftwareStack), st.floats(1.0, 1e6))
+def test_hours_count_what_runs_of_the_stack_had_beyond_their_steps(software: SoftwareStack, samples: float) -> None:
     work = replace(works(), software=software)
     found = train(FITTED, machine(), Layout(data=8, zero_stage=3, activation_checkpointing="full"), work)
     assert found.samples_per_second is not None

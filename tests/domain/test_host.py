@@ -8,14 +8,14 @@ from service.domain.answering_search import best_inference_layout
 from service.domain.estimate import estimate_training
 from service.domain.host import host_memory_need
 from service.domain.layout_search import best_training_layout, fastest_training_layouts
-from service.domain.machine import GIB, Machine
+from service.domain.machine import GIB, Cluster
 from service.domain.machine_table import machine_table
 from service.domain.parallelism import Layout
 from tests.domain.jobs import gpu, inference, machine, model, training
 from tests.domain.test_estimate import FITTED, PLAIN
 
 
-def with_host(gib: float | None, where: Machine) -> Machine:
+def with_host(gib: float | None, where: Cluster) -> Cluster:
     return replace(where, host_memory_bytes=None if gib is None else gib * GIB)
 
 

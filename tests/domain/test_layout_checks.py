@@ -8,7 +8,7 @@ from service.domain.errors import QuestionError
 from service.domain.layout_checks import check_context, check_fixed, check_layout
 from service.domain.layouts import FixedLayout
 from service.domain.parallelism import Layout
-from service.domain.stacks import Software
+from service.domain.stacks import SoftwareStack
 from tests.domain.jobs import LLAMA_3_8B, inference, machine, model, training
 
 MIXTRAL = replace(LLAMA_3_8B, experts=8, experts_per_token=2, expert_ffn=14336)
@@ -34,7 +34,7 @@ def test_heads_are_divided_evenly_but_on_neuron_cores() -> None:
     with pytest.raises(QuestionError, match="40 attention heads cannot be divided over 16"):
         check_fixed(FixedLayout(tensor=16), inference(model=odd), machine(gpus=16))
     check_fixed(
-        FixedLayout(tensor=16), inference(model=odd, software=Software("transformers-neuronx")), machine(gpus=16)
+        FixedLayout(tensor=16), inference(model=odd, software=SoftwareStack("transformers-neuronx")), machine(gpus=16)
     )
 
 

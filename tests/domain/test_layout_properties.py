@@ -17,9 +17,9 @@ from service.domain.layout_search import (
     where_training_fits,
 )
 from service.domain.layouts import FixedLayout
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.machine_table import distinct, machine_table
-from service.domain.workload import Training
+from service.domain.workload import TrainingConfig
 from tests.domain.test_estimate import FITTED, PLAIN
 from tests.domain.worked_layouts import best_of_all, likely, machines, wishes, works
 
@@ -29,7 +29,7 @@ more = st.floats(1.0, 8.0)
 SLACK = 1 - 1e-9
 
 
-def found_for(with_: Physics, work: Training, where: Machine, fixed: FixedLayout | None = None) -> Estimate:
+def found_for(with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
     """Skips questions that have no answer."""
     try:
         return best_training_layout(with_, work, where, fixed or FixedLayout())
@@ -37,7 +37,7 @@ def found_for(with_: Physics, work: Training, where: Machine, fixed: FixedLayout
         reject()
 
 
-def faster(where: Machine, flops: float = 1, bandwidth: float = 1, link: float = 1, network: float = 1) -> Machine:
+def faster(where: Cluster, flops: float = 1, bandwidth: float = 1, link: float = 1, network: float = 1) -> Cluster:
     card = where.gpu
     rates = {name: replace(rate, dense_tflops=(rate.dense_tflops or 0.0) * flops) for name, rate in card.rates.items()}
     assert card.memory_bandwidth_gb_per_second is not None
@@ -52,7 +52,7 @@ def faster(where: Machine, flops: float = 1, bandwidth: float = 1, link: float =
 @settings(unhurried, max_examples=60)
 @given(physics, works(), machines(), wishes)
 def test_the_search_equals_the_loop_over_every_layout(
-    with_: Physics, work: Training, where: Machine, fixed: FixedLayout
+    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
     found = found_for(with_, work, where, fixed)
     plain = best_of_all(with_, work, where, fixed)
@@ -67,7 +67,7 @@ def test_the_search_equals_the_loop_over_every_layout(
 @unhurried
 @given(physics, works(), machines(), wishes)
 def test_a_layout_takes_all_gpus_and_the_whole_batch(
-    with_: Physics, work: Training, where: Machine, fixed: FixedLayout
+    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
     layout = found_for(with_, work, where, fixed).layout
     assert layout.gpus == where.gpus
@@ -79,7 +79,7 @@ def test_a_layout_takes_all_gpus_and_the_whole_batch(
 
 @unhurried
 @given(physics, works(), st.lists(machines(), min_size=1, max_size=6))
-def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Training, some: list[Machine]) -> None:
+def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: TrainingConfig, some: list[Cluster]) -> None:
     known, _ = distinct(some)
     together = fastest_training_layouts(with_, work, machine_table(known))
     turned = fastest_training_layouts(with_, work, machine_table(known[::-1]))
@@ -95,7 +95,7 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Training,
 @unhurried
 @given(physics, works(), st.lists(machines(), min_size=1, max_size=6), st.data())
 def test_what_is_not_wanted_changes_nothing(
-    with_: Physics, work: Training, some: list[Machine], data: st.DataObject
+    with_: Physics, work: TrainingConfig, some: list[Cluster], data: st.DataObject
 ) -> None:
     known, _ = distinct(some)
     table = machine_table(known)
@@ -109,7 +109,7 @@ def test_what_is_not_wanted_changes_nothing(
 @unhurried
 @given(physics, works(), st.lists(machines(), min_size=1, max_size=6))
 def test_the_lightest_layout_tells_whether_the_fastest_fits(
-    with_: Physics, work: Training, some: list[Machine]
+    with_: Physics, work: TrainingConfig, some: list[Cluster]
 ) -> None:
     known, _ = distinct(some)
     table = machine_table(known)
@@ -121,7 +121,7 @@ def test_the_lightest_layout_tells_whether_the_fastest_fits(
 @unhurried
 @given(physics, works(), machines(), more, more, more, more)
 def test_faster_hardware_never_trains_slower(
-    with_: Physics, work: Training, where: Machine, flops: float, bandwidth: float, link: float, network: float
+    with_: Physics, work: TrainingConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
 ) -> None:
     slow = found_for(with_, work, where)
     fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
@@ -131,7 +131,7 @@ def test_faster_hardware_never_trains_slower(
 
 @unhurried
 @given(physics, works(), machines(), more)
-def test_more_memory_never_stops_fitting(with_: Physics, work: Training, where: Machine, times: float) -> None:
+def test_more_memory_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster, times: float) -> None:
     assert where.gpu.memory_gb is not None
     larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
     small, large = found_for(with_, work, where), found_for(with_, work, larger)
@@ -142,7 +142,7 @@ def test_more_memory_never_stops_fitting(with_: Physics, work: Training, where: 
 
 @unhurried
 @given(physics, works(), machines())
-def test_a_smaller_precision_never_stops_fitting(with_: Physics, work: Training, where: Machine) -> None:
+def test_a_smaller_precision_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster) -> None:
     fits = [found_for(with_, replace(work, precision=name), where).fits for name in ("fp32", "tf32", "bf16", "fp8")]
     assert fits == sorted(fits)
 
@@ -150,7 +150,7 @@ def test_a_smaller_precision_never_stops_fitting(with_: Physics, work: Training,
 @unhurried
 @given(physics, works(), machines(), wishes)
 def test_figures_are_finite_and_parts_add_up(
-    with_: Physics, work: Training, where: Machine, fixed: FixedLayout
+    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
     found = found_for(with_, work, where, fixed)
     assert isfinite(found.memory.needed_bytes)
@@ -166,7 +166,7 @@ def test_figures_are_finite_and_parts_add_up(
 
 @unhurried
 @given(works(), machines())
-def test_seconds_per_sample_are_those_of_the_estimate(work: Training, where: Machine) -> None:
+def test_seconds_per_sample_are_those_of_the_estimate(work: TrainingConfig, where: Cluster) -> None:
     table = fastest_training_layouts(FITTED, work, machine_table([where]))
     assume(bool(table.exists[0]))
     found = found_for(FITTED, work, where)

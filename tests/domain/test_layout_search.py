@@ -8,7 +8,7 @@ from service.domain.answering_search import best_inference_layout
 from service.domain.errors import QuestionError
 from service.domain.layout_search import best_training_layout
 from service.domain.layouts import FixedLayout
-from service.domain.stacks import Software
+from service.domain.stacks import SoftwareStack
 from tests.domain.jobs import LLAMA_3_8B, gpu, inference, machine, model, training
 from tests.domain.test_estimate import FITTED, PLAIN
 
@@ -57,7 +57,7 @@ def test_a_caller_may_cross_slow_links() -> None:
 
 
 def test_stacks_that_cut_no_matrices_shard() -> None:
-    work = training(model=LLAMA_3_70B, software=Software("torchtune"))
+    work = training(model=LLAMA_3_70B, software=SoftwareStack("torchtune"))
     found = best_training_layout(FITTED, work, machine(nodes=4)).layout
     assert (found.tensor, found.pipeline, found.zero_stage) == (1, 1, 3)
 
@@ -78,9 +78,9 @@ def test_what_divides_nothing_is_said() -> None:
 
 
 def test_throughput_wants_replicas_and_one_answer_wants_all_gpus() -> None:
-    many = best_inference_layout(FITTED, inference(concurrency=None, software=Software("vllm")), machine())
+    many = best_inference_layout(FITTED, inference(concurrency=None, software=SoftwareStack("vllm")), machine())
     assert many.layout.data >= 4
-    one = best_inference_layout(FITTED, inference(concurrency=1.0, software=Software("vllm")), machine())
+    one = best_inference_layout(FITTED, inference(concurrency=1.0, software=SoftwareStack("vllm")), machine())
     assert one.layout.tensor == 8
 
 

@@ -7,16 +7,16 @@ from hypothesis import given, settings
 from service.domain.answering_search import best_inference_layout
 from service.domain.layout_search import best_training_layout
 from service.domain.layouts import FixedLayout
-from service.domain.machine import GIB, Machine, with_nodes
-from service.domain.nearest_change import Change, nearest_changes
-from service.domain.workload import Training
+from service.domain.machine import GIB, Cluster, with_nodes
+from service.domain.nearest_change import FitChange, nearest_changes
+from service.domain.workload import TrainingConfig
 from tests.domain.jobs import gpu, inference, machine, training
 from tests.domain.test_estimate import FITTED
 from tests.domain.test_layout_search import LLAMA_3_70B
 from tests.domain.worked_layouts import machines, works
 
 
-def of(changes: tuple[Change, ...]) -> dict[str, Change]:
+def of(changes: tuple[FitChange, ...]) -> dict[str, FitChange]:
     return {change.code: change for change in changes}
 
 
@@ -42,7 +42,7 @@ def test_70b_on_one_node_needs_more_nodes_or_lora() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(works(), machines())
-def test_the_memory_named_is_the_least_that_does(work: Training, where: Machine) -> None:
+def test_the_memory_named_is_the_least_that_does(work: TrainingConfig, where: Cluster) -> None:
     change = of(nearest_changes(FITTED, work, where)).get("usable_memory_gib")
     if change is None:
         return

@@ -7,7 +7,7 @@ import pytest
 
 from service.domain.catalog import Catalog
 from service.domain.constraints import Check
-from service.domain.needs import Loosened, Needs, Numbers, Requirement, need_checks, partly_run
+from service.domain.needs import Numbers, RelaxedNumerics, Requirement, Requirements, need_checks, partly_run
 from service.domain.typeset import TypeSet
 from service.domain.versions import versions_of
 from tests.builders import catalog, gpu, instance_type, rate, software
@@ -48,7 +48,7 @@ def names(types: TypeSet, of: Catalog) -> set[str]:
 
 
 def the_check(of: Catalog, **needs: Any) -> Check:
-    return next(iter(need_checks(Needs(**needs), of)))
+    return next(iter(need_checks(Requirements(**needs), of)))
 
 
 def wants(name: str, versions: str = "") -> Requirement:
@@ -139,7 +139,9 @@ def test_too_little_host_memory_is_a_ceiling_and_unknown_memory_passes(world: Ca
 
 
 def test_numbers_that_overflow_or_are_too_narrow_turn_away_who_has_no_others(world: Catalog) -> None:
-    numbers = Numbers(("fp16", "bf16"), ("bf16",), (Loosened("fp16_overflows", value=False, borne=("fp16", "bf16")),))
+    numbers = Numbers(
+        ("fp16", "bf16"), ("bf16",), (RelaxedNumerics("fp16_overflows", value=False, borne=("fp16", "bf16")),)
+    )
     check = the_check(world, numbers=numbers)
     assert names(check.fails, world) == {"k80", "v100", "cpu"}
     found = check.relax(check.fails)
@@ -154,7 +156,7 @@ def test_where_peaks_rank_a_loosening_lets_in_whom_it_gives_a_known_one() -> Non
     told = gpu("told", rates=(rate("fp16", "accelerated", 90.0),))
     world = catalog(instance_types=(instance_type("untold", gpu=untold), instance_type("told", gpu=told)))
     for free, admitted in ((False, {"told"}), (True, {"told", "untold"})):
-        loosened = (Loosened("min_bits", 16, ("fp16", "fp32")),)
+        loosened = (RelaxedNumerics("min_bits", 16, ("fp16", "fp32")),)
         numbers = Numbers(("fp16", "fp32"), (), loosened, free=free, needs_peak=True)
         check = the_check(world, numbers=numbers)
         found = check.relax(check.fails)
@@ -164,6 +166,6 @@ def test_where_peaks_rank_a_loosening_lets_in_whom_it_gives_a_known_one() -> Non
 
 def test_what_runs_in_part_is_told_with_what_is_known_of_it(world: Catalog) -> None:
     k80, h100 = world.place_of["aws/k80"], world.place_of["aws/h100"]
-    needs = Needs(framework=wants("pytorch"), optional=(wants("nccl"),))
+    needs = Requirements(framework=wants("pytorch"), optional=(wants("nccl"),))
     assert partly_run(needs, k80, world) == [("pytorch", "old"), ("nccl", None)]
     assert partly_run(needs, h100, world) == []

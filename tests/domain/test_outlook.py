@@ -13,8 +13,8 @@ from service.db.engine import connect
 from service.db.read_history import read_history
 from service.domain.catalog import Catalog
 from service.domain.job import Amount, Job
-from service.domain.outlook import Outlook, job_checks, outlook_of
-from service.domain.stacks import Software
+from service.domain.outlook import FleetEstimate, job_checks, outlook_of
+from service.domain.stacks import SoftwareStack
 from service.domain.typeset import TypeSet
 from tests.domain.job_worlds import counts, jobs, physical_worlds
 from tests.domain.one_by_one import Alone, alone, works_on_none
@@ -27,7 +27,7 @@ def members(types: TypeSet, catalog: Catalog) -> set[int]:
     return set(np.flatnonzero(catalog.mask(types)).tolist())
 
 
-def agrees(found: Outlook[Job], place: int, slow: Sequence[Alone]) -> None:
+def agrees(found: FleetEstimate[Job], place: int, slow: Sequence[Alone]) -> None:
     """The rows of one type say what the loop over its numbers of nodes says."""
     for on_nodes, one in zip(found.options, slow, strict=True):
         assert bool(on_nodes.works[place]) == one.works
@@ -38,7 +38,7 @@ def agrees(found: Outlook[Job], place: int, slow: Sequence[Alone]) -> None:
             )
 
 
-def reasons(found: Outlook[Job], catalog: Catalog) -> list[set[str]]:
+def reasons(found: FleetEstimate[Job], catalog: Catalog) -> list[set[str]]:
     """Per type, the checks that it fails."""
     failed: list[set[str]] = [set() for _ in catalog.instance_types]
     for check in job_checks(found, catalog):
@@ -81,7 +81,7 @@ REAL: dict[str, dict[str, Any]] = {
     "training 70B in torchtitan": {
         "model": "llama-3-70b",
         "global_batch": 32,
-        "software": Software("torchtitan"),
+        "software": SoftwareStack("torchtitan"),
         "amount": Amount(steps=100),
     },
     "LoRA": {"model": "llama-3-8b", "method": "lora", "precisions": ("bf16", "fp16"), "amount": Amount(samples=5e4)},
@@ -90,7 +90,7 @@ REAL: dict[str, dict[str, Any]] = {
         "model": "llama-3-70b",
         "input_length": 512,
         "output_length": 128,
-        "software": Software("vllm"),
+        "software": SoftwareStack("vllm"),
         "amount": Amount(tokens=1e8),
     },
     "int4 answers": {"task": "inference", "model": "llama-3-8b", "precisions": ("int4",), "output_length": 100.0},

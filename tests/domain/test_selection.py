@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.domain.constraints import Constraints
 from service.domain.offer import MARKETS
-from service.domain.selection import Candidates, select
+from service.domain.selection import AdmittedOffers, select
 from service.domain.typeset import TypeSet
 from tests.domain import plain
 from tests.domain.worlds import World, catalog_of, constraints, worlds
@@ -17,7 +17,7 @@ from tests.domain.worlds import World, catalog_of, constraints, worlds
 MANY = settings(max_examples=250, deadline=None)
 
 
-def admitted_types(some: Candidates) -> set[int]:
+def admitted_types(some: AdmittedOffers) -> set[int]:
     return set(some.cells.instance_type[some.places].tolist())
 
 

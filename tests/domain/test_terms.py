@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from service.domain.catalog import Catalog
-from service.domain.cost import Contained, HourlyPrice, Terms, bill_of
+from service.domain.cost import Contained, HourlyPrice, SellerTerms, bill_of
 from service.domain.errors import UnknownName
 from service.domain.interruption import Checkpoints, Expectation, InterruptionPrior
 from service.domain.money import Unknown
-from service.domain.run import Run, Sent, Stored
+from service.domain.run import BilledRun, StoredData, TransferredData
 from service.domain.terms import terms_of
 from tests.builders import DAY, Priced, catalog, instance_type, priced
 from tests.domain.bills import AWS_OUT, fee, rate, rule, run, stored_at
@@ -31,7 +31,7 @@ def world(*prices: Priced) -> Catalog:
     )
 
 
-def found(price: Priced, asked: Run | None = None, **given: Any) -> Terms:
+def found(price: Priced, asked: BilledRun | None = None, **given: Any) -> SellerTerms:
     known = world(price)
     offer = known.offers.offer(0)
     kind = known.instance_types[offer.instance_type]
@@ -87,7 +87,7 @@ def test_a_twin_contains_the_premium_whatever_is_asked() -> None:
 
 
 def test_storage_and_transfer_stand_beside_the_runs_entries() -> None:
-    asked = run(stored=(Stored("volume", 10, "gp3"),), sent=(Sent(10), Sent(10, "region")))
+    asked = run(stored=(StoredData("volume", 10, "gp3"),), sent=(TransferredData(10), TransferredData(10, "region")))
     terms = found(priced(), asked)
     assert terms.storage == (stored_at(0.08),)
     assert terms.transfer[0] == AWS_OUT
@@ -96,5 +96,5 @@ def test_storage_and_transfer_stand_beside_the_runs_entries() -> None:
 
 def test_a_storage_class_nobody_has_is_told_with_the_near_ones() -> None:
     with pytest.raises(UnknownName, match=r"No storage class is called 'gp33'\. Did you mean gp3\?") as told:
-        found(priced(), run(stored=(Stored("volume", 10, "gp33"),)))
+        found(priced(), run(stored=(StoredData("volume", 10, "gp33"),)))
     assert told.value.field == "storage.class"

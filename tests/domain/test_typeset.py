@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.typeset import Steps, TypeSet, by_word, commonest, mask_of, types_where
+from service.domain.typeset import ThresholdIndex, TypeSet, by_word, commonest, mask_of, types_where
 
 NUMBERS = st.lists(st.sampled_from([nan, 0.0, 1.5, 2.0, 8.0, 96.0]), max_size=40)
 CODES = st.lists(st.integers(-1, 5), max_size=40)
@@ -20,7 +20,7 @@ def members(types: TypeSet, count: int) -> set[int]:
 @given(NUMBERS, LIMITS)
 def test_a_limit_finds_the_types_that_a_comparison_finds(numbers: list[float], limit: float) -> None:
     column, count = np.array(numbers, np.float64), len(numbers)
-    steps = Steps.of(column)
+    steps = ThresholdIndex.of(column)
     assert steps.below(limit) == types_where(column < limit)
     assert steps.at_most(limit) == types_where(column <= limit)
     assert steps.above(limit) == types_where(column > limit)
@@ -31,7 +31,7 @@ def test_a_limit_finds_the_types_that_a_comparison_finds(numbers: list[float], l
 def test_the_least_and_the_most_of_some_types(numbers: list[float], drawn: int) -> None:
     some = drawn & ((1 << len(numbers)) - 1)
     known = [numbers[place] for place in members(some, len(numbers)) if not isnan(numbers[place])]
-    steps = Steps.of(np.array(numbers, np.float64))
+    steps = ThresholdIndex.of(np.array(numbers, np.float64))
     if known:
         assert steps.least(some) == min(known)
         assert steps.most(some) == max(known)

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from service.domain.estimate import Estimate, Physics, estimate_training
 from service.domain.layout_candidates import every_training_layout
 from service.domain.layouts import FREE, FixedLayout
-from service.domain.machine import Machine
+from service.domain.machine import Cluster
 from service.domain.model import Model
-from service.domain.stacks import Software
-from service.domain.workload import Inference, Training
+from service.domain.stacks import SoftwareStack
+from service.domain.workload import InferenceConfig, TrainingConfig
 from tests.domain.jobs import LLAMA_3_8B, gpu, inference, machine, model, training
 
 STACKS = ["unknown", "megatron-bridge", "torchtune", "torchtitan", "deepspeed", "pytorch-ngc", "vllm", "tensorrt-llm"]
-stacks = st.sampled_from(STACKS).map(Software)
+stacks = st.sampled_from(STACKS).map(SoftwareStack)
 
 
 @st.composite
@@ -36,7 +36,7 @@ def models(draw: st.DrawFn) -> Model:
 
 
 @st.composite
-def works(draw: st.DrawFn) -> Training:
+def works(draw: st.DrawFn) -> TrainingConfig:
     return training(
         model=draw(models()),
         global_batch=draw(st.sampled_from([None, 1, 6, 64, 250, 1024])),
@@ -49,7 +49,7 @@ def works(draw: st.DrawFn) -> Training:
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> Machine:
+def machines(draw: st.DrawFn) -> Cluster:
     gpus = draw(st.sampled_from([1, 2, 3, 4, 6, 8]))
     card = gpu(
         memory_gb=draw(st.sampled_from([16.0, 24.0, 40.0, 80.0, 192.0])),
@@ -76,7 +76,7 @@ wishes = st.sampled_from(
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> Inference:
+def questions(draw: st.DrawFn) -> InferenceConfig:
     return inference(
         model=draw(models()),
         concurrency=draw(st.sampled_from([None, 1.0, 3.0, 64.0, 1000.0])),
@@ -87,7 +87,7 @@ def questions(draw: st.DrawFn) -> Inference:
     )
 
 
-def best_of_all(physics: Physics, work: Training, where: Machine, fixed: FixedLayout) -> Estimate | None:
+def best_of_all(physics: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout) -> Estimate | None:
     """Every layout, one by one: the fastest that fits, else the one that needs the least with tensors on fast links."""
     inside, across = (
         [
