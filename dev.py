@@ -94,7 +94,7 @@ def openapi(args: list[str]) -> int:
 def scenarios(args: list[str]) -> int:
     """Write docs/scenarios.md from tests/scenarios."""
     make_environment()
-    told = subprocess.run([str(PYTHON), "-m", "tests.scenarios.book", *args], cwd=ROOT, stdout=subprocess.PIPE)
+    told = subprocess.run([str(PYTHON), "-m", "tests.scenarios.render", *args], cwd=ROOT, stdout=subprocess.PIPE)
     if told.returncode == 0:
         (ROOT / "docs" / "scenarios.md").write_bytes(told.stdout)
     return told.returncode

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, func, insert, select, update
 from service.cli import load_seed
 from service.db.engine import connect
 from service.db.tables import CatalogVersionRow, InstanceTypeRow, OfferRow, PriceRow, RegionRow
-from service.domain.offer import MARKETS
+from service.domain.catalog.offer import MARKETS
 from service.files import SEED
 
 FEED = "bench"

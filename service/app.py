@@ -12,28 +12,17 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
 
-from service.api import (
-    catalog,
-    codes,
-    compare,
-    estimate,
-    estimate_batch,
-    gpus,
-    health,
-    instances,
-    measurements,
-    measurements_sent,
-    models,
-    price_changes,
-    prices,
-    recommend,
-    vocabulary,
-)
-from service.api.answers import RememberedAnswers
-from service.api.document import complete_document
-from service.api.limits import BodyLimit
-from service.api.problems import answer_problems
-from service.api.quick import QuickAnswers, Way
+from service.api.catalog import compare, gpus, health, instances, measurements, models, prices, vocabulary
+from service.api.catalog import measurements_post as measurements_sent
+from service.api.catalog import status as catalog
+from service.api.estimate import batch as estimate_batch
+from service.api.estimate import estimate, price_changes
+from service.api.http.document import complete_document
+from service.api.http.etag import RememberedAnswers
+from service.api.http.limits import BodyLimit
+from service.api.http.problems import answer_problems
+from service.api.http.quick import QuickAnswers, Way
+from service.api.recommend import codes, recommend
 from service.db.engine import connect
 from service.db.live_catalog import LiveCatalog, today
 from service.db.migrate import require_current

@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 from sqlalchemy import Engine
 
-from service.api import examples
+from service.api.http import examples
 from service.app import build_app, create_app
 from service.db.engine import connect, sqlite_path
 from service.db.errors import DatabaseUnusable

@@ -9,17 +9,17 @@ import pytest
 
 from service.db.engine import connect
 from service.db.read_history import read_history
-from service.domain.bands import Band
-from service.domain.catalog import Catalog
-from service.domain.charges import storage_classes
-from service.domain.commitments import commitment_in, committed_cost
-from service.domain.cost import Bill, HourlyPrice, bill_of
-from service.domain.history import CatalogHistory
-from service.domain.interruption import Checkpoints
+from service.domain.band import Band
+from service.domain.bill.bill import Bill, HourlyPrice, bill_of
+from service.domain.bill.commitments import commitment_in, committed_cost
+from service.domain.bill.interruption import Checkpoints
+from service.domain.bill.run import BilledRun, StoredData, TransferredData
+from service.domain.bill.seller_terms import hourly_price, terms_of
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.history import CatalogHistory
+from service.domain.catalog.offer import Market
+from service.domain.catalog.tariffs import storage_classes
 from service.domain.money import Exact
-from service.domain.offer import Market
-from service.domain.run import BilledRun, StoredData, TransferredData
-from service.domain.terms import hourly_price, terms_of
 
 TODAY = date(2026, 11, 21)
 

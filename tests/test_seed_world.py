@@ -9,11 +9,11 @@ import pytest
 
 from service.db.engine import connect
 from service.db.read_history import read_history
-from service.domain.catalog import Catalog
-from service.domain.hardware import Gpu
-from service.domain.history import CatalogHistory
-from service.domain.reference import RUN_KINDS
-from service.domain.stacks import STACKS
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import Gpu
+from service.domain.catalog.history import CatalogHistory
+from service.domain.catalog.reference import RUN_KINDS
+from service.domain.jobs.stacks import STACKS
 
 IN_USE = ("available", "preview", "closed_to_new")
 

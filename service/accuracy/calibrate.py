@@ -10,11 +10,11 @@ from service.accuracy.direct import Case, also_fitted, case_of, fit_all
 from service.accuracy.report import score_lines
 from service.accuracy.rows import Row, UnansweredRun, question_of
 from service.accuracy.scoring import SPLITS, ScoredAnswer, fold_of
-from service.domain.bands import ErrorBands, Miss, bands_of, fitted_bands, unseen
-from service.domain.catalog import Catalog
-from service.domain.efficiency import Calibration, Coefficient
+from service.domain.calibration.coefficients import Calibration, Coefficient
+from service.domain.calibration.error_bands import ErrorBands, Miss, bands_of, fitted_bands, unseen
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.names import resolve_model
 from service.domain.errors import QuestionError
-from service.domain.names import resolve_model
 
 Pair = tuple[Row, Case]
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from service.accuracy.rows import Row, RunQuestion, UnansweredRun, question_of
 from service.accuracy.scoring import ScoredAnswer
-from service.domain.names import VARIANTS, fold_model
+from service.domain.catalog.names import VARIANTS, fold_model
 
 AT_ONCE = 200
 BYTES_PER_GIB = 1024.0**3

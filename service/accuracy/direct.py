@@ -5,26 +5,27 @@ from dataclasses import dataclass, replace
 from math import log
 
 from service.accuracy.rows import RunQuestion
-from service.api.estimate import EstimateRequest, fixed_layout, machine_asked
-from service.api.job import job_of
-from service.domain.answering import forward_terms, is_generative, prefill_terms
-from service.domain.bands import Miss, unseen
-from service.domain.calibrate import CalibrationRun, fit
-from service.domain.catalog import Catalog
-from service.domain.counting import published_training_flops_per_sample
-from service.domain.demands import StepTerms
-from service.domain.efficiency import Calibration, Coefficient, Features, StepKind
-from service.domain.estimate import language_terms, step_of
-from service.domain.facts import inference_facts, training_facts
-from service.domain.formats import peak_flops
-from service.domain.job import inference_on, training_on
-from service.domain.kinds import FORWARD, KINDS, MEMORY, PREFILL, TRAINING
-from service.domain.layouts import in_flight, replicas_in_use, usual_inference_layout, usual_training_layout
-from service.domain.machine import Cluster
-from service.domain.memory import figures, inference_parts, training_parts
-from service.domain.parallelism import Layout
-from service.domain.throughput import training_terms
-from service.domain.workload import InferenceConfig, TrainingConfig
+from service.api.estimate.estimate import EstimateRequest, fixed_layout, machine_asked
+from service.api.workload.job import job_of
+from service.domain.calibration.coefficients import Calibration, Coefficient, Features, StepKind
+from service.domain.calibration.error_bands import Miss, unseen
+from service.domain.calibration.fit import CalibrationRun, fit
+from service.domain.calibration.step_kinds import FORWARD, KINDS, MEMORY, PREFILL, TRAINING
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.formats import peak_flops
+from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.jobs.job import inference_on, training_on
+from service.domain.layouts.usual import usual_inference_layout, usual_training_layout
+from service.domain.models.counts import published_training_flops_per_sample
+from service.domain.physics.cluster import Cluster
+from service.domain.physics.estimate import language_terms, step_of
+from service.domain.physics.features import inference_facts, training_facts
+from service.domain.physics.inference_roofline import forward_terms, prefill_terms
+from service.domain.physics.kv_cache import in_flight, replicas_in_use
+from service.domain.physics.memory import figures, inference_parts, training_parts
+from service.domain.physics.parallelism import Layout
+from service.domain.physics.resources import StepTerms
+from service.domain.physics.training_roofline import training_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def case_of(question: RunQuestion, catalog: Catalog) -> Case:
         length = answering.input_length + answering.output_length
         parts = inference_parts(answering, layout, answering.concurrency or 1.0, length)
         return memory_case(question, where, figures(parts), facts)
-    if not is_generative(answering.model):
+    if not answering.model.generates:
         return forward_case(question, answering, where, facts)
     if quantity == "seconds_to_first_token":
         terms = prefill_terms(answering, where, layout, 1.0, max(1.0, answering.input_length))

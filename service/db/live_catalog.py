@@ -14,9 +14,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.allocator import give_back
 from service.db.read_history import read_history, read_newer, read_version
 from service.db.write_measurements import write_measurements
-from service.domain.catalog import Catalog
-from service.domain.history import CatalogHistory
-from service.domain.reference import Measurement
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.history import CatalogHistory
+from service.domain.catalog.reference import Measurement
 
 log = logging.getLogger(__name__)
 

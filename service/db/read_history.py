@@ -39,16 +39,12 @@ from service.db.tables import (
     StoragePriceRow,
     TransferPriceRow,
 )
-from service.domain.charges import BillingRule, StoragePrice, TransferPrice
-from service.domain.efficiency import Coefficient
-from service.domain.estimate import physics_of
-from service.domain.hardware import LIFECYCLE_STATES, Gpu, InstanceType, LifecycleEvent
-from service.domain.history import CatalogHistory
-from service.domain.interruption import InterruptionPrior
-from service.domain.model import Model, Transformer
-from service.domain.money import ExchangeRate
-from service.domain.precision import Precision, Rate
-from service.domain.reference import (
+from service.domain.calibration.coefficients import Coefficient
+from service.domain.calibration.error_bands import physics_of
+from service.domain.catalog.hardware import LIFECYCLE_STATES, Gpu, InstanceType, LifecycleEvent
+from service.domain.catalog.history import CatalogHistory
+from service.domain.catalog.precision import Precision, Rate
+from service.domain.catalog.reference import (
     Fee,
     ImportSummary,
     Measurement,
@@ -63,6 +59,9 @@ from service.domain.reference import (
     Source,
     first_known,
 )
+from service.domain.catalog.tariffs import BillingRule, InterruptionPrior, StoragePrice, TransferPrice
+from service.domain.models.model import Model, Transformer
+from service.domain.money import ExchangeRate
 
 Mapped = dict[str, Any]
 

@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, Connection, Select, String, cast, func, li
 
 from service.db.errors import DatabaseUnusable
 from service.db.tables import ExchangeRateRow, OfferRow, PriceRow, Row
-from service.domain.history import EPOCH, FOREVER, SECONDS_A_DAY, UNKNOWN, OfferColumns, PriceColumns
-from service.domain.offer import DATED, MARKETS, PRICE_KINDS
+from service.domain.catalog.history import EPOCH, FOREVER, SECONDS_A_DAY, UNKNOWN, OfferColumns, PriceColumns
+from service.domain.catalog.offer import DATED, MARKETS, PRICE_KINDS
 
 READ_AT_ONCE = 20_000
 """So many ids are looked at, and at most as many rows held as text."""

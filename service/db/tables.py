@@ -11,10 +11,10 @@ from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, Int
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from service.db.columns import UtcDateTime
-from service.domain.charges import DESTINATIONS, MACHINES, STORAGE_KINDS
-from service.domain.model import FAMILIES
-from service.domain.offer import MARKETS
-from service.domain.reference import RUN_KINDS, RUN_UNITS
+from service.domain.catalog.offer import MARKETS
+from service.domain.catalog.reference import RUN_KINDS, RUN_UNITS
+from service.domain.catalog.tariffs import DESTINATIONS, MACHINES, STORAGE_KINDS
+from service.domain.models.model import FAMILIES
 
 # SQLite numbers rows by itself only in a column called INTEGER.
 BigId = BigInteger().with_variant(Integer, "sqlite")

@@ -10,7 +10,7 @@ from service.db.errors import in_sentences
 from service.db.read_history import measurement_from_row
 from service.db.tables import CatalogVersionRow, MeasurementRow
 from service.db.write_catalog import Record
-from service.domain.reference import Measurement
+from service.domain.catalog.reference import Measurement
 
 MICRO = 1_000_000
 PATIENCE = "10s"

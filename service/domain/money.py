@@ -13,7 +13,7 @@ from datetime import date
 from fractions import Fraction
 from math import floor
 
-from service.domain.bands import Band
+from service.domain.band import Band
 
 MICRO = 1_000_000
 NANO = 1_000_000_000

@@ -22,10 +22,10 @@ from service.db.tables import (
     SoftwareSupportRow,
 )
 from service.db.write_catalog import Batch
+from service.domain.catalog.hardware import LIFECYCLE_STATES
+from service.domain.catalog.names import fold_model
 from service.domain.errors import ImpossibleModel
-from service.domain.hardware import LIFECYCLE_STATES
-from service.domain.model import Transformer, parameter_count
-from service.domain.names import fold_model
+from service.domain.models.model import Transformer, parameter_count
 from service.importers.charge_checks import CHARGE_CHECKS
 from service.importers.price_checks import PRICE_CHECKS
 from service.importers.run_checks import RUN_CHECKS

@@ -7,7 +7,7 @@ from datetime import date
 
 from service.db.tables import ExchangeRateRow, OfferRow, PriceRow, RegionRow, SourceRow
 from service.db.write_catalog import Batch
-from service.domain.commitments import commitment_in
+from service.domain.bill.commitments import commitment_in
 from service.importers.prices import SET_ASIDE
 from service.importers.seed import SeedLine
 from service.importers.table_checks import unknown_word, vocabulary

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from service.db.tables import InstanceTypeRow, ModelRow, PublishedRunRow
 from service.db.write_catalog import Batch
-from service.domain.names import fold_model
+from service.domain.catalog.names import fold_model
 from service.importers.seed import SeedLine
 from service.importers.table_checks import name_of
 

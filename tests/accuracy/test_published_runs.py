@@ -7,7 +7,7 @@ import pytest
 
 from service.accuracy.rows import Row, RunQuestion, UnansweredRun, gpu_of, question_of, software_of
 from service.accuracy.scoring import SPLITS, subset_of
-from service.domain.stacks import software_called
+from service.domain.jobs.stacks import software_called
 from service.files import SEED
 
 

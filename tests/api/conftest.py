@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from service.api import examples
+from service.api.http import examples
 from service.app import create_app
 from service.settings import Settings
 from tests.conftest import copied

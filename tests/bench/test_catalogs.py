@@ -8,7 +8,7 @@ import pytest
 from bench.catalogs import instance_names, make_catalogs
 from service.db.engine import connect
 from service.db.read_history import read_history
-from service.domain.catalog import Catalog
+from service.domain.catalog.catalog import Catalog
 
 DAY = date(2026, 1, 1)
 MORE = 6_000

@@ -11,8 +11,8 @@ from service.db.engine import connect
 from service.db.migrate import upgrade
 from service.db.read_history import read_history
 from service.db.write_catalog import write
-from service.domain.estimate import physics_of
-from service.domain.history import CatalogHistory, OfferColumns, PriceColumns
+from service.domain.calibration.error_bands import physics_of
+from service.domain.catalog.history import CatalogHistory, OfferColumns, PriceColumns
 from service.files import SEED
 from service.importers.seed import read_seed
 

@@ -14,7 +14,7 @@ from service.db.live_catalog import LiveCatalog
 from service.db.migrate import upgrade
 from service.db.tables import InstanceTypeRow, LifecycleRow
 from service.db.write_catalog import write
-from tests.db.small import batch, event, instance_type, offer, price, world
+from tests.builders.small_catalog import batch, event, instance_type, offer, price, world
 from tests.postgres import running_server
 
 DAY = date(2026, 11, 21)

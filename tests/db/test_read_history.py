@@ -11,10 +11,10 @@ from service.db.read_history import read_history
 from service.db.read_prices import READ_AT_ONCE
 from service.db.tables import GpuPrecisionRow, GpuRow, InstanceTypeRow, LifecycleRow
 from service.db.write_catalog import write
-from service.domain.hardware import InstanceType
-from service.domain.history import CatalogHistory, day_of
-from service.domain.offer import Price
-from tests.db.small import Tables, batch, event, gpu, instance_type, offer, price, world
+from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.history import CatalogHistory, day_of
+from service.domain.catalog.offer import Price
+from tests.builders.small_catalog import Tables, batch, event, gpu, instance_type, offer, price, world
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CHINA = timezone(timedelta(hours=8))

@@ -5,13 +5,13 @@ from random import Random, SystemRandom
 
 from fastapi.testclient import TestClient
 
-from service.api import examples
+from service.api.http import examples
 from service.app import create_app
 from service.cli import load_seed
 from service.db.engine import connect
 from service.files import SEED
 from service.settings import Settings
-from tests.random_questions import Questions, Vocabulary
+from tests.builders.random_questions import Questions, Vocabulary
 
 GETS = (
     "/instances?precision=bf16&sort=-tflops,usd_per_hour&facets=family,gpu_memory_gb&limit=200",

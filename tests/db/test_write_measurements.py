@@ -18,8 +18,8 @@ from service.db.live_catalog import LiveCatalog
 from service.db.read_history import read_history
 from service.db.tables import MeasurementRow
 from service.db.write_catalog import Record, write
-from service.domain.reference import Measurement
-from tests.db.small import SOURCE, batch
+from service.domain.catalog.reference import Measurement
+from tests.builders.small_catalog import SOURCE, batch
 
 DAY = date(2026, 11, 21)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.bands import Band
+from service.domain.band import Band
 from service.domain.money import (
     Exact,
     ExchangeRate,
@@ -19,7 +19,7 @@ from service.domain.money import (
     rate_on,
     settle,
 )
-from tests.domain.bills import rate
+from tests.builders.bills import rate
 
 fractions = st.fractions(min_value=0, max_value=10**7, max_denominator=10**9)
 triples = st.builds(Exact, fractions, fractions, fractions)

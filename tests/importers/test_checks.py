@@ -8,7 +8,7 @@ import pytest
 from service.cli import main
 from service.db.engine import connect
 from service.db.read_history import read_history
-from service.domain.reference import RUN_UNITS
+from service.domain.catalog.reference import RUN_UNITS
 from service.files import SEED
 from service.importers.checks import check_seed
 from service.importers.seed import read_seed

@@ -3,8 +3,8 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.scenarios.book import DOCUMENT, STRENGTHS, Scenario, chapters, document
-from tests.scenarios.holding import misses
+from tests.scenarios.expectations import misses
+from tests.scenarios.render import DOCUMENT, STRENGTHS, Scenario, chapters, document
 
 SCENARIOS = [each for chapter in chapters() for each in chapter.scenarios]
 

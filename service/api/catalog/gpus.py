@@ -1,0 +1,228 @@
+"""GPUs with a row per precision; a name that means several cards is answered with all of them."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from service.api.catalog.filters import PrecisionSupport, resolved
+from service.api.catalog.instances import PrecisionDetailResponse
+from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.http.etag import json_answer
+from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel
+from service.api.http.listing import Page, page_answer
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import Gpu
+from service.domain.catalog.names import near_names, resolve_gpus
+from service.domain.errors import NotFound, QuestionError, UnknownName
+
+router = APIRouter(tags=["catalog"])
+
+
+class BoardResponse(ResponseModel):
+    """The whole of what is sold as one card; of most, that is one GPU."""
+
+    gpus: int
+    memory_gb: float | None
+    cores: int | None
+    memory_bandwidth_gb_per_second: float | None
+    tdp_watts: float | None
+
+    @classmethod
+    def of(cls, gpu: Gpu) -> "BoardResponse | None":
+        count = gpu.gpus_per_board
+        if count is None:
+            return None
+        return cls(
+            gpus=count,
+            memory_gb=times(count, gpu.memory_gb),
+            cores=None if gpu.cores is None else count * gpu.cores,
+            memory_bandwidth_gb_per_second=times(count, gpu.memory_bandwidth_gb_per_second),
+            tdp_watts=times(count, gpu.tdp_watts),
+        )
+
+
+def times(count: int, figure: float | None) -> float | None:
+    return None if figure is None else count * figure
+
+
+class GpuResponse(ResponseModel):
+    """A card, or a part of one; figures are of one such unit."""
+
+    id: str
+    name: str
+    kind: str
+    vendor: str
+    architecture: str
+    released_on: str | None
+    memory_gb: float | None
+    usable_memory_gib: float | None
+    memory_type: str | None
+    memory_bandwidth_gb_per_second: float | None
+    tdp_watts: float | None
+    cores: int | None = Field(description="That add and multiply: CUDA cores, stream processors.")
+    base_clock_mhz: float | None
+    boost_clock_mhz: float | None
+    board: BoardResponse | None = Field(description="Totals of a board, which a machine may see as several GPUs.")
+    compute_capability: str | None
+    tensor_core_generation: int | None
+    interconnect: str | None
+    interconnect_gb_per_second: float | None
+    form_factor: str | None
+    positioned_for: str | None
+    fraction: float
+    partition_of: str | None
+    aliases: list[str]
+    instance_types: int = Field(description="How many instance types of the catalog's day carry it.")
+    precisions: dict[str, PrecisionDetailResponse]
+    source: str
+    note: str | None
+
+    @classmethod
+    def of(cls, gpu: Gpu, catalog: Catalog) -> "GpuResponse":
+        return cls.like(
+            gpu,
+            aliases=list(gpu.aliases),
+            board=BoardResponse.of(gpu),
+            instance_types=sum(kind.gpu is not None and kind.gpu.id == gpu.id for kind in catalog.instance_types),
+            precisions={name: PrecisionDetailResponse.like(rate) for name, rate in gpu.rates.items()},
+        )
+
+
+class GpusRequest(PageRequest):
+    """Which GPUs to list, and in which order."""
+
+    gpu: Annotated[Names, Field(description="Ids, names or aliases; `a100` finds every A100 card.")] = ()
+    vendor: Names = ()
+    kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = ()
+    architecture: Names = ()
+    precision: Annotated[Names, Field(description="Number formats that it must run: all of them.")] = ()
+    precision_support: PrecisionSupport = "native"
+    min_memory_gb: Amount | None = None
+    max_memory_gb: Amount | None = None
+    tensor_cores: Annotated[bool | None, Field(description="Whether it has tensor cores.")] = None
+    provider: Annotated[Names, Field(description="Providers that rent it out on the catalog's day.")] = ()
+    sort: Annotated[
+        Names,
+        Field(
+            description="`id`, any numeric column, or a dense peak such as `fp16_tflops`; `-` for descending. A peak "
+            "counts where the precision has the support asked for."
+        ),
+    ] = ()
+
+
+NUMERIC = (
+    "memory_gb", "usable_memory_gib", "memory_bandwidth_gb_per_second", "tdp_watts", "cores", "base_clock_mhz",
+    "boost_clock_mhz", "tensor_core_generation", "interconnect_gb_per_second", "fraction",
+)  # fmt: skip
+PEAK = "_tflops"
+
+
+@router.get(
+    "/gpus",
+    summary="List GPUs",
+    response_model=Page[GpuResponse],
+)
+async def get_gpus(request: Request, asked: Annotated[GpusRequest, Query()], live: Live) -> Response:
+    """Every GPU, TPU and NPU of the catalog with its precisions."""
+    catalog = catalog_on(live, asked.as_of)
+    found = sorted_gpus(asked, filtered(asked, catalog), catalog)
+    return page_answer(
+        request,
+        asked,
+        catalog,
+        len(found),
+        lambda place: found[place].id,
+        lambda shown: [gpu_json(gpu, catalog) for gpu in found[shown]],
+    )
+
+
+def gpu_json(gpu: Gpu, catalog: Catalog) -> bytes:
+    return catalog.fragments.get_or_compute(
+        ("gpu", gpu.id), lambda: GpuResponse.of(gpu, catalog).model_dump_json().encode()
+    )
+
+
+def filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
+    named = resolved("gpu", asked.gpu, catalog)
+    vendors = resolved("gpu_vendor", asked.vendor, catalog, field="vendor")
+    kinds = resolved("gpu_kind", asked.kind, catalog, field="kind")
+    architectures = resolved("architecture", asked.architecture, catalog)
+    precisions = resolved("precision", asked.precision, catalog)
+    providers = resolved("provider", asked.provider, catalog)
+    rented = {kind.gpu.id for kind in catalog.instance_types if kind.gpu and kind.provider in providers}
+    return [
+        gpu
+        for gpu in catalog.reference.gpus.values()
+        if (not named or gpu.id in named)
+        and (not vendors or gpu.vendor in vendors)
+        and (not kinds or gpu.kind in kinds)
+        and (not architectures or gpu.architecture in architectures)
+        and (not providers or gpu.id in rented)
+        and (asked.min_memory_gb is None or (gpu.memory_gb is not None and gpu.memory_gb >= asked.min_memory_gb))
+        and (asked.max_memory_gb is None or (gpu.memory_gb is not None and gpu.memory_gb <= asked.max_memory_gb))
+        and (asked.tensor_cores is None or gpu.has_tensor_cores == asked.tensor_cores)
+        and all(gpu.runs(precision, asked.precision_support) for precision in precisions)
+    ]
+
+
+def sorted_gpus(asked: GpusRequest, gpus: list[Gpu], catalog: Catalog) -> list[Gpu]:
+    """By the columns asked for, unknown values last; the id decides what is still even."""
+    ordered = sorted(gpus, key=lambda gpu: gpu.id)
+    for column in reversed(asked.sort):
+        name, sign = column.removeprefix("-"), -1 if column.startswith("-") else 1
+        if name == "id":
+            ordered.sort(key=lambda gpu: gpu.id, reverse=sign < 0)
+            continue
+        figure = sort_figure(name, asked.precision_support, catalog)
+        ordered.sort(key=partial(unknown_last, figure, sign))
+    return ordered
+
+
+def unknown_last(figure: Callable[[Gpu], float | None], sign: int, gpu: Gpu) -> tuple[bool, float]:
+    value = figure(gpu)
+    return value is None, 0 if value is None else sign * value
+
+
+def sort_figure(name: str, support: PrecisionSupport, catalog: Catalog) -> Callable[[Gpu], float | None]:
+    """A column, or the dense peak at a precision that it really runs. Raises `QuestionError`."""
+    precision = name.removesuffix(PEAK)
+    if name in NUMERIC:
+        return lambda gpu: getattr(gpu, name)
+    if name.endswith(PEAK) and precision in catalog.reference.precisions:
+        return lambda gpu: gpu.tflops(precision) if gpu.runs(precision, support) else None
+    known = ("id", *NUMERIC, *(each + PEAK for each in catalog.reference.precisions))
+    near = near_names(name, known)
+    raise QuestionError(f"There is no column '{name}' to sort by. Known: {', '.join(known)}.", field="sort", near=near)
+
+
+class GpuCandidatesResponse(ResponseModel):
+    """The GPUs that a name may mean; one for an id, several for a name such as `a100`."""
+
+    asked: str
+    ambiguous: bool
+    items: list[GpuResponse]
+    catalog: CatalogStamp
+
+
+@router.get(
+    "/gpus/{id}",
+    summary="One GPU, or all that a name may mean",
+    response_model=GpuCandidatesResponse,
+)
+async def get_gpu(id: Name, asked: Annotated[DayRequest, Query()], live: Live) -> Response:  # noqa: A002
+    """An id answers with one GPU; an alias such as `a100` answers with every card it may mean."""
+    catalog = catalog_on(live, asked.as_of)
+    try:
+        ids = resolve_gpus([id], catalog, "id")
+    except UnknownName as error:
+        raise NotFound(error.sentence, field="id", near=error.near) from None
+    told = GpuCandidatesResponse(
+        asked=id,
+        ambiguous=len(ids) > 1,
+        items=[GpuResponse.of(catalog.reference.gpus[each], catalog) for each in ids],
+        catalog=stamp(catalog),
+    )
+    return json_answer(told.model_dump_json().encode(), catalog)

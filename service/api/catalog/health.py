@@ -1,0 +1,76 @@
+"""For those who run the service: is it alive, is it ready, and how does it fare."""
+
+from datetime import datetime
+from typing import Literal
+
+from fastapi import APIRouter, Depends, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
+
+from service.api.http.current import CatalogStamp, Live, stamp
+from service.api.http.fields import ResponseModel
+
+
+async def not_kept(response: Response) -> None:
+    """These answers hold for the moment only."""
+    response.headers["Cache-Control"] = "no-store"
+
+
+router = APIRouter(tags=["operations"], dependencies=[Depends(not_kept)])
+
+
+class AliveResponse(ResponseModel):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadyResponse(ResponseModel):
+    """The catalog is loaded; `problem` says when it can no longer be refreshed, while the last good one answers."""
+
+    status: Literal["ready"]
+    catalog: CatalogStamp
+    checked_at: datetime
+    problem: str | None
+
+
+@router.get("/healthz", summary="Is the process alive")
+async def get_healthz() -> AliveResponse:
+    """Answers as long as the process does; asks nothing of the database."""
+    return AliveResponse(status="ok")
+
+
+@router.get("/readyz", summary="Is the catalog loaded")
+async def get_readyz(live: Live) -> ReadyResponse:
+    """The catalog in use, and the last look at the database. While that is lost, the last good catalog answers."""
+    health = live.health
+    return ReadyResponse(
+        status="ready", catalog=stamp(live.on(None)), checked_at=health.checked_at, problem=health.problem
+    )
+
+
+@router.get("/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse)
+async def get_metrics(live: Live) -> Response:
+    """Catalog version and size, the age of its newest price, and whether the database answers."""
+    registry = CollectorRegistry()
+    catalog, health = live.on(None), live.health
+    _, newest = catalog.observed_span
+    told = {
+        "selector_catalog_version": ("Version of the catalog in use.", float(catalog.version)),
+        "selector_instance_types": ("Instance types in today's catalog.", float(len(catalog.instance_types))),
+        "selector_offers": ("Offers in today's catalog.", float(len(catalog.offers))),
+        "selector_database_reachable": (
+            "1 while the last look at the database succeeded.",
+            float(health.problem is None),
+        ),
+        "selector_catalog_checked_timestamp_seconds": (
+            "When the database was last read.",
+            health.checked_at.timestamp(),
+        ),
+    }
+    if newest:
+        age = (catalog.day - newest).days
+        told["selector_newest_price_age_days"] = ("Days since the newest price was seen.", float(age))
+    for name, (meaning, value) in told.items():
+        Gauge(name, meaning, registry=registry).set(value)
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST, headers={"Cache-Control": "no-store"})

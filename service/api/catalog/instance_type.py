@@ -1,0 +1,180 @@
+"""An instance type as every endpoint shows it."""
+
+from collections.abc import Sequence
+from datetime import date
+
+from pydantic import Field
+
+from service.api.http.fields import ResponseModel
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import Gpu, InstanceType
+from service.domain.catalog.offer import Offer
+
+
+class PrecisionRateResponse(ResponseModel):
+    """How one GPU runs one precision."""
+
+    support: str | None = Field(description="`accelerated`, `native`, `reduced` or `none`; null: not known.")
+    tflops: float | None = Field(description="Dense peak of one GPU in 10^12 operations per second; null: not known.")
+
+
+class InstanceGpuResponse(ResponseModel):
+    """The GPUs of an instance type; figures are of one of them unless they say total."""
+
+    id: str
+    name: str
+    kind: str
+    vendor: str
+    architecture: str
+    count: int
+    fraction: float = Field(description="1, or the part of a card that one of them is.")
+    memory_gb: float | None
+    usable_memory_gib: float | None
+    total_memory_gb: float | None
+    memory_bandwidth_gb_per_second: float | None
+    interconnect: str | None
+    interconnect_gb_per_second: float | None
+    precisions: dict[str, PrecisionRateResponse]
+
+
+class CpuResponse(ResponseModel):
+    """The host's CPU."""
+
+    architecture: str | None
+    vendor: str | None
+    model: str | None
+
+
+class PriceResponse(ResponseModel):
+    """What an offer costs per hour, and how well that is known."""
+
+    usd_per_hour: float | None = Field(description="Null when it is not known; `unknown_because` then says why.")
+    market: str
+    term: str | None = Field(description="What a reserved offer commits to, such as `1y_reserved_all_upfront`.")
+    region: str | None
+    zone: str | None
+    currency: str
+    per_hour: float | None = Field(description="In the seller's currency.")
+    observed_on: date | None
+    dated: str
+    kind: str
+    source: str
+    unknown_because: str | None
+
+    @classmethod
+    def of(cls, offer: Offer) -> "PriceResponse":
+        price = offer.price
+        native = price.native_micros_per_hour
+        return cls(
+            usd_per_hour=price.usd_per_hour,
+            market=offer.market,
+            term=offer.term,
+            region=offer.region,
+            zone=offer.zone,
+            currency=price.currency,
+            per_hour=None if native is None else native / 1_000_000,
+            observed_on=price.observed_on,
+            dated=price.dated,
+            kind=price.kind,
+            source=price.source,
+            unknown_because=unknown_because(offer),
+        )
+
+
+def unknown_because(offer: Offer) -> str | None:
+    if offer.price.usd_per_hour is not None:
+        return None
+    if offer.price.native_micros_per_hour is not None:
+        return f"No exchange rate for {offer.price.currency} is known for that day."
+    return offer.price.note or "No price is published."
+
+
+class InstanceTypeResponse(ResponseModel):
+    """What an instance type is made of."""
+
+    provider: str
+    name: str
+    service: str
+    family: str
+    lifecycle: str
+    launched_on: date | None
+    gpu: InstanceGpuResponse | None
+    vcpus: float | None
+    cpu: CpuResponse
+    memory_gib: float | None
+    network_gbps: float | None
+    rdma: bool | None
+    gpudirect_rdma: bool | None
+    local_storage_gb: float | None
+    bare_metal: bool | None
+
+
+class InstanceResponse(InstanceTypeResponse):
+    """An instance type in a list, with its best price."""
+
+    price: PriceResponse | None = Field(
+        description="The best offer under the filters; null when there is no offer at all."
+    )
+    offers: int = Field(description="How many offers the type has on the catalog's day.")
+
+
+def machine_fields(kind: InstanceType, day: date) -> dict[str, object]:
+    return {
+        "provider": kind.provider,
+        "name": kind.name,
+        "service": kind.service,
+        "family": kind.family,
+        "lifecycle": kind.state_on(day),
+        "launched_on": kind.launched_on,
+        "gpu": kind.gpu and gpu_told(kind, kind.gpu),
+        "vcpus": kind.vcpus,
+        "cpu": CpuResponse(architecture=kind.cpu_architecture, vendor=kind.cpu_vendor, model=kind.cpu_model),
+        "memory_gib": kind.memory_gib,
+        "network_gbps": kind.network_gbps,
+        "rdma": kind.rdma,
+        "gpudirect_rdma": kind.gpudirect_rdma,
+        "local_storage_gb": kind.local_storage_gb,
+        "bare_metal": kind.bare_metal,
+    }
+
+
+def gpu_told(kind: InstanceType, gpu: Gpu) -> InstanceGpuResponse:
+    return InstanceGpuResponse(
+        id=gpu.id,
+        name=gpu.name,
+        kind=gpu.kind,
+        vendor=gpu.vendor,
+        architecture=gpu.architecture,
+        count=kind.gpu_count,
+        fraction=gpu.fraction,
+        memory_gb=gpu.memory_gb,
+        usable_memory_gib=gpu.usable_memory_gib,
+        total_memory_gb=kind.total_gpu_memory_gb,
+        memory_bandwidth_gb_per_second=gpu.memory_bandwidth_gb_per_second,
+        interconnect=kind.interconnect,
+        interconnect_gb_per_second=kind.interconnect_gb_per_second,
+        precisions={
+            name: PrecisionRateResponse(support=rate.support, tflops=rate.dense_tflops)
+            for name, rate in gpu.rates.items()
+            if rate.support != "none"
+        },
+    )
+
+
+def instance_item(catalog: Catalog, kind_place: int, offer_place: int) -> bytes:
+    """The JSON of an instance type with one of its offers (-1: none)."""
+    return instance_items(catalog, [kind_place], [offer_place])[0]
+
+
+def instance_items(catalog: Catalog, kind_places: Sequence[int], offer_places: Sequence[int]) -> list[bytes]:
+    """The JSON of each instance type with one of its offers, encoded once per catalog."""
+
+    def encode(places: tuple[int, int]) -> bytes:
+        kind, place = places
+        offer = None if place < 0 else PriceResponse.of(catalog.offers.offer(place))
+        fields = machine_fields(catalog.instance_types[kind], catalog.day)
+        return (
+            InstanceResponse(**fields, price=offer, offers=len(catalog.offer_places(kind))).model_dump_json().encode()
+        )
+
+    return catalog.fragments.get_or_compute_each(list(zip(kind_places, offer_places, strict=True)), encode)

@@ -1,0 +1,200 @@
+"""POST /measurements: what callers saw on machines by name, all of a call or none."""
+
+from datetime import date
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from service.api.catalog.measurements import MeasurementResponse, named_item, named_seen
+from service.api.http.body import JsonRoute
+from service.api.http.current import EARLIEST, Live
+from service.api.http.examples import MEASUREMENTS
+from service.api.http.fields import (
+    LARGEST,
+    AtLeastOne,
+    AtLeastOneOfMany,
+    BodyModel,
+    Day,
+    Name,
+    Named,
+    Positive,
+    RequestModel,
+    ResponseModel,
+    whole,
+)
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.names import resolve, resolve_instance
+from service.domain.catalog.reference import Measurement
+from service.domain.catalog.software_support import software_names
+from service.domain.errors import QuestionError
+from service.domain.evidence.measurement_id import identified, samples_per_second
+from service.domain.jobs.stacks import UNKNOWN, software_called
+from service.domain.versions import split_requirement
+
+router = APIRouter(tags=["catalog"], route_class=JsonRoute)
+
+MOST_ITEMS = 1000
+LEAST = 1e-9
+MOST_SAMPLES_A_BATCH = 1_000_000_000
+SENT_BY_NOBODY = "sent"
+LOOP = ("steps", "seconds", "batch_size", "world_size")
+
+PrintedName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00]*$")]
+Rate = Annotated[float, Field(ge=LEAST, le=LARGEST, allow_inf_nan=False)]
+UsdPerHour = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
+Steps = Annotated[int, Field(ge=1, le=1_000_000_000_000), BeforeValidator(whole)]
+Workers = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(whole)]
+
+
+class NamedWorkloadRequest(BodyModel):
+    """A workload by its own name."""
+
+    name: PrintedName
+
+
+class SoftwareUsedRequest(BodyModel):
+    """What the code ran on."""
+
+    framework: Annotated[PrintedName | None, Field(description="Such as `pytorch==2.0`.")] = None
+
+
+class MeasurementRequest(BodyModel):
+    """One measurement: whose, where, and how fast, as a rate or as the times of a loop."""
+
+    name: Annotated[PrintedName | None, Field(description="The workload's own name; or tell `workload`.")] = None
+    workload: Annotated[
+        Named[PrintedName, NamedWorkloadRequest] | None, Field(description="The workload's name, plain or as `name`.")
+    ] = None
+    machine: Annotated[Name, Field(description="The instance type, as `name` or `provider/name`.")]
+    nodes: Annotated[AtLeastOne, Field(description="Such machines that ran it together.")] = 1
+    precision: Annotated[Name | None, Field(description="What numbers were multiplied in, see `/precisions`.")] = None
+    software: SoftwareUsedRequest = SoftwareUsedRequest()
+    samples_per_second: Annotated[Rate | None, Field(description="Of all nodes together.")] = None
+    steps: Annotated[
+        Steps | None, Field(description="With `seconds`, `batch_size` and `world_size`: the rate is computed of them.")
+    ] = None
+    seconds: Annotated[Positive | None, Field(description="That the steps took.")] = None
+    batch_size: Annotated[
+        AtLeastOneOfMany | None, Field(description="Samples a step: of one worker with `steps`, else of all together.")
+    ] = None
+    world_size: Annotated[Workers | None, Field(description="Workers, each with a batch of its own.")] = None
+    usd_per_hour: Annotated[UsdPerHour | None, Field(description="What was paid for one machine.")] = None
+    measured_at: Annotated[Day | None, Field(description="The day; left out: today, in UTC.")] = None
+    source: Annotated[PrintedName, Field(description="Who or what measured.")] = SENT_BY_NOBODY
+    note: Text | None = None
+
+
+class MeasurementsPostRequest(BodyModel):
+    """Measurements to keep."""
+
+    items: Annotated[list[MeasurementRequest], Field(min_length=1, max_length=MOST_ITEMS)]
+
+
+class MeasurementsPostResponse(ResponseModel):
+    """The measurements as they are kept, in the order in which they were sent."""
+
+    items: list[MeasurementResponse]
+
+
+@router.post("/measurements", summary="Send measurements", status_code=201, response_model=MeasurementsPostResponse)
+def post_measurements(
+    sent: Annotated[MeasurementsPostRequest, Body(openapi_examples=MEASUREMENTS)],
+    _query: Annotated[RequestModel, Query()],
+    live: Live,
+) -> MeasurementsPostResponse:
+    """Keep what was measured of workloads by name; every process answers from it within seconds, this one at once.
+
+    All items are kept, or none. The same measurement sent again is kept once and answered alike, so that a call whose
+    answer was lost can be sent again; let such a call tell `measured_at`.
+    """
+    catalog = live.on(None)
+    kept = live.add_measurements(
+        [measurement_of(each, catalog, f"items.{place}") for place, each in enumerate(sent.items)]
+    )
+    catalog = live.on(None)
+    return MeasurementsPostResponse(items=[named_item(named_seen(each, catalog), each) for each in kept])
+
+
+def measurement_of(sent: MeasurementRequest, catalog: Catalog, field: str) -> Measurement:
+    """In the catalog's own words. Raises `QuestionError`."""
+    machine = resolve_instance(sent.machine, catalog, f"{field}.machine")
+    precision = (
+        sent.precision and resolve("precision", [sent.precision], catalog.reference.precisions, f"{field}.precision")[0]
+    )
+    rate, batch_size, seconds_per_batch = speed_of(sent, field)
+    software = sent.software.framework
+    return identified(
+        Measurement(
+            id="",
+            workload=workload_of(sent, field),
+            framework=software and line_of(software, f"{field}.software.framework", catalog),
+            machine=machine,
+            gpu_count=catalog.instance_types[catalog.place_of[machine]].gpu_count,
+            precision=precision,
+            batch_size=batch_size,
+            seconds_per_batch=seconds_per_batch,
+            samples_per_second=rate,
+            usd_per_hour=sent.usd_per_hour,
+            measured_on=day_of(sent, catalog.day, f"{field}.measured_at"),
+            source=sent.source,
+            note=sent.note,
+            nodes=sent.nodes,
+            software=software,
+        )
+    )
+
+
+def workload_of(sent: MeasurementRequest, field: str) -> str:
+    named = sent.workload.name if isinstance(sent.workload, NamedWorkloadRequest) else sent.workload
+    if (named is None) == (sent.name is None):
+        raise QuestionError(f"Tell either {field}.name or {field}.workload.", field=f"{field}.name")
+    return named or sent.name or ""
+
+
+def speed_of(sent: MeasurementRequest, field: str) -> tuple[float, int | None, float | None]:
+    """Samples per second, samples of a step, and seconds of one where they are told."""
+    told = {name: getattr(sent, name) for name in LOOP}
+    loop = any(told[name] is not None for name in LOOP if name != "batch_size")
+    if loop == (sent.samples_per_second is not None):
+        raise QuestionError(
+            f"Tell either {field}.samples_per_second, or all of steps, seconds, batch_size and world_size.",
+            field=f"{field}.samples_per_second",
+        )
+    if sent.samples_per_second is not None:
+        return sent.samples_per_second, sent.batch_size, None
+    if sent.steps is None or sent.seconds is None or sent.batch_size is None or sent.world_size is None:
+        missing = next(name for name in LOOP if told[name] is None)
+        raise QuestionError(
+            f"'{field}.{missing}' is missing: steps need {', '.join(LOOP[1:])}.", field=f"{field}.{missing}"
+        )
+    batch_size = sent.batch_size * sent.world_size
+    if batch_size > MOST_SAMPLES_A_BATCH:
+        raise QuestionError(
+            f"batch_size x world_size must be at most {MOST_SAMPLES_A_BATCH:,}.", field=f"{field}.batch_size"
+        )
+    rate = samples_per_second(sent.steps, sent.seconds, sent.batch_size, sent.world_size)
+    if not LEAST <= rate <= LARGEST:
+        raise QuestionError(
+            f"That is {rate:.3g} samples per second; it must be between {LEAST:g} and {LARGEST:g}.",
+            field=f"{field}.seconds",
+        )
+    return rate, batch_size, sent.seconds / sent.steps
+
+
+def line_of(text: str, field: str, catalog: Catalog) -> str:
+    """The line of software by our name, or by the caller's where we know none."""
+    name, _ = split_requirement(text, field)
+    line = software_called(name).line
+    known = catalog.memory.get_or_compute("software_names", lambda: software_names(catalog))
+    return name if name in known or line == UNKNOWN.line else line
+
+
+def day_of(sent: MeasurementRequest, today: date, field: str) -> date:
+    day = sent.measured_at or today
+    if day > today:
+        raise QuestionError(f"{day} lies in the future; today is {today} in UTC.", field=field)
+    if day < EARLIEST:
+        raise QuestionError(f"The catalog begins in {EARLIEST.year}.", field=field)
+    return day

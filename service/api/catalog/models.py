@@ -1,0 +1,242 @@
+"""ML models: presets with their dimensions, and what these say of parameters, FLOPs and cache."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
+from service.api.http.etag import json_answer
+from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel
+from service.api.http.listing import Page, in_order, page_answer
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.names import resolve, resolve_model
+from service.domain.errors import NotFound, QuestionError, UnknownName
+from service.domain.models.model import (
+    FAMILIES,
+    Model,
+    Transformer,
+    active_parameter_count,
+    forward_flops_per_token,
+    kv_bytes_per_token,
+    kv_cache_bytes,
+    parameter_parts,
+    ssm_state_bytes,
+)
+
+router = APIRouter(tags=["catalog"])
+
+USUAL_CONTEXT = 2048
+"""Where nobody says how long: what a training sequence was for years."""
+FP16_BYTES = 2
+
+
+class TransformerResponse(ResponseModel):
+    """Dimensions; 0 is *has none*. In a hybrid, a layer is one of attention, a state space (ssm) or an FFN."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    ffn: int
+    gated: bool
+    vocabulary: int
+    tied: bool
+    experts: int
+    experts_per_token: int
+    shared_experts: int
+    expert_ffn: int
+    expert_latent: int
+    dense_layers: int
+    mla_kv_rank: int
+    mla_rope_size: int
+    mla_query_rank: int
+    mla_value_size: int
+    sliding_window: int
+    global_layers: int
+    context_tokens: int = Field(description="0: not known, or not limited.")
+    decoder: bool
+    encoder_layers: int
+    learned_positions: int
+    attention_layers: int
+    ssm_layers: int
+    ssm_heads: int
+    ssm_head_size: int
+    ssm_state: int
+    ssm_groups: int
+    ssm_convolution: int
+
+
+class ModelResponse(ResponseModel):
+    """A network by name."""
+
+    id: str
+    name: str
+    family: str
+    aliases: list[str]
+    parameters: int
+    active_parameters: int = Field(description="Those that take part in one token or sample.")
+    sample: str = Field(description="What one sample is.")
+    forward_flops_per_sample: float | None = Field(description="2 x multiply-accumulates.")
+    dimensions: TransformerResponse | None = Field(description="Null of a network that is no transformer.")
+    released_on: str | None
+    source: str
+    note: str | None
+
+    @classmethod
+    def of(cls, model: Model) -> "ModelResponse":
+        return cls.like(model, aliases=list(model.aliases), dimensions=dimensions_told(model))
+
+
+def dimensions_told(model: Model) -> TransformerResponse | None:
+    return None if model.transformer is None else TransformerResponse.like(model.transformer)
+
+
+class ModelsRequest(PageRequest):
+    """Which models to list, and in which order."""
+
+    family: Annotated[Names, Field(description="Such as `llm`, `moe`, `cnn` or `diffusion`.")] = ()
+    min_parameters: Amount | None = None
+    max_parameters: Amount | None = None
+    q: Annotated[str | None, Field(max_length=200, description="Words that id, name or an alias must contain.")] = None
+    sort: Annotated[
+        Names, Field(description="`id`, `parameters`, `active_parameters` or `released_on`, `-` for descending.")
+    ] = ()
+
+
+SORTABLE = ("id", "parameters", "active_parameters", "released_on")
+
+
+@router.get("/models", summary="List ML models", response_model=Page[ModelResponse])
+async def get_models(request: Request, asked: Annotated[ModelsRequest, Query()], live: Live) -> Response:
+    """Networks that questions can name, with their dimensions and sources."""
+    catalog = catalog_on(live, asked.as_of)
+    found = in_order(asked.sort, SORTABLE, sorted(filtered(asked, catalog), key=lambda model: model.id))
+    return page_answer(
+        request,
+        asked,
+        catalog,
+        len(found),
+        lambda place: found[place].id,
+        lambda shown: [ModelResponse.of(model).model_dump_json().encode() for model in found[shown]],
+    )
+
+
+def filtered(asked: ModelsRequest, catalog: Catalog) -> list[Model]:
+    low, high = asked.min_parameters, asked.max_parameters
+    if low is not None and high is not None and low > high:
+        raise QuestionError(
+            f"min_parameters ({low:g}) is above max_parameters ({high:g}), so nothing can match.",
+            field="min_parameters",
+        )
+    families = resolve("family", asked.family, FAMILIES, "family")
+    words = (asked.q or "").lower().split()
+    return [
+        model
+        for model in catalog.reference.models.values()
+        if (not families or model.family in families)
+        and (low is None or model.parameters >= low)
+        and (high is None or model.parameters <= high)
+        and all(word in searched(model) for word in words)
+    ]
+
+
+def searched(model: Model) -> str:
+    return "\n".join((model.id, model.name, *model.aliases)).lower()
+
+
+# One model, and what follows from its dimensions
+
+
+class ModelRequest(DayRequest):
+    """At which length to compute."""
+
+    context_tokens: Annotated[
+        int | None, Field(ge=1, le=1_000_000_000, description="Default: 2048, or all that the model reads if less.")
+    ] = None
+
+
+class ParameterPartsResponse(ResponseModel):
+    """Parameters by part, without biases."""
+
+    embedding: int
+    attention: int
+    ffn: int
+    experts: int
+    shared_experts: int
+    router: int
+    state_space: int
+    norms: int
+    head: int
+
+
+class FlopsResponse(ResponseModel):
+    """Forward FLOPs of one token."""
+
+    matrix: float = Field(description="Against weights; the same at every length.")
+    attention: float = Field(description="Against the tokens before it, all `context_tokens` of them.")
+    total: float
+
+
+class ComputedResponse(ResponseModel):
+    """What the dimensions say by themselves."""
+
+    context_tokens: int
+    parameters: int = Field(description="Counted from the dimensions; `parameters` of the model is what is published.")
+    active_parameters: int
+    parameters_by_part: ParameterPartsResponse
+    forward_flops_per_token: FlopsResponse = Field(description="Of an encoder with a decoder: one token on each side.")
+    kv_bytes_per_token_fp16: float = Field(description="Before any sliding window lets a token go.")
+    kv_cache_bytes_fp16: float = Field(description="Of one sequence of `context_tokens`, with its sliding windows.")
+    state_bytes_fp16: float = Field(description="What state spaces keep of a sequence, however long.")
+
+    @classmethod
+    def of(cls, transformer: Transformer, context_tokens: int) -> "ComputedResponse":
+        parts = parameter_parts(transformer)
+        return cls(
+            context_tokens=context_tokens,
+            parameters=parts.total,
+            active_parameters=active_parameter_count(transformer),
+            parameters_by_part=ParameterPartsResponse.like(parts),
+            forward_flops_per_token=FlopsResponse.like(forward_flops_per_token(transformer, context_tokens)),
+            kv_bytes_per_token_fp16=kv_bytes_per_token(transformer, FP16_BYTES),
+            kv_cache_bytes_fp16=kv_cache_bytes(transformer, context_tokens, FP16_BYTES),
+            state_bytes_fp16=ssm_state_bytes(transformer, FP16_BYTES),
+        )
+
+
+class ModelDetailResponse(ModelResponse):
+    """A model, with the figures that follow from its dimensions."""
+
+    computed: ComputedResponse | None = Field(description="Null of a network that is no transformer.")
+    catalog: CatalogStamp
+
+
+@router.get("/models/{id:path}", summary="One ML model", response_model=ModelDetailResponse)
+async def get_model(id: Name, asked: Annotated[ModelRequest, Query()], live: Live) -> Response:  # noqa: A002
+    """By id, name or alias, such as `meta-llama/Llama-3.1-8B`, with its parameters by part, FLOPs and cache."""
+    catalog = catalog_on(live, asked.as_of)
+    try:
+        model = resolve_model(id, catalog, "id")
+    except UnknownName as error:
+        raise NotFound(error.sentence, field="id", near=error.near) from None
+    told = ModelDetailResponse.like(
+        model,
+        aliases=list(model.aliases),
+        dimensions=dimensions_told(model),
+        computed=computed(model, asked.context_tokens),
+        catalog=stamp(catalog),
+    )
+    return json_answer(told.model_dump_json().encode(), catalog)
+
+
+def computed(model: Model, asked_tokens: int | None) -> ComputedResponse | None:
+    """Raises `QuestionError` where the model cannot read that many tokens."""
+    transformer = model.transformer
+    if transformer is None:
+        return None
+    most = transformer.context_tokens
+    if asked_tokens is not None and most and asked_tokens > most:
+        raise QuestionError(f"{model.name} reads at most {most} tokens.", field="context_tokens")
+    return ComputedResponse.of(transformer, asked_tokens or min(USUAL_CONTEXT, most or USUAL_CONTEXT))

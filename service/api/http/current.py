@@ -1,0 +1,56 @@
+"""The catalog of this request: taken once, the same until the answer."""
+
+from datetime import date
+from typing import Annotated
+
+from fastapi import Depends, Request
+from pydantic import BaseModel, Field
+
+from service.db.live_catalog import LiveCatalog, PinnedCatalog
+from service.domain.catalog.catalog import Catalog
+from service.domain.errors import QuestionError
+
+EARLIEST = date(2006, 1, 1)
+"""Before the first rented machine there is nothing to tell."""
+
+
+class CatalogStamp(BaseModel):
+    """Which catalog an answer rests on. The same request with the same stamp gives the same answer."""
+
+    version: int = Field(description="Raised by every change of the catalog.")
+    as_of: date = Field(description="The day whose catalog answered.")
+    prices_oldest: date | None = Field(description="The oldest day on which a price still in force was seen.")
+    prices_newest: date | None = Field(description="The newest day on which a price was seen.")
+
+
+def stamp(catalog: Catalog) -> CatalogStamp:
+    oldest, newest = catalog.observed_span
+    return CatalogStamp(version=catalog.version, as_of=catalog.day, prices_oldest=oldest, prices_newest=newest)
+
+
+def stamp_json(catalog: Catalog) -> bytes:
+    return catalog.memory.get_or_compute("stamp", lambda: stamp(catalog).model_dump_json().encode())
+
+
+async def live_catalog(request: Request) -> LiveCatalog:
+    live: LiveCatalog = request.app.state.live_catalog
+    return live
+
+
+Live = Annotated[LiveCatalog, Depends(live_catalog)]
+
+
+def catalog_for(request: Request, day: date | None) -> Catalog:
+    """The catalog of a day, for endpoints that are asked so often that a dependency's own time counts."""
+    live: LiveCatalog = request.app.state.live_catalog
+    return catalog_on(live, day)
+
+
+def catalog_on(live: LiveCatalog | PinnedCatalog, day: date | None) -> Catalog:
+    """The catalog of a day. Raises `QuestionError` for days that no catalog can know."""
+    newest = live.on(None)
+    if day is not None and day > newest.day:
+        raise QuestionError(f"{day} lies in the future; the newest catalog is of {newest.day}.", field="as_of")
+    if day is not None and day < EARLIEST:
+        raise QuestionError(f"The catalog begins in {EARLIEST.year}.", field="as_of")
+    return newest if day is None else live.on(day)

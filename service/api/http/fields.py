@@ -1,0 +1,122 @@
+"""Annotated fields that more than one endpoint shares: every string, number and list is bounded."""
+
+import re
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, StringConstraints, Tag
+
+MOST_VALUES = 100
+LARGEST = 1e15
+WRITTEN_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+def standing(value: Any) -> Any:
+    """A list as a tuple: pydantic copies a default that could change for every request."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+SEPARATOR = re.compile(r",(?! )")
+"""A comma with a space after it belongs to a name, such as the region `Iceland, IS, EU`."""
+
+
+def split_commas(value: Any) -> Any:
+    """`a,b` and a repeated parameter mean the same."""
+    if isinstance(value, str):
+        return tuple(SEPARATOR.split(value))
+    if not isinstance(value, list):
+        return value
+    return tuple(part for item in value for part in (SEPARATOR.split(item) if isinstance(item, str) else [item]))
+
+
+def one_day(value: Any) -> Any:
+    """Only YYYY-MM-DD: pydantic by itself would read 1645056000 and 2022-02-17T00:00:00 as days as well."""
+    if isinstance(value, date) or (isinstance(value, str) and WRITTEN_DAY.fullmatch(value)):
+        return date.fromisoformat(value) if isinstance(value, str) else value
+    raise ValueError("a day is written YYYY-MM-DD")
+
+
+def whole(value: Any) -> Any:
+    """JSON does not tell 5.0 from 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+SplitAtCommas = BeforeValidator(
+    split_commas, json_schema_input_type=Annotated[list[Name], Field(max_length=MOST_VALUES)] | Name
+)
+Names = Annotated[tuple[Name, ...], Field(max_length=MOST_VALUES), SplitAtCommas]
+Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(whole)]
+AtLeastOneOfMany = Annotated[int, Field(ge=1, le=100_000_000), BeforeValidator(whole)]
+AtLeastOne = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(whole)]
+N = TypeVar("N")
+D = TypeVar("D")
+Named = Annotated[
+    Annotated[N, Tag("name")] | Annotated[D, Tag("described")],
+    Discriminator(lambda value: "described" if isinstance(value, dict | BaseModel) else "name"),
+]
+"""A name or a description. The discriminator picks one first, so that an error is about the form that was sent."""
+Day = Annotated[date, BeforeValidator(one_day)]
+
+AsOf = Annotated[
+    Day | None,
+    Field(description="Answer with the catalog of that day: lifecycle, prices, software and evidence. Default: today."),
+]
+
+
+class RequestModel(BaseModel):
+    """A request, or a part of one: what it does not know, it refuses."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BodyModel(RequestModel):
+    """A JSON body, or a part of one: a number in quotes is text, and `true` is no number."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class ResponseModel(BaseModel):
+    """An answer, or a part of one: every field is always there."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def like(cls, value: object, /, **more: object) -> Self:
+        """What the value holds under the same names, and more."""
+        same = {name: getattr(value, name) for name in cls.model_fields if name not in more}
+        return cls(**same, **more)
+
+
+class DayRequest(RequestModel):
+    """A question about the catalog of a day."""
+
+    as_of: AsOf = None
+
+
+class PageRequest(DayRequest):
+    """Which page of a list."""
+
+    limit: Annotated[int, Field(ge=1, le=500, description="Items on a page.")] = 50
+    cursor: Annotated[str | None, Field(max_length=1000, description="`next_cursor` of the page before.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatementResponse:
+    """A code from a closed list, and its sentence with the figures."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteResponse:
+    """Something to know about the whole answer."""
+
+    code: str
+    text: str
+    fields: Annotated[list[str], Field(description="The fields of the question that it speaks of.")]

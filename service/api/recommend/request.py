@@ -1,0 +1,200 @@
+"""The question of POST /recommend: what is sent, and the same in the catalog's own words."""
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from service.api.catalog.filters import InstanceFilters, constraints_of, resolved
+from service.api.http.echo import echoed
+from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Names, Positive, whole
+from service.api.workload.checkpoints import bears_no_fault, checkpoints_in
+from service.api.workload.job import amount_of, job_of
+from service.api.workload.requirements import needs_of, numbers_of
+from service.api.workload.workload import WorkloadRequest
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.names import resolve_gpus, resolve_instance, unknown
+from service.domain.errors import QuestionError
+from service.domain.jobs.job import USUAL_PRECISIONS, Job
+from service.domain.recommend.named_work import NamedWork, seen_under
+from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
+from service.domain.recommend.peaks import usual_precisions
+from service.domain.recommend.plans import Limits
+from service.domain.recommend.recommend import Question
+from service.domain.selection.constraints import Constraints
+
+TASKS_OF_RULES = ("training", "inference", "graphics")
+"""Tasks that software rules speak of."""
+
+
+class ConstraintsRequest(InstanceFilters, BodyModel):
+    """What the answer must satisfy: every filter of `GET /instances`, and limits on the whole job."""
+
+    exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs not to answer with.")] = ()
+    budget_usd: Positive | None = None
+    deadline_hours: Positive | None = None
+    min_nodes: AtLeastOne = 1
+    max_nodes: AtLeastOne = 1
+    max_instances: AtLeastOne = 1
+    same_placement: bool = True
+    confidence: Annotated[
+        Literal["likely", "safe"],
+        Field(description="Which end of the estimates keeps deadline and budget: the likely one or the pessimistic."),
+    ] = "likely"
+    allow_preview: bool = False
+
+
+class ObjectiveWeightsRequest(BodyModel):
+    """An objective of one's own: how much each term counts."""
+
+    usd: Amount = 0
+    hours: Amount = 0
+    samples_per_second: Amount = 0
+    samples_per_usd: Amount = 0
+    joules: Amount = 0
+    risk: Amount = 0
+
+
+OBJECTIVES = {name: Objective(weights) for name, weights in NAMED.items()}
+NamedObjective = Literal["cheapest", "fastest", "best_value", "most_efficient"]
+
+
+class RecommendRequest(BodyModel):
+    """A question: which machine should run this?"""
+
+    workload: WorkloadRequest
+    constraints: ConstraintsRequest = ConstraintsRequest()
+    objective: Named[NamedObjective, ObjectiveWeightsRequest] = "cheapest"
+    current_instance: Name | None = None
+    limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)] = 5
+    per: Annotated[Literal["type", "offer"], Field(description="One choice per instance type, or every offer.")] = (
+        "type"
+    )
+    diversify: Annotated[
+        bool, Field(description="Choices that differ in what can fail together: family, region and market.")
+    ] = False
+    as_of: AsOf = None
+
+
+def left_open(asked: RecommendRequest) -> dict[str, tuple[str, ...]]:
+    """The constraints that the caller left open, as they are then taken."""
+    limits, filled = asked.constraints, dict[str, tuple[str, ...]]()
+    if not limits.market:
+        filled["market"] = ("on_demand", "spot") if asked.workload.fault_tolerant else ("on_demand",)
+    elif leaves_spot_out(asked):
+        filled["market"] = tuple(market for market in limits.market if market != "spot")
+    if not limits.lifecycle:
+        filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if limits.allow_preview else ()))
+    return filled
+
+
+def leaves_spot_out(asked: RecommendRequest) -> bool:
+    """Work that says that it bears no fault gets no spot machines where others will do."""
+    markets = asked.constraints.market
+    return "spot" in markets and len(markets) > 1 and bears_no_fault(asked.workload)
+
+
+def in_full(asked: RecommendRequest, catalog: Catalog) -> bytes:
+    """The question with every default filled in, as JSON."""
+    return echoed(asked, {"constraints": left_open(asked), "as_of": catalog.day})
+
+
+def to_question(asked: RecommendRequest, catalog: Catalog) -> Question:
+    """A question in the catalog's own words. Raises `QuestionError` naming the field."""
+    work = asked.workload
+    objective = OBJECTIVES[asked.objective] if isinstance(asked.objective, str) else weighted(asked.objective)
+    job = job_of(work, catalog)
+    precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
+    numbers = None
+    if "numerics" in work.model_fields_set:
+        usual = USUAL_PRECISIONS[work.task] if job else usual_precisions(work.task, catalog)
+        numbers = numbers_of(work, usual, catalog, needs_peak=objective.needs(NEEDS_SPEED) and job is None)
+    if work.amount and work.amount.hours_on:
+        resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
+    named: Job | NamedWork | None = job
+    if job is None and work.name is not None and seen_under(work.name, catalog):
+        named = NamedWork(work.name, work.task, precisions[0] if precisions else None, amount_of(work.amount))
+    current = asked.current_instance
+    return Question(
+        task=work.task,
+        precisions=precisions if numbers is None or numbers.free else numbers.borne or numbers.wanted,
+        constraints=constraints(
+            asked, objective, precisions if numbers is None else numbers.wanted, catalog, has_job=named is not None
+        ),
+        objective=objective,
+        current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
+        limit=asked.limit,
+        per_offer=asked.per == "offer",
+        job=named if job is None or numbers is None else replace(job, precisions=numbers.borne or numbers.wanted),
+        name=work.name,
+        nodes=(asked.constraints.min_nodes, asked.constraints.max_nodes),
+        limits=limits_of(asked.constraints),
+        checkpoints=checkpoints_in(work.checkpoint, work),
+        diversify=asked.diversify,
+        needs=needs_of(work, numbers, catalog, has_job=job is not None),
+        usual=numbers.borne if numbers is not None and numbers.free else (),
+    )
+
+
+def limits_of(asked: ConstraintsRequest) -> Limits:
+    return Limits(
+        deadline_hours=asked.deadline_hours,
+        budget_usd=asked.budget_usd,
+        max_instances=asked.max_instances,
+        safe=asked.confidence == "safe",
+    )
+
+
+def weighted(weights: ObjectiveWeightsRequest) -> Objective:
+    named = {term: getattr(weights, term) for term in TERMS}
+    if not any(named.values()):
+        raise QuestionError("An objective of weights needs at least one above 0.", field="objective")
+    return Objective(named)
+
+
+def constraints(
+    asked: RecommendRequest, objective: Objective, precisions: tuple[str, ...], catalog: Catalog, *, has_job: bool
+) -> Constraints:
+    limits, work = asked.constraints, asked.workload
+    if limits.min_nodes > limits.max_nodes:
+        raise QuestionError(
+            f"min_nodes ({limits.min_nodes}) is above max_nodes ({limits.max_nodes}).", field="constraints.min_nodes"
+        )
+    # Of a job, the physics says which GPUs run it.
+    needed = () if has_job else precisions or usual_precisions(work.task, catalog)
+    if (limits.min_tflops is not None or limits.max_tflops is not None) and not needed:
+        raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
+    return constraints_of(
+        limits,
+        catalog,
+        prefix="constraints.",
+        usual=left_open(asked),
+        precision_any=needed,
+        precision_support=work.precision_support,
+        task=work.task if work.task in TASKS_OF_RULES else None,
+        exclude=excluded(limits.exclude, catalog),
+        needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
+        needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
+    )
+
+
+def excluded(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
+    """Each name as the catalog's own: a provider, a family, an instance type, or what a GPU's name means."""
+    if not names:
+        return ()
+    words = catalog.columns.words
+    simple = {*catalog.reference.providers, *words["family"].words}
+    found: list[str] = []
+    for name in names:
+        if name in simple:
+            found.append(name)
+            continue
+        try:
+            found.append(resolve_instance(name, catalog, "constraints.exclude"))
+        except QuestionError:
+            try:
+                found.extend(resolve_gpus([name], catalog, "constraints.exclude"))
+            except QuestionError:
+                known = (*simple, *words["instance"].words, *words["gpu"].words)
+                raise unknown("provider, family, instance type or GPU", name, known, "constraints.exclude") from None
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,198 @@
+"""A workload as it is sent: what shall run, however much of it is told."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from service.api.catalog.filters import PrecisionSupport, Task
+from service.api.http.fields import (
+    LARGEST,
+    Amount,
+    AtLeastOne,
+    AtLeastOneOfMany,
+    BodyModel,
+    Count,
+    Name,
+    Named,
+    Names,
+    Positive,
+    standing,
+    whole,
+)
+from service.domain.physics.memory import OPTIMIZER_STATES
+
+Words = Annotated[str, Field(max_length=200)]
+
+
+Length = Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(whole)]
+
+
+class SoftwareRequest(BodyModel):
+    """What the code is written for."""
+
+    framework: Annotated[Words | None, Field(description="Such as `pytorch` or `pytorch>=2.3`.")] = None
+    engine: Annotated[Words | None, Field(description="Such as `vllm==0.6.0`.")] = None
+    cuda: Annotated[Words | None, Field(description="Toolkit versions that will do: `12.1` or `>=11.8,<13`.")] = None
+    platforms: Annotated[
+        Names,
+        Field(description="What the code runs on, any of: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cann`, `cpu`."),
+    ] = ()
+    libraries: Annotated[
+        tuple[dict[str, Words | bool], ...],
+        Field(max_length=50, description="Each a `name`, with versions if need be, and `required` (true if not told)."),
+        BeforeValidator(standing),
+    ] = ()
+    custom_cuda_kernels: Annotated[bool, Field(description="Only where they run as they are.")] = False
+
+
+class HostRequest(BodyModel):
+    """What the input pipeline needs of the host."""
+
+    vcpus_per_gpu: Annotated[Amount | None, Field(description="Fewer warn; `min_vcpus_per_gpu` rejects.")] = None
+    memory_gib: Annotated[Amount | None, Field(description="Machines known to have less are rejected.")] = None
+    cpu_samples_per_second_per_vcpu: Annotated[
+        Amount | None, Field(description="What one vCPU prepares; of a job, too few warn with the figures.")
+    ] = None
+    gpu_decoding: bool = False
+
+
+class CheckpointRequest(BodyModel):
+    """How the work saves and resumes."""
+
+    interval_minutes: Positive | None = None
+    save_seconds: Amount | None = None
+    restart_seconds: Amount | None = None
+
+
+class HoursOnRequest(BodyModel):
+    """Work as the hours it takes on a machine."""
+
+    instance: Name
+    hours: Positive
+
+
+class AmountRequest(BodyModel):
+    """How much work there is."""
+
+    tokens: Positive | None = None
+    samples: Positive | None = None
+    epochs: Positive | None = None
+    steps: Positive | None = None
+    hours_on: HoursOnRequest | None = None
+
+
+class NumericsRequest(BodyModel):
+    """What the numbers of the work bear."""
+
+    fp16_overflows: Annotated[bool, Field(description="Precisions with the narrow range of fp16 are not used.")] = False
+    min_bits: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] | None = None
+
+
+DEEPEST = 16
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """The value, when it can be sent back as it came. Raises `ValueError`."""
+    if depth > DEEPEST:
+        raise ValueError(f"nested more than {DEEPEST} deep")
+    if isinstance(value, dict):
+        return {plain(key): plain(held, depth + 1) for key, held in value.items()}
+    if isinstance(value, list):
+        return [plain(held, depth + 1) for held in value]
+    if isinstance(value, str) and not value.isprintable() and any("\ud800" <= each <= "\udfff" for each in value):
+        raise ValueError("half of a surrogate pair is no text")
+    if isinstance(value, int | float) and not abs(value) <= LARGEST:
+        raise ValueError(f"a number beyond {LARGEST:g}")
+    return value
+
+
+HuggingfaceConfig = Annotated[dict[str, Any], Field(max_length=300), AfterValidator(plain)]
+
+
+class ModelDimensionsRequest(BodyModel):
+    """A model by its size: a transformer's dimensions, a Hugging Face config, or parameters and forward FLOPs."""
+
+    name: Name | None = None
+    family: Annotated[Name | None, Field(description="Such as `llm`, `moe`, `encoder`, `cnn` or `vit`.")] = None
+    parameters: Positive | None = None
+    active_parameters: Positive | None = None
+    forward_flops_per_sample: Annotated[Positive | None, Field(description="2 x multiply-accumulates.")] = None
+    layers: Count | None = None
+    hidden: Count | None = None
+    heads: Count | None = None
+    kv_heads: Count | None = None
+    head_size: Count | None = None
+    ffn: Count | None = None
+    gated: bool | None = None
+    vocabulary: Count | None = None
+    tied: bool | None = None
+    experts: Count | None = None
+    experts_per_token: Count | None = None
+    shared_experts: Count | None = None
+    expert_ffn: Count | None = None
+    dense_layers: Count | None = None
+    mla_kv_rank: Count | None = None
+    mla_rope_size: Count | None = None
+    mla_query_rank: Count | None = None
+    mla_value_size: Count | None = None
+    sliding_window: Count | None = None
+    global_layers: Count | None = None
+    context_tokens: Annotated[int | None, Field(ge=0, le=1_000_000_000), BeforeValidator(whole)] = None
+    decoder: bool | None = None
+    huggingface_config: HuggingfaceConfig | None = None
+
+
+class WorkloadRequest(BodyModel):
+    """What shall run."""
+
+    task: Task
+    name: Name | None = None
+    model: Named[Name, ModelDimensionsRequest] | None = None
+    method: Literal["full", "lora", "qlora", "adapters"] | None = None
+    purpose: Annotated[
+        Literal["pretrain", "finetune"] | None, Field(description="Long packed sequences, or short examples.")
+    ] = None
+    precision: Annotated[
+        Names, Field(description="In order of preference; left out: the best usual one of each GPU.")
+    ] = ()
+    precision_support: PrecisionSupport = "native"
+    weight_precision: Annotated[
+        Name | None, Field(description="How weights are kept where that differs, such as `int4`, `nf4` or `fp8`.")
+    ] = None
+    weight_bits: Annotated[
+        float | None, Field(gt=0, le=64, description="Bits a stored weight takes, its scales included.")
+    ] = None
+    kv_cache_precision: Name | None = None
+    optimizer: Annotated[Name | None, Field(description=f"One of {', '.join(OPTIMIZER_STATES)}.")] = None
+    trainable_parameters: Positive | None = None
+    mixed_precision: Annotated[
+        bool | None, Field(description="Whether 16-bit training keeps an fp32 copy of the weights.")
+    ] = None
+    flash_attention: bool | None = None
+    chunked_loss: Annotated[bool, Field(description="The loss is computed in chunks, so logits are never whole.")] = (
+        False
+    )
+    fused_optimizer: Annotated[bool, Field(description="The optimizer steps inside the backward pass.")] = False
+    offload_activations: bool = False
+    sequence_length: Annotated[Length | None, Field(description="Tokens of a training sample.")] = None
+    mean_length: Annotated[
+        Positive | None, Field(description="Real tokens of a sample in the mean, where samples are padded or packed.")
+    ] = None
+    global_batch_size: Annotated[AtLeastOneOfMany | None, Field(description="Samples per optimizer step.")] = None
+    batch_size: Annotated[
+        AtLeastOneOfMany | None, Field(description="Training: samples per GPU and pass. Inference: samples at once.")
+    ] = None
+    concurrency: Annotated[
+        AtLeastOneOfMany | None, Field(description="Requests in flight; left out: the most that fits.")
+    ] = None
+    input_length: Annotated[Length | None, Field(description="Tokens of a prompt, or of a sample.")] = None
+    output_length: Annotated[Length | None, Field(description="Tokens of an answer.")] = None
+    amount: AmountRequest | None = None
+    software: SoftwareRequest = SoftwareRequest()
+    host: HostRequest = HostRequest()
+    numerics: NumericsRequest = NumericsRequest()
+    concurrent_runs: AtLeastOne = 1
+    sample_mb: Amount | None = None
+    reads_from: Literal["network", "local"] | None = None
+    fault_tolerant: bool = False
+    checkpoint: CheckpointRequest = CheckpointRequest()

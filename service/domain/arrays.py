@@ -1,0 +1,49 @@
+"""Array types of the domain, and tables whose columns are arrays of equal length."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+Number: TypeAlias = float | NDArray[Any]
+"""A scalar or a column of numbers. Formulas written for it serve one layout and a table of layouts alike."""
+
+Column = TypeVar("Column", bound=NDArray[Any])
+Table = TypeVar("Table")
+"""A dataclass of arrays of equal length, or of such dataclasses."""
+
+
+def taken(table: Table, places: NDArray[np.int64]) -> Table:
+    """Those rows, in that order."""
+    return type(table)(**{name: _taken(value, places) for name, value in _columns(table).items()})
+
+
+def either(first: Table, second: Table, second_is_better: NDArray[np.bool_]) -> Table:
+    """Row by row the first, or the second where it is better."""
+    others = _columns(second)
+    columns = _columns(first).items()
+    return type(first)(**{name: _either(value, others[name], second_is_better) for name, value in columns})
+
+
+def _columns(table: object) -> dict[str, Any]:
+    assert is_dataclass(table)
+    return {field.name: getattr(table, field.name) for field in fields(table)}
+
+
+def _taken(value: Any, places: NDArray[np.int64]) -> Any:
+    return taken(value, places) if is_dataclass(value) else value[places]
+
+
+def _either(first: Any, second: Any, second_is_better: NDArray[np.bool_]) -> Any:
+    if is_dataclass(first):
+        return either(first, second, second_is_better)
+    return np.where(second_is_better.reshape(-1, *[1] * (first.ndim - 1)), second, first)
+
+
+def still(array: Column) -> Column:
+    """Makes an array read-only and returns it; a catalog is shared by all requests."""
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,19 @@
+"""A figure with its uncertainty."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Low, likely and high of a figure: in eight of ten cases the truth lies between low and high."""
+
+    low: float
+    likely: float
+    high: float
+
+    def inverse_of(self, amount: float) -> "Band":
+        """amount / figure: the hours of a rate."""
+        return Band(amount / self.high, amount / self.likely, amount / self.low)
+
+    def times(self, factor: float) -> "Band":
+        return Band(self.low * factor, self.likely * factor, self.high * factor)

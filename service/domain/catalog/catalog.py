@@ -1,0 +1,307 @@
+"""The catalog of one day: instance types and offers as columns, never changed once built."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.arrays import Floats, Mask, still
+from service.domain.cache import Cache
+from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.offer import MARKETS, Offer, Price
+from service.domain.catalog.precision import SUPPORT_LEVELS
+from service.domain.catalog.reference import Measurement, PublishedRun, Reference, SoftwareRule
+from service.domain.typeset import TypeSet, mask_of
+
+
+class Prices(Protocol):
+    """Whatever can tell the price behind a row number."""
+
+    def price(self, row: int) -> Price: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """A column of words: `codes` point into `words`, which are sorted; -1 is unknown."""
+
+    codes: NDArray[np.int32]
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[str | None]) -> "Category":
+        words = tuple(sorted({value for value in values if value is not None}))
+        code = {word: place for place, word in enumerate(words)}
+        return cls(still(np.array([-1 if value is None else code[value] for value in values], np.int32)), words)
+
+    def among(self, wanted: Sequence[str]) -> Mask:
+        """Where the column holds one of the wanted words."""
+        places = ((word, bisect_left(self.words, word)) for word in wanted)
+        codes = [place for word, place in places if self.words[place : place + 1] == (word,)]
+        if len(codes) == 1:
+            return np.equal(self.codes, codes[0])
+        table = np.zeros(len(self.words) + 1, np.bool_)
+        table[codes] = True
+        return table[self.codes]
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """One entry per offer, by instance type; within one, known prices first, on-demand before spot, cheap first.
+
+    Reserved offers come last, known or not: nobody can rent a single hour of them.
+    So the first entry of a type is its default offer, and its offers are one slice: `starts[i]` to `starts[i + 1]`.
+    """
+
+    instance_type: NDArray[np.int32]
+    region: NDArray[np.int32]
+    zone: NDArray[np.int32]
+    market: NDArray[np.int8]
+    usd_per_hour: Floats
+    age_days: Floats
+    price_row: NDArray[np.int32]
+    term: NDArray[np.int16]
+    terms: tuple[str, ...]
+    places: tuple[str, ...]
+    prices: Prices
+
+    @classmethod
+    def sorted_by_type(
+        cls,
+        *,
+        instance_type: NDArray[np.int32],
+        region: NDArray[np.int32],
+        zone: NDArray[np.int32],
+        market: NDArray[np.int8],
+        usd_per_hour: Floats,
+        age_days: Floats,
+        price_row: NDArray[np.int32],
+        term: NDArray[np.int16],
+        terms: tuple[str, ...],
+        places: tuple[str, ...],
+        prices: Prices,
+    ) -> "Offers":
+        reserved = market == MARKETS.index("reserved")
+        order = np.lexsort((zone, region, usd_per_hour, market, np.isnan(usd_per_hour), reserved, instance_type))
+        return cls(
+            instance_type=still(instance_type[order]),
+            region=still(region[order]),
+            zone=still(zone[order]),
+            market=still(market[order]),
+            usd_per_hour=still(usd_per_hour[order]),
+            age_days=still(age_days[order]),
+            price_row=still(price_row[order]),
+            term=still(term[order]),
+            terms=terms,
+            places=places,
+            prices=prices,
+        )
+
+    def __len__(self) -> int:
+        return len(self.instance_type)
+
+    def offer(self, place: int) -> Offer:
+        return Offer(
+            instance_type=int(self.instance_type[place]),
+            region=self._word(int(self.region[place])),
+            zone=self._word(int(self.zone[place])),
+            market=MARKETS[self.market[place]],
+            price=self.prices.price(int(self.price_row[place])),
+            term=None if self.term[place] < 0 else self.terms[self.term[place]],
+        )
+
+    def _word(self, code: int) -> str | None:
+        return None if code < 0 else self.places[code]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """One entry per instance type. Unknown numbers are NaN, unknown flags -1, unknown words code -1."""
+
+    words: dict[str, Category]
+    numbers: dict[str, Floats]
+    flags: dict[str, NDArray[np.int8]]
+    support: dict[str, NDArray[np.int8]]
+    """Per precision, the place in SUPPORT_LEVELS."""
+    tflops: dict[str, Floats]
+    """Per precision, the dense peak of the whole machine."""
+
+
+WORDS: dict[str, Callable[[InstanceType], str | None]] = {
+    "provider": lambda kind: kind.provider,
+    "instance": lambda kind: kind.id,
+    "service": lambda kind: kind.service,
+    "family": lambda kind: kind.family,
+    "series": lambda kind: kind.name_parts and kind.name_parts.series,
+    "size": lambda kind: kind.name_parts and kind.name_parts.size,
+    "gpu": lambda kind: kind.gpu.id if kind.gpu else None,
+    "gpu_vendor": lambda kind: kind.gpu.vendor if kind.gpu else None,
+    "gpu_kind": lambda kind: kind.gpu.kind if kind.gpu else None,
+    "architecture": lambda kind: kind.gpu.architecture if kind.gpu else None,
+    "cpu_architecture": lambda kind: kind.cpu_architecture,
+    "cpu_vendor": lambda kind: kind.cpu_vendor,
+    "interconnect": lambda kind: kind.interconnect,
+}
+NUMBERS: dict[str, Callable[[InstanceType], float | None]] = {
+    "gpu_count": lambda kind: kind.whole_gpus,
+    "gpu_memory_gb": lambda kind: kind.gpu.memory_gb if kind.gpu else None,
+    "total_gpu_memory_gb": lambda kind: kind.total_gpu_memory_gb,
+    "vcpus": lambda kind: kind.vcpus,
+    "memory_gib": lambda kind: kind.memory_gib,
+    "network_gbps": lambda kind: kind.network_gbps,
+    "local_storage_gb": lambda kind: kind.local_storage_gb,
+    "memory_bandwidth_gb_per_second": lambda kind: kind.gpu.memory_bandwidth_gb_per_second if kind.gpu else None,
+    "vcpus_per_gpu": lambda kind: kind.vcpus_per_gpu,
+    "tdp_watts": lambda kind: kind.tdp_watts,
+}
+FLAGS: dict[str, Callable[[InstanceType], bool | None]] = {
+    "rdma": lambda kind: kind.rdma,
+    "gpudirect_rdma": lambda kind: kind.gpudirect_rdma,
+    "tensor_cores": lambda kind: kind.gpu is not None and kind.gpu.has_tensor_cores,
+    "sparsity": lambda kind: kind.gpu is not None and kind.gpu.has_sparsity,
+    "bare_metal": lambda kind: kind.bare_metal,
+}
+
+
+def number_column(values: Sequence[float | None]) -> Floats:
+    return still(np.array([np.nan if value is None else value for value in values], np.float64))
+
+
+def support_code(kind: InstanceType, precision: str) -> int:
+    rate = kind.gpu.rates.get(precision) if kind.gpu else None
+    return -1 if rate is None or rate.support is None else SUPPORT_LEVELS.index(rate.support)
+
+
+@dataclass(frozen=True, eq=False)
+class Catalog:
+    """What could be rented on one day, and what was known of it. `identity` names its content."""
+
+    version: int
+    day: date
+    instance_types: tuple[InstanceType, ...]
+    columns: Columns
+    offers: Offers
+    starts: NDArray[np.int64]
+    reference: Reference
+    memory: Cache = field(default_factory=Cache)
+    choices: Cache = field(default_factory=lambda: Cache(size=32))
+    """What was once chosen among the offers: entries as large as the columns, so only a few."""
+    outlooks: Cache = field(default_factory=lambda: Cache(size=48))
+    """What jobs come to on every type: entries as large as forty columns of types, the most that is kept of a job."""
+    works: Cache = field(default_factory=Cache)
+    """How jobs are done, and what is smaller than a column of them."""
+    leading: Cache = field(default_factory=lambda: Cache(size=500))
+    """What ranks first among some types, with what the outside makes of it: as large as an answer."""
+    fragments: Cache = field(default_factory=lambda: Cache(size=10_000))
+    """Encoded pieces of answers, which the outside keeps beside the catalog they belong to."""
+    of_jobs: Cache = field(default_factory=lambda: Cache(size=2_000))
+    """Such pieces that belong to one job on one type: without end, so fewer are kept."""
+    details: Cache = field(default_factory=lambda: Cache(size=128))
+    """Encoded types with all their offers, each as large as a hundred pieces."""
+
+    @classmethod
+    def of(
+        cls,
+        version: int,
+        day: date,
+        instance_types: tuple[InstanceType, ...],
+        offers: Offers,
+        reference: Reference,
+    ) -> "Catalog":
+        kinds = instance_types
+        words = {name: Category.of([read(kind) for kind in kinds]) for name, read in WORDS.items()}
+        words["lifecycle"] = Category.of([kind.state_on(day) for kind in kinds])
+        flags = {
+            name: np.array([-1 if (value := read(kind)) is None else value for kind in kinds], np.int8)
+            for name, read in FLAGS.items()
+        }
+        columns = Columns(
+            words=words,
+            numbers={name: number_column([read(kind) for kind in kinds]) for name, read in NUMBERS.items()},
+            flags=flags,
+            support={
+                precision: np.array([support_code(kind, precision) for kind in kinds], np.int8)
+                for precision in reference.precisions
+            },
+            tflops={
+                precision: number_column([kind.tflops(precision) for kind in kinds])
+                for precision in reference.precisions
+            },
+        )
+        starts = still(np.searchsorted(offers.instance_type, np.arange(len(kinds) + 1)))
+        return cls(version, day, kinds, columns, offers, starts, reference)
+
+    def offer(self, place: int) -> Offer:
+        return self.fragments.get_or_compute(("offer", place), lambda: self.offers.offer(place))
+
+    @cached_property
+    def identity(self) -> str:
+        return f"{self.version}-{self.day.isoformat()}"
+
+    @cached_property
+    def everyone(self) -> TypeSet:
+        """All instance types."""
+        return (1 << len(self.instance_types)) - 1
+
+    def mask(self, types: TypeSet) -> Mask:
+        return mask_of(types, len(self.instance_types))
+
+    @cached_property
+    def place_of(self) -> dict[str, int]:
+        """Where an instance type stands, by `provider/name`."""
+        return {kind.id: place for place, kind in enumerate(self.instance_types)}
+
+    @cached_property
+    def default_offers(self) -> NDArray[np.int64]:
+        """Per instance type its first offer; -1 where it has none, or only such as commit to a term."""
+        if not len(self.offers):
+            return still(np.full(len(self.instance_types), -1, np.int64))
+        first = np.minimum(self.starts[:-1], len(self.offers) - 1)
+        reserved = self.offers.market[first] == MARKETS.index("reserved")
+        return still(np.where((np.diff(self.starts) > 0) & ~reserved, first, -1))
+
+    @cached_property
+    def software(self) -> tuple[SoftwareRule, ...]:
+        """The software rules in force on the catalog's day."""
+        return tuple(rule for rule in self.reference.software if rule.holds_on(self.day))
+
+    @cached_property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The measurements made by the catalog's day."""
+        return tuple(seen for seen in self.reference.measurements if seen.measured_on <= self.day)
+
+    @cached_property
+    def published_runs(self) -> tuple[PublishedRun, ...]:
+        """The runs that were certainly published by the catalog's day."""
+        return tuple(run for run in self.reference.published_runs if run.known_on <= self.day)
+
+    @cached_property
+    def known_prices(self) -> Mask:
+        """Which offers have a price that is known in dollars."""
+        return ~np.isnan(self.offers.usd_per_hour)
+
+    @cached_property
+    def undated(self) -> Mask:
+        """Which offers have a price of which nobody knows the day."""
+        return self.known_prices & np.isnan(self.offers.age_days)
+
+    @cached_property
+    def observed_span(self) -> tuple[date | None, date | None]:
+        """The days of the oldest and of the newest price observation that is still in force."""
+        return self.span_of(self.offers.age_days)
+
+    def span_of(self, age_days: Floats) -> tuple[date | None, date | None]:
+        """Ages of prices in days → the days of the oldest and of the newest; nothing where no age is known."""
+        known = age_days[~np.isnan(age_days)]
+        if not len(known):
+            return None, None
+        today = self.day.toordinal()
+        return date.fromordinal(today - int(known.max())), date.fromordinal(today - int(known.min()))
+
+    def offer_places(self, place: int) -> range:
+        """Where the offers of an instance type stand."""
+        return range(int(self.starts[place]), int(self.starts[place + 1]))

@@ -1,0 +1,162 @@
+"""GPUs and the instance types that carry them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal, get_args
+
+from service.domain.catalog.instance_name import NameParts, name_parts
+from service.domain.catalog.precision import Rate, SupportAsked
+
+LifecycleState = Literal["announced", "preview", "available", "closed_to_new", "retired"]
+LIFECYCLE_STATES: tuple[LifecycleState, ...] = get_args(LifecycleState)
+"""In the order in which they can follow each other."""
+
+INTERCONNECTS = ("none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce")
+"""How the GPUs of one machine reach each other; `none` is a single GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """An accelerator card, or a part of one (`fraction` below 1); every figure is of one such unit."""
+
+    id: str
+    name: str
+    kind: str
+    vendor: str
+    architecture: str
+    released_on: str | None
+    memory_gb: float | None
+    usable_memory_gib: float | None
+    memory_type: str | None
+    memory_bandwidth_gb_per_second: float | None
+    tdp_watts: float | None
+    cores: int | None
+    """That add and multiply: CUDA cores, stream processors."""
+    base_clock_mhz: float | None
+    boost_clock_mhz: float | None
+    gpus_per_board: int | None
+    """Above 1, a board is sold that a machine sees as several GPUs."""
+    compute_capability: str | None
+    tensor_core_generation: int | None
+    interconnect: str | None
+    interconnect_gb_per_second: float | None
+    form_factor: str | None
+    positioned_for: str | None
+    fraction: float
+    partition_of: str | None
+    source: str
+    note: str | None
+    aliases: tuple[str, ...]
+    rates: Mapping[str, Rate]
+
+    @property
+    def has_tensor_cores(self) -> bool:
+        """By that name, which is NVIDIA's; other makers' matrix engines show as `accelerated` precisions."""
+        return self.tensor_core_generation is not None
+
+    @property
+    def has_sparsity(self) -> bool:
+        """A higher peak where half of the weights are zero in a fixed pattern."""
+        return any(rate.sparse_tflops for rate in self.rates.values())
+
+    def runs(self, precision: str, asked: SupportAsked = "native") -> bool:
+        rate = self.rates.get(precision)
+        return rate is not None and rate.is_enough(asked)
+
+    def tflops(self, precision: str) -> float | None:
+        """The dense peak, in 10^12 operations per second."""
+        rate = self.rates.get(precision)
+        return rate.dense_tflops if rate else None
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleEvent:
+    """From this day on, an instance type is in this state."""
+
+    state: LifecycleState
+    starts_on: date
+    basis: str
+    source: str
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """A machine under a provider's name."""
+
+    provider: str
+    name: str
+    service: str
+    family: str
+    gpu: Gpu | None
+    gpu_count: int
+    interconnect: str | None
+    interconnect_gb_per_second: float | None
+    vcpus: float | None
+    cpu_architecture: str | None
+    cpu_vendor: str | None
+    cpu_model: str | None
+    memory_gib: float | None
+    network_gbps: float | None
+    network_baseline_gbps: float | None
+    rdma: bool | None
+    gpudirect_rdma: bool | None
+    local_storage_gb: float | None
+    bare_metal: bool | None
+    twin_of: str | None
+    source: str
+    note: str | None
+    lifecycle: tuple[LifecycleEvent, ...]
+
+    @property
+    def id(self) -> str:
+        return f"{self.provider}/{self.name}"
+
+    @property
+    def name_parts(self) -> NameParts | None:
+        return name_parts(self.provider, self.name)
+
+    @property
+    def whole_gpus(self) -> float:
+        """GPUs as people count them: a part of a card counts as its fraction."""
+        return self.gpu_count * self.gpu.fraction if self.gpu else 0.0
+
+    @property
+    def total_gpu_memory_gb(self) -> float | None:
+        if self.gpu is None or self.gpu.memory_gb is None:
+            return None
+        return self.gpu.memory_gb * self.gpu_count
+
+    @property
+    def vcpus_per_gpu(self) -> float | None:
+        if self.vcpus is None or not self.gpu_count:
+            return None
+        return self.vcpus / self.gpu_count
+
+    @property
+    def tdp_watts(self) -> float | None:
+        """The rated power of all GPUs together."""
+        if self.gpu is None or self.gpu.tdp_watts is None:
+            return None
+        return self.gpu.tdp_watts * self.gpu_count
+
+    def tflops(self, precision: str) -> float | None:
+        """The dense peak of all GPUs together."""
+        one = self.gpu.tflops(precision) if self.gpu else None
+        return None if one is None else one * self.gpu_count
+
+    def state_on(self, day: date) -> LifecycleState | None:
+        """The state in force on a day; nothing before it was announced."""
+        event = self.event_on(day)
+        return None if event is None else event.state
+
+    def event_on(self, day: date) -> LifecycleEvent | None:
+        """What brought the state in force on a day."""
+        started = [event for event in self.lifecycle if event.starts_on <= day]
+        return started[-1] if started else None
+
+    @property
+    def launched_on(self) -> date | None:
+        """The day it became generally available."""
+        return next((event.starts_on for event in self.lifecycle if event.state == "available"), None)

@@ -1,0 +1,88 @@
+"""Which instance types are near one, and what moving there gains or loses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.domain.arrays import Floats
+from service.domain.catalog.catalog import Catalog
+
+FIGURES = (
+    "gpu_count", "gpu_memory_gb", "total_gpu_memory_gb", "memory_bandwidth_gb_per_second", "vcpus", "memory_gib",
+    "network_gbps",
+)  # fmt: skip
+RATES = ("fp32", "fp16", "bf16")
+"""Peaks that enter the distance; others would count one engine several times."""
+
+UNKNOWN_APART = np.log(2.0)
+"""A figure that only one of two machines tells counts as if they differed by two."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecChange:
+    """A figure here and there; `ratio` is there by here."""
+
+    figure: str
+    here: float
+    there: float
+
+    @property
+    def ratio(self) -> float:
+        return self.there / self.here
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """A type near another one."""
+
+    place: int
+    distance: float
+    gains: tuple[SpecChange, ...]
+    loses: tuple[SpecChange, ...]
+    precisions_gained: tuple[str, ...]
+    precisions_lost: tuple[str, ...]
+
+
+def figure_columns(catalog: Catalog) -> dict[str, Floats]:
+    numbers = {name: catalog.columns.numbers[name] for name in FIGURES}
+    rates = {f"{name}_tflops": catalog.columns.tflops[name] for name in RATES if name in catalog.columns.tflops}
+    return numbers | rates
+
+
+def similar_types(catalog: Catalog, place: int, lifecycles: Sequence[str], limit: int) -> list[Similar]:
+    """The nearest types in these lifecycle states, nearest first; the type itself is left out."""
+    columns = figure_columns(catalog)
+    squares = np.zeros(len(catalog.instance_types))
+    for column in columns.values():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            apart = np.log(column / column[place])
+        same = (column == column[place]) | (np.isnan(column) & np.isnan(column[place]))
+        squares += np.where(same, 0.0, np.where(np.isfinite(apart), apart, UNKNOWN_APART)) ** 2
+    distance = np.sqrt(squares / len(columns))
+    eligible = catalog.columns.words["lifecycle"].among(lifecycles)
+    eligible[place] = False
+    nearest = sorted(np.flatnonzero(eligible).tolist(), key=lambda other: (float(distance[other]), other))[:limit]
+    return [compared(catalog, columns, place, other, float(distance[other])) for other in nearest]
+
+
+def compared(catalog: Catalog, columns: dict[str, Floats], here: int, there: int, distance: float) -> Similar:
+    changes = [
+        SpecChange(name, float(column[here]), float(column[there]))
+        for name, column in columns.items()
+        if column[here] > 0 and column[there] > 0 and column[here] != column[there]
+    ]
+    runs_here, runs_there = precisions(catalog, here), precisions(catalog, there)
+    return Similar(
+        place=there,
+        distance=distance,
+        gains=tuple(change for change in changes if change.there > change.here),
+        loses=tuple(change for change in changes if change.there < change.here),
+        precisions_gained=tuple(sorted(runs_there - runs_here)),
+        precisions_lost=tuple(sorted(runs_here - runs_there)),
+    )
+
+
+def precisions(catalog: Catalog, place: int) -> set[str]:
+    gpu = catalog.instance_types[place].gpu
+    return {name for name in gpu.rates if gpu.runs(name)} if gpu else set()

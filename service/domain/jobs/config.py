@@ -1,0 +1,49 @@
+"""What is asked of a machine: a training step, or answers."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
+from service.domain.models.model import Model
+
+Method = Literal["full", "lora", "qlora", "adapter"]
+Checkpointing = Literal["none", "selective", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingConfig:
+    """Training or fine-tuning; batches count samples (sequences, images)."""
+
+    model: Model
+    precision: str = "bf16"
+    recipe: str = "mixed"
+    method: Method = "full"
+    weight_precision: str | None = None
+    optimizer: str = "adamw"
+    trainable_parameters: float | None = None
+    sequence_length: int = 0
+    mean_length: float | None = None
+    global_batch: int | None = None
+    flash_attention: bool = True
+    chunked_loss: bool = False
+    fused_optimizer: bool = False
+    offload_activations: bool = False
+    offload_optimizer: bool = False
+    """Optimizer states live in host memory, and the CPU steps them (ZeRO-Offload)."""
+    task: str = "train"
+    software: SoftwareStack = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceConfig:
+    """Answering: `concurrency` is the batch, or None for the most that fits."""
+
+    model: Model
+    precision: str = "bf16"
+    weight_bits: float | None = None
+    kv_precision: str | None = None
+    input_length: float = 0
+    output_length: float = 0
+    concurrency: float | None = 1
+    mean_length: float | None = None
+    software: SoftwareStack = UNKNOWN

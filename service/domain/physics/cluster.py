@@ -1,0 +1,134 @@
+"""The hardware that one job runs on: equal nodes, their GPUs, and the links between them."""
+
+from dataclasses import dataclass, replace
+
+from service.domain.catalog.hardware import Gpu, InstanceType
+
+GIB = 1024.0**3
+
+DEFAULT_ONE_WAY_GB_PER_SECOND = {
+    "pcie": 24.0,
+    "nvlink": 150.0,
+    "nvswitch": 300.0,
+    "infinity_fabric": 200.0,
+    "ici": 100.0,
+    "neuronlink": 96.0,
+    "roce": 50.0,
+}
+"""One direction, per GPU, where the catalog has no figure; PCIe 4.0 x16 moves about 24 of its 32 GB/s."""
+
+PCIE_5 = frozenset({"hopper", "blackwell", "blackwell-ultra", "cdna-3", "cdna-4"})
+PCIE_5_GB_PER_SECOND = 50.0
+"""Cards of these architectures have a bus of the fifth generation, twice as fast."""
+
+RACK_GPUS = {"gb200-186gb": 72, "gb300-288gb": 72, "tpu-v4-32gb": 4096, "tpu-v5p-95gb": 8960, "tpu-v5e-16gb": 256}
+"""GPUs on one fast link where that is more than a node: NVL72 racks and TPU pods (makers' data sheets)."""
+
+DEFAULT_NETWORK_GBPS = 100.0
+DEFAULT_VCPUS_PER_GPU = 16.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Nodes of equal GPUs. Link rates are bytes per second in one direction, per GPU.
+
+    `linked_gpus` reach each other over the fast link; in a rack-scale machine that is more than a node.
+    """
+
+    gpu: Gpu
+    gpus_per_node: int
+    nodes: int
+    interconnect: str
+    link_bytes_per_second: float
+    network_bytes_per_second: float
+    linked_gpus: int = 1
+    vcpus_per_gpu: float | None = None
+    host_memory_bytes: float | None = None
+
+    @property
+    def gpus(self) -> int:
+        return self.gpus_per_node * self.nodes
+
+    @property
+    def memory_bandwidth(self) -> float:
+        """Bytes per second of one GPU's memory."""
+        return (self.gpu.memory_bandwidth_gb_per_second or 100.0) * 1e9
+
+    @property
+    def usable_bytes(self) -> float:
+        """What a program can allocate on one GPU: the measured figure, or the label less what drivers keep."""
+        if self.gpu.usable_memory_gib:
+            return self.gpu.usable_memory_gib * GIB
+        return (self.gpu.memory_gb or 0.0) * USABLE_SHARE_OF_LABEL * GIB
+
+    def link(self, ranks: int) -> float:
+        """The slowest link that a group of neighbouring ranks crosses, in bytes per second per GPU."""
+        if ranks <= self.linked_gpus:
+            return self.link_bytes_per_second
+        return min(self.link_bytes_per_second, self.network_bytes_per_second)
+
+
+USABLE_SHARE_OF_LABEL = 0.975
+"""Labels are GiB in practice; 79.1 of 80, 39.4 of 40 and 23.6 of 24 GiB are seen (device memory logs)."""
+
+
+def machine_of(
+    gpu: Gpu,
+    gpus_per_node: int,
+    nodes: int = 1,
+    interconnect: str | None = None,
+    interconnect_gb_per_second: float | None = None,
+    network_gbps: float | None = None,
+    vcpus: float | None = None,
+    memory_gib: float | None = None,
+) -> Cluster:
+    """A machine described by hand; what is not given is what such a card usually comes with."""
+    kind = interconnect or gpu.interconnect or "pcie"
+    both_ways = interconnect_gb_per_second
+    if both_ways is None and kind == gpu.interconnect:
+        both_ways = gpu.interconnect_gb_per_second
+    one_way = both_ways / 2 if both_ways else _usual_one_way(kind, gpu)
+    network = (network_gbps or DEFAULT_NETWORK_GBPS) * 1e9 / 8 / gpus_per_node
+    return Cluster(
+        gpu=gpu,
+        gpus_per_node=gpus_per_node,
+        nodes=nodes,
+        interconnect=kind,
+        link_bytes_per_second=one_way * 1e9,
+        network_bytes_per_second=network,
+        linked_gpus=linked_gpus(gpu, gpus_per_node, nodes),
+        vcpus_per_gpu=vcpus / gpus_per_node if vcpus else None,
+        host_memory_bytes=memory_gib * GIB if memory_gib else None,
+    )
+
+
+def linked_gpus(gpu: Gpu, gpus_per_node: int, nodes: int) -> int:
+    """GPUs that reach each other over the fast link: a node's, or a rack's."""
+    return max(gpus_per_node, min(RACK_GPUS.get(gpu.id, 1), gpus_per_node * nodes))
+
+
+def with_nodes(machine: Cluster, nodes: int) -> Cluster:
+    """More or fewer of the same nodes."""
+    linked = linked_gpus(machine.gpu, machine.gpus_per_node, nodes)
+    return replace(machine, nodes=nodes, linked_gpus=linked)
+
+
+def _usual_one_way(kind: str, gpu: Gpu) -> float:
+    if kind == "pcie" and gpu.architecture in PCIE_5:
+        return PCIE_5_GB_PER_SECOND
+    return DEFAULT_ONE_WAY_GB_PER_SECOND.get(kind, DEFAULT_ONE_WAY_GB_PER_SECOND["pcie"])
+
+
+def machine_of_instance(instance: InstanceType, nodes: int = 1) -> Cluster:
+    """One or more nodes of an instance type."""
+    assert instance.gpu is not None
+    return machine_of(
+        instance.gpu,
+        max(1, instance.gpu_count),
+        nodes,
+        instance.interconnect,
+        instance.interconnect_gb_per_second,
+        instance.network_gbps,
+        instance.vcpus,
+        instance.memory_gib,
+    )

@@ -1,0 +1,260 @@
+"""An estimate: what a workload needs on a machine and what it yields, with the arithmetic shown."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp
+
+from service.domain.arrays import Number
+from service.domain.band import Band
+from service.domain.calibration.coefficients import Calibration, Features, StepKind
+from service.domain.calibration.error_bands import Physics, unseen
+from service.domain.calibration.step_kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
+from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.physics.cluster import Cluster
+from service.domain.physics.features import inference_facts, training_facts
+from service.domain.physics.host_memory import HostNeed, host_memory_need
+from service.domain.physics.inference_roofline import decode_demands, forward_terms, prefill_terms, serving_demands
+from service.domain.physics.kv_cache import cache_tokens_that_fit, in_flight, replicas_in_use
+from service.domain.physics.memory import figures, inference_parts, training_parts
+from service.domain.physics.parallelism import AnyLayout, Layout
+from service.domain.physics.resources import Demands, StepTerms, ideal_seconds, seconds_per_unit
+from service.domain.physics.training_roofline import training_terms
+
+BOTTLENECKS = {
+    "matrix": "gpu_compute",
+    "narrow": "gpu_compute",
+    "attention": "gpu_compute",
+    "prefill": "gpu_compute",
+    "memory": "gpu_memory_bandwidth",
+    "weights": "gpu_memory_bandwidth",
+    "cache": "gpu_memory_bandwidth",
+    "vocabulary": "gpu_memory_bandwidth",
+    "prefill_memory": "gpu_memory_bandwidth",
+    "optimizer": "gpu_memory_bandwidth",
+    "launch": "host_overhead",
+    "routing": "host_overhead",
+    "step": "host_overhead",
+    "offload": "host_overhead",
+    "request": "host_overhead",
+    "tensor": "communication",
+    "latency": "communication",
+    "context": "communication",
+    "expert": "communication",
+    "data": "communication",
+    "bubble": "pipeline_bubble",
+    "input": "input",
+}
+"""Which part of a machine each term waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step as it really takes: seconds by part, and what it yields."""
+
+    seconds: float
+    parts: Mapping[str, float]
+    units: float
+
+    @property
+    def rate(self) -> float:
+        return self.units / self.seconds
+
+    @property
+    def bottleneck(self) -> str:
+        """The part of the machine that takes most of the step."""
+        shares: dict[str, float] = {}
+        for term, seconds in self.parts.items():
+            name = BOTTLENECKS[term]
+            shares[name] = shares.get(name, 0.0) + seconds
+        return max(shares, key=lambda name: (shares[name], name))
+
+
+def step_of(calibration: Calibration, kind: StepKind, terms: StepTerms, facts: Features) -> Step:
+    parts = calibration.seconds(kind, terms.seconds, facts)
+    return Step(sum(parts.values()), parts, terms.units)
+
+
+MOST_OVER = 1.25
+"""Of the published runs that are told not to fit, nearly all need less than this share of what is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """Bytes per GPU: what is needed, in parts, and what is there."""
+
+    needed_bytes: float
+    usable_bytes: float
+    parts: Mapping[str, float]
+    band: Band
+
+    @property
+    def fits(self) -> bool:
+        return self.needed_bytes <= self.usable_bytes
+
+    @property
+    def may_fit(self) -> bool:
+        """Whether it fits, or would if the need were as low as its band has it, and is not far beyond what is there."""
+        near = self.needed_bytes <= MOST_OVER * self.usable_bytes
+        return self.fits or (near and self.band.low <= self.usable_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What physics says; rates are None of a workload that cannot fit, and told of one that may."""
+
+    basis: str
+    memory: MemoryNeed
+    layout: Layout
+    samples_per_second: Band | None
+    tokens_per_second: Band | None
+    step: Step | None
+    extrapolates: tuple[str, ...]
+    concurrency: float | None = None
+    prefill_tokens_per_second: Band | None = None
+    seconds_to_first_token: Band | None = None
+    seconds_per_output_token: Band | None = None
+    kv_cache_tokens: float | None = None
+    tensor_across_slow_links: bool = False
+    """The layout cuts tensors over GPUs that are not on one fast link: nothing else fits, or the caller said so."""
+
+    host: HostNeed | None = None
+
+    @property
+    def fits(self) -> bool:
+        """In the GPUs' memory and in the host's."""
+        return self.memory.fits and (self.host is None or self.host.fits)
+
+    @property
+    def bottleneck(self) -> str | None:
+        return self.step.bottleneck if self.step else None
+
+
+def memory_need(physics: Physics, machine: Cluster, parts: Mapping[str, Number], facts: Features) -> MemoryNeed:
+    real = physics.calibration.seconds(MEMORY, figures(parts), facts)
+    needed = sum(real.values())
+    band = physics.bands.around(needed, MEMORY, facts, unseen(physics.calibration, MEMORY, facts), of_rate=False)
+    return MemoryNeed(needed, machine.usable_bytes, real, band)
+
+
+def training_memory(physics: Physics, work: TrainingConfig, machine: Cluster, layout: Layout) -> MemoryNeed:
+    return memory_need(physics, machine, training_parts(work, layout), training_facts(work, machine, layout))
+
+
+def estimate_training(physics: Physics, work: TrainingConfig, machine: Cluster, layout: Layout) -> Estimate:
+    """A training step in a layout, and the rates it gives."""
+    facts = training_facts(work, machine, layout)
+    need = memory_need(physics, machine, training_parts(work, layout), facts)
+    new = unseen(physics.calibration, TRAINING, facts)
+    host = host_memory_need(work, machine, layout)
+    if not (need.may_fit and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, host=host)
+    step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
+    samples = physics.bands.around(step.rate, TRAINING, facts, new)
+    length = work.mean_length or work.sequence_length
+    tokens = samples.times(length) if length else None
+    return Estimate("modelled", need, layout, samples, tokens, step, new, host=host)
+
+
+def wall_seconds(physics: Physics, work: TrainingConfig, machine: Cluster, estimate: Estimate, samples: float) -> Band:
+    """Seconds of a whole run as people report it, with the evaluation and saving that runs of its stack had."""
+    assert estimate.samples_per_second is not None
+    facts = {**training_facts(work, machine, estimate.layout), "measured": "wall"}
+    beyond = physics.calibration.log_factor(TRAINING, "*", facts, of=("measured",))
+    return estimate.samples_per_second.inverse_of(samples).times(exp(beyond))
+
+
+def estimate_inference(physics: Physics, work: InferenceConfig, machine: Cluster, layout: Layout) -> Estimate:
+    """Answering in a layout: a language model decodes, anything else passes forward."""
+    if not work.model.generates:
+        return _estimate_forward(physics, work, machine, layout)
+    facts = dict(inference_facts(work, machine, layout))
+    at, replicas = float(in_flight(work, machine.usable_bytes, layout)), float(replicas_in_use(work, layout))
+    need = answering_memory(physics, work, machine, layout, at)
+    if not need.fits and at > 1:  # stacks keep more than the arithmetic; then one at a time is tried
+        at = 1.0
+        need = answering_memory(physics, work, machine, layout, at)
+    kind, terms, what = language_terms(work, machine, layout, at)
+    new = unseen(physics.calibration, kind, facts)
+    cache = cache_tokens_that_fit(work, machine.usable_bytes, layout)
+    host = host_memory_need(work, machine, layout)
+    if not (need.may_fit and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, at, kv_cache_tokens=cache, host=host)
+    step = step_of(physics.calibration, kind, terms, facts | what)
+    tokens = physics.bands.around(step.rate * replicas, kind, facts, new)
+    each = step_of(physics.calibration, kind, terms, facts | ({"what": "token"} if what else {})).seconds
+    length_out = max(1.0, work.output_length)
+    prompt = prefill_terms(work, machine, layout, 1.0, max(1.0, work.input_length))
+    first = step_of(physics.calibration, PREFILL, prompt, facts | {"what": "first"})
+    read = step_of(physics.calibration, PREFILL, prompt, facts | {"what": "prefill"})
+    new_prefill = unseen(physics.calibration, PREFILL, facts)
+    return Estimate(
+        "modelled",
+        need,
+        layout,
+        tokens.times(1.0 / length_out),
+        tokens,
+        step,
+        new,
+        at * replicas,
+        physics.bands.around(read.rate * layout.data, PREFILL, facts, new_prefill),
+        physics.bands.around(first.seconds, PREFILL, facts, new_prefill, of_rate=False),
+        physics.bands.around(each, kind, facts, new, of_rate=False),
+        cache,
+        host=host,
+    )
+
+
+def answering_memory(
+    physics: Physics, work: InferenceConfig, machine: Cluster, layout: Layout, at: float
+) -> MemoryNeed:
+    """What so many conversations at once need on a GPU."""
+    parts = inference_parts(work, layout, at, work.input_length + work.output_length)
+    return memory_need(physics, machine, parts, inference_facts(work, machine, layout))
+
+
+def batches_continuously(work: InferenceConfig) -> bool:
+    """Whether newcomers are read between the decoding steps of the others."""
+    return work.software.way == "engine"
+
+
+def language_kind(work: InferenceConfig) -> StepKind:
+    """Engines that batch continuously serve; anything else, and one conversation alone, decodes."""
+    return SERVING if batches_continuously(work) and work.concurrency != 1 else DECODE
+
+
+def language_demands(
+    work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, at: Number
+) -> tuple[StepKind, Demands, dict[str, str | float]]:
+    """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
+    if language_kind(work) is SERVING:
+        return SERVING, serving_demands(work, layout, linked_gpus, at), {"what": "serving"}
+    context = work.input_length + work.output_length / 2
+    return DECODE, decode_demands(work, layout, linked_gpus, at, context), {}
+
+
+def language_terms(
+    work: InferenceConfig, machine: Cluster, layout: Layout, at: float
+) -> tuple[StepKind, StepTerms, dict[str, str | float]]:
+    """The same in ideal seconds on a machine."""
+    kind, demands, what = language_demands(work, layout, machine.linked_gpus, at)
+    return kind, StepTerms(ideal_seconds(demands, seconds_per_unit(work, machine)), at), what
+
+
+USUAL_FORWARD_BATCH = 128.0
+
+
+def forward_batch(work: InferenceConfig) -> float:
+    return work.concurrency or USUAL_FORWARD_BATCH
+
+
+def _estimate_forward(physics: Physics, work: InferenceConfig, machine: Cluster, layout: Layout) -> Estimate:
+    facts = dict(inference_facts(work, machine, layout)) | {"offline": "no" if work.concurrency else "yes"}
+    batch = forward_batch(work)
+    need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0), facts)
+    new = unseen(physics.calibration, FORWARD, facts)
+    host = host_memory_need(work, machine, layout)
+    if not (need.may_fit and host.fits):
+        return Estimate("modelled", need, layout, None, None, None, new, batch, host=host)
+    step = step_of(physics.calibration, FORWARD, forward_terms(work, machine, batch), facts)
+    samples = physics.bands.around(step.rate * machine.gpus, FORWARD, facts, new)
+    return Estimate("modelled", need, layout, samples, None, step, new, batch, host=host)

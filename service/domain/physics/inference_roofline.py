@@ -1,0 +1,133 @@
+"""Roofline of answering: what decoding, reading prompts and plain forward passes ask of each part of a machine."""
+
+from service.domain.arrays import Number
+from service.domain.catalog.formats import bytes_per_value
+from service.domain.jobs.config import InferenceConfig
+from service.domain.models.counts import attention_flops_per_token, multiplied_parameters, parameters_touched
+from service.domain.physics.cluster import Cluster
+from service.domain.physics.collectives import all_reduce_bytes
+from service.domain.physics.memory import sequence_cache_bytes
+from service.domain.physics.parallelism import AnyLayout, Layout
+from service.domain.physics.resources import Demands, StepTerms, ideal_seconds, over_links, seconds_per_unit
+from service.domain.physics.training_roofline import (
+    ACTIVATION_BYTES_PER_FLOP,
+    KERNELS_OF_A_PLAIN_NETWORK,
+    KERNELS_PER_LAYER_FORWARD,
+    LAUNCH_SECONDS,
+    LAYER_BYTES_PER_VALUE,
+)
+
+REQUEST_SECONDS = 1e-5
+"""What a scheduler spends on one conversation of a batch in each step, nominally."""
+
+HOP_SECONDS = 10e-6
+"""Latency of one all-reduce of few bytes, nominally."""
+
+
+def weight_bytes(work: InferenceConfig) -> float:
+    """Bytes per weight as stored."""
+    if work.weight_bits:
+        return work.weight_bits / 8
+    return bytes_per_value(work.precision)
+
+
+def decode_demands(
+    work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, concurrency: Number, context: float
+) -> Demands:
+    """One decoding step of a batch: every weight touched is read once, and the whole cache of keys and values.
+
+    Layers split over GPUs (pipeline) take turns, so they neither add bandwidth nor lose it; tensor cuts share the work.
+    """
+    model = work.model
+    t = model.transformer
+    assert t is not None
+    wide = layout.tensor
+    messages = 2 * t.layers
+    return {
+        ("weights", "memory"): parameters_touched(model, concurrency) * weight_bytes(work) / wide,
+        ("cache", "memory"): concurrency * sequence_cache_bytes(work, context, wide),
+        ("matrix", "flops"): concurrency * 2.0 * multiplied_parameters(model) / wide,
+        ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.layers * LAUNCH_SECONDS,
+        **over_links("tensor", all_reduce_bytes(messages * 2.0 * concurrency * t.hidden, wide), wide <= linked_gpus),
+        ("latency", "seconds"): messages * HOP_SECONDS * (wide > 1),
+        ("step", "seconds"): 1e-3,
+        ("request", "seconds"): REQUEST_SECONDS * concurrency,
+        ("vocabulary", "memory"): concurrency * t.vocabulary * 4 * 3 / wide,
+    }
+
+
+def prefill_demands(
+    work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, prompts: Number, length: float
+) -> Demands:
+    """Reading so many prompts of a length: 2 N s FLOPs and causal attention, and each weight at least once."""
+    model = work.model
+    t = model.transformer
+    assert t is not None
+    wide = layout.tensor
+    tokens = prompts * length
+    messages = 2 * t.layers
+    return {
+        ("prefill", "flops"): tokens * 2.0 * multiplied_parameters(model) / wide,
+        ("attention", "wide_flops"): tokens * attention_flops_per_token(t, length) / wide,
+        ("weights", "memory"): parameters_touched(model, tokens) * weight_bytes(work) / wide,
+        ("memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * t.layers / wide,
+        ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.layers * LAUNCH_SECONDS,
+        **over_links("tensor", all_reduce_bytes(messages * 2.0 * tokens * t.hidden, wide), wide <= linked_gpus),
+        ("step", "seconds"): 1e-3,
+    }
+
+
+def serving_demands(work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, concurrency: Number) -> Demands:
+    """One decoding step in the steady state of continuous batching, with its share of the prefill of newcomers.
+
+    Each of B conversations lasts `output_length` steps, so B / output_length prompts are read per step. Stages of a
+    pipeline work on different conversations at once: they share what grows with B, and each still reads its own weights
+    every round.
+    """
+    context = work.input_length + work.output_length / 2
+    step = decode_demands(work, layout, linked_gpus, concurrency, context)
+    newcomers = concurrency / max(1.0, work.output_length)
+    prompt = prefill_demands(work, layout, linked_gpus, newcomers, max(1.0, work.input_length))
+    step[("prefill", "flops")] = prompt[("prefill", "flops")]
+    step[("prefill", "wide_flops")] = prompt[("attention", "wide_flops")]
+    step[("prefill_memory", "memory")] = prompt[("memory", "memory")]
+    for link in ("link", "slow_link"):
+        step[("tensor", link)] += prompt[("tensor", link)]
+    for key in step:
+        if key[0] in SHARED_BY_STAGES:
+            step[key] /= layout.pipeline
+    return step
+
+
+SHARED_BY_STAGES = ("cache", "matrix", "prefill", "prefill_memory", "vocabulary", "tensor")
+
+
+def forward_demands(work: InferenceConfig, batch: float) -> Demands:
+    """A forward pass over a batch of samples: encoders and networks known by their FLOPs."""
+    model, t = work.model, work.model.transformer
+    value = weight_bytes(work)
+    if t is not None:
+        length = work.mean_length or work.input_length or 1
+        flops = length * (2.0 * multiplied_parameters(model) + attention_flops_per_token(t, length))
+        moved = LAYER_BYTES_PER_VALUE * length * t.hidden * t.layers
+        kernels = float(KERNELS_PER_LAYER_FORWARD * t.layers)
+    else:
+        flops = model.forward_flops_per_sample or 2.0 * model.parameters
+        moved = ACTIVATION_BYTES_PER_FLOP * flops
+        kernels = KERNELS_OF_A_PLAIN_NETWORK
+    return {
+        ("matrix", "flops"): batch * flops,
+        ("memory", "memory"): batch * moved * value / 2,
+        ("weights", "memory"): model.parameters * value,
+        ("launch", "seconds"): kernels * LAUNCH_SECONDS,
+        ("step", "seconds"): 1e-3,
+    }
+
+
+def prefill_terms(work: InferenceConfig, machine: Cluster, layout: Layout, prompts: float, length: float) -> StepTerms:
+    demands = prefill_demands(work, layout, machine.linked_gpus, prompts, length)
+    return StepTerms(ideal_seconds(demands, seconds_per_unit(work, machine)), prompts * length)
+
+
+def forward_terms(work: InferenceConfig, machine: Cluster, batch: float) -> StepTerms:
+    return StepTerms(ideal_seconds(forward_demands(work, batch), seconds_per_unit(work, machine)), batch)

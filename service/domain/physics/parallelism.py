@@ -1,0 +1,130 @@
+"""Ways to cut a model over GPUs, and the traffic that each cut costs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.arrays import Mask, Number
+from service.domain.errors import QuestionError
+
+Checkpointing = Literal["none", "selective", "full"]
+
+CHECKPOINTINGS: tuple[Checkpointing, ...] = ("none", "selective", "full")
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a job is spread: degrees of each kind of parallelism, and how a step is cut into micro-batches."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    context: int = 1
+    expert: int = 1
+    zero_stage: int = 0
+    micro_batch: int = 1
+    accumulation: int = 1
+    activation_checkpointing: Checkpointing = "none"
+    virtual_stages: int = 1
+    empty_samples: int = 0
+    """Places in the last round of micro-batches that no sample fills, where ranks do not divide the global batch."""
+
+    @property
+    def gpus(self) -> int:
+        return self.tensor * self.pipeline * self.context * self.data
+
+    @property
+    def model_ranks(self) -> int:
+        """GPUs that hold one copy of the model."""
+        return self.tensor * self.pipeline
+
+    @property
+    def global_batch(self) -> int:
+        return self.data * self.micro_batch * self.accumulation - self.empty_samples
+
+    def checkpoints(self, how: Checkpointing) -> bool:
+        return self.activation_checkpointing == how
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutTable:
+    """Layouts as columns, one row each, under the same names."""
+
+    tensor: Floats
+    pipeline: Floats
+    data: Floats
+    context: Floats
+    expert: Floats
+    zero_stage: Floats
+    micro_batch: Floats
+    accumulation: Floats
+    checkpointing: NDArray[np.int64]
+    """Places in CHECKPOINTINGS."""
+    empty_samples: Floats
+    virtual_stages: Floats
+
+    @property
+    def global_batch(self) -> Floats:
+        return self.data * self.micro_batch * self.accumulation - self.empty_samples
+
+    def checkpoints(self, how: Checkpointing) -> Mask:
+        found: Mask = self.checkpointing == CHECKPOINTINGS.index(how)
+        return found
+
+    @staticmethod
+    def plain(rows: int) -> "LayoutTable":
+        """So many layouts that cut nothing."""
+        one, none = np.ones(rows), np.zeros(rows)
+        return LayoutTable(one, one, one, one, one, none, one, one, none.astype(np.int64), none, one)
+
+    def row(self, place: int) -> Layout:
+        return layout_of([getattr(self, name)[place] for name in self.__dataclass_fields__])
+
+    def rows(self) -> Floats:
+        """The same as one array, which is quicker to take rows from."""
+        return np.column_stack([getattr(self, name) for name in self.__dataclass_fields__])
+
+
+def layout_of(row: Sequence[float] | NDArray[Any]) -> Layout:
+    """A row of a table of layouts."""
+    told = dict(zip(LayoutTable.__dataclass_fields__, map(int, row), strict=True))
+    return Layout(activation_checkpointing=CHECKPOINTINGS[told.pop("checkpointing")], **told)
+
+
+AnyLayout: TypeAlias = Layout | LayoutTable
+
+
+def checked(layout: Layout, gpus: int) -> Layout:
+    """The layout, or a sentence that says why it cannot be."""
+    if layout.gpus != gpus:
+        raise QuestionError(
+            f"The layout takes {layout.gpus} GPUs (tensor {layout.tensor} x pipeline {layout.pipeline} x context "
+            f"{layout.context} x data {layout.data}), but the machine has {gpus}.",
+            field="layout",
+        )
+    return layout
+
+
+def tensor_bytes_per_layer(tokens: Number, hidden: int, recompute: Number) -> Number:
+    """Bytes all-reduced per layer and micro-batch: 4 (6 when recomputing) messages of 2 s b h (Megatron, SC'21)."""
+    return (4.0 + 2.0 * recompute) * 2.0 * tokens * hidden
+
+
+def data_bytes(parameters_here: Number, zero_stage: Number, gradient_bytes: float = 2.0) -> Number:
+    """All-reduce of gradients in bytes; ZeRO-3 gathers weights twice besides: 1.5 times the volume (1910.02054)."""
+    return gradient_bytes * parameters_here * (1.0 + 0.5 * (zero_stage >= 3))
+
+
+def expert_bytes_per_layer(tokens: Number, hidden: int, experts_per_token: int, expert: Number) -> Number:
+    """4 all-to-alls per layer (there and back, forward and backward) of topk s b h values of 2 bytes."""
+    return 4 * 2.0 * tokens * hidden * experts_per_token * (expert - 1) / expert
+
+
+def bubble_share(layout: AnyLayout) -> Number:
+    """Idle share of a pipelined step over its work: (p - 1) / (v m) (SC'21)."""
+    return (layout.pipeline - 1) / (layout.virtual_stages * layout.accumulation)

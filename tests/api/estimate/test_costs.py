@@ -1,0 +1,450 @@
+"""The bill of POST /estimate: every market side by side, in parts that add up, with sentences for what is not known."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.api.estimate.test_estimate import NETWORK, SERVING, TRAINING, Body, ask, changed
+
+HOURS: Body = {"hours": 10, "machine": "aws/p4d.24xlarge", "region": "us-east-1"}
+CASES = ("low", "likely", "high")
+NAMES = [
+    "compute", "interruption", "setup", "idle", "billing_rounding", "management_fee", "storage", "transfer", "rounding",
+]  # fmt: skip
+
+
+def entry(told: Any, market: str = "on_demand", **more: Any) -> Any:
+    """The entry of a market; without a managed service unless one is named."""
+    wanted = {"market": market, "managed_service": None, **more}
+    return next(each for each in told["cost"] if all(each[name] == value for name, value in wanted.items()))
+
+
+def part(cost: Any, name: str) -> Any:
+    return next(each for each in cost["parts"] if each["name"] == name)
+
+
+def refused(client: TestClient, body: Body) -> Any:
+    answer = client.post("/estimate", json=body)
+    assert answer.status_code == 422, answer.text
+    return answer.json()
+
+
+# The parts
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        changed(TRAINING, storage={"gib": 333.3, "class": "gp3"}, data_transfer_out_gb=777.7, setup_minutes=7.7,
+                idle_fraction=0.123, nodes=3, instances=2),
+        changed(HOURS, hours=1 / 3),
+        {"hours": 1 / 7, "machine": "aws/g3.16xlarge", "region": "cn-north-1", "setup_minutes": 1 / 3},
+        changed(SERVING, workload__amount={"samples": 1e5}, idle_fraction=0.5),
+    ],
+    ids=["everything", "a third", "yuan", "described"],
+)  # fmt: skip
+def test_parts_add_up_to_the_last_millionth_in_every_currency(client: TestClient, body: Body) -> None:
+    answer = client.post("/estimate", json=body)
+    for cost in answer.json()["cost"]:
+        assert {each["name"] for each in cost["parts"]} == set(NAMES)
+        for currency in ("usd", "native"):
+            for case in CASES:
+                amounts = [each[currency][case] for each in cost["parts"] if each[currency] is not None]
+                assert sum(Decimal(str(amount)) for amount in amounts) == Decimal(str(cost[currency][case]))
+
+
+def test_no_amount_has_the_artefacts_of_floats(client: TestClient) -> None:
+    told = ask(client, changed(TRAINING, nodes=3, storage={"gib": 333.3, "class": "gp3"}, setup_minutes=1 / 3))
+
+    def amounts(value: Any, name: str = "") -> Any:
+        if isinstance(value, dict):
+            for key, held in value.items():
+                yield from amounts(held, key if key not in CASES else name)
+        elif isinstance(value, list):
+            for held in value:
+                yield from amounts(held, name)
+        elif isinstance(value, float) and ("usd" in name or name in ("native", "per_hour")):
+            yield value
+
+    found = list(amounts(told["cost"]))
+    assert len(found) > 100
+    assert all(-Decimal(str(each)).as_tuple().exponent <= 6 for each in found)  # type: ignore[operator]
+
+
+def test_storage_transfer_setup_and_idle_time_by_hand(client: TestClient) -> None:
+    storage = [{"gib": 500, "class": "gp3"}, {"gib": 100, "class": "s3-standard", "hours": 730}]
+    extras = {"data_transfer_out_gb": 1000, "setup_minutes": 30, "idle_fraction": 0.5}
+    body = changed(HOURS, nodes=2, storage=storage, **extras)
+    cost = entry(ask(client, body))
+    hour = cost["usd_per_hour"]
+    assert cost["price"]["usd_per_hour"] * 2 == hour
+    assert part(cost, "compute")["usd"]["likely"] == pytest.approx(10 * hour)
+    assert part(cost, "setup")["usd"]["likely"] == pytest.approx(0.5 * hour)
+    assert part(cost, "idle")["usd"]["likely"] == pytest.approx(10.5 * hour)
+    assert cost["hours"]["likely"] == 21
+    volumes, objects = (each for each in cost["parts"] if each["name"] == "storage")
+    assert volumes["usd"]["likely"] == pytest.approx(2 * 500 * 0.08 / 730 * 21, abs=1e-6)
+    assert objects["usd"]["likely"] == pytest.approx(100 * 0.023, abs=1e-6)
+    assert part(cost, "transfer")["usd"]["likely"] == pytest.approx(900 * 0.09)
+    assert cost["usd_complete"] is True
+
+
+def test_a_second_is_paid_as_a_minute_and_before_2017_as_an_hour(client: TestClient) -> None:
+    for day, hours, increment in (("2017-09-30", 1.0, 3600), ("2018-06-01", 1 / 60, 1)):
+        cost = entry(ask(client, {"hours": 1 / 3600, "machine": "aws/p2.xlarge", "as_of": day, "region": "us-east-1"}))
+        assert cost["usd"]["likely"] == pytest.approx(0.9 * hours, abs=1e-6)
+        assert cost["billing"]["increment_seconds"] == increment
+        assert part(cost, "billing_rounding")["usd"]["likely"] > 0
+
+
+def test_a_managed_service_takes_its_premium(client: TestClient) -> None:
+    plain = entry(ask(client, HOURS))
+    told = ask(client, changed(HOURS, managed_service="sagemaker-training", market="on_demand"))
+    (managed,) = told["cost"]
+    assert part(managed, "management_fee")["usd"]["likely"] == pytest.approx(0.15 * plain["usd"]["likely"], abs=1e-6)
+    beside = entry(ask(client, HOURS), managed_service="sagemaker-training")
+    assert beside["usd"] == managed["usd"]
+
+
+def test_yuan_are_told_with_their_dated_rate(client: TestClient) -> None:
+    cost = entry(ask(client, {"hours": 100, "machine": "aws/g3.16xlarge", "region": "cn-north-1"}))
+    assert cost["currency"] == "CNY"
+    rate = cost["exchange_rate"]
+    assert rate["on"] <= "2026-11-01"
+    assert cost["usd"]["likely"] == pytest.approx(cost["native"]["likely"] * rate["usd_per_unit"], abs=1e-6)
+
+
+# Markets and regions
+
+
+def test_every_market_stands_side_by_side(client: TestClient) -> None:
+    told = ask(client, changed(HOURS, region=None))
+    ways = [(each["market"], each["term"], each["managed_service"]) for each in told["cost"]]
+    assert ways == [
+        ("on_demand", None, None),
+        ("spot", None, None),
+        ("reserved", "1y_reserved_all_upfront", None),
+        ("reserved", "3y_reserved", None),
+        ("reserved", "capacity_block", None),
+        ("on_demand", None, "sagemaker-training"),
+    ]
+
+
+def test_every_region_asked_has_its_own_prices(client: TestClient) -> None:
+    told = ask(client, changed(HOURS, region=["us-east-1", "eu-central-1"], market="on_demand"))
+    assert [each["region"] for each in told["cost"]] == ["us-east-1", "eu-central-1"]
+    assert told["cost"][0]["usd"]["likely"] < told["cost"][1]["usd"]["likely"]
+    joined = ask(client, changed(HOURS, region="us-east-1,eu-central-1", market=["on_demand"]))
+    assert joined["cost"] == told["cost"]
+
+
+def test_spot_is_told_in_expectation_by_its_checkpoints(client: TestClient) -> None:
+    often = changed(HOURS, market="spot", checkpoint={"save_seconds": 5, "restart_seconds": 60})
+    seldom = changed(
+        HOURS, market="spot", checkpoint={"save_seconds": 5, "restart_seconds": 60, "interval_minutes": 240}
+    )
+    one, other = (ask(client, body)["cost"][0] for body in (often, seldom))
+    assert part(one, "interruption")["basis"] == "prior"
+    assert 0 < part(one, "interruption")["usd"]["likely"] < part(other, "interruption")["usd"]["likely"]
+    assert one["usd"]["low"] < one["usd"]["likely"] < one["usd"]["high"]
+    assert one["elapsed_hours"]["likely"] > one["hours"]["likely"] > 10
+    assert one["break_even"]["interruptions_per_hour"] > other["break_even"]["interruptions_per_hour"]
+    assert ask(client, often)["notes"] == []
+    assert "checkpoints" in ask(client, changed(HOURS, market="spot"))["notes"][0]
+
+
+def test_at_spot_work_that_bears_no_fault_hardly_ends(client: TestClient) -> None:
+    told = ask(
+        client, changed(TRAINING, workload__fault_tolerant=False, workload__amount={"tokens": 2e10}, market="spot")
+    )
+    (cost,) = told["cost"]
+    assert cost["usd_complete"] is False
+    assert "hardly ever finish" in cost["text"]
+    assert "at least" in cost["text"]
+    assert "bears no fault" in told["notes"][0]
+
+
+def test_a_term_is_priced_for_its_use_and_for_its_commitment(client: TestClient) -> None:
+    told = ask(client, {"hours": 100, "machine": "aws/p3.2xlarge", "as_of": "2025-06-01", "region": "us-east-1"})
+    cost = entry(told, "reserved")
+    commitment = cost["commitment"]
+    assert cost["usd"] == commitment["usd_used"]
+    assert commitment["usd_committed"]["likely"] == pytest.approx(1.949201 * 8760)
+    assert commitment["break_even_utilisation"] == pytest.approx(1.949201 / 3.06, rel=1e-5)
+    assert commitment["used_share"] == pytest.approx(100 / 8760, rel=1e-5)
+    assert cost["break_even"]["saves_percent"] == pytest.approx(100 - 1.949201 / 3.06 * 100, abs=0.01)
+
+
+def test_a_block_is_paid_by_the_day(client: TestClient) -> None:
+    (cost,) = ask(client, changed(HOURS, hours=25, market="capacity_block", region=None))["cost"]
+    assert cost["commitment"]["committed_hours"]["likely"] == 48
+
+
+# Per unit
+
+
+def test_a_dollar_buys_the_samples_of_the_article(client: TestClient) -> None:
+    body = {"machine": "aws/p3.16xlarge", "as_of": "2023-06-07", "market": "on_demand", "region": "us-east-1"}
+    told = ask(client, {**body, "measured": {"samples_per_second": 2560}})
+    (cost,) = told["cost"]
+    assert cost["usd_per_hour"] == 24.48
+    assert cost["per_unit"]["samples_per_usd"]["likely"] == pytest.approx(376_471, abs=1)
+    assert cost["usd"] is None
+    assert "No amount" in cost["unknown_because"]
+    whole = entry(ask(client, {**body, "measured": {"samples_per_second": 2560, "samples": 2560 * 3600, "epochs": 2}}))
+    assert whole["usd"]["likely"] == 48.96
+    assert whole["per_unit"]["usd_per_epoch"]["likely"] == 24.48
+    assert whole["per_unit"]["usd_per_thousand_samples"]["likely"] == pytest.approx(1000 / 376_470.588, abs=1e-6)
+
+
+def test_four_instances_meet_the_deadline_for_375_dollars(client: TestClient) -> None:
+    body = {"machine": "aws/g5.12xlarge", "region": "us-east-1", "market": "on_demand", "as_of": "2023-06-07"}
+    told = ask(client, {**body, "instances": 4, "measured": {"samples_per_second": 4200, "samples": 1e9}})
+    (cost,) = told["cost"]
+    assert round(cost["hours"]["likely"], 2) == 16.53
+    assert round(cost["usd"]["likely"], 2) == pytest.approx(375.13, abs=0.01)
+    one = {"machine": "aws/p4d.24xlarge", "measured": {"samples_per_second": 20000, "samples": 1e9}}
+    assert entry(ask(client, {**body, **one}))["usd"]["likely"] == pytest.approx(455.17, abs=0.01)
+
+
+def test_instances_share_the_work_and_each_has_its_own_boot(client: TestClient) -> None:
+    one, four = (entry(ask(client, changed(TRAINING, instances=n, setup_minutes=6))) for n in (1, 4))
+    assert four["hours"]["likely"] - 0.1 == pytest.approx((one["hours"]["likely"] - 0.1) / 4, rel=1e-4)
+    assert part(four, "setup")["usd"]["likely"] == pytest.approx(4 * part(one, "setup")["usd"]["likely"], abs=1e-5)
+    assert part(four, "compute")["usd"]["likely"] == pytest.approx(part(one, "compute")["usd"]["likely"], rel=1e-4)
+
+
+def test_an_epoch_a_token_and_a_sample_have_their_price(client: TestClient) -> None:
+    network, tokens = (entry(ask(client, body)) for body in (NETWORK, TRAINING))
+    total = network["usd"]["likely"]
+    assert network["per_unit"]["usd_per_epoch"]["likely"] == pytest.approx(total / 2, abs=1e-6)
+    assert network["per_unit"]["usd_per_thousand_samples"]["likely"] == pytest.approx(total / 2000, abs=1e-6)
+    assert tokens["per_unit"]["usd_per_million_tokens"]["likely"] == pytest.approx(
+        tokens["usd"]["likely"] / 1000, abs=1e-6
+    )
+    assert tokens["per_unit"]["usd_per_million_output_tokens"] is None
+
+
+def test_answers_are_priced_by_tokens_read_and_written(client: TestClient) -> None:
+    told = ask(client, SERVING)
+    (cost,) = told["cost"]
+    for unit, rate in (("output", "tokens_per_second"), ("input", "prefill_tokens_per_second")):
+        per_second = told["estimate"][rate]["likely"]
+        price = cost["per_unit"][f"usd_per_million_{unit}_tokens"]["likely"]
+        assert price == pytest.approx(3.0 / 3600 / per_second * 1e6, rel=1e-4)
+
+
+def test_a_load_takes_replicas_for_a_month_of_730_hours(client: TestClient) -> None:
+    told = ask(client, changed(SERVING, load={"requests_per_second": 500}))
+    load, (cost,) = told["load"], told["cost"]
+    rate = told["estimate"]["samples_per_second"]
+    assert load["replicas"] == -(-500 // rate["likely"])
+    assert load["replicas_low"] <= load["replicas"] <= load["replicas_high"]
+    assert cost["month"]["usd"]["likely"] == load["replicas"] * 3.0 * 730
+    half = ask(client, changed(SERVING, load={"requests_per_second": 500, "utilisation": 0.5}))["load"]
+    assert half["replicas"] == pytest.approx(2 * load["replicas"], abs=1)
+
+
+def test_a_latency_asked_for_takes_more_replicas_with_fewer_requests_each(client: TestClient) -> None:
+    free = ask(client, changed(SERVING, load={"requests_per_second": 500}))
+    quick = free["estimate"]["seconds_per_output_token"]["likely"] / 2
+    told = ask(client, changed(SERVING, load={"requests_per_second": 500, "max_seconds_per_output_token": quick}))[
+        "load"
+    ]
+    assert told["replicas"] > free["load"]["replicas"]
+    assert told["concurrency"] < free["load"]["concurrency"]
+    assert told["seconds_per_output_token"]["likely"] <= quick
+    never = ask(client, changed(SERVING, load={"requests_per_second": 500, "max_seconds_per_output_token": 1e-6}))
+    assert never["load"]["replicas"] is None
+    assert "No replica is quick enough" in never["load"]["reason"]
+    assert never["cost"][0]["month"]["usd"] is None
+
+
+# What is not known
+
+
+def test_an_unknown_price_is_null_with_its_reason(client: TestClient) -> None:
+    unpriced = client.get("/prices?provider=aws&limit=500").json()["items"]
+    name = next(each["instance"] for each in unpriced if each["usd_per_hour"] is None and each["market"] == "on_demand")
+    told = ask(client, {"hours": 5, "machine": f"aws/{name}"})
+    cost = entry(told)
+    assert cost["usd"] is None
+    assert cost["usd_per_hour"] is None
+    assert cost["usd_complete"] is False
+    assert "is not known" in cost["unknown_because"]
+    assert all(each["usd"] is None or each["usd"]["likely"] == 0 for each in cost["parts"])
+
+
+def test_the_total_of_an_unknown_part_is_a_lower_bound(client: TestClient) -> None:
+    told = ask(client, changed(HOURS, storage={"gib": 10, "class": "pd-ssd"}, market="on_demand"))
+    (cost,) = told["cost"]
+    assert cost["usd_complete"] is False
+    assert cost["missing"] == ["What pd-ssd costs at aws in us-east-1 is not known."]
+    assert part(cost, "storage")["usd"] is None
+    assert part(cost, "storage")["reason"] == cost["missing"][0]
+    assert "at least $" in cost["text"]
+
+
+def test_a_machine_of_ones_own_costs_its_hour_and_says_so(client: TestClient) -> None:
+    own = {"gpu": "h100-sxm5-80gb", "usd_per_hour": 3.0}
+    told = ask(client, {"hours": 1 / 3, "machine": own, "storage": {"gib": 1, "class": "gp3"}})
+    (cost,) = told["cost"]
+    assert cost["usd"]["likely"] == 1.0
+    assert cost["billing"] is None
+    assert cost["usd_complete"] is False
+    assert "has no seller" in told["notes"][0]
+    (cost,) = ask(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}})["cost"]
+    assert cost["usd"] is None
+    assert "usd_per_hour" in cost["unknown_because"]
+
+
+def test_the_same_gpu_is_cheaper_elsewhere(client: TestClient) -> None:
+    told = ask(client, changed(HOURS, market="on_demand"))
+    hours = told["elsewhere"]
+    assert hours == sorted(hours, key=lambda each: each["usd_per_gpu_hour"])
+    assert len({each["instance"].partition("/")[0] for each in hours}) == len(hours) > 1
+    for each in hours:
+        sold = client.get(f"/prices?instance={each['instance']}&market=on_demand").json()["items"]
+        cheapest = min(price["usd_per_hour"] for price in sold if price["usd_per_hour"])
+        assert each["usd_per_gpu_hour"] == pytest.approx(cheapest / each["gpus"], abs=1e-6)
+    own = told["cost"][0]["usd_per_hour"] / 8
+    assert hours[0]["saves_percent"] == pytest.approx(100 - hours[0]["usd_per_gpu_hour"] / own * 100, abs=0.01)
+
+
+# The gate
+
+
+@pytest.mark.parametrize(
+    ("gate", "verdict"),
+    [
+        ({"baseline": {"usd": 250}}, "pass"),
+        ({"baseline": {"usd": 200, "fail_above_percent": 10}}, "pass"),
+        ({"baseline": {"usd": 199, "fail_above_percent": 10}}, "fail"),
+        ({"budget_usd": 219.57642}, "pass"),
+        ({"budget_usd": 219.57}, "fail"),
+        ({"baseline": {"usd": 250}, "budget_usd": 1}, "fail"),
+        ({}, None),
+    ],
+)
+def test_the_gate_passes_and_fails_with_a_sentence(client: TestClient, gate: Body, verdict: str | None) -> None:
+    told = ask(client, {**HOURS, **gate})
+    assert entry(told)["usd"]["likely"] == 219.57642
+    assert told["verdict"] == verdict
+    if verdict is None:
+        assert told["verdict_of"] is None
+    else:
+        assert told["verdict_of"]["market"] == "on_demand"
+        assert "$219.58" in told["verdict_of"]["sentence"]
+
+
+def test_what_is_not_known_does_not_pass(client: TestClient) -> None:
+    told = ask(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "budget_usd": 1e9})
+    assert told["verdict"] == "fail"
+    assert "not known" in told["verdict_of"]["sentence"]
+
+
+def test_a_load_without_an_amount_is_judged_by_its_month(client: TestClient) -> None:
+    told = ask(client, changed(SERVING, load={"requests_per_second": 500}, budget_usd=10))
+    assert told["verdict"] == "fail"
+    assert told["verdict_of"]["sentence"].startswith("A month of the load")
+
+
+# What cannot be
+
+
+WRONG: dict[str, tuple[Body, str, str]] = {
+    "hours below nothing": (changed(HOURS, hours=-1), "hours", "greater than 0"),
+    "more than a century": (changed(HOURS, hours=1e7), "hours", "less than or equal to 1000000"),
+    "idle all the time": (changed(HOURS, idle_fraction=1), "idle_fraction", "less than 1"),
+    "unknown storage": (changed(HOURS, storage={"gib": 1, "class": "gp4"}), "storage.class", "gp3"),
+    "unknown market": (changed(HOURS, market="spott"), "market", "spot"),
+    "a market it lacks": (
+        changed(HOURS, market="1y_committed_use"), "market",
+        "it is sold there as 1y_reserved_all_upfront, 3y_reserved, on_demand, spot",
+    ),
+    "a market the region lacks": (changed(HOURS, market="reserved", region="eu-central-1"), "market", "us-east-1"),
+    "unknown region": (changed(HOURS, region="us-esat-1"), "region", "us-east-1"),
+    "a region without it": (changed(HOURS, region="us-west-1"), "region", "us-west-2"),
+    "one price everywhere": (
+        {"hours": 1, "machine": "lambda/gpu_8x_a100", "region": "us-east-1"}, "region", "leave the region out",
+    ),
+    "unknown service": (changed(HOURS, managed_service="sagemaker"), "managed_service", "sagemaker-training"),
+    "a market of one's own": (
+        {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "market": "spot"}, "market", "price of its own",
+    ),
+    "a load of training": (changed(TRAINING, load={"requests_per_second": 1}), "load", "inference"),
+    "a load in no unit": (changed(SERVING, load={}), "load", "requests_per_second"),
+    "measured in other units": (
+        {"machine": "aws/g5.xlarge", "measured": {"samples_per_second": 1, "tokens": 5}}, "measured.tokens", "unit",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_is_a_sentence_with_the_near_names(client: TestClient, name: str) -> None:
+    body, field, words = WRONG[name]
+    problem = refused(client, body)
+    assert field in [error["field"] for error in problem["errors"]], problem
+    assert words in problem["detail"]
+
+
+# What holds of every bill
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.integers(1, 2000), st.integers(2, 9), st.integers(1, 8))
+def test_cost_is_linear_in_hours_and_machines_above_the_minimum(
+    client: TestClient, minutes: int, times: int, nodes: int
+) -> None:
+    def usd(hours: float, nodes: int) -> Decimal:
+        body = changed(HOURS, hours=hours, nodes=nodes, market="on_demand")
+        return Decimal(str(ask(client, body)["cost"][0]["usd"]["likely"]))
+
+    one = usd(minutes / 60, nodes)
+    assert abs(usd(minutes * times / 60, nodes) - times * one) <= times * Decimal("0.0000005") + Decimal("0.0000005")
+    assert usd(minutes / 60, nodes * times) >= one
+    assert abs(usd(minutes / 60, nodes * times) - times * one) <= times * Decimal("0.000001")
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.floats(0.001, 1000), st.floats(0.01, 100), st.floats(0, 10), st.floats(0, 10))
+def test_cost_grows_with_price_and_hours(
+    client: TestClient, hours: float, price: float, longer: float, dearer: float
+) -> None:
+    def usd(hours: float, price: float) -> float:
+        told = ask(client, {"hours": hours, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": price}})
+        likely: float = told["cost"][0]["usd"]["likely"]
+        return likely
+
+    assert usd(hours, price) <= usd(hours + longer, price)
+    assert usd(hours, price) <= usd(hours, price + dearer)
+
+
+TINY = 5e-324
+EXTREME: list[Body] = [
+    changed(HOURS, hours=TINY),
+    changed(HOURS, hours=1e6, nodes=10_000, instances=10_000, setup_minutes=1e6, idle_fraction=0.9999999999999999),
+    changed(HOURS, checkpoint={"save_seconds": 1e15, "restart_seconds": 1e15}),
+    changed(HOURS, hours=TINY, checkpoint={"interval_minutes": TINY, "save_seconds": 0, "restart_seconds": 0}),
+    changed(HOURS, storage={"gib": 1e15, "class": "gp3", "hours": 1e6}, data_transfer_out_gb=1e15),
+    changed(HOURS, baseline={"usd": 1e-6, "fail_above_percent": 1e15}, budget_usd=TINY),
+    changed(TRAINING, workload__amount={"samples": 1e-310}),
+    changed(TRAINING, workload__amount={"samples": 1e15, "epochs": 1e15}),
+    {"machine": "aws/g5.xlarge", "measured": {"samples_per_second": 1e-9, "samples": 1e15}},
+    {"machine": "aws/g5.xlarge", "measured": {"samples_per_second": 1e15, "samples": 1e-310}},
+    {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": 1e15}, "nodes": 10_000, "instances": 10_000},
+    {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": TINY}, "baseline": {"usd": 1e15}},
+    changed(SERVING, load={"requests_per_second": 1e15, "utilisation": 0.01}, machine__usd_per_hour=1e15),
+    changed(SERVING, load={"tokens_per_second": TINY, "max_seconds_per_output_token": TINY}),
+]
+
+
+@pytest.mark.parametrize("place", range(len(EXTREME)))
+def test_extreme_figures_are_answered_with_finite_ones(client: TestClient, place: int) -> None:
+    answer = client.post("/estimate", json=EXTREME[place])
+    assert answer.status_code == 200, answer.text
+    assert not any(word in answer.text for word in ("NaN", "Infinity"))

@@ -1,0 +1,96 @@
+"""The OpenAPI document is whole, current, and its examples are what the service answers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.api.http.examples import EXAMPLES, FOLDER, Example, ask
+from service.app import build_app
+from service.cli import openapi_text
+
+ROOT = Path(__file__).parents[3]
+DOCUMENT = build_app().openapi()
+RENEW = "Out of date: run python3 dev.py openapi"
+
+
+OPERATIONS = [
+    pytest.param(operation, id=f"{method} {path}")
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+]
+
+
+def test_the_committed_document_is_current() -> None:
+    committed = ROOT / "openapi" / "openapi.json"
+    assert committed.exists(), RENEW
+    assert committed.read_text(encoding="utf-8") == openapi_text(build_app()), RENEW
+
+
+def test_it_is_openapi_3_1_of_this_service() -> None:
+    assert DOCUMENT["openapi"].startswith("3.1")
+    assert DOCUMENT["info"]["license"]["identifier"] == "Apache-2.0"
+    assert "ValidationError" not in DOCUMENT["components"]["schemas"]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.path.stem)
+def test_examples_are_real(example: Example, request: pytest.FixtureRequest) -> None:
+    client: TestClient = request.getfixturevalue("client_to_write" if example.status == "201" else "client")
+    assert example.answer() == ask(example, client), RENEW
+
+
+def test_no_example_is_left_over() -> None:
+    assert set(FOLDER.iterdir()) == {example.path for example in EXAMPLES}
+
+
+def good_answer(operation: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = next(told for status, told in operation["responses"].items() if status in ("200", "201"))
+    return found
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_is_described_with_an_example(operation: dict[str, Any]) -> None:
+    assert operation["summary"]
+    assert operation["description"]
+    content = next(iter(good_answer(operation)["content"].values()))
+    assert content["examples"]
+    for each in operation["parameters"]:
+        assert each["in"] != "path" or each["example"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_problem_is_a_problem_document(operation: dict[str, Any]) -> None:
+    statuses = [status for status in operation["responses"] if status >= "400"]
+    for status in statuses:
+        assert list(operation["responses"][status]["content"]) == ["application/problem+json"]
+    places = {parameter["in"] for parameter in operation["parameters"]}
+    assert ("404" in statuses) == ("path" in places)
+    assert ("422" in statuses) == bool(places or "requestBody" in operation)
+    assert ({"400", "413", "415"} <= set(statuses)) == ("requestBody" in operation)
+    assert ("503" in statuses) == ("201" in operation["responses"])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_rests_on_a_catalog_has_an_etag_and_a_list_has_csv(operation: dict[str, Any]) -> None:
+    names = {parameter["name"] for parameter in operation["parameters"]}
+    answer = good_answer(operation)
+    assert ("as_of" in names) == ("If-None-Match" in names) == ("304" in operation["responses"])
+    assert ("as_of" in names) == ("ETag" in answer.get("headers", {}))
+    assert ("cursor" in names) == ("text/csv" in answer["content"]) == ("410" in operation["responses"])
+
+
+def test_the_service_tells_the_same_document(client: TestClient) -> None:
+    told = client.get("/openapi.json")
+    assert told.json() == json.loads(openapi_text(build_app()))
+
+
+def test_the_service_describes_itself_without_other_hosts(client: TestClient) -> None:
+    page = client.get("/").text
+    assert "https://" not in page
+    assert "http://" not in page
+    needed = ["/openapi.json", "/docs/files/swagger-ui-bundle.js", "/docs/files/swagger-ui.css"]
+    for path in (*needed, "/docs/files/favicon-32x32.png"):
+        assert path in page
+        assert client.get(path).status_code == 200

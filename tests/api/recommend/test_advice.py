@@ -1,0 +1,281 @@
+"""What answers say beside the ranking, on the seed: advice, warnings of the host and the software, needs that weigh."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.api.recommend.host import too_few_cores
+from service.domain.physics.input_pipeline import SampleLoading
+from tests.builders.hardware import instance_type
+
+Answer = Any
+AWS = {"provider": ["aws"]}
+ONE_GPU = {"provider": ["aws"], "min_gpu_count": 1, "max_gpu_count": 1}
+RESNET = {"model": "resnet-50", "global_batch_size": 256, "amount": {"samples": 1.2e8}}
+
+
+def ask(client: TestClient, task: str = "training", constraints: Any = AWS, /, **parts: Any) -> Answer:
+    top = {name: parts.pop(name) for name in ("objective", "as_of", "current_instance", "limit") if name in parts}
+    answer = client.post("/recommend", json={"workload": {"task": task, **parts}, "constraints": constraints, **top})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def advice(answer: Answer) -> dict[str, str]:
+    return {each["code"]: each["text"] for each in answer["advice"]}
+
+
+def warnings(choice: Answer) -> dict[str, str]:
+    return {each["code"]: each["text"] for each in choice["warnings"]}
+
+
+def notes(answer: Answer) -> dict[str, list[str]]:
+    return {each["code"]: each["fields"] for each in answer["notes"]}
+
+
+def families(answer: Answer) -> set[str]:
+    return {choice["instance"].partition(".")[0] for choice in answer["choices"]}
+
+
+# Advice
+
+
+def test_fp32_on_ampere_is_told_of_tf32_and_of_16_bits(client: TestClient) -> None:
+    asked = {"precision": ["fp32"], "as_of": "2023-06-07"}
+    told = advice(ask(client, "training", {"gpu": ["a100"]}, **asked, software={"framework": "pytorch==2.0"}))
+    assert "156 TFLOPS, 8 times its fp32" in told["tf32"]
+    assert "1.12" in told["tf32_off_by_default"]
+    assert "fp16" in told["mixed_precision"]
+    assert "8 GPUs" in told["code_change_required"]
+    told = advice(ask(client, "training", {"gpu": ["a100"]}, **asked, numerics={"fp16_overflows": True}))
+    assert "At bf16 the" in told["mixed_precision"]
+    told = advice(ask(client, "training", {"gpu": ["a100"]}, **asked, numerics={"min_bits": 32}))
+    assert "mixed_precision" not in told
+    assert "tf32" in told
+
+
+def test_answers_at_fp32_are_told_of_fp16_and_int8(client: TestClient) -> None:
+    told = advice(ask(client, "inference", {"family": ["g4dn"]}, precision=["fp32"], as_of="2021-05-16"))
+    assert "fp16" in told["half_precision"]
+    assert "int8" in told["int8"]
+
+
+def test_g5_leads_to_p4(client: TestClient) -> None:
+    answer = ask(client, "training", {"family": ["g5"], "max_gpu_count": 1}, as_of="2022-02-17")
+    assert "aws/p4d.24xlarge" in advice(answer)["migration_path"]
+    today = ask(client, "training", AWS, current_instance="g5.xlarge")
+    assert "From aws/g5.xlarge" in advice(today)["migration_path"]
+
+
+def test_services_are_told_while_they_can_be_had(client: TestClient) -> None:
+    small = {**AWS, "min_gpu_count": 0.2}
+    assert "Elastic Inference" in advice(ask(client, "inference", small, as_of="2022-02-17"))["fractional_gpu"]
+    assert "Elastic Inference" not in advice(ask(client, "inference", small)).get("fractional_gpu", "")
+    told = advice(ask(client, "training", ONE_GPU, as_of="2022-02-17", fault_tolerant=True))
+    assert "SageMaker" in told["managed_training"]
+    assert "spot" in told["managed_spot"]
+    assert "Deep Learning AMIs" in told["image_advice"]
+    assert "Containers" in told["image_advice"]
+    assert advice(ask(client, "training", AWS, as_of="2017-08-01")).keys().isdisjoint({"image_advice", "managed_spot"})
+
+
+@pytest.mark.parametrize("task", ["classical", "sequential", "development"])
+@pytest.mark.parametrize("objective", ["cheapest", "best_value"])
+def test_work_that_needs_no_gpu_gets_machines_without(client: TestClient, task: str, objective: str) -> None:
+    answer = ask(client, task, AWS, objective=objective)
+    assert answer["choices"][0]["gpu"] is None
+    told = advice(answer)
+    assert "gains nothing from a GPU" in told["no_accelerator_needed"]
+    assert ("separate_dev_and_training" in told) is (task == "development")
+
+
+@pytest.mark.parametrize("task", ["sequential", "development"])
+def test_more_cores_do_not_speed_up_what_goes_step_by_step(client: TestClient, task: str) -> None:
+    assert ask(client, task, AWS, objective="fastest")["choices"][0]["gpu"] is None
+
+
+def test_graphics_and_double_precision_have_cards_of_their_own(client: TestClient) -> None:
+    answer = ask(client, "graphics", AWS, as_of="2022-02-17", limit=100)
+    assert "g4ad" in families(answer)
+    assert "trn1" not in families(answer)
+    assert "g4ad.xlarge" in advice(answer)["graphics"]
+    assert "task" in {each["code"] for each in ask(client, "graphics", {"family": ["trn1"]})["rejections"]}
+    hpc = ask(client, "hpc", {**AWS, "service": ["ec2"]}, as_of="2022-02-17", limit=100)
+    assert families(hpc) == {"p2", "p3", "p3dn", "p4d"}
+    assert hpc["advice"] == []
+
+
+def test_independent_runs_and_models_take_a_gpu_each(client: TestClient) -> None:
+    limits = {"min_gpu_count": 8, "family": ["p3", "p4d"]}
+    told = advice(ask(client, "training", limits, as_of="2022-02-17", concurrent_runs=8))
+    assert "8 runs take one of the 8 GPUs each" in told["independent_runs"]
+    assert "code_change_required" not in told
+    told = advice(ask(client, "inference", {"instance": ["g5.12xlarge"]}, as_of="2022-02-17"))
+    assert "Each of the 4 GPUs" in told["one_model_per_gpu"]
+
+
+def test_a_card_of_int8_alone_asks_for_a_quantised_model(client: TestClient) -> None:
+    limits = {"provider": ["autodl"], "architecture": ["mluv02"], "max_price_age_days": None}
+    answer = ask(client, "inference", limits, precision=["int8"], as_of="2022-03-04", objective="fastest")
+    if answer["choices"]:
+        assert "quantised" in advice(answer)["quantisation_required"]
+
+
+def test_what_to_measure_next_is_told(client: TestClient) -> None:
+    assert "makers' peak rates" in advice(ask(client, "training", AWS))["evaluate_next"]
+    assert "a model of the job" in advice(ask(client, "training", AWS, **RESNET))["evaluate_next"]
+    assert "evaluate_next" not in advice(ask(client, "training", {"instance": ["g5.xlarge"]}))
+
+
+def test_an_answer_without_choices_may_still_advise(client: TestClient) -> None:
+    answer = ask(client, "classical", {**AWS, "max_usd_per_hour": 0.0001})
+    assert answer["choices"] == []
+    assert "no_accelerator_needed" in advice(answer)
+
+
+# Warnings and needs of the host
+
+
+def test_g3_is_superseded_and_p4_was_not(client: TestClient) -> None:
+    answer = ask(client, "training", {"family": ["g3", "g3s", "g4dn", "p4d"]}, as_of="2022-02-17", limit=100)
+    told = {choice["instance"]: warnings(choice) for choice in answer["choices"]}
+    superseded = {name for name, each in told.items() if "superseded" in each}
+    assert superseded >= {name for name in told if name.startswith(("g3.", "g3s."))}
+    assert "p4d.24xlarge" not in superseded
+    assert "g4dn.xlarge is newer: 65 TFLOPS" in told["g3s.xlarge"]["superseded"]
+
+
+def test_a_choice_says_what_its_host_needs_and_nothing_of_what_nobody_knows(client: TestClient) -> None:
+    answer = ask(client, "training", {"instance": ["g5.12xlarge"]}, host={"memory_gib": 64})
+    assert answer["choices"][0]["host"] == {"needed_vcpus": 16.0, "ideal_vcpus": 32.0, "needed_memory_gib": 64.0}
+    assert answer["choices"][0]["availability"] == {"state": "unknown", "confidence": None, "observed_on": None}
+    decoding = ask(client, "training", {"instance": ["g5.12xlarge"]}, host={"gpu_decoding": True})["choices"][0]
+    assert decoding["host"] == {"needed_vcpus": 4.0, "ideal_vcpus": 16.0, "needed_memory_gib": None}
+    cpu = ask(client, "classical", {"instance": ["m5.xlarge"]})["choices"][0]
+    assert cpu["host"] == {"needed_vcpus": None, "ideal_vcpus": None, "needed_memory_gib": None}
+    tokens = ask(client, "training", {"instance": ["p4d.24xlarge"]}, model="llama-3.1-8b", method="lora")["choices"][0]
+    assert tokens["host"]["needed_vcpus"] == 8
+    assert tokens["host"]["needed_memory_gib"] > 8
+
+
+def test_few_cores_warn_by_the_rule_or_as_told_and_less_with_decoding_on_the_gpu(client: TestClient) -> None:
+    one = {"instance": ["g5.xlarge"]}
+    assert "few_vcpus" not in warnings(ask(client, "training", one)["choices"][0])
+    answer = ask(client, "training", one, host={"vcpus_per_gpu": 8})
+    assert "asks for 8" in warnings(answer["choices"][0])["few_vcpus"]
+    assert "4 vCPUs bind" in advice(answer)["gpu_decoding"]
+
+
+def test_the_rule_of_thumb_speaks_of_logical_cores() -> None:
+    bare = instance_type(vcpus=24.0, gpu_count=8)
+    assert "3 vCPUs per GPU; loading samples usually takes 4 to 8" in too_few_cores(bare, SampleLoading())["few_vcpus"]
+    assert too_few_cores(bare, SampleLoading(gpu_decoding=True)) == {}
+    assert too_few_cores(instance_type(vcpus=None), SampleLoading()) == {}
+
+
+def test_a_jobs_own_rate_tells_what_cores_and_network_let_through(client: TestClient) -> None:
+    one = {"instance": ["p4d.24xlarge"]}
+    slow = {"cpu_samples_per_second_per_vcpu": 100}
+    choice = ask(client, "training", one, **RESNET, host=slow)["choices"][0]
+    rate = choice["estimate"]["samples_per_second"]["likely"]
+    assert choice["host"]["needed_vcpus"] == pytest.approx(rate / 100, rel=1e-3)
+    assert ("host_bound" in warnings(choice)) is (rate > 9600)
+    starved = ask(client, "training", one, **RESNET, host={"cpu_samples_per_second_per_vcpu": 10})
+    assert "96 vCPUs feed 960" in warnings(starved["choices"][0])["host_bound"]
+    assert "gpu_decoding" in advice(starved)
+    assert "gpu_decoding" not in advice(
+        ask(client, "training", one, **RESNET, host={"cpu_samples_per_second_per_vcpu": 10, "gpu_decoding": True})
+    )
+    wide = warnings(ask(client, "training", one, **RESNET, sample_mb=100, reads_from="network")["choices"][0])
+    assert "400 Gbps bring 500 of 100 MB" in wide["slow_reads"]
+    near = warnings(ask(client, "training", one, **RESNET, sample_mb=0.1, reads_from="network")["choices"][0])
+    assert "slow_reads" not in near
+    local = warnings(ask(client, "training", one, **RESNET, sample_mb=0.11, reads_from="local")["choices"][0])
+    assert "13,200" in local["local_storage_small"].replace("1.32e+04", "13,200")
+
+
+def test_nodes_without_a_fast_network_warn(client: TestClient) -> None:
+    job = {"model": "llama-3.1-8b", "method": "lora", "as_of": "2024-06-01"}
+    slow = ask(client, "training", {"instance": ["g5.4xlarge"], "min_nodes": 2, "max_nodes": 2}, **job)
+    fast = ask(client, "training", {"instance": ["p4d.24xlarge"], "min_nodes": 2, "max_nodes": 2}, **job)
+    assert "25 Gbps without RDMA" in warnings(slow["choices"][0])["slow_network"]
+    assert "slow_network" not in warnings(fast["choices"][0])
+
+
+def test_spot_tells_the_notice(client: TestClient) -> None:
+    answer = ask(client, "training", {**AWS, "market": ["spot"]}, fault_tolerant=True)
+    assert "120 seconds' notice" in warnings(answer["choices"][0])["spot_can_be_interrupted"]
+
+
+# Software
+
+
+def test_cuda_code_does_not_land_on_amd(client: TestClient) -> None:
+    limits = {"family": ["g4dn", "g4ad"]}
+    for software in ({"cuda": "11.4"}, {"platforms": ["cuda"]}, {"custom_cuda_kernels": True}):
+        answer = ask(client, "inference", limits, software=software, as_of="2021-05-16", limit=100)
+        assert families(answer) == {"g4dn"}
+        assert "software" in {each["ground"] for each in answer["rejections"]}
+
+
+def test_nothing_trains_where_no_framework_runs(client: TestClient) -> None:
+    answer = ask(client, "training", {"family": ["g4ad"]}, as_of="2022-02-17")
+    assert answer["choices"] == []
+    serving = ask(client, "inference", {"family": ["g4ad"]}, as_of="2022-02-17")
+    assert "no_framework" in warnings(serving["choices"][0])
+
+
+def test_a_framework_that_an_accelerator_lacks_keeps_it_out(client: TestClient) -> None:
+    limits = {"family": ["trn1", "g5"]}
+    answer = ask(client, "training", limits, software={"framework": "mxnet"}, as_of="2023-06-07", limit=100)
+    assert families(answer) == {"g5"}
+
+
+def test_arm_hosts_have_fewer_packages(client: TestClient) -> None:
+    answer = ask(client, "training", {"family": ["g5g"]}, software={"framework": "pytorch"}, as_of="2022-02-17")
+    assert "pytorch (Arm host" in warnings(answer["choices"][0])["software_partly"]
+
+
+def test_a_job_asks_for_its_software_too(client: TestClient) -> None:
+    job = {"model": "llama-3.1-8b", "method": "qlora", "precision": ["bf16"]}
+    every = ask(client, "training", AWS, **job)
+    kernels = ask(client, "training", AWS, **job, software={"custom_cuda_kernels": True})
+    assert kernels["counts"]["admitted"] < every["counts"]["admitted"]
+    found = next(each for each in kernels["rejections"] if each["code"] == "custom_cuda_kernels")
+    assert found["relax"]["admits"] == every["counts"]["admitted"] - kernels["counts"]["admitted"]
+
+
+def test_unknown_software_turns_nothing_away_and_is_told(client: TestClient) -> None:
+    plain = ask(client, "training", AWS)
+    answer = ask(client, "training", AWS, software={"framework": "pytorhc", "libraries": [{"name": "left-pad"}]})
+    assert answer["counts"] == plain["counts"]
+    assert notes(answer)["software_unknown"] == ["workload.software.framework", "workload.software.libraries"]
+    assert "not_weighed" not in notes(answer)
+
+
+# Numbers
+
+
+def test_a_job_takes_numbers_that_it_bears(client: TestClient) -> None:
+    job = {"model": "resnet-50", "global_batch_size": 256}
+    answer = ask(client, "training", {"instance": ["p3.2xlarge"]}, **job, as_of="2023-06-07")
+    assert answer["choices"][0]["estimate"]["precision"] == "fp16"
+    safe = ask(
+        client, "training", {"instance": ["p3.2xlarge"]}, **job, numerics={"fp16_overflows": True}, as_of="2023-06-07"
+    )
+    assert safe["choices"][0]["estimate"]["precision"] == "fp32"
+    none = ask(client, "training", {"instance": ["p3.2xlarge"]}, **job, precision=["fp16"], numerics={"min_bits": 32})
+    assert none["choices"] == []
+    assert "numerics" in {each["code"] for each in none["rejections"]}
+
+
+def test_wide_numbers_keep_tpus_out(client: TestClient) -> None:
+    answer = ask(client, "training", {"provider": ["gcp", "aws"]}, numerics={"min_bits": 32}, limit=100)
+    assert "tpu" not in {choice["specs"]["gpu"]["kind"] for choice in answer["choices"]}
+    assert next(each for each in answer["rejections"] if each["code"] == "numerics")["ground"] == "hardware"
+
+
+def test_no_deadline_is_told_of_work_with_an_amount(client: TestClient) -> None:
+    assert notes(ask(client, "training", AWS, **RESNET))["no_deadline"] == ["constraints.deadline_hours"]
+    assert "no_deadline" not in notes(ask(client, "training", {**AWS, "deadline_hours": 24}, **RESNET))

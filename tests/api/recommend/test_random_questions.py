@@ -1,0 +1,120 @@
+"""Random valid questions: each is answered, with figures that are numbers and sentences that say something.
+
+A few hundred by default. To ask more: `SELECTOR_TEST_QUESTIONS=100000 python3 dev.py test` with the path of this file.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from math import isfinite
+from random import Random
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.app import build_app
+from tests.builders.boundary_values import Edges
+from tests.builders.random_questions import Questions, Vocabulary
+
+ASKED = int(os.environ.get("SELECTOR_TEST_QUESTIONS", "300"))
+SHARES = 4
+IN_ONE_BATCH = 50
+SCHEMAS = build_app().openapi()["components"]["schemas"]
+
+
+@pytest.fixture(scope="module")
+def vocabulary(client: TestClient) -> Vocabulary:
+    return Vocabulary.of(client)
+
+
+def refuse_constant(name: str) -> float:
+    raise AssertionError(f"{name} is no JSON")
+
+
+def told(client: TestClient, items: list[dict[str, Any]]) -> list[Any]:
+    answer = client.post("/recommend/batch", json={"items": items})
+    assert answer.status_code == 200, answer.text
+    found: list[Any] = json.loads(answer.text, parse_constant=refuse_constant)["items"]
+    return found
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_random_question_is_answered_in_figures_and_sentences(
+    share: int, client: TestClient, vocabulary: Vocabulary
+) -> None:
+    questions = Questions(vocabulary, Random(share))
+    for start in range(0, ASKED // SHARES, IN_ONE_BATCH):
+        items = [questions.question() for _ in range(min(IN_ONE_BATCH, ASKED // SHARES - start))]
+        for question, answer in zip(items, told(client, items), strict=True):
+            faults = list(faults_of(question, answer))
+            assert not faults, f"{faults}\n{json.dumps(question)}"
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_numbers_at_the_ends_of_what_is_allowed_are_answered_or_refused(
+    share: int, client: TestClient, vocabulary: Vocabulary
+) -> None:
+    random = Random(SHARES + share)
+    questions, edges = Questions(vocabulary, random), Edges(SCHEMAS, random)
+    for _ in range(ASKED // SHARES):
+        asked = edges.moved(questions.question(), "RecommendRequest-Input", random.choice((0.05, 0.2, 0.5)))
+        answer = client.post("/recommend", json=asked)
+        if answer.status_code == 422 and answer.json()["errors"][0]["field"]:
+            continue
+        assert answer.status_code == 200, f"{answer.text}\n{json.dumps(asked)}"
+        faults = list(faults_of(asked, json.loads(answer.text, parse_constant=refuse_constant)))
+        assert not faults, f"{faults}\n{json.dumps(asked)}"
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_estimates_of_numbers_at_the_ends_are_figures(share: int, client: TestClient, vocabulary: Vocabulary) -> None:
+    random = Random(2 * SHARES + share)
+    questions, edges = Questions(vocabulary, random), Edges(SCHEMAS, random)
+    for _ in range(ASKED // SHARES):
+        work = {**questions.workload(), **questions.model(), "task": random.choice(("training", "inference"))}
+        body = {"workload": work, "machine": questions.names("instance")[0], "nodes": random.choice((1, 2, 8, 10_000))}
+        asked = edges.moved(body, "EstimateRequest", random.choice((0.05, 0.2, 0.5)))
+        answer = client.post("/estimate", json=asked)
+        assert answer.status_code in (200, 422), f"{answer.text}\n{json.dumps(asked)}"
+        json.loads(answer.text, parse_constant=refuse_constant)
+
+
+def faults_of(question: dict[str, Any], answer: dict[str, Any]) -> Iterator[str]:
+    if "problem" in answer:
+        yield f"refused: {answer['problem']['detail']}"
+        return
+    counts, choices = answer["counts"], answer["choices"]
+    if counts["considered"] != counts["admitted"] + counts["rejected"]:
+        yield f"counts: {counts}"
+    if [choice["rank"] for choice in choices] != list(range(1, len(choices) + 1)):
+        yield "ranks have gaps"
+    if len(choices) > question.get("limit", 5):
+        yield "more choices than asked for"
+    if counts["admitted"] and not choices:
+        yield "admitted, but none is chosen"
+    yield from (f"nothing says why {choice['instance']}" for choice in choices if not choice["reasons"])
+    for rejection in answer["rejections"]:
+        relax = rejection["relax"]
+        if rejection["count"] < max(1, rejection["only_this"]) or (relax and relax["admits"] < 1):
+            yield f"rejection: {rejection}"
+    for part in ("choices", "rejections", "current", "advice", "notes"):
+        yield from odd(answer[part], part)
+
+
+def odd(value: Any, where: str) -> Iterator[str]:
+    """Figures that are none, dollars that are 0 or less, bands that cross, and texts that say nothing."""
+    if isinstance(value, dict):
+        if value.keys() >= {"low", "likely", "high"} and not value["low"] <= value["likely"] <= value["high"]:
+            yield f"{where}: {value}"
+        for name, each in value.items():
+            yield from odd(each, f"{where}.{name}")
+            if each is not None and "usd" in name and isinstance(each, int | float) and each <= 0:
+                yield f"{where}.{name} = {each}"
+            if name in ("text", "code") and not each:
+                yield f"{where}.{name} is empty"
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from odd(each, f"{where}[{place}]")
+    elif isinstance(value, float) and not isfinite(value):
+        yield f"{where} = {value}"

@@ -1,0 +1,413 @@
+"""POST /recommend keeps its promises: counts add up, relaxations admit what they say, nothing is left unsaid."""
+
+import copy
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import TypeAdapter
+
+from service.api.http.batch import together
+from service.api.recommend.recommend import RecommendResponse
+from tests.api.pages import told
+
+Body = dict[str, Any]
+
+
+def question(task: str = "training", **parts: Any) -> Body:
+    workload = {"task": task, **parts.pop("workload", {})}
+    return {"workload": workload, "constraints": parts.pop("constraints", {}), "limit": 100, **parts}
+
+
+def ask(client: TestClient, body: Body) -> Any:
+    answer = client.post("/recommend", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+VARIED: dict[str, Body] = {
+    "anything": question(),
+    "bf16 in Virginia": question(
+        workload={"precision": ["bf16"]}, constraints={"provider": ["aws"], "region": ["us-east-1"]}
+    ),
+    "80 GB": question(workload={"precision": ["bf16"]}, constraints={"min_gpu_memory_gb": 80, "max_usd_per_hour": 30}),
+    "nothing": question(constraints={"gpu": ["h100"], "max_usd_per_hour": 0.5}),
+    "one family": question(constraints={"family": ["g5"], "provider": ["aws"], "max_gpu_count": 1}),
+    "fp8 on 8 GPUs": question(
+        "inference", workload={"precision": ["fp8"]}, constraints={"min_gpu_count": 8}, objective="fastest"
+    ),
+    "NVLink and RDMA": question(constraints={"interconnect": ["nvlink"], "rdma": True}, objective="fastest"),
+    "Arm": question("inference", constraints={"cpu_architecture": ["arm64"], "min_vcpus": 8}, objective="best_value"),
+    "little power": question("inference", constraints={"provider": ["aws", "gcp"]}, objective="most_efficient"),
+    "spot": question(workload={"fault_tolerant": True}, constraints={"provider": ["gcp"], "max_usd_per_hour": 3}),
+    "only spot in Frankfurt": question(constraints={"market": ["spot"], "region": ["eu-central-1"]}),
+    "no CPU": question("development", constraints={"max_vcpus": 8, "max_memory_gib": 64}),
+    "double precision": question("hpc", constraints={"min_tflops": 9}, objective="best_value"),
+    "a fresh price": question(constraints={"max_price_age_days": 30, "min_vcpus_per_gpu": 8}),
+    "excluded": question(constraints={"exclude": ["aws", "a100", "p5"], "gpu_vendor": ["nvidia"]}),
+    "software": question(constraints={"framework": ["pytorch"], "max_local_storage_gb": 2000}),
+    "long ago": question(workload={"precision": ["fp16"]}, constraints={"provider": ["aws"]}, as_of="2019-06-01"),
+    "everywhere else": question(constraints={"region": ["us-east-1"], "provider": ["azure", "lambda"]}),
+    "not NVIDIA": question(constraints={"gpu_vendor": ["amd"], "max_network_gbps": 400, "min_memory_gib": 128}),
+    "one place": question(constraints={"instance": ["aws/p4d.24xlarge"], "region": ["ap-south-1"]}),
+    "CUDA 12.1": question(workload={"software": {"cuda": "12.1"}}, constraints={"provider": ["aws", "gcp"]}),
+    "CUDA 11.0 on Hopper": question(workload={"software": {"cuda": "11.0"}}, constraints={"family": ["p5"]}),
+    "an old framework": question(workload={"software": {"framework": "torch<1.8"}}, constraints={"provider": ["aws"]}),
+    "an engine": question("inference", workload={"software": {"engine": "vllm>=0.15"}}, objective="best_value"),
+    "ROCm or CPUs": question(workload={"software": {"platforms": ["rocm", "cpu"]}}),
+    "own kernels": question(workload={"software": {"custom_cuda_kernels": True}}, constraints={"max_gpu_count": 1}),
+    "libraries": question(workload={"software": {"libraries": [{"name": "sagemaker-model-parallel"}]}}),
+    "fp16 overflows": question(workload={"precision": ["fp16", "bf16"], "numerics": {"fp16_overflows": True}}),
+    "wide numbers": question(workload={"numerics": {"min_bits": 32}}, constraints={"provider": ["gcp"]}),
+    "wider numbers, fast": question(
+        workload={"precision": ["fp64", "fp32"], "numerics": {"min_bits": 64}}, objective="fastest"
+    ),
+    "host memory": question(workload={"host": {"memory_gib": 1500}}, constraints={"provider": ["aws"]}),
+    "weights": question(constraints={"provider": ["aws"]}, objective={"usd": 1, "hours": 2, "risk": 0.5}),
+}
+
+
+def relaxed(body: Body, to: dict[str, Any]) -> Body:
+    """The question with a relaxation applied, as a client would: paths into the question, else constraints."""
+    changed = copy.deepcopy(body)
+    for name, value in to.items():
+        *parents, last = name.split(".") if "." in name else ("constraints", name)
+        inner = changed
+        for parent in parents:
+            inner = inner[parent]
+        if value is None:
+            inner.pop(last)
+        else:
+            inner[last] = value
+    return changed
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_counts_add_up(client: TestClient, name: str) -> None:
+    answer = ask(client, VARIED[name])
+    counts = answer["counts"]
+    day = f"?as_of={answer['catalog']['as_of']}"
+    assert counts["considered"] == told(client, f"/catalog{day}")["rows"]["instance_types"]
+    assert counts["considered"] == counts["admitted"] + counts["rejected"]
+    assert len(answer["choices"]) == min(counts["admitted"], 100)
+    assert [choice["rank"] for choice in answer["choices"]] == list(range(1, len(answer["choices"]) + 1))
+    assert len({(choice["provider"], choice["instance"]) for choice in answer["choices"]}) == len(answer["choices"])
+    codes = told(client, "/recommend/codes")
+    for rejection in answer["rejections"]:
+        assert 0 <= rejection["only_this"] <= rejection["count"] <= counts["rejected"]
+        assert rejection["code"] in codes["rejections"]
+    assert sum(rejection["only_this"] for rejection in answer["rejections"]) <= counts["rejected"]
+    for choice in answer["choices"]:
+        assert {reason["code"] for reason in choice["reasons"]} <= set(codes["reasons"])
+        assert {warning["code"] for warning in choice["warnings"]} <= set(codes["warnings"])
+
+
+def price_ignored(answer: Any) -> bool:
+    return "price_ignored" in {note["code"] for note in answer["notes"]}
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_each_relaxation_admits_just_what_it_says(client: TestClient, name: str) -> None:
+    body = VARIED[name]
+    answer = ask(client, body)
+    before = {(choice["provider"], choice["instance"]) for choice in answer["choices"]}
+    for rejection in answer["rejections"]:
+        if (relax := rejection["relax"]) is None:
+            continue
+        assert relax["admits"] > 0
+        if None not in relax["to"].values():  # taking a limit away lets in whom it and an unknown figure kept out
+            assert relax["admits"] <= rejection["only_this"], rejection
+        after = ask(client, relaxed(body, relax["to"]))
+        stay = answer["counts"]["admitted"]
+        if price_ignored(answer) and not price_ignored(after):
+            stay = 0  # machines without a price give way to the first ones with one
+        assert after["counts"]["admitted"] == stay + relax["admits"], rejection
+        if after["counts"]["admitted"] <= 100:
+            new = [choice for choice in after["choices"] if (choice["provider"], choice["instance"]) not in before]
+            best = next(each for each in new if f"{each['provider']}/{each['instance']}" == relax["best"]["instance"])
+            assert best["usd_per_hour"] == relax["best"]["usd_per_hour"]
+            if body.get("objective", "cheapest") == "cheapest" and not price_ignored(answer):
+                assert best["usd_per_hour"] == min(each["usd_per_hour"] for each in new)
+
+
+def test_these_questions_meet_most_kinds_of_rejections(client: TestClient) -> None:
+    answers = [ask(client, body) for body in VARIED.values()]
+    with_relaxation = {each["code"] for answer in answers for each in answer["rejections"] if each["relax"] is not None}
+    assert with_relaxation >= {
+        "precision", "region", "market", "max_usd_per_hour", "provider", "gpu", "family", "interconnect", "rdma",
+        "exclude", "min_gpu_memory_gb", "max_gpu_count", "lifecycle", "min_vcpus", "max_price_age_days",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_the_same_question_has_the_same_bytes(client: TestClient, name: str) -> None:
+    assert client.post("/recommend", json=VARIED[name]).content == client.post("/recommend", json=VARIED[name]).content
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_the_pieces_that_an_answer_is_put_together_from_make_what_the_document_says(
+    client: TestClient, name: str
+) -> None:
+    answer = ask(client, VARIED[name])
+    documented = TypeAdapter(RecommendResponse)
+    assert documented.dump_python(documented.validate_python(answer), mode="json") == answer
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_the_question_that_comes_back_is_the_same_question(client: TestClient, name: str) -> None:
+    answer = ask(client, VARIED[name])
+    again = ask(client, answer["question"])
+    assert again["choices"] == answer["choices"]
+    assert again["question"] == answer["question"]
+
+
+# Objectives
+
+
+def test_cheapest_first(client: TestClient) -> None:
+    prices = [choice["usd_per_hour"] for choice in ask(client, question())["choices"]]
+    assert prices == sorted(prices)
+
+
+def test_fastest_first(client: TestClient) -> None:
+    rates = [choice["estimate"]["peak_tflops"] for choice in ask(client, question(objective="fastest"))["choices"]]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_best_value_first(client: TestClient) -> None:
+    choices = ask(client, question(objective="best_value"))["choices"]
+    value = [choice["estimate"]["peak_tflops_per_usd_hour"] for choice in choices]
+    assert value == sorted(value, reverse=True)
+    for choice in choices:
+        expected = choice["estimate"]["peak_tflops"] / choice["usd_per_hour"]
+        assert choice["estimate"]["peak_tflops_per_usd_hour"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_most_efficient_first(client: TestClient) -> None:
+    choices = ask(client, question(objective="most_efficient"))["choices"]
+    per_watt = [choice["estimate"]["peak_tflops_per_watt"] for choice in choices]
+    assert per_watt == sorted(per_watt, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("weights", "named"),
+    [
+        ({"usd": 1}, "cheapest"),
+        ({"hours": 3}, "fastest"),
+        ({"samples_per_usd": 0.1}, "best_value"),
+        ({"joules": 1}, "most_efficient"),
+    ],
+)
+def test_one_weight_is_the_objective_of_its_name(client: TestClient, weights: dict[str, float], named: str) -> None:
+    def ranking(objective: Any) -> list[str]:
+        return [choice["instance"] for choice in ask(client, question(objective=objective))["choices"]]
+
+    assert ranking(weights) == ranking(named)
+
+
+def test_risk_keeps_off_spot(client: TestClient) -> None:
+    body = question(workload={"fault_tolerant": True}, constraints={"provider": ["aws"]}, per="offer")
+    cheap = ask(client, {**body, "objective": {"usd": 1}})["choices"]
+    careful = ask(client, {**body, "objective": {"usd": 0.001, "risk": 1}})["choices"]
+    assert "spot" in {choice["market"] for choice in cheap[:10]}
+    assert {choice["market"] for choice in careful[:10]} == {"on_demand"}
+
+
+def test_pareto_choices_are_beaten_by_none(client: TestClient) -> None:
+    choices = ask(client, question(constraints={"provider": ["aws"]}))["choices"]
+    assert len(choices) < 100
+    for choice in choices:
+        beaten = (
+            any(
+                other["usd_per_hour"] <= choice["usd_per_hour"]
+                and other["estimate"]["peak_tflops"] >= choice["estimate"]["peak_tflops"]
+                and (other["usd_per_hour"], other["estimate"]["peak_tflops"])
+                != (choice["usd_per_hour"], choice["estimate"]["peak_tflops"])
+                for other in choices
+                if other["estimate"]["peak_tflops"] is not None
+            )
+            if choice["estimate"]["peak_tflops"] is not None
+            else True
+        )
+        assert not (choice["pareto"] and beaten), choice["instance"]
+
+
+# Markets and offers
+
+
+def test_fault_tolerance_adds_spot(client: TestClient) -> None:
+    firm = ask(client, question(constraints={"provider": ["aws"]}))
+    loose = ask(client, question(workload={"fault_tolerant": True}, constraints={"provider": ["aws"]}))
+    assert firm["question"]["constraints"]["market"] == ["on_demand"]
+    assert loose["question"]["constraints"]["market"] == ["on_demand", "spot"]
+    assert {choice["market"] for choice in firm["choices"]} == {"on_demand"}
+    assert "spot" in {choice["market"] for choice in loose["choices"]}
+    for choice in loose["choices"]:
+        warned = "spot_can_be_interrupted" in {warning["code"] for warning in choice["warnings"]}
+        assert warned == (choice["market"] == "spot")
+
+
+def test_per_offer_ranks_every_offer(client: TestClient) -> None:
+    body = question(constraints={"instance": ["aws/p4d.24xlarge", "aws/g5.12xlarge"], "market": ["on_demand"]})
+    by_type = ask(client, body)
+    by_offer = ask(client, {**body, "per": "offer"})
+    offers = [
+        price
+        for name in ("p4d.24xlarge", "g5.12xlarge")
+        for price in told(client, f"/prices?instance=aws/{name}&market=on_demand&limit=500")["items"]
+        if price["usd_per_hour"] is not None
+    ]
+    assert len(by_type["choices"]) == 2
+    assert len(by_offer["choices"]) == len(offers) > 2
+    assert [choice["usd_per_hour"] for choice in by_offer["choices"]] == sorted(each["usd_per_hour"] for each in offers)
+    assert by_offer["choices"][0]["usd_per_hour"] == by_type["choices"][0]["usd_per_hour"]
+    assert f"of {len(offers)} by" in by_offer["choices"][0]["reasons"][0]["text"]
+
+
+def test_per_offer_keeps_to_the_constraints(client: TestClient) -> None:
+    limits = {"region": ["us-east-1", "us-east-2"], "max_usd_per_hour": 2, "market": ["spot", "on_demand"]}
+    answer = ask(client, question(constraints=limits, per="offer"))
+    assert len(answer["choices"]) > 10
+    for choice in answer["choices"]:
+        assert choice["region"] in limits["region"]  # type: ignore[operator]
+        assert choice["usd_per_hour"] <= 2
+
+
+# Nothing is excluded by prejudice
+
+
+def warned(answer: Any, code: str) -> list[Any]:
+    return [choice for choice in answer["choices"] if code in {warning["code"] for warning in choice["warnings"]}]
+
+
+def test_pcie_inference_cards_and_arm_are_warned_of_and_stay_in(client: TestClient) -> None:
+    answer = ask(client, question(constraints={"family": ["g5", "g5g", "g4dn"], "provider": ["aws"]}))
+    pcie = warned(answer, "pcie_multi_gpu")
+    assert {"g5.12xlarge", "g4dn.12xlarge"} <= {choice["instance"] for choice in pcie}
+    assert "g4dn.xlarge" in {choice["instance"] for choice in warned(answer, "sold_for_inference")}
+    assert "g5g.xlarge" in {choice["instance"] for choice in warned(answer, "arm_host")}
+    infer = ask(client, question("inference", constraints={"family": ["g5", "g4dn"], "provider": ["aws"]}))
+    assert not warned(infer, "pcie_multi_gpu")
+    assert not warned(infer, "sold_for_inference")
+
+
+def test_a_part_of_a_card_is_told(client: TestClient) -> None:
+    answer = ask(client, question(constraints={"family": ["g6f"]}))
+    assert len(warned(answer, "part_of_a_card")) == len(answer["choices"]) > 0
+
+
+def test_what_the_host_lacks_is_warned_of(client: TestClient) -> None:
+    answer = ask(client, question(workload={"host": {"vcpus_per_gpu": 12}}, constraints={"family": ["g5"]}))
+    for choice in answer["choices"]:
+        lacking = choice["specs"]["vcpus"] / choice["gpu"]["per_node"] < 12
+        assert (choice in warned(answer, "few_vcpus")) == lacking
+
+
+# Prices that nobody knows
+
+
+def test_without_any_price_hardware_ranks_and_the_answer_says_so(client: TestClient) -> None:
+    unpriced = next(
+        f"{item['provider']}/{item['instance']}"
+        for item in told(client, "/prices?market=on_demand&limit=500")["items"]
+        if item["usd_per_hour"] is None
+    )
+    answer = ask(client, question(constraints={"instance": [unpriced]}))
+    assert [choice["usd_per_hour"] for choice in answer["choices"]] == [None]
+    assert "price_ignored" in {note["code"] for note in answer["notes"]}
+    priced = ask(client, question(constraints={"instance": ["aws/g5.xlarge"]}))
+    assert "price_ignored" not in {note["code"] for note in priced["notes"]}
+
+
+# What was not weighed is said
+
+
+def test_fields_that_did_not_weigh_are_named(client: TestClient) -> None:
+    work = {
+        "sequence_length": 512,
+        "method": "lora",
+        "host": {"vcpus_per_gpu": 8, "cpu_samples_per_second_per_vcpu": 9},
+    }
+    answer = ask(
+        client, question(workload=work, constraints={"budget_usd": 500, "provider": ["aws"]}, objective="fastest")
+    )
+    notes = {note["code"]: note["fields"] for note in answer["notes"]}
+    assert set(notes) == {"not_weighed"}
+    assert set(notes["not_weighed"]) == {
+        "workload.sequence_length", "workload.method", "workload.host.cpu_samples_per_second_per_vcpu",
+        "constraints.budget_usd",
+    }  # fmt: skip
+    plain = ask(client, question(workload={"precision": ["bf16"]}, objective="fastest"))
+    assert plain["notes"] == []
+
+
+def test_a_default_objective_is_told(client: TestClient) -> None:
+    assert "objective_defaulted" in {note["code"] for note in ask(client, question())["notes"]}
+
+
+# The machine that the caller has
+
+
+def test_choices_are_compared_with_the_current_machine(client: TestClient) -> None:
+    limits = {"provider": ["aws"], "region": ["us-east-1"]}
+    answer = ask(client, question(constraints=limits, current_instance="p3.8xlarge", workload={"precision": ["fp16"]}))
+    current = answer["current"]
+    assert current["instance"] == "aws/p3.8xlarge"
+    assert current["estimate"]["peak_tflops"] == pytest.approx(500)
+    for choice in answer["choices"]:
+        assert choice["compared_to_current"]["relative_usd_per_hour"] == pytest.approx(
+            choice["usd_per_hour"] / current["usd_per_hour"], abs=1e-4
+        )
+    alone = ask(client, question(constraints=limits))
+    assert alone["current"] is None
+    assert alone["choices"][0]["compared_to_current"] is None
+
+
+# Days
+
+
+def test_the_answer_is_of_the_day_asked(client: TestClient) -> None:
+    answer = ask(
+        client, question(workload={"precision": ["bf16"]}, constraints={"provider": ["aws"]}, as_of="2022-02-17")
+    )
+    families = {choice["specs"]["family"] for choice in answer["choices"]}
+    assert answer["catalog"]["as_of"] == answer["question"]["as_of"] == "2022-02-17"
+    assert {"p4d", "g5"} <= families
+    assert not families & {"p3", "g4dn", "p2", "p5", "g6"}
+    for choice in answer["choices"]:
+        assert choice["price"]["observed_on"] is None or choice["price"]["observed_on"] <= "2022-02-17"
+
+
+# Many at once
+
+
+def test_a_batch_answers_in_order_and_one_bad_item_is_alone(client: TestClient) -> None:
+    good = question(workload={"model": "resnet-50"}, constraints={"provider": ["aws"]})
+    items = [good, question(workload={"model": "resnet-05"}), 5, question("inference", objective="fastest")]
+    told = client.post("/recommend/batch", json={"items": items}).json()["items"]
+    assert [("problem" in item) for item in told] == [False, True, True, False]
+    assert told[0] == ask(client, good)
+    assert told[1]["problem"]["errors"][0]["field"] == "workload.model"
+
+
+def test_items_of_one_workload_are_answered_together_and_told_in_the_order_they_came(client: TestClient) -> None:
+    of_two = [{"model": "resnet-50"}, {"model": "bert-large"}]
+    items = [question(workload=of_two[place % 2], limit=1 + place) for place in range(6)]
+    assert together([*items, 5, {}]) == [[0, 2, 4], [1, 3, 5], [6], [7]]
+    told = client.post("/recommend/batch", json={"items": items}).json()["items"]
+    assert told == [ask(client, item) for item in items]
+
+
+def test_a_job_is_ranked_by_dollars_of_the_whole_of_it(client: TestClient) -> None:
+    work = {"model": "llama-3-8b", "precision": ["bf16"], "global_batch_size": 64, "amount": {"tokens": 1e9}}
+    answer = ask(client, question(workload=work, constraints={"provider": ["aws"], "max_nodes": 4}))
+    choices = answer["choices"]
+    dollars = [choice["estimate"]["usd"]["likely"] for choice in choices]
+    assert dollars == sorted(dollars)
+    for choice in choices:
+        estimate = choice["estimate"]
+        assert estimate["basis"] == "modelled"
+        assert estimate["usd"]["likely"] == pytest.approx(
+            estimate["hours"]["likely"] * choice["usd_per_hour"], rel=1e-4
+        )
+    assert any(rejection["code"] == "gpu_memory" for rejection in answer["rejections"])

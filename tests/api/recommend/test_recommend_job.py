@@ -1,0 +1,360 @@
+"""POST /recommend with a model: choices as POST /estimate tells them, money that multiplies out, nothing unsaid."""
+
+import json
+from math import isfinite
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from service.api.recommend.recommend import RecommendResponse, ratio
+from tests.api import raw_asgi as wire
+from tests.api.pages import told
+from tests.api.recommend.test_recommend import Body, ask, question, relaxed
+
+LLAMA = {"model": "llama-3.1-8b", "precision": ["bf16"], "sequence_length": 4096, "global_batch_size": 64}
+TOKENS = {"amount": {"tokens": 1e9}}
+SERVING = {"model": "llama-3.1-70b", "input_length": 512, "output_length": 128, "software": {"engine": "vllm"}}
+
+JOBS: dict[str, Body] = {
+    "training": question(workload={**LLAMA, **TOKENS}, constraints={"provider": ["aws"]}, limit=20),
+    "on nodes": question(
+        workload={**LLAMA, **TOKENS, "model": "llama-3.1-70b", "software": {"framework": "torchtitan"}},
+        constraints={"provider": ["aws", "gcp"], "max_nodes": 4},
+        objective="fastest",
+        limit=20,
+    ),
+    "LoRA without an amount": question(
+        workload={"model": "llama-3.1-8b", "method": "lora"}, constraints={"max_gpu_count": 2}, limit=10
+    ),
+    "serving": question("inference", workload={**SERVING, "amount": {"tokens": 1e8}}, objective="best_value", limit=20),
+    "one answer at a time": question("inference", workload={**SERVING, "concurrency": 1}, limit=10),
+    "pictures": question(
+        workload={"model": "resnet-50", "global_batch_size": 256, "amount": {"samples": 1.2e6, "epochs": 90}},
+        constraints={"deadline_hours": 24, "max_nodes": 2},
+        limit=20,
+    ),
+    "experts in a hurry": question(
+        workload={"model": "mixtral-8x7b", "global_batch_size": 32, "amount": {"steps": 1000}},
+        constraints={"deadline_hours": 10, "max_nodes": 2},
+        objective={"usd": 1, "hours": 0.5},
+        limit=20,
+    ),
+    "offers": question(
+        workload={**LLAMA, **TOKENS, "fault_tolerant": True}, constraints={"family": ["p4d", "p5"]}, per="offer"
+    ),
+    "watts": question(workload={**LLAMA, **TOKENS}, constraints={"provider": ["gcp"]}, objective="most_efficient"),
+}
+
+
+@pytest.fixture(scope="module")
+def answers(client: TestClient) -> dict[str, Any]:
+    return {name: ask(client, body) for name, body in JOBS.items()}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_dollars_are_hours_times_price_of_all_nodes(answers: dict[str, Any], name: str) -> None:
+    choices = answers[name]["choices"]
+    assert choices
+    for choice in choices:
+        estimate = choice["estimate"]
+        assert estimate["basis"] == "modelled"
+        if choice["price"]["usd_per_hour"] is None:  # the fastest may have no price
+            assert choice["usd_per_hour"] is estimate["usd"] is estimate["samples_per_usd"] is None
+            continue
+        assert choice["usd_per_hour"] == pytest.approx(choice["price"]["usd_per_hour"] * choice["nodes"], rel=1e-5)
+        if "amount" in JOBS[name]["workload"]:
+            paid = choice["spot"]["paid_hours"] if choice["spot"] else estimate["hours"]
+            for part in ("low", "likely", "high"):
+                assert estimate["usd"][part] == pytest.approx(paid[part] * choice["usd_per_hour"], rel=1e-4)
+        else:
+            assert estimate["usd"] is None
+            assert estimate["hours"] is None
+        rate = estimate["samples_per_second"]["likely"] / (choice["spot"]["stretch"] if choice["spot"] else 1)
+        assert estimate["samples_per_usd"] == pytest.approx(rate * 3600 / choice["usd_per_hour"], rel=1e-4)
+
+
+SHARED = {
+    "precision", "samples_per_second", "tokens_per_second", "seconds_to_first_token", "hours", "bottleneck", "layout",
+    "memory", "concurrency", "joules_per_sample", "extrapolates", "step_seconds", "kv_cache_tokens",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_choice_is_what_an_estimate_of_its_machine_says(
+    client: TestClient, answers: dict[str, Any], name: str
+) -> None:
+    for choice in answers[name]["choices"][:4]:
+        asked = {
+            "workload": JOBS[name]["workload"],
+            "machine": f"{choice['provider']}/{choice['instance']}",
+            "nodes": choice["nodes"],
+        }
+        alone = client.post("/estimate", json=asked).json()
+        assert alone["fits"] is True
+        # Interruptions, which the estimate tells beside, are in the hours of spot machines.
+        for field in SHARED - ({"hours"} if choice["market"] == "spot" else set()):
+            assert choice["estimate"][field] == near(alone["estimate"][field]), field
+
+
+def near(value: Any) -> Any:
+    """Equal but for the last digit."""
+    if isinstance(value, float):
+        return pytest.approx(value, rel=2e-5)
+    if isinstance(value, dict):
+        return {key: near(each) for key, each in value.items()}
+    return value
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_counts_of_a_job_add_up(client: TestClient, answers: dict[str, Any], name: str) -> None:
+    answer, counts = answers[name], answers[name]["counts"]
+    assert counts["considered"] == counts["admitted"] + counts["rejected"]
+    known = told(client, "/recommend/codes")
+    for rejection in answer["rejections"]:
+        assert rejection["code"] in known["rejections"]
+        assert 0 <= rejection["only_this"] <= rejection["count"] <= counts["rejected"]
+    assert sum(rejection["count"] for rejection in answer["rejections"]) >= counts["rejected"]
+    assert {w["code"] for choice in answer["choices"] for w in choice["warnings"]} <= set(known["warnings"])
+    assert {r["code"] for choice in answer["choices"] for r in choice["reasons"]} <= set(known["reasons"])
+    documented = TypeAdapter(RecommendResponse)
+    assert documented.dump_python(documented.validate_python(answer), mode="json") == answer
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_relaxations_of_a_job_admit_what_they_say(client: TestClient, answers: dict[str, Any], name: str) -> None:
+    answer = answers[name]
+    for rejection in answer["rejections"]:
+        if rejection["relax"] is not None and rejection["code"] in ("gpu_memory", "deadline_hours"):
+            after = ask(client, relaxed(JOBS[name], rejection["relax"]["to"]))
+            assert after["counts"]["admitted"] == answer["counts"]["admitted"] + rejection["relax"]["admits"]
+
+
+@pytest.mark.parametrize("more", [{}, {"deadline_hours": 24}, {"deadline_hours": 2}, {"budget_usd": 50}], ids=str)
+def test_what_the_price_of_an_hour_alone_keeps_out_of_a_job_comes_in_without_it(
+    client: TestClient, more: dict[str, float]
+) -> None:
+    work = {**LLAMA, **TOKENS}
+    answer = ask(client, question(workload=work, constraints={"max_usd_per_hour": 2, **more}))
+    after = ask(client, question(workload=work, constraints=more))
+    alone = next(each["only_this"] for each in answer["rejections"] if each["code"] == "max_usd_per_hour")
+    assert after["counts"]["admitted"] == answer["counts"]["admitted"] + alone
+
+
+def test_these_jobs_meet_the_reasons_that_only_jobs_have(answers: dict[str, Any]) -> None:
+    relaxations = {
+        rejection["code"]
+        for answer in answers.values()
+        for rejection in answer["rejections"]
+        if rejection["relax"] is not None
+    }
+    assert relaxations >= {"gpu_memory", "deadline_hours"}
+    met = {rejection["code"] for answer in answers.values() for rejection in answer["rejections"]}
+    assert met >= {"no_gpu", "gpu_figures_unknown", "precision", "gpu_memory", "deadline_hours"}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_same_job_has_the_same_bytes(client: TestClient, name: str) -> None:
+    assert client.post("/recommend", json=JOBS[name]).content == client.post("/recommend", json=JOBS[name]).content
+
+
+def test_no_choice_is_late(answers: dict[str, Any]) -> None:
+    for name in ("pictures", "experts in a hurry"):
+        limit = JOBS[name]["constraints"]["deadline_hours"]
+        hours = [choice["estimate"]["hours"]["likely"] for choice in answers[name]["choices"]]
+        assert hours
+        assert max(hours) <= limit
+
+
+def test_each_objective_ranks_a_job_by_its_own_figure(answers: dict[str, Any]) -> None:
+    def ranked(name: str, *path: str) -> list[float]:
+        found = answers[name]["choices"]
+        for step in path:
+            found = [each[step] for each in found]
+        return found  # type: ignore[no-any-return]
+
+    cheapest = ranked("training", "estimate", "usd", "likely")
+    fastest = ranked("on nodes", "estimate", "hours", "likely")
+    value = ranked("serving", "estimate", "samples_per_usd")
+    per_hour = ranked("LoRA without an amount", "usd_per_hour")
+    watts = ranked("watts", "estimate", "joules_per_sample")
+    offers = ranked("offers", "estimate", "usd", "likely")
+    for figures in (cheapest, fastest, per_hour, watts, offers):
+        assert figures == sorted(figures)
+    assert value == sorted(value, reverse=True)
+    assert len(offers) > len({choice["instance"] for choice in answers["offers"]["choices"]})
+
+
+def test_notes_say_what_was_not_told_and_not_weighed(client: TestClient) -> None:
+    work = {"model": "llama-3.1-8b", "checkpoint": {"save_seconds": 30}, "batch_size": 4, "output_length": 7}
+    limits = {"budget_usd": 500, "max_nodes": 2, "family": ["p4d"]}
+    notes = {each["code"]: each["fields"] for each in ask(client, question(workload=work, constraints=limits))["notes"]}
+    assert notes["no_amount"] == ["workload.amount"]
+    assert set(notes["not_weighed"]) == {
+        "workload.checkpoint", "workload.batch_size", "workload.output_length", "constraints.budget_usd",
+    }  # fmt: skip
+    served = ask(client, question("inference", workload={**SERVING, **TOKENS, "optimizer": "lion"}))
+    notes = {each["code"]: each["fields"] for each in served["notes"]}
+    assert notes["not_weighed"] == ["workload.optimizer"]
+    assert "no_amount" not in notes
+
+
+def test_choices_are_compared_with_what_the_job_takes_on_the_current_machine(client: TestClient) -> None:
+    limits = {"provider": ["aws"], "region": ["us-east-1"]}
+    body = question(workload={**LLAMA, **TOKENS}, constraints=limits, current_instance="p4d.24xlarge")
+    answer = ask(client, body)
+    now = answer["current"]
+    for choice in answer["choices"]:
+        compared = choice["compared_to_current"]
+        speed = choice["estimate"]["samples_per_second"]["likely"] / now["estimate"]["samples_per_second"]["likely"]
+        assert compared["relative_speed"] == pytest.approx(speed, abs=1e-3)
+        usd = choice["estimate"]["usd"]["likely"] / now["estimate"]["usd"]["likely"]
+        assert compared["relative_usd"] == pytest.approx(usd, abs=1e-3)
+        assert compared["relative_peak"] is None
+    of_no_amount = ask(client, question(workload=LLAMA, constraints=limits, current_instance="p4d.24xlarge"))
+    assert {choice["compared_to_current"]["relative_usd"] for choice in of_no_amount["choices"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("machine", "work", "estimated"),
+    [
+        ("aws/p3.8xlarge", {"precision": ["fp8"]}, False),
+        ("aws/m5.large", {}, False),
+        ("aws/p3.16xlarge", {"model": "resnet-50", "global_batch_size": 3, "sequence_length": None}, False),
+        ("aws/g4dn.xlarge", {"model": "llama-3.1-70b"}, True),
+    ],
+    ids=["lacks the precision", "has no GPU", "has more GPUs than the batch has samples", "is too small"],
+)
+def test_a_current_machine_that_cannot_run_the_job_is_told_as_far_as_it_goes(
+    client: TestClient, machine: str, work: dict[str, Any], estimated: bool
+) -> None:
+    body = question(
+        workload={**LLAMA, "precision": ["fp16"], "amount": {"steps": 10}, **work}, current_instance=machine, limit=5
+    )
+    answer = ask(client, body)
+    estimate = answer["current"] and answer["current"]["estimate"]
+    assert (estimate is not None) == estimated
+    if estimated:
+        assert estimate["samples_per_second"] is None
+        assert estimate["usd"] is None
+        assert estimate["memory"]["needed_gib_per_gpu"] > estimate["memory"]["usable_gib_per_gpu"]
+    for choice in answer["choices"]:
+        assert choice["compared_to_current"]["relative_speed"] is None
+        assert choice["compared_to_current"]["relative_usd"] is None
+
+
+WRONG: dict[str, tuple[Body, str]] = {
+    "unknown model": (question(workload={"model": "lama-3.1-8b"}), "workload.model"),
+    "unknown optimizer": (question(workload={**LLAMA, "optimizer": "adamm"}), "workload.optimizer"),
+    "no number format": (question(workload={**LLAMA, "precision": ["bf17"]}), "workload.precision"),
+    "no weight format": (question(workload={**LLAMA, "weight_precision": "int5"}), "workload.weight_precision"),
+    "nodes": (question(workload=LLAMA, constraints={"min_nodes": 4, "max_nodes": 2}), "constraints.min_nodes"),
+    "two amounts": (question(workload={**LLAMA, "amount": {"tokens": 1, "steps": 1}}), "workload.amount.steps"),
+    "tokens of pictures": (question(workload={"model": "resnet-50", **TOKENS}), "workload.amount.tokens"),
+    "tokens of no length": (
+        question("inference", workload={"model": "llama-3-8b", **TOKENS}),
+        "workload.amount.tokens",
+    ),
+    "too long": (question(workload={"model": "bert-large", "sequence_length": 9999}), "workload.sequence_length"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_asked_of_a_job_is_said_of_its_field(client: TestClient, name: str) -> None:
+    body, field = WRONG[name]
+    answer = client.post("/recommend", json=body)
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
+
+
+# Whatever is asked
+
+
+def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(st.none(), values)
+
+
+MODELS = ["llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b", "resnet-50", "bert-large", "gpt-oss-20b", "vit-b-16"]
+AMOUNTS: list[dict[str, float]] = [{"samples": 1}, {"samples": 1e15}, {"steps": 3}, {"samples": 1e6, "epochs": 2}]
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> Body:
+    drawn = {
+        "precision": draw(maybe(st.sampled_from([["bf16"], ["fp8", "fp16"], ["int4"], ["fp32"]]))),
+        "global_batch_size": draw(maybe(st.sampled_from([1, 3, 256, 100_000]))),
+        "sequence_length": draw(maybe(st.sampled_from([1, 128, 512]))),
+        "input_length": draw(maybe(st.sampled_from([0, 1, 100_000]))),
+        "output_length": draw(maybe(st.sampled_from([0, 1, 1000]))),
+        "concurrency": draw(maybe(st.sampled_from([1, 7, 100_000]))),
+        "amount": draw(maybe(st.sampled_from(AMOUNTS))),
+        "method": draw(maybe(st.sampled_from(["full", "lora", "qlora"]))),
+    }
+    limits = {
+        "max_nodes": draw(maybe(st.sampled_from([1, 2, 3]))),
+        "deadline_hours": draw(maybe(st.sampled_from([1e-6, 1.0, 1e9]))),
+        "provider": draw(maybe(st.sampled_from([["aws"], ["gcp", "lambda"]]))),
+    }
+    objectives = ["cheapest", "fastest", "best_value", "most_efficient", {"usd": 1, "hours": 1, "risk": 1}]
+    return {
+        "workload": {
+            "task": draw(st.sampled_from(["training", "inference"])),
+            "model": draw(st.sampled_from(MODELS)),
+            **{name: value for name, value in drawn.items() if value is not None},
+        },
+        "constraints": {name: value for name, value in limits.items() if value is not None},
+        "objective": draw(st.sampled_from(objectives)),
+        "current_instance": draw(maybe(st.sampled_from(["aws/p4d.24xlarge", "aws/m5.large"]))),
+        "per": draw(st.sampled_from(["type", "offer"])),
+    }
+
+
+def numbers(value: Any) -> list[float]:
+    if isinstance(value, dict):
+        return [each for held in value.values() for each in numbers(held)]
+    if isinstance(value, list):
+        return [each for held in value for each in numbers(held)]
+    return [value] if isinstance(value, float) else []
+
+
+def refuse(name: str) -> float:
+    raise AssertionError(f"{name} is no JSON")
+
+
+@settings(max_examples=150, deadline=None)
+@given(bodies())
+def test_every_answer_is_json_with_finite_figures(app: FastAPI, body: Body) -> None:
+    answer = wire.recommend(app, body)
+    assert answer.status in (200, 422), answer.body
+    read = json.loads(answer.body, parse_constant=refuse)
+    assert all(map(isfinite, numbers(read)))
+    if answer.status == 200:
+        counts = read["counts"]
+        assert counts["considered"] == counts["admitted"] + counts["rejected"]
+        for choice in read["choices"]:
+            assert choice["estimate"]["samples_per_second"]["likely"] > 0
+
+
+def test_every_precision_of_the_catalog_can_be_asked_of_a_job(client: TestClient) -> None:
+    known = [item["id"] for item in told(client, "/precisions")["items"]]
+    for precision in known:
+        ask(client, question("inference", workload={"model": "resnet-50", "precision": [precision]}, limit=1))
+
+
+def test_a_choice_that_is_next_to_nothing_beside_the_current_machine_is_not_told_as_nothing(client: TestClient) -> None:
+    body = question(
+        "inference",
+        workload={"model": "resnet-50", "amount": {"samples": 1e6}},
+        constraints={"instance": ["aws/p5.48xlarge"]},
+        current_instance="aws/g2.2xlarge",
+        objective="fastest",
+    )
+    compared = ask(client, body)["choices"][0]["compared_to_current"]
+    assert all(figure is None or figure > 0 for figure in compared.values())
+    assert ratio(1.0, 3e7) == 3.333e-08
+    assert ratio(2.0, 3.0) == 0.6667
+    assert ratio(20.0, 3.0) == 6.6667

@@ -1,0 +1,69 @@
+"""What was asked before changes no answer: everything that is remembered is remembered of just this question."""
+
+from dataclasses import fields, replace
+from random import Random
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from service.api.recommend.recommend import ASKED, answer_in
+from service.domain.cache import Cache
+from service.domain.catalog.catalog import Catalog
+
+WORKLOADS: dict[str, dict[str, Any]] = {
+    "peaks": {"task": "training", "precision": ["fp16"]},
+    "a job": {
+        "task": "training",
+        "model": "llama-3.1-8b",
+        "precision": ["bf16"],
+        "sequence_length": 2048,
+        "global_batch_size": 64,
+        "amount": {"tokens": 1e9},
+    },
+}
+BESIDES: list[dict[str, Any]] = [
+    {},
+    {"limit": 2},
+    {"limit": 100},
+    {"objective": "fastest"},
+    {"diversify": True},
+    {"per": "offer"},
+    {"current_instance": "aws/p4d.24xlarge"},
+    {"constraints": {"max_nodes": 4, "same_placement": True}},
+    {"constraints": {"max_nodes": 4}},
+    {"constraints": {"market": ["on_demand", "spot"]}},
+]
+LIMITS = (None, 0.3, 1.0, 2.0, 3.0, 5.0, 20.0, 60.0)
+
+
+def forgetful(catalog: Catalog) -> Catalog:
+    """The same catalog, of which nothing has been asked yet."""
+    memories = {
+        each.name: each.default_factory()  # type: ignore[operator]
+        for each in fields(catalog)
+        if isinstance(getattr(catalog, each.name), Cache)
+    }
+    return replace(catalog, **memories)
+
+
+def questions(workload: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "workload": workload,
+            **besides,
+            "constraints": besides.get("constraints", {}) | ({} if usd is None else {"max_usd_per_hour": usd}),
+        }
+        for besides in BESIDES
+        for usd in LIMITS
+    ]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_what_was_asked_before_changes_no_answer(app: FastAPI, name: str) -> None:
+    catalog: Catalog = app.state.live_catalog.on(None)
+    warm, asked = forgetful(catalog), questions(WORKLOADS[name])
+    expected = [answer_in(ASKED.validate_python(each), forgetful(catalog)) for each in asked]
+    for seed in range(3):
+        for place in Random(seed).sample(range(len(asked)), len(asked)):
+            assert answer_in(ASKED.validate_python(asked[place]), warm) == expected[place], asked[place]

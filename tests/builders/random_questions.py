@@ -1,0 +1,290 @@
+"""Valid questions of every kind, drawn at random in the words of the service itself.
+
+Every field of `POST /recommend` is among them, alone and together; whatever is drawn must be answered with 200.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from tests.api.pages import everything
+
+TASKS = ("training", "inference", "hpc", "graphics", "development", "classical", "sequential")
+OBJECTIVES = ("cheapest", "fastest", "best_value", "most_efficient")
+TERMS = ("usd", "hours", "samples_per_second", "samples_per_usd", "joules", "risk")
+OPTIMIZERS = ("adamw", "adam", "sgd", "AdamW")
+FORMATS = ("int8", "int4", "fp8", "nf4", "bf16", "fp16")
+FRAMEWORKS = (
+    "pytorch",
+    "pytorch>=2.3",
+    "tensorflow",
+    "torchtitan",
+    "jax",
+    "mxnet",
+    "an unheard-of one",
+    "deepspeed 0.14",
+)
+ENGINES = ("vllm", "vllm==0.6.0", "tensorrt-llm", "sglang", "llama.cpp", "tgi<2")
+SWITCHES = ("mixed_precision", "flash_attention", "chunked_loss", "fused_optimizer", "offload_activations")
+PLATFORMS = ("cuda", "rocm", "xla", "neuron", "synapse", "cann", "cpu")
+LIBRARIES = ("sagemaker-model-parallel", "flash-attention", "bitsandbytes", "nccl")
+RANGES: Mapping[str, tuple[float, ...]] = {
+    "gpu_count": (0, 0.125, 0.5, 1, 2, 4, 8, 16, 1e6),
+    "gpu_memory_gb": (0, 8, 11, 12, 16, 24, 40, 80, 141, 1e6),
+    "total_gpu_memory_gb": (0, 16, 96, 320, 640, 1e6),
+    "vcpus": (0, 2, 4, 8, 96, 192, 1e6),
+    "memory_gib": (0, 4, 16, 61, 64.1, 1152, 1e6),
+    "network_gbps": (0, 10, 25, 100, 400, 3200),
+    "local_storage_gb": (0, 100, 900, 7600),
+    "tflops": (0, 1, 19.5, 312, 2496, 1e6),
+    "memory_bandwidth_gb_per_second": (0, 160, 300, 900, 2039, 8000),
+    "vcpus_per_gpu": (0, 2, 4, 8, 12, 64),
+}
+DAYS = (None, None, None, None, "2017-08-01", "2019-01-15", "2021-05-16", "2022-02-17", "2023-06-07", "2026-01-31")
+MODELS: tuple[Mapping[str, Any], ...] = (
+    {"parameters": 7e9, "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocabulary": 32000},
+    {"name": "small", "layers": 12, "hidden": 768, "heads": 12, "family": "encoder", "decoder": False},
+    {"parameters": 25.6e6, "forward_flops_per_sample": 8.2e9, "family": "cnn"},
+    {"parameters": 5e8, "active_parameters": 1e8, "forward_flops_per_sample": 1e9},
+    {"layers": 24, "hidden": 2048, "heads": 16, "ffn": 5632, "experts": 8, "experts_per_token": 2, "vocabulary": 32000},
+    {"layers": 48, "hidden": 6144, "heads": 48, "kv_heads": 4, "gated": True, "tied": False, "context_tokens": 8192},
+    {
+        "name": "from a config",
+        "huggingface_config": {
+            "model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22,
+            "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 32000, "max_position_embeddings": 2048,
+        },
+    },
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The names that the service knows, by the field that takes them."""
+
+    words: Mapping[str, Sequence[str]]
+    models: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, client: TestClient) -> "Vocabulary":
+        """Names that are known on every day of `DAYS`: instance types and families of the oldest are in all of them."""
+        gpus = everything(client, "/gpus")
+        oldest = everything(client, f"/instances?as_of={min(filter(None, DAYS))}&lifecycle=available,retired,preview")
+        words = {
+            "provider": [item["id"] for item in everything(client, "/providers")],
+            "region": sorted({item["id"] for item in everything(client, "/regions")}),
+            "instance": [f"{item['provider']}/{item['name']}" for item in oldest],
+            "family": sorted({item["family"] for item in oldest}),
+            "gpu": [item["id"] for item in gpus] + ["a100", "V100", "Tesla T4", "rtx 3090"],
+            "gpu_vendor": sorted({item["vendor"] for item in gpus}),
+            "gpu_kind": sorted({item["kind"] for item in gpus}),
+            "architecture": sorted({item["architecture"] for item in gpus}),
+            "cpu_architecture": ["x86_64"],
+            "cpu_vendor": ["intel", "Intel"],
+            "interconnect": ["none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce"],
+            "market": ["on_demand", "spot", "reserved"],
+            "lifecycle": ["announced", "preview", "available", "closed_to_new", "retired"],
+            "framework": sorted({item["software"] for item in everything(client, "/frameworks?software=pytorch,cuda")}),
+            "precision": [item["id"] for item in everything(client, "/precisions")],
+            "exclude": ["aws", "g2", "aws/g2.2xlarge", "a100", "gcp"],
+        }
+        return cls(words, everything(client, "/models"))
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Draws one question after the other; the same seed draws the same ones."""
+
+    vocabulary: Vocabulary
+    random: Random
+
+    def maybe(self, chance: float = 0.3) -> bool:
+        return self.random.random() < chance
+
+    def amount(self, low: float = 1e-3, high: float = 1e6) -> float:
+        """Spread evenly over the orders of magnitude, at times whole."""
+        value = low * (high / low) ** self.random.random()
+        return float(round(value)) if value >= 1 and self.maybe(0.5) else value
+
+    def whole(self, most: int) -> int:
+        drawn: float = float(most) ** self.random.random()
+        return max(1, round(drawn))
+
+    def names(self, field: str, most: int = 3) -> list[str]:
+        known = self.vocabulary.words[field]
+        return self.random.sample(known, self.random.randint(1, min(most, len(known))))
+
+    def some(self, fields: Mapping[str, Callable[[], Any]], chance: float) -> dict[str, Any]:
+        return {name: draw() for name, draw in fields.items() if self.maybe(chance)}
+
+    def question(self) -> dict[str, Any]:
+        """A body of `POST /recommend`."""
+        work = self.workload()
+        asked: dict[str, Any] = {"workload": work}
+        if self.maybe(0.85):
+            asked["constraints"] = self.constraints(has_precision=self.rated(work))
+        if self.maybe(0.8):
+            asked["objective"] = self.objective()
+        asked |= self.some(
+            {
+                "current_instance": lambda: self.names("instance")[0],
+                "limit": lambda: self.random.randint(1, 100),
+                "per": lambda: self.random.choice(("type", "offer")),
+                "diversify": self.either,
+                "as_of": lambda: self.random.choice(DAYS),
+            },
+            0.3,
+        )
+        return asked
+
+    def rated(self, work: Mapping[str, Any]) -> bool:
+        """Whether peaks at a precision rank and can be limited; physics and measurements rank by other figures."""
+        of_a_job = "model" in work and work["task"] in ("training", "inference")
+        return not of_a_job and "name" not in work and (bool(work.get("precision")) or work["task"] in TASKS[:4])
+
+    def objective(self) -> Any:
+        if self.maybe(0.7):
+            return self.random.choice(OBJECTIVES)
+        drawn = self.some(dict.fromkeys(TERMS, self.amount), 0.4)
+        return drawn or {self.random.choice(TERMS): 1.0}
+
+    # Constraints
+
+    def constraints(self, *, has_precision: bool) -> dict[str, Any]:
+        words = [name for name in self.vocabulary.words if name != "precision"]
+        chance = self.random.choice((0.02, 0.05, 0.15))
+        found = self.some({name: lambda name=name: self.names(name) for name in words}, chance)  # type: ignore[misc]
+        for name, steps in RANGES.items():
+            if name != "tflops" or has_precision:
+                found |= self.span(name, steps, chance)
+        found |= self.some(
+            {
+                "max_usd_per_hour": lambda: self.amount(0.05, 200),
+                "max_price_age_days": lambda: self.amount(0.1, 2000),
+                "rdma": self.either,
+                "gpudirect_rdma": self.either,
+                "bare_metal": self.either,
+                "budget_usd": lambda: self.amount(0.1, 1e6),
+                "deadline_hours": lambda: self.amount(0.01, 1e4),
+                "max_instances": lambda: self.whole(64),
+                "same_placement": self.either,
+                "allow_preview": self.either,
+                "confidence": lambda: self.random.choice(("likely", "safe")),
+            },
+            chance,
+        )
+        if self.maybe(0.2):
+            most = self.random.choice((1, 2, 3, 4, 8, 32, 1000))
+            found |= {"max_nodes": most} | ({"min_nodes": self.random.randint(1, most)} if self.maybe() else {})
+        return found
+
+    def span(self, name: str, steps: Sequence[float], chance: float) -> dict[str, float]:
+        low, high = sorted(self.random.choices(steps, k=2))
+        return self.some({f"min_{name}": lambda: low, f"max_{name}": lambda: high}, chance)
+
+    def either(self) -> bool:
+        return self.random.choice((True, False))
+
+    # Workloads
+
+    def workload(self) -> dict[str, Any]:
+        task = self.random.choice(TASKS if self.maybe() else TASKS[:2])
+        work: dict[str, Any] = {"task": task}
+        if self.maybe(0.5):
+            work |= self.model()
+        rare = self.random.choice((0.05, 0.2))
+        work |= self.some(
+            {
+                "name": lambda: self.random.choice(("alexnet_train", "rnn_train", "nightly")),
+                "method": lambda: self.random.choice(("full", "lora", "qlora", "adapters")),
+                "purpose": lambda: self.random.choice(("pretrain", "finetune")),
+                "precision": lambda: self.names("precision"),
+                "precision_support": lambda: self.random.choice(("accelerated", "native", "any")),
+                "weight_precision": lambda: self.random.choice(FORMATS),
+                "weight_bits": lambda: self.amount(1, 64),
+                "kv_cache_precision": lambda: self.random.choice(("fp8", "int8", "fp16")),
+                "optimizer": lambda: self.random.choice(OPTIMIZERS),
+                "trainable_parameters": lambda: self.amount(1e3, 1e9),
+                "global_batch_size": lambda: self.whole(4096),
+                "batch_size": lambda: self.whole(512),
+                "concurrency": lambda: self.whole(1024),
+                "fault_tolerant": self.either,
+                "checkpoint": self.checkpoint,
+                "software": self.software,
+                "host": self.host,
+                "numerics": lambda: self.some(
+                    {"fp16_overflows": self.either, "min_bits": lambda: self.random.randint(1, 64)}, 0.5
+                ),
+                "concurrent_runs": lambda: self.whole(16),
+                "sample_mb": lambda: self.amount(1e-4, 100),
+                "reads_from": lambda: self.random.choice(("network", "local")),
+                **dict.fromkeys(SWITCHES, self.either),
+            },
+            rare,
+        )
+        return work
+
+    def model(self) -> dict[str, Any]:
+        """A model with lengths that it can read and an amount of work in a unit that it has."""
+        if self.maybe(0.25):
+            told: Any = self.random.choice(MODELS)
+            reads_tokens, most = "layers" in told or "huggingface_config" in told, 512
+        else:
+            known = self.random.choice(self.vocabulary.models)
+            told = known["id"]
+            reads_tokens = known["dimensions"] is not None
+            most = (known["dimensions"] or {}).get("context_tokens") or 128
+        found = {"model": told}
+        if reads_tokens:
+            found |= self.some(
+                {"sequence_length": lambda: min(self.whole(16384), most), "mean_length": lambda: self.amount(1, most)},
+                0.4,
+            )
+            found |= self.some({"input_length": lambda: self.whole(most)}, 0.4)
+            found |= {"output_length": self.whole(2048)} if self.maybe(0.7) else {}
+        if self.maybe(0.7):
+            found["amount"] = self.quantity(in_tokens=reads_tokens and "output_length" in found)
+        return found
+
+    def quantity(self, *, in_tokens: bool) -> dict[str, Any]:
+        kinds: dict[str, Callable[[], dict[str, Any]]] = {
+            "samples": lambda: (
+                {"samples": self.amount(1, 1e10)} | ({"epochs": self.amount(1, 100)} if self.maybe() else {})
+            ),
+            "steps": lambda: {"steps": self.amount(1, 1e7)},
+            "hours_on": lambda: {"hours_on": {"instance": self.names("instance")[0], "hours": self.amount(0.1, 1e4)}},
+        }
+        if in_tokens:
+            kinds["tokens"] = lambda: {"tokens": self.amount(1, 1e13)}
+        return self.random.choice(list(kinds.values()))()
+
+    def checkpoint(self) -> dict[str, float]:
+        fields = {"interval_minutes": (0.1, 1e4), "save_seconds": (0.1, 1e4), "restart_seconds": (0.1, 1e4)}
+        return self.some({name: lambda ends=ends: self.amount(*ends) for name, ends in fields.items()}, 0.6)  # type: ignore[misc]
+
+    def software(self) -> dict[str, Any]:
+        return self.some(
+            {
+                "framework": lambda: self.random.choice(FRAMEWORKS),
+                "engine": lambda: self.random.choice(ENGINES),
+                "cuda": lambda: self.random.choice(("11.3", "12.4", ">=11.8", "9.0")),
+                "platforms": lambda: self.random.sample(PLATFORMS, self.random.randint(1, 3)),
+                "libraries": lambda: [{"name": self.random.choice(LIBRARIES), "required": self.either()}],
+                "custom_cuda_kernels": self.either,
+            },
+            0.4,
+        )
+
+    def host(self) -> dict[str, Any]:
+        return self.some(
+            {
+                "vcpus_per_gpu": lambda: self.amount(0.5, 64),
+                "memory_gib": lambda: self.amount(1, 4096),
+                "cpu_samples_per_second_per_vcpu": lambda: self.amount(0.1, 1e4),
+                "gpu_decoding": self.either,
+            },
+            0.5,
+        )

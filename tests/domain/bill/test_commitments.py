@@ -1,0 +1,70 @@
+"""Commitments: what a run uses of them, what they cost, and from which use on they pay."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.bill.commitments import Commitment, block_days, break_even_hours, commitment_in, committed_cost
+from service.domain.money import Exact
+from tests.builders.bills import price
+
+
+@pytest.mark.parametrize(
+    ("term", "plan", "hours"),
+    [
+        ("1y_reserved_no_upfront", "reserved_no_upfront", 8760),
+        ("3y_savings_plan_all_upfront", "savings_plan_all_upfront", 26_280),
+        ("6m_committed_use", "committed_use", 4380),
+        ("30d_reservation", "reservation", 720),
+        ("capacity_block", "capacity_block", None),
+    ],
+)
+def test_a_term_tells_its_plan_and_length(term: str, plan: str, hours: int | None) -> None:
+    assert commitment_in(term) == Commitment(plan, hours)
+
+
+@pytest.mark.parametrize("term", [None, "", "weekly", "1y", "y_reserved"])
+def test_a_term_that_does_not_tell_is_none(term: str | None) -> None:
+    assert commitment_in(term) is None
+
+
+def test_what_a_run_uses_and_what_it_commits_to() -> None:
+    year = Commitment("reserved", 8760)
+    found = committed_cost(year, Exact.same(876), 2, price(6.0), price(10.0))
+    assert found.uses.likely == 876 * 2 * 6_000_000
+    assert found.commits.likely == 8760 * 2 * 6_000_000
+    assert found.used_share == 0.1
+    assert found.break_even_utilisation == 0.6
+    assert break_even_hours(year, price(6.0), price(10.0)) == 5256
+
+
+def test_without_a_price_to_compare_with_there_is_no_break_even() -> None:
+    year = Commitment("reserved", 8760)
+    assert committed_cost(year, Exact.same(1), 1, price(6.0), None).break_even_utilisation is None
+    assert committed_cost(year, Exact.same(1), 1, price(6.0, "EUR"), price(10.0)).break_even_utilisation is None
+    assert break_even_hours(year, price(6.0, "EUR"), price(10.0)) is None
+    assert break_even_hours(Commitment("capacity_block", None), price(6.0), price(10.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("hours", "days"), [(0, 1), (1, 1), (24, 1), (25, 2), (336, 14), (337, 21), (504, 21), (505, 28)]
+)
+def test_blocks_are_sold_in_days_and_then_in_weeks(hours: int, days: int) -> None:
+    assert block_days(Fraction(hours)) == days
+
+
+@given(st.integers(0, 10**6), st.sampled_from([8760, 26_280, None]))
+def test_no_less_is_paid_for_than_is_used(hours: int, length: int | None) -> None:
+    committed = Commitment("plan", length).committed(Fraction(hours))
+    assert committed >= hours
+    assert committed > 0
+
+
+@given(st.integers(1, 10**8), st.integers(1, 10**8))
+def test_at_the_break_even_both_cost_the_same(reserved: int, on_demand: int) -> None:
+    year, one, other = Commitment("reserved", 8760), price(reserved / 1e6), price(on_demand / 1e6)
+    used = break_even_hours(year, one, other)
+    assert used is not None
+    assert used * other.micros_per_hour == pytest.approx(8760 * one.micros_per_hour)

@@ -1,0 +1,65 @@
+"""Dollars per unit of work, and what a load costs per month."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.band import Band
+from service.domain.bill.unit_costs import (
+    per,
+    replicas_for,
+    samples_per_usd,
+    unit_costs,
+    usd_micros_a_month,
+    usd_per_million_tokens,
+)
+from service.domain.money import Micros
+
+
+def test_samples_for_a_dollar_as_the_article_has_them() -> None:
+    assert round(samples_per_usd(2560, 24.48)) == 376_471
+
+
+def test_a_run_per_epoch_token_and_sample() -> None:
+    usd = Micros(90_000_000, 100_000_000, 120_000_000)
+    found = unit_costs(usd, epochs=3, tokens=2e9, samples=1e6)
+    assert found.usd_per_epoch == Micros(30_000_000, 33_333_333, 40_000_000)
+    assert found.usd_per_million_tokens == Micros(45_000, 50_000, 60_000)
+    assert found.usd_per_thousand_samples == Micros(90_000, 100_000, 120_000)
+    assert found.samples_per_usd is not None
+    assert found.samples_per_usd.likely == pytest.approx(10_000)
+    assert found.samples_per_usd.low < found.samples_per_usd.high
+
+
+def test_what_is_not_counted_or_not_known_has_no_price() -> None:
+    assert unit_costs(Micros(1, 1, 1)).usd_per_epoch is None
+    assert unit_costs(None, samples=10).usd_per_thousand_samples is None
+    assert unit_costs(Micros(0, 0, 0), samples=10).samples_per_usd is None
+
+
+def test_a_vanishing_amount_has_no_price_per_unit() -> None:
+    assert per(Micros(1, 2, 3), 1000, 1e-310) is None
+
+
+def test_tokens_of_a_machine_that_serves() -> None:
+    found = usd_per_million_tokens(3.6, Band(500, 1000, 2000))
+    assert (found.low, found.likely, found.high) == pytest.approx((0.5, 1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("needed", "each", "utilisation", "replicas"),
+    [(0, 10, 1, 1), (10, 10, 1, 1), (10.1, 10, 1, 2), (0.3, 0.1, 1, 3), (70, 10, 0.7, 10)],
+)
+def test_replicas_carry_the_load(needed: float, each: float, utilisation: float, replicas: int) -> None:
+    assert replicas_for(needed, each, utilisation) == replicas
+
+
+@given(st.floats(0.001, 1e6), st.floats(0.001, 1e4), st.floats(0.1, 1))
+def test_one_replica_less_would_not_do(needed: float, each: float, utilisation: float) -> None:
+    count = replicas_for(needed, each, utilisation)
+    assert count * each * utilisation >= needed * (1 - 1e-12)
+    assert count == 1 or (count - 1) * each * utilisation <= needed * (1 + 1e-12)
+
+
+def test_a_month_has_730_hours() -> None:
+    assert usd_micros_a_month(1_006_000, replicas=2, nodes=3) == 1_006_000 * 6 * 730

@@ -1,0 +1,29 @@
+"""What names of instance types tell."""
+
+import pytest
+
+from service.domain.catalog.instance_name import name_parts
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("p3dn.24xlarge", ("p", 3, ("d", "n"), "24xlarge")),
+        ("p3.2xlarge", ("p", 3, (), "2xlarge")),
+        ("g4dn.metal", ("g", 4, ("d", "n"), "metal")),
+        ("ml.g5.xlarge", ("g", 5, (), "xlarge")),
+        ("trn1.32xlarge", ("trn", 1, (), "32xlarge")),
+        ("m5.metal-24xl", ("m", 5, (), "metal-24xl")),
+    ],
+)
+def test_a_name_of_aws_is_letters_generation_attributes_and_size(name: str, told: tuple[object, ...]) -> None:
+    assert name_parts("aws", name) == told
+
+
+def test_a_series_holds_its_variants() -> None:
+    assert {parts.series for name in ("g5.xlarge", "g5g.metal") if (parts := name_parts("aws", name))} == {"g5"}
+
+
+@pytest.mark.parametrize(("provider", "name"), [("azure", "Standard_NC6"), ("gcp", "a2-highgpu-1g"), ("aws", "odd")])
+def test_a_name_without_a_rule_tells_nothing(provider: str, name: str) -> None:
+    assert name_parts(provider, name) is None

@@ -1,0 +1,61 @@
+"""What people type, and what is near it."""
+
+import pytest
+
+from service.domain.catalog.names import fold_gpu, near_names, resolve
+from service.domain.errors import UnknownName
+
+PRECISIONS = ("bf16", "fp16", "fp32", "fp8", "fp4", "int8")
+CARDS = ("a100", "h100", "v100", "p100", "t4", "t4g", "rtx-4090")
+
+
+def test_a_slip_of_the_fingers_is_near() -> None:
+    assert near_names("us-eats-1", ["us-east-1", "eu-west-1", "ap-south-1"])[0] == "us-east-1"
+
+
+def test_a_card_that_never_was_is_near_its_series() -> None:
+    assert near_names("T100", CARDS)[0] == "t4"
+
+
+def test_nothing_is_near_nonsense() -> None:
+    assert near_names("qqqqqqq", CARDS) == ()
+
+
+def test_a_very_long_name_is_answered_too() -> None:
+    assert near_names("a100" * 10_000, CARDS) == ()
+
+
+def test_case_does_not_matter() -> None:
+    assert resolve("precision", ["BF16", "bf16"], PRECISIONS, "precision") == ("bf16",)
+
+
+def test_an_unknown_name_is_a_sentence_with_field_and_near_names() -> None:
+    with pytest.raises(UnknownName) as caught:
+        resolve("precision", ["fp7"], PRECISIONS, "precision")
+    assert caught.value.field == "precision"
+    assert set(caught.value.near) == {"fp4", "fp8"}
+    assert caught.value.sentence.startswith("No precision is called 'fp7'. Did you mean ")
+
+
+def test_of_a_small_vocabulary_all_is_told_when_nothing_is_near() -> None:
+    with pytest.raises(UnknownName, match="Known: on_demand, spot"):
+        resolve("market", ["zzz"], ["spot", "on_demand"], "market")
+
+
+@pytest.mark.parametrize("spelling", ["NVIDIA Tesla V100", "tesla-v100", "tesla_v100", "V100"])
+def test_spellings_of_one_card_fold_together(spelling: str) -> None:
+    assert fold_gpu(spelling) == "v100"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "folded"),
+    [
+        ("Huawei Ascend 910", "ascend-910"),
+        ("A100 40 GB", "a100-40gb"),
+        ("V100-32G", "v100-32gb"),
+        ("T4G", "t4g"),
+        ("nvidia", "nvidia"),
+    ],
+)
+def test_makers_and_gigabytes_are_written_in_many_ways(spelling: str, folded: str) -> None:
+    assert fold_gpu(spelling) == folded

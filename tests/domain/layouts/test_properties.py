@@ -1,0 +1,182 @@
+"""What must hold of every layout that is searched for, whatever the work, the machine and the calibration."""
+
+from dataclasses import replace
+from math import isfinite
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, reject, settings
+from hypothesis import strategies as st
+
+from service.domain.calibration.error_bands import Physics
+from service.domain.errors import QuestionError
+from service.domain.jobs.config import TrainingConfig
+from service.domain.layouts.cluster_table import distinct, machine_table
+from service.domain.layouts.training_search import (
+    best_training_layout,
+    fastest_training_layouts,
+    training_bands,
+    where_training_fits,
+)
+from service.domain.layouts.usual import FixedLayout
+from service.domain.physics.cluster import Cluster
+from service.domain.physics.estimate import Estimate
+from tests.builders.worked_layouts import best_of_all, likely, machines, wishes, works
+from tests.domain.physics.test_estimate import FITTED, PLAIN
+
+unhurried = settings(deadline=None)
+physics = st.sampled_from([PLAIN, FITTED])
+more = st.floats(1.0, 8.0)
+SLACK = 1 - 1e-9
+
+
+def found_for(with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
+    """Skips questions that have no answer."""
+    try:
+        return best_training_layout(with_, work, where, fixed or FixedLayout())
+    except QuestionError:
+        reject()
+
+
+def faster(where: Cluster, flops: float = 1, bandwidth: float = 1, link: float = 1, network: float = 1) -> Cluster:
+    card = where.gpu
+    rates = {name: replace(rate, dense_tflops=(rate.dense_tflops or 0.0) * flops) for name, rate in card.rates.items()}
+    assert card.memory_bandwidth_gb_per_second is not None
+    return replace(
+        where,
+        gpu=replace(card, rates=rates, memory_bandwidth_gb_per_second=card.memory_bandwidth_gb_per_second * bandwidth),
+        link_bytes_per_second=where.link_bytes_per_second * link,
+        network_bytes_per_second=where.network_bytes_per_second * network,
+    )
+
+
+@settings(unhurried, max_examples=60)
+@given(physics, works(), machines(), wishes)
+def test_the_search_equals_the_loop_over_every_layout(
+    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
+) -> None:
+    found = found_for(with_, work, where, fixed)
+    plain = best_of_all(with_, work, where, fixed)
+    assert plain is not None
+    assert found.fits == plain.fits
+    if found.fits:
+        assert likely(found) == pytest.approx(likely(plain), rel=1e-6)
+    else:  # of those that need as little memory, any may be told
+        assert found.memory.needed_bytes == pytest.approx(plain.memory.needed_bytes, rel=1e-6)
+
+
+@unhurried
+@given(physics, works(), machines(), wishes)
+def test_a_layout_takes_all_gpus_and_the_whole_batch(
+    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
+) -> None:
+    layout = found_for(with_, work, where, fixed).layout
+    assert layout.gpus == where.gpus
+    if work.global_batch and fixed.micro_batch is None and fixed.accumulation is None:
+        assert layout.global_batch == work.global_batch
+    for name in ("tensor", "pipeline", "data", "zero_stage", "micro_batch", "accumulation", "activation_checkpointing"):
+        assert getattr(fixed, name) in (None, getattr(layout, name))
+
+
+@unhurried
+@given(physics, works(), st.lists(machines(), min_size=1, max_size=6))
+def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: TrainingConfig, some: list[Cluster]) -> None:
+    known, _ = distinct(some)
+    together = fastest_training_layouts(with_, work, machine_table(known))
+    turned = fastest_training_layouts(with_, work, machine_table(known[::-1]))
+    for place, where in enumerate(known):
+        alone = fastest_training_layouts(with_, work, machine_table([where]))
+        assert together.fits[place] == alone.fits[0] == turned.fits[-1 - place]
+        for column in ("seconds_per_sample", "needed_bytes"):
+            expected = getattr(alone, column)[0]
+            assert getattr(together, column)[place] == pytest.approx(expected, rel=1e-9)
+            assert getattr(turned, column)[-1 - place] == pytest.approx(expected, rel=1e-9)
+
+
+@unhurried
+@given(physics, works(), st.lists(machines(), min_size=1, max_size=6), st.data())
+def test_what_is_not_wanted_changes_nothing(
+    with_: Physics, work: TrainingConfig, some: list[Cluster], data: st.DataObject
+) -> None:
+    known, _ = distinct(some)
+    table = machine_table(known)
+    wanted = np.array(data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known))))
+    every, asked = (fastest_training_layouts(with_, work, table, wanted=each) for each in (None, wanted))
+    assert list(asked.fits[wanted]) == list(every.fits[wanted])
+    assert list(asked.seconds_per_sample[wanted]) == pytest.approx(list(every.seconds_per_sample[wanted]))
+    assert list(asked.needed_bytes[wanted]) == pytest.approx(list(every.needed_bytes[wanted]))
+
+
+@unhurried
+@given(physics, works(), st.lists(machines(), min_size=1, max_size=6))
+def test_the_lightest_layout_tells_whether_the_fastest_fits(
+    with_: Physics, work: TrainingConfig, some: list[Cluster]
+) -> None:
+    known, _ = distinct(some)
+    table = machine_table(known)
+    fastest = fastest_training_layouts(with_, work, table)
+    assert list(where_training_fits(with_, work, table)) == list(fastest.fits)
+    assert list(where_training_fits(with_, work, table, np.zeros(len(known), bool))) == [False] * len(known)
+
+
+@unhurried
+@given(physics, works(), machines(), more, more, more, more)
+def test_faster_hardware_never_trains_slower(
+    with_: Physics, work: TrainingConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
+) -> None:
+    slow = found_for(with_, work, where)
+    fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
+    assert fast.fits == slow.fits
+    assert likely(fast) >= likely(slow) * SLACK
+
+
+@unhurried
+@given(physics, works(), machines(), more)
+def test_more_memory_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster, times: float) -> None:
+    assert where.gpu.memory_gb is not None
+    larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
+    small, large = found_for(with_, work, where), found_for(with_, work, larger)
+    assert small.fits <= large.fits
+    if small.fits and not small.tensor_across_slow_links:
+        assert likely(large) >= likely(small) * SLACK
+
+
+@unhurried
+@given(physics, works(), machines())
+def test_a_smaller_precision_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster) -> None:
+    fits = [found_for(with_, replace(work, precision=name), where).fits for name in ("fp32", "tf32", "bf16", "fp8")]
+    assert fits == sorted(fits)
+
+
+@unhurried
+@given(physics, works(), machines(), wishes)
+def test_figures_are_finite_and_parts_add_up(
+    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
+) -> None:
+    found = found_for(with_, work, where, fixed)
+    assert isfinite(found.memory.needed_bytes)
+    assert found.memory.needed_bytes == pytest.approx(sum(found.memory.parts.values()))
+    if found.step is not None:
+        assert isfinite(found.step.rate)
+        assert found.step.seconds == pytest.approx(sum(found.step.parts.values()))
+        band = found.samples_per_second
+        assert band is not None
+        assert 0 < band.low <= band.likely <= band.high
+        assert isfinite(band.high)
+
+
+@unhurried
+@given(works(), machines())
+def test_seconds_per_sample_are_those_of_the_estimate(work: TrainingConfig, where: Cluster) -> None:
+    table = fastest_training_layouts(FITTED, work, machine_table([where]))
+    assume(bool(table.exists[0]))
+    found = found_for(FITTED, work, where)
+    assert table.needed_bytes[0] == pytest.approx(found.memory.needed_bytes)
+    if found.fits and found.step is not None:
+        assert 1 / table.seconds_per_sample[0] == pytest.approx(found.step.rate)
+        band = found.samples_per_second
+        assert band is not None
+        rates = training_bands(FITTED, work, machine_table([where]))[0] / table.seconds_per_sample[0]
+        assert list(rates) == pytest.approx([band.low, band.likely, band.high])
+    else:
+        assert np.isinf(table.seconds_per_sample[0])

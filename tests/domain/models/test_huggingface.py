@@ -1,0 +1,467 @@
+"""Published config.json files, typed by hand as far as they decide sizes, read into models of the published size."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.errors import ImpossibleModel
+from service.domain.models.huggingface import KEYS, NOT_READ, read_config, read_transformer
+from service.domain.models.model import Transformer, kv_bytes_per_token
+
+
+def config(kind: str, hidden: int, layers: int, heads: int, vocabulary: int, **more: Any) -> dict[str, Any]:
+    """The names that most architectures use."""
+    usual = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "vocab_size": vocabulary}
+    return {"model_type": kind, **usual, **more}
+
+
+LLAMA_3_8B = config(
+    "llama",
+    4096,
+    32,
+    32,
+    128256,
+    intermediate_size=14336,
+    num_key_value_heads=8,
+    max_position_embeddings=8192,
+    tie_word_embeddings=False,
+    hidden_act="silu",
+)
+DEEPSEEK_V3 = config(
+    "deepseek_v3",
+    7168,
+    61,
+    128,
+    129280,
+    intermediate_size=18432,
+    moe_intermediate_size=2048,
+    num_key_value_heads=128,
+    n_shared_experts=1,
+    n_routed_experts=256,
+    num_experts_per_tok=8,
+    moe_layer_freq=1,
+    first_k_dense_replace=3,
+    kv_lora_rank=512,
+    q_lora_rank=1536,
+    qk_rope_head_dim=64,
+    qk_nope_head_dim=128,
+    v_head_dim=128,
+    max_position_embeddings=163840,
+)
+LLAMA_4_MAVERICK = {
+    "model_type": "llama4",
+    "text_config": config(
+        "llama4_text",
+        5120,
+        48,
+        40,
+        202048,
+        intermediate_size=8192,
+        intermediate_size_mlp=16384,
+        num_key_value_heads=8,
+        num_local_experts=128,
+        num_experts_per_tok=1,
+        interleave_moe_layer_step=2,
+        attention_chunk_size=8192,
+        max_position_embeddings=1048576,
+    ),
+}
+GEMMA_3_4B = {
+    "model_type": "gemma3",
+    "text_config": {
+        "model_type": "gemma3_text",
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 34,
+        "sliding_window": 1024,
+    },
+}
+GPT_OSS_120B = config(
+    "gpt_oss",
+    2880,
+    36,
+    64,
+    201088,
+    intermediate_size=2880,
+    num_key_value_heads=8,
+    head_dim=64,
+    num_local_experts=128,
+    num_experts_per_tok=4,
+    sliding_window=128,
+    layer_types=["sliding_attention", "full_attention"] * 18,
+    max_position_embeddings=131072,
+)
+NEMOTRON_3_NANO = config(
+    "nemotron_h",
+    2688,
+    52,
+    32,
+    131072,
+    hybrid_override_pattern="MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+    num_key_value_heads=2,
+    head_dim=128,
+    mamba_num_heads=64,
+    mamba_head_dim=64,
+    ssm_state_size=128,
+    n_groups=8,
+    intermediate_size=1856,
+    n_routed_experts=128,
+    n_shared_experts=1,
+    num_experts_per_tok=6,
+    moe_intermediate_size=1856,
+    moe_shared_expert_intermediate_size=3712,
+)
+GPT_2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
+FALCON_7B = config("falcon", 4544, 32, 71, 65024, multi_query=True, new_decoder_architecture=False)
+FALCON_40B = config(
+    "falcon", 8192, 60, 128, 65024, num_kv_heads=8, new_decoder_architecture=True, tie_word_embeddings=False
+)
+MPT_7B = {
+    "model_type": "mpt",
+    "d_model": 4096,
+    "n_heads": 32,
+    "n_layers": 32,
+    "max_seq_len": 2048,
+    "vocab_size": 50432,
+    "expansion_ratio": 4,
+    "attn_config": {"alibi": True},
+}
+BLOOM = {"model_type": "bloom", "n_embed": 14336, "num_attention_heads": 112, "n_layer": 70, "vocab_size": 250880}
+DBRX = {
+    "model_type": "dbrx",
+    "d_model": 6144,
+    "n_heads": 48,
+    "n_layers": 40,
+    "max_seq_len": 32768,
+    "vocab_size": 100352,
+    "attn_config": {"kv_n_heads": 8},
+    "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4},
+}
+T5_3B = {
+    "model_type": "t5",
+    "d_model": 1024,
+    "d_ff": 16384,
+    "d_kv": 128,
+    "num_heads": 32,
+    "num_layers": 24,
+    "vocab_size": 32128,
+}
+MT5_XXL = {
+    "model_type": "mt5",
+    "d_model": 4096,
+    "d_ff": 10240,
+    "d_kv": 64,
+    "num_heads": 64,
+    "num_layers": 24,
+    "num_decoder_layers": 24,
+    "feed_forward_proj": "gated-gelu",
+    "vocab_size": 250112,
+}
+WHISPER_LARGE = {
+    "model_type": "whisper",
+    "d_model": 1280,
+    "encoder_layers": 32,
+    "decoder_layers": 32,
+    "encoder_attention_heads": 20,
+    "decoder_attention_heads": 20,
+    "decoder_ffn_dim": 5120,
+    "vocab_size": 51865,
+    "max_source_positions": 1500,
+    "max_target_positions": 448,
+}
+VIT_L = {
+    "model_type": "vit",
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+    "image_size": 224,
+    "patch_size": 16,
+}
+CLIP_B_32 = {"model_type": "clip", "projection_dim": 512, "text_config": {}, "vision_config": {"patch_size": 32}}
+DISTILBERT = {
+    "model_type": "distilbert",
+    "dim": 768,
+    "hidden_dim": 3072,
+    "n_heads": 12,
+    "n_layers": 6,
+    "vocab_size": 30522,
+    "max_position_embeddings": 512,
+}
+OPT_350M = config("opt", 1024, 24, 16, 50272, ffn_dim=4096, word_embed_proj_dim=512, max_position_embeddings=2048)
+DEBERTA_BASE = config("deberta", 768, 12, 12, 50265, intermediate_size=3072, max_position_embeddings=512)
+QWEN2_57B = config(
+    "qwen2_moe",
+    3584,
+    28,
+    28,
+    151936,
+    intermediate_size=18944,
+    moe_intermediate_size=2560,
+    shared_expert_intermediate_size=20480,
+    num_experts=64,
+    num_experts_per_tok=8,
+    num_key_value_heads=4,
+    decoder_sparse_step=1,
+    use_sliding_window=False,
+    sliding_window=65536,
+    max_position_embeddings=131072,
+)
+
+PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
+    "llama 3 8b": (LLAMA_3_8B, 8_030_261_248),
+    "mistral 7b": (
+        config("mistral", 4096, 32, 32, 32000, intermediate_size=14336, num_key_value_heads=8, sliding_window=4096),
+        7_241_732_096,
+    ),
+    "mixtral 8x7b": (
+        config(
+            "mixtral",
+            4096,
+            32,
+            32,
+            32000,
+            intermediate_size=14336,
+            num_key_value_heads=8,
+            num_local_experts=8,
+            num_experts_per_tok=2,
+            sliding_window=None,
+        ),
+        46_702_792_704,
+    ),
+    "qwen2.5 7b": (
+        config("qwen2", 3584, 28, 28, 152064, intermediate_size=18944, num_key_value_heads=4, hidden_act="silu"),
+        7_615_616_512,
+    ),
+    "qwen2 57b-a14b": (QWEN2_57B, 57_409_011_712),
+    "qwen3 8b": (
+        config("qwen3", 4096, 36, 32, 151936, intermediate_size=12288, num_key_value_heads=8, head_dim=128),
+        8_190_735_360,
+    ),
+    "qwen3 30b-a3b": (
+        config(
+            "qwen3_moe",
+            2048,
+            48,
+            32,
+            151936,
+            intermediate_size=6144,
+            moe_intermediate_size=768,
+            num_key_value_heads=4,
+            head_dim=128,
+            num_experts=128,
+            num_experts_per_tok=8,
+            decoder_sparse_step=1,
+            mlp_only_layers=[],
+        ),
+        30_532_122_624,
+    ),
+    "gemma 7b": (
+        config("gemma", 3072, 28, 16, 256000, intermediate_size=24576, num_key_value_heads=16, head_dim=256),
+        8_537_680_896,
+    ),
+    "gemma 2 9b": (
+        config(
+            "gemma2",
+            3584,
+            42,
+            16,
+            256000,
+            intermediate_size=14336,
+            num_key_value_heads=8,
+            head_dim=256,
+            sliding_window=4096,
+            max_position_embeddings=8192,
+        ),
+        9_241_705_984,
+    ),
+    "gemma 3 4b": (GEMMA_3_4B, 3.88e9),
+    "phi-2": (
+        config("phi", 2560, 32, 32, 51200, intermediate_size=10240, hidden_act="gelu_new", tie_word_embeddings=False),
+        2_779_683_840,
+    ),
+    "phi-3 mini": (
+        config("phi3", 3072, 32, 32, 32064, intermediate_size=8192, num_key_value_heads=32, hidden_act="silu"),
+        3_821_079_552,
+    ),
+    "falcon 7b": (FALCON_7B, 6_921_720_704),
+    "falcon 40b": (FALCON_40B, 41_836_347_392),
+    "gpt2": (GPT_2, 124_439_808),
+    "gpt-neox 20b": (
+        config("gpt_neox", 6144, 44, 64, 50432, intermediate_size=24576, tie_word_embeddings=False),
+        20_554_567_680,
+    ),
+    "gpt-j 6b": (
+        {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28, "n_positions": 2048, "vocab_size": 50400},
+        6_050_882_784,
+    ),
+    "opt 6.7b": (
+        config("opt", 4096, 32, 32, 50272, ffn_dim=16384, word_embed_proj_dim=4096, max_position_embeddings=2048),
+        6_658_473_984,
+    ),
+    "opt 350m": (OPT_350M, 331_196_416),
+    "bloom": (BLOOM, 176_247_271_424),
+    "mpt 7b": (MPT_7B, 6_649_286_656),
+    "deepseek v3": (DEEPSEEK_V3, 671_026_419_200),
+    "gpt-oss 120b": (GPT_OSS_120B, 116_829_156_672),
+    "llama 4 maverick": (LLAMA_4_MAVERICK, 400.7e9),
+    "command r": (
+        config("cohere", 8192, 40, 64, 256000, intermediate_size=22528, num_key_value_heads=64),
+        34_980_831_232,
+    ),
+    "starcoder2 3b": (
+        config("starcoder2", 3072, 30, 24, 49152, intermediate_size=12288, num_key_value_heads=2, sliding_window=4096),
+        3_030_371_328,
+    ),
+    "olmo 7b": (config("olmo", 4096, 32, 32, 50304, intermediate_size=11008, hidden_act="silu"), 6_888_095_744),
+    "dbrx": (DBRX, 131_596_523_520),
+    "nemotron 3 nano": (NEMOTRON_3_NANO, 31.6e9),
+    "bert base": (config("bert", 768, 12, 12, 30522, intermediate_size=3072, max_position_embeddings=512), 109_482_240),
+    "roberta large": (
+        config("roberta", 1024, 24, 16, 50265, intermediate_size=4096, max_position_embeddings=514),
+        355_359_744,
+    ),
+    "distilbert": (DISTILBERT, 66_362_880),
+    "deberta base": (DEBERTA_BASE, 138_601_728),
+    "deberta v3 base": (config("deberta-v2", 768, 12, 12, 128100, intermediate_size=3072), 183_831_552),
+    "t5 3b": (T5_3B, 2_851_598_336),
+    "mt5 xxl": (MT5_XXL, 12_921_057_280),
+    "whisper large": (WHISPER_LARGE, 1_543_304_960),
+    "vit l/16": (VIT_L, 303_301_632),
+    "clip vit-b/32": (CLIP_B_32, 151_277_313),
+}
+
+
+@pytest.mark.parametrize(("told", "published"), PUBLISHED.values(), ids=PUBLISHED)
+def test_a_published_config_counts_to_its_published_parameters(told: dict[str, Any], published: float) -> None:
+    assert read_config(told).parameters == pytest.approx(published, rel=0.01)
+
+
+def transformer(told: dict[str, Any]) -> Transformer:
+    return read_transformer(told)
+
+
+def test_latent_attention_is_read() -> None:
+    assert kv_bytes_per_token(transformer(DEEPSEEK_V3), 2) == 61 * 576 * 2
+    assert transformer(DEEPSEEK_V3).dense_layers == 3
+
+
+def test_every_second_layer_of_maverick_has_experts() -> None:
+    read = transformer(LLAMA_4_MAVERICK)
+    assert (read.moe_layers, read.dense_layers, read.ffn, read.expert_ffn) == (24, 24, 16384, 8192)
+
+
+def test_a_language_model_inside_another_is_read_with_the_defaults_of_its_class() -> None:
+    read = transformer(GEMMA_3_4B)
+    assert (read.heads, read.kv_heads, read.sliding_window, read.global_layers, read.tied) == (8, 4, 1024, 5, True)
+
+
+def test_layer_types_tell_the_window() -> None:
+    read = transformer(GPT_OSS_120B)
+    assert (read.sliding_window, read.global_layers) == (128, 18)
+
+
+@pytest.mark.parametrize("told", [{"use_sliding_window": False}, {"max_position_embeddings": 4096}])
+def test_a_window_that_cuts_nothing_off_is_none(told: dict[str, Any]) -> None:
+    assert transformer({**LLAMA_3_8B, "sliding_window": 4096, **told}).sliding_window == 0
+
+
+def test_one_key_for_all_heads() -> None:
+    assert transformer(FALCON_7B).kv_heads == 1
+    assert transformer(FALCON_40B).kv_heads == 8
+    assert transformer({**FALCON_7B, "multi_query": False}).kv_heads == 71
+
+
+def test_a_shared_expert_of_eightfold_width_counts_eight_times() -> None:
+    assert transformer(QWEN2_57B).shared_experts == 8
+
+
+def test_layers_of_a_hybrid_are_counted() -> None:
+    read = transformer(NEMOTRON_3_NANO)
+    assert (read.attention_layers, read.ssm_layers, read.moe_layers) == (6, 23, 23)
+
+
+def test_an_encoder_has_no_cache() -> None:
+    assert kv_bytes_per_token(transformer(PUBLISHED["bert base"][0]), 2) == 0
+
+
+def test_images_cost_what_is_published() -> None:
+    """61.55 GMACs by torchvision, 14.78 GFLOPs by OpenCLIP."""
+    assert read_config(VIT_L).forward_flops_per_sample == pytest.approx(2 * 61.555e9, rel=0.01)
+    assert read_config(CLIP_B_32).forward_flops_per_sample == pytest.approx(14.78e9, rel=0.01)
+
+
+def test_an_unknown_architecture_is_read_by_the_usual_names() -> None:
+    assert transformer({**LLAMA_3_8B, "model_type": "llama-of-tomorrow"}) == transformer(LLAMA_3_8B)
+    nameless = {name: value for name, value in LLAMA_3_8B.items() if name != "model_type"}
+    assert transformer(nameless) == transformer(LLAMA_3_8B)
+
+
+def test_an_unknown_architecture_gates_as_its_activation_says() -> None:
+    assert not transformer({**LLAMA_3_8B, "model_type": "new", "hidden_act": "gelu"}).gated
+
+
+def test_what_is_missing_is_named_with_its_other_names() -> None:
+    with pytest.raises(ImpossibleModel) as caught:
+        read_config({"model_type": "new", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10})
+    assert caught.value.field == "config.num_hidden_layers"
+    assert caught.value.sentence.startswith("The config does not tell num_hidden_layers (")
+    assert "n_layer" in caught.value.sentence
+
+
+@pytest.mark.parametrize("kind", NOT_READ)
+def test_what_would_be_read_wrong_is_refused_with_the_reason(kind: str) -> None:
+    with pytest.raises(ImpossibleModel, match=NOT_READ[kind]) as caught:
+        read_config({**LLAMA_3_8B, "model_type": kind})
+    assert caught.value.field == "config.model_type"
+
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "text": {"hidden_size": "4096"},
+    "flag": {"hidden_size": True},
+    "part": {"hidden_size": 4096.5},
+    "nan": {"hidden_size": float("nan")},
+    "endless": {"hidden_size": float("inf")},
+    "absurd": {"hidden_size": 10**4000},
+    "negative": {"hidden_size": -4096},
+    "zero layers": {"num_hidden_layers": 0},
+    "uneven heads": {"num_attention_heads": 7},
+    "uneven keys": {"num_key_value_heads": 5},
+    "type": {"model_type": 7},
+    "types": {"sliding_window": 64, "layer_types": 7},
+    "tie": {"tie_word_embeddings": "yes"},
+    "experts": {"num_local_experts": 8},
+    "more experts than there are": {"num_local_experts": 8, "num_experts_per_tok": 9},
+    "shared width": {"num_local_experts": 8, "num_experts_per_tok": 2, "shared_expert_intermediate_size": 7},
+    "mpt": {"model_type": "mpt", "attn_config": 3},
+    "deepseek": {"model_type": "deepseek_v3", "kv_lora_rank": 512},
+    "nemotron": {"model_type": "nemotron_h"},
+    "whisper": {"model_type": "whisper"},
+    "patches": {"model_type": "vit", "patch_size": 15},
+    "clip": {"model_type": "clip", "text_config": []},
+}
+
+
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
+def test_a_broken_config_is_a_sentence(change: dict[str, Any]) -> None:
+    with pytest.raises(ImpossibleModel) as caught:
+        read_config({**LLAMA_3_8B, **change})
+    assert caught.value.sentence.endswith(".")
+    assert (caught.value.field or "").startswith("config")
+
+
+TEXTS = st.sampled_from(["", "llama", "7", "full_attention"])
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), TEXTS, st.lists(st.integers(), max_size=3),
+    st.dictionaries(TEXTS, st.integers(), max_size=2),
+)  # fmt: skip
+NAMES = st.sampled_from(sorted({key for keys in KEYS.values() for key in keys} | {"text_config", "layer_types"}))
+
+
+@given(st.sampled_from([told for told, _ in PUBLISHED.values()]), st.dictionaries(NAMES, VALUES, max_size=4))
+def test_whatever_is_sent_is_read_or_refused(told: dict[str, Any], change: dict[str, Any]) -> None:
+    with suppress(ImpossibleModel):
+        assert read_config({**told, **change}).parameters > 0

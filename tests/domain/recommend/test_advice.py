@@ -1,0 +1,245 @@
+"""Advice is given where it applies, with the figures that it rests on, and nowhere else."""
+
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import InstanceType, LifecycleState
+from service.domain.catalog.reference import Fee, Service, ServiceEvent
+from service.domain.recommend.advice import ADVISERS, MOST_ADVICE, Situation, advise
+from service.domain.selection.requirements import Requirement
+from service.domain.versions import versions_of
+from tests.builders.hardware import DAY, SOURCE, catalog, event, gpu, instance_type, priced, rate, software
+
+A100 = gpu(
+    "a100",
+    rates=(
+        rate("fp32", "native", 20.0), rate("tf32", "accelerated", 160.0), rate("fp16", "accelerated", 320.0),
+        rate("bf16", "accelerated", 320.0), rate("int8", "accelerated", 640.0),
+    ),
+)  # fmt: skip
+A10G = gpu("a10g", rates=(rate("fp32", "native", 32.0), rate("bf16", "accelerated", 70.0)), memory_gb=24.0)
+MLU = gpu("mlu", vendor="cambricon", architecture="mluv02", kind="npu", rates=(rate("int8", "accelerated", 128.0),))
+PRO = gpu("pro", vendor="amd", architecture="rdna", positioned_for="graphics", rates=(rate("fp32", "native", 7.0),))
+PART = gpu("a10g-1of4", fraction=0.25, partition_of="a10g", rates=())
+
+P4D = instance_type("p4d.24xlarge", gpu=A100, gpu_count=8)
+P4D_PREVIEW = instance_type("p4de.24xlarge", gpu=A100, gpu_count=16, lifecycle=(event("preview"),))
+G5 = instance_type("g5.xlarge", gpu=A10G, gpu_count=1, vcpus=4.0)
+G5_LARGE = instance_type("g5.48xlarge", gpu=A10G, gpu_count=8, interconnect="pcie")
+G5_PART = instance_type("g5f.large", gpu=PART, gpu_count=1)
+MLU_1 = instance_type("mlu.1", gpu=MLU, gpu_count=1)
+G4AD = instance_type("g4ad.xlarge", gpu=PRO, gpu_count=1)
+M5 = instance_type("m5.large", gpu=None, vcpus=2.0)
+MANAGED = replace(G5, name="ml.g5.xlarge", service="sagemaker", twin_of="aws/g5.xlarge")
+
+
+def service(id: str, kind: str, *states: tuple[str, date]) -> Service:  # noqa: A002
+    events = tuple(ServiceEvent(state, day, SOURCE, None) for state, day in states)  # type: ignore[arg-type]
+    return Service("aws", id, id.title(), kind, None, SOURCE, events)
+
+
+OPEN = ("available", date(2020, 1, 1))
+SERVICES = (
+    service("images", "image", OPEN),
+    service("later-images", "image", ("available", date(2030, 1, 1))),
+    service("training", "managed_training", OPEN),
+    service("spot-training", "managed_spot", OPEN),
+    service("slices", "fraction", OPEN, ("closed_to_new", date(2023, 4, 15))),
+)
+FEES = (
+    Fee("aws", "training", "", date(2020, 1, 1), 40.0, SOURCE, None),
+    Fee("aws", "training", "g5", date(2020, 1, 1), 30.0, SOURCE, None),
+    Fee("aws", "training", "g5", date(2022, 1, 1), 25.0, SOURCE, None),
+    Fee("aws", "training", "g5", date(2030, 1, 1), 5.0, SOURCE, None),
+)
+RULES = (
+    software("dali", kind="library"),
+    software("neuware", kind="toolkit", scope_value="cambricon"),
+    software("pytorch-tf32-matmul-default", "no", kind="feature", versions=">=1.12", valid_from=date(2022, 6, 28)),
+    software("pytorch-tf32-matmul-default", kind="feature", versions=">=1.7,<1.12"),
+)
+
+
+def world_on(day: date) -> Catalog:
+    prices = [priced(kind, usd, valid_from=date(2020, 1, 1)) for kind, usd in PRICES_BY_ID.values()]
+    return catalog(*prices, instance_types=(MANAGED,), day=day, services=SERVICES, fees=FEES, software=RULES)
+
+
+PRICES_BY_ID = {
+    kind.id: (kind, usd)
+    for kind, usd in (
+        (P4D, 32.0), (P4D_PREVIEW, 40.0), (G5, 1.0), (G5_LARGE, 16.0), (G5_PART, 0.3), (MLU_1, 2.0), (G4AD, 0.4),
+        (M5, 0.1),
+    )
+}  # fmt: skip
+WORLD = world_on(DAY)
+
+
+def place(kind: InstanceType) -> int:
+    return WORLD.place_of[kind.id]
+
+
+def given(
+    code: str, task: str = "training", *, top: InstanceType | None = P4D, of: Catalog = WORLD, **told: Any
+) -> str:
+    """The sentence, or nothing."""
+    asked = Situation(task=task, top=None if top is None else place(top), **told)
+    return ADVISERS[code](asked, of) or ""
+
+
+def pytorch(versions: str) -> Requirement:
+    return Requirement("pytorch", versions_of(versions, "f"))
+
+
+def test_tf32_is_quicker_than_fp32_and_changes_no_code() -> None:
+    told = given("tf32", precision="fp32")
+    assert "160 TFLOPS, 8 times its fp32" in told
+    assert "no change" in told
+    assert not given("tf32", precision="bf16")
+    assert not given("tf32", precision="fp32", top=G5)
+    assert not given("tf32", precision="fp32", refused=("tf32",))
+
+
+def test_sixteen_bits_are_quicker_still_unless_the_numbers_overflow() -> None:
+    assert "At fp16 or bf16" in given("mixed_precision", precision="fp32").replace("bf16 or fp16", "fp16 or bf16")
+    assert "320 TFLOPS, 2 times its tf32" in given("mixed_precision", precision="tf32")
+    assert "At bf16 the" in given("mixed_precision", precision="fp32", refused=("fp16",))
+    assert not given("mixed_precision", precision="bf16")
+    assert not given("mixed_precision", "inference", precision="fp32")
+    assert "16 times its fp32" in given("half_precision", "inference", precision="fp32")
+
+
+def test_int8_is_for_answers() -> None:
+    assert "640 TOPS, 2 times its bf16" in given("int8", "inference", precision="bf16")
+    assert not given("int8", precision="bf16")
+    assert not given("int8", "inference", precision="int8")
+    assert not given("int8", "inference", precision="bf16", top=G5)
+
+
+@pytest.mark.parametrize(
+    ("versions", "day", "told"),
+    [("2.0", DAY, True), (">=1.7", DAY, True), ("1.11", DAY, False), ("2.0", date(2022, 1, 1), False)],
+)
+def test_pytorch_leaves_tf32_off_since_a_version_and_a_day(versions: str, day: date, told: bool) -> None:
+    found = given("tf32_off_by_default", precision="fp32", framework=pytorch(versions), of=world_on(day))
+    assert ("from 1.12 on" in found) is told
+    assert not given("tf32_off_by_default", precision="bf16", framework=pytorch("2.0"))
+    assert not given("tf32_off_by_default", precision="fp32")
+
+
+def test_what_needs_no_gpu_is_told_the_cheapest_machine_without() -> None:
+    assert "aws/m5.large has none, and 2 vCPUs for $0.1 an hour" in given("no_accelerator_needed", "classical")
+    assert given("no_accelerator_needed", "sequential")
+    assert not given("no_accelerator_needed", "training")
+    assert given("no_accelerator_needed", "classical", providers=("gcp",)).endswith("nothing from a GPU.")
+    assert "from $0.3 an hour" in given("separate_dev_and_training", "development")
+
+
+def test_graphics_has_cards_of_its_own() -> None:
+    assert "aws/g4ad.xlarge has 1 from $0.4 an hour" in given("graphics", "graphics")
+    assert not given("graphics", "training")
+    assert not given("graphics", "graphics", providers=("gcp",))
+
+
+def test_a_part_of_a_card_or_a_slice_where_that_may_do() -> None:
+    early = world_on(date(2022, 1, 1))
+    told = given("fractional_gpu", "inference", top=G5, part=0.2, of=early)
+    assert "0.25 of an NVIDIA a10g for $0.3 an hour" in told
+    assert "Slices" in told
+    assert "Slices" not in given("fractional_gpu", "inference", top=G5, part=0.2)
+    assert not given("fractional_gpu", "inference", top=G5)
+    assert not given("fractional_gpu", "inference", top=G5, part=0.5)
+    assert "Slices" in given("fractional_gpu", "inference", top=None, part=0.9, of=early)
+
+
+def test_an_accelerator_of_int8_alone_asks_for_a_quantised_model() -> None:
+    assert "neuware" in given("quantisation_required", "inference", top=MLU_1)
+    assert not given("quantisation_required", "inference", top=P4D)
+
+
+def test_several_gpus_ask_for_other_code_or_independent_runs_or_several_models() -> None:
+    assert "16 GPUs" in given("code_change_required", nodes=2)
+    assert not given("code_change_required", top=G5)
+    assert not given("code_change_required", concurrent_runs=8)
+    assert "8 runs take one of the 8 GPUs" in given("independent_runs", concurrent_runs=8)
+    assert "12 GB of memory for a run" in given("independent_runs", top=G5, concurrent_runs=2)
+    assert not given("independent_runs")
+    assert "up to 40 GB" in given("one_model_per_gpu", "inference")
+    assert not given("one_model_per_gpu", "inference", cut_over_gpus=True)
+    assert not given("one_model_per_gpu", "inference", top=G5)
+
+
+def test_cores_that_bind_are_relieved_by_the_gpu() -> None:
+    assert given("gpu_decoding", top=G5, cores_bind=True).startswith("4 vCPUs bind")
+    assert not given("gpu_decoding", top=G5)
+    assert not given("gpu_decoding", top=MLU_1, cores_bind=True)
+
+
+def test_the_path_leads_upwards_in_the_same_architecture_to_what_can_be_had() -> None:
+    told = given("migration_path", top=G5)
+    assert "to aws/p4d.24xlarge of the same architecture: 8 GPUs over nvswitch, 36.6 times the peak" in told
+    assert "p4d.24xlarge" in given("migration_path", top=G4AD, current=place(G5))
+    assert not given("migration_path", top=P4D)
+    assert not given("migration_path", top=G4AD)
+    assert not given("migration_path", "inference", top=G5)
+
+
+@pytest.mark.parametrize(
+    ("day", "state", "told"),
+    [
+        (date(2025, 5, 23), "retired", ""),
+        (date(2025, 5, 24), "retired", "aws/p2.xlarge has not been offered since 2025-05-24: plan to move"),
+        (date(2025, 5, 24), "closed_to_new", "aws/p2.xlarge has admitted no new customers since 2025-05-24"),
+        (date(2025, 5, 24), "preview", ""),
+    ],
+)
+def test_who_runs_on_what_has_ended_is_told(day: date, state: LifecycleState, told: str) -> None:
+    old = instance_type("p2.xlarge", lifecycle=(event(), event(state, date(2025, 5, 24))))
+    world = catalog(priced(old, 0.9), priced(G5, 1.0), day=day)
+    found = ADVISERS["current_ends"](Situation("training", current=world.place_of[old.id]), world) or ""
+    assert found.startswith(told)
+    assert bool(found) == bool(told)
+
+
+def test_a_host_of_another_kind_of_cpu_is_no_step_up() -> None:
+    arm = replace(G5, name="g5g.xlarge", cpu_architecture="arm64")
+    world = catalog(priced(arm, 1.0), priced(P4D, 32.0))
+    assert ADVISERS["migration_path"](Situation("training", world.place_of[arm.id]), world) is None
+
+
+def test_what_to_measure_is_told_while_nothing_was() -> None:
+    told = given("evaluate_next", other=place(G5))
+    assert "on aws/p4d.24xlarge and on aws/g5.xlarge" in told
+    assert "a model of the job" in given("evaluate_next", other=place(G5), basis="modelled")
+    assert not given("evaluate_next", other=place(G5), basis="measured")
+    assert not given("evaluate_next")
+
+
+def test_services_are_those_of_the_provider_on_the_day() -> None:
+    assert "costs 25 % more" in given("managed_training", top=G5)
+    assert "costs 30 % more" in given("managed_training", top=G5, of=world_on(date(2021, 1, 1)))
+    assert "costs 40 % more" in given("managed_training", top=P4D)
+    assert not given("managed_training", top=MANAGED)
+    assert given("managed_spot", fault_tolerant=True)
+    assert not given("managed_spot")
+    assert given("image_advice").startswith("Images come")
+    assert not given("image_advice", "classical")
+
+
+def test_there_are_only_a_few_and_the_first_matter_most() -> None:
+    asked = Situation(
+        task="training", top=place(P4D), precision="fp32", other=place(G5), current=place(G5), fault_tolerant=True,
+        framework=pytorch("2.0"), cores_bind=True,
+    )  # fmt: skip
+    told = [each.code for each in advise(asked, WORLD)]
+    assert len(told) == MOST_ADVICE
+    assert told[:3] == ["tf32", "tf32_off_by_default", "mixed_precision"]
+    assert [each for each in ADVISERS if each in told] == told
+
+
+def test_where_nothing_is_admitted_nothing_of_a_first_choice_is_told() -> None:
+    assert advise(Situation(task="training"), WORLD) == []

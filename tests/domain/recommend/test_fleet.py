@@ -1,0 +1,125 @@
+"""All instance types at once against one machine at a time, and what the ranking by physics promises."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from service.db.engine import connect
+from service.db.read_history import read_history
+from service.domain.catalog.catalog import Catalog
+from service.domain.jobs.job import Amount, Job
+from service.domain.jobs.stacks import SoftwareStack
+from service.domain.recommend.fleet import FleetEstimate, job_checks, outlook_of
+from service.domain.typeset import TypeSet
+from tests.builders.job_strategies import counts, jobs, physical_worlds
+from tests.builders.strategies import World
+from tests.oracles.fleet import Alone, alone, works_on_none
+
+JOB_CODES = {"no_gpu", "gpu_figures_unknown", "precision", "global_batch_size", "gpu_memory", "host_memory"}
+
+
+def members(types: TypeSet, catalog: Catalog) -> set[int]:
+    return set(np.flatnonzero(catalog.mask(types)).tolist())
+
+
+def agrees(found: FleetEstimate[Job], place: int, slow: Sequence[Alone]) -> None:
+    """The rows of one type say what the loop over its numbers of nodes says."""
+    for on_nodes, one in zip(found.options, slow, strict=True):
+        assert bool(on_nodes.works[place]) == one.works
+        if one.works:
+            told = (on_nodes.low, on_nodes.likely, on_nodes.high, on_nodes.hours, on_nodes.needed_bytes)
+            assert [float(column[place]) for column in told] == pytest.approx(
+                [one.low, one.likely, one.high, one.hours, one.needed_bytes], rel=1e-6
+            )
+
+
+def reasons(found: FleetEstimate[Job], catalog: Catalog) -> list[set[str]]:
+    """Per type, the checks that it fails."""
+    failed: list[set[str]] = [set() for _ in catalog.instance_types]
+    for check in job_checks(found, catalog):
+        for place in members(check.fails, catalog):
+            failed[place].add(check.code)
+    return failed
+
+
+@settings(max_examples=40, deadline=None)
+@given(physical_worlds(), jobs(), counts)
+def test_it_equals_the_loop_over_every_type_and_number_of_nodes(world: World, job: Job, nodes: tuple[int, ...]) -> None:
+    catalog = world.catalog
+    found = outlook_of(job, nodes, catalog)
+    failed = reasons(found, catalog)
+    for place, kind in enumerate(catalog.instance_types):
+        slow = [alone(job, kind, each, catalog) for each in nodes]
+        agrees(found, place, slow)
+        fails_one_check(failed[place], slow)
+
+
+def fails_one_check(failed: set[str], slow: Sequence[Alone]) -> None:
+    """Every type works or lacks one thing."""
+    missing = works_on_none(slow)
+    assert len(failed) == bool(missing)
+    assert failed <= missing <= JOB_CODES
+
+
+# The real catalog
+
+
+@pytest.fixture(scope="module")
+def seed(seeded_file: Path) -> Iterator[Catalog]:
+    engine = connect(f"sqlite:///{seeded_file}")
+    yield read_history(engine).on(date(2026, 7, 20))
+    engine.dispose()
+
+
+REAL: dict[str, dict[str, Any]] = {
+    "training 8B": {"model": "llama-3-8b", "sequence_length": 4096, "global_batch": 64, "amount": Amount(tokens=1e9)},
+    "training 70B in torchtitan": {
+        "model": "llama-3-70b",
+        "global_batch": 32,
+        "software": SoftwareStack("torchtitan"),
+        "amount": Amount(steps=100),
+    },
+    "LoRA": {"model": "llama-3-8b", "method": "lora", "precisions": ("bf16", "fp16"), "amount": Amount(samples=5e4)},
+    "serving": {
+        "task": "inference",
+        "model": "llama-3-70b",
+        "input_length": 512,
+        "output_length": 128,
+        "software": SoftwareStack("vllm"),
+        "amount": Amount(tokens=1e8),
+    },
+    "int4 answers": {"task": "inference", "model": "llama-3-8b", "precisions": ("int4",), "output_length": 100.0},
+    "pictures": {"model": "resnet-50", "global_batch": 6, "amount": Amount(samples=1.2e6)},
+    "experts": {"model": "mixtral-8x7b", "sequence_length": 2048, "global_batch": 64},
+}
+
+
+def job_called(name: str, catalog: Catalog) -> Job:
+    told = dict(REAL[name])
+    return Job(**{"task": "training", **told, "model": catalog.reference.models[told.pop("model")]})
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_it_equals_the_loop_on_machines_that_are_rented_out(seed: Catalog, name: str) -> None:
+    job, nodes = job_called(name, seed), (1, 2, 3, 4)
+    found = outlook_of(job, nodes, seed)
+    failed = reasons(found, seed)
+    for place in picked(seed):
+        slow = [alone(job, seed.instance_types[place], each, seed) for each in nodes]
+        agrees(found, place, slow)
+        fails_one_check(failed[place], slow)
+
+
+def picked(catalog: Catalog, most: int = 30) -> Sequence[int]:
+    """A type of each of so many GPUs, with few and with many of them."""
+    seen: dict[Any, int] = {}
+    for place, kind in enumerate(catalog.instance_types):
+        if kind.gpu and kind.gpu_count:
+            seen.setdefault((kind.gpu.id, kind.gpu_count > 2), place)
+    places = list(seen.values())
+    return places[:: max(1, len(places) // most)]

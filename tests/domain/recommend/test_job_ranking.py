@@ -1,0 +1,324 @@
+"""recommend() with a job: equal to a loop over every candidate and offer, and what must hold of any ranking."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import ceil, inf
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from service.domain.bill.interruption import Checkpoints
+from service.domain.catalog.hardware import InstanceType
+from service.domain.jobs.job import Job
+from service.domain.recommend.fleet import node_counts
+from service.domain.recommend.objective import NAMED, NEEDS_PRICE, Objective
+from service.domain.recommend.plans import Limits
+from service.domain.recommend.recommend import Answer, Choice, Question, recommend
+from service.domain.selection.constraints import Constraints
+from tests.builders.job_strategies import jobs, physical_worlds
+from tests.builders.strategies import Offer, World, catalog_of, constraints
+from tests.domain.physics.test_estimate import FITTED
+from tests.domain.selection.test_selection import apply
+from tests.oracles import selection as plain
+from tests.oracles.fleet import Alone, Planned, alone, planned
+
+some = settings(max_examples=40, deadline=None)
+nodes = st.sampled_from([(1, 1), (1, 2), (1, 4), (2, 4), (1, 3)])
+objectives = st.sampled_from(["cheapest", "fastest", "best_value"])
+wide = st.one_of(st.just(Constraints()), st.just(Constraints()), constraints())
+limits_of_jobs = st.builds(
+    Limits,
+    deadline_hours=st.sampled_from([None, None, 1e-4, 0.1, 5.0]),
+    budget_usd=st.sampled_from([None, None, None, 0.01, 1.0, 50.0]),
+    max_instances=st.sampled_from([1, 1, 4]),
+    safe=st.booleans(),
+)
+CHECKPOINTS = Checkpoints(save_seconds=30.0, restart_seconds=300.0)
+
+
+def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Question:
+    """As the API asks it: precision is the physics' to judge."""
+    weights = Objective(NAMED[objective])
+    limits = given_.get("limits", Limits())
+    return Question(
+        task=job.task,
+        precisions=(),
+        constraints=replace(
+            asked, precision_any=(), needs_price=weights.needs(NEEDS_PRICE) or limits.budget_usd is not None
+        ),
+        objective=weights,
+        current_instance=None,
+        limit=100,
+        checkpoints=CHECKPOINTS,
+        **{"per_offer": False, "job": job, **given_},
+    )
+
+
+def figure(objective: str, plan: Planned, job: Job, one: Alone) -> float:
+    """What ranks, the lower the better: dollars, hours, or dollars per sample."""
+    if objective == "fastest":
+        return plan.hours if job.amount is not None else 1 / plan.rate
+    if objective == "cheapest":
+        assert plan.usd is not None
+        return plan.usd
+    assert plan.usd_per_hour is not None
+    return plan.usd_per_hour * plan.paid_hours / (one.likely * one.hours)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Every type, offer and number of nodes in turn."""
+
+    asked: Question
+    world: World
+    objective: str
+
+    @property
+    def job(self) -> Job:
+        assert self.asked.modelled is not None
+        return self.asked.modelled
+
+    def alone(self, kind: InstanceType) -> list[Alone]:
+        return [alone(self.job, kind, count, self.world.catalog) for count in node_counts(*self.asked.nodes)]
+
+    def plan(self, kind: InstanceType, one: Alone, market: str, usd: float | None) -> Planned | None:
+        """On as many instances as are in time, or on all of them for speed."""
+        limits, catalog = self.asked.limits, self.world.catalog
+
+        def on(instances: int) -> Planned | None:
+            return planned(self.job, one, kind, market, usd, instances, CHECKPOINTS, catalog)
+
+        whole, most = on(1), limits.max_instances
+        if self.job.amount is None or most == 1:
+            return whole
+        if self.objective == "fastest":
+            return on(most)
+        if limits.deadline_hours is None:
+            return whole
+        hours = inf if whole is None else whole.hours_high if limits.safe else whole.hours
+        return on(most if hours == inf else min(most, ceil(hours / limits.deadline_hours)))
+
+    def keeps(self, plan: Planned) -> bool:
+        limits = self.asked.limits
+        if self.job.amount is None:
+            return True
+        hours, usd = (plan.hours_high, plan.usd_high) if limits.safe else (plan.hours, plan.usd)
+        in_time = limits.deadline_hours is None or hours <= limits.deadline_hours
+        return in_time and (limits.budget_usd is None or (usd is not None and usd <= limits.budget_usd))
+
+    def figures(self, *, needs_price: bool) -> Iterator[tuple[int, float]]:
+        """The best number of nodes of each offer."""
+        limits = replace(self.asked.constraints, needs_price=needs_price)
+        for place, kind in enumerate(self.world.catalog.instance_types):
+            if plain.type_misses(limits, kind):
+                continue
+            working = [one for one in self.alone(kind) if one.works]
+            for offer in self.world.offers:
+                if offer[0] == place and not plain.offer_misses(limits, offer):
+                    found = self.best(kind, working, offer)
+                    if found is not None:
+                        yield place, found
+
+    def best(self, kind: InstanceType, working: list[Alone], offer: Offer) -> float | None:
+        plans = [(self.plan(kind, one, offer[2], offer[3]), one) for one in working]
+        return min(
+            (figure(self.objective, plan, self.job, one) for plan, one in plans if plan and self.keeps(plan)),
+            default=None,
+        )
+
+    def figure_of(self, choice: Choice) -> float:
+        """What the choice ranks by, worked out for its nodes and offer."""
+        kind, offer = choice.instance_type, choice.offer
+        one = alone(self.job, kind, choice.nodes, self.world.catalog)
+        plan = planned(
+            self.job,
+            one,
+            kind,
+            offer.market,
+            offer.price.usd_per_hour,
+            choice.instances,
+            CHECKPOINTS,
+            self.world.catalog,
+        )
+        assert plan is not None
+        assert self.keeps(plan)
+        assert choice.speed == pytest.approx(plan.rate, rel=1e-6)
+        if self.job.amount is not None:
+            assert choice.hours == pytest.approx(plan.hours, rel=1e-6)
+            assert choice.usd == (None if plan.usd is None else pytest.approx(plan.usd, rel=1e-6))
+        return figure(self.objective, plan, self.job, one)
+
+
+def best_of_each(figures: Iterator[tuple[int, float]]) -> dict[int, float]:
+    lowest: dict[int, float] = {}
+    for place, each in figures:
+        lowest[place] = min(each, lowest.get(place, inf))
+    return lowest
+
+
+@settings(max_examples=40, deadline=None)
+@given(physical_worlds(), jobs(), objectives, wide, nodes, limits_of_jobs, st.booleans())
+def test_it_equals_the_loop_over_every_candidate_and_offer(
+    world: World,
+    job: Job,
+    objective: str,
+    asked_for: Constraints,
+    span: tuple[int, int],
+    limits: Limits,
+    per_offer: bool,
+) -> None:
+    asked = question(job, objective, asked_for, nodes=span, limits=limits, per_offer=per_offer)
+    answer = recommend(asked, world.catalog)
+    loop = Loop(asked, world, objective)
+    priced = asked.constraints.needs_price and not answer.price_ignored
+    if answer.price_ignored:
+        assert asked.constraints.needs_price
+        assert not list(loop.figures(needs_price=True))
+        loop = replace(loop, objective="fastest")
+    rows = list(loop.figures(needs_price=priced))
+    if not rows:
+        assert not answer.choices
+    expected = sorted(each for _, each in rows) if per_offer else sorted(best_of_each(iter(rows)).values())
+    found = [loop.figure_of(choice) for choice in answer.choices]
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert {choice.place for choice in answer.choices} == {place for place, _ in rows}
+
+
+@some
+@given(physical_worlds(), jobs(), objectives, wide, nodes, limits_of_jobs)
+def test_a_relaxation_admits_what_it_promises(
+    world: World, job: Job, objective: str, asked_for: Constraints, span: tuple[int, int], limits: Limits
+) -> None:
+    asked = question(job, objective, asked_for, nodes=span, limits=limits)
+    answer = recommend(asked, world.catalog)
+    for rejection in answer.rejections:
+        if rejection.relaxation is None:
+            continue
+        after = recommend(relaxed(asked, rejection.relaxation.to), world.catalog)
+        stay = 0 if answer.price_ignored and not after.price_ignored else answer.admitted
+        assert after.admitted == stay + rejection.relaxation.admits, rejection
+
+
+def relaxed(asked: Question, to: dict[str, Any]) -> Question:
+    if "max_nodes" in to:
+        return replace(asked, nodes=(asked.nodes[0], to["max_nodes"]))
+    if "deadline_hours" in to or "budget_usd" in to:
+        return replace(asked, limits=replace(asked.limits, **to))
+    return replace(asked, constraints=apply(asked.constraints, to))
+
+
+@some
+@given(physical_worlds(), jobs(), objectives, wide, nodes, limits_of_jobs)
+def test_types_add_up(
+    world: World, job: Job, objective: str, asked_for: Constraints, span: tuple[int, int], limits: Limits
+) -> None:
+    answer = recommend(question(job, objective, asked_for, nodes=span, limits=limits), world.catalog)
+    assert len(answer.choices) == answer.admitted
+    rejected = answer.considered - answer.admitted
+    assert all(rejection.only_this <= rejection.count <= rejected for rejection in answer.rejections)
+    assert sum(rejection.count for rejection in answer.rejections) >= rejected
+    for choice in answer.choices:
+        assert span[0] <= choice.nodes <= span[1]
+        assert choice.speed is not None
+        assert 0 < choice.speed < inf
+        assert 1 <= choice.instances <= limits.max_instances
+        if job.amount is not None:
+            assert choice.hours is not None
+            assert limits.deadline_hours is None or choice.hours <= limits.deadline_hours
+            assert limits.budget_usd is None or (choice.usd is not None and choice.usd <= limits.budget_usd)
+
+
+@some
+@given(physical_worlds(), jobs(), objectives, wide, limits_of_jobs, st.sampled_from([0.4, 0.5, 1.0]))
+def test_what_the_price_alone_keeps_out_comes_in_without_it(
+    world: World, job: Job, objective: str, asked_for: Constraints, limits: Limits, usd: float
+) -> None:
+    asked = question(job, objective, replace(asked_for, max_usd_per_hour=usd), limits=limits)
+    answer = recommend(asked, world.catalog)
+    after = recommend(replace(asked, constraints=replace(asked.constraints, max_usd_per_hour=None)), world.catalog)
+    if answer.price_ignored or after.price_ignored:
+        return
+    alone = sum(each.only_this for each in answer.rejections if each.code == "max_usd_per_hour")
+    assert after.admitted >= answer.admitted + alone
+
+
+# What must hold of any ranking
+
+
+def rank_of(answer: Answer, place: int) -> float:
+    return next((choice.rank for choice in answer.choices if choice.place == place), inf)
+
+
+@some
+@given(physical_worlds(), jobs(), nodes, st.floats(1.01, 10.0), st.data())
+def test_a_higher_price_never_raises_a_rank(
+    world: World, job: Job, span: tuple[int, int], times: float, data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(0, len(world.catalog.instance_types) - 1))
+    dearer = [
+        (kind, where, how, usd * times if usd is not None and kind == place else usd, age)
+        for kind, where, how, usd, age in world.offers
+    ]
+    asked = question(job, "cheapest", Constraints(), nodes=span)
+    before, after = recommend(asked, world.catalog), recommend(asked, again(world, dearer).catalog)
+    assert rank_of(after, place) >= rank_of(before, place)
+
+
+def again(world: World, offers: list[Offer]) -> World:
+    return World(catalog_of(list(world.catalog.instance_types), offers, physics=FITTED), offers)
+
+
+def best(asked: Question, objective: str, world: World) -> float:
+    """What the objective makes of the first choice; infinite without one that has a price."""
+    answer = recommend(asked, world.catalog)
+    if answer.price_ignored or not answer.choices:
+        return inf
+    return Loop(asked, world, objective).figure_of(answer.choices[0])
+
+
+@some
+@given(physical_worlds(), jobs(), objectives, constraints(), nodes, limits_of_jobs)
+def test_a_wider_question_never_has_a_worse_best(
+    world: World, job: Job, objective: str, asked_for: Constraints, span: tuple[int, int], limits: Limits
+) -> None:
+    limits = replace(limits, max_instances=1)  # as few share the work as are in time, and that changes with the time
+    asked = question(job, objective, asked_for, nodes=span, limits=limits)
+    assume(not recommend(asked, world.catalog).price_ignored)
+    narrow = best(asked, objective, world)
+    for wider in (
+        replace(asked, limits=replace(limits, deadline_hours=None)),
+        replace(asked, limits=replace(limits, budget_usd=None)),
+        replace(asked, constraints=question(job, objective, Constraints(), limits=limits).constraints),
+    ):
+        assert best(wider, objective, world) <= narrow * (1 + 1e-9)
+
+
+@some
+@given(physical_worlds(), jobs(), limits_of_jobs)
+def test_more_nodes_never_make_the_fastest_slower(world: World, job: Job, limits: Limits) -> None:
+    found = [
+        best(question(job, "fastest", Constraints(), nodes=(1, most), limits=limits), "fastest", world)
+        for most in (1, 2, 4, 8)
+    ]
+    assert found == sorted(found, reverse=True)
+
+
+@some
+@given(physical_worlds(), jobs(), objectives, nodes, st.randoms(use_true_random=False))
+def test_the_order_of_offers_does_not_matter(
+    world: World, job: Job, objective: str, span: tuple[int, int], random: Any
+) -> None:
+    asked = question(job, objective, Constraints(), nodes=span)
+    shuffled = again(world, random.sample(world.offers, len(world.offers)))
+    first, second = recommend(asked, world.catalog), recommend(asked, shuffled.catalog)
+    assert [each.instance_type.id for each in first.choices] == [each.instance_type.id for each in second.choices]
+    assert [each.offer.price.usd_per_hour for each in first.choices] == [
+        each.offer.price.usd_per_hour for each in second.choices
+    ]
+    assert codes(first) == codes(second)
+
+
+def codes(answer: Answer) -> Mapping[str, int]:
+    return {rejection.code: rejection.count for rejection in answer.rejections}

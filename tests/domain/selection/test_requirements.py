@@ -1,0 +1,178 @@
+"""What software, numbers and the host need: whom each turns away, and how little opens it again."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from service.domain.catalog.catalog import Catalog
+from service.domain.selection.constraints import Check
+from service.domain.selection.requirements import (
+    Numbers,
+    RelaxedNumerics,
+    Requirement,
+    Requirements,
+    need_checks,
+    partly_run,
+)
+from service.domain.typeset import TypeSet
+from service.domain.versions import versions_of
+from tests.builders.hardware import catalog, gpu, instance_type, rate, software
+
+SIXTEEN = (rate("fp16", "accelerated", 100.0), rate("fp32", "native", 10.0))
+K80 = instance_type("k80", gpu=gpu("k80-12gb", architecture="kepler", rates=(rate("fp32", "native", 4.0),)))
+V100 = instance_type("v100", gpu=gpu("v100-16gb", architecture="volta", rates=SIXTEEN), memory_gib=None)
+H100 = instance_type("h100", gpu=gpu("h100-80gb", architecture="hopper"), memory_gib=2000.0)
+MI300 = instance_type("mi300", gpu=gpu("mi300x-192gb", vendor="amd", architecture="cdna-3"), memory_gib=1000.0)
+CPU = instance_type("cpu", gpu=None, memory_gib=16.0)
+RULES = (
+    software("cuda", kind="toolkit"),
+    software("cuda", kind="toolkit", scope="architecture", scope_value="kepler", versions=">=6.5,<12.0"),
+    software("cuda", kind="toolkit", scope="architecture", scope_value="volta", versions=">=9.0,<13.0"),
+    software("cuda", kind="toolkit", scope="architecture", scope_value="hopper", versions=">=11.8"),
+    software("cuda", "no", kind="toolkit", scope_value="amd"),
+    software("rocm", kind="toolkit", scope_value="amd"),
+    software("cpu", kind="toolkit", scope="kind", scope_value="cpu"),
+    software("cpu", kind="toolkit", scope="kind", scope_value="gpu"),
+    software("pytorch"),
+    software("pytorch", scope="architecture", scope_value="kepler", versions="<2.1", supported="partly", note="old"),
+    software("pytorch", scope_value="amd", versions=">=1.8", valid_from=date(2021, 3, 4)),
+    software("pytorch", scope="kind", scope_value="cpu"),
+    software("dali", kind="library"),
+    software("nccl", kind="library", scope="architecture", scope_value="hopper"),
+    software("custom-cuda-kernels", kind="feature"),
+    software("custom-cuda-kernels", "partly", kind="feature", scope_value="amd"),
+)
+
+
+@pytest.fixture(scope="module")
+def world() -> Catalog:
+    return catalog(instance_types=(K80, V100, H100, MI300, CPU), software=RULES)
+
+
+def names(types: TypeSet, of: Catalog) -> set[str]:
+    return {kind.name for place, kind in enumerate(of.instance_types) if types >> place & 1}
+
+
+def the_check(of: Catalog, **needs: Any) -> Check:
+    return next(iter(need_checks(Requirements(**needs), of)))
+
+
+def wants(name: str, versions: str = "") -> Requirement:
+    return Requirement(name, versions_of(versions, "f")) if versions else Requirement(name)
+
+
+@pytest.mark.parametrize(
+    ("asked", "out", "to", "admits"),
+    [
+        ("10.2", {"h100", "mi300", "cpu"}, ">=10.2,<=11.8", {"h100"}),
+        ("12.1", {"k80", "mi300", "cpu"}, ">=6.5,<12.2", {"k80"}),
+        (">=12.1", {"k80", "mi300", "cpu"}, ">=6.5", {"k80"}),
+        ("11.8", {"mi300", "cpu"}, None, {"mi300", "cpu"}),
+    ],
+)
+def test_cuda_has_a_floor_and_a_ceiling(
+    world: Catalog, asked: str, out: set[str], to: str | None, admits: set[str]
+) -> None:
+    check = the_check(world, cuda=wants("cuda", asked))
+    assert (check.code, check.ground) == ("software_cuda", "software")
+    assert names(check.fails, world) == out
+    found = check.relax(check.fails)
+    assert found is not None
+    assert found.to == {"workload.software.cuda": to}
+    assert names(found.admits, world) == admits
+
+
+def test_a_framework_is_asked_in_its_versions_and_on_the_day(world: Catalog) -> None:
+    check = the_check(world, framework=wants("pytorch", ">=2.3"))
+    assert names(check.fails, world) == {"k80"}
+    found = check.relax(check.fails)
+    assert found is not None
+    assert found.to == {"workload.software.framework": "pytorch"}
+    before = catalog(instance_types=(V100, MI300), software=RULES, day=date(2021, 1, 1))
+    assert names(the_check(before, framework=wants("pytorch", ">=1.8")).fails, before) == {"mi300"}
+
+
+def test_a_stack_that_physics_rests_on_is_not_relaxed(world: Catalog) -> None:
+    check = the_check(world, framework=wants("pytorch", ">=2.3"), of_a_job=True)
+    assert check.relax(check.fails) is None
+
+
+@pytest.mark.parametrize(
+    ("platforms", "suffices", "admitted"),
+    [
+        (("cuda",), False, {"k80", "v100", "h100"}),
+        (("rocm", "cpu"), False, {"mi300", "cpu"}),
+        (("rocm", "cpu"), True, {"k80", "v100", "h100", "mi300", "cpu"}),
+        (("cpu",), False, {"k80", "v100", "h100", "mi300", "cpu"}),
+    ],
+)
+def test_any_platform_will_do_and_cpus_only_count_alone(
+    world: Catalog, platforms: tuple[str, ...], suffices: bool, admitted: set[str]
+) -> None:
+    check = the_check(world, platforms=platforms, cpu_suffices=suffices)
+    assert names(world.everyone & ~check.fails, world) == admitted
+
+
+def test_the_platform_that_lets_in_the_most_is_added(world: Catalog) -> None:
+    check = the_check(world, platforms=("rocm",))
+    found = check.relax(check.fails)
+    assert found is not None
+    assert found.to == {"workload.software.platforms": ["rocm", "cuda"]}
+    assert names(found.admits, world) == {"k80", "v100", "h100"}
+    cpu = check.relax(check.fails & (1 << world.place_of["aws/cpu"]))
+    assert cpu is not None
+    assert cpu.to == {"workload.software.platforms": ["rocm", "cpu"]}
+
+
+def test_all_libraries_must_run_and_own_kernels_as_they_are(world: Catalog) -> None:
+    both = (wants("dali"), wants("nccl"))
+    assert names(the_check(world, libraries=both).fails, world) == {"k80", "v100", "mi300", "cpu"}
+    kernels = the_check(world, custom_cuda_kernels=True)
+    assert names(kernels.fails, world) == {"mi300", "cpu"}
+    found = kernels.relax(kernels.fails)
+    assert found is not None
+    assert found.to == {"workload.software.custom_cuda_kernels": False}
+
+
+def test_too_little_host_memory_is_a_ceiling_and_unknown_memory_passes(world: Catalog) -> None:
+    check = the_check(world, host_memory_gib=1500.0)
+    assert (check.code, check.ground) == ("host_memory_gib", "hardware")
+    assert names(check.fails, world) == {"k80", "mi300", "cpu"}
+    found = check.relax(check.fails)
+    assert found is not None
+    assert found.to == {"workload.host.memory_gib": 1152.0}
+    assert names(found.admits, world) == {"k80"}
+
+
+def test_numbers_that_overflow_or_are_too_narrow_turn_away_who_has_no_others(world: Catalog) -> None:
+    numbers = Numbers(
+        ("fp16", "bf16"), ("bf16",), (RelaxedNumerics("fp16_overflows", value=False, borne=("fp16", "bf16")),)
+    )
+    check = the_check(world, numbers=numbers)
+    assert names(check.fails, world) == {"k80", "v100", "cpu"}
+    found = check.relax(check.fails)
+    assert found is not None
+    assert found.to == {"workload.numerics.fp16_overflows": False}
+    assert names(found.admits, world) == {"v100"}
+    assert check.relax(check.fails & ~found.admits) is None
+
+
+def test_where_peaks_rank_a_loosening_lets_in_whom_it_gives_a_known_one() -> None:
+    untold = gpu("untold", rates=(rate("fp16", "accelerated", None), rate("fp32", "native", 10.0)))
+    told = gpu("told", rates=(rate("fp16", "accelerated", 90.0),))
+    world = catalog(instance_types=(instance_type("untold", gpu=untold), instance_type("told", gpu=told)))
+    for free, admitted in ((False, {"told"}), (True, {"told", "untold"})):
+        loosened = (RelaxedNumerics("min_bits", 16, ("fp16", "fp32")),)
+        numbers = Numbers(("fp16", "fp32"), (), loosened, free=free, needs_peak=True)
+        check = the_check(world, numbers=numbers)
+        found = check.relax(check.fails)
+        assert found is not None
+        assert names(found.admits, world) == admitted, "the first that runs has to be rated, unless any will do"
+
+
+def test_what_runs_in_part_is_told_with_what_is_known_of_it(world: Catalog) -> None:
+    k80, h100 = world.place_of["aws/k80"], world.place_of["aws/h100"]
+    needs = Requirements(framework=wants("pytorch"), optional=(wants("nccl"),))
+    assert partly_run(needs, k80, world) == [("pytorch", "old"), ("nccl", None)]
+    assert partly_run(needs, h100, world) == []

@@ -1,0 +1,151 @@
+"""The selection against the plain loop, and what it promises about relaxing."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.domain.catalog.offer import MARKETS
+from service.domain.selection.constraints import Constraints
+from service.domain.selection.selection import AdmittedOffers, select
+from service.domain.typeset import TypeSet
+from tests.builders.strategies import World, catalog_of, constraints, worlds
+from tests.oracles import selection as plain
+
+MANY = settings(max_examples=250, deadline=None)
+
+
+def admitted_types(some: AdmittedOffers) -> set[int]:
+    return set(some.cells.instance_type[some.places].tolist())
+
+
+def members(types: TypeSet, world: World) -> set[int]:
+    return set(np.flatnonzero(world.catalog.mask(types)).tolist())
+
+
+@MANY
+@given(worlds(), constraints())
+def test_it_admits_what_a_plain_loop_over_every_offer_admits(world: World, asked: Constraints) -> None:
+    selection = select(asked, world.catalog)
+    offers, cells, places = world.catalog.offers, selection.admitted.cells, selection.admitted.places
+    found = {
+        (int(kind), MARKETS[offers.market[place]]): float(offers.usd_per_hour[place])
+        for kind, place in zip(cells.instance_type[places], cells.offer[places], strict=True)
+    }
+    expected = plain.admitted(asked, world)
+    assert set(found) == set(expected)
+    for key, usd in expected.items():
+        assert np.isnan(found[key]) if usd is None else found[key] == usd
+
+
+@MANY
+@given(worlds(), constraints())
+def test_every_type_is_admitted_or_has_an_obstacle(world: World, asked: Constraints) -> None:
+    selection = select(asked, world.catalog)
+    blocked = 0
+    for obstacle in selection.obstacles:
+        blocked |= obstacle.fails
+    inside = admitted_types(selection.admitted)
+    assert members(selection.admitted.types, world) == inside
+    assert inside | members(blocked, world) == set(range(len(world.catalog.instance_types)))
+
+
+@MANY
+@given(worlds(), constraints())
+def test_an_obstacle_names_just_the_types_that_miss_its_constraint(world: World, asked: Constraints) -> None:
+    selection = select(asked, world.catalog)
+    for obstacle in selection.obstacles:
+        if obstacle.code in ("region", "market", "max_price_age_days", "price_unknown", "max_usd_per_hour", "no_offer"):
+            continue
+        kinds = enumerate(world.catalog.instance_types)
+        missing = {place for place, kind in kinds if obstacle.code in plain.type_misses(asked, kind)}
+        assert members(obstacle.fails, world) == missing
+
+
+@MANY
+@given(worlds(), constraints())
+def test_too_dear_is_what_has_offers_that_miss_the_price_limit_alone_and_none_that_pass(
+    world: World, asked: Constraints
+) -> None:
+    expected = set()
+    for place in range(len(world.catalog.instance_types)):
+        misses = [plain.offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
+        if ["max_usd_per_hour"] in misses and [] not in misses:
+            expected.add(place)
+    told = [each.fails for each in select(asked, world.catalog).obstacles if each.code == "max_usd_per_hour"]
+    assert (members(told[0], world) if told else set()) == expected
+
+
+@MANY
+@given(worlds(), constraints())
+def test_only_this_means_that_without_it_the_type_would_be_in(world: World, asked: Constraints) -> None:
+    for obstacle in select(asked, world.catalog).obstacles:
+        for place in members(obstacle.alone, world):
+            kind = world.catalog.instance_types[place]
+            hardware = plain.type_misses(asked, kind)
+            offers = [plain.offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
+            assert ([obstacle.code] == hardware and [] in offers) or (not hardware and [obstacle.code] in offers)
+
+
+@MANY
+@given(worlds(), constraints())
+def test_applying_a_relaxation_admits_just_what_it_promised(world: World, asked: Constraints) -> None:
+    before = admitted_types(select(asked, world.catalog).admitted)
+    for obstacle in select(asked, world.catalog).obstacles:
+        relaxed = obstacle.relax() if obstacle.alone else None
+        if relaxed is None:
+            continue
+        to, promised = relaxed
+        after = admitted_types(select(apply(asked, to), world.catalog).admitted)
+        assert after - before == admitted_types(promised), (obstacle.code, to)
+        assert before <= after
+
+
+@MANY
+@given(worlds(), constraints())
+def test_whatever_one_constraint_alone_keeps_out_has_a_relaxation(world: World, asked: Constraints) -> None:
+    for obstacle in select(asked, world.catalog).obstacles:
+        if obstacle.alone and obstacle.code not in ("price_unknown", "precision"):
+            assert obstacle.relax() is not None, obstacle.code
+
+
+@MANY
+@given(worlds(), constraints(), st.randoms(use_true_random=False))
+def test_the_order_of_offers_does_not_matter(world: World, asked: Constraints, random: Any) -> None:
+    shuffled = random.sample(world.offers, len(world.offers))
+    again = catalog_of(list(world.catalog.instance_types), shuffled)
+    first, second = select(asked, world.catalog), select(asked, again)
+    assert first.admitted.types == second.admitted.types
+    assert [o.fails for o in first.obstacles] == [o.fails for o in second.obstacles]
+
+
+def apply(asked: Constraints, to: dict[str, object]) -> Constraints:
+    """The constraints with a relaxation's fields put in, as a caller would."""
+    words, low, high, flags = dict(asked.words), dict(asked.at_least), dict(asked.at_most), dict(asked.flags)
+    simple: dict[str, Any] = {}
+    for name, value in to.items():
+        if name == "workload.precision":
+            simple["precision_any"] = tuple(value)  # type: ignore[arg-type]
+        elif name in words:
+            words[name] = tuple(value)  # type: ignore[arg-type]
+            words = {key: wanted for key, wanted in words.items() if wanted}
+        elif name.startswith("min_"):
+            put(low, name[4:], value)
+        elif name.startswith("max_") and name[4:] in high:
+            put(high, name[4:], value)
+        elif name in flags:
+            put(flags, name, value)
+        else:
+            simple[name] = tuple(value) if isinstance(value, list) else value if value is not None else ()
+            if value is None and name.startswith("max_"):
+                simple[name] = None
+    return dataclasses.replace(asked, words=words, at_least=low, at_most=high, flags=flags, **simple)
+
+
+def put(fields: dict[str, Any], name: str, value: object) -> None:
+    if value is None:
+        del fields[name]
+    else:
+        fields[name] = value

@@ -1,0 +1,95 @@
+"""The selection again, as a plain loop over every type and offer: slow, and obviously right."""
+
+from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.precision import ENOUGH
+from service.domain.selection.constraints import Constraints
+from tests.builders.strategies import DAY, Offer, World
+
+
+def type_misses(asked: Constraints, kind: InstanceType) -> list[str]:
+    """The codes of the constraints on hardware and lifecycle that a type misses."""
+    return [*word_misses(asked, kind), *number_misses(asked, kind), *other_misses(asked, kind)]
+
+
+def word_misses(asked: Constraints, kind: InstanceType) -> list[str]:
+    words = {
+        "provider": kind.provider,
+        "family": kind.family,
+        "gpu_vendor": kind.gpu.vendor if kind.gpu else None,
+        "interconnect": kind.interconnect,
+        "lifecycle": kind.state_on(DAY),
+    }
+    missed = []
+    for name, wanted in asked.words.items():
+        also = ("nvswitch",) if name == "interconnect" and "nvlink" in wanted else ()
+        if words[name] not in (*wanted, *also):
+            missed.append(name)
+    return missed
+
+
+def number_misses(asked: Constraints, kind: InstanceType) -> list[str]:
+    numbers = {
+        "gpu_count": kind.gpu_count * kind.gpu.fraction if kind.gpu else 0.0,
+        "gpu_memory_gb": kind.gpu.memory_gb if kind.gpu else None,
+        "vcpus": kind.vcpus,
+        "memory_gib": kind.memory_gib,
+    }
+    missed = []
+    for name in {*asked.at_least, *asked.at_most}:
+        value = numbers[name]
+        if value is None:
+            missed.append(f"{name}_unknown")
+        elif name in asked.at_least and value < asked.at_least[name]:
+            missed.append(f"min_{name}")
+        elif name in asked.at_most and value > asked.at_most[name]:
+            missed.append(f"max_{name}")
+    return missed
+
+
+def other_misses(asked: Constraints, kind: InstanceType) -> list[str]:
+    missed = []
+    if "rdma" in asked.flags and kind.rdma != asked.flags["rdma"]:
+        missed.append("rdma_unknown" if kind.rdma is None else "rdma")
+    if asked.precision_any and not any(runs(kind, each, asked) for each in asked.precision_any):
+        missed.append("precision")
+    called = {kind.provider, kind.family, kind.name, kind.id} | ({kind.gpu.id} if kind.gpu else set())
+    if called & set(asked.exclude):
+        missed.append("exclude")
+    return missed
+
+
+def runs(kind: InstanceType, precision: str, asked: Constraints) -> bool:
+    rate = kind.gpu.rates.get(precision) if kind.gpu else None
+    return rate is not None and rate.support in ENOUGH[asked.precision_support]
+
+
+def offer_misses(asked: Constraints, offer: Offer) -> list[str]:
+    """The codes of the constraints on offers that one misses, the price limit last."""
+    _, region, market, usd, age = offer
+    missed = []
+    if asked.region and region not in asked.region:
+        missed.append("region")
+    if asked.market and market not in asked.market:
+        missed.append("market")
+    if asked.max_price_age_days is not None and (age is None or age > asked.max_price_age_days):
+        missed.append("max_price_age_days")
+    if asked.needs_price and usd is None:
+        missed.append("price_unknown")
+    if asked.max_usd_per_hour is not None and (usd is None or usd > asked.max_usd_per_hour):
+        missed.append("max_usd_per_hour")
+    return missed
+
+
+def admitted(asked: Constraints, world: World) -> dict[tuple[int, str], float | None]:
+    """The lowest price of each admitted type in each market where an offer of it passes (null: not known)."""
+    lowest: dict[tuple[int, str], float | None] = {}
+    for place, kind in enumerate(world.catalog.instance_types):
+        if type_misses(asked, kind):
+            continue
+        for offer in world.offers:
+            if offer[0] != place or offer_misses(asked, offer):
+                continue
+            key, usd = (place, offer[2]), offer[3]
+            known = [price for price in (lowest.get(key), usd) if price is not None]
+            lowest[key] = min(known, default=None)
+    return lowest

@@ -1,0 +1,160 @@
+"""The scenarios as they are written down, and the same as a document: `python -m tests.scenarios.render` prints it."""
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+HERE = Path(__file__).parent
+DOCUMENT = HERE.parent.parent / "docs" / "scenarios.md"
+STRENGTHS = {
+    "must": "The answer has to be so.",
+    "derived": "It follows from figures that are known.",
+    "correction": "What is often said is wrong or out of date; the answer is the fact.",
+    "prior": "A rule of thumb, which data may overrule; then the scenario says so and expects what the data say.",
+    "soft": "A warning or a piece of advice stands beside the choices.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One request and what its answer must hold."""
+
+    method: str
+    target: str
+    body: Mapping[str, Any] | None
+    expect: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Something that users believe or ask, as requests with their answers."""
+
+    id: str
+    title: str
+    strength: str
+    day: date
+    why: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """The scenarios of one subject."""
+
+    id: str
+    title: str
+    about: str
+    scenarios: tuple[Scenario, ...]
+
+
+def chapters() -> list[Chapter]:
+    return sorted((read(path) for path in HERE.glob("*.toml")), key=lambda chapter: chapter.id)
+
+
+def read(path: Path) -> Chapter:
+    told = tomllib.loads(path.read_text(encoding="utf-8"))
+    scenarios = tuple(scenario(each, told["as_of"]) for each in told["scenario"])
+    return Chapter(path.stem, told["title"], told["about"], scenarios)
+
+
+def scenario(told: Mapping[str, Any], usual_day: date) -> Scenario:
+    day = told.get("as_of", usual_day)
+    return Scenario(
+        id=told["id"],
+        title=told["title"],
+        strength=told["strength"],
+        day=day,
+        why=told["why"],
+        steps=tuple(step(each, day) for each in (told, *told.get("then", ()))),
+    )
+
+
+def step(told: Mapping[str, Any], day: date) -> Step:
+    """The catalog's day is put into the query or the body, and a limit that hides nothing."""
+    if "get" in told:
+        target = told["get"]
+        return Step("GET", f"{target}{'&' if '?' in target else '?'}as_of={day}", None, told["expect"])
+    body: dict[str, Any] = dict(told["ask"])
+    if told["post"] == "/recommend":
+        body = {"limit": 100, **body}
+    if told["post"] in ("/recommend", "/estimate"):
+        body = {**body, "as_of": day.isoformat()}
+    if told["post"] == "/measurements":
+        body["items"] = [{"measured_at": day.isoformat(), **item} for item in body["items"]]
+    elif "items" in body:
+        limit = {"limit": 100} if told["post"] == "/recommend/batch" else {}
+        body["items"] = [{**limit, **item, "as_of": day.isoformat()} for item in body["items"]]
+    return Step("POST", told["post"], body, told["expect"])
+
+
+def document() -> str:
+    return "\n".join(lines()).strip() + "\n"
+
+
+def lines() -> Iterator[str]:
+    yield "# Scenarios"
+    yield ""
+    yield "What people ask of the service and hold to be true, as requests, and what the answer has to hold. They are"
+    yield "written down in `tests/scenarios/*.toml`, run against the seed by `tests/scenarios/test_scenarios.py`, and"
+    yield "rendered here by `python3 dev.py scenarios`."
+    yield ""
+    yield "| strength | means |"
+    yield "|---|---|"
+    yield from (f"| {name} | {meaning} |" for name, meaning in STRENGTHS.items())
+    for chapter in chapters():
+        yield ""
+        yield f"## {chapter.title}"
+        yield ""
+        yield chapter.about
+        for each in chapter.scenarios:
+            yield from scenario_lines(each)
+
+
+def scenario_lines(told: Scenario) -> Iterator[str]:
+    yield ""
+    yield f"### {told.title}"
+    yield ""
+    yield f"*{told.strength}, {told.day.day} {told.day:%B %Y}.* {told.why}"
+    for each in told.steps:
+        yield ""
+        yield f"`{each.method} {unquote(each.target)}`"
+        if each.body is not None:
+            yield "```json"
+            yield json.dumps({name: value for name, value in each.body.items() if name != "limit"}, ensure_ascii=False)
+            yield "```"
+        yield ""
+        yield "| of the answer | is |"
+        yield "|---|---|"
+        yield from (f"| {name} | {value} |" for name, value in expectation_rows(each.expect))
+
+
+def expectation_rows(expect: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in expect.items():
+        if name == "figures":
+            yield from ((f"`{path}`", figure_words(figure)) for path, figure in value.items())
+        elif isinstance(value, dict):
+            yield from ((f"{name}: {relation}", words(held)) for relation, held in value.items())
+        else:
+            yield name, words(value)
+
+
+def figure_words(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name} {held}" for name, held in value.items())
+    return words(value)
+
+
+def words(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(" above ".join(each) if isinstance(each, list) else words(each) for each in value)
+    return json.dumps(value) if isinstance(value, bool) or value is None else f"{value}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())
