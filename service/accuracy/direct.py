@@ -19,7 +19,7 @@ from service.domain.layouts.usual import usual_inference_layout, usual_training_
 from service.domain.models.counts import published_training_flops_per_sample
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import language_terms, step_of
-from service.domain.physics.features import inference_facts, training_facts
+from service.domain.physics.features import inference_features, training_features
 from service.domain.physics.inference_roofline import forward_terms, prefill_terms
 from service.domain.physics.kv_cache import in_flight, replicas_in_use
 from service.domain.physics.memory import figures, inference_parts, training_parts
@@ -101,12 +101,12 @@ def case_of(question: RunQuestion, catalog: Catalog) -> Case:
         layout = usual_training_layout(work, where, fixed)
         if quantity in MEMORY_QUANTITIES:
             return memory_case(
-                question, where, figures(training_parts(work, layout)), training_facts(work, where, layout)
+                question, where, figures(training_parts(work, layout)), training_features(work, where, layout)
             )
         return training_case(question, work, where, layout)
     answering = inference_on(job, where.gpu)
     layout = usual_inference_layout(where, fixed)
-    facts = dict(inference_facts(answering, where, layout))
+    facts = dict(inference_features(answering, where, layout))
     if quantity in MEMORY_QUANTITIES:
         length = answering.input_length + answering.output_length
         parts = inference_parts(answering, layout, answering.concurrency or 1.0, length)
@@ -173,7 +173,7 @@ def memory_case(question: RunQuestion, where: Cluster, parts: Mapping[str, float
 
 def training_case(question: RunQuestion, work: TrainingConfig, where: Cluster, layout: Layout) -> Case:
     terms = training_terms(work, where, layout)
-    facts = dict(training_facts(work, where, layout))
+    facts = dict(training_features(work, where, layout))
     samples = terms.units
     length = work.mean_length or work.sequence_length or 1
     quantity, value = question.quantity, question.value

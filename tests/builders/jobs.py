@@ -7,7 +7,7 @@ from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.precision import Rate
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.models.model import Model, Transformer
-from service.domain.physics.cluster import Cluster, machine_of
+from service.domain.physics.cluster import Cluster, cluster_of
 
 LLAMA_2_7B = Transformer(
     layers=32, hidden=4096, heads=32, kv_heads=32, head_size=128, ffn=11008, gated=True, vocabulary=32000, tied=False
@@ -65,7 +65,7 @@ def gpu(memory_gb: float = 80, tflops: float = 312, bandwidth: float = 2039) -> 
 def machine(
     card: Gpu | None = None, gpus: int = 8, nodes: int = 1, link: float = 600, network_gbps: float = 800
 ) -> Cluster:
-    return machine_of(card or gpu(), gpus, nodes, "nvlink", link, network_gbps)
+    return cluster_of(card or gpu(), gpus, nodes, "nvlink", link, network_gbps)
 
 
 def training(**known: Any) -> TrainingConfig:

@@ -11,9 +11,9 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.tariffs import InterruptionPrior
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import Job
-from service.domain.layouts.job_estimate import appraise
+from service.domain.layouts.job_estimate import estimate_job
 from service.domain.money import Unknown
-from service.domain.physics.cluster import machine_of_instance
+from service.domain.physics.cluster import cluster_of_instance
 
 WHERE_REFUSED = {
     "workload.precision": "precision",
@@ -49,7 +49,7 @@ def alone(job: Job, kind: InstanceType, nodes: int, catalog: Catalog) -> Alone:
     ):
         return Alone(nodes, "gpu_figures_unknown")
     try:
-        found = appraise(catalog.reference.physics, job, machine_of_instance(kind, nodes))
+        found = estimate_job(catalog.reference.physics, job, cluster_of_instance(kind, nodes))
     except QuestionError as error:
         return Alone(nodes, WHERE_REFUSED[error.field or ""])
     memory, rate = found.estimate.memory, found.estimate.samples_per_second

@@ -49,10 +49,10 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import resolve, resolve_gpus, resolve_instance
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import inference_on, training_on
-from service.domain.layouts.job_estimate import JobEstimate, appraise
+from service.domain.layouts.job_estimate import JobEstimate, estimate_job
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.layouts.would_fit import nearest_changes
-from service.domain.physics.cluster import Cluster, machine_of, machine_of_instance
+from service.domain.physics.cluster import Cluster, cluster_of, cluster_of_instance
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
 
@@ -220,7 +220,7 @@ def instance_asked(name: str, catalog: Catalog) -> InstanceType:
 def machine_asked(asked: EstimateRequest, kind: InstanceType | None, catalog: Catalog) -> Cluster | None:
     """The nodes asked for; nothing of a type without a GPU."""
     if kind is not None:
-        return machine_of_instance(kind, asked.nodes) if kind.gpu is not None and kind.gpu_count else None
+        return cluster_of_instance(kind, asked.nodes) if kind.gpu is not None and kind.gpu_count else None
     m = asked.machine
     assert isinstance(m, MachineDescriptionRequest)
     found = resolve_gpus([m.gpu], catalog, "machine.gpu")
@@ -228,7 +228,7 @@ def machine_asked(asked: EstimateRequest, kind: InstanceType | None, catalog: Ca
         raise QuestionError(
             f"'{m.gpu}' may be any of {', '.join(found)}: name one.", field="machine.gpu", near=found[:3]
         )
-    return machine_of(
+    return cluster_of(
         catalog.reference.gpus[found[0]],
         m.gpu_count,
         asked.nodes,
@@ -252,7 +252,7 @@ def appraised_on(asked: EstimateRequest, machine: Cluster | None, catalog: Catal
         )
     if machine is None:
         raise QuestionError("The machine has no GPU to estimate for.", field="machine")
-    return appraise(catalog.reference.physics, job, machine, fixed_layout(asked), asked.layout.choose)
+    return estimate_job(catalog.reference.physics, job, machine, fixed_layout(asked), asked.layout.choose)
 
 
 def fixed_layout(asked: EstimateRequest) -> FixedLayout:

@@ -116,7 +116,7 @@ MEMORY_PARTS: Mapping[str, str] = {
 
 
 def estimate_told(found: JobEstimate, watts: float | None) -> ModelledEstimateResponse:
-    estimate, work = found.estimate, found.work
+    estimate, work = found.estimate, found.config
     layout = estimate.layout
     rate = estimate.samples_per_second
     return ModelledEstimateResponse(
@@ -184,7 +184,7 @@ def does_not_fit(found: JobEstimate) -> list[StatementResponse]:
 
 
 def unusual(found: JobEstimate, machine: Cluster) -> list[StatementResponse]:
-    work, layout, gpu = found.work, found.estimate.layout, machine.gpu
+    work, layout, gpu = found.config, found.estimate.layout, machine.gpu
     statements = []
     if layout.tensor > 1 and (machine.interconnect in ("pcie", "none") or layout.tensor > machine.linked_gpus):
         statements.append(
@@ -217,7 +217,7 @@ MOST_EVIDENCE = 3
 
 def evidence_on(found: JobEstimate, machine: Cluster, catalog: Catalog) -> list[dict[str, str]]:
     """The published runs nearest to the question; the same question is looked up once."""
-    work = found.work
+    work = found.config
     training = isinstance(work, TrainingConfig)
     length = work.sequence_length if isinstance(work, TrainingConfig) else round(work.input_length + work.output_length)
     asked = (work.model.id, machine.gpu.id, training, work.precision, work.software.line, machine.gpus, length)

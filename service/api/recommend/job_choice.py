@@ -14,9 +14,9 @@ from service.domain.bill.interruption import Expectation, break_even_rate, expec
 from service.domain.catalog.catalog import Catalog
 from service.domain.evidence.published import NamedRate
 from service.domain.jobs.job import Job
-from service.domain.layouts.job_estimate import SECONDS_PER_HOUR, JobEstimate, appraise_in
+from service.domain.layouts.job_estimate import SECONDS_PER_HOUR, JobEstimate, estimate_job_in
 from service.domain.money import Unknown
-from service.domain.physics.cluster import Cluster, machine_of_instance
+from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.recommend.fleet import FleetEstimate
 from service.domain.recommend.named_work import NamedWork
 from service.domain.recommend.plans import Planner
@@ -83,7 +83,7 @@ class EncodedEstimate:
 
 
 def machine_chosen(choice: Choice) -> Cluster:
-    return machine_of_instance(choice.instance_type, choice.nodes)
+    return cluster_of_instance(choice.instance_type, choice.nodes)
 
 
 def appraised(choice: Choice, outlook: FleetEstimate[Job], catalog: Catalog) -> JobEstimate:
@@ -91,7 +91,7 @@ def appraised(choice: Choice, outlook: FleetEstimate[Job], catalog: Catalog) -> 
 
     def find() -> JobEstimate:
         layout = outlook.layout(choice.place, choice.nodes)
-        return appraise_in(catalog.reference.physics, outlook.job, machine_chosen(choice), layout)
+        return estimate_job_in(catalog.reference.physics, outlook.job, machine_chosen(choice), layout)
 
     return catalog.of_jobs.get_or_compute(("appraised", outlook.key, choice.place, choice.nodes), find)
 

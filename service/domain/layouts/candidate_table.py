@@ -36,7 +36,7 @@ class LayoutCandidates:
 
 
 def training_candidates(
-    work: TrainingConfig,
+    config: TrainingConfig,
     shapes: Sequence[tuple[int, int]],
     fixed: FixedLayout = FREE,
     *,
@@ -47,20 +47,20 @@ def training_candidates(
 
     `ways` tells which pairs of ZeRO stage and checkpointing are worth trying up to a stage; else all are.
     """
-    t = work.model.transformer
+    t = config.model.transformer
     limits = _Limits(
         heads=0 if t is None else t.heads,
         layers=0 if t is None else t.layers,
         experts=0 if t is None else t.experts,
-        whole=is_never_cut(work),
-        most_contexts=1 if t is None else max(1, work.sequence_length // LONG_SEQUENCE),
+        whole=is_never_cut(config),
+        most_contexts=1 if t is None else max(1, config.sequence_length // LONG_SEQUENCE),
         fixed=tuple(getattr(fixed, name) for name in CUTS),
         across=across,
     )
     cuts = _cuts(limits, tuple(shapes))
-    batch = np.array([float(assumed_batch(work, gpus)) for gpus, _ in shapes])[cuts["shape"]]
-    some, micro = _micro_batches(work, batch, cuts["data"], fixed)
-    cut, way, stages_and_hows = _ways(cuts, some, fixed, ways or (lambda highest: every_way(work, fixed, highest)))
+    batch = np.array([float(assumed_batch(config, gpus)) for gpus, _ in shapes])[cuts["shape"]]
+    some, micro = _micro_batches(config, batch, cuts["data"], fixed)
+    cut, way, stages_and_hows = _ways(cuts, some, fixed, ways or (lambda highest: every_way(config, fixed, highest)))
     columns = {name: cuts[name][some][cut] for name in (*CUTS, "linked_gpus")}
     batch, micro, data = batch[some], micro, cuts["data"][some]
     rounds = np.maximum(1, np.ceil(np.ceil(batch / data) / micro))
@@ -157,7 +157,7 @@ def _with_experts(limits: _Limits, rows: Columns, told: int | None) -> Columns:
 Places = NDArray[np.int64]
 
 
-def _micro_batches(work: TrainingConfig, batch: Floats, data: Floats, fixed: FixedLayout) -> tuple[Places, Floats]:
+def _micro_batches(config: TrainingConfig, batch: Floats, data: Floats, fixed: FixedLayout) -> tuple[Places, Floats]:
     """Places of the cuts that give each data-parallel rank a sample, once for each micro-batch, and its size."""
     some = np.flatnonzero(data <= batch)
     share = np.ceil(batch[some] / data[some])
@@ -165,7 +165,7 @@ def _micro_batches(work: TrainingConfig, batch: Floats, data: Floats, fixed: Fix
         return some, np.full(len(some), float(fixed.micro_batch))
     if fixed.accumulation is not None:
         return some, np.ceil(share / fixed.accumulation)
-    most = most_samples_per_micro_batch(work)
+    most = most_samples_per_micro_batch(config)
     sizes = np.array(sorted({size for each in set(share.tolist()) for size in divisors(int(each)) if size <= most}))
     row, size = np.nonzero(share[:, None] % sizes == 0) if len(sizes) else (some, some)
     return some[row], sizes[size].astype(np.float64)

@@ -12,70 +12,70 @@ DEGREES = ("tensor", "pipeline", "context", "data")
 CUTS_OF_A_TRANSFORMER = ("tensor", "pipeline", "context", "expert")
 
 
-def check_fixed(fixed: FixedLayout, work: TrainingConfig | InferenceConfig, machine: Cluster) -> None:
+def check_fixed(fixed: FixedLayout, config: TrainingConfig | InferenceConfig, cluster: Cluster) -> None:
     """Raises `QuestionError` when what is fixed cannot be part of any layout of this work on this machine."""
-    _check_degrees(fixed, machine)
-    _check_cuts(fixed, work)
-    if fixed.expert and fixed.expert > machine.gpus // (fixed.pipeline or 1):
+    _check_degrees(fixed, cluster)
+    _check_cuts(fixed, config)
+    if fixed.expert and fixed.expert > cluster.gpus // (fixed.pipeline or 1):
         raise QuestionError(
             f"Experts cannot be spread over {fixed.expert} GPUs: each of {fixed.pipeline or 1} pipeline stages has "
-            f"{machine.gpus // (fixed.pipeline or 1)}.",
+            f"{cluster.gpus // (fixed.pipeline or 1)}.",
             field="layout",
         )
-    if isinstance(work, TrainingConfig) and fixed.data:
-        check_batch(work, fixed.data)
+    if isinstance(config, TrainingConfig) and fixed.data:
+        check_batch(config, fixed.data)
 
 
-def check_layout(layout: Layout, work: TrainingConfig | InferenceConfig, machine: Cluster) -> None:
+def check_layout(layout: Layout, config: TrainingConfig | InferenceConfig, cluster: Cluster) -> None:
     """The same of a whole layout, which must take all GPUs of the machine."""
     names = (*DEGREES, "expert")
-    check_fixed(FixedLayout(**{name: getattr(layout, name) for name in names}), work, machine)
+    check_fixed(FixedLayout(**{name: getattr(layout, name) for name in names}), config, cluster)
 
 
-def check_batch(work: TrainingConfig, data: int) -> None:
+def check_batch(config: TrainingConfig, data: int) -> None:
     """Raises `QuestionError` when some data-parallel ranks would have no sample."""
-    if work.global_batch and work.global_batch < data:
+    if config.global_batch and config.global_batch < data:
         raise QuestionError(
-            f"A global batch of {work.global_batch} cannot be spread over {data} data-parallel ranks: "
+            f"A global batch of {config.global_batch} cannot be spread over {data} data-parallel ranks: "
             "each needs a sample at least.",
             field="global_batch_size",
         )
 
 
-def check_context(work: TrainingConfig | InferenceConfig) -> None:
+def check_context(config: TrainingConfig | InferenceConfig) -> None:
     """Raises `QuestionError` when sequences are longer than the model was built for; 0 is unknown and passes."""
-    t = work.model.transformer
+    t = config.model.transformer
     if t is None or not t.context_tokens:
         return
-    training = isinstance(work, TrainingConfig)
-    asked = work.sequence_length if isinstance(work, TrainingConfig) else work.input_length + work.output_length
+    training = isinstance(config, TrainingConfig)
+    asked = config.sequence_length if isinstance(config, TrainingConfig) else config.input_length + config.output_length
     if asked > t.context_tokens:
         raise QuestionError(
-            f"{work.model.name} reads at most {t.context_tokens} tokens, and {asked:g} are asked for.",
+            f"{config.model.name} reads at most {t.context_tokens} tokens, and {asked:g} are asked for.",
             field="sequence_length" if training else "input_length",
         )
 
 
-def _check_degrees(fixed: FixedLayout, machine: Cluster) -> None:
+def _check_degrees(fixed: FixedLayout, cluster: Cluster) -> None:
     told = {name: getattr(fixed, name) for name in DEGREES if getattr(fixed, name) is not None}
     taken = 1
     for degree in told.values():
         taken *= degree
     words = " x ".join(f"{name} {degree}" for name, degree in told.items())
-    if len(told) == len(DEGREES) and taken != machine.gpus:
+    if len(told) == len(DEGREES) and taken != cluster.gpus:
         raise QuestionError(
-            f"The layout takes {taken} GPUs ({words}), but the machine has {machine.gpus}.", field="layout"
+            f"The layout takes {taken} GPUs ({words}), but the machine has {cluster.gpus}.", field="layout"
         )
-    if taken and machine.gpus % taken:
-        raise QuestionError(f"{machine.gpus} GPUs cannot be divided into groups of {taken} ({words}).", field="layout")
+    if taken and cluster.gpus % taken:
+        raise QuestionError(f"{cluster.gpus} GPUs cannot be divided into groups of {taken} ({words}).", field="layout")
 
 
-def _check_cuts(fixed: FixedLayout, work: TrainingConfig | InferenceConfig) -> None:
-    model, t = work.model, work.model.transformer
+def _check_cuts(fixed: FixedLayout, config: TrainingConfig | InferenceConfig) -> None:
+    model, t = config.model, config.model.transformer
     if t is None:
         _check_uncut(fixed, model)
         return
-    pads_heads = work.software.way == "neuron"  # 12 NeuronCores run models of 32 heads (AWS)
+    pads_heads = config.software.way == "neuron"  # 12 NeuronCores run models of 32 heads (AWS)
     if fixed.tensor and t.heads % fixed.tensor and not pads_heads:
         raise QuestionError(
             f"{t.heads} attention heads cannot be divided over {fixed.tensor} tensor-parallel GPUs.", field="layout"

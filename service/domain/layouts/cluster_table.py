@@ -12,7 +12,7 @@ from service.domain.calibration.coefficients import Calibration, Column, Feature
 from service.domain.catalog.hardware import Gpu
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import DEFAULT_VCPUS_PER_GPU, Cluster
-from service.domain.physics.features import hardware_facts
+from service.domain.physics.features import hardware_features
 from service.domain.physics.host_memory import host_parts
 from service.domain.physics.memory import total
 from service.domain.physics.parallelism import Floats
@@ -32,7 +32,7 @@ class ClusterShape:
 class ClusterTable:
     """One row per machine. It depends on no workload: make it once for a catalog."""
 
-    machines: tuple[Cluster, ...]
+    clusters: tuple[Cluster, ...]
     kinds: tuple[Gpu, ...]
     """The different GPUs."""
     kind: NDArray[np.int64]
@@ -47,7 +47,7 @@ class ClusterTable:
     usable_bytes: Floats
     host_memory_bytes: Floats
     """NaN where nobody tells."""
-    facts: dict[str, Column]
+    features: dict[str, Column]
     shapes: tuple[ClusterShape, ...]
     same_but_host: NDArray[np.int64]
     """The first machine with the same GPUs and links; hosts matter to networks that wait for their input alone."""
@@ -56,18 +56,18 @@ class ClusterTable:
     memory: Cache = field(default_factory=lambda: Cache(size=64), repr=False, compare=False)
     """What was worked out for works that are alike."""
 
-    def hosts_fit(self, work: TrainingConfig | InferenceConfig, micro_batch: Number) -> Mask:
+    def hosts_fit(self, config: TrainingConfig | InferenceConfig, micro_batch: Number) -> Mask:
         """Whether host memory is enough, or unknown."""
-        parts = host_parts(work, self.gpus_per_node, self.nodes, micro_batch)
+        parts = host_parts(config, self.gpus_per_node, self.nodes, micro_batch)
         needed = np.broadcast_to(total(parts), len(self))
         return ~(needed > self.host_memory_bytes)
 
     def __len__(self) -> int:
-        return len(self.machines)
+        return len(self.clusters)
 
-    def seconds_per_unit(self, work: TrainingConfig | InferenceConfig) -> dict[str, Floats]:
+    def seconds_per_unit(self, config: TrainingConfig | InferenceConfig) -> dict[str, Floats]:
         """Of each resource, as `demands.seconds_per_unit` has it of one machine."""
-        flops = np.array([peaks(work, gpu) for gpu in self.kinds]).reshape(-1, 2)[self.kind]
+        flops = np.array([peaks(config, gpu) for gpu in self.kinds]).reshape(-1, 2)[self.kind]
         return {
             "flops": 1 / flops[:, 0],
             "wide_flops": 1 / flops[:, 1],
@@ -83,74 +83,76 @@ class ClusterTable:
         self,
         calibration: Calibration,
         kind: StepKind,
-        work: TrainingConfig | InferenceConfig,
-        facts: Features,
+        config: TrainingConfig | InferenceConfig,
+        features: Features,
         keys: Sequence[tuple[str, str]],
     ) -> Floats:
         """Seconds that a unit of each term's resource takes on each machine, as far as machines decide it."""
         read = self.memory.get_or_compute(
-            ("read", calibration, kind), lambda: calibration.read_beside(kind, self.facts)
+            ("read", calibration, kind), lambda: calibration.read_beside(kind, self.features)
         )
-        key = (calibration, kind, work.precision, wide_precision(work), *map(facts.get, read), *keys)
-        return self.memory.get_or_compute(key, lambda: self._costs(calibration, kind, work, facts, keys))
+        key = (calibration, kind, config.precision, wide_precision(config), *map(features.get, read), *keys)
+        return self.memory.get_or_compute(key, lambda: self._costs(calibration, kind, config, features, keys))
 
     def _costs(
         self,
         calibration: Calibration,
         kind: StepKind,
-        work: TrainingConfig | InferenceConfig,
-        facts: Features,
+        config: TrainingConfig | InferenceConfig,
+        features: Features,
         keys: Sequence[tuple[str, str]],
     ) -> Floats:
-        rates, whole = self.seconds_per_unit(work), calibration.log_factors(kind, "*", facts, self.facts)
-        factors = {term: np.exp(calibration.log_factors(kind, term, facts, self.facts) + whole) for term in dict(keys)}
+        rates, whole = self.seconds_per_unit(config), calibration.log_factors(kind, "*", features, self.features)
+        factors = {
+            term: np.exp(calibration.log_factors(kind, term, features, self.features) + whole) for term in dict(keys)
+        }
         return np.column_stack([rates[resource] * factors[term] for term, resource in keys])
 
 
-def key_of(machine: Cluster) -> Hashable:
+def key_of(cluster: Cluster) -> Hashable:
     """What makes two machines the same to the physics; instance types of many names share it."""
-    return (*gpu_key(machine), machine.vcpus_per_gpu, machine.host_memory_bytes)
+    return (*gpu_key(cluster), cluster.vcpus_per_gpu, cluster.host_memory_bytes)
 
 
-def gpu_key(machine: Cluster) -> tuple[Hashable, ...]:
+def gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:
     """The same without what the host is."""
     return (
-        machine.gpu.id,
-        machine.gpus_per_node,
-        machine.nodes,
-        machine.interconnect,
-        machine.link_bytes_per_second,
-        machine.network_bytes_per_second,
-        machine.linked_gpus,
+        cluster.gpu.id,
+        cluster.gpus_per_node,
+        cluster.nodes,
+        cluster.interconnect,
+        cluster.link_bytes_per_second,
+        cluster.network_bytes_per_second,
+        cluster.linked_gpus,
     )
 
 
-def distinct(machines: Iterable[Cluster]) -> tuple[tuple[Cluster, ...], NDArray[np.int64]]:
+def distinct(clusters: Iterable[Cluster]) -> tuple[tuple[Cluster, ...], NDArray[np.int64]]:
     """The machines that differ, and which of them each of the given ones is."""
     place_of: dict[Hashable, int] = {}
     found: list[Cluster] = []
     places = []
-    for machine in machines:
-        key = key_of(machine)
+    for cluster in clusters:
+        key = key_of(cluster)
         if key not in place_of:
             place_of[key] = len(found)
-            found.append(machine)
+            found.append(cluster)
         places.append(place_of[key])
     return tuple(found), np.array(places, dtype=np.int64)
 
 
-def machine_table(machines: Sequence[Cluster]) -> ClusterTable:
+def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
     def column(name: str) -> Floats:
-        return np.array([getattr(machine, name) for machine in machines], dtype=np.float64)
+        return np.array([getattr(cluster, name) for cluster in clusters], dtype=np.float64)
 
-    kinds = {machine.gpu.id: machine.gpu for machine in machines}
+    kinds = {cluster.gpu.id: cluster.gpu for cluster in clusters}
     places = {name: place for place, name in enumerate(kinds)}
-    vcpus = [machine.vcpus_per_gpu or DEFAULT_VCPUS_PER_GPU for machine in machines]
-    shapes, same = _shapes(machines), _first_places([gpu_key(machine) for machine in machines])
+    vcpus = [cluster.vcpus_per_gpu or DEFAULT_VCPUS_PER_GPU for cluster in clusters]
+    shapes, same = _shapes(clusters), _first_places([gpu_key(cluster) for cluster in clusters])
     return ClusterTable(
-        machines=tuple(machines),
+        clusters=tuple(clusters),
         kinds=tuple(kinds.values()),
-        kind=np.array([places[machine.gpu.id] for machine in machines], dtype=np.int64),
+        kind=np.array([places[cluster.gpu.id] for cluster in clusters], dtype=np.int64),
         gpus=column("gpus"),
         gpus_per_node=column("gpus_per_node"),
         nodes=column("nodes"),
@@ -161,10 +163,10 @@ def machine_table(machines: Sequence[Cluster]) -> ClusterTable:
         vcpus_per_gpu=np.array(vcpus, dtype=np.float64),
         usable_bytes=column("usable_bytes"),
         host_memory_bytes=column("host_memory_bytes"),
-        facts=_fact_columns(machines),
+        features=_fact_columns(clusters),
         shapes=shapes,
         same_but_host=same,
-        shapes_but_host=shapes_among(shapes, same == np.arange(len(machines))),
+        shapes_but_host=shapes_among(shapes, same == np.arange(len(clusters))),
     )
 
 
@@ -179,8 +181,8 @@ def _first_places(keys: Sequence[Hashable]) -> NDArray[np.int64]:
     return np.array([first.setdefault(key, place) for place, key in enumerate(keys)], dtype=np.int64)
 
 
-def _fact_columns(machines: Sequence[Cluster]) -> dict[str, Column]:
-    rows = [hardware_facts(machine) for machine in machines]
+def _fact_columns(clusters: Sequence[Cluster]) -> dict[str, Column]:
+    rows = [hardware_features(cluster) for cluster in clusters]
     columns: dict[str, Column] = {}
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
@@ -193,8 +195,8 @@ def _fact_columns(machines: Sequence[Cluster]) -> dict[str, Column]:
     return columns
 
 
-def _shapes(machines: Sequence[Cluster]) -> tuple[ClusterShape, ...]:
+def _shapes(clusters: Sequence[Cluster]) -> tuple[ClusterShape, ...]:
     found: dict[tuple[int, int], list[int]] = {}
-    for place, machine in enumerate(machines):
-        found.setdefault((machine.gpus, machine.linked_gpus), []).append(place)
+    for place, cluster in enumerate(clusters):
+        found.setdefault((cluster.gpus, cluster.linked_gpus), []).append(place)
     return tuple(ClusterShape(*key, np.array(places, dtype=np.int64)) for key, places in found.items())

@@ -15,11 +15,11 @@ from service.domain.jobs.config import InferenceConfig
 from service.domain.layouts.candidate_table import factorisations
 from service.domain.layouts.candidates import crosses_slow_links
 from service.domain.layouts.checks import check_fixed
-from service.domain.layouts.cluster_table import ClusterTable, machine_table
+from service.domain.layouts.cluster_table import ClusterTable, cluster_table
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_inference, forward_batch, language_demands, language_kind
-from service.domain.physics.features import answering_work_facts, cut_columns
+from service.domain.physics.features import cut_columns, inference_config_features
 from service.domain.physics.inference_roofline import forward_demands
 from service.domain.physics.kv_cache import in_flight, replicas_in_use
 from service.domain.physics.memory import inference_parts
@@ -47,7 +47,7 @@ class FastestInference:
 
 
 def best_inference_layout(
-    physics: Physics, work: InferenceConfig, machine: Cluster, fixed: FixedLayout = FREE
+    physics: Physics, config: InferenceConfig, cluster: Cluster, fixed: FixedLayout = FREE
 ) -> Estimate:
     """The layout that fits and answers the most tokens (or samples) per second; of equals, the least cut.
 
@@ -55,76 +55,80 @@ def best_inference_layout(
     second is also the least time per token; a layout that could not hold it would look quick for few and keep others
     waiting, which tokens per second counts and time per token does not.
     """
-    check_fixed(fixed, work, machine)
-    found = fastest_inference_layouts(physics, work, machine_table([machine]), fixed)
+    check_fixed(fixed, config, cluster)
+    found = fastest_inference_layouts(physics, config, cluster_table([cluster]), fixed)
     if not found.exists[0]:
         raise QuestionError(
-            f"No layout divides {work.model.name} over {machine.gpus} GPUs as asked: the GPUs of a replica must divide "
-            "its attention heads and layers.",
+            f"No layout divides {config.model.name} over {cluster.gpus} GPUs as asked: the GPUs of a replica must "
+            "divide its attention heads and layers.",
             field="layout",
         )
     layout = found.layouts.row(0)
-    across = crosses_slow_links(layout.tensor, machine.linked_gpus)
-    return replace(estimate_inference(physics, work, machine, layout), tensor_across_slow_links=across)
+    across = crosses_slow_links(layout.tensor, cluster.linked_gpus)
+    return replace(estimate_inference(physics, config, cluster, layout), tensor_across_slow_links=across)
 
 
-def inference_bands(physics: Physics, work: InferenceConfig, machines: ClusterTable) -> Floats:
+def inference_bands(physics: Physics, config: InferenceConfig, clusters: ClusterTable) -> Floats:
     """Low, likely and high rates of each machine, over units_per_second."""
-    gpus = [gpu.id for gpu in machines.kinds]
-    kind = language_kind(work) if work.model.generates else FORWARD
-    return bands_by_gpu(physics.calibration, physics.bands, kind, answering_work_facts(work), gpus)[machines.kind]
+    gpus = [gpu.id for gpu in clusters.kinds]
+    kind = language_kind(config) if config.model.generates else FORWARD
+    return bands_by_gpu(physics.calibration, physics.bands, kind, inference_config_features(config), gpus)[
+        clusters.kind
+    ]
 
 
 def fastest_inference_layouts(
     physics: Physics,
-    work: InferenceConfig,
-    machines: ClusterTable,
+    config: InferenceConfig,
+    clusters: ClusterTable,
     fixed: FixedLayout = FREE,
     *,
     wanted: Mask | None = None,
 ) -> FastestInference:
     """The same of many machines at once, or of those that are wanted, without their estimates."""
-    every = np.zeros(len(machines), dtype=bool)
-    every[machines.same_but_host if wanted is None else machines.same_but_host[wanted]] = True
-    pairs = _pairs(work, machines, fixed, every, across=False)
-    found = _estimated(physics, work, machines, pairs)
+    every = np.zeros(len(clusters), dtype=bool)
+    every[clusters.same_but_host if wanted is None else clusters.same_but_host[wanted]] = True
+    pairs = _pairs(config, clusters, fixed, every, across=False)
+    found = _estimated(physics, config, clusters, pairs)
     missing = every & ~found.fits
-    if missing.any() and fixed.tensor is None and work.model.generates:
-        more = _estimated(physics, work, machines, _pairs(work, machines, fixed, missing, across=True))
+    if missing.any() and fixed.tensor is None and config.model.generates:
+        more = _estimated(physics, config, clusters, _pairs(config, clusters, fixed, missing, across=True))
         found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
-    found = taken(found, machines.same_but_host)
-    fits = found.fits & machines.hosts_fit(work, 1)
+    found = taken(found, clusters.same_but_host)
+    fits = found.fits & clusters.hosts_fit(config, 1)
     return replace(found, fits=fits, units_per_second=np.where(fits, found.units_per_second, 0.0))
 
 
 def where_inference_fits(
-    physics: Physics, work: InferenceConfig, machines: ClusterTable, wanted: Mask | None = None
+    physics: Physics, config: InferenceConfig, clusters: ClusterTable, wanted: Mask | None = None
 ) -> Mask:
     """Where the fastest layout fits, without looking for it: where any does."""
-    facts = answering_work_facts(work)
-    fits, left = np.zeros(len(machines), dtype=bool), np.zeros(len(machines), dtype=bool)
-    left[machines.same_but_host if wanted is None else machines.same_but_host[wanted]] = True
-    for across in (False, True) if work.model.generates else (False,):
-        pairs = _pairs(work, machines, FREE, left & ~fits, across=across)
-        usable = machines.usable_bytes[pairs.machine]
-        _, needed = _at_once(physics, work, pairs.layouts, usable, facts)
-        fits[pairs.machine[needed <= usable]] = True
-    return fits[machines.same_but_host] & machines.hosts_fit(work, 1)
+    features = inference_config_features(config)
+    fits, left = np.zeros(len(clusters), dtype=bool), np.zeros(len(clusters), dtype=bool)
+    left[clusters.same_but_host if wanted is None else clusters.same_but_host[wanted]] = True
+    for across in (False, True) if config.model.generates else (False,):
+        pairs = _pairs(config, clusters, FREE, left & ~fits, across=across)
+        usable = clusters.usable_bytes[pairs.cluster]
+        _, needed = _at_once(physics, config, pairs.layouts, usable, features)
+        fits[pairs.cluster[needed <= usable]] = True
+    return fits[clusters.same_but_host] & clusters.hosts_fit(config, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
     """Layouts on machines, one pair per row; of each machine the least cut first."""
 
-    machine: NDArray[np.int64]
+    cluster: NDArray[np.int64]
     layouts: LayoutTable
 
 
-def _pairs(work: InferenceConfig, machines: ClusterTable, fixed: FixedLayout, wanted: Mask, *, across: bool) -> _Pairs:
-    t = work.model.transformer
+def _pairs(
+    config: InferenceConfig, clusters: ClusterTable, fixed: FixedLayout, wanted: Mask, *, across: bool
+) -> _Pairs:
+    t = config.model.transformer
     heads, layers = (t.heads, t.layers) if t else (1, 1)
     places, cuts = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 3))]
-    for shape in machines.shapes:
+    for shape in clusters.shapes:
         here = shape.places[wanted[shape.places]]
         if len(here):
             cut = _cuts(heads, layers, shape.gpus, shape.linked_gpus, fixed, across=across)
@@ -157,44 +161,44 @@ def _cuts(
 
 
 def _at_once(
-    physics: Physics, work: InferenceConfig, layouts: LayoutTable, usable: Floats, facts: Features
+    physics: Physics, config: InferenceConfig, layouts: LayoutTable, usable: Floats, features: Features
 ) -> tuple[Floats, Floats]:
     """Conversations (or samples) at once on one replica, and the bytes per GPU that they need, calibrated."""
-    if work.model.generates:
-        at = np.broadcast_to(in_flight(work, usable, layouts), len(usable))
-        crowded = _bytes_needed(physics, work, layouts, at, facts) > usable
+    if config.model.generates:
+        at = np.broadcast_to(in_flight(config, usable, layouts), len(usable))
+        crowded = _bytes_needed(physics, config, layouts, at, features) > usable
         at = np.where(crowded & (at > 1), 1.0, at)
     else:
-        at = np.full(len(usable), forward_batch(work))
-    return at, _bytes_needed(physics, work, layouts, at, facts)
+        at = np.full(len(usable), forward_batch(config))
+    return at, _bytes_needed(physics, config, layouts, at, features)
 
 
-def _estimated(physics: Physics, work: InferenceConfig, machines: ClusterTable, pairs: _Pairs) -> FastestInference:
+def _estimated(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
     """Every pair estimated, and the best of each machine."""
-    layouts, usable = pairs.layouts, machines.usable_bytes[pairs.machine]
-    facts: Features = answering_work_facts(work)
+    layouts, usable = pairs.layouts, clusters.usable_bytes[pairs.cluster]
+    features: Features = inference_config_features(config)
     rows = len(usable)
-    at, needed = _at_once(physics, work, layouts, usable, facts)
-    if work.model.generates:
-        replicas = np.broadcast_to(replicas_in_use(work, layouts), rows)
-        kind, demands, what = language_demands(work, layouts, machines.linked_gpus[pairs.machine], at)
-        facts = {**facts, **what}
+    at, needed = _at_once(physics, config, layouts, usable, features)
+    if config.model.generates:
+        replicas = np.broadcast_to(replicas_in_use(config, layouts), rows)
+        kind, demands, what = language_demands(config, layouts, clusters.linked_gpus[pairs.cluster], at)
+        features = {**features, **what}
     else:
-        replicas = machines.gpus[pairs.machine]
-        kind, demands = FORWARD, forward_demands(work, forward_batch(work))
-        facts = {**facts, "offline": "no" if work.concurrency else "yes"}
-    seconds = _seconds(physics, kind, facts, machines, pairs, demands, work)
+        replicas = clusters.gpus[pairs.cluster]
+        kind, demands = FORWARD, forward_demands(config, forward_batch(config))
+        features = {**features, "offline": "no" if config.concurrency else "yes"}
+    seconds = _seconds(physics, kind, features, clusters, pairs, demands, config)
     fits = needed <= usable
     rate = np.where(fits, at * replicas / seconds, 0.0)
-    best = np.lexsort((np.where(fits, -rate, needed), ~fits, pairs.machine))
-    machine, first = np.unique(pairs.machine[best], return_index=True)
+    best = np.lexsort((np.where(fits, -rate, needed), ~fits, pairs.cluster))
+    cluster, first = np.unique(pairs.cluster[best], return_index=True)
     best = best[first]
-    place, exists = np.zeros(len(machines), dtype=np.int64), np.zeros(len(machines), dtype=bool)
-    place[machine], exists[machine] = best, True
+    place, exists = np.zeros(len(clusters), dtype=np.int64), np.zeros(len(clusters), dtype=bool)
+    place[cluster], exists[cluster] = best, True
     if not rows:
-        nothing = np.zeros(len(machines))
+        nothing = np.zeros(len(clusters))
         return FastestInference(
-            LayoutTable.plain(len(machines)), exists, exists, nothing + np.inf, nothing, nothing, nothing
+            LayoutTable.plain(len(clusters)), exists, exists, nothing + np.inf, nothing, nothing, nothing
         )
     return FastestInference(
         taken(layouts, place),
@@ -207,35 +211,37 @@ def _estimated(physics: Physics, work: InferenceConfig, machines: ClusterTable, 
     )
 
 
-def _bytes_needed(physics: Physics, work: InferenceConfig, layouts: LayoutTable, at: Floats, facts: Features) -> Floats:
+def _bytes_needed(
+    physics: Physics, config: InferenceConfig, layouts: LayoutTable, at: Floats, features: Features
+) -> Floats:
     """Per GPU, calibrated."""
     calibration, needed = physics.calibration, np.zeros(len(at))
-    length = work.input_length + work.output_length
-    parts = inference_parts(work, layouts, at if work.model.generates else 0.0, length)
+    length = config.input_length + config.output_length
+    parts = inference_parts(config, layouts, at if config.model.generates else 0.0, length)
     for part, amount in parts.items():
-        needed += amount * MEMORY.start[part] * np.exp(calibration.log_factor(MEMORY, part, facts))
-    return needed * float(np.exp(calibration.log_factor(MEMORY, "*", facts)))
+        needed += amount * MEMORY.start[part] * np.exp(calibration.log_factor(MEMORY, part, features))
+    return needed * float(np.exp(calibration.log_factor(MEMORY, "*", features)))
 
 
 def _seconds(
     physics: Physics,
     kind: StepKind,
-    facts: Features,
-    machines: ClusterTable,
+    features: Features,
+    clusters: ClusterTable,
     pairs: _Pairs,
     demands: Demands,
-    work: InferenceConfig,
+    config: InferenceConfig,
 ) -> Floats:
     """Likely seconds of a step of each pair."""
     calibration = physics.calibration
     keys = [key for key, amount in demands.items() if key[0] in kind.start and np.any(amount)]
-    costs = machines.costs(calibration, kind, work, facts, keys)[pairs.machine]
-    total = np.zeros(len(pairs.machine))
+    costs = clusters.costs(calibration, kind, config, features, keys)[pairs.cluster]
+    total = np.zeros(len(pairs.cluster))
     for place, key in enumerate(keys):
-        factor = kind.start[key[0]] * np.exp(calibration.log_factor(kind, key[0], facts))
+        factor = kind.start[key[0]] * np.exp(calibration.log_factor(kind, key[0], features))
         total += demands[key] * factor * costs[:, place]
-    whole = calibration.log_factor(kind, "*", facts) + calibration.log_factors(
-        kind, "*", facts, cut_columns(pairs.layouts)
+    whole = calibration.log_factor(kind, "*", features) + calibration.log_factors(
+        kind, "*", features, cut_columns(pairs.layouts)
     )
     result: Floats = total * np.exp(whole)
     return result

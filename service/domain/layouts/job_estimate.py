@@ -27,7 +27,7 @@ Choose = Literal["fastest", "usual", "usual_if_it_fits"]
 class JobEstimate:
     """What a job comes to on a machine. Hours are those of the whole amount, without setup; None where none is told."""
 
-    work: TrainingConfig | InferenceConfig
+    config: TrainingConfig | InferenceConfig
     estimate: Estimate
     samples: float | None
     hours: Band | None
@@ -43,80 +43,84 @@ class JobEstimate:
 
     @property
     def precision(self) -> str:
-        return self.work.precision
+        return self.config.precision
 
 
-def appraise(
-    physics: Physics, job: Job, machine: Cluster, fixed: FixedLayout = FREE, choose: Choose = "fastest"
+def estimate_job(
+    physics: Physics, job: Job, cluster: Cluster, fixed: FixedLayout = FREE, choose: Choose = "fastest"
 ) -> JobEstimate:
     """Raises `QuestionError` where the job cannot be asked of the machine: a precision or a layout that cannot be."""
     if job.task == "training":
-        work = training_on(job, machine.gpu)
-        return of_training(physics, job, work, machine, chosen_training(physics, work, machine, fixed, choose))
-    answering = inference_on(job, machine.gpu)
-    return of_inference(job, answering, chosen_inference(physics, answering, machine, fixed, choose))
+        config = training_on(job, cluster.gpu)
+        return _training_estimate(
+            physics, job, config, cluster, _chosen_training(physics, config, cluster, fixed, choose)
+        )
+    answering = inference_on(job, cluster.gpu)
+    return _inference_estimate(job, answering, _chosen_inference(physics, answering, cluster, fixed, choose))
 
 
-def appraise_in(physics: Physics, job: Job, machine: Cluster, layout: Layout) -> JobEstimate:
+def estimate_job_in(physics: Physics, job: Job, cluster: Cluster, layout: Layout) -> JobEstimate:
     """The same in a layout that is known to be possible."""
     if job.task == "training":
-        work = training_on(job, machine.gpu)
-        return of_training(physics, job, work, machine, estimate_training(physics, work, machine, layout))
-    answering = inference_on(job, machine.gpu)
-    return of_inference(job, answering, estimate_inference(physics, answering, machine, layout))
+        config = training_on(job, cluster.gpu)
+        return _training_estimate(physics, job, config, cluster, estimate_training(physics, config, cluster, layout))
+    answering = inference_on(job, cluster.gpu)
+    return _inference_estimate(job, answering, estimate_inference(physics, answering, cluster, layout))
 
 
-def of_training(physics: Physics, job: Job, work: TrainingConfig, machine: Cluster, estimate: Estimate) -> JobEstimate:
+def _training_estimate(
+    physics: Physics, job: Job, config: TrainingConfig, cluster: Cluster, estimate: Estimate
+) -> JobEstimate:
     layout = estimate.layout
-    length = work.mean_length or work.sequence_length or 0
+    length = config.mean_length or config.sequence_length or 0
     samples = None if job.amount is None else samples_of(job.amount, length, layout.global_batch)
     hours = beyond = model = hardware = utilisation = None
     if estimate.samples_per_second is not None:
         rate = estimate.samples_per_second.likely
         if samples is not None:
-            of_one = wall_seconds(physics, work, machine, estimate, 1.0)
+            of_one = wall_seconds(physics, config, cluster, estimate, 1.0)
             hours = of_one.times(samples / SECONDS_PER_HOUR)
             beyond = of_one.likely * rate - 1
-        if work.model.transformer is not None:
-            share = rate / machine.gpus
-            model = share * published_training_flops_per_sample(work.model, work.sequence_length, passes=3)
+        if config.model.transformer is not None:
+            share = rate / cluster.gpus
+            model = share * published_training_flops_per_sample(config.model, config.sequence_length, passes=3)
             hardware = model * 4 / 3 if layout.activation_checkpointing == "full" else model
-            utilisation = model / peak_flops(machine.gpu, "bf16")
-    return JobEstimate(work, estimate, samples, hours, beyond, model, hardware, utilisation, length)
+            utilisation = model / peak_flops(cluster.gpu, "bf16")
+    return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length)
 
 
-def of_inference(job: Job, work: InferenceConfig, estimate: Estimate) -> JobEstimate:
-    length = work.output_length or work.mean_length or work.input_length
+def _inference_estimate(job: Job, config: InferenceConfig, estimate: Estimate) -> JobEstimate:
+    length = config.output_length or config.mean_length or config.input_length
     samples = None if job.amount is None else samples_of(job.amount, length, estimate.concurrency or 1.0)
     hours = None
     if samples is not None and estimate.samples_per_second is not None:
         hours = estimate.samples_per_second.inverse_of(samples / SECONDS_PER_HOUR)
-    return JobEstimate(work, estimate, samples, hours, None if hours is None else 0.0, None, None, None, length)
+    return JobEstimate(config, estimate, samples, hours, None if hours is None else 0.0, None, None, None, length)
 
 
-def chosen_training(
-    physics: Physics, work: TrainingConfig, machine: Cluster, fixed: FixedLayout, choose: Choose
+def _chosen_training(
+    physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout, choose: Choose
 ) -> Estimate:
     """What people choose, and the fastest that fits where that does not."""
-    check_fixed(fixed, work, machine)
-    usual = usual_training_layout(work, machine, fixed)
+    check_fixed(fixed, config, cluster)
+    usual = usual_training_layout(config, cluster, fixed)
     if choose != "fastest" or not free(fixed):
-        estimate = estimate_training(physics, work, machine, checked(usual, machine.gpus))
+        estimate = estimate_training(physics, config, cluster, checked(usual, cluster.gpus))
         if estimate.fits or choose == "usual" or not free(fixed):
             return estimate
-    return best_training_layout(physics, work, machine, fixed)
+    return best_training_layout(physics, config, cluster, fixed)
 
 
-def chosen_inference(
-    physics: Physics, work: InferenceConfig, machine: Cluster, fixed: FixedLayout, choose: Choose
+def _chosen_inference(
+    physics: Physics, config: InferenceConfig, cluster: Cluster, fixed: FixedLayout, choose: Choose
 ) -> Estimate:
-    check_fixed(fixed, work, machine)
-    usual = usual_inference_layout(machine, fixed)
+    check_fixed(fixed, config, cluster)
+    usual = usual_inference_layout(cluster, fixed)
     if choose != "fastest" or not free(fixed):
-        estimate = estimate_inference(physics, work, machine, checked(usual, machine.gpus))
+        estimate = estimate_inference(physics, config, cluster, checked(usual, cluster.gpus))
         if estimate.fits or choose == "usual" or not free(fixed):
             return estimate
-    return best_inference_layout(physics, work, machine, fixed)
+    return best_inference_layout(physics, config, cluster, fixed)
 
 
 def free(fixed: FixedLayout) -> bool:

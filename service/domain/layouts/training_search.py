@@ -16,11 +16,11 @@ from service.domain.jobs.config import TrainingConfig
 from service.domain.layouts.candidate_table import LayoutCandidates, training_candidates
 from service.domain.layouts.candidates import Way, crosses_slow_links, every_way, most_samples_per_micro_batch
 from service.domain.layouts.checks import check_fixed
-from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, machine_table, shapes_among
+from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, cluster_table, shapes_among
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_training
-from service.domain.physics.features import layout_columns, training_work_facts
+from service.domain.physics.features import layout_columns, training_config_features
 from service.domain.physics.memory import training_parts
 from service.domain.physics.parallelism import CHECKPOINTINGS, Floats, Layout, LayoutTable
 from service.domain.physics.training_roofline import training_demands
@@ -51,47 +51,47 @@ class FastestTraining:
 
 
 def best_training_layout(
-    physics: Physics, work: TrainingConfig, machine: Cluster, fixed: FixedLayout = FREE
+    physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE
 ) -> Estimate:
     """The fastest layout that fits; where none does, the one that needs the least memory.
 
     A tensor cut leaves the GPUs on one fast link only when told so or when nothing else fits; the estimate says so.
     """
-    check_fixed(fixed, work, machine)
-    found = fastest_training_layouts(physics, work, machine_table([machine]), fixed)
+    check_fixed(fixed, config, cluster)
+    found = fastest_training_layouts(physics, config, cluster_table([cluster]), fixed)
     if not found.exists[0]:
-        batch = f" and a global batch of {work.global_batch}" if work.global_batch else ""
+        batch = f" and a global batch of {config.global_batch}" if config.global_batch else ""
         raise QuestionError(
-            f"No layout divides {work.model.name}{batch} over {machine.gpus} GPUs as asked: each data-parallel rank "
+            f"No layout divides {config.model.name}{batch} over {cluster.gpus} GPUs as asked: each data-parallel rank "
             "needs a sample at least, and the GPUs of a replica must divide its attention heads and layers.",
             field="global_batch_size" if fixed == FREE else "layout",
         )
     layout = found.layouts.row(0)
-    across = crosses_slow_links(layout.tensor, machine.linked_gpus)
-    return replace(estimate_training(physics, work, machine, layout), tensor_across_slow_links=across)
+    across = crosses_slow_links(layout.tensor, cluster.linked_gpus)
+    return replace(estimate_training(physics, config, cluster, layout), tensor_across_slow_links=across)
 
 
-def training_bands(physics: Physics, work: TrainingConfig, machines: ClusterTable) -> Floats:
+def training_bands(physics: Physics, config: TrainingConfig, clusters: ClusterTable) -> Floats:
     """Low, likely and high samples per second of each machine, over 1 / seconds_per_sample."""
-    facts = training_work_facts(work)
+    features = training_config_features(config)
 
     def find() -> Floats:
-        gpus = [gpu.id for gpu in machines.kinds]
-        return bands_by_gpu(physics.calibration, physics.bands, TRAINING, facts, gpus)[machines.kind]
+        gpus = [gpu.id for gpu in clusters.kinds]
+        return bands_by_gpu(physics.calibration, physics.bands, TRAINING, features, gpus)[clusters.kind]
 
-    return machines.memory.get_or_compute(("bands", physics.calibration, *words_of(facts)), find)
+    return clusters.memory.get_or_compute(("bands", physics.calibration, *words_of(features)), find)
 
 
 def fastest_training_layouts(
     physics: Physics,
-    work: TrainingConfig,
-    machines: ClusterTable,
+    config: TrainingConfig,
+    clusters: ClusterTable,
     fixed: FixedLayout = FREE,
     *,
     wanted: Mask | None = None,
 ) -> FastestTraining:
     """The same of many machines at once, or of those that are wanted, without their estimates."""
-    search = _Search(physics, work, machines, fixed)
+    search = _Search(physics, config, clusters, fixed)
     shapes = search.shapes(wanted)
     found = search.among(shapes, across=False)
     left = search.left(shapes, found.exists, found.fits)
@@ -101,59 +101,59 @@ def fastest_training_layouts(
     if left:
         more = search.among(left, across=True)
         found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
-    found = found if search.hosts_matter else taken(found, machines.same_but_host)
-    fits = found.fits & machines.hosts_fit(work, found.layouts.micro_batch)
+    found = found if search.hosts_matter else taken(found, clusters.same_but_host)
+    fits = found.fits & clusters.hosts_fit(config, found.layouts.micro_batch)
     return replace(found, fits=fits, seconds_per_sample=np.where(fits, found.seconds_per_sample, np.inf))
 
 
 def where_training_fits(
-    physics: Physics, work: TrainingConfig, machines: ClusterTable, wanted: Mask | None = None
+    physics: Physics, config: TrainingConfig, clusters: ClusterTable, wanted: Mask | None = None
 ) -> Mask:
     """Where the fastest layout fits, without looking for it: the lightest tells, unless the host's memory is short."""
-    most = 1 if work.model.transformer is None else most_samples_per_micro_batch(work)
-    hosts = machines.hosts_fit(work, most)
-    if work.model.transformer is None or not np.array_equal(hosts, machines.hosts_fit(work, 1)):
-        return fastest_training_layouts(physics, work, machines, wanted=wanted).fits
-    search = _Search(physics, work, machines, FREE)
-    shapes = shapes_among(search.shapes(wanted), search.least_bytes() <= machines.usable_bytes)
-    fits = np.zeros(len(machines), dtype=bool)
+    most = 1 if config.model.transformer is None else most_samples_per_micro_batch(config)
+    hosts = clusters.hosts_fit(config, most)
+    if config.model.transformer is None or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
+        return fastest_training_layouts(physics, config, clusters, wanted=wanted).fits
+    search = _Search(physics, config, clusters, FREE)
+    shapes = shapes_among(search.shapes(wanted), search.least_bytes() <= clusters.usable_bytes)
+    fits = np.zeros(len(clusters), dtype=bool)
     for across in (False, True):
         shapes = shapes_among(shapes, ~fits)
         if shapes:
             fits |= search.hold(shapes, across=across)[1]
-    return fits[machines.same_but_host] & hosts
+    return fits[clusters.same_but_host] & hosts
 
 
 class _Search:
     """Layouts by machines: a product of what layouts ask for and what machines take for it."""
 
-    def __init__(self, physics: Physics, work: TrainingConfig, machines: ClusterTable, fixed: FixedLayout) -> None:
-        self.physics, self.work, self.machines, self.fixed = physics, work, machines, fixed
-        self.facts = training_work_facts(work)
+    def __init__(self, physics: Physics, config: TrainingConfig, clusters: ClusterTable, fixed: FixedLayout) -> None:
+        self.physics, self.config, self.clusters, self.fixed = physics, config, clusters, fixed
+        self.features = training_config_features(config)
         self.log_of_work: dict[tuple[str, str], float] = {}
         self.factor_of_work: dict[tuple[str, str], float] = {}
-        self.alike = (physics.calibration, fixed, *words_of(self.facts))
+        self.alike = (physics.calibration, fixed, *words_of(self.features))
         """What the worth of ways rests on: remembered beside the machines."""
-        self.hosts_matter = work.model.transformer is None
+        self.hosts_matter = config.model.transformer is None
 
     def shapes(self, wanted: Mask | None) -> Sequence[ClusterShape]:
         """Where to look for all or for the wanted machines: one of those that are alike."""
-        machines = self.machines
-        shapes = machines.shapes if self.hosts_matter else machines.shapes_but_host
+        clusters = self.clusters
+        shapes = clusters.shapes if self.hosts_matter else clusters.shapes_but_host
         if wanted is None:
             return shapes
         if not self.hosts_matter:
-            places = machines.same_but_host[wanted]
-            wanted = np.zeros(len(machines), dtype=bool)
+            places = clusters.same_but_host[wanted]
+            wanted = np.zeros(len(clusters), dtype=bool)
             wanted[places] = True
         return shapes_among(shapes, wanted)
 
     def left(self, shapes: Sequence[ClusterShape], exists: Mask, fits: Mask) -> Sequence[ClusterShape]:
         """Where tensors might be cut across slow links, since nothing else fits."""
         shapes = shapes_among(shapes, ~fits)
-        if not shapes or self.fixed.tensor is not None or self.work.model.transformer is None:
+        if not shapes or self.fixed.tensor is not None or self.config.model.transformer is None:
             return ()
-        hopeless = exists & (self.least_bytes() > self.machines.usable_bytes)
+        hopeless = exists & (self.least_bytes() > self.clusters.usable_bytes)
         return shapes_among(shapes, ~hopeless)
 
     def hold(self, shapes: Sequence[ClusterShape], *, across: bool) -> tuple[Mask, Mask]:
@@ -161,24 +161,24 @@ class _Search:
         sizes = [(shape.gpus, shape.linked_gpus) for shape in shapes]
         free = self.fixed.micro_batch is None and self.fixed.accumulation is None
         fixed = replace(self.fixed, micro_batch=1) if free else self.fixed
-        candidates = training_candidates(self.work, sizes, fixed, across=across, ways=self.ways)
-        exists, fits = np.zeros(len(self.machines), dtype=bool), np.zeros(len(self.machines), dtype=bool)
+        candidates = training_candidates(self.config, sizes, fixed, across=across, ways=self.ways)
+        exists, fits = np.zeros(len(self.clusters), dtype=bool), np.zeros(len(self.clusters), dtype=bool)
         need, starts = self.bytes_needed(candidates.layouts), candidates.starts.tolist()
         for shape, start, end in zip(shapes, starts, starts[1:], strict=False):
             if start < end:
                 exists[shape.places] = True
-                fits[shape.places] = need[start:end].min() <= self.machines.usable_bytes[shape.places]
+                fits[shape.places] = need[start:end].min() <= self.clusters.usable_bytes[shape.places]
         return exists, fits
 
     def among(self, shapes: Sequence[ClusterShape], *, across: bool) -> FastestTraining:
         """The fastest of the candidates, in a table of all machines; those of other shapes have none."""
         sizes = [(shape.gpus, shape.linked_gpus) for shape in shapes]
-        candidates = training_candidates(self.work, sizes, self.fixed, across=across, ways=self.ways)
+        candidates = training_candidates(self.config, sizes, self.fixed, across=across, ways=self.ways)
         layouts, starts = candidates.layouts, candidates.starts.tolist()
-        machines, place = len(self.machines), np.zeros(len(self.machines), dtype=np.int64)
+        clusters, place = len(self.clusters), np.zeros(len(self.clusters), dtype=np.int64)
         if not starts[-1]:
-            return FastestTraining.nothing(machines)
-        need, exists = self.bytes_needed(layouts), np.zeros(machines, dtype=bool)
+            return FastestTraining.nothing(clusters)
+        need, exists = self.bytes_needed(layouts), np.zeros(clusters, dtype=bool)
         for shape, start, end in zip(shapes, starts, starts[1:], strict=False):
             if start < end:
                 exists[shape.places], place[shape.places] = True, start + need[start:end].argmin()
@@ -194,7 +194,7 @@ class _Search:
 
         Of equals the one that needs the least memory is the fastest.
         """
-        usable, seconds = self.machines.usable_bytes, np.full(len(place), np.inf)
+        usable, seconds = self.clusters.usable_bytes, np.full(len(place), np.inf)
         shape_of = np.repeat(np.arange(len(shapes)), np.diff(candidates.starts))
         largest = np.array([usable[shape.places].max() for shape in shapes])
         order = np.flatnonzero(need <= largest[shape_of])
@@ -224,11 +224,11 @@ class _Search:
         Up to stage 2, a higher one moves no more bytes and holds fewer; selective checkpointing costs no time. Only the
         calibration of a stack may say otherwise.
         """
-        return self.machines.memory.get_or_compute(("ways", highest, *self.alike), lambda: self._ways(highest))
+        return self.clusters.memory.get_or_compute(("ways", highest, *self.alike), lambda: self._ways(highest))
 
     def _ways(self, highest: int) -> Sequence[Way]:
-        every = every_way(self.work, self.fixed, highest)
-        log_ways = self.machines.memory.get_or_compute(("log_ways", *self.alike), self._log_ways)
+        every = every_way(self.config, self.fixed, highest)
+        log_ways = self.clusters.memory.get_or_compute(("log_ways", *self.alike), self._log_ways)
         slower = {way: log_ways[way] for way in every}
         lighter = self._of(MEMORY, "selected", {}) <= self._of(MEMORY, "kept", {})
         beaten = set()
@@ -242,7 +242,7 @@ class _Search:
 
     def _log_ways(self) -> dict[Way, float]:
         """The logarithm of what each way makes a step of this stack take."""
-        every = every_way(self.work, self.fixed, 3)
+        every = every_way(self.config, self.fixed, 3)
         stages, hows = (np.array([way[side] for way in every]) for side in (0, 1))
         layouts = replace(LayoutTable.plain(len(every)), zero_stage=stages.astype(np.float64), checkpointing=hows)
         slowed = np.broadcast_to(self._of(TRAINING, "*", layout_columns(layouts)), len(every))
@@ -255,10 +255,10 @@ class _Search:
         """
         lower = (layouts.zero_stage == 2) & (self.fixed.zero_stage is None)
         ease = (layouts.checkpointing == SELECTIVE) & (self.fixed.activation_checkpointing is None)
-        machines = np.flatnonzero(found.fits & (lower | ease)[place])
-        if not len(machines):
+        clusters = np.flatnonzero(found.fits & (lower | ease)[place])
+        if not len(clusters):
             return found
-        rows, row_of = np.unique(place[machines], return_inverse=True)
+        rows, row_of = np.unique(place[clusters], return_inverse=True)
         old = taken(layouts, np.tile(rows, len(SIMPLER)))
         stage, how = np.repeat(np.array(SIMPLER), len(rows), axis=0).T
         lower, ease = np.tile(lower[rows], len(SIMPLER)) & (stage < 2), np.tile(ease[rows], len(SIMPLER)) & (how < 1)
@@ -269,10 +269,10 @@ class _Search:
         )
         slowed = self._of(TRAINING, "*", layout_columns(new)) - self._of(TRAINING, "*", layout_columns(old))
         needed = np.where((slowed == 0) & (lower | ease), self.bytes_needed(new), np.inf)
-        usable = self.machines.usable_bytes[machines]
+        usable = self.clusters.usable_bytes[clusters]
         for first in range((len(SIMPLER) - 1) * len(rows), -1, -len(rows)):  # the simplest is written last
             good = needed[first + row_of] <= usable
-            there, taken_from = machines[good], first + row_of[good]
+            there, taken_from = clusters[good], first + row_of[good]
             found.layouts.zero_stage[there] = new.zero_stage[taken_from]
             found.layouts.checkpointing[there] = new.checkpointing[taken_from]
             found.needed_bytes[there] = needed[taken_from]
@@ -281,17 +281,17 @@ class _Search:
     def least_bytes(self) -> Floats:
         """What no layout goes below: states cut evenly over all GPUs."""
         every = Levels(("", "yes"), np.arange(2))
-        parts = training_parts(self.work, Layout())
+        parts = training_parts(self.config, Layout())
         total = 0.0
         for name in ("weights", "gradients", "optimizer"):
             total += float(parts[name]) * float(np.exp(np.min(self._of(MEMORY, name, {"sharded": every}))))
-        return total * np.exp(self._of(MEMORY, "*", {})) / self.machines.gpus
+        return total * np.exp(self._of(MEMORY, "*", {})) / self.clusters.gpus
 
     def bytes_needed(self, layouts: LayoutTable) -> Floats:
         """Per GPU, calibrated."""
         columns = layout_columns(layouts)
         total = np.zeros(len(layouts.tensor))
-        for part, amount in training_parts(self.work, layouts).items():
+        for part, amount in training_parts(self.config, layouts).items():
             total += amount * self._factor(MEMORY, part, columns)
         return total * self._factor(MEMORY, "*", columns)
 
@@ -299,13 +299,13 @@ class _Search:
         """Amounts per sample, demands by layouts; and seconds that a unit really takes, machines by demands."""
         columns = layout_columns(layouts)
         per_sample = self._factor(TRAINING, "*", columns) / layouts.global_batch
-        demands = training_demands(self.work, layouts, linked_gpus)
+        demands = training_demands(self.config, layouts, linked_gpus)
         keys = [key for key, amount in demands.items() if key[0] in TRAINING.start and np.any(amount)]
         asked = np.empty((len(keys), len(layouts.tensor)))
         for place, (term, resource) in enumerate(keys):
             np.multiply(demands[(term, resource)], per_sample, out=asked[place])
             asked[place] *= self._factor(TRAINING, term, {})
-        costs = self.machines.costs(self.physics.calibration, TRAINING, self.work, self.facts, keys)
+        costs = self.clusters.costs(self.physics.calibration, TRAINING, self.config, self.features, keys)
         return asked, costs
 
     def _factor(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
@@ -320,5 +320,5 @@ class _Search:
     def _of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
         calibration, key = self.physics.calibration, (kind.name, term)
         if key not in self.log_of_work:
-            self.log_of_work[key] = calibration.log_factor(kind, term, self.facts)
-        return self.log_of_work[key] + calibration.log_factors(kind, term, self.facts, columns)
+            self.log_of_work[key] = calibration.log_factor(kind, term, self.features)
+        return self.log_of_work[key] + calibration.log_factors(kind, term, self.features, columns)

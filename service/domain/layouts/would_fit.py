@@ -10,7 +10,7 @@ from service.domain.calibration.error_bands import Physics
 from service.domain.catalog.formats import bytes_per_value
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.layouts.cluster_table import ClusterTable, machine_table
+from service.domain.layouts.cluster_table import ClusterTable, cluster_table
 from service.domain.layouts.inference_search import best_inference_layout, fastest_inference_layouts
 from service.domain.layouts.training_search import best_training_layout, fastest_training_layouts
 from service.domain.layouts.usual import FREE, FixedLayout
@@ -33,39 +33,43 @@ class FitChange:
 
 
 def nearest_changes(
-    physics: Physics, work: TrainingConfig | InferenceConfig, machine: Cluster, fixed: FixedLayout = FREE
+    physics: Physics, config: TrainingConfig | InferenceConfig, cluster: Cluster, fixed: FixedLayout = FREE
 ) -> tuple[FitChange, ...]:
     """Every single change that would make it fit; the first is the nearest. None where it fits already."""
-    found = _best(physics, work, machine, fixed)
+    found = _best(physics, config, cluster, fixed)
     if found is not None and found.fits:
         return ()
-    return tuple(_changes(physics, work, machine, fixed, found))
+    return tuple(_changes(physics, config, cluster, fixed, found))
 
 
 def _changes(
-    physics: Physics, work: TrainingConfig | InferenceConfig, machine: Cluster, fixed: FixedLayout, now: Estimate | None
+    physics: Physics,
+    config: TrainingConfig | InferenceConfig,
+    cluster: Cluster,
+    fixed: FixedLayout,
+    now: Estimate | None,
 ) -> Iterator[FitChange]:
-    yield from _of_layout(physics, work, machine, fixed)
-    for code, to, other in _of_work(work):
-        found = _best(physics, other, machine, fixed)
+    yield from _of_layout(physics, config, cluster, fixed)
+    for code, to, other in _of_work(config):
+        found = _best(physics, other, cluster, fixed)
         if found is not None and found.fits:
             yield FitChange(code, to, found.memory.needed_bytes)
-    yield from _of_machine(physics, work, machine, fixed, now)
+    yield from _of_machine(physics, config, cluster, fixed, now)
 
 
 def _of_layout(
-    physics: Physics, work: TrainingConfig | InferenceConfig, machine: Cluster, fixed: FixedLayout
+    physics: Physics, config: TrainingConfig | InferenceConfig, cluster: Cluster, fixed: FixedLayout
 ) -> Iterator[FitChange]:
     """One wish given up, or all of them where one is not enough."""
     told = [field.name for field in fields(fixed) if getattr(fixed, field.name) is not None]
     enough = False
     for name in told:
-        found = _best(physics, work, machine, replace(fixed, **{name: None}))
+        found = _best(physics, config, cluster, replace(fixed, **{name: None}))
         if found is not None and found.fits:
             enough = True
             yield FitChange(name, getattr(found.layout, name), found.memory.needed_bytes)
     if told and not enough:
-        found = _best(physics, work, machine, FREE)
+        found = _best(physics, config, cluster, FREE)
         if found is not None and found.fits:
             yield FitChange("layout", "free", found.memory.needed_bytes)
 
@@ -74,45 +78,49 @@ Other = tuple[str, float | str | bool, TrainingConfig | InferenceConfig]
 """What differs, what it becomes, and the work then."""
 
 
-def _of_work(work: TrainingConfig | InferenceConfig) -> Iterator[Other]:
+def _of_work(config: TrainingConfig | InferenceConfig) -> Iterator[Other]:
     """Other ways to do the same, from those that change no result to those that change much."""
-    return _of_training(work) if isinstance(work, TrainingConfig) else _of_answering(work)
+    return _of_training(config) if isinstance(config, TrainingConfig) else _of_answering(config)
 
 
-def _of_answering(work: InferenceConfig) -> Iterator[Other]:
-    if work.concurrency and work.concurrency > 1:
-        yield "concurrency", 1.0, replace(work, concurrency=1.0)
-    if not work.kv_precision:
-        yield "kv_cache_precision", "fp8", replace(work, kv_precision="fp8")
+def _of_answering(config: InferenceConfig) -> Iterator[Other]:
+    if config.concurrency and config.concurrency > 1:
+        yield "concurrency", 1.0, replace(config, concurrency=1.0)
+    if not config.kv_precision:
+        yield "kv_cache_precision", "fp8", replace(config, kv_precision="fp8")
     for precision, bits in (("fp8", 8.0), ("int4", 4.25)):
-        if (work.weight_bits or 8 * bytes_per_value(work.precision)) > bits:
-            yield "weight_precision", precision, replace(work, weight_bits=bits)
+        if (config.weight_bits or 8 * bytes_per_value(config.precision)) > bits:
+            yield "weight_precision", precision, replace(config, weight_bits=bits)
 
 
-def _of_training(work: TrainingConfig) -> Iterator[Other]:
-    if not work.flash_attention:
-        yield "flash_attention", True, replace(work, flash_attention=True)
-    if not work.chunked_loss:
-        yield "chunked_loss", True, replace(work, chunked_loss=True)
-    if not work.offload_optimizer:
-        yield "offload_optimizer", True, replace(work, offload_optimizer=True)
-    if work.optimizer in ("adamw", "adam"):
-        yield "optimizer", "adamw_8bit", replace(work, optimizer="adamw_8bit")
-    if work.model.transformer is None:
+def _of_training(config: TrainingConfig) -> Iterator[Other]:
+    if not config.flash_attention:
+        yield "flash_attention", True, replace(config, flash_attention=True)
+    if not config.chunked_loss:
+        yield "chunked_loss", True, replace(config, chunked_loss=True)
+    if not config.offload_optimizer:
+        yield "offload_optimizer", True, replace(config, offload_optimizer=True)
+    if config.optimizer in ("adamw", "adam"):
+        yield "optimizer", "adamw_8bit", replace(config, optimizer="adamw_8bit")
+    if config.model.transformer is None:
         return
-    if work.method == "full":
-        yield "method", "lora", replace(work, method="lora", trainable_parameters=None)
-    if work.method in ("full", "lora"):
-        yield "method", "qlora", replace(work, method="qlora", weight_precision="nf4", trainable_parameters=None)
+    if config.method == "full":
+        yield "method", "lora", replace(config, method="lora", trainable_parameters=None)
+    if config.method in ("full", "lora"):
+        yield "method", "qlora", replace(config, method="qlora", weight_precision="nf4", trainable_parameters=None)
 
 
 def _of_machine(
-    physics: Physics, work: TrainingConfig | InferenceConfig, machine: Cluster, fixed: FixedLayout, now: Estimate | None
+    physics: Physics,
+    config: TrainingConfig | InferenceConfig,
+    cluster: Cluster,
+    fixed: FixedLayout,
+    now: Estimate | None,
 ) -> Iterator[FitChange]:
     """The fewest nodes, the smallest GPU memory and the smallest host memory that would do."""
-    numbers = range(machine.nodes + 1, MOST_NODES + 1)
-    more = machine_table([with_nodes(machine, nodes) for nodes in numbers])
-    fits, needed = _on_each(physics, work, more, fixed)
+    numbers = range(cluster.nodes + 1, MOST_NODES + 1)
+    more = cluster_table([with_nodes(cluster, nodes) for nodes in numbers])
+    fits, needed = _on_each(physics, config, more, fixed)
     fitting = np.flatnonzero(fits)
     if len(fitting):
         yield FitChange("nodes", int(numbers[fitting[0]]), float(needed[fitting[0]]))
@@ -125,21 +133,21 @@ def _of_machine(
 
 
 def _on_each(
-    physics: Physics, work: TrainingConfig | InferenceConfig, machines: ClusterTable, fixed: FixedLayout
+    physics: Physics, config: TrainingConfig | InferenceConfig, clusters: ClusterTable, fixed: FixedLayout
 ) -> tuple[Mask, Floats]:
-    if isinstance(work, TrainingConfig):
-        training = fastest_training_layouts(physics, work, machines, fixed)
+    if isinstance(config, TrainingConfig):
+        training = fastest_training_layouts(physics, config, clusters, fixed)
         return training.fits, training.needed_bytes
-    answering = fastest_inference_layouts(physics, work, machines, fixed)
+    answering = fastest_inference_layouts(physics, config, clusters, fixed)
     return answering.fits, answering.needed_bytes
 
 
 def _best(
-    physics: Physics, work: TrainingConfig | InferenceConfig, machine: Cluster, fixed: FixedLayout
+    physics: Physics, config: TrainingConfig | InferenceConfig, cluster: Cluster, fixed: FixedLayout
 ) -> Estimate | None:
     try:
-        if isinstance(work, TrainingConfig):
-            return best_training_layout(physics, work, machine, fixed)
-        return best_inference_layout(physics, work, machine, fixed)
+        if isinstance(config, TrainingConfig):
+            return best_training_layout(physics, config, cluster, fixed)
+        return best_inference_layout(physics, config, cluster, fixed)
     except QuestionError:
         return None

@@ -72,7 +72,7 @@ USABLE_SHARE_OF_LABEL = 0.975
 """Labels are GiB in practice; 79.1 of 80, 39.4 of 40 and 23.6 of 24 GiB are seen (device memory logs)."""
 
 
-def machine_of(
+def cluster_of(
     gpu: Gpu,
     gpus_per_node: int,
     nodes: int = 1,
@@ -107,10 +107,10 @@ def linked_gpus(gpu: Gpu, gpus_per_node: int, nodes: int) -> int:
     return max(gpus_per_node, min(RACK_GPUS.get(gpu.id, 1), gpus_per_node * nodes))
 
 
-def with_nodes(machine: Cluster, nodes: int) -> Cluster:
+def with_nodes(cluster: Cluster, nodes: int) -> Cluster:
     """More or fewer of the same nodes."""
-    linked = linked_gpus(machine.gpu, machine.gpus_per_node, nodes)
-    return replace(machine, nodes=nodes, linked_gpus=linked)
+    linked = linked_gpus(cluster.gpu, cluster.gpus_per_node, nodes)
+    return replace(cluster, nodes=nodes, linked_gpus=linked)
 
 
 def _usual_one_way(kind: str, gpu: Gpu) -> float:
@@ -119,10 +119,10 @@ def _usual_one_way(kind: str, gpu: Gpu) -> float:
     return DEFAULT_ONE_WAY_GB_PER_SECOND.get(kind, DEFAULT_ONE_WAY_GB_PER_SECOND["pcie"])
 
 
-def machine_of_instance(instance: InstanceType, nodes: int = 1) -> Cluster:
+def cluster_of_instance(instance: InstanceType, nodes: int = 1) -> Cluster:
     """One or more nodes of an instance type."""
     assert instance.gpu is not None
-    return machine_of(
+    return cluster_of(
         instance.gpu,
         max(1, instance.gpu_count),
         nodes,

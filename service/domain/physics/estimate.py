@@ -11,7 +11,7 @@ from service.domain.calibration.error_bands import Physics, unseen
 from service.domain.calibration.step_kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.features import inference_facts, training_facts
+from service.domain.physics.features import inference_features, training_features
 from service.domain.physics.host_memory import HostNeed, host_memory_need
 from service.domain.physics.inference_roofline import decode_demands, forward_terms, prefill_terms, serving_demands
 from service.domain.physics.kv_cache import cache_tokens_that_fit, in_flight, replicas_in_use
@@ -69,8 +69,8 @@ class Step:
         return max(shares, key=lambda name: (shares[name], name))
 
 
-def step_of(calibration: Calibration, kind: StepKind, terms: StepTerms, facts: Features) -> Step:
-    parts = calibration.seconds(kind, terms.seconds, facts)
+def step_of(calibration: Calibration, kind: StepKind, terms: StepTerms, features: Features) -> Step:
+    parts = calibration.seconds(kind, terms.seconds, features)
     return Step(sum(parts.values()), parts, terms.units)
 
 
@@ -129,64 +129,66 @@ class Estimate:
         return self.step.bottleneck if self.step else None
 
 
-def memory_need(physics: Physics, machine: Cluster, parts: Mapping[str, Number], facts: Features) -> MemoryNeed:
-    real = physics.calibration.seconds(MEMORY, figures(parts), facts)
+def memory_need(physics: Physics, cluster: Cluster, parts: Mapping[str, Number], features: Features) -> MemoryNeed:
+    real = physics.calibration.seconds(MEMORY, figures(parts), features)
     needed = sum(real.values())
-    band = physics.bands.around(needed, MEMORY, facts, unseen(physics.calibration, MEMORY, facts), of_rate=False)
-    return MemoryNeed(needed, machine.usable_bytes, real, band)
+    band = physics.bands.around(needed, MEMORY, features, unseen(physics.calibration, MEMORY, features), of_rate=False)
+    return MemoryNeed(needed, cluster.usable_bytes, real, band)
 
 
-def training_memory(physics: Physics, work: TrainingConfig, machine: Cluster, layout: Layout) -> MemoryNeed:
-    return memory_need(physics, machine, training_parts(work, layout), training_facts(work, machine, layout))
+def training_memory(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> MemoryNeed:
+    return memory_need(physics, cluster, training_parts(config, layout), training_features(config, cluster, layout))
 
 
-def estimate_training(physics: Physics, work: TrainingConfig, machine: Cluster, layout: Layout) -> Estimate:
+def estimate_training(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> Estimate:
     """A training step in a layout, and the rates it gives."""
-    facts = training_facts(work, machine, layout)
-    need = memory_need(physics, machine, training_parts(work, layout), facts)
-    new = unseen(physics.calibration, TRAINING, facts)
-    host = host_memory_need(work, machine, layout)
+    features = training_features(config, cluster, layout)
+    need = memory_need(physics, cluster, training_parts(config, layout), features)
+    new = unseen(physics.calibration, TRAINING, features)
+    host = host_memory_need(config, cluster, layout)
     if not (need.may_fit and host.fits):
         return Estimate("modelled", need, layout, None, None, None, new, host=host)
-    step = step_of(physics.calibration, TRAINING, training_terms(work, machine, layout), facts)
-    samples = physics.bands.around(step.rate, TRAINING, facts, new)
-    length = work.mean_length or work.sequence_length
+    step = step_of(physics.calibration, TRAINING, training_terms(config, cluster, layout), features)
+    samples = physics.bands.around(step.rate, TRAINING, features, new)
+    length = config.mean_length or config.sequence_length
     tokens = samples.times(length) if length else None
     return Estimate("modelled", need, layout, samples, tokens, step, new, host=host)
 
 
-def wall_seconds(physics: Physics, work: TrainingConfig, machine: Cluster, estimate: Estimate, samples: float) -> Band:
+def wall_seconds(
+    physics: Physics, config: TrainingConfig, cluster: Cluster, estimate: Estimate, samples: float
+) -> Band:
     """Seconds of a whole run as people report it, with the evaluation and saving that runs of its stack had."""
     assert estimate.samples_per_second is not None
-    facts = {**training_facts(work, machine, estimate.layout), "measured": "wall"}
-    beyond = physics.calibration.log_factor(TRAINING, "*", facts, of=("measured",))
+    features = {**training_features(config, cluster, estimate.layout), "measured": "wall"}
+    beyond = physics.calibration.log_factor(TRAINING, "*", features, of=("measured",))
     return estimate.samples_per_second.inverse_of(samples).times(exp(beyond))
 
 
-def estimate_inference(physics: Physics, work: InferenceConfig, machine: Cluster, layout: Layout) -> Estimate:
+def estimate_inference(physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Estimate:
     """Answering in a layout: a language model decodes, anything else passes forward."""
-    if not work.model.generates:
-        return _estimate_forward(physics, work, machine, layout)
-    facts = dict(inference_facts(work, machine, layout))
-    at, replicas = float(in_flight(work, machine.usable_bytes, layout)), float(replicas_in_use(work, layout))
-    need = answering_memory(physics, work, machine, layout, at)
+    if not config.model.generates:
+        return _estimate_forward(physics, config, cluster, layout)
+    features = dict(inference_features(config, cluster, layout))
+    at, replicas = float(in_flight(config, cluster.usable_bytes, layout)), float(replicas_in_use(config, layout))
+    need = _inference_memory(physics, config, cluster, layout, at)
     if not need.fits and at > 1:  # stacks keep more than the arithmetic; then one at a time is tried
         at = 1.0
-        need = answering_memory(physics, work, machine, layout, at)
-    kind, terms, what = language_terms(work, machine, layout, at)
-    new = unseen(physics.calibration, kind, facts)
-    cache = cache_tokens_that_fit(work, machine.usable_bytes, layout)
-    host = host_memory_need(work, machine, layout)
+        need = _inference_memory(physics, config, cluster, layout, at)
+    kind, terms, what = language_terms(config, cluster, layout, at)
+    new = unseen(physics.calibration, kind, features)
+    cache = cache_tokens_that_fit(config, cluster.usable_bytes, layout)
+    host = host_memory_need(config, cluster, layout)
     if not (need.may_fit and host.fits):
         return Estimate("modelled", need, layout, None, None, None, new, at, kv_cache_tokens=cache, host=host)
-    step = step_of(physics.calibration, kind, terms, facts | what)
-    tokens = physics.bands.around(step.rate * replicas, kind, facts, new)
-    each = step_of(physics.calibration, kind, terms, facts | ({"what": "token"} if what else {})).seconds
-    length_out = max(1.0, work.output_length)
-    prompt = prefill_terms(work, machine, layout, 1.0, max(1.0, work.input_length))
-    first = step_of(physics.calibration, PREFILL, prompt, facts | {"what": "first"})
-    read = step_of(physics.calibration, PREFILL, prompt, facts | {"what": "prefill"})
-    new_prefill = unseen(physics.calibration, PREFILL, facts)
+    step = step_of(physics.calibration, kind, terms, features | what)
+    tokens = physics.bands.around(step.rate * replicas, kind, features, new)
+    each = step_of(physics.calibration, kind, terms, features | ({"what": "token"} if what else {})).seconds
+    length_out = max(1.0, config.output_length)
+    prompt = prefill_terms(config, cluster, layout, 1.0, max(1.0, config.input_length))
+    first = step_of(physics.calibration, PREFILL, prompt, features | {"what": "first"})
+    read = step_of(physics.calibration, PREFILL, prompt, features | {"what": "prefill"})
+    new_prefill = unseen(physics.calibration, PREFILL, features)
     return Estimate(
         "modelled",
         need,
@@ -196,65 +198,65 @@ def estimate_inference(physics: Physics, work: InferenceConfig, machine: Cluster
         step,
         new,
         at * replicas,
-        physics.bands.around(read.rate * layout.data, PREFILL, facts, new_prefill),
-        physics.bands.around(first.seconds, PREFILL, facts, new_prefill, of_rate=False),
-        physics.bands.around(each, kind, facts, new, of_rate=False),
+        physics.bands.around(read.rate * layout.data, PREFILL, features, new_prefill),
+        physics.bands.around(first.seconds, PREFILL, features, new_prefill, of_rate=False),
+        physics.bands.around(each, kind, features, new, of_rate=False),
         cache,
         host=host,
     )
 
 
-def answering_memory(
-    physics: Physics, work: InferenceConfig, machine: Cluster, layout: Layout, at: float
+def _inference_memory(
+    physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, at: float
 ) -> MemoryNeed:
     """What so many conversations at once need on a GPU."""
-    parts = inference_parts(work, layout, at, work.input_length + work.output_length)
-    return memory_need(physics, machine, parts, inference_facts(work, machine, layout))
+    parts = inference_parts(config, layout, at, config.input_length + config.output_length)
+    return memory_need(physics, cluster, parts, inference_features(config, cluster, layout))
 
 
-def batches_continuously(work: InferenceConfig) -> bool:
+def batches_continuously(config: InferenceConfig) -> bool:
     """Whether newcomers are read between the decoding steps of the others."""
-    return work.software.way == "engine"
+    return config.software.way == "engine"
 
 
-def language_kind(work: InferenceConfig) -> StepKind:
+def language_kind(config: InferenceConfig) -> StepKind:
     """Engines that batch continuously serve; anything else, and one conversation alone, decodes."""
-    return SERVING if batches_continuously(work) and work.concurrency != 1 else DECODE
+    return SERVING if batches_continuously(config) and config.concurrency != 1 else DECODE
 
 
 def language_demands(
-    work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, at: Number
+    config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, at: Number
 ) -> tuple[StepKind, Demands, dict[str, str | float]]:
     """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
-    if language_kind(work) is SERVING:
-        return SERVING, serving_demands(work, layout, linked_gpus, at), {"what": "serving"}
-    context = work.input_length + work.output_length / 2
-    return DECODE, decode_demands(work, layout, linked_gpus, at, context), {}
+    if language_kind(config) is SERVING:
+        return SERVING, serving_demands(config, layout, linked_gpus, at), {"what": "serving"}
+    context = config.input_length + config.output_length / 2
+    return DECODE, decode_demands(config, layout, linked_gpus, at, context), {}
 
 
 def language_terms(
-    work: InferenceConfig, machine: Cluster, layout: Layout, at: float
+    config: InferenceConfig, cluster: Cluster, layout: Layout, at: float
 ) -> tuple[StepKind, StepTerms, dict[str, str | float]]:
     """The same in ideal seconds on a machine."""
-    kind, demands, what = language_demands(work, layout, machine.linked_gpus, at)
-    return kind, StepTerms(ideal_seconds(demands, seconds_per_unit(work, machine)), at), what
+    kind, demands, what = language_demands(config, layout, cluster.linked_gpus, at)
+    return kind, StepTerms(ideal_seconds(demands, seconds_per_unit(config, cluster)), at), what
 
 
 USUAL_FORWARD_BATCH = 128.0
 
 
-def forward_batch(work: InferenceConfig) -> float:
-    return work.concurrency or USUAL_FORWARD_BATCH
+def forward_batch(config: InferenceConfig) -> float:
+    return config.concurrency or USUAL_FORWARD_BATCH
 
 
-def _estimate_forward(physics: Physics, work: InferenceConfig, machine: Cluster, layout: Layout) -> Estimate:
-    facts = dict(inference_facts(work, machine, layout)) | {"offline": "no" if work.concurrency else "yes"}
-    batch = forward_batch(work)
-    need = memory_need(physics, machine, inference_parts(work, layout, 0.0, 0.0), facts)
-    new = unseen(physics.calibration, FORWARD, facts)
-    host = host_memory_need(work, machine, layout)
+def _estimate_forward(physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Estimate:
+    features = dict(inference_features(config, cluster, layout)) | {"offline": "no" if config.concurrency else "yes"}
+    batch = forward_batch(config)
+    need = memory_need(physics, cluster, inference_parts(config, layout, 0.0, 0.0), features)
+    new = unseen(physics.calibration, FORWARD, features)
+    host = host_memory_need(config, cluster, layout)
     if not (need.may_fit and host.fits):
         return Estimate("modelled", need, layout, None, None, None, new, batch, host=host)
-    step = step_of(physics.calibration, FORWARD, forward_terms(work, machine, batch), facts)
-    samples = physics.bands.around(step.rate * machine.gpus, FORWARD, facts, new)
+    step = step_of(physics.calibration, FORWARD, forward_terms(config, cluster, batch), features)
+    samples = physics.bands.around(step.rate * cluster.gpus, FORWARD, features, new)
     return Estimate("modelled", need, layout, samples, None, step, new, batch, host=host)

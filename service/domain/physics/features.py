@@ -11,7 +11,7 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTable
 
 
-def software_facts(software: SoftwareStack) -> dict[str, str | float]:
+def software_features(software: SoftwareStack) -> dict[str, str | float]:
     return {
         "class": software.way,
         "stack": software.line,
@@ -19,32 +19,32 @@ def software_facts(software: SoftwareStack) -> dict[str, str | float]:
     }
 
 
-def hardware_facts(machine: Cluster) -> dict[str, str | float]:
-    gpu = machine.gpu
+def hardware_features(cluster: Cluster) -> dict[str, str | float]:
+    gpu = cluster.gpu
     return {
         "vendor": gpu.vendor,
         "architecture": gpu.architecture,
         "gpu": gpu.id,
-        "link": "none" if machine.gpus == 1 else "pcie" if machine.interconnect in ("pcie", "none") else "fast",
+        "link": "none" if cluster.gpus == 1 else "pcie" if cluster.interconnect in ("pcie", "none") else "fast",
         "tier": "consumer" if gpu.id.startswith(("rtx-", "gtx-", "titan-")) else "server",
-        "several": "yes" if machine.gpus > 1 else "no",
-        "log_gpus": log(machine.gpus),
+        "several": "yes" if cluster.gpus > 1 else "no",
+        "log_gpus": log(cluster.gpus),
     }
 
 
-def training_work_facts(work: TrainingConfig) -> dict[str, str | float]:
-    return software_facts(work.software) | {
-        "family": work.model.family,
-        "model": work.model.id,
-        "method": work.method,
-        "purpose": work.task,
-        "precision": work.precision,
-        "recipe": work.recipe,
-        "log_length": log(max(1, (work.mean_length or work.sequence_length or 1) / 2048)),
+def training_config_features(config: TrainingConfig) -> dict[str, str | float]:
+    return software_features(config.software) | {
+        "family": config.model.family,
+        "model": config.model.id,
+        "method": config.method,
+        "purpose": config.task,
+        "precision": config.precision,
+        "recipe": config.recipe,
+        "log_length": log(max(1, (config.mean_length or config.sequence_length or 1) / 2048)),
     }
 
 
-def layout_facts(layout: Layout) -> dict[str, str | float]:
+def layout_features(layout: Layout) -> dict[str, str | float]:
     return {
         "checkpointing": layout.activation_checkpointing,
         "zero": str(layout.zero_stage),
@@ -64,17 +64,17 @@ def layout_columns(layouts: LayoutTable) -> dict[str, Column]:
     }
 
 
-def training_facts(work: TrainingConfig, machine: Cluster, layout: Layout) -> Features:
-    return training_work_facts(work) | hardware_facts(machine) | layout_facts(layout)
+def training_features(config: TrainingConfig, cluster: Cluster, layout: Layout) -> Features:
+    return training_config_features(config) | hardware_features(cluster) | layout_features(layout)
 
 
-def answering_work_facts(work: InferenceConfig) -> dict[str, str | float]:
-    bits = work.weight_bits or {"fp32": 32, "fp8": 8, "int8": 8, "int4": 4, "fp4": 4}.get(work.precision, 16)
-    return software_facts(work.software) | {
+def inference_config_features(config: InferenceConfig) -> dict[str, str | float]:
+    bits = config.weight_bits or {"fp32": 32, "fp8": 8, "int8": 8, "int4": 4, "fp4": 4}.get(config.precision, 16)
+    return software_features(config.software) | {
         "method": "infer",
-        "family": work.model.family,
-        "model": work.model.id,
-        "precision": work.precision,
+        "family": config.model.family,
+        "model": config.model.id,
+        "precision": config.precision,
         "bits": str(round(bits)),
     }
 
@@ -83,6 +83,6 @@ def cut_columns(layouts: LayoutTable) -> dict[str, Column]:
     return {"log_tensor": np.log(layouts.tensor), "log_pipeline": np.log(layouts.pipeline)}
 
 
-def inference_facts(work: InferenceConfig, machine: Cluster, layout: Layout) -> Features:
+def inference_features(config: InferenceConfig, cluster: Cluster, layout: Layout) -> Features:
     cut = {"log_tensor": log(layout.tensor), "log_pipeline": log(layout.pipeline)}
-    return answering_work_facts(work) | hardware_facts(machine) | cut
+    return inference_config_features(config) | hardware_features(cluster) | cut

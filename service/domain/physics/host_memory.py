@@ -32,7 +32,7 @@ class HostNeed:
     """Bytes per node: what is needed, in parts, and what is there; None where nobody tells."""
 
     parts: Mapping[str, float]
-    there_bytes: float | None
+    available_bytes: float | None
 
     @property
     def needed_bytes(self) -> float:
@@ -41,28 +41,28 @@ class HostNeed:
     @property
     def fits(self) -> bool:
         """Whether it is known to be too little; unknown memory passes."""
-        return self.there_bytes is None or self.needed_bytes <= self.there_bytes
+        return self.available_bytes is None or self.needed_bytes <= self.available_bytes
 
 
-def host_memory_need(work: TrainingConfig | InferenceConfig, machine: Cluster, layout: Layout) -> HostNeed:
+def host_memory_need(config: TrainingConfig | InferenceConfig, cluster: Cluster, layout: Layout) -> HostNeed:
     """Bytes of host memory that each node needs."""
-    parts = host_parts(work, machine.gpus_per_node, machine.nodes, layout.micro_batch)
-    return HostNeed(figures(parts), machine.host_memory_bytes)
+    parts = host_parts(config, cluster.gpus_per_node, cluster.nodes, layout.micro_batch)
+    return HostNeed(figures(parts), cluster.host_memory_bytes)
 
 
 def host_parts(
-    work: TrainingConfig | InferenceConfig, gpus_per_node: Number, nodes: Number, micro_batch: Number
+    config: TrainingConfig | InferenceConfig, gpus_per_node: Number, nodes: Number, micro_batch: Number
 ) -> dict[str, Number]:
     """Bytes per node, by what they are for."""
     parts: dict[str, Number] = {"processes": gpus_per_node * PROCESS_BYTES}
-    if isinstance(work, TrainingConfig):
-        batch = micro_batch * (work.sequence_length * TOKEN_BYTES or SAMPLE_BYTES)
+    if isinstance(config, TrainingConfig):
+        batch = micro_batch * (config.sequence_length * TOKEN_BYTES or SAMPLE_BYTES)
         parts["data_loading"] = gpus_per_node * LOADERS_PER_GPU * (LOADER_BYTES + PREFETCHED_BATCHES * batch)
-        if work.offload_optimizer:
-            parts["offload"] = offloaded_bytes(work) * OFFLOAD_BUFFERS / nodes
+        if config.offload_optimizer:
+            parts["offload"] = offloaded_bytes(config) * OFFLOAD_BUFFERS / nodes
     return parts
 
 
-def offloaded_bytes(work: TrainingConfig) -> float:
+def offloaded_bytes(config: TrainingConfig) -> float:
     """Optimizer states, the copy of the weights and fp32 gradients: 16 bytes per parameter of mixed-precision Adam."""
-    return trainable_parameters(work) * (optimizer_state_bytes(work) + GRADIENT_BYTES)
+    return trainable_parameters(config) * (optimizer_state_bytes(config) + GRADIENT_BYTES)

@@ -24,28 +24,28 @@ HOP_SECONDS = 10e-6
 """Latency of one all-reduce of few bytes, nominally."""
 
 
-def weight_bytes(work: InferenceConfig) -> float:
+def weight_bytes(config: InferenceConfig) -> float:
     """Bytes per weight as stored."""
-    if work.weight_bits:
-        return work.weight_bits / 8
-    return bytes_per_value(work.precision)
+    if config.weight_bits:
+        return config.weight_bits / 8
+    return bytes_per_value(config.precision)
 
 
 def decode_demands(
-    work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, concurrency: Number, context: float
+    config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, concurrency: Number, context: float
 ) -> Demands:
     """One decoding step of a batch: every weight touched is read once, and the whole cache of keys and values.
 
     Layers split over GPUs (pipeline) take turns, so they neither add bandwidth nor lose it; tensor cuts share the work.
     """
-    model = work.model
+    model = config.model
     t = model.transformer
     assert t is not None
     wide = layout.tensor
     messages = 2 * t.layers
     return {
-        ("weights", "memory"): parameters_touched(model, concurrency) * weight_bytes(work) / wide,
-        ("cache", "memory"): concurrency * sequence_cache_bytes(work, context, wide),
+        ("weights", "memory"): parameters_touched(model, concurrency) * weight_bytes(config) / wide,
+        ("cache", "memory"): concurrency * sequence_cache_bytes(config, context, wide),
         ("matrix", "flops"): concurrency * 2.0 * multiplied_parameters(model) / wide,
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.layers * LAUNCH_SECONDS,
         **over_links("tensor", all_reduce_bytes(messages * 2.0 * concurrency * t.hidden, wide), wide <= linked_gpus),
@@ -57,10 +57,10 @@ def decode_demands(
 
 
 def prefill_demands(
-    work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, prompts: Number, length: float
+    config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, prompts: Number, length: float
 ) -> Demands:
     """Reading so many prompts of a length: 2 N s FLOPs and causal attention, and each weight at least once."""
-    model = work.model
+    model = config.model
     t = model.transformer
     assert t is not None
     wide = layout.tensor
@@ -69,7 +69,7 @@ def prefill_demands(
     return {
         ("prefill", "flops"): tokens * 2.0 * multiplied_parameters(model) / wide,
         ("attention", "wide_flops"): tokens * attention_flops_per_token(t, length) / wide,
-        ("weights", "memory"): parameters_touched(model, tokens) * weight_bytes(work) / wide,
+        ("weights", "memory"): parameters_touched(model, tokens) * weight_bytes(config) / wide,
         ("memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * t.layers / wide,
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.layers * LAUNCH_SECONDS,
         **over_links("tensor", all_reduce_bytes(messages * 2.0 * tokens * t.hidden, wide), wide <= linked_gpus),
@@ -77,17 +77,17 @@ def prefill_demands(
     }
 
 
-def serving_demands(work: InferenceConfig, layout: AnyLayout, linked_gpus: Number, concurrency: Number) -> Demands:
+def serving_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, concurrency: Number) -> Demands:
     """One decoding step in the steady state of continuous batching, with its share of the prefill of newcomers.
 
     Each of B conversations lasts `output_length` steps, so B / output_length prompts are read per step. Stages of a
     pipeline work on different conversations at once: they share what grows with B, and each still reads its own weights
     every round.
     """
-    context = work.input_length + work.output_length / 2
-    step = decode_demands(work, layout, linked_gpus, concurrency, context)
-    newcomers = concurrency / max(1.0, work.output_length)
-    prompt = prefill_demands(work, layout, linked_gpus, newcomers, max(1.0, work.input_length))
+    context = config.input_length + config.output_length / 2
+    step = decode_demands(config, layout, linked_gpus, concurrency, context)
+    newcomers = concurrency / max(1.0, config.output_length)
+    prompt = prefill_demands(config, layout, linked_gpus, newcomers, max(1.0, config.input_length))
     step[("prefill", "flops")] = prompt[("prefill", "flops")]
     step[("prefill", "wide_flops")] = prompt[("attention", "wide_flops")]
     step[("prefill_memory", "memory")] = prompt[("memory", "memory")]
@@ -102,12 +102,12 @@ def serving_demands(work: InferenceConfig, layout: AnyLayout, linked_gpus: Numbe
 SHARED_BY_STAGES = ("cache", "matrix", "prefill", "prefill_memory", "vocabulary", "tensor")
 
 
-def forward_demands(work: InferenceConfig, batch: float) -> Demands:
+def forward_demands(config: InferenceConfig, batch: float) -> Demands:
     """A forward pass over a batch of samples: encoders and networks known by their FLOPs."""
-    model, t = work.model, work.model.transformer
-    value = weight_bytes(work)
+    model, t = config.model, config.model.transformer
+    value = weight_bytes(config)
     if t is not None:
-        length = work.mean_length or work.input_length or 1
+        length = config.mean_length or config.input_length or 1
         flops = length * (2.0 * multiplied_parameters(model) + attention_flops_per_token(t, length))
         moved = LAYER_BYTES_PER_VALUE * length * t.hidden * t.layers
         kernels = float(KERNELS_PER_LAYER_FORWARD * t.layers)
@@ -124,10 +124,12 @@ def forward_demands(work: InferenceConfig, batch: float) -> Demands:
     }
 
 
-def prefill_terms(work: InferenceConfig, machine: Cluster, layout: Layout, prompts: float, length: float) -> StepTerms:
-    demands = prefill_demands(work, layout, machine.linked_gpus, prompts, length)
-    return StepTerms(ideal_seconds(demands, seconds_per_unit(work, machine)), prompts * length)
+def prefill_terms(
+    config: InferenceConfig, cluster: Cluster, layout: Layout, prompts: float, length: float
+) -> StepTerms:
+    demands = prefill_demands(config, layout, cluster.linked_gpus, prompts, length)
+    return StepTerms(ideal_seconds(demands, seconds_per_unit(config, cluster)), prompts * length)
 
 
-def forward_terms(work: InferenceConfig, machine: Cluster, batch: float) -> StepTerms:
-    return StepTerms(ideal_seconds(forward_demands(work, batch), seconds_per_unit(work, machine)), batch)
+def forward_terms(config: InferenceConfig, cluster: Cluster, batch: float) -> StepTerms:
+    return StepTerms(ideal_seconds(forward_demands(config, batch), seconds_per_unit(config, cluster)), batch)

@@ -17,36 +17,36 @@ CACHE_SHARE = 0.92
 """Share of a GPU's usable memory that weights, activations and cache may take together."""
 
 
-def room_for_cache(work: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
+def room_for_cache(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
     """Bytes of a GPU that weights and activations leave."""
-    return np.maximum(0.0, CACHE_SHARE * usable_bytes - total(inference_parts(work, layout, 0.0, 0.0)))
+    return np.maximum(0.0, CACHE_SHARE * usable_bytes - total(inference_parts(config, layout, 0.0, 0.0)))
 
 
-def concurrency_that_fits(work: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
+def concurrency_that_fits(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
     """Conversations whose caches fit in what weights and activations leave."""
-    left = room_for_cache(work, usable_bytes, layout)
-    tokens = max(1.0, work.input_length + work.output_length)
-    each = sequence_cache_bytes(work, tokens, layout.tensor) / layout.pipeline
-    most = MOST_IN_FLIGHT_BY_ENGINE.get(work.software.line, MOST_IN_FLIGHT)
+    left = room_for_cache(config, usable_bytes, layout)
+    tokens = max(1.0, config.input_length + config.output_length)
+    each = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
+    most = MOST_IN_FLIGHT_BY_ENGINE.get(config.software.line, MOST_IN_FLIGHT)
     return np.maximum(1.0, np.minimum(most, left / each))
 
 
-def replicas_in_use(work: InferenceConfig, layout: AnyLayout) -> Number:
+def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
     """Copies of the model that have something to answer."""
-    return np.minimum(layout.data, max(1.0, work.concurrency)) if work.concurrency else layout.data
+    return np.minimum(layout.data, max(1.0, config.concurrency)) if config.concurrency else layout.data
 
 
-def in_flight(work: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
+def in_flight(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
     """Conversations at once on one replica: as many as asked for, and no more than fit; one is always tried."""
-    most = concurrency_that_fits(work, usable_bytes, layout)
-    if not work.concurrency:
+    most = concurrency_that_fits(config, usable_bytes, layout)
+    if not config.concurrency:
         return most
-    asked = work.concurrency / replicas_in_use(work, layout)
+    asked = config.concurrency / replicas_in_use(config, layout)
     return np.where(asked <= 1, asked, np.minimum(asked, most))
 
 
-def cache_tokens_that_fit(work: InferenceConfig, usable_bytes: float, layout: Layout) -> float:
+def cache_tokens_that_fit(config: InferenceConfig, usable_bytes: float, layout: Layout) -> float:
     """Tokens of one conversation whose keys and values fit on the GPUs of one replica."""
-    tokens = max(1.0, work.input_length + work.output_length)
-    each = sequence_cache_bytes(work, tokens, layout.tensor) / layout.pipeline / tokens
-    return float(room_for_cache(work, usable_bytes, layout) / each) if each else 0.0
+    tokens = max(1.0, config.input_length + config.output_length)
+    each = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline / tokens
+    return float(room_for_cache(config, usable_bytes, layout) / each) if each else 0.0

@@ -71,10 +71,10 @@ def korthikanti_activation_bytes(
     return s * micro_batch * h * t.layers * per_value * interleaved
 
 
-def trainable_parameters(work: TrainingConfig) -> float:
-    if work.trainable_parameters:
-        return work.trainable_parameters
-    return work.model.parameters * (1.0 if work.method == "full" else ADAPTER_SHARE)
+def trainable_parameters(config: TrainingConfig) -> float:
+    if config.trainable_parameters:
+        return config.trainable_parameters
+    return config.model.parameters * (1.0 if config.method == "full" else ADAPTER_SHARE)
 
 
 def stored_weight_bytes(model: Model, bits: float) -> float:
@@ -86,28 +86,28 @@ def stored_weight_bytes(model: Model, bits: float) -> float:
     return max(0.0, model.parameters - wide) * bits / 8 + wide * 2.0
 
 
-def training_parts(work: TrainingConfig, layout: AnyLayout) -> dict[str, Number]:
+def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Number]:
     """Bytes per GPU of each part of a training step, before calibration."""
-    t = work.model.transformer
+    t = config.model.transformer
     layers = max(1, t.layers if t else USUAL_LAYERS)
     stage, ranks = layout.zero_stage, layout.data * layout.context
-    _, grad, _ = RECIPES[work.recipe]
-    trained = trainable_parameters(work)
-    learned_routed = routed_share(work.model) if work.method == "full" else 0.0
-    weights = frozen_weight_bytes(work) + learned_weight_bytes(work)
-    gradients = trained * grad / (layers if work.fused_optimizer else 1.0)
-    optimizer = 0.0 if work.offload_optimizer else trained * optimizer_state_bytes(work)
+    _, grad, _ = RECIPES[config.recipe]
+    trained = trainable_parameters(config)
+    learned_routed = routed_share(config.model) if config.method == "full" else 0.0
+    weights = frozen_weight_bytes(config) + learned_weight_bytes(config)
+    gradients = trained * grad / (layers if config.fused_optimizer else 1.0)
+    optimizer = 0.0 if config.offload_optimizer else trained * optimizer_state_bytes(config)
     # Between micro-batches of a pipeline, gathered weights are not given back.
-    whole = (layout.pipeline > 1) | (work.software.line in KEEP_GATHERED_WEIGHTS)
+    whole = (layout.pipeline > 1) | (config.software.line in KEEP_GATHERED_WEIGHTS)
     gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1))
-    routed = routed_share(work.model)
+    routed = routed_share(config.model)
     return {
         "weights": on_each_gpu(weights, layout, routed, stage >= 3),
         "gradients": on_each_gpu(gradients, layout, learned_routed, (stage >= 2) & (layout.pipeline == 1)),
         "optimizer": on_each_gpu(optimizer, layout, learned_routed, stage >= 1),
         "live": on_each_gpu(weights, layout, routed, 0) * gathered,
         "context": CONTEXT_BYTES,
-        **_activation_parts(work, layout),
+        **_activation_parts(config, layout),
     }
 
 
@@ -130,42 +130,42 @@ USUAL_LAYERS = 10
 """Of a network whose layers nobody tells."""
 
 
-def frozen_weight_bytes(work: TrainingConfig) -> float:
+def frozen_weight_bytes(config: TrainingConfig) -> float:
     """Weights that do not learn, quantised where the work says so."""
-    if work.method == "full":
+    if config.method == "full":
         return 0.0
-    if work.weight_precision:
-        return stored_weight_bytes(work.model, bytes_per_value(work.weight_precision) * 8)
-    return work.model.parameters * RECIPES[work.recipe][0]
+    if config.weight_precision:
+        return stored_weight_bytes(config.model, bytes_per_value(config.weight_precision) * 8)
+    return config.model.parameters * RECIPES[config.recipe][0]
 
 
-def learned_weight_bytes(work: TrainingConfig) -> float:
-    held = RECIPES[work.recipe][0]
-    return (work.model.parameters if work.method == "full" else trainable_parameters(work)) * held
+def learned_weight_bytes(config: TrainingConfig) -> float:
+    held = RECIPES[config.recipe][0]
+    return (config.model.parameters if config.method == "full" else trainable_parameters(config)) * held
 
 
-def optimizer_state_bytes(work: TrainingConfig) -> float:
+def optimizer_state_bytes(config: TrainingConfig) -> float:
     """Bytes per trained parameter of what the optimizer remembers, and of the fp32 copy of the weights."""
-    states, size = OPTIMIZER_STATES.get(work.optimizer, OPTIMIZER_STATES["adamw"])
-    return RECIPES[work.recipe][2] + states * size * (2.0 if work.recipe == "pure" else 4.0)
+    states, size = OPTIMIZER_STATES.get(config.optimizer, OPTIMIZER_STATES["adamw"])
+    return RECIPES[config.recipe][2] + states * size * (2.0 if config.recipe == "pure" else 4.0)
 
 
-def _activation_parts(work: TrainingConfig, layout: AnyLayout) -> dict[str, Number]:
-    model, t = work.model, work.model.transformer
-    value = 4.0 if work.precision in ("fp32", "tf32") else 2.0
+def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Number]:
+    model, t = config.model, config.model.transformer
+    value = 4.0 if config.precision in ("fp32", "tf32") else 2.0
     if t is None:
         flops = model.forward_flops_per_sample or 2 * model.parameters
         return {"activations": layout.micro_batch * SAVED_BYTES_PER_FLOP * flops * value / 2}
-    sequence = work.sequence_length or 1
+    sequence = config.sequence_length or 1
     tokens = layout.micro_batch * sequence / layout.context
-    layer = layer_activation_bytes(t, tokens, sequence, value, flash=work.flash_attention) / layout.tensor
+    layer = layer_activation_bytes(t, tokens, sequence, value, flash=config.flash_attention) / layout.tensor
     boundary = tokens * t.hidden * value / layout.tensor
-    if work.offload_activations:
+    if config.offload_activations:
         boundary = boundary * 2.0 / t.layers
     layers = t.layers * np.minimum(layout.pipeline, layout.accumulation) / layout.pipeline
     full = layout.checkpoints("full") * 1.0
     return {
-        "logits": (2.5 if work.chunked_loss else 10.0) * tokens * t.vocabulary / layout.tensor,
+        "logits": (2.5 if config.chunked_loss else 10.0) * tokens * t.vocabulary / layout.tensor,
         "boundaries": boundary * layers * full,
         "activations": layer * full,
         "selected": layer * layers * layout.checkpoints("selective"),
@@ -177,37 +177,37 @@ SAVED_BYTES_PER_FLOP = 0.008
 """Bytes that a 16-bit convolutional network keeps per forward FLOP of a sample: ResNet-50 about 65 MB."""
 
 
-def kv_value_bytes(work: InferenceConfig) -> float:
-    return bytes_per_value(work.kv_precision) if work.kv_precision else 2.0
+def kv_value_bytes(config: InferenceConfig) -> float:
+    return bytes_per_value(config.kv_precision) if config.kv_precision else 2.0
 
 
-def sequence_cache_bytes(work: InferenceConfig, tokens: float, tensor: Number = 1) -> Number:
+def sequence_cache_bytes(config: InferenceConfig, tokens: float, tensor: Number = 1) -> Number:
     """What a GPU of a tensor cut keeps of one sequence of so many tokens, over all layers."""
-    assert work.model.transformer is not None
-    return cache_bytes(work.model.transformer, tokens, kv_value_bytes(work), tensor)
+    assert config.model.transformer is not None
+    return cache_bytes(config.model.transformer, tokens, kv_value_bytes(config), tensor)
 
 
 TOKENS_PER_PASS = 512.0
 """What engines that batch continuously read at once, about; others are measured where they decode."""
 
 
-def tokens_per_pass(work: InferenceConfig) -> float:
-    return TOKENS_PER_PASS if work.software.way == "engine" else 1.0
+def tokens_per_pass(config: InferenceConfig) -> float:
+    return TOKENS_PER_PASS if config.software.way == "engine" else 1.0
 
 
 def inference_parts(
-    work: InferenceConfig, layout: AnyLayout, sequences: Number, tokens_each: float
+    config: InferenceConfig, layout: AnyLayout, sequences: Number, tokens_each: float
 ) -> dict[str, Number]:
     """Bytes per GPU of answering: weights, cache of keys and values, what one forward pass needs, and the context."""
-    model, t = work.model, work.model.transformer
-    bits = work.weight_bits or bytes_per_value(work.precision) * 8
+    model, t = config.model, config.model.transformer
+    bits = config.weight_bits or bytes_per_value(config.precision) * 8
     cut = layout.tensor * layout.pipeline
-    whole_file = work.software.line == "llama.cpp"  # its bits per weight are of the whole file
+    whole_file = config.software.line == "llama.cpp"  # its bits per weight are of the whole file
     weights = model.parameters * bits / 8 if whole_file else stored_weight_bytes(model, bits)
     parts: dict[str, Number] = {"weights": weights / cut, "context": CONTEXT_BYTES}
     if t is not None:
-        parts["kv_cache"] = sequences * sequence_cache_bytes(work, tokens_each, layout.tensor) / layout.pipeline
-        parts["activations"] = tokens_per_pass(work) * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
+        parts["kv_cache"] = sequences * sequence_cache_bytes(config, tokens_each, layout.tensor) / layout.pipeline
+        parts["activations"] = tokens_per_pass(config) * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
     return parts
 
 
@@ -220,5 +220,5 @@ def figures(parts: Mapping[str, Number]) -> dict[str, float]:
     return {name: float(amount) for name, amount in parts.items()}
 
 
-def fits(needed_bytes: float, machine: Cluster) -> bool:
-    return needed_bytes <= machine.usable_bytes
+def fits(needed_bytes: float, cluster: Cluster) -> bool:
+    return needed_bytes <= cluster.usable_bytes

@@ -29,29 +29,29 @@ class StepTerms(NamedTuple):
     units: float
 
 
-def wide_precision(work: TrainingConfig | InferenceConfig) -> str:
+def wide_precision(config: TrainingConfig | InferenceConfig) -> str:
     """What attention scores are computed in: 16 bits where the rest is narrower; engines always use 16."""
-    if isinstance(work, InferenceConfig) or bytes_per_value(work.precision) < 2:
+    if isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2:
         return "bf16"
-    return work.precision
+    return config.precision
 
 
-def peaks(work: TrainingConfig | InferenceConfig, gpu: Gpu) -> tuple[float, float]:
+def peaks(config: TrainingConfig | InferenceConfig, gpu: Gpu) -> tuple[float, float]:
     """FLOP/s of one GPU at the precision of the work, and of its attention scores."""
-    return peak_flops(gpu, work.precision), peak_flops(gpu, wide_precision(work))
+    return peak_flops(gpu, config.precision), peak_flops(gpu, wide_precision(config))
 
 
-def seconds_per_unit(work: TrainingConfig | InferenceConfig, machine: Cluster) -> dict[str, float]:
+def seconds_per_unit(config: TrainingConfig | InferenceConfig, cluster: Cluster) -> dict[str, float]:
     """Of each resource."""
-    flops, wide_flops = peaks(work, machine.gpu)
+    flops, wide_flops = peaks(config, cluster.gpu)
     return {
         "flops": 1 / flops,
         "wide_flops": 1 / wide_flops,
-        "memory": 1 / machine.memory_bandwidth,
-        "link": 1 / machine.link_bytes_per_second,
-        "slow_link": 1 / min(machine.link_bytes_per_second, machine.network_bytes_per_second),
-        "network": 1 / machine.network_bytes_per_second,
-        "vcpu": 1 / (machine.vcpus_per_gpu or DEFAULT_VCPUS_PER_GPU),
+        "memory": 1 / cluster.memory_bandwidth,
+        "link": 1 / cluster.link_bytes_per_second,
+        "slow_link": 1 / min(cluster.link_bytes_per_second, cluster.network_bytes_per_second),
+        "network": 1 / cluster.network_bytes_per_second,
+        "vcpu": 1 / (cluster.vcpus_per_gpu or DEFAULT_VCPUS_PER_GPU),
         "seconds": 1.0,
     }
 

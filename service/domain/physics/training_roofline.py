@@ -57,18 +57,18 @@ PASSES = {"full": 3.0, "lora": 2.0, "qlora": 2.0, "adapter": 2.0}
 """Forward passes' worth of matrix work in a step: frozen weights need no gradient of their own, so 4N and not 6N."""
 
 
-def transformer_demands(work: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
+def transformer_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Of one optimizer step of a transformer on one GPU; packed samples count their mean real length."""
-    per_micro = micro_batch_demands(work, layout, linked_gpus)
+    per_micro = micro_batch_demands(config, layout, linked_gpus)
     m = layout.accumulation
     step = {key: m * amount for key, amount in per_micro.items()}
     if np.any(layout.pipeline > 1):
         step |= bubble_demands(step, bubble_share(layout))
-    here = trainable_parameters(work) / (layout.tensor * layout.pipeline) / layout.expert
+    here = trainable_parameters(config) / (layout.tensor * layout.pipeline) / layout.expert
     gathers = 1.0 + (m - 1.0) * (layout.zero_stage >= 3)
     step |= {key: gathers * amount for key, amount in data_demands(layout, linked_gpus, here).items()}
     sharded = 1.0 + (layout.data - 1.0) * (layout.zero_stage >= 1)
-    return step | optimizer_demands(work, here / sharded) | {("step", "seconds"): 1e-3}
+    return step | optimizer_demands(config, here / sharded) | {("step", "seconds"): 1e-3}
 
 
 def bubble_demands(step: Demands, share: Number) -> Demands:
@@ -87,33 +87,33 @@ OFFLOADED_SECONDS = 1e-9
 (DeepSpeed's tutorial of ZeRO-Offload)."""
 
 
-def optimizer_demands(work: TrainingConfig, parameters: Number) -> Demands:
-    if work.offload_optimizer:
+def optimizer_demands(config: TrainingConfig, parameters: Number) -> Demands:
+    if config.offload_optimizer:
         return {("offload", "seconds"): OFFLOADED_SECONDS * parameters}
     return {("optimizer", "memory"): OPTIMIZER_BYTES * parameters}
 
 
-def micro_batch_demands(work: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
+def micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Of one micro-batch, forward and backward."""
-    model = work.model
+    model = config.model
     t = model.transformer
     assert t is not None
-    length = work.mean_length or work.sequence_length or 1
+    length = config.mean_length or config.sequence_length or 1
     cut = layout.tensor * layout.pipeline
     tokens = layout.micro_batch * length / layout.context
     recompute = layout.checkpoints("full") * 1.0
     body = 2.0 * multiplied_parameters(model) * tokens / cut
     attention = attention_share(model) * attention_flops_per_token(t, length) * tokens / cut
-    matrix = body * (PASSES[work.method] + recompute)
+    matrix = body * (PASSES[config.method] + recompute)
     width = t.expert_ffn or (t.ffn if t.experts else t.hidden)
     here = t.layers / layout.pipeline
     routed = expert_share(model) * here
-    weights = model.parameters * bytes_per_value(work.weight_precision or "bf16") / cut / layout.expert
+    weights = model.parameters * bytes_per_value(config.weight_precision or "bf16") / cut / layout.expert
     return {
         ("matrix", "flops"): matrix,
         ("narrow", "flops"): matrix * NARROW * layout.tensor / width,
         ("attention", "wide_flops"): attention * (3.5 + recompute),
-        ("memory", "memory"): bytes_moved(work, t, tokens, length) / cut,
+        ("memory", "memory"): bytes_moved(config, t, tokens, length) / cut,
         ("weights", "memory"): 3 * weights,
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * 3 * here * LAUNCH_SECONDS,
         ("routing", "seconds"): routed * ROUTING_SECONDS if is_routed(model) else 0.0,
@@ -123,13 +123,13 @@ def micro_batch_demands(work: TrainingConfig, layout: AnyLayout, linked_gpus: Nu
     }
 
 
-def bytes_moved(work: TrainingConfig, t: Transformer, tokens: Number, length: float) -> Number:
+def bytes_moved(config: TrainingConfig, t: Transformer, tokens: Number, length: float) -> Number:
     """Activations written and read in three passes, the logits, and without FlashAttention the scores.
 
     Narrower formats are of matrix products alone: what lies between these stays at 16 bits.
     """
-    value = 4.0 if work.precision in ("fp32", "tf32") else 2.0
-    scores = 0.0 if work.flash_attention else 5.0 * length * t.heads
+    value = 4.0 if config.precision in ("fp32", "tf32") else 2.0
+    scores = 0.0 if config.flash_attention else 5.0 * length * t.heads
     layers = (LAYER_BYTES_PER_VALUE * t.hidden + scores) * t.layers * 3 * value / 2
     return tokens * (layers + 12.0 * 2 * t.vocabulary)
 
@@ -182,31 +182,31 @@ def data_demands(layout: AnyLayout, linked_gpus: Number, parameters_here: Number
     }
 
 
-def network_demands(work: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
+def network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Of one step of a network that is known by its forward FLOPs per sample (convolutions and others)."""
-    model = work.model
+    model = config.model
     flops = model.forward_flops_per_sample or 2.0 * model.parameters
     samples = layout.micro_batch * layout.accumulation
-    moved = ACTIVATION_BYTES_PER_FLOP * flops * 3 * bytes_per_value(work.precision) / 2
+    moved = ACTIVATION_BYTES_PER_FLOP * flops * 3 * bytes_per_value(config.precision) / 2
     return {
         ("matrix", "flops"): 3 * flops * samples,
         ("memory", "memory"): moved * samples,
         ("launch", "seconds"): 3 * KERNELS_OF_A_PLAIN_NETWORK * LAUNCH_SECONDS * layout.accumulation,
         ("input", "vcpu"): samples * DECODE_SECONDS_PER_VCPU_SAMPLE,
         **data_demands(layout, linked_gpus, model.parameters),
-        **optimizer_demands(work, model.parameters),
+        **optimizer_demands(config, model.parameters),
         ("step", "seconds"): 1e-3,
     }
 
 
-def training_demands(work: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
+def training_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Of one optimizer step on one GPU."""
-    if work.model.transformer is not None:
-        return transformer_demands(work, layout, linked_gpus)
-    return network_demands(work, layout, linked_gpus)
+    if config.model.transformer is not None:
+        return transformer_demands(config, layout, linked_gpus)
+    return network_demands(config, layout, linked_gpus)
 
 
-def training_terms(work: TrainingConfig, machine: Cluster, layout: Layout) -> StepTerms:
+def training_terms(config: TrainingConfig, cluster: Cluster, layout: Layout) -> StepTerms:
     """Ideal seconds of one optimizer step; it yields samples."""
-    demands = training_demands(work, layout, machine.linked_gpus)
-    return StepTerms(ideal_seconds(demands, seconds_per_unit(work, machine)), layout.global_batch)
+    demands = training_demands(config, layout, cluster.linked_gpus)
+    return StepTerms(ideal_seconds(demands, seconds_per_unit(config, cluster)), layout.global_batch)

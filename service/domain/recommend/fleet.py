@@ -17,12 +17,12 @@ from service.domain.errors import QuestionError
 from service.domain.evidence.published import NamedRate, measured_rate
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, inference_on, samples_of, sort_of, training_on
-from service.domain.layouts.cluster_table import ClusterTable, distinct, machine_table
+from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands, where_inference_fits
 from service.domain.layouts.training_search import fastest_training_layouts, training_bands, where_training_fits
-from service.domain.physics.cluster import Cluster, machine_of_instance
+from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.estimate import forward_batch
-from service.domain.physics.features import training_work_facts
+from service.domain.physics.features import training_config_features
 from service.domain.physics.parallelism import Layout, LayoutTable, layout_of
 from service.domain.selection.constraints import Check, TypeRelaxation, never
 from service.domain.typeset import TypeSet, mask_of, types_where
@@ -282,7 +282,7 @@ def table_of(
     machines: FleetClusters, counts: tuple[int, ...], places: NDArray[np.int64], catalog: Catalog
 ) -> ClusterTable:
     key = ("machine_table", counts, places.tobytes())
-    return catalog.memory.get_or_compute(key, lambda: machine_table([machines.known[place] for place in places]))
+    return catalog.memory.get_or_compute(key, lambda: cluster_table([machines.known[place] for place in places]))
 
 
 def machines_of(catalog: Catalog, counts: tuple[int, ...]) -> FleetClusters:
@@ -291,7 +291,7 @@ def machines_of(catalog: Catalog, counts: tuple[int, ...]) -> FleetClusters:
         [has_gpu(kind.gpu, kind.gpu_count) and kind.gpu is not None and is_rated(kind.gpu) for kind in kinds]
     )
     rated = [kind for kind, yes in zip(kinds, usable.tolist(), strict=True) if yes]
-    known, place = distinct(machine_of_instance(kind, count) for count in counts for kind in rated)
+    known, place = distinct(cluster_of_instance(kind, count) for count in counts for kind in rated)
     places = []
     for part in np.split(place, len(counts)):
         of_types = np.full(len(kinds), -1)
@@ -394,12 +394,12 @@ def training_on_machines(
 
 def wall_beyond_steps(physics: Physics, work: TrainingConfig, table: ClusterTable) -> Floats:
     """The logarithm of what evaluation, saving and starting add to the steps, as runs of the stack had it."""
-    calibration, facts = physics.calibration, training_work_facts(work)
+    calibration, facts = physics.calibration, training_config_features(work)
     timed = {**facts, "measured": "wall"}
 
     def find() -> Floats:
         of_work = calibration.log_factor(TRAINING, "*", timed, of=("measured",))
-        slow, plain = (calibration.log_factors(TRAINING, "*", each, table.facts) for each in (timed, facts))
+        slow, plain = (calibration.log_factors(TRAINING, "*", each, table.features) for each in (timed, facts))
         return np.broadcast_to(of_work + slow - plain, len(table))
 
     return table.memory.get_or_compute(("beyond", calibration, *words_of(facts)), find)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.domain.calibration.error_bands import Physics
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
-from service.domain.layouts.cluster_table import distinct, machine_table
+from service.domain.layouts.cluster_table import cluster_table, distinct
 from service.domain.layouts.training_search import (
     best_training_layout,
     fastest_training_layouts,
@@ -82,10 +82,10 @@ def test_a_layout_takes_all_gpus_and_the_whole_batch(
 @given(physics, works(), st.lists(machines(), min_size=1, max_size=6))
 def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: TrainingConfig, some: list[Cluster]) -> None:
     known, _ = distinct(some)
-    together = fastest_training_layouts(with_, work, machine_table(known))
-    turned = fastest_training_layouts(with_, work, machine_table(known[::-1]))
+    together = fastest_training_layouts(with_, work, cluster_table(known))
+    turned = fastest_training_layouts(with_, work, cluster_table(known[::-1]))
     for place, where in enumerate(known):
-        alone = fastest_training_layouts(with_, work, machine_table([where]))
+        alone = fastest_training_layouts(with_, work, cluster_table([where]))
         assert together.fits[place] == alone.fits[0] == turned.fits[-1 - place]
         for column in ("seconds_per_sample", "needed_bytes"):
             expected = getattr(alone, column)[0]
@@ -99,7 +99,7 @@ def test_what_is_not_wanted_changes_nothing(
     with_: Physics, work: TrainingConfig, some: list[Cluster], data: st.DataObject
 ) -> None:
     known, _ = distinct(some)
-    table = machine_table(known)
+    table = cluster_table(known)
     wanted = np.array(data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known))))
     every, asked = (fastest_training_layouts(with_, work, table, wanted=each) for each in (None, wanted))
     assert list(asked.fits[wanted]) == list(every.fits[wanted])
@@ -113,7 +113,7 @@ def test_the_lightest_layout_tells_whether_the_fastest_fits(
     with_: Physics, work: TrainingConfig, some: list[Cluster]
 ) -> None:
     known, _ = distinct(some)
-    table = machine_table(known)
+    table = cluster_table(known)
     fastest = fastest_training_layouts(with_, work, table)
     assert list(where_training_fits(with_, work, table)) == list(fastest.fits)
     assert list(where_training_fits(with_, work, table, np.zeros(len(known), bool))) == [False] * len(known)
@@ -168,7 +168,7 @@ def test_figures_are_finite_and_parts_add_up(
 @unhurried
 @given(works(), machines())
 def test_seconds_per_sample_are_those_of_the_estimate(work: TrainingConfig, where: Cluster) -> None:
-    table = fastest_training_layouts(FITTED, work, machine_table([where]))
+    table = fastest_training_layouts(FITTED, work, cluster_table([where]))
     assume(bool(table.exists[0]))
     found = found_for(FITTED, work, where)
     assert table.needed_bytes[0] == pytest.approx(found.memory.needed_bytes)
@@ -176,7 +176,7 @@ def test_seconds_per_sample_are_those_of_the_estimate(work: TrainingConfig, wher
         assert 1 / table.seconds_per_sample[0] == pytest.approx(found.step.rate)
         band = found.samples_per_second
         assert band is not None
-        rates = training_bands(FITTED, work, machine_table([where]))[0] / table.seconds_per_sample[0]
+        rates = training_bands(FITTED, work, cluster_table([where]))[0] / table.seconds_per_sample[0]
         assert list(rates) == pytest.approx([band.low, band.likely, band.high])
     else:
         assert np.isinf(table.seconds_per_sample[0])

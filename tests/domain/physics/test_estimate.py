@@ -22,7 +22,7 @@ from service.domain.physics.estimate import (
     training_memory,
     wall_seconds,
 )
-from service.domain.physics.features import training_facts
+from service.domain.physics.features import training_features
 from service.domain.physics.memory import figures, total, training_parts
 from service.domain.physics.parallelism import Layout, checked
 from service.domain.physics.training_roofline import training_terms
@@ -213,7 +213,7 @@ def test_hours_count_what_runs_of_the_stack_had_beyond_their_steps(software: Sof
     work = replace(works(), software=software)
     found = train(FITTED, machine(), Layout(data=8, zero_stage=3, activation_checkpointing="full"), work)
     assert found.samples_per_second is not None
-    facts = training_facts(work, machine(), found.layout)
+    facts = training_features(work, machine(), found.layout)
     wall, steps = (
         FITTED.calibration.log_factor(TRAINING, "*", each) for each in ({**facts, "measured": "wall"}, facts)
     )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.layouts.cluster_table import machine_table
+from service.domain.layouts.cluster_table import cluster_table
 from service.domain.layouts.inference_search import best_inference_layout
 from service.domain.layouts.training_search import best_training_layout, fastest_training_layouts
 from service.domain.physics.cluster import GIB, Cluster
@@ -51,7 +51,7 @@ def test_too_little_host_memory_does_not_fit_though_the_gpus_would_hold_it() -> 
 
 
 def test_hosts_are_checked_for_each_machine_of_a_table() -> None:
-    table = machine_table([with_host(gib, machine()) for gib in (128, 1024, None)])
+    table = cluster_table([with_host(gib, machine()) for gib in (128, 1024, None)])
     found = fastest_training_layouts(FITTED, training(offload_optimizer=True), table)
     assert list(found.fits) == [False, True, True]
 

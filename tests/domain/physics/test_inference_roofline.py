@@ -12,7 +12,7 @@ from service.domain.calibration.error_bands import Physics
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
 from service.domain.layouts.candidates import every_inference_layout
-from service.domain.layouts.cluster_table import distinct, machine_table
+from service.domain.layouts.cluster_table import cluster_table, distinct
 from service.domain.layouts.inference_search import (
     best_inference_layout,
     fastest_inference_layouts,
@@ -73,8 +73,8 @@ def test_the_search_equals_the_loop_over_every_layout(
 @given(physics, questions(), st.lists(machines(), min_size=1, max_size=6))
 def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: InferenceConfig, some: list[Cluster]) -> None:
     known, _ = distinct(some)
-    together = fastest_inference_layouts(with_, work, machine_table(known))
-    turned = fastest_inference_layouts(with_, work, machine_table(known[::-1]))
+    together = fastest_inference_layouts(with_, work, cluster_table(known))
+    turned = fastest_inference_layouts(with_, work, cluster_table(known[::-1]))
     for place, where in enumerate(known):
         alone = found_for(with_, work, where)
         assert together.fits[place] == alone.fits == turned.fits[-1 - place]
@@ -82,7 +82,7 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
             assert table.needed_bytes[row] == pytest.approx(alone.memory.needed_bytes)
             assert table.units_per_second[row] == pytest.approx(_rate(alone))
         if alone.fits and alone.tokens_per_second is not None:
-            rates = together.units_per_second[place] * inference_bands(with_, work, machine_table([where]))[0]
+            rates = together.units_per_second[place] * inference_bands(with_, work, cluster_table([where]))[0]
             band = alone.tokens_per_second
             assert list(rates) == pytest.approx([band.low, band.likely, band.high])
 
@@ -92,7 +92,7 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
 def test_where_it_fits_is_told_without_looking_for_the_fastest(
     with_: Physics, work: InferenceConfig, some: list[Cluster], data: st.DataObject
 ) -> None:
-    table = machine_table(distinct(some)[0])
+    table = cluster_table(distinct(some)[0])
     wanted = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
     fits = fastest_inference_layouts(with_, work, table).fits
     assert list(where_inference_fits(with_, work, table)) == list(fits)
