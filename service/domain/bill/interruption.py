@@ -1,8 +1,8 @@
-"""Spot in expectation: how much longer a run takes, and what it costs, when its machines are taken away now and then.
+"""How much longer a run takes when its machines are interrupted now and then, for one run or a column of runs.
 
-The model is the usual one: interruptions come at random at a constant rate (exponential times between them), work is
-saved every interval, and after an interruption the machine is started again and redoes what was not saved.
-Real spot markets are burstier: see `InterruptionPrior` and the rows of `seed/interruption_priors.csv`.
+Interruptions come at random at a constant rate (exponential times between them), work is saved every interval, and
+after an interruption the machine restarts and repeats the work since the last checkpoint. Real spot markets are
+burstier: see `InterruptionPrior` and the rows of `seed/interruption_priors.csv`.
 
 Sources: J. W. Young, "A first order approximation to the optimum checkpoint interval" (CACM 17, 1974); J. T. Daly, "A
 higher order estimate of the optimum checkpoint interval for restart dumps" (FGCS 22, 2006).
@@ -11,129 +11,129 @@ higher order estimate of the optimum checkpoint interval for restart dumps" (FGC
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from math import exp, expm1, inf, isfinite, log1p, sqrt
-from typing import Any, TypeVar
+from math import isfinite, log1p
+from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
 
+from service.domain.arrays import Floats, Number
 from service.domain.band import Band
-from service.domain.catalog.tariffs import InterruptionPrior
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.tariffs import HOURS_A_MONTH, InterruptionPrior
 from service.domain.money import Unknown
 
-T = TypeVar("T", float, NDArray[Any])
-
 SECONDS_AN_HOUR = 3600.0
-HOURS_A_MONTH = 730.0
 
 EIGHT_IN_TEN = 1.2816
-"""Standard deviations on either side of the mean that hold eight of ten normal cases, as every band here does."""
+"""Standard deviations on either side of the mean that contain eight of ten normal cases, as a band does."""
+
+SHORTEST_INTERVAL_SECONDS = 1.0
+"""Lower limit of the interval: where saving takes no time, Daly's formula would save without end."""
 
 LONGEST_STRETCH = 100.0
-"""A run that takes a hundred times as long as undisturbed is one that never ends."""
+"""A run whose mean is this many times the undisturbed time counts as one that never ends."""
+
+MOST_INTERRUPTIONS_PER_HOUR = 3600.0
+"""End of the search for a break-even rate: at one interruption a second, nothing is ever lost."""
+
+GRID, REFINEMENTS = 1000, 4
+"""Points of each search for a break-even rate, and how often the search is repeated between two neighbours."""
 
 NEVER_ENDS = "Interruptions come so often that the run would hardly ever finish."
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """How a run saves its work. Without an interval the best one is used; `inf` saves only at the end."""
+    """How a run saves its work. None as the interval means the best one; `inf` saves only at the end."""
 
     save_seconds: float
     restart_seconds: float
     interval_seconds: float | None = None
 
 
-def prior_of(
-    priors: Sequence[InterruptionPrior], provider: str, market: str, gpu: str | None, day: date
-) -> InterruptionPrior | Unknown:
-    """What holds for a GPU of a provider in a market on a day: the narrowest row, and of those the newest."""
-    known = [
-        prior
-        for prior in priors
-        if prior.market == market
-        and prior.provider in ("", provider)
-        and prior.gpu in ("", gpu)
-        and prior.valid_from <= day
-    ]
-    if not known:
-        return Unknown(f"How often {provider} interrupts {market} machines is not known.")
-    return max(known, key=lambda prior: (bool(prior.provider), bool(prior.gpu), prior.valid_from))
+# The formulas take floats or columns
 
 
-def rate_of_monthly_share(share: float) -> float:
-    """Interruptions per hour that a published monthly share would mean: -ln(1 - share) / 730.
-
-    5 % a month would be one in 14,200 hours. Traces of GPU spot pools show one in 2 to 10 hours, so a published share
-    ranks pools and says nothing of the time between interruptions.
-    """
-    return -log1p(-share) / HOURS_A_MONTH
-
-
-def gang_rate(per_hour: float, nodes: T, lost_together: T | float = 0.0) -> T:
-    """Interruptions per hour of a gang that stops as soon as one of its nodes does.
+def gang_rate(per_hour: float, nodes: Number, lost_together: Number = 0.0) -> Any:
+    """Returns interruptions per hour of a gang that stops as soon as one of its nodes does.
 
     rate x (together + (1 - together) x nodes): independent nodes add up, and nodes that are lost together count once.
     """
     return per_hour * (lost_together + (1.0 - lost_together) * nodes)
 
 
-def young_interval(save_seconds: float, mean_seconds: float) -> float:
+def young_interval(save_seconds: float, mean_seconds: Number) -> Any:
     """Seconds of work between checkpoints, to first order: sqrt(2 x save x mean time between interruptions)."""
-    return sqrt(2.0 * save_seconds * mean_seconds)
+    return np.sqrt(2.0 * save_seconds * mean_seconds)
 
 
-def daly_interval(save_seconds: float, mean_seconds: float) -> float:
-    """The interval to higher order: sqrt(2 s M) [1 + sqrt(s / 2M) / 3 + (s / 2M) / 9] - s, and M where s >= 2 M."""
-    if save_seconds >= 2.0 * mean_seconds:
-        return mean_seconds
+@np.errstate(all="ignore")
+def daly_interval(save_seconds: float, mean_seconds: Number) -> Any:
+    """Seconds between checkpoints, to higher order: sqrt(2 s M) [1 + sqrt(s/2M)/3 + (s/2M)/9] - s; M where s >= 2 M."""
     ratio = save_seconds / (2.0 * mean_seconds)
-    return young_interval(save_seconds, mean_seconds) * (1.0 + sqrt(ratio) / 3.0 + ratio / 9.0) - save_seconds
+    interval = young_interval(save_seconds, mean_seconds) * (1.0 + np.sqrt(ratio) / 3.0 + ratio / 9.0) - save_seconds
+    return np.where(save_seconds >= 2.0 * mean_seconds, mean_seconds, interval)[()]
 
 
-def interval_of(checkpoints: Checkpoints, work_seconds: float, per_hour: float) -> float:
+@np.errstate(all="ignore")
+def interval_of(checkpoints: Checkpoints, work_seconds: Number, per_hour: Number) -> Any:
     """Seconds of work between checkpoints: the caller's, or Daly's; never longer than the work."""
-    interval = checkpoints.interval_seconds
+    interval: Number | None = checkpoints.interval_seconds
     if interval is None:
-        mean = SECONDS_AN_HOUR / per_hour if per_hour > 0 else inf
-        interval = daly_interval(checkpoints.save_seconds, mean) if isfinite(mean) else inf
-    # Saving costs nothing where it takes no time; a second is then as often as anyone saves.
-    return min(max(interval, 1.0), work_seconds)
+        best = daly_interval(checkpoints.save_seconds, np.divide(SECONDS_AN_HOUR, per_hour))
+        interval = np.where(np.equal(per_hour, 0.0), np.inf, best)[()]
+    return np.minimum(np.maximum(interval, SHORTEST_INTERVAL_SECONDS), work_seconds)
 
 
-def expected_seconds(work_seconds: float, interval: float, checkpoints: Checkpoints, per_hour: float) -> float:
-    """Seconds that the work takes in the mean, with saving, restarting and redoing (Daly 2006, eq. 20).
+@np.errstate(all="ignore")
+def expected_seconds(work_seconds: Number, interval: Number, checkpoints: Checkpoints, per_hour: Number) -> Any:
+    """Mean seconds of the work with saving, restarting and repeating (Daly 2006, eq. 20).
 
     M e^(R/M) (e^((interval + save)/M) - 1) x work / interval, with M seconds between interruptions and R to restart;
-    work x (1 + save / interval) where nothing interrupts. Infinite where it cannot be told from never ending.
+    work x (1 + save / interval) where nothing interrupts. Infinite where the exponential overflows.
     """
-    if work_seconds <= 0:
-        return 0.0
-    segments, segment = work_seconds / interval, interval + checkpoints.save_seconds
-    if per_hour <= 0:
-        return segments * segment
-    mean = SECONDS_AN_HOUR / per_hour
-    try:
-        return segments * mean * exp(checkpoints.restart_seconds / mean) * expm1(segment / mean)
-    except OverflowError:
-        return inf
+    segments = np.where(np.greater(work_seconds, 0.0), np.divide(work_seconds, interval), 0.0)
+    segment, mean = interval + checkpoints.save_seconds, np.divide(SECONDS_AN_HOUR, per_hour)
+    disturbed = mean * np.exp(checkpoints.restart_seconds / mean) * np.expm1(segment / mean)
+    return (segments * np.where(np.equal(per_hour, 0.0), segment, disturbed))[()]
 
 
-def deviation_seconds(expected: float, interval: float, checkpoints: Checkpoints, per_hour: float) -> float:
+def deviation_seconds(expected: Number, interval: Number, checkpoints: Checkpoints, per_hour: Number) -> Any:
     """Standard deviation of those seconds: sqrt(number x (R^2 + R s + s^2 / 3)), s being an interval with its saving.
 
-    Each of a Poisson number of interruptions loses a restart and, evenly spread, a part of an interval.
+    Each of a Poisson number of interruptions loses a restart and, uniformly distributed, a part of an interval.
     """
     segment, restart = interval + checkpoints.save_seconds, checkpoints.restart_seconds
     number = expected * per_hour / SECONDS_AN_HOUR
-    return sqrt(number * (restart**2 + restart * segment + segment**2 / 3.0))
+    return np.sqrt(number * (restart**2 + restart * segment + segment**2 / 3.0))
+
+
+@np.errstate(all="ignore")
+def hours_with_luck(
+    work_hours: Number, interval: Number, checkpoints: Checkpoints, per_hour: Number, deviations: float
+) -> Any:
+    """Mean hours plus so many standard deviations, at least those of the undisturbed run.
+
+    Infinite where the mean is `LONGEST_STRETCH` times the undisturbed hours or more; 0 for no work.
+    """
+    work = work_hours * SECONDS_AN_HOUR
+    interval = np.minimum(interval, work)
+    undisturbed = expected_seconds(work, interval, checkpoints, 0.0)
+    mean = expected_seconds(work, interval, checkpoints, per_hour)
+    lucky = mean + deviations * deviation_seconds(mean, interval, checkpoints, per_hour)
+    seconds = np.where(mean < LONGEST_STRETCH * undisturbed, np.maximum(undisturbed, lucky), np.inf)
+    return np.where(np.equal(work, 0.0), 0.0, seconds / SECONDS_AN_HOUR)[()]
+
+
+# One run
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What interruptions make of a run. Hours are of one machine of the gang, all of them paid for.
+    """A run with its interruptions. Hours are of one machine of the gang, and all of them are paid for.
 
-    `likely` is the mean at the likely rate; low and high are the ends of the rate and the luck of one run in ten.
-    `elapsed` adds the hours of waiting for capacity, which nobody pays; it is None where its share is not known.
+    `likely` is the mean at the likely rate; low and high combine the ends of the rate with the luck of one run in ten.
+    `elapsed` adds the unpaid hours of waiting for capacity; it is None where the share of available time is unknown.
     """
 
     hours: Band
@@ -150,17 +150,16 @@ def expect(
     hours: Band, per_hour: Band, checkpoints: Checkpoints, available_share: float | None = None,
     basis: str = "given", source: str | None = None,
 ) -> Expectation | Unknown:  # fmt: skip
-    """A run of so many undisturbed hours on a gang that is interrupted so often per hour (see `gang_rate`).
+    """Returns the expectation for undisturbed hours on a gang with so many interruptions per hour (see `gang_rate`).
 
-    The interval is chosen once, at the likely figures: whoever runs the work knows no better. It is unknown where even
-    the mean is more than a hundred times the work, for then the model says only that the run will not end.
+    The interval is chosen once, at the likely figures, because nothing better is known before the run. Unknown where
+    the mean or its high end reaches `LONGEST_STRETCH`: the model then only shows that the run does not end.
     """
-    interval = interval_of(checkpoints, hours.likely * SECONDS_AN_HOUR, per_hour.likely)
+    interval = float(interval_of(checkpoints, hours.likely * SECONDS_AN_HOUR, per_hour.likely))
     if interval <= 0:
         return Expectation(hours, hours, Band(0.0, 0.0, 0.0), 0.0, per_hour, 1.0, basis, source)
-
     low, likely, high = (
-        hours_with_luck(work, interval, checkpoints, rate, luck)
+        float(hours_with_luck(work, interval, checkpoints, rate, luck))
         for work, rate, luck in (
             (hours.low, per_hour.low, -EIGHT_IN_TEN),
             (hours.likely, per_hour.likely, 0.0),
@@ -182,26 +181,27 @@ def expect(
     )
 
 
-def hours_with_luck(
-    work_hours: float, interval: float, checkpoints: Checkpoints, per_hour: float, deviations: float
-) -> float:
-    """Mean hours and so many standard deviations, never below the undisturbed run; infinite where it hardly ends."""
-    work = work_hours * SECONDS_AN_HOUR
-    interval = min(interval, work)
-    if interval <= 0:
-        return 0.0
-    undisturbed = expected_seconds(work, interval, checkpoints, 0.0)
-    mean = expected_seconds(work, interval, checkpoints, per_hour)
-    if not mean < LONGEST_STRETCH * undisturbed:
-        return inf
-    lucky = mean + deviations * deviation_seconds(mean, interval, checkpoints, per_hour)
-    return max(undisturbed, lucky) / SECONDS_AN_HOUR
+def prior_of(
+    priors: Sequence[InterruptionPrior], provider: str, market: str, gpu: str | None, day: date
+) -> InterruptionPrior | Unknown:
+    """Returns the most specific prior, and of those the newest, for a GPU of a provider in a market on a day."""
+    rows = [
+        prior
+        for prior in priors
+        if prior.market == market
+        and prior.provider in ("", provider)
+        and prior.gpu in ("", gpu)
+        and prior.valid_from <= day
+    ]
+    if not rows:
+        return Unknown(f"How often {provider} interrupts {market} machines is not known.")
+    return max(rows, key=lambda prior: (bool(prior.provider), bool(prior.gpu), prior.valid_from))
 
 
 def expect_by_prior(
     hours: Band, prior: InterruptionPrior | Unknown, checkpoints: Checkpoints, nodes: int
 ) -> Expectation | Unknown:
-    """The same from what is believed of a market, for a gang of so many nodes."""
+    """Returns the expectation for undisturbed hours on a gang of so many nodes, at the prior of its market."""
     if isinstance(prior, Unknown):
         return prior
     per_hour = prior.per_hour.times(gang_rate(1.0, nodes, prior.lost_together))
@@ -214,20 +214,89 @@ def break_even_rate(work_hours: float, price_ratio: float, checkpoints: Checkpoi
     `price_ratio` is spot's price over on-demand's. The interval is the best (or the caller's) at each rate. None where
     spot is no cheaper even undisturbed.
     """
+    work = work_hours * SECONDS_AN_HOUR
 
-    def ratio(per_hour: float) -> float:
-        work = work_hours * SECONDS_AN_HOUR
+    def ratio(per_hour: Number) -> Any:
         interval = interval_of(checkpoints, work, per_hour)
         return price_ratio * expected_seconds(work, interval, checkpoints, per_hour) / work
 
     if work_hours <= 0 or ratio(0.0) >= 1.0:
         return None
-    below, above = 0.0, 1.0 / work_hours
-    while ratio(above) < 1.0:
-        below, above = above, above * 2.0
-        if above > SECONDS_AN_HOUR:
-            return above  # more than one a second, which means that nothing is ever lost
-    for _ in range(80):
-        middle = (below + above) / 2.0
-        below, above = (middle, above) if ratio(middle) < 1.0 else (below, middle)
-    return below
+    rates = np.concatenate(([0.0], np.geomspace(min(1.0 / work_hours, 1.0), MOST_INTERRUPTIONS_PER_HOUR, GRID)))
+    for _ in range(REFINEMENTS):
+        above = int(np.argmax(ratio(rates) >= 1.0))
+        if not above:
+            return float(rates[-1])
+        rates = np.linspace(rates[above - 1], rates[above], GRID)
+    return float(rates[0])
+
+
+def rate_of_monthly_share(share: float) -> float:
+    """Interruptions per hour that a published monthly share would mean: -ln(1 - share) / 730.
+
+    5 % a month would be one in 14,200 hours. Traces of GPU spot pools show one in 2 to 10 hours, so a published share
+    ranks pools and says nothing of the time between interruptions.
+    """
+    return -log1p(-share) / HOURS_A_MONTH
+
+
+# A column of runs
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Interruptions per hour of a spot node, by instance type; NaN where there is no prior."""
+
+    low: Floats
+    likely: Floats
+    high: Floats
+    lost_together: Floats
+    available_share: Floats
+    """1 where the share is unknown: waiting is not counted then."""
+
+
+NO_PRIOR = (np.nan, np.nan, np.nan, np.nan, 1.0)
+
+
+def spot_rates(catalog: Catalog) -> Rates:
+    """Returns the prior of every instance type's spot machines on the catalog's day."""
+    return catalog.memory.get_or_compute("spot_rates", lambda: _find_rates(catalog))
+
+
+def _find_rates(catalog: Catalog) -> Rates:
+    keys = [(each.provider, None if each.gpu is None else each.gpu.id) for each in catalog.instance_types]
+    priors = catalog.reference.interruption_priors
+    rows = {key: _rates_row(prior_of(priors, key[0], "spot", key[1], catalog.day)) for key in set(keys)}
+    return Rates(*np.array([rows[key] for key in keys], np.float64).reshape(-1, 5).T)
+
+
+def _rates_row(prior: InterruptionPrior | Unknown) -> tuple[float, ...]:
+    if isinstance(prior, Unknown):
+        return NO_PRIOR
+    rate = prior.per_hour
+    return rate.low, rate.likely, rate.high, prior.lost_together, prior.available_share or 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Mean hours, and the hours of the slowest run in ten: paid, and elapsed with the waiting for capacity."""
+
+    paid: Floats
+    paid_high: Floats
+    elapsed: Floats
+    elapsed_high: Floats
+
+
+def expected(hours: Floats, hours_high: Floats, nodes: Floats, rates: Rates, checkpoints: Checkpoints) -> Expected:
+    """Returns the expectation for columns of undisturbed hours on gangs of nodes; see `expect_by_prior`.
+
+    Hours are infinite where a run would not end, and unchanged where the rates are unknown.
+    """
+    gang = gang_rate(1.0, nodes, rates.lost_together)
+    likely, high = rates.likely * gang, rates.high * gang
+    interval = interval_of(checkpoints, hours * SECONDS_AN_HOUR, likely)
+    paid = hours_with_luck(hours, interval, checkpoints, likely, 0.0)
+    paid_high = hours_with_luck(hours_high, interval, checkpoints, high, EIGHT_IN_TEN)
+    unknown = np.isnan(likely) & ~np.isnan(hours)
+    paid, paid_high = np.where(unknown, hours, paid), np.where(unknown, hours_high, paid_high)
+    return Expected(paid, paid_high, paid / rates.available_share, paid_high / rates.available_share)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Mask
-from service.domain.bill.interruption import Checkpoints, gang_rate
-from service.domain.bill.interruption_columns import Expected, Rates, expected, spot_rates
+from service.domain.bill.interruption import Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
 from service.domain.jobs.job import Job

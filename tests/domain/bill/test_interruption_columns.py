@@ -1,4 +1,4 @@
-"""Many runs at once, as interruption.py has them one by one."""
+"""A column of runs has the hours that each run has alone."""
 
 from math import inf, isfinite
 
@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.band import Band
-from service.domain.bill.interruption import Checkpoints, expect, gang_rate
-from service.domain.bill.interruption_columns import Rates, expected
+from service.domain.bill.interruption import Checkpoints, Rates, expect, expected, gang_rate
 from service.domain.money import Unknown
 
 checkpoints = st.builds(
