@@ -7,6 +7,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from service.api.http.fields import NoteResponse, StatementResponse
+from service.api.recommend.codes import REJECTIONS
 from service.api.recommend.host import host_warnings, loading_of
 from service.api.recommend.request import RecommendRequest, leaves_spot_out
 from service.api.workload.requirements import unknown_software
@@ -15,7 +16,6 @@ from service.domain.catalog.software_support import no_framework_mask
 from service.domain.jobs.job import Job
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import GIB
-from service.domain.recommend.codes import REJECTIONS
 from service.domain.recommend.fleet import FleetEstimate
 from service.domain.recommend.named_work import NamedWork, seen_under
 from service.domain.recommend.recommend import Answer, Choice, Question, Rejection, Relaxation

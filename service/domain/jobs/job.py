@@ -67,8 +67,8 @@ class Job:
     concurrency: float | None = None
 
 
-def precision_on(job: Job, gpu: Gpu) -> str:
-    """The first precision asked for that the GPU runs, or the fastest usual one. Raises `QuestionError`."""
+def precision_on(job: Job, gpu: Gpu) -> str | None:
+    """Returns the first requested precision that the GPU runs, else the fastest usual one; None if it runs none."""
     if not job.precisions:
         return usual_precision(job.task, gpu)
     for support in ("native", "any"):
@@ -76,8 +76,14 @@ def precision_on(job: Job, gpu: Gpu) -> str:
             if name in STORED_ONLY or gpu.runs(RUNS_AS.get(name, name), support):
                 return name
     narrow = [name for name in job.precisions if BITS[name] <= NARROW_BITS]
-    if job.task == "inference" and narrow:
-        return narrow[0]
+    return narrow[0] if job.task == "inference" and narrow else None
+
+
+def _required_precision_on(job: Job, gpu: Gpu) -> str:
+    """Returns `precision_on`. Raises `QuestionError` if the GPU runs none of the requested precisions."""
+    precision = precision_on(job, gpu)
+    if precision is not None:
+        return precision
     known = sorted(runs(gpu))
     raise QuestionError(
         f"{gpu.name} does not run {' or '.join(job.precisions)}; it runs {', '.join(known) or 'none that is known'}.",
@@ -118,7 +124,7 @@ def sequence_length(job: Job) -> int:
 
 def training_on(job: Job, gpu: Gpu) -> TrainingConfig:
     """The job as a training step on this GPU."""
-    precision = precision_on(job, gpu)
+    precision = _required_precision_on(job, gpu)
     stored = job.weight_precision or ("nf4" if job.method == "qlora" else None)
     if precision in STORED_ONLY:  # a base model kept in 4 bits is trained through at 16
         stored, precision = stored or precision, sixteen_bits(gpu)
@@ -175,7 +181,7 @@ def purpose(job: Job) -> str:
 
 def inference_on(job: Job, gpu: Gpu) -> InferenceConfig:
     """The job as answers on this GPU. Weights asked for in 4 or 8 bits are multiplied at 16 unless a unit runs them."""
-    precision = precision_on(job, gpu)
+    precision = _required_precision_on(job, gpu)
     bits = job.weight_bits or (BITS[job.weight_precision] if job.weight_precision else None)
     if stored_only(job, precision, gpu):
         bits, precision = bits or BITS[precision], sixteen_bits(gpu)

@@ -1,158 +1,87 @@
-"""The closed list of codes that answers use, each with what it means."""
+"""The closed lists of codes in an answer. A code is never removed, and its meaning never changes."""
 
-REASONS = {
-    "objective": "Where the choice stands under the objective, with the figure that put it there.",
-    "precision": "The precision the ranking assumes on this GPU, and its peak.",
-    "fits": "How much of each GPU's usable memory the job needs.",
-    "only_choice": "Nothing else satisfies the constraints.",
-    "measured": "What was measured on the machine under the workload's name.",
-    "scaled": "What was measured under the workload's name, scaled from the machine most like this one.",
-    "tied": "Its lead lies within the uncertainty of the estimates.",
-    "within_limits": "How the deadline and the budget are kept.",
-    "spot_in_expectation": "What interruptions are expected to add, and up to which rate spot still pays.",
-}
-WARNINGS = {
-    "pcie_multi_gpu": "Several GPUs talk over PCIe: training one model on all of them can be slow; measure it.",
-    "sold_for_inference": "The maker sells this GPU for inference; it can train, and a measurement decides how well.",
-    "arm_host": "The host CPU is Arm: every library must exist for it.",
-    "preview": "The type is in preview: access must be granted and may be withdrawn.",
-    "closed_to_new": "The provider no longer admits new customers to this type.",
-    "price_old": "The price was last seen more than 90 days before the catalog's day.",
-    "price_undated": "Nobody knows on which day this price was seen.",
-    "price_assumed": "The price is carried over from another day; it was not seen on its own.",
-    "spot_can_be_interrupted": "Spot machines can be taken away; the work must save and resume.",
-    "spot_dearer": "On-demand costs less than spot here.",
-    "few_vcpus": "The host has fewer vCPUs per GPU than the workload needs.",
-    "host_memory_unknown": "Nobody tells how much host memory the machine has; the workload's need is not checked.",
-    "part_of_a_card": "Only a part of a GPU is rented.",
-    "gpu_memory": "The job does not fit in the memory of each GPU, or only perhaps.",
-    "host_bound": "The CPUs feed the GPUs more slowly than these could work.",
-    "slow_reads": "The network brings the samples more slowly than the GPUs could take them.",
-    "local_storage_small": "The samples do not fit on the machine's own disks.",
-    "slow_network": "The nodes of one job are not on a fast RDMA network, or nobody tells that they are.",
-    "superseded": "A newer machine of the provider costs no more, is faster at peak, and has at least the memory.",
-    "no_framework": "Deep-learning frameworks are known not to run on the GPU, and none is known to.",
-    "software_partly": "The software runs there only in part, or an optional library not at all.",
-    "tensor_over_slow_links": "Matrices are cut over links that are slow for it: every layer waits.",
-    "precision_reduced": "The GPU runs the precision at a token rate or by conversion only.",
-    "measurement_other_software": "What was measured ran with other software than the workload asks for.",
-    "measurement_old": "What was measured under the workload's name is more than a year old.",
-    "extrapolates": "No published run was like the job in something, so the estimate has a wider band.",
-}
-ADVICE = {
-    "current_ends": "The machine in use is closed to new customers or retired: what runs on it has to move.",
-    "no_accelerator_needed": "The work gains nothing from a GPU; a machine without one does it.",
-    "separate_dev_and_training": "Develop on a machine without a GPU, and rent one for the runs only.",
-    "graphics": "A machine whose GPU the maker sells for graphics.",
-    "quantisation_required": "The GPU multiplies in int8 alone: the model must be quantised for it.",
-    "fractional_gpu": "A part of a card, or an accelerator attached to a CPU machine, may do.",
-    "tf32": "The GPU has TF32, which is quicker than fp32 and needs no other code.",
-    "tf32_off_by_default": "PyTorch leaves TF32 off for matrix products from 1.12 on.",
-    "mixed_precision": "The GPU is quicker at 16 bits; training at them usually needs changes of the code.",
-    "half_precision": "The GPU answers more quickly at 16 bits, which mostly suffice.",
-    "int8": "The GPU answers more quickly in int8, once the model is quantised.",
-    "code_change_required": "Several GPUs train one model only with code that is written for it.",
-    "independent_runs": "Independent runs take a GPU each, and need no fast links.",
-    "one_model_per_gpu": "Each GPU can serve a model of its own.",
-    "gpu_decoding": "Decoding on the GPU takes work off the CPUs, which are what binds.",
-    "migration_path": "A larger machine with GPUs of the same architecture, for later.",
-    "evaluate_next": "Nothing was measured of this work: what to measure first, and beside what.",
-    "managed_spot": "The provider runs training on spot capacity, interruptions and checkpoints included.",
-    "managed_training": "The provider runs training and bills the run alone, not the time before and after.",
-    "image_advice": "The provider's images come with drivers and frameworks built for its machines.",
-}
-NOTES = {
-    "name_not_measured": "Nothing was measured under the workload's name by the catalog's day.",
-    "spot_left_out": "Spot machines were left out, since the work bears no fault.",
-    "nearest": "Nothing is both in time and within the budget; what comes nearest on each side.",
-    "objective_defaulted": "No objective was named; cheapest was taken.",
-    "price_ignored": "No candidate has a known price, so hardware alone ranks.",
-    "no_amount": "No amount of work was told, so what an hour costs ranks.",
-    "no_deadline": "No deadline was told, so none limits.",
-    "not_weighed": "Fields that were read and checked but did not weigh.",
-    "software_unknown": "Software of which nobody tells where it runs, so it turned nothing away.",
-}
-REJECTIONS = {
-    "provider": "Another provider was asked for.",
-    "instance": "Another instance type was asked for.",
-    "service": "Another service was asked for.",
-    "family": "Another family was asked for.",
-    "series": "Another series of instance types was asked for.",
-    "size": "Another size was asked for.",
-    "gpu": "Another GPU was asked for.",
-    "gpu_vendor": "Another maker's GPU was asked for.",
-    "gpu_kind": "Another kind of accelerator was asked for.",
-    "architecture": "Another GPU architecture was asked for.",
-    "cpu_architecture": "Another CPU architecture was asked for.",
-    "cpu_vendor": "Another CPU maker was asked for.",
-    "interconnect": "The GPUs are linked in another way than asked for.",
-    "lifecycle": "The type could not be rented on the catalog's day: announced only, in preview or retired.",
-    "precision": "The GPU does not run the precision at the support level asked for.",
-    "framework": "The framework is not known to run there.",
-    "software_framework": "The workload's framework, in the versions told, is not known to run there.",
-    "software_engine": "The workload's engine, in the versions told, is not known to run there.",
-    "software_cuda": "The CUDA toolkit told does not build for the GPU: too old, too new, or not an NVIDIA card.",
-    "software_platforms": "The code is written for none of the platforms that run there.",
-    "software_libraries": "A library that the workload requires is not known to run there.",
-    "custom_cuda_kernels": "The workload's own CUDA kernels do not run there as they are.",
-    "numerics": "The GPU runs no precision asked for whose numbers the work bears.",
-    "host_memory_gib": "The host has less memory than the workload needs.",
-    "task": "No software does this task there.",
-    "exclude": "The caller excluded it.",
-    "rdma": "The network is not the RDMA fabric that was asked for.",
-    "gpudirect_rdma": "GPUDirect RDMA is not as asked for.",
-    "tensor_cores": "The GPU has tensor cores or lacks them, other than asked for.",
-    "sparsity": "The GPU has a sparse peak or lacks it, other than asked for.",
-    "bare_metal": "Bare metal is not as asked for.",
-    "region": "Not offered in the regions asked for.",
-    "market": "Not offered in the markets asked for.",
-    "max_price_age_days": "No price is known that is new enough.",
-    "price_unknown": "No price is known, and the objective needs one.",
-    "no_gpu": "The type has no GPU, and how long the job takes on CPUs is not known.",
-    "gpu_figures_unknown": "The GPU's memory, bandwidth or rates are not known, so nothing can be estimated.",
-    "global_batch_size": "The batch cannot be spread over so many GPUs.",
-    "gpu_memory": "The job does not fit in the memory of its GPUs.",
-    "host_memory": "The job does not fit in the host's memory.",
-    "deadline_hours": "Takes longer than allowed.",
-    "not_measured": "Nothing that was measured under the workload's name tells of it.",
-    "budget_usd": "Costs more in all than allowed, wherever it is in time.",
-    "interruptions": "On spot it would be interrupted so often that it would hardly ever be done.",
-    "no_offer": "No offer is known on the catalog's day.",
-    "max_usd_per_hour": "Costs more per hour than allowed.",
-    "peak_unknown": "No peak rate is known at the precision, and the objective needs one.",
-    "power_unknown": "No power rating is known, and the objective needs one.",
-    **{
-        f"{side}_{name}": f"The {label} is {word} asked for."
-        for name, label in {
-            "gpu_count": "number of GPUs",
-            "gpu_memory_gb": "memory of one GPU",
-            "total_gpu_memory_gb": "memory of all GPUs together",
-            "vcpus": "number of vCPUs",
-            "memory_gib": "host memory",
-            "network_gbps": "network bandwidth",
-            "local_storage_gb": "local storage",
-            "memory_bandwidth_gb_per_second": "GPU memory bandwidth",
-            "vcpus_per_gpu": "number of vCPUs per GPU",
-            "tflops": "peak rate at the precision",
-        }.items()
-        for side, word in {"min": "below what was", "max": "above what was"}.items()
-    },
-    **{
-        f"{name}_unknown": f"Nobody tells the {label}, so it cannot be shown to meet the constraint."
-        for name, label in {
-            "gpu_count": "number of GPUs",
-            "gpu_memory_gb": "memory of one GPU",
-            "total_gpu_memory_gb": "memory of all GPUs",
-            "vcpus": "number of vCPUs",
-            "memory_gib": "host memory",
-            "network_gbps": "network bandwidth",
-            "local_storage_gb": "local storage",
-            "memory_bandwidth_gb_per_second": "GPU memory bandwidth",
-            "vcpus_per_gpu": "number of vCPUs per GPU",
-            "tflops": "peak rate at the precision",
-            "rdma": "kind of network",
-            "gpudirect_rdma": "network's GPUDirect support",
-            "bare_metal": "virtualisation",
-        }.items()
-    },
-}
+from enum import StrEnum
+
+
+class ReasonCode(StrEnum):
+    """Why a choice stands where it does."""
+
+    OBJECTIVE = "objective"
+    PRECISION = "precision"
+    FITS = "fits"
+    ONLY_CHOICE = "only_choice"
+    MEASURED = "measured"
+    SCALED = "scaled"
+    TIED = "tied"
+    WITHIN_LIMITS = "within_limits"
+    SPOT_IN_EXPECTATION = "spot_in_expectation"
+
+
+class WarningCode(StrEnum):
+    """A risk of a choice."""
+
+    PCIE_MULTI_GPU = "pcie_multi_gpu"
+    SOLD_FOR_INFERENCE = "sold_for_inference"
+    ARM_HOST = "arm_host"
+    PREVIEW = "preview"
+    CLOSED_TO_NEW = "closed_to_new"
+    PRICE_OLD = "price_old"
+    PRICE_UNDATED = "price_undated"
+    PRICE_ASSUMED = "price_assumed"
+    SPOT_CAN_BE_INTERRUPTED = "spot_can_be_interrupted"
+    SPOT_DEARER = "spot_dearer"
+    FEW_VCPUS = "few_vcpus"
+    HOST_MEMORY_UNKNOWN = "host_memory_unknown"
+    PART_OF_A_CARD = "part_of_a_card"
+    GPU_MEMORY = "gpu_memory"
+    HOST_BOUND = "host_bound"
+    SLOW_READS = "slow_reads"
+    LOCAL_STORAGE_SMALL = "local_storage_small"
+    SLOW_NETWORK = "slow_network"
+    SUPERSEDED = "superseded"
+    NO_FRAMEWORK = "no_framework"
+    SOFTWARE_PARTLY = "software_partly"
+    TENSOR_OVER_SLOW_LINKS = "tensor_over_slow_links"
+    PRECISION_REDUCED = "precision_reduced"
+    MEASUREMENT_OTHER_SOFTWARE = "measurement_other_software"
+    MEASUREMENT_OLD = "measurement_old"
+    EXTRAPOLATES = "extrapolates"
+
+
+class AdviceCode(StrEnum):
+    """Something else that would help. The order is by importance."""
+
+    CURRENT_ENDS = "current_ends"
+    NO_ACCELERATOR_NEEDED = "no_accelerator_needed"
+    SEPARATE_DEV_AND_TRAINING = "separate_dev_and_training"
+    GRAPHICS = "graphics"
+    QUANTISATION_REQUIRED = "quantisation_required"
+    FRACTIONAL_GPU = "fractional_gpu"
+    TF32 = "tf32"
+    TF32_OFF_BY_DEFAULT = "tf32_off_by_default"
+    MIXED_PRECISION = "mixed_precision"
+    HALF_PRECISION = "half_precision"
+    INT8 = "int8"
+    CODE_CHANGE_REQUIRED = "code_change_required"
+    INDEPENDENT_RUNS = "independent_runs"
+    ONE_MODEL_PER_GPU = "one_model_per_gpu"
+    GPU_DECODING = "gpu_decoding"
+    MIGRATION_PATH = "migration_path"
+    EVALUATE_NEXT = "evaluate_next"
+    MANAGED_SPOT = "managed_spot"
+    MANAGED_TRAINING = "managed_training"
+    IMAGE_ADVICE = "image_advice"
+
+
+class NoteCode(StrEnum):
+    """Something to know about the whole answer."""
+
+    NAME_NOT_MEASURED = "name_not_measured"
+    SPOT_LEFT_OUT = "spot_left_out"
+    NEAREST = "nearest"
+    OBJECTIVE_DEFAULTED = "objective_defaulted"
+    PRICE_IGNORED = "price_ignored"
+    NO_AMOUNT = "no_amount"
+    NO_DEADLINE = "no_deadline"
+    NOT_WEIGHED = "not_weighed"
+    SOFTWARE_UNKNOWN = "software_unknown"

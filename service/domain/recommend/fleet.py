@@ -13,10 +13,9 @@ from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import TRAINING
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
-from service.domain.errors import QuestionError
 from service.domain.evidence.published import NamedRate, measured_rate
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.jobs.job import Job, inference_on, samples_of, sort_of, training_on
+from service.domain.jobs.job import Job, inference_on, precision_on, samples_of, sort_of, training_on
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands, where_inference_fits
 from service.domain.layouts.training_search import fastest_training_layouts, training_bands, where_training_fits
@@ -338,13 +337,10 @@ def rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
 
 
 def work_on(job: Job, gpu: Gpu) -> Work | None:
-    """Nothing where the GPU lacks every precision asked for."""
-    try:
-        return training_on(job, gpu) if job.task == "training" else inference_on(job, gpu)
-    except QuestionError as error:
-        if error.field == "workload.precision":
-            return None
-        raise
+    """Returns the job in the numbers of one GPU; None if the GPU runs none of the requested precisions."""
+    if precision_on(job, gpu) is None:
+        return None
+    return training_on(job, gpu) if job.task == "training" else inference_on(job, gpu)
 
 
 def nothing(rows: int) -> EstimateColumns:

@@ -3,18 +3,19 @@
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import service
+from service.api.recommend.codes import ADVICE, NOTES, REASONS, REJECTIONS, WARNINGS
 from service.domain.recommend.advice import ADVISERS
-from service.domain.recommend.codes import ADVICE, NOTES, REASONS, REJECTIONS, WARNINGS
 from service.domain.selection.constraints import Constraints, type_checks
 from service.domain.selection.selection import OFFER_CODES
 from tests.builders.hardware import catalog
 
 HOME = Path(service.__file__).parent
-LISTS = {"REASONS": REASONS, "WARNINGS": WARNINGS, "REJECTIONS": REJECTIONS, "NOTES": NOTES}
+LISTS: dict[str, dict[Any, str]] = {"REASONS": REASONS, "WARNINGS": WARNINGS, "REJECTIONS": REJECTIONS, "NOTES": NOTES}
 TELLERS = {"StatementResponse", "NoteResponse", "Check", "Obstacle"}
 """What takes a code as its first argument or as `code`."""
 
