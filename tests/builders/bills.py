@@ -10,8 +10,7 @@ from service.domain.bill.run import BilledRun
 from service.domain.catalog.reference import Fee
 from service.domain.catalog.tariffs import BillingRule, StoragePrice, TransferPrice
 from service.domain.money import ExchangeRate
-
-DAY = date(2024, 6, 1)
+from tests.builders.sources import DAY, SOURCE
 
 
 def hours(likely: float, low: float | None = None, high: float | None = None) -> Band:
@@ -23,11 +22,11 @@ def run(likely_hours: float = 10.0, **given: Any) -> BilledRun:
 
 
 def price(per_hour: float = 5.672, currency: str = "USD") -> HourlyPrice:
-    return HourlyPrice(round(per_hour * 1_000_000), currency, "api", "a-test")
+    return HourlyPrice(round(per_hour * 1_000_000), currency, "api", SOURCE)
 
 
 def rule(increment_seconds: int = 1, minimum_seconds: int = 60, **given: Any) -> BillingRule:
-    plain = BillingRule("aws", "", "", "", "", date(2017, 10, 2), increment_seconds, minimum_seconds, "a-test", None)
+    plain = BillingRule("aws", "", "", "", "", date(2017, 10, 2), increment_seconds, minimum_seconds, SOURCE, None)
     return replace(plain, **given)
 
 
@@ -36,23 +35,23 @@ def terms(per_hour: float = 5.672, **given: Any) -> SellerTerms:
 
 
 def rate(currency: str = "EUR", usd_per_unit: float = 1.0812, on: date = DAY) -> ExchangeRate:
-    return ExchangeRate(currency, on, round(usd_per_unit * 1_000_000_000), "a-test")
+    return ExchangeRate(currency, on, round(usd_per_unit * 1_000_000_000), SOURCE)
 
 
 def fee(percent: float = 15.0, family: str = "p4d", **given: Any) -> Fee:
-    plain = Fee("aws", "sagemaker-training", family, date(2020, 11, 2), percent, "a-test", None)
+    plain = Fee("aws", "sagemaker-training", family, date(2020, 11, 2), percent, SOURCE, None)
     return replace(plain, **given)
 
 
 def stored_at(usd_per_gib_month: float | None = 0.08, **given: Any) -> StoragePrice:
     micros = None if usd_per_gib_month is None else round(usd_per_gib_month * 1_000_000)
-    plain = StoragePrice("aws", "", "gp3", date(2020, 12, 1), "block", micros, micros is None, "a-test", None)
+    plain = StoragePrice("aws", "", "gp3", date(2020, 12, 1), "block", micros, micros is None, SOURCE, None)
     return replace(plain, **given)
 
 
 def tier(start: int, end: int | None, usd_per_gb: float, **given: Any) -> TransferPrice:
     micros = round(usd_per_gb * 1_000_000)
-    plain = TransferPrice("aws", "", "internet", start, date(2021, 12, 1), end, micros, "a-test", None)
+    plain = TransferPrice("aws", "", "internet", start, date(2021, 12, 1), end, micros, SOURCE, None)
     return replace(plain, **given)
 
 

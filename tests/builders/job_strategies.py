@@ -1,4 +1,4 @@
-"""Small catalogs and jobs for comparing the ranking by physics with slow and plain code."""
+"""Jobs, and catalogs to run them, drawn at random, for comparing the ranking by physics with slow and plain code."""
 
 from dataclasses import replace
 from typing import Literal
@@ -6,18 +6,17 @@ from typing import Literal
 from hypothesis import strategies as st
 
 from service.domain.catalog.hardware import Gpu
-from service.domain.catalog.precision import Rate
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.recommend.fleet import node_counts
-from tests.builders.jobs import LLAMA_3_8B
+from tests.builders.calibrations import FITTED
+from tests.builders.gpus import rate
+from tests.builders.jobs import LARGE_MODEL, LLAMA_3_8B
 from tests.builders.jobs import model as model_of
 from tests.builders.strategies import World, catalog_of, worlds
-from tests.domain.physics.test_estimate import FITTED
 
 SMALL = model_of(replace(LLAMA_3_8B, layers=12, hidden=768, heads=12, kv_heads=12, head_size=64, ffn=3072), 0.2e9)
 MIDDLING = model_of()
-LARGE = model_of(replace(LLAMA_3_8B, layers=80, hidden=8192, heads=64, ffn=28672), 70.6e9)
 PICTURES = model_of(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
 
 Task = Literal["training", "inference"]
@@ -28,7 +27,7 @@ counts = st.tuples(st.integers(1, 3), st.integers(0, 5)).map(lambda pair: node_c
 def jobs(draw: st.DrawFn) -> Job:
     tasks: list[Task] = ["training", "training", "inference"]
     task = draw(st.sampled_from(tasks))
-    model = draw(st.sampled_from([SMALL, SMALL, MIDDLING, LARGE, PICTURES]))
+    model = draw(st.sampled_from([SMALL, SMALL, MIDDLING, LARGE_MODEL, PICTURES]))
     amounts = [None, Amount(samples=10_000.0), Amount(steps=50.0)]
     return Job(
         task=task,
@@ -46,24 +45,24 @@ def jobs(draw: st.DrawFn) -> Job:
 
 @st.composite
 def physical_worlds(draw: st.DrawFn) -> World:
-    """Small ones in which the figures of most GPUs are known, with the physics that is shipped."""
+    """Small worlds in which the figures of most GPUs are known, with the coefficients of the seed."""
     world = draw(worlds())
-    told: dict[str, Gpu] = {}
-    kinds = []
-    for kind in world.catalog.instance_types:
-        gpu = kind.gpu
-        if gpu is not None and gpu.id not in told:
-            known = st.sampled_from([True, True, True, False])
-            told[gpu.id] = in_full(gpu) if draw(known) else gpu
-        kinds.append(kind if gpu is None else replace(kind, gpu=told[gpu.id]))
-    return World(catalog_of(kinds, world.offers, physics=FITTED), world.offers)
+    completed: dict[str, Gpu] = {}
+    types = []
+    for each in world.catalog.instance_types:
+        gpu = each.gpu
+        if gpu is not None and gpu.id not in completed:
+            is_complete = st.sampled_from([True, True, True, False])
+            completed[gpu.id] = with_figures(gpu) if draw(is_complete) else gpu
+        types.append(each if gpu is None else replace(each, gpu=completed[gpu.id]))
+    return World(catalog_of(types, world.offers, physics=FITTED), world.offers)
 
 
-def in_full(gpu: Gpu) -> Gpu:
-    """What nobody tells of it is as of an A100."""
+def with_figures(gpu: Gpu) -> Gpu:
+    """The GPU with the figures of an A100 where its own are unknown."""
     return replace(
         gpu,
         memory_gb=gpu.memory_gb or 80.0,
         memory_bandwidth_gb_per_second=gpu.memory_bandwidth_gb_per_second or 2039.0,
-        rates={"fp32": Rate("fp32", "native", 19.5, None, "s", None), **gpu.rates},
+        rates={"fp32": rate("fp32", "native", 19.5), **gpu.rates},
     )

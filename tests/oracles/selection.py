@@ -1,5 +1,8 @@
 """The selection again, as a plain loop over every type and offer: slow, and obviously right."""
 
+import dataclasses
+from typing import Any
+
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.precision import ENOUGH
 from service.domain.selection.constraints import Constraints
@@ -93,3 +96,33 @@ def admitted(asked: Constraints, world: World) -> dict[tuple[int, str], float | 
             known = [price for price in (lowest.get(key), usd) if price is not None]
             lowest[key] = min(known, default=None)
     return lowest
+
+
+def relaxed_constraints(asked: Constraints, to: dict[str, object]) -> Constraints:
+    """The constraints after a caller has followed a relaxation."""
+    words, low, high, flags = dict(asked.words), dict(asked.at_least), dict(asked.at_most), dict(asked.flags)
+    simple: dict[str, Any] = {}
+    for name, value in to.items():
+        if name == "workload.precision":
+            simple["precision_any"] = tuple(value)  # type: ignore[arg-type]
+        elif name in words:
+            words[name] = tuple(value)  # type: ignore[arg-type]
+            words = {key: wanted for key, wanted in words.items() if wanted}
+        elif name.startswith("min_"):
+            _put(low, name[4:], value)
+        elif name.startswith("max_") and name[4:] in high:
+            _put(high, name[4:], value)
+        elif name in flags:
+            _put(flags, name, value)
+        else:
+            simple[name] = tuple(value) if isinstance(value, list) else value if value is not None else ()
+            if value is None and name.startswith("max_"):
+                simple[name] = None
+    return dataclasses.replace(asked, words=words, at_least=low, at_most=high, flags=flags, **simple)
+
+
+def _put(fields: dict[str, Any], name: str, value: object) -> None:
+    if value is None:
+        del fields[name]
+    else:
+        fields[name] = value

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from service.api.recommend.host import too_few_cores
 from service.domain.physics.input_pipeline import SampleLoading
-from tests.builders.hardware import instance_type
+from tests.builders.instance_types import instance_type
 
 Answer = Any
 AWS = {"provider": ["aws"]}

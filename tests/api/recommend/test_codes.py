@@ -12,7 +12,7 @@ from service.api.recommend.codes import ADVICE, NOTES, REASONS, REJECTIONS, WARN
 from service.domain.recommend.advice import ADVISERS
 from service.domain.selection.constraints import Constraints, type_checks
 from service.domain.selection.selection import OFFER_CODES
-from tests.builders.hardware import catalog
+from tests.builders.catalogs import catalog
 
 HOME = Path(service.__file__).parent
 LISTS: dict[str, dict[Any, str]] = {"REASONS": REASONS, "WARNINGS": WARNINGS, "REJECTIONS": REJECTIONS, "NOTES": NOTES}

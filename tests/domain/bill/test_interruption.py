@@ -28,7 +28,8 @@ from service.domain.bill.interruption import (
 )
 from service.domain.catalog.tariffs import InterruptionPrior
 from service.domain.money import Unknown
-from tests.builders.bills import DAY, hours
+from tests.builders.bills import hours
+from tests.builders.sources import DAY
 
 HOUR = 3600.0
 SPOT = Checkpoints(save_seconds=30, restart_seconds=420)

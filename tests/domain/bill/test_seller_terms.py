@@ -14,7 +14,10 @@ from service.domain.catalog.tariffs import InterruptionPrior
 from service.domain.errors import UnknownName
 from service.domain.money import Unknown
 from tests.builders.bills import AWS_OUT, fee, rate, rule, run, stored_at
-from tests.builders.hardware import DAY, Priced, catalog, instance_type, priced
+from tests.builders.catalogs import catalog
+from tests.builders.instance_types import instance_type
+from tests.builders.offers import Priced, priced
+from tests.builders.sources import DAY
 
 PRIOR = InterruptionPrior("spot", "", "", date(2023, 8, 31), 0.1, 0.2, 0.5, 0.9, 0.7, "a-test", None)
 CHECKPOINTS = Checkpoints(30, 420)

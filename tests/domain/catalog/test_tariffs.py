@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from service.domain.catalog.tariffs import rule_of, storage_classes, storage_price_of, transfer_cost, transfer_prices_of
 from service.domain.money import Exact, Unknown
-from tests.builders.bills import AWS_OUT, DAY, rule, stored_at, tier
+from tests.builders.bills import AWS_OUT, rule, stored_at, tier
+from tests.builders.sources import DAY
 
 EC2 = [
     rule(3600, 3600, service="ec2", valid_from=date(2006, 8, 25)),

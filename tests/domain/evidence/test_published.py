@@ -24,7 +24,10 @@ from service.domain.evidence.published import (
     scaled_rate,
 )
 from service.domain.models.model import Model
-from tests.builders.hardware import SOURCE, gpu, instance_type, rate, reference, source
+from tests.builders.catalogs import reference
+from tests.builders.gpus import gpu, rate
+from tests.builders.instance_types import instance_type
+from tests.builders.sources import SOURCE, source
 
 DAY = date(2025, 6, 1)
 

@@ -9,7 +9,8 @@ from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.checks import check_context, check_fixed, check_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.parallelism import Layout
-from tests.builders.jobs import LLAMA_3_8B, inference, machine, model, training
+from tests.builders.clusters import cluster
+from tests.builders.jobs import LLAMA_3_8B, inference, model, training
 
 MIXTRAL = replace(LLAMA_3_8B, experts=8, experts_per_token=2, expert_ffn=14336)
 
@@ -25,41 +26,41 @@ MIXTRAL = replace(LLAMA_3_8B, experts=8, experts_per_token=2, expert_ffn=14336)
 )
 def test_what_cannot_be_fixed_is_about_the_layout(fixed: FixedLayout, sentence: str) -> None:
     with pytest.raises(QuestionError, match=sentence) as caught:
-        check_fixed(fixed, training(), machine())
+        check_fixed(fixed, training(), cluster())
     assert caught.value.field == "layout"
 
 
 def test_heads_are_divided_evenly_but_on_neuron_cores() -> None:
     odd = model(replace(LLAMA_3_8B, heads=40, kv_heads=8))
     with pytest.raises(QuestionError, match="40 attention heads cannot be divided over 16"):
-        check_fixed(FixedLayout(tensor=16), inference(model=odd), machine(gpus=16))
+        check_fixed(FixedLayout(tensor=16), inference(model=odd), cluster(gpus=16))
     check_fixed(
-        FixedLayout(tensor=16), inference(model=odd, software=SoftwareStack("transformers-neuronx")), machine(gpus=16)
+        FixedLayout(tensor=16), inference(model=odd, software=SoftwareStack("transformers-neuronx")), cluster(gpus=16)
     )
 
 
 def test_layers_are_no_fewer_than_stages() -> None:
     with pytest.raises(QuestionError, match="32 layers cannot be cut into 64"):
-        check_fixed(FixedLayout(pipeline=64), training(), machine(nodes=8))
+        check_fixed(FixedLayout(pipeline=64), training(), cluster(nodes=8))
 
 
 def test_experts_are_divided_evenly() -> None:
     with pytest.raises(QuestionError, match="8 experts cannot be divided over 3"):
-        check_fixed(FixedLayout(expert=3), training(model=model(MIXTRAL)), machine())
+        check_fixed(FixedLayout(expert=3), training(model=model(MIXTRAL)), cluster())
     with pytest.raises(QuestionError, match="over 8 GPUs: each of 2 pipeline stages has 4"):
-        check_fixed(FixedLayout(expert=8, pipeline=2), training(model=model(MIXTRAL)), machine())
-    check_fixed(FixedLayout(expert=4), training(model=model(MIXTRAL)), machine())
+        check_fixed(FixedLayout(expert=8, pipeline=2), training(model=model(MIXTRAL)), cluster())
+    check_fixed(FixedLayout(expert=4), training(model=model(MIXTRAL)), cluster())
 
 
 def test_a_convolutional_network_is_spread_by_data_alone() -> None:
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
     with pytest.raises(QuestionError, match="can only be spread by data: tensor 2"):
-        check_fixed(FixedLayout(tensor=2), training(model=resnet), machine())
+        check_fixed(FixedLayout(tensor=2), training(model=resnet), cluster())
 
 
 def test_each_rank_needs_a_sample() -> None:
     with pytest.raises(QuestionError, match="global batch of 4 cannot be spread over 8") as caught:
-        check_layout(Layout(data=8), training(global_batch=4), machine())
+        check_layout(Layout(data=8), training(global_batch=4), cluster())
     assert caught.value.field == "global_batch_size"
 
 

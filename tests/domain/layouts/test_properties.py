@@ -21,11 +21,13 @@ from service.domain.layouts.training_search import (
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate
-from tests.builders.worked_layouts import best_of_all, likely, machines, wishes, works
-from tests.domain.physics.test_estimate import FITTED, PLAIN
+from tests.builders.calibrations import FITTED, UNFITTED
+from tests.builders.clusters import faster
+from tests.builders.layout_strategies import clusters, fixed_layouts, training_configs
+from tests.oracles.layouts import fastest_layout, samples_per_second
 
 unhurried = settings(deadline=None)
-physics = st.sampled_from([PLAIN, FITTED])
+physics = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
 SLACK = 1 - 1e-9
 
@@ -38,35 +40,23 @@ def found_for(with_: Physics, work: TrainingConfig, where: Cluster, fixed: Fixed
         reject()
 
 
-def faster(where: Cluster, flops: float = 1, bandwidth: float = 1, link: float = 1, network: float = 1) -> Cluster:
-    card = where.gpu
-    rates = {name: replace(rate, dense_tflops=(rate.dense_tflops or 0.0) * flops) for name, rate in card.rates.items()}
-    assert card.memory_bandwidth_gb_per_second is not None
-    return replace(
-        where,
-        gpu=replace(card, rates=rates, memory_bandwidth_gb_per_second=card.memory_bandwidth_gb_per_second * bandwidth),
-        link_bytes_per_second=where.link_bytes_per_second * link,
-        network_bytes_per_second=where.network_bytes_per_second * network,
-    )
-
-
 @settings(unhurried, max_examples=60)
-@given(physics, works(), machines(), wishes)
+@given(physics, training_configs(), clusters(), fixed_layouts)
 def test_the_search_equals_the_loop_over_every_layout(
     with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
     found = found_for(with_, work, where, fixed)
-    plain = best_of_all(with_, work, where, fixed)
+    plain = fastest_layout(with_, work, where, fixed)
     assert plain is not None
     assert found.fits == plain.fits
     if found.fits:
-        assert likely(found) == pytest.approx(likely(plain), rel=1e-6)
+        assert samples_per_second(found) == pytest.approx(samples_per_second(plain), rel=1e-6)
     else:  # of those that need as little memory, any may be told
         assert found.memory.needed_bytes == pytest.approx(plain.memory.needed_bytes, rel=1e-6)
 
 
 @unhurried
-@given(physics, works(), machines(), wishes)
+@given(physics, training_configs(), clusters(), fixed_layouts)
 def test_a_layout_takes_all_gpus_and_the_whole_batch(
     with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
@@ -79,7 +69,7 @@ def test_a_layout_takes_all_gpus_and_the_whole_batch(
 
 
 @unhurried
-@given(physics, works(), st.lists(machines(), min_size=1, max_size=6))
+@given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6))
 def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: TrainingConfig, some: list[Cluster]) -> None:
     known, _ = distinct(some)
     together = fastest_training_layouts(with_, work, cluster_table(known))
@@ -94,7 +84,7 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: TrainingC
 
 
 @unhurried
-@given(physics, works(), st.lists(machines(), min_size=1, max_size=6), st.data())
+@given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6), st.data())
 def test_what_is_not_wanted_changes_nothing(
     with_: Physics, work: TrainingConfig, some: list[Cluster], data: st.DataObject
 ) -> None:
@@ -108,7 +98,7 @@ def test_what_is_not_wanted_changes_nothing(
 
 
 @unhurried
-@given(physics, works(), st.lists(machines(), min_size=1, max_size=6))
+@given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6))
 def test_the_lightest_layout_tells_whether_the_fastest_fits(
     with_: Physics, work: TrainingConfig, some: list[Cluster]
 ) -> None:
@@ -120,36 +110,36 @@ def test_the_lightest_layout_tells_whether_the_fastest_fits(
 
 
 @unhurried
-@given(physics, works(), machines(), more, more, more, more)
+@given(physics, training_configs(), clusters(), more, more, more, more)
 def test_faster_hardware_never_trains_slower(
     with_: Physics, work: TrainingConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
 ) -> None:
     slow = found_for(with_, work, where)
     fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
     assert fast.fits == slow.fits
-    assert likely(fast) >= likely(slow) * SLACK
+    assert samples_per_second(fast) >= samples_per_second(slow) * SLACK
 
 
 @unhurried
-@given(physics, works(), machines(), more)
+@given(physics, training_configs(), clusters(), more)
 def test_more_memory_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster, times: float) -> None:
     assert where.gpu.memory_gb is not None
     larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
     small, large = found_for(with_, work, where), found_for(with_, work, larger)
     assert small.fits <= large.fits
     if small.fits and not small.tensor_across_slow_links:
-        assert likely(large) >= likely(small) * SLACK
+        assert samples_per_second(large) >= samples_per_second(small) * SLACK
 
 
 @unhurried
-@given(physics, works(), machines())
+@given(physics, training_configs(), clusters())
 def test_a_smaller_precision_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster) -> None:
     fits = [found_for(with_, replace(work, precision=name), where).fits for name in ("fp32", "tf32", "bf16", "fp8")]
     assert fits == sorted(fits)
 
 
 @unhurried
-@given(physics, works(), machines(), wishes)
+@given(physics, training_configs(), clusters(), fixed_layouts)
 def test_figures_are_finite_and_parts_add_up(
     with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
@@ -166,7 +156,7 @@ def test_figures_are_finite_and_parts_add_up(
 
 
 @unhurried
-@given(works(), machines())
+@given(training_configs(), clusters())
 def test_seconds_per_sample_are_those_of_the_estimate(work: TrainingConfig, where: Cluster) -> None:
     table = fastest_training_layouts(FITTED, work, cluster_table([where]))
     assume(bool(table.exists[0]))

@@ -10,10 +10,11 @@ from service.domain.layouts.training_search import best_training_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.layouts.would_fit import FitChange, nearest_changes
 from service.domain.physics.cluster import GIB, Cluster, with_nodes
-from tests.builders.jobs import gpu, inference, machine, training
-from tests.builders.worked_layouts import machines, works
-from tests.domain.layouts.test_training_search import LLAMA_3_70B
-from tests.domain.physics.test_estimate import FITTED
+from tests.builders.calibrations import FITTED
+from tests.builders.clusters import cluster
+from tests.builders.gpus import gpu_with_peaks
+from tests.builders.jobs import LARGE_MODEL, inference, training
+from tests.builders.layout_strategies import clusters, training_configs
 
 
 def of(changes: tuple[FitChange, ...]) -> dict[str, FitChange]:
@@ -21,27 +22,27 @@ def of(changes: tuple[FitChange, ...]) -> dict[str, FitChange]:
 
 
 def test_nothing_changes_what_fits() -> None:
-    assert nearest_changes(FITTED, training(), machine()) == ()
+    assert nearest_changes(FITTED, training(), cluster()) == ()
 
 
 def test_a_wish_given_up_comes_first() -> None:
     fixed = FixedLayout(zero_stage=0, data=8)
-    changes = nearest_changes(FITTED, training(), machine(), fixed)
+    changes = nearest_changes(FITTED, training(), cluster(), fixed)
     assert [change.code for change in changes[:2]] == ["data", "zero_stage"]
     assert changes[1].to in (1, 2, 3)
 
 
 def test_70b_on_one_node_needs_more_nodes_or_lora() -> None:
-    work = training(model=LLAMA_3_70B)
-    changes = of(nearest_changes(FITTED, work, machine()))
+    work = training(model=LARGE_MODEL)
+    changes = of(nearest_changes(FITTED, work, cluster()))
     assert {"method", "nodes", "usable_memory_gib"} <= set(changes)
     nodes = int(changes["nodes"].to)
-    assert best_training_layout(FITTED, work, with_nodes(machine(), nodes)).fits
-    assert not best_training_layout(FITTED, work, with_nodes(machine(), nodes - 1)).fits
+    assert best_training_layout(FITTED, work, with_nodes(cluster(), nodes)).fits
+    assert not best_training_layout(FITTED, work, with_nodes(cluster(), nodes - 1)).fits
 
 
 @settings(deadline=None, max_examples=30)
-@given(works(), machines())
+@given(training_configs(), clusters())
 def test_the_memory_named_is_the_least_that_does(work: TrainingConfig, where: Cluster) -> None:
     change = of(nearest_changes(FITTED, work, where)).get("usable_memory_gib")
     if change is None:
@@ -55,17 +56,17 @@ def test_the_memory_named_is_the_least_that_does(work: TrainingConfig, where: Cl
 
 
 def test_answering_may_keep_fewer_bits() -> None:
-    work = inference(model=LLAMA_3_70B)
-    changes = nearest_changes(FITTED, work, machine(gpu(memory_gb=80), gpus=1))
+    work = inference(model=LARGE_MODEL)
+    changes = nearest_changes(FITTED, work, cluster(gpu_with_peaks(memory_gb=80), gpus=1))
     assert ("weight_precision", "int4") in [(change.code, change.to) for change in changes]
     assert "weight_precision" in of(changes)
     smaller = replace(work, weight_bits=4.25)
-    assert best_inference_layout(FITTED, smaller, machine(gpu(memory_gb=80), gpus=1)).fits
+    assert best_inference_layout(FITTED, smaller, cluster(gpu_with_peaks(memory_gb=80), gpus=1)).fits
 
 
 def test_a_small_host_is_told_how_much_it_lacks() -> None:
     work = training(offload_optimizer=True)
-    small = replace(machine(), host_memory_bytes=64 * GIB)
+    small = replace(cluster(), host_memory_bytes=64 * GIB)
     change = of(nearest_changes(FITTED, work, small))["host_memory_gib"]
     assert isinstance(change.to, float)
     assert best_training_layout(FITTED, work, replace(small, host_memory_bytes=change.to * GIB * 1.001)).fits

@@ -1,6 +1,5 @@
 """What must hold of every estimate, whatever the calibration says."""
 
-import csv
 from dataclasses import replace
 from math import exp
 
@@ -8,8 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.domain.calibration.coefficients import Calibration, Coefficient
-from service.domain.calibration.error_bands import ErrorBands, Physics, physics_of
+from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import TRAINING
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
@@ -26,23 +24,13 @@ from service.domain.physics.features import training_features
 from service.domain.physics.memory import figures, total, training_parts
 from service.domain.physics.parallelism import Layout, checked
 from service.domain.physics.training_roofline import training_terms
-from service.files import SEED
-from tests.builders.jobs import gpu, inference, machine, model, training
+from tests.builders.calibrations import FITTED, UNFITTED
+from tests.builders.clusters import cluster
+from tests.builders.gpus import gpu_with_peaks
+from tests.builders.jobs import inference, model, training
 
-PLAIN = Physics(Calibration({}), ErrorBands({}))
-
-
-def shipped() -> Physics:
-    with (SEED / "coefficients.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return physics_of(
-        [Coefficient(r["name"], r["scope"], float(r["value"]), r["source"], r["fitted_on"], int(r["n"])) for r in rows]
-    )
-
-
-FITTED = shipped()
 STACKS = ["unknown", "megatron-bridge", "torchtune", "pytorch-ngc", "tensorrt-llm", "vllm", "llama.cpp"]
-physics = st.sampled_from([PLAIN, FITTED])
+physics = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
 stack = st.sampled_from(STACKS).map(SoftwareStack)
 
@@ -73,7 +61,7 @@ def train(with_: Physics, where: Cluster, layout: Layout, work: TrainingConfig |
 def test_more_memory_never_stops_fitting(
     with_: Physics, layout: Layout, software: SoftwareStack, gb: float, times: float
 ) -> None:
-    small, large = (machine(gpu(memory_gb=size), nodes=2) for size in (gb, gb * times))
+    small, large = (cluster(gpu_with_peaks(memory_gb=size), nodes=2) for size in (gb, gb * times))
     work = works(software=software)
     assert train(with_, small, layout, work).fits <= train(with_, large, layout, work).fits
 
@@ -86,9 +74,9 @@ def test_faster_hardware_never_trains_slower(
     with_: Physics, layout: Layout, software: SoftwareStack, flops: float, bandwidth: float, link: float, network: float
 ) -> None:
     work = works(software=software)
-    slow = train(with_, machine(gpu(memory_gb=HUGE), nodes=2), layout, work)
-    card = gpu(memory_gb=HUGE, tflops=312 * flops, bandwidth=2039 * bandwidth)
-    fast = train(with_, machine(card, nodes=2, link=600 * link, network_gbps=800 * network), layout, work)
+    slow = train(with_, cluster(gpu_with_peaks(memory_gb=HUGE), nodes=2), layout, work)
+    card = gpu_with_peaks(memory_gb=HUGE, tflops=312 * flops, bandwidth=2039 * bandwidth)
+    fast = train(with_, cluster(card, nodes=2, link=600 * link, network_gbps=800 * network), layout, work)
     assert slow.samples_per_second is not None
     assert fast.samples_per_second is not None
     assert fast.samples_per_second.likely >= slow.samples_per_second.likely * (1 - 1e-9)
@@ -107,9 +95,9 @@ def test_faster_hardware_never_answers_slower(
     memory: float,
 ) -> None:
     work, layout = inference(software=software, concurrency=concurrency), Layout(tensor=tensor, data=8 // tensor)
-    slow = estimate_inference(with_, work, machine(), layout)
-    card = gpu(memory_gb=80 * memory, tflops=312 * flops, bandwidth=2039 * bandwidth)
-    fast = estimate_inference(with_, work, machine(card, link=600 * link), layout)
+    slow = estimate_inference(with_, work, cluster(), layout)
+    card = gpu_with_peaks(memory_gb=80 * memory, tflops=312 * flops, bandwidth=2039 * bandwidth)
+    fast = estimate_inference(with_, work, cluster(card, link=600 * link), layout)
     assert slow.tokens_per_second is not None
     assert fast.tokens_per_second is not None
     assert fast.tokens_per_second.likely >= slow.tokens_per_second.likely * (1 - 1e-9)
@@ -120,7 +108,7 @@ def test_a_smaller_precision_never_needs_more_memory_to_train(
     with_: Physics, layout: Layout, software: SoftwareStack
 ) -> None:
     needs = [
-        training_memory(with_, works(precision, software), machine(nodes=2), layout).needed_bytes
+        training_memory(with_, works(precision, software), cluster(nodes=2), layout).needed_bytes
         for precision in ("fp8", "bf16", "tf32", "fp32")
     ]
     assert needs == sorted(needs)
@@ -131,7 +119,7 @@ def test_smaller_weights_never_need_more_memory_to_answer(with_: Physics, softwa
     layout = Layout(tensor=tensor, data=8 // tensor)
     needs = [
         estimate_inference(
-            with_, inference(weight_bits=bits, concurrency=1.0, software=software), machine(), layout
+            with_, inference(weight_bits=bits, concurrency=1.0, software=software), cluster(), layout
         ).memory.needed_bytes
         for bits in (4.25, 8.0, 16.0, 32.0)
     ]
@@ -140,16 +128,16 @@ def test_smaller_weights_never_need_more_memory_to_answer(with_: Physics, softwa
 
 @given(layouts(), st.floats(1.0, 1e6), more)
 def test_time_is_linear_in_the_amount(layout: Layout, samples: float, times: float) -> None:
-    found = train(FITTED, machine(nodes=2), layout)
+    found = train(FITTED, cluster(nodes=2), layout)
     assume(found.samples_per_second is not None)
-    one = wall_seconds(FITTED, works(), machine(nodes=2), found, samples)
-    many = wall_seconds(FITTED, works(), machine(nodes=2), found, samples * times)
+    one = wall_seconds(FITTED, works(), cluster(nodes=2), found, samples)
+    many = wall_seconds(FITTED, works(), cluster(nodes=2), found, samples * times)
     assert many.likely == pytest.approx(one.likely * times)
     assert one.low <= one.likely <= one.high
 
 
 def test_what_does_not_fit_has_no_rate_but_says_what_it_needs() -> None:
-    found = train(PLAIN, machine(gpu(memory_gb=16), gpus=1), Layout())
+    found = train(UNFITTED, cluster(gpu_with_peaks(memory_gb=16), gpus=1), Layout())
     assert not found.fits
     assert found.samples_per_second is None
     assert found.memory.needed_bytes == pytest.approx(sum(found.memory.parts.values()))
@@ -157,7 +145,7 @@ def test_what_does_not_fit_has_no_rate_but_says_what_it_needs() -> None:
 
 
 def test_parts_of_a_step_add_up_and_name_the_bottleneck() -> None:
-    found = train(PLAIN, machine(), Layout(data=8, zero_stage=3, accumulation=8, activation_checkpointing="full"))
+    found = train(UNFITTED, cluster(), Layout(data=8, zero_stage=3, accumulation=8, activation_checkpointing="full"))
     assert found.step is not None
     assert found.step.seconds == pytest.approx(sum(found.step.parts.values()))
     assert found.bottleneck == "gpu_compute"
@@ -165,7 +153,7 @@ def test_parts_of_a_step_add_up_and_name_the_bottleneck() -> None:
 
 
 def test_decoding_alone_waits_for_memory() -> None:
-    found = estimate_inference(PLAIN, inference(concurrency=1.0), machine(gpus=1), Layout())
+    found = estimate_inference(UNFITTED, inference(concurrency=1.0), cluster(gpus=1), Layout())
     assert found.bottleneck == "gpu_memory_bandwidth"
     assert found.seconds_to_first_token is not None
     assert found.seconds_per_output_token is not None
@@ -174,10 +162,10 @@ def test_decoding_alone_waits_for_memory() -> None:
 def test_a_convolutional_network_is_estimated_from_its_flops() -> None:
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
     work = TrainingConfig(resnet, precision="fp16", global_batch=2048, software=SoftwareStack("pytorch-ngc"))
-    found = estimate_training(FITTED, work, machine(), Layout(data=8, micro_batch=256))
+    found = estimate_training(FITTED, work, cluster(), Layout(data=8, micro_batch=256))
     assert found.samples_per_second is not None
     assert 5_000 < found.samples_per_second.likely < 40_000
-    answered = estimate_inference(FITTED, InferenceConfig(resnet, "fp16", concurrency=128.0), machine(gpus=1), Layout())
+    answered = estimate_inference(FITTED, InferenceConfig(resnet, "fp16", concurrency=128.0), cluster(gpus=1), Layout())
     assert answered.samples_per_second is not None
 
 
@@ -201,7 +189,7 @@ def test_a_layout_must_multiply_out() -> None:
 
 def test_activations_between_matrix_products_stay_at_16_bits() -> None:
     moved = {
-        name: training_terms(replace(works(), precision=name), machine(), Layout(data=8)).seconds["memory"]
+        name: training_terms(replace(works(), precision=name), cluster(), Layout(data=8)).seconds["memory"]
         for name in ("fp8", "bf16", "fp32")
     }
     assert moved["fp8"] == moved["bf16"]
@@ -211,11 +199,11 @@ def test_activations_between_matrix_products_stay_at_16_bits() -> None:
 @given(st.sampled_from(["unknown", "torchtitan", "megatron-bridge"]).map(SoftwareStack), st.floats(1.0, 1e6))
 def test_hours_count_what_runs_of_the_stack_had_beyond_their_steps(software: SoftwareStack, samples: float) -> None:
     work = replace(works(), software=software)
-    found = train(FITTED, machine(), Layout(data=8, zero_stage=3, activation_checkpointing="full"), work)
+    found = train(FITTED, cluster(), Layout(data=8, zero_stage=3, activation_checkpointing="full"), work)
     assert found.samples_per_second is not None
-    facts = training_features(work, machine(), found.layout)
+    facts = training_features(work, cluster(), found.layout)
     wall, steps = (
         FITTED.calibration.log_factor(TRAINING, "*", each) for each in ({**facts, "measured": "wall"}, facts)
     )
-    told = wall_seconds(FITTED, work, machine(), found, samples)
+    told = wall_seconds(FITTED, work, cluster(), found, samples)
     assert told.likely == pytest.approx(samples / found.samples_per_second.likely * exp(wall - steps))

@@ -11,8 +11,10 @@ from service.domain.physics.cluster import GIB, Cluster
 from service.domain.physics.estimate import estimate_training
 from service.domain.physics.host_memory import host_memory_need
 from service.domain.physics.parallelism import Layout
-from tests.builders.jobs import gpu, inference, machine, model, training
-from tests.domain.physics.test_estimate import FITTED, PLAIN
+from tests.builders.calibrations import FITTED, UNFITTED
+from tests.builders.clusters import cluster
+from tests.builders.gpus import gpu_with_peaks
+from tests.builders.jobs import inference, model, training
 
 
 def with_host(gib: float | None, where: Cluster) -> Cluster:
@@ -22,15 +24,20 @@ def with_host(gib: float | None, where: Cluster) -> Cluster:
 def test_offloaded_adam_takes_24_bytes_per_parameter_of_the_node() -> None:
     """DeepSpeed's estimator of ZeRO-3 with the optimizer offloaded: 16 P / nodes x 1.5."""
     work = training(offload_optimizer=True)
-    need = host_memory_need(work, machine(nodes=2), Layout(data=16, zero_stage=3))
+    need = host_memory_need(work, cluster(nodes=2), Layout(data=16, zero_stage=3))
     assert need.parts["offload"] == pytest.approx(16 * 8.03e9 * 1.5 / 2)
-    assert "offload" not in host_memory_need(training(), machine(), Layout(data=8)).parts
+    assert "offload" not in host_memory_need(training(), cluster(), Layout(data=8)).parts
 
 
 def test_offload_makes_room_on_the_gpu_and_takes_time() -> None:
-    plain = estimate_training(PLAIN, training(), machine(gpu(memory_gb=400)), Layout(data=8, accumulation=8))
+    plain = estimate_training(
+        UNFITTED, training(), cluster(gpu_with_peaks(memory_gb=400)), Layout(data=8, accumulation=8)
+    )
     other = estimate_training(
-        PLAIN, training(offload_optimizer=True), machine(gpu(memory_gb=400)), Layout(data=8, accumulation=8)
+        UNFITTED,
+        training(offload_optimizer=True),
+        cluster(gpu_with_peaks(memory_gb=400)),
+        Layout(data=8, accumulation=8),
     )
     assert plain.memory.needed_bytes - other.memory.needed_bytes == pytest.approx(12 * 8.03e9)
     assert plain.step is not None
@@ -40,18 +47,18 @@ def test_offload_makes_room_on_the_gpu_and_takes_time() -> None:
 
 def test_too_little_host_memory_does_not_fit_though_the_gpus_would_hold_it() -> None:
     work = training(offload_optimizer=True)
-    small = best_training_layout(FITTED, work, with_host(128, machine()))
+    small = best_training_layout(FITTED, work, with_host(128, cluster()))
     assert small.memory.fits
     assert small.host is not None
     assert not small.host.fits
     assert not small.fits
     assert small.samples_per_second is None
-    assert best_training_layout(FITTED, work, with_host(1024, machine())).fits
-    assert best_training_layout(FITTED, work, with_host(None, machine())).fits
+    assert best_training_layout(FITTED, work, with_host(1024, cluster())).fits
+    assert best_training_layout(FITTED, work, with_host(None, cluster())).fits
 
 
 def test_hosts_are_checked_for_each_machine_of_a_table() -> None:
-    table = cluster_table([with_host(gib, machine()) for gib in (128, 1024, None)])
+    table = cluster_table([with_host(gib, cluster()) for gib in (128, 1024, None)])
     found = fastest_training_layouts(FITTED, training(offload_optimizer=True), table)
     assert list(found.fits) == [False, True, True]
 
@@ -59,10 +66,10 @@ def test_hosts_are_checked_for_each_machine_of_a_table() -> None:
 def test_pictures_wait_in_host_memory() -> None:
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
     work = training(model=resnet, sequence_length=0, global_batch=2048)
-    need = host_memory_need(work, machine(), Layout(data=8, micro_batch=256))
+    need = host_memory_need(work, cluster(), Layout(data=8, micro_batch=256))
     assert 8 * 4 * 2 * 256 * 600e3 < need.parts["data_loading"] < 60e9
 
 
 def test_answering_needs_a_process_per_gpu() -> None:
-    assert not best_inference_layout(PLAIN, inference(), with_host(4, machine())).fits
-    assert best_inference_layout(PLAIN, inference(), with_host(64, machine())).fits
+    assert not best_inference_layout(UNFITTED, inference(), with_host(4, cluster())).fits
+    assert best_inference_layout(UNFITTED, inference(), with_host(64, cluster())).fits

@@ -22,11 +22,12 @@ from service.domain.layouts.inference_search import (
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_inference
-from tests.builders.worked_layouts import likely, machines, questions
-from tests.domain.layouts.test_properties import faster
-from tests.domain.physics.test_estimate import FITTED, PLAIN
+from tests.builders.calibrations import FITTED, UNFITTED
+from tests.builders.clusters import faster
+from tests.builders.layout_strategies import clusters, inference_configs
+from tests.oracles.layouts import samples_per_second
 
-physics = st.sampled_from([PLAIN, FITTED])
+physics = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
 unhurried = settings(deadline=None)
 wishes = st.sampled_from([FixedLayout(), FixedLayout(tensor=2), FixedLayout(pipeline=2), FixedLayout(data=1)])
@@ -51,12 +52,12 @@ def best_of_all(with_: Physics, work: InferenceConfig, where: Cluster, fixed: Fi
     )
     for found in (inside, across):
         if any(each.fits for each in found):
-            return max((each for each in found if each.fits), key=likely)
+            return max((each for each in found if each.fits), key=samples_per_second)
     return min(inside or across, key=lambda each: each.memory.needed_bytes, default=None)
 
 
 @unhurried
-@given(physics, questions(), machines(), wishes)
+@given(physics, inference_configs(), clusters(), wishes)
 def test_the_search_equals_the_loop_over_every_layout(
     with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout
 ) -> None:
@@ -64,13 +65,13 @@ def test_the_search_equals_the_loop_over_every_layout(
     plain = best_of_all(with_, work, where, fixed)
     assert plain is not None
     assert found.fits == plain.fits
-    assert likely(found) == pytest.approx(likely(plain), rel=1e-6)
+    assert samples_per_second(found) == pytest.approx(samples_per_second(plain), rel=1e-6)
     if not found.fits:
         assert found.memory.needed_bytes == pytest.approx(plain.memory.needed_bytes, rel=1e-6)
 
 
 @unhurried
-@given(physics, questions(), st.lists(machines(), min_size=1, max_size=6))
+@given(physics, inference_configs(), st.lists(clusters(), min_size=1, max_size=6))
 def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: InferenceConfig, some: list[Cluster]) -> None:
     known, _ = distinct(some)
     together = fastest_inference_layouts(with_, work, cluster_table(known))
@@ -88,7 +89,7 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
 
 
 @unhurried
-@given(physics, questions(), st.lists(machines(), min_size=1, max_size=6), st.data())
+@given(physics, inference_configs(), st.lists(clusters(), min_size=1, max_size=6), st.data())
 def test_where_it_fits_is_told_without_looking_for_the_fastest(
     with_: Physics, work: InferenceConfig, some: list[Cluster], data: st.DataObject
 ) -> None:
@@ -108,18 +109,18 @@ def _rate(found: Estimate) -> float:
 
 
 @unhurried
-@given(physics, questions(), machines(), more, more, more, more)
+@given(physics, inference_configs(), clusters(), more, more, more, more)
 def test_faster_hardware_never_answers_slower(
     with_: Physics, work: InferenceConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
 ) -> None:
     slow = found_for(with_, work, where)
     fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
     assert fast.fits == slow.fits
-    assert likely(fast) >= likely(slow) * SLACK
+    assert samples_per_second(fast) >= samples_per_second(slow) * SLACK
 
 
 @unhurried
-@given(physics, questions(), machines(), more)
+@given(physics, inference_configs(), clusters(), more)
 def test_more_memory_never_stops_answering(with_: Physics, work: InferenceConfig, where: Cluster, times: float) -> None:
     assert where.gpu.memory_gb is not None
     larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
@@ -127,7 +128,7 @@ def test_more_memory_never_stops_answering(with_: Physics, work: InferenceConfig
 
 
 @unhurried
-@given(physics, questions(), machines(), wishes)
+@given(physics, inference_configs(), clusters(), wishes)
 def test_figures_are_finite_and_parts_add_up(
     with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout
 ) -> None:

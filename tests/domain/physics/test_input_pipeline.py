@@ -8,7 +8,8 @@ from service.domain.physics.input_pipeline import (
     samples_fed_per_second,
     samples_read_per_second,
 )
-from tests.builders.hardware import gpu, instance_type
+from tests.builders.gpus import gpu
+from tests.builders.instance_types import instance_type
 
 EIGHT = instance_type("eight", gpu_count=8, vcpus=96.0, network_gbps=100.0)
 EIGHTH = instance_type("eighth", gpu=gpu("l4-24gb-1of8", fraction=0.125), gpu_count=1, vcpus=2.0)

@@ -12,7 +12,11 @@ from service.domain.catalog.reference import Fee, Service, ServiceEvent
 from service.domain.recommend.advice import ADVISERS, MOST_ADVICE, Situation, advise
 from service.domain.selection.requirements import Requirement
 from service.domain.versions import versions_of
-from tests.builders.hardware import DAY, SOURCE, catalog, event, gpu, instance_type, priced, rate, software
+from tests.builders.catalogs import catalog, software_rule
+from tests.builders.gpus import gpu, rate
+from tests.builders.instance_types import event, instance_type
+from tests.builders.offers import priced
+from tests.builders.sources import DAY, SOURCE
 
 A100 = gpu(
     "a100",
@@ -57,10 +61,10 @@ FEES = (
     Fee("aws", "training", "g5", date(2030, 1, 1), 5.0, SOURCE, None),
 )
 RULES = (
-    software("dali", kind="library"),
-    software("neuware", kind="toolkit", scope_value="cambricon"),
-    software("pytorch-tf32-matmul-default", "no", kind="feature", versions=">=1.12", valid_from=date(2022, 6, 28)),
-    software("pytorch-tf32-matmul-default", kind="feature", versions=">=1.7,<1.12"),
+    software_rule("dali", kind="library"),
+    software_rule("neuware", kind="toolkit", scope_value="cambricon"),
+    software_rule("pytorch-tf32-matmul-default", "no", kind="feature", versions=">=1.12", valid_from=date(2022, 6, 28)),
+    software_rule("pytorch-tf32-matmul-default", kind="feature", versions=">=1.7,<1.12"),
 )
 
 

@@ -17,12 +17,12 @@ from service.domain.recommend.objective import NAMED, NEEDS_PRICE, Objective
 from service.domain.recommend.plans import Limits
 from service.domain.recommend.recommend import Answer, Choice, Question, recommend
 from service.domain.selection.constraints import Constraints
+from tests.builders.calibrations import FITTED
 from tests.builders.job_strategies import jobs, physical_worlds
 from tests.builders.strategies import Offer, World, catalog_of, constraints
-from tests.domain.physics.test_estimate import FITTED
-from tests.domain.selection.test_selection import apply
 from tests.oracles import selection as plain
 from tests.oracles.fleet import Alone, Planned, alone, planned
+from tests.oracles.selection import relaxed_constraints
 
 some = settings(max_examples=40, deadline=None)
 nodes = st.sampled_from([(1, 1), (1, 2), (1, 4), (2, 4), (1, 3)])
@@ -206,7 +206,7 @@ def relaxed(asked: Question, to: dict[str, Any]) -> Question:
         return replace(asked, nodes=(asked.nodes[0], to["max_nodes"]))
     if "deadline_hours" in to or "budget_usd" in to:
         return replace(asked, limits=replace(asked.limits, **to))
-    return replace(asked, constraints=apply(asked.constraints, to))
+    return replace(asked, constraints=relaxed_constraints(asked.constraints, to))
 
 
 @some

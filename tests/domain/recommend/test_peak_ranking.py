@@ -27,8 +27,8 @@ from tests.builders.strategies import (
     some,
     worlds,
 )
-from tests.domain.selection.test_selection import apply
 from tests.oracles import selection as plain
+from tests.oracles.selection import relaxed_constraints
 
 MANY = settings(max_examples=60, deadline=None)
 named = st.sampled_from([*NAMED]).map(lambda name: Objective(NAMED[name]))
@@ -324,7 +324,7 @@ def test_a_relaxation_admits_what_it_promises_and_its_best_is_the_best_of_them(w
         if rejection.relaxation is None:
             continue
         to = rejection.relaxation.to
-        changed = replace(asked, constraints=apply(asked.constraints, to))
+        changed = replace(asked, constraints=relaxed_constraints(asked.constraints, to))
         if "workload.precision" in to:
             changed = replace(changed, precisions=changed.constraints.precision_any)
         after = recommend(changed, world.catalog)

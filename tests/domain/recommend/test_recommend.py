@@ -9,7 +9,10 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, Objective
 from service.domain.recommend.recommend import Answer, Question, recommend
 from service.domain.selection.constraints import Constraints
-from tests.builders.hardware import Priced, catalog, gpu, instance_type, precision, priced, rate
+from tests.builders.catalogs import catalog
+from tests.builders.gpus import gpu, precision, rate
+from tests.builders.instance_types import instance_type
+from tests.builders.offers import Priced, priced
 
 T4 = gpu("t4", rates=(rate("fp16", "accelerated", 65.0), rate("fp32", "native", 8.1)), tdp_watts=70.0)
 H100 = gpu("h100", rates=(rate("bf16", "accelerated", 989.0),), tdp_watts=700.0)

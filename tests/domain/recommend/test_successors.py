@@ -7,7 +7,10 @@ import pytest
 
 from service.domain.catalog.hardware import InstanceType
 from service.domain.recommend.successors import successor
-from tests.builders.hardware import catalog, event, gpu, instance_type, priced, rate
+from tests.builders.catalogs import catalog
+from tests.builders.gpus import gpu, rate
+from tests.builders.instance_types import event, instance_type
+from tests.builders.offers import priced
 
 OLD_CARD = gpu(
     "m60-8gb", rates=(rate("fp32", "native", 4.8),), released_on="2015-08", memory_gb=8.0,

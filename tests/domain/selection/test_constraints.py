@@ -5,7 +5,9 @@ import pytest
 from service.domain.catalog.catalog import Catalog
 from service.domain.selection.constraints import Check, Constraints, TypeRelaxation, type_checks
 from service.domain.typeset import TypeSet
-from tests.builders.hardware import catalog, gpu, instance_type, rate
+from tests.builders.catalogs import catalog
+from tests.builders.gpus import gpu, rate
+from tests.builders.instance_types import instance_type
 
 SMALL = instance_type("small", gpu=gpu("t4-16gb", memory_gb=16.0), gpu_count=1, vcpus=4.0, rdma=False)
 MIDDLE = instance_type("middle", gpu=gpu("l40s-48gb", memory_gb=48.0), gpu_count=4, vcpus=48.0, rdma=None)

@@ -17,7 +17,9 @@ from service.domain.selection.requirements import (
 )
 from service.domain.typeset import TypeSet
 from service.domain.versions import versions_of
-from tests.builders.hardware import catalog, gpu, instance_type, rate, software
+from tests.builders.catalogs import catalog, software_rule
+from tests.builders.gpus import gpu, rate
+from tests.builders.instance_types import instance_type
 
 SIXTEEN = (rate("fp16", "accelerated", 100.0), rate("fp32", "native", 10.0))
 K80 = instance_type("k80", gpu=gpu("k80-12gb", architecture="kepler", rates=(rate("fp32", "native", 4.0),)))
@@ -26,22 +28,24 @@ H100 = instance_type("h100", gpu=gpu("h100-80gb", architecture="hopper"), memory
 MI300 = instance_type("mi300", gpu=gpu("mi300x-192gb", vendor="amd", architecture="cdna-3"), memory_gib=1000.0)
 CPU = instance_type("cpu", gpu=None, memory_gib=16.0)
 RULES = (
-    software("cuda", kind="toolkit"),
-    software("cuda", kind="toolkit", scope="architecture", scope_value="kepler", versions=">=6.5,<12.0"),
-    software("cuda", kind="toolkit", scope="architecture", scope_value="volta", versions=">=9.0,<13.0"),
-    software("cuda", kind="toolkit", scope="architecture", scope_value="hopper", versions=">=11.8"),
-    software("cuda", "no", kind="toolkit", scope_value="amd"),
-    software("rocm", kind="toolkit", scope_value="amd"),
-    software("cpu", kind="toolkit", scope="kind", scope_value="cpu"),
-    software("cpu", kind="toolkit", scope="kind", scope_value="gpu"),
-    software("pytorch"),
-    software("pytorch", scope="architecture", scope_value="kepler", versions="<2.1", supported="partly", note="old"),
-    software("pytorch", scope_value="amd", versions=">=1.8", valid_from=date(2021, 3, 4)),
-    software("pytorch", scope="kind", scope_value="cpu"),
-    software("dali", kind="library"),
-    software("nccl", kind="library", scope="architecture", scope_value="hopper"),
-    software("custom-cuda-kernels", kind="feature"),
-    software("custom-cuda-kernels", "partly", kind="feature", scope_value="amd"),
+    software_rule("cuda", kind="toolkit"),
+    software_rule("cuda", kind="toolkit", scope="architecture", scope_value="kepler", versions=">=6.5,<12.0"),
+    software_rule("cuda", kind="toolkit", scope="architecture", scope_value="volta", versions=">=9.0,<13.0"),
+    software_rule("cuda", kind="toolkit", scope="architecture", scope_value="hopper", versions=">=11.8"),
+    software_rule("cuda", "no", kind="toolkit", scope_value="amd"),
+    software_rule("rocm", kind="toolkit", scope_value="amd"),
+    software_rule("cpu", kind="toolkit", scope="kind", scope_value="cpu"),
+    software_rule("cpu", kind="toolkit", scope="kind", scope_value="gpu"),
+    software_rule("pytorch"),
+    software_rule(
+        "pytorch", scope="architecture", scope_value="kepler", versions="<2.1", supported="partly", note="old"
+    ),
+    software_rule("pytorch", scope_value="amd", versions=">=1.8", valid_from=date(2021, 3, 4)),
+    software_rule("pytorch", scope="kind", scope_value="cpu"),
+    software_rule("dali", kind="library"),
+    software_rule("nccl", kind="library", scope="architecture", scope_value="hopper"),
+    software_rule("custom-cuda-kernels", kind="feature"),
+    software_rule("custom-cuda-kernels", "partly", kind="feature", scope_value="amd"),
 )
 
 

@@ -1,6 +1,5 @@
 """The selection against the plain loop, and what it promises about relaxing."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from service.domain.selection.selection import AdmittedOffers, select
 from service.domain.typeset import TypeSet
 from tests.builders.strategies import World, catalog_of, constraints, worlds
 from tests.oracles import selection as plain
+from tests.oracles.selection import relaxed_constraints
 
 MANY = settings(max_examples=250, deadline=None)
 
@@ -98,7 +98,7 @@ def test_applying_a_relaxation_admits_just_what_it_promised(world: World, asked:
         if relaxed is None:
             continue
         to, promised = relaxed
-        after = admitted_types(select(apply(asked, to), world.catalog).admitted)
+        after = admitted_types(select(relaxed_constraints(asked, to), world.catalog).admitted)
         assert after - before == admitted_types(promised), (obstacle.code, to)
         assert before <= after
 
@@ -119,33 +119,3 @@ def test_the_order_of_offers_does_not_matter(world: World, asked: Constraints, r
     first, second = select(asked, world.catalog), select(asked, again)
     assert first.admitted.types == second.admitted.types
     assert [o.fails for o in first.obstacles] == [o.fails for o in second.obstacles]
-
-
-def apply(asked: Constraints, to: dict[str, object]) -> Constraints:
-    """The constraints with a relaxation's fields put in, as a caller would."""
-    words, low, high, flags = dict(asked.words), dict(asked.at_least), dict(asked.at_most), dict(asked.flags)
-    simple: dict[str, Any] = {}
-    for name, value in to.items():
-        if name == "workload.precision":
-            simple["precision_any"] = tuple(value)  # type: ignore[arg-type]
-        elif name in words:
-            words[name] = tuple(value)  # type: ignore[arg-type]
-            words = {key: wanted for key, wanted in words.items() if wanted}
-        elif name.startswith("min_"):
-            put(low, name[4:], value)
-        elif name.startswith("max_") and name[4:] in high:
-            put(high, name[4:], value)
-        elif name in flags:
-            put(flags, name, value)
-        else:
-            simple[name] = tuple(value) if isinstance(value, list) else value if value is not None else ()
-            if value is None and name.startswith("max_"):
-                simple[name] = None
-    return dataclasses.replace(asked, words=words, at_least=low, at_most=high, flags=flags, **simple)
-
-
-def put(fields: dict[str, Any], name: str, value: object) -> None:
-    if value is None:
-        del fields[name]
-    else:
-        fields[name] = value

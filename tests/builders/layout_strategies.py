@@ -1,18 +1,17 @@
-"""Works, machines and wishes for hypothesis, and the plain loop over every layout that searches must equal."""
+"""Configs, clusters and fixed layouts drawn at random, for properties of the physics and of the layouts."""
 
 from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from service.domain.calibration.error_bands import Physics
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.stacks import SoftwareStack
-from service.domain.layouts.candidates import every_training_layout
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.models.model import Model
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_training
-from tests.builders.jobs import LLAMA_3_8B, gpu, inference, machine, model, training
+from tests.builders.clusters import cluster
+from tests.builders.gpus import gpu_with_peaks
+from tests.builders.jobs import LLAMA_3_8B, inference, model, training
 
 STACKS = ["unknown", "megatron-bridge", "torchtune", "torchtitan", "deepspeed", "pytorch-ngc", "vllm", "tensorrt-llm"]
 stacks = st.sampled_from(STACKS).map(SoftwareStack)
@@ -37,7 +36,7 @@ def models(draw: st.DrawFn) -> Model:
 
 
 @st.composite
-def works(draw: st.DrawFn) -> TrainingConfig:
+def training_configs(draw: st.DrawFn) -> TrainingConfig:
     return training(
         model=draw(models()),
         global_batch=draw(st.sampled_from([None, 1, 6, 64, 250, 1024])),
@@ -50,20 +49,20 @@ def works(draw: st.DrawFn) -> TrainingConfig:
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> Cluster:
+def clusters(draw: st.DrawFn) -> Cluster:
     gpus = draw(st.sampled_from([1, 2, 3, 4, 6, 8]))
-    card = gpu(
+    gpu = gpu_with_peaks(
         memory_gb=draw(st.sampled_from([16.0, 24.0, 40.0, 80.0, 192.0])),
         tflops=draw(st.floats(20, 2000)),
         bandwidth=draw(st.floats(200, 8000)),
     )
-    card = replace(card, id=f"gpu-{card.memory_gb}-{card.rates['bf16']}-{card.memory_bandwidth_gb_per_second}")
+    gpu = replace(gpu, id=f"gpu-{gpu.memory_gb}-{gpu.rates['bf16']}-{gpu.memory_bandwidth_gb_per_second}")
     nodes = draw(st.sampled_from([1, 2, 3, 4]))
-    found = machine(card, gpus, nodes, draw(st.floats(20, 1800)), draw(st.floats(10, 3200)))
-    return found if draw(st.booleans()) else replace(found, interconnect="pcie")
+    connected = cluster(gpu, gpus, nodes, draw(st.floats(20, 1800)), draw(st.floats(10, 3200)))
+    return connected if draw(st.booleans()) else replace(connected, interconnect="pcie")
 
 
-wishes = st.sampled_from(
+fixed_layouts = st.sampled_from(
     [
         FREE,
         FREE,
@@ -77,7 +76,7 @@ wishes = st.sampled_from(
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> InferenceConfig:
+def inference_configs(draw: st.DrawFn) -> InferenceConfig:
     return inference(
         model=draw(models()),
         concurrency=draw(st.sampled_from([None, 1.0, 3.0, 64.0, 1000.0])),
@@ -86,23 +85,3 @@ def questions(draw: st.DrawFn) -> InferenceConfig:
         weight_bits=draw(st.sampled_from([None, 4.25, 8.0])),
         software=draw(stacks),
     )
-
-
-def best_of_all(physics: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout) -> Estimate | None:
-    """Every layout, one by one: the fastest that fits, else the one that needs the least with tensors on fast links."""
-    inside, across = (
-        [
-            estimate_training(physics, work, where, each)
-            for each in every_training_layout(work, where, fixed, across=slow_links)
-        ]
-        for slow_links in (False, True)
-    )
-    for found in (inside, across):
-        if any(each.fits for each in found):
-            return max((each for each in found if each.fits), key=likely)
-    return min(inside or across, key=lambda each: each.memory.needed_bytes, default=None)
-
-
-def likely(estimate: Estimate) -> float:
-    """Samples per second; 0 of what does not fit."""
-    return estimate.samples_per_second.likely if estimate.samples_per_second else 0.0

@@ -1,0 +1,92 @@
+"""Catalogs without a database, and the facts in them that are not hardware."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+from service.domain.calibration.error_bands import physics_of
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.history import CatalogHistory
+from service.domain.catalog.reference import Provider, Reference, Region, SoftwareRule
+from tests.builders.gpus import precision
+from tests.builders.offers import Priced, columns
+from tests.builders.sources import DAY, SOURCE, source
+
+
+def provider(id: str = "aws", **given: Any) -> Provider:  # noqa: A002 - the field is called id
+    plain = Provider(
+        id=id,
+        name=id.upper(),
+        instance_type_term=None,
+        on_demand_term=None,
+        spot_term=None,
+        spot_notice_seconds=None,
+        priced_by_region=True,
+        gpus_exclusive=None,
+        source=SOURCE,
+        note=None,
+    )
+    return replace(plain, **given)
+
+
+def software_rule(name: str = "pytorch", supported: str = "yes", **given: Any) -> SoftwareRule:
+    """A rule for every NVIDIA GPU by default."""
+    plain = SoftwareRule(
+        software=name,
+        kind="framework",
+        versions=None,
+        scope="vendor",
+        scope_value="nvidia",
+        task=None,
+        supported=supported,
+        valid_from=None,
+        valid_to=None,
+        source=SOURCE,
+        note=None,
+    )
+    return replace(plain, **given)
+
+
+def reference(instance_types: Sequence[InstanceType], prices: Sequence[Priced], **given: Any) -> Reference:
+    """The GPUs, precisions, providers and regions that the instance types and prices name, and no other facts."""
+    gpus = {each.gpu.id: each.gpu for each in instance_types if each.gpu}
+    aliases: dict[str, tuple[str, ...]] = {}
+    for gpu in gpus.values():
+        for alias in gpu.aliases:
+            aliases[alias] = (*aliases.get(alias, ()), gpu.id)
+    regions = sorted({(price.instance_type.provider, price.region) for price in prices if price.region})
+    plain = Reference(
+        sources={SOURCE: source()},
+        precisions={name: precision(name) for name in sorted({name for gpu in gpus.values() for name in gpu.rates})},
+        gpus=dict(sorted(gpus.items())),
+        gpu_aliases=aliases,
+        providers={name: provider(name) for name in sorted({each.provider for each in instance_types})},
+        regions=tuple(Region(seller, name, name, None, SOURCE, ()) for seller, name in regions),
+        services=(),
+        fees=(),
+        software=(),
+        measurements=(),
+        published_runs=(),
+        models={},
+        physics=physics_of([]),
+        imports=(),
+    )
+    return replace(plain, **given)
+
+
+def history(
+    *prices: Priced, instance_types: Sequence[InstanceType] = (), version: int = 1, **given: Any
+) -> CatalogHistory:
+    """The prices with their instance types, and further types without prices; `given` are fields of the reference."""
+    types = {each.id: each for each in (*instance_types, *(price.instance_type for price in prices))}
+    ordered = tuple(sorted(types.values(), key=lambda each: (each.provider, each.name)))
+    return CatalogHistory(version, ordered, *columns(ordered, prices), reference(ordered, prices, **given))
+
+
+def catalog(
+    *prices: Priced, instance_types: Sequence[InstanceType] = (), day: date = DAY, version: int = 1, **given: Any
+) -> Catalog:
+    """The catalog of a day."""
+    return history(*prices, instance_types=instance_types, version=version, **given).on(day)
