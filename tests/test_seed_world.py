@@ -12,6 +12,7 @@ from service.db.read_history import read_history
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.history import CatalogHistory
+from service.domain.catalog.precision import FORMATS
 from service.domain.catalog.reference import RUN_KINDS
 from service.domain.jobs.stacks import STACKS
 
@@ -162,6 +163,11 @@ def test_part_of_a_card_counts_as_its_fraction(history: CatalogHistory) -> None:
     assert small.whole_gpus == 0.125
     assert small.gpu is not None
     assert small.gpu.partition_of == "l4-24gb"
+
+
+def test_every_precision_has_a_number_format_of_its_size(history: CatalogHistory) -> None:
+    for precision in history.reference.precisions.values():
+        assert precision.bits <= FORMATS[precision.id].stored_bits < precision.bits + 1  # block scales take the rest
 
 
 def test_published_runs_are_there_with_their_sources(history: CatalogHistory) -> None:

@@ -12,7 +12,7 @@ from service.domain.calibration.error_bands import Miss, unseen
 from service.domain.calibration.fit import CalibrationRun, fit
 from service.domain.calibration.step_kinds import FORWARD, KINDS, MEMORY, PREFILL, TRAINING
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.formats import peak_flops
+from service.domain.catalog.hardware import peak_flops
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import inference_on, training_on
 from service.domain.layouts.usual import usual_inference_layout, usual_training_layout

@@ -9,7 +9,7 @@ from pydantic import Field
 from service.api.http.fields import StatementResponse
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.formats import bytes_per_value
+from service.domain.catalog.precision import bytes_per_value
 from service.domain.evidence.published import Near, Speaking, nearest_runs, runs_by_nearness, runs_that_speak
 from service.domain.jobs.config import TrainingConfig
 from service.domain.layouts.job_estimate import JobEstimate

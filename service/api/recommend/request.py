@@ -15,7 +15,7 @@ from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve_gpus, resolve_instance, unknown
 from service.domain.errors import QuestionError
-from service.domain.jobs.job import USUAL_PRECISIONS, Job
+from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.recommend.named_work import NamedWork, seen_under
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
 from service.domain.recommend.peaks import usual_precisions
@@ -107,7 +107,7 @@ def to_question(asked: RecommendRequest, catalog: Catalog) -> Question:
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
     numbers = None
     if "numerics" in work.model_fields_set:
-        usual = USUAL_PRECISIONS[work.task] if job else usual_precisions(work.task, catalog)
+        usual = JOB_PRECISIONS[work.task] if job else usual_precisions(work.task, catalog)
         numbers = numbers_of(work, usual, catalog, needs_peak=objective.needs(NEEDS_SPEED) and job is None)
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")

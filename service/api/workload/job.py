@@ -4,8 +4,8 @@ from typing import Any
 
 from service.api.workload.workload import AmountRequest, ModelDimensionsRequest, WorkloadRequest
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.formats import BITS
 from service.domain.catalog.names import resolve, resolve_model, unknown
+from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import Amount, Job, tokens_per_sample
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack, software_called
@@ -23,8 +23,8 @@ METHODS = {"full": "full", "lora": "lora", "qlora": "qlora", "adapters": "adapte
 def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     """The job; nothing where no model is told or the task is none that the physics knows. Raises `QuestionError`."""
     for field in ("weight_precision", "kv_cache_precision"):
-        if (name := getattr(work, field)) is not None and name not in BITS:
-            raise unknown("number format", name, BITS, f"workload.{field}")
+        if (name := getattr(work, field)) is not None and name not in FORMATS:
+            raise unknown("number format", name, FORMATS, f"workload.{field}")
     kept = optimizer(work.optimizer)
     if work.model is None or work.task not in PHYSICAL_TASKS:
         return None
@@ -114,8 +114,8 @@ def measured_models(catalog: Catalog) -> dict[str, Model]:
 
 def number_format(name: str) -> str:
     folded = name.lower()
-    if folded not in BITS:
-        raise unknown("precision", name, BITS, "workload.precision")
+    if folded not in FORMATS:
+        raise unknown("precision", name, FORMATS, "workload.precision")
     return folded
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.formats import BITS
 from service.domain.catalog.names import resolve
+from service.domain.catalog.precision import FORMATS
 from service.domain.catalog.software_support import software_names
 from service.domain.jobs.stacks import software_called
 from service.domain.selection.requirements import (
@@ -136,7 +136,7 @@ def refused_precisions(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ..
 
 def bits_of(name: str, catalog: Catalog) -> float:
     known = catalog.reference.precisions.get(name)
-    return BITS.get(name, 0.0) if known is None else known.bits
+    return (FORMATS[name].stored_bits if name in FORMATS else 0.0) if known is None else known.bits
 
 
 def is_narrow(name: str, catalog: Catalog) -> bool:

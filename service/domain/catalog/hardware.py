@@ -6,7 +6,7 @@ from datetime import date
 from typing import Literal, get_args
 
 from service.domain.catalog.instance_name import NameParts, name_parts
-from service.domain.catalog.precision import Rate, SupportAsked
+from service.domain.catalog.precision import Rate, SupportAsked, format_of, runs_as
 
 LifecycleState = Literal["announced", "preview", "available", "closed_to_new", "retired"]
 LIFECYCLE_STATES: tuple[LifecycleState, ...] = get_args(LifecycleState)
@@ -14,6 +14,10 @@ LIFECYCLE_STATES: tuple[LifecycleState, ...] = get_args(LifecycleState)
 
 INTERCONNECTS = ("none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce")
 """How the GPUs of one machine reach each other; `none` is a single GPU."""
+
+MATRIX_ENGINE_OVER_FP32 = 4.0
+"""16-bit matrix rate over plain fp32, for GPUs that only publish the latter: 154.8 of 38.7 (RTX A6000), 261 of 65.3
+(RTX 5000 Ada)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +164,19 @@ class InstanceType:
     def launched_on(self) -> date | None:
         """The day it became generally available."""
         return next((event.starts_on for event in self.lifecycle if event.state == "available"), None)
+
+
+def peak_flops(gpu: Gpu, precision: str) -> float:
+    """Dense operations per second of one GPU; a precision without a known peak takes that of a stand-in."""
+    name = runs_as(precision)
+    if name == "tf32" and not gpu.runs("tf32"):
+        name = "fp32"
+    own = gpu.tflops(name)
+    if own and gpu.runs(name):
+        return own * 1e12
+    for other, share in format_of(name).stand_ins:
+        rate = gpu.tflops(other)
+        if rate and gpu.runs(other, "any"):
+            more = MATRIX_ENGINE_OVER_FP32 if other == "fp32" and gpu.runs(name, "accelerated") else 1.0
+            return rate * share * more * 1e12
+    return (gpu.tflops("fp32") or gpu.tflops("fp16") or 1.0) * 1e12

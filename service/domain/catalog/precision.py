@@ -1,4 +1,4 @@
-"""Number formats, and how well a chip runs each."""
+"""Number formats: how many bits a stored value takes, which peak of a chip runs it, and how well a chip runs it."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -13,17 +13,58 @@ ENOUGH: dict[SupportAsked, frozenset[Support]] = {
     "native": frozenset({"accelerated", "native"}),
     "any": frozenset({"accelerated", "native", "reduced"}),
 }
-"""What satisfies a caller who asks for a precision at a level."""
+"""Levels of support that satisfy a caller who asks for one."""
+
+USUAL_PRECISIONS = ("bf16", "fp16", "tf32", "fp32")
+"""Precisions that most jobs run in, the most common first."""
+
+SINGLE_PRECISIONS = frozenset({"fp32", "tf32"})
+"""Precisions whose values take 32 bits in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFormat:
+    """How values of a precision are stored and multiplied. One entry of `FORMATS` is all that a new precision needs."""
+
+    stored_bits: float
+    """Bits of a stored value, with its share of the scales of its block."""
+    stand_ins: tuple[tuple[str, float], ...] = ()
+    """Precisions whose peak is used where a chip has none of its own or it is unknown, and which share of it."""
+    runs_as: str = ""
+    """The precision whose peak it has, if another one."""
+    stored_only: bool = False
+    """Weights are stored so and multiplied at 16 bits: no GPU of the catalog multiplies them as they are stored."""
+
+
+_OF_INT8 = (("int8", 1.0), ("fp16", 1.0), ("bf16", 1.0))
+FORMATS = {
+    "fp64": NumberFormat(64.0),
+    "fp32": NumberFormat(32.0),
+    "tf32": NumberFormat(32.0, (("bf16", 0.5), ("fp16", 0.5), ("fp4", 0.125))),
+    "fp16": NumberFormat(16.0, (("bf16", 1.0), ("fp4", 0.25), ("fp8", 0.5), ("fp32", 1.0))),
+    "bf16": NumberFormat(16.0, (("fp16", 1.0), ("fp4", 0.25), ("fp8", 0.5), ("fp32", 1.0))),
+    "fp8": NumberFormat(8.0, (("fp4", 0.5), ("int8", 1.0), ("bf16", 1.0), ("fp16", 1.0))),
+    "mxfp8": NumberFormat(8.25, runs_as="fp8"),  # scales of blocks of 32
+    "int8": NumberFormat(8.0, (("fp8", 1.0), ("fp4", 0.5), ("fp16", 1.0), ("bf16", 1.0))),
+    "int4": NumberFormat(4.25, _OF_INT8, stored_only=True),  # GPTQ and AWQ: scales of groups of 128
+    "int1": NumberFormat(1.0, (("int4", 1.0), *_OF_INT8)),
+    "nf4": NumberFormat(4.5, runs_as="bf16", stored_only=True),  # scales of blocks of 64
+    "nf4-dq": NumberFormat(4.127, runs_as="bf16", stored_only=True),  # scales quantised again (2305.14314)
+    "fp4": NumberFormat(4.5, (("fp8", 1.0), ("bf16", 1.0), ("fp16", 1.0))),
+    "nvfp4": NumberFormat(4.5, runs_as="fp4"),  # scales of blocks of 16
+}
+_UNKNOWN_FORMAT = NumberFormat(16.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """A number format, such as bf16."""
+    """A number format of the catalog, such as bf16."""
 
     id: str
     name: str
     kind: str
     bits: int
+    """Without the scales of blocks; `NumberFormat.stored_bits` has them."""
     exponent_bits: int | None
     mantissa_bits: int | None
     description: str
@@ -32,7 +73,7 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What one GPU does in one precision; peaks are 10^12 operations per second, null where nobody tells."""
+    """Performance of one GPU in one precision; peaks are 10^12 operations per second, None when unknown."""
 
     precision: str
     support: Support | None
@@ -42,4 +83,20 @@ class Rate:
     note: str | None
 
     def is_enough(self, asked: SupportAsked) -> bool:
+        """Whether the support satisfies a caller who asks for this level."""
         return self.support in ENOUGH[asked]
+
+
+def format_of(precision: str) -> NumberFormat:
+    """The entry of a precision; a 16-bit one for a name that is not listed."""
+    return FORMATS.get(precision, _UNKNOWN_FORMAT)
+
+
+def bytes_per_value(precision: str) -> float:
+    """Bytes of a stored value, block scales included."""
+    return format_of(precision).stored_bits / 8
+
+
+def runs_as(precision: str) -> str:
+    """The precision whose peak it has: its own name for most."""
+    return format_of(precision).runs_as or precision

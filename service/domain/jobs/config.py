@@ -1,4 +1,4 @@
-"""What is asked of a machine: a training step, or answers."""
+"""A job in the numbers that one GPU would run it in: the input of the formulas."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,18 +7,19 @@ from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.models.model import Model
 
 Method = Literal["full", "lora", "qlora", "adapter"]
-Checkpointing = Literal["none", "selective", "full"]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
-    """Training or fine-tuning; batches count samples (sequences, images)."""
+    """Training or fine-tuning. Batches count samples (sequences, images), lengths count tokens."""
 
     model: Model
     precision: str = "bf16"
     recipe: str = "mixed"
+    """A key of `memory.RECIPES`."""
     method: Method = "full"
     weight_precision: str | None = None
+    """Precision in which frozen weights are stored; None: as `recipe` has it."""
     optimizer: str = "adamw"
     trainable_parameters: float | None = None
     sequence_length: int = 0
@@ -36,7 +37,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True, slots=True)
 class InferenceConfig:
-    """Answering: `concurrency` is the batch, or None for the most that fits."""
+    """Inference. `concurrency` is the number of requests at once, or None for as many as fit."""
 
     model: Model
     precision: str = "bf16"
@@ -47,3 +48,6 @@ class InferenceConfig:
     concurrency: float | None = 1
     mean_length: float | None = None
     software: SoftwareStack = UNKNOWN
+
+
+Config = TrainingConfig | InferenceConfig

@@ -10,12 +10,6 @@ from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import CHECKPOINTINGS, Checkpointing, Layout
 
-UNCUT_STACKS = ("eager", "graph")
-"""Classes of stacks that train with replicas and shards of states, and cut neither matrices nor layers."""
-
-ZERO_STAGES = {"megatron": (0, 1), "tuned": (0, 1), "graph": (0,)}
-"""Megatron's distributed optimizer is ZeRO-1; graph stacks replicate. Others go to stage 3 (ZeRO, FSDP)."""
-
 LONG_SEQUENCE = 8192
 """Tokens that each GPU of a context-parallel group has at least; shorter pieces are not worth the ring."""
 
@@ -57,7 +51,7 @@ def assumed_batch(config: TrainingConfig, gpus: int) -> int:
 
 
 def is_never_cut(config: TrainingConfig) -> bool:
-    return config.model.transformer is None or config.software.way in UNCUT_STACKS
+    return config.model.transformer is None or not config.software.stack_class.cuts_models
 
 
 def most_samples_per_micro_batch(config: TrainingConfig) -> int:
@@ -124,7 +118,7 @@ def micro_batches(config: TrainingConfig, share: int, fixed: FixedLayout) -> lis
 def zero_stages(config: TrainingConfig, fixed: FixedLayout) -> tuple[int, ...]:
     if fixed.zero_stage is not None:
         return (fixed.zero_stage,)
-    return ZERO_STAGES.get(config.software.way, (0, 1, 2, 3))
+    return config.software.stack_class.zero_stages
 
 
 def highest_stage(cut: Cut, fixed: FixedLayout) -> int:

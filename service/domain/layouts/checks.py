@@ -75,7 +75,7 @@ def _check_cuts(fixed: FixedLayout, config: TrainingConfig | InferenceConfig) ->
     if t is None:
         _check_uncut(fixed, model)
         return
-    pads_heads = config.software.way == "neuron"  # 12 NeuronCores run models of 32 heads (AWS)
+    pads_heads = config.software.stack_class.pads_heads
     if fixed.tensor and t.heads % fixed.tensor and not pads_heads:
         raise QuestionError(
             f"{t.heads} attention heads cannot be divided over {fixed.tensor} tensor-parallel GPUs.", field="layout"

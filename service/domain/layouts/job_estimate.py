@@ -5,7 +5,7 @@ from typing import Literal
 
 from service.domain.band import Band
 from service.domain.calibration.error_bands import Physics
-from service.domain.catalog.formats import peak_flops
+from service.domain.catalog.hardware import peak_flops
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, inference_on, samples_of, training_on
 from service.domain.layouts.checks import check_fixed

@@ -80,7 +80,7 @@ def usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:
 
 def cuts_tensors(config: TrainingConfig) -> bool:
     """Whether the stack cuts matrices by habit; others shard states over the data-parallel ranks (ZeRO-3, FSDP)."""
-    return config.software.way in ("megatron", "tuned")
+    return config.software.stack_class.cuts_by_habit
 
 
 def usual_micro_batch(config: TrainingConfig, data: int) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 
 from service.domain.arrays import Mask
 from service.domain.calibration.error_bands import Physics
-from service.domain.catalog.formats import bytes_per_value
+from service.domain.catalog.precision import bytes_per_value
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table

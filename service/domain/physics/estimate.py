@@ -216,7 +216,7 @@ def _inference_memory(
 
 def batches_continuously(config: InferenceConfig) -> bool:
     """Whether newcomers are read between the decoding steps of the others."""
-    return config.software.way == "engine"
+    return config.software.stack_class.batches_continuously
 
 
 def language_kind(config: InferenceConfig) -> StepKind:

@@ -5,6 +5,7 @@ from math import log
 import numpy as np
 
 from service.domain.calibration.coefficients import Column, Features, Levels
+from service.domain.catalog.precision import format_of
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.physics.cluster import Cluster
@@ -13,9 +14,9 @@ from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTab
 
 def software_features(software: SoftwareStack) -> dict[str, str | float]:
     return {
-        "class": software.way,
+        "class": software.stack_class.id,
         "stack": software.line,
-        "release": software.release or software.line,
+        "release": software.profile,
     }
 
 
@@ -69,7 +70,7 @@ def training_features(config: TrainingConfig, cluster: Cluster, layout: Layout) 
 
 
 def inference_config_features(config: InferenceConfig) -> dict[str, str | float]:
-    bits = config.weight_bits or {"fp32": 32, "fp8": 8, "int8": 8, "int4": 4, "fp4": 4}.get(config.precision, 16)
+    bits = config.weight_bits or format_of(config.precision).stored_bits
     return software_features(config.software) | {
         "method": "infer",
         "family": config.model.family,

@@ -1,7 +1,7 @@
 """Roofline of answering: what decoding, reading prompts and plain forward passes ask of each part of a machine."""
 
 from service.domain.arrays import Number
-from service.domain.catalog.formats import bytes_per_value
+from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import InferenceConfig
 from service.domain.models.counts import attention_flops_per_token, multiplied_parameters, parameters_touched
 from service.domain.physics.cluster import Cluster

@@ -7,12 +7,6 @@ from service.domain.jobs.config import InferenceConfig
 from service.domain.physics.memory import inference_parts, sequence_cache_bytes, total
 from service.domain.physics.parallelism import AnyLayout, Layout
 
-MOST_IN_FLIGHT = 2048.0
-"""Sequences that TensorRT-LLM decodes together at most, by default."""
-
-MOST_IN_FLIGHT_BY_ENGINE = {"vllm": 256.0}
-"""vLLM's `max_num_seqs`."""
-
 CACHE_SHARE = 0.92
 """Share of a GPU's usable memory that weights, activations and cache may take together."""
 
@@ -27,7 +21,7 @@ def concurrency_that_fits(config: InferenceConfig, usable_bytes: Number, layout:
     left = room_for_cache(config, usable_bytes, layout)
     tokens = max(1.0, config.input_length + config.output_length)
     each = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
-    most = MOST_IN_FLIGHT_BY_ENGINE.get(config.software.line, MOST_IN_FLIGHT)
+    most = config.software.stack.most_in_flight
     return np.maximum(1.0, np.minimum(most, left / each))
 
 

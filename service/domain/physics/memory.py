@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from service.domain.arrays import Number
-from service.domain.catalog.formats import bytes_per_value
+from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.models.counts import cache_bytes, embedding_parameters, routed_share
 from service.domain.models.model import Model, Transformer
@@ -33,9 +33,6 @@ OPTIMIZER_STATES: dict[str, tuple[float, float]] = {
 
 CONTEXT_BYTES = 0.9e9
 """CUDA context, kernels and communicators; the calibration scales it per stack."""
-
-KEEP_GATHERED_WEIGHTS = ("litgpt",)
-"""Stacks that hold the weights whole beside their shards: 13B with LoRA takes 35.6 GB on each of 4 GPUs (litgpt)."""
 
 ADAPTER_SHARE = 0.003
 """Trainable share of a model in LoRA where nobody says: rank 8 on the attention matrices of a 7B model is 0.1-0.6 %."""
@@ -98,7 +95,7 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     gradients = trained * grad / (layers if config.fused_optimizer else 1.0)
     optimizer = 0.0 if config.offload_optimizer else trained * optimizer_state_bytes(config)
     # Between micro-batches of a pipeline, gathered weights are not given back.
-    whole = (layout.pipeline > 1) | (config.software.line in KEEP_GATHERED_WEIGHTS)
+    whole = (layout.pipeline > 1) | config.software.stack.keeps_gathered_weights
     gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1))
     routed = routed_share(config.model)
     return {
@@ -192,7 +189,7 @@ TOKENS_PER_PASS = 512.0
 
 
 def tokens_per_pass(config: InferenceConfig) -> float:
-    return TOKENS_PER_PASS if config.software.way == "engine" else 1.0
+    return TOKENS_PER_PASS if config.software.stack_class.batches_continuously else 1.0
 
 
 def inference_parts(
@@ -202,7 +199,7 @@ def inference_parts(
     model, t = config.model, config.model.transformer
     bits = config.weight_bits or bytes_per_value(config.precision) * 8
     cut = layout.tensor * layout.pipeline
-    whole_file = config.software.line == "llama.cpp"  # its bits per weight are of the whole file
+    whole_file = config.software.stack.bits_of_whole_file
     weights = model.parameters * bits / 8 if whole_file else stored_weight_bytes(model, bits)
     parts: dict[str, Number] = {"weights": weights / cut, "context": CONTEXT_BYTES}
     if t is not None:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from service.domain.arrays import Number
-from service.domain.catalog.formats import bytes_per_value, peak_flops
-from service.domain.catalog.hardware import Gpu
+from service.domain.catalog.hardware import Gpu, peak_flops
+from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import DEFAULT_VCPUS_PER_GPU, Cluster
 

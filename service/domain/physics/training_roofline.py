@@ -7,7 +7,7 @@ Every term is what the work would take if that part of the machine ran at its ra
 import numpy as np
 
 from service.domain.arrays import Number
-from service.domain.catalog.formats import bytes_per_value
+from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import TrainingConfig
 from service.domain.models.counts import (
     attention_flops_per_token,

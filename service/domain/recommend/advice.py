@@ -6,6 +6,7 @@ from typing import NamedTuple
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu, InstanceType
 from service.domain.catalog.offer import MARKETS
+from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.reference import Service
 from service.domain.catalog.software_support import RUNS, rules_by_type, said
 from service.domain.physics.input_pipeline import CORES_PER_GPU_THAT_DECODES, USUAL_CORES_PER_GPU
@@ -14,7 +15,6 @@ from service.domain.selection.requirements import Requirement
 from service.domain.versions import known_versions, written
 
 MOST_ADVICE = 6
-SINGLE = ("fp32", "tf32")
 HALF = ("bf16", "fp16")
 WITHOUT_GPU = {
     "classical": "Classical machine learning",
@@ -229,7 +229,7 @@ def tf32_off_by_default(asked: Situation, catalog: Catalog) -> str | None:
     framework, gpu = asked.framework, gpu_on_top(asked, catalog)
     if asked.top is None or gpu is None or framework is None or framework.software != "pytorch":
         return None
-    if asked.precision not in SINGLE or not gpu.runs("tf32"):
+    if asked.precision not in SINGLE_PRECISIONS or not gpu.runs("tf32"):
         return None
     for rule in rules_by_type(catalog, "pytorch-tf32-matmul-default")[asked.top]:
         since = known_versions(rule.versions)
@@ -242,21 +242,21 @@ def tf32_off_by_default(asked: Situation, catalog: Catalog) -> str | None:
 
 
 def mixed_precision(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task != "training" or asked.precision not in SINGLE:
+    if asked.task != "training" or asked.precision not in SINGLE_PRECISIONS:
         return None
     found = quicker(asked, catalog, HALF)
     return found and f"{found}; mixed precision usually needs changes of the training code."
 
 
 def half_precision(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task != "inference" or asked.precision not in SINGLE:
+    if asked.task != "inference" or asked.precision not in SINGLE_PRECISIONS:
         return None
     found = quicker(asked, catalog, HALF)
     return found and f"{found}; answers need not keep the precision of training."
 
 
 def int8(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task != "inference" or asked.precision not in (*SINGLE, *HALF):
+    if asked.task != "inference" or asked.precision not in USUAL_PRECISIONS:
         return None
     found = quicker(asked, catalog, ("int8",))
     return found and f"{found.replace('TFLOPS', 'TOPS')}; the model must be quantised, and its answers checked."
@@ -264,7 +264,7 @@ def int8(asked: Situation, catalog: Catalog) -> str | None:
 
 def quantisation_required(asked: Situation, catalog: Catalog) -> str | None:
     gpu = gpu_on_top(asked, catalog)
-    if asked.top is None or gpu is None or not gpu.runs("int8") or any(gpu.runs(each) for each in (*SINGLE, *HALF)):
+    if asked.top is None or gpu is None or not gpu.runs("int8") or any(map(gpu.runs, USUAL_PRECISIONS)):
         return None
     kits = [name for name in toolkits(catalog) if said(rules_by_type(catalog, name)[asked.top]) in RUNS]
     with_kit = f", and run by what its maker has for it ({', '.join(kits)})" if kits else ""

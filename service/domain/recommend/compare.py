@@ -6,10 +6,9 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import BY_THE_HOUR, Offer
+from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.selection import offers_of_types, select
-
-USUAL_PRECISIONS = ("bf16", "fp16", "tf32", "fp32")
 
 
 @dataclass(frozen=True, slots=True)

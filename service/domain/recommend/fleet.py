@@ -15,7 +15,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
 from service.domain.evidence.published import NamedRate, measured_rate
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.jobs.job import Job, inference_on, precision_on, samples_of, sort_of, training_on
+from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands, where_inference_fits
 from service.domain.layouts.training_search import fastest_training_layouts, training_bands, where_training_fits
@@ -316,10 +316,10 @@ def ways_to_run(job: Job, catalog: Catalog) -> tuple[list[Work], NDArray[np.int6
     seen: dict[Hashable, int] = {}
     way_of = []
     gpus = gpus_of(catalog)
-    sorts = catalog.memory.get_or_compute("sorts_of_gpus", lambda: list(map(sort_of, gpus)))
+    sorts = catalog.memory.get_or_compute("sorts_of_gpus", lambda: list(map(gpu_traits, gpus)))
     for gpu, sort in zip(gpus, sorts, strict=True):
         if sort not in seen:
-            work = work_on(job, gpu)
+            work = config_on(job, gpu)
             seen[sort] = -1 if work is None else found.setdefault(work, len(found))
         way_of.append(seen[sort])
     return list(found), np.array(way_of, np.int64)
@@ -334,13 +334,6 @@ def rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
     """Those that some instance type has, each once."""
     found = {kind.gpu.id: kind.gpu for kind in catalog.instance_types if kind.gpu is not None and is_rated(kind.gpu)}
     return tuple(found.values())
-
-
-def work_on(job: Job, gpu: Gpu) -> Work | None:
-    """Returns the job in the numbers of one GPU; None if the GPU runs none of the requested precisions."""
-    if precision_on(job, gpu) is None:
-        return None
-    return training_on(job, gpu) if job.task == "training" else inference_on(job, gpu)
 
 
 def nothing(rows: int) -> EstimateColumns:

@@ -8,15 +8,15 @@ import numpy as np
 
 from service.domain.arrays import Floats
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
+from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked
 from service.domain.recommend.objective import Figures
 from service.domain.recommend.plans import SPOT
 from service.domain.selection.selection import CheapestOffers, usd_per_hour
 from service.domain.typeset import TypeSet, types_where
 
 PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
-    "training": ("bf16", "fp16", "tf32", "fp32"),
-    "inference": ("bf16", "fp16", "tf32", "fp32"),
+    "training": USUAL_PRECISIONS,
+    "inference": USUAL_PRECISIONS,
     "hpc": ("fp64",),
     "graphics": ("fp32",),
 }

@@ -8,10 +8,8 @@ import numpy as np
 from service.domain.arrays import Floats
 from service.domain.catalog.catalog import Catalog, number_column
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.physics.input_pipeline import USUAL_CORES_PER_GPU
-
-PEAKS = ("bf16", "fp16", "tf32", "fp32")
-"""Of a card, the best of these counts, as work that is free to choose would take it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,7 @@ def on_demand_prices(places: list[int], catalog: Catalog) -> Floats:
 
 def best_peak(kind: InstanceType) -> float:
     """Of all its GPUs; NaN where none is known."""
-    peaks = [kind.tflops(name) for name in PEAKS if kind.gpu and kind.gpu.runs(name)]
+    peaks = [kind.tflops(name) for name in USUAL_PRECISIONS if kind.gpu and kind.gpu.runs(name)]
     return max((peak for peak in peaks if peak is not None), default=np.nan)
 
 

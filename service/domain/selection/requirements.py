@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.formats import RUNS_AS
-from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
+from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked, runs_as
 from service.domain.catalog.software_support import RUNS, rules_by_type, said, software_mask
 from service.domain.selection.constraints import Check, TypeRelaxation, never
 from service.domain.typeset import ThresholdIndex, TypeSet, types_where
@@ -254,7 +253,7 @@ def any_of(precisions: tuple[str, ...], types: Mapping[str, TypeSet]) -> TypeSet
 
 def types_that_run(name: str, support: SupportAsked, catalog: Catalog) -> TypeSet:
     """Formats of storage alone are kept anywhere."""
-    column = catalog.columns.support.get(RUNS_AS.get(name, name))
+    column = catalog.columns.support.get(runs_as(name))
     enough = np.array([level in ENOUGH[support] for level in SUPPORT_LEVELS] + [False])
     return catalog.everyone if column is None else types_where(enough[column])
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.catalog.formats import bytes_per_value
+from service.domain.catalog.precision import bytes_per_value
 from service.domain.models.counts import (
     attention_share,
     cache_bytes,
