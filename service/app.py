@@ -1,7 +1,5 @@
 """create_app(): the one place where everything meets."""
 
-import gc
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import date
@@ -18,10 +16,9 @@ from service.api.catalog import status as catalog
 from service.api.estimate import batch as estimate_batch
 from service.api.estimate import estimate, price_changes
 from service.api.http.document import complete_document
-from service.api.http.etag import RememberedAnswers
+from service.api.http.etag import ConditionalAnswers
 from service.api.http.limits import BodyLimit
 from service.api.http.problems import answer_problems
-from service.api.http.quick import QuickAnswers, Way
 from service.api.recommend import codes, recommend
 from service.db.engine import connect
 from service.db.live_catalog import LiveCatalog, today
@@ -31,6 +28,7 @@ from service.version import VERSION
 
 ROUTERS = (
     recommend.router,
+    recommend.batch_router,
     estimate.router,
     estimate_batch.router,
     codes.router,
@@ -46,14 +44,6 @@ ROUTERS = (
     catalog.router,
     health.router,
 )
-
-QUICK: dict[tuple[str, str], Way] = {
-    ("POST", "/recommend"): recommend.quick_recommend,
-    ("GET", "/instances"): instances.quick_instances,
-}
-
-THREADS_TAKE_TURNS_SECONDS = 0.0005
-"""A tenth of what Python does by itself: while a thread answers a batch, other requests wait as long for their turn."""
 
 DESCRIPTION = """
 Which machine should run this deep-learning job, and what will it cost?
@@ -75,8 +65,6 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
 
     @asynccontextmanager
     async def watching(_app: FastAPI) -> AsyncIterator[None]:
-        gc.freeze()  # the catalog and the modules stay; looking through them took 80 ms at 200,000 offers
-        sys.setswitchinterval(THREADS_TAKE_TURNS_SECONDS)
         live.start_watching()
         yield
         live.stop_watching()
@@ -84,8 +72,7 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
 
     app = build_app(lifespan=watching)
     app.state.live_catalog = live
-    app.add_middleware(QuickAnswers, ways=QUICK)
-    app.add_middleware(RememberedAnswers, newest=lambda: live.on(None).identity)
+    app.add_middleware(ConditionalAnswers)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     return app
 

@@ -11,7 +11,6 @@ from datetime import UTC, date, datetime
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.allocator import give_back
 from service.db.read_history import read_history, read_newer, read_version
 from service.db.write_measurements import write_measurements
 from service.domain.catalog.catalog import Catalog
@@ -132,7 +131,6 @@ class LiveCatalog:
         with self._lock:
             for key in [key for key in self._days if key[0] != history.version]:
                 del self._days[key]
-        give_back()
         log.info("The catalog is now version %s.", history.version)
 
     def _watch(self) -> None:

@@ -92,10 +92,6 @@ async def get_instances(request: Request) -> Response:
     The price is the lowest on-demand one that the filters leave, or the lowest at spot where there is none;
     prices of commitments are told where `market=reserved` is asked.
     """
-    return quick_instances(request)
-
-
-def quick_instances(request: Request, _body: bytes = b"") -> Response:
     asked = read_query(request)
     catalog = catalog_for(request, asked.as_of)
     constraints = instance_constraints(asked, catalog)

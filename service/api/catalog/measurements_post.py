@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Query
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from service.api.catalog.measurements import MeasurementResponse, named_item, named_seen
-from service.api.http.body import JsonRoute
+from service.api.http.body import JsonItemsRoute
 from service.api.http.current import EARLIEST, Live
 from service.api.http.examples import MEASUREMENTS
 from service.api.http.fields import (
@@ -32,7 +32,7 @@ from service.domain.evidence.measurement_id import identified, samples_per_secon
 from service.domain.jobs.stacks import UNKNOWN, software_called
 from service.domain.versions import split_requirement
 
-router = APIRouter(tags=["catalog"], route_class=JsonRoute)
+router = APIRouter(tags=["catalog"], route_class=JsonItemsRoute)
 
 MOST_ITEMS = 1000
 LEAST = 1e-9

@@ -10,7 +10,7 @@ from service.api.estimate.cost_request import only_one
 from service.api.estimate.estimate import ANSWER, EstimateRequest, EstimateResponse, appraised_on, estimate
 from service.api.estimate.what_if import MatrixRequest, MatrixResponse, combinations, matrix
 from service.api.http.batch import RefusedItem, answered, items_of
-from service.api.http.body import JsonRoute
+from service.api.http.body import JsonItemsRoute
 from service.api.http.current import Live, catalog_on
 from service.api.http.examples import ESTIMATE_BATCH
 from service.api.http.fields import BodyModel, RequestModel
@@ -21,7 +21,7 @@ from service.domain.errors import QuestionError
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
 
-router = APIRouter(tags=["decision"], route_class=JsonRoute)
+router = APIRouter(tags=["decision"], route_class=JsonItemsRoute)
 
 Base = Annotated[
     dict[str, Any],

@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError, WithJsonSch
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from service.allocator import give_back
 from service.api.http.problems import ProblemDocument, document_of, invalid
 from service.domain.errors import QuestionError
 
@@ -73,7 +72,6 @@ def in_parts(parts: list[bytes]) -> Response:
     async def sent() -> AsyncIterator[bytes]:
         while parts:
             yield parts.pop()
-        await run_in_threadpool(give_back)
 
     return StreamingResponse(sent(), media_type="application/json", headers={"Content-Length": str(length)})
 

@@ -1,81 +1,110 @@
-"""Reading a JSON body: what Python's reader lets pass or chokes on is refused with a sentence."""
+"""Reads a JSON body and refuses, with a sentence, whatever does not mean one thing or costs too much to read."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
 
 from service.api.http.problems import BodyUnreadable
 
-MOST_DIGITS = 300
-Model = TypeVar("Model", bound=BaseModel)
+MAX_DIGITS = 300
+MAX_DEPTH = 64
+MAX_NAMES = 10_000
+MAX_NAMES_OF_ITEMS = 100_000
+"""Names in a body of up to 1,000 items, each as large as a question may usefully be."""
 
 
-def read_json(body: bytes) -> Any:
-    """The value that the body holds. Raises `BodyUnreadable`, or `JSONDecodeError` for what is not JSON at all."""
+def read_json(body: bytes, max_names: int = MAX_NAMES) -> Any:
+    """Returns the value that the body holds. Raises `BodyUnreadable`, or `JSONDecodeError` if it is not JSON."""
     try:
-        return json.loads(body.decode("utf-8-sig"), object_pairs_hook=distinct, parse_int=integer)
+        text = body.decode("utf-8-sig")
+        value = json.loads(text, object_pairs_hook=_ObjectReader(max_names), parse_int=_integer)
     except UnicodeDecodeError:
         raise BodyUnreadable("The body is not UTF-8.") from None
     except RecursionError:
-        raise BodyUnreadable("The body is nested too deeply.") from None
+        raise _too_deep() from None
+    _check_depth(value)
+    return value
 
 
-def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two values under one name Python keeps the last; which one was meant, nobody can know."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BodyUnreadable(f"The body names '{twice[:80]}' twice.", field=twice)
-    return found
+class _ObjectReader:
+    """Makes a dict of each object, counts the names of all of them, and refuses a name that one object has twice.
+
+    Python would keep the last of two values under one name, but the caller may have meant the first.
+    """
+
+    def __init__(self, max_names: int) -> None:
+        self._max_names = max_names
+        self._names = 0
+
+    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        self._names += len(pairs)
+        if self._names > self._max_names:
+            raise BodyUnreadable(f"The body holds more than {self._max_names:,} names.")
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+            raise BodyUnreadable(f"The body names '{twice[:80]}' twice.", field=twice)
+        return values
 
 
-def integer(digits: str) -> int | float:
-    """Python refuses to read an integer of many digits; as a float it is infinite, which the field then refuses."""
-    return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
+def _integer(digits: str) -> int | float:
+    """Reads very long integers as infinity, which every field refuses: Python raises for those of 4,300 digits."""
+    return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
 
 
-class JsonRequest(Request):
-    """A request whose `json()` is `read_json`."""
+def _check_depth(value: Any) -> None:
+    """Raises `BodyUnreadable` if lists and objects are nested deeper than `MAX_DEPTH`."""
+    containers = [value] if isinstance(value, list | dict) else []
+    for _ in range(MAX_DEPTH):
+        if not containers:
+            return
+        containers = [
+            inner
+            for outer in containers
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, list | dict)
+        ]
+    if containers:
+        raise _too_deep()
+
+
+def _too_deep() -> BodyUnreadable:
+    return BodyUnreadable(f"The body is nested deeper than {MAX_DEPTH} levels.")
+
+
+class _JsonRequest(Request):
+    """A request that reads its JSON body with `read_json`."""
+
+    max_names = MAX_NAMES
 
     async def json(self) -> Any:
-        return read_json(await self.body())
+        return read_json(await self.body(), self.max_names)
+
+
+class _JsonItemsRequest(_JsonRequest):
+    max_names = MAX_NAMES_OF_ITEMS
 
 
 class JsonRoute(APIRoute):
-    """A route that reads its body with `read_json`."""
+    """A route whose JSON body is read by `read_json`. Every POST has one."""
+
+    request_class: type[Request] = _JsonRequest
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Returns FastAPI's handler, given a request that reads its body in this way."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            return await handler(JsonRequest(request.scope, request.receive))
+            return await handler(self.request_class(request.scope, request.receive))
 
         return handle
 
 
-def read_quickly(body: bytes, model: type[Model]) -> Model | None:
-    """The model that the body holds, in half the time of `read_json`; nothing where that could read it otherwise.
+class JsonItemsRoute(JsonRoute):
+    """A route whose JSON body is a list of many items, and may therefore hold more names."""
 
-    Of two values under one name pydantic keeps the last. But every name has its colon, so a body that has as many
-    colons as the model has fields names each of them once.
-    """
-    try:
-        found = model.model_validate_json(body)
-    except ValidationError:
-        return None
-    return found if body.count(b":") == fields_sent(found) else None
-
-
-def fields_sent(model: BaseModel) -> int:
-    """How many fields the body has set, those of the parts included."""
-    values, told = model.__dict__, model.model_fields_set
-    count = len(told)
-    for name in told:
-        if isinstance(values[name], BaseModel):
-            count += fields_sent(values[name])
-    return count
+    request_class = _JsonItemsRequest

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from service.api.catalog.instance_type import InstanceTypeResponse, PriceResponse, machine_fields
 from service.api.estimate.response import rounded, warnings_on
 from service.api.http.batch import RefusedItem, answered, items_of
-from service.api.http.body import JsonRoute, read_quickly
+from service.api.http.body import JsonItemsRoute, JsonRoute
 from service.api.http.current import CatalogStamp, Live, catalog_for, catalog_on, stamp_json
 from service.api.http.examples import QUESTION_BATCH, QUESTIONS
 from service.api.http.fields import BodyModel, NoteResponse, RequestModel, StatementResponse
@@ -52,6 +52,7 @@ from service.domain.recommend.recommend import Answer, Choice, Question, recomme
 from service.domain.selection.requirements import NOTHING, Requirements
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
+batch_router = APIRouter(tags=["decision"], route_class=JsonItemsRoute)
 read_query = query_reader(RequestModel)
 """There is nothing to ask in the query, and whatever stands there is refused."""
 
@@ -218,14 +219,6 @@ async def post_recommend(
     return answer_to(asked, request)
 
 
-def quick_recommend(request: Request, body: bytes) -> Response | None:
-    """The answer to a question that is sent in the usual way and is right at first sight."""
-    if request.scope["query_string"] or request.headers.get("content-type") != "application/json":
-        return None
-    asked = read_quickly(body, RecommendRequest)
-    return None if asked is None else answer_to(asked, request)
-
-
 def answer_to(asked: RecommendRequest, request: Request) -> Response:
     return Response(answer_in(asked, catalog_for(request, asked.as_of)), media_type="application/json")
 
@@ -251,7 +244,7 @@ class RecommendBatchResponse:
 ASKED: TypeAdapter[RecommendRequest] = TypeAdapter(RecommendRequest)
 
 
-@router.post("/recommend/batch", summary="Recommend for many workloads", response_model=RecommendBatchResponse)
+@batch_router.post("/recommend/batch", summary="Recommend for many workloads", response_model=RecommendBatchResponse)
 async def post_recommend_batch(
     asked: Annotated[RecommendBatchRequest, Body(openapi_examples=QUESTION_BATCH)], live: Live, request: Request
 ) -> Response:
