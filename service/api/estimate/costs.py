@@ -15,10 +15,10 @@ from service.api.estimate.cost_response import (
 )
 from service.api.estimate.per_unit import month_told, per_unit
 from service.api.estimate.priced_run import PricedRun, bill_under, terms_for
-from service.api.estimate.versus_on_demand import break_even_told, commitment_told, on_demand_beside
+from service.api.estimate.versus_on_demand import break_even_told, commitment_told
 from service.domain.band import Band
 from service.domain.bill.bill import Bill, HourlyPrice, SellerTerms
-from service.domain.bill.payment_options import WORDS, PaymentOption, options
+from service.domain.bill.payment_options import PaymentOption, on_demand_offer, payment_options
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import unknown
 from service.domain.catalog.tariffs import storage_classes
@@ -28,13 +28,15 @@ BESIDE = "beside a machine of one's own"
 OWN = "A machine that is described has no seller: its hour costs what was told, and nothing else is known."
 
 
+WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}
+
 # In every market
 
 
 def costs_of(purchase: PricedRun, kind: InstanceType, ways: tuple[str, ...], regions: tuple[str, ...],
              service: str | None) -> list[CostResponse]:  # fmt: skip
     """One entry for every market, term and managed service of each region. Raises `QuestionError`."""
-    found = options(purchase.catalog, kind, regions, ways, service, training=purchase.training)
+    found = payment_options(purchase.catalog, kind, regions, ways, service, training=purchase.training)
     priced = [(option, terms_for(purchase, kind, option)) for option in found]
     bills = [(option, terms, bill_under(purchase, terms)) for option, terms in priced]
     return [cost_told(purchase, kind, *each) for each in bills]
@@ -44,7 +46,7 @@ def cost_told(
     purchase: PricedRun, kind: InstanceType, option: PaymentOption, terms: SellerTerms, bill: Bill | Unknown
 ) -> CostResponse:
     offer = option.offer
-    plain = on_demand_beside(purchase.catalog, kind, offer)
+    plain = on_demand_offer(purchase.catalog, kind, offer.region)
     usd = offer.price.usd_micros_per_hour
     used = PriceUsedResponse(
         usd_per_hour=None if usd is None else number(usd),

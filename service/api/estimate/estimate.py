@@ -43,7 +43,7 @@ from service.api.http.fields import (
 from service.api.workload.checkpoints import assumed_of, checkpoints_in
 from service.api.workload.job import job_of
 from service.api.workload.workload import WorkloadRequest
-from service.domain.bill.payment_options import service_known, ways_known
+from service.domain.bill.payment_options import markets_known, service_known
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import resolve, resolve_gpus, resolve_instance
@@ -347,7 +347,7 @@ def costs_asked(purchase: PricedRun, asked: EstimateRequest, kind: InstanceType 
     if asked.managed_service is not None:
         service = service_known(catalog, asked.managed_service, "managed_service")
     regions = resolved("region", asked.region, catalog)
-    return costs_of(purchase, kind, resolve("market", asked.market, ways_known(catalog), "market"), regions, service)
+    return costs_of(purchase, kind, resolve("market", asked.market, markets_known(catalog), "market"), regions, service)
 
 
 def notes_on(asked: EstimateRequest, costs: list[CostResponse], kind: InstanceType | None) -> list[str]:

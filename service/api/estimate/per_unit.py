@@ -5,7 +5,7 @@ from service.api.estimate.priced_run import PricedRun
 from service.api.estimate.response import BandResponse, maybe, rounded
 from service.domain.band import Band
 from service.domain.bill.serving import Served
-from service.domain.bill.unit_costs import SECONDS_AN_HOUR, unit_costs, usd_micros_a_month, usd_per_million_tokens
+from service.domain.bill.unit_costs import samples_per_usd, unit_costs, usd_micros_a_month, usd_per_million_tokens
 from service.domain.catalog.tariffs import HOURS_A_MONTH
 from service.domain.money import Micros, Unknown, number
 
@@ -26,8 +26,7 @@ def per_unit(purchase: PricedRun, total: Micros | None, usd_micros_per_hour: int
 
 
 def of_a_dollar(usd_per_hour: float | None, per_second: Band | None) -> Band | None:
-    """Samples for a dollar of machine time: samples/s x 3600 / hourly price."""
-    return None if not usd_per_hour or per_second is None else per_second.times(SECONDS_AN_HOUR / usd_per_hour)
+    return None if not usd_per_hour or per_second is None else per_second.times(samples_per_usd(1.0, usd_per_hour))
 
 
 def at_rate(usd_per_hour: float | None, rate: Band | None) -> MoneyResponse | None:

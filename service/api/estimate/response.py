@@ -10,8 +10,8 @@ from service.api.http.fields import StatementResponse
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.precision import bytes_per_value
-from service.domain.evidence.published import Near, Speaking, nearest_runs, runs_by_nearness, runs_that_speak
-from service.domain.jobs.config import TrainingConfig
+from service.domain.evidence.nearest import evidence_for
+from service.domain.evidence.published import Evidence
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.would_fit import FitChange
 from service.domain.physics.cluster import GIB, Cluster
@@ -212,52 +212,19 @@ def unusual(found: JobEstimate, machine: Cluster) -> list[StatementResponse]:
 # What an estimate rests on
 
 
-MOST_EVIDENCE = 3
-
-
 def evidence_on(found: JobEstimate, machine: Cluster, catalog: Catalog) -> list[dict[str, str]]:
-    """The published runs nearest to the question; the same question is looked up once."""
-    work = found.config
-    training = isinstance(work, TrainingConfig)
-    length = work.sequence_length if isinstance(work, TrainingConfig) else round(work.input_length + work.output_length)
-    asked = (work.model.id, machine.gpu.id, training, work.precision, work.software.line, machine.gpus, length)
+    return [published_run(run) for run in evidence_for(found.config, machine.gpu, machine.gpus, catalog)]
 
-    kind = "train_throughput" if training else "infer_throughput"
 
-    def speaking() -> Speaking:
-        return runs_that_speak(catalog.reference, kind, catalog.day)
-
-    def near() -> Near:
-        known = catalog.memory.get_or_compute(("speaking", kind), speaking)
-        return runs_by_nearness(catalog.reference, work.model, machine.gpu, known)
-
-    def look() -> list[dict[str, str]]:
-        runs = nearest_runs(
-            catalog.reference,
-            work.model,
-            machine.gpu,
-            kind,
-            catalog.day,
-            precision=work.precision,
-            framework=None if work.software.line == "unknown" else work.software.line,
-            gpus=machine.gpus,
-            length=length or None,
-            most=MOST_EVIDENCE,
-            near=catalog.memory.get_or_compute(("near", kind, work.model, machine.gpu.id), near),
-        )
-        return [
-            {
-                "kind": "published_run",
-                "id": each.id,
-                "date": each.date,
-                "source": each.source,
-                "nearness": each.nearness,
-                "measured": each.measured,
-            }
-            for each in runs
-        ]
-
-    return catalog.fragments.get_or_compute(("evidence", *asked), look)
+def published_run(run: Evidence) -> dict[str, str]:
+    return {
+        "kind": "published_run",
+        "id": run.id,
+        "date": run.date,
+        "source": run.source,
+        "nearness": run.nearness,
+        "measured": run.measured,
+    }
 
 
 # What would make it fit

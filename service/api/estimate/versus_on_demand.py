@@ -10,19 +10,9 @@ from service.domain.bill.commitments import break_even_hours, commitment_in, com
 from service.domain.bill.interruption import break_even_rate
 from service.domain.bill.payment_options import PaymentOption
 from service.domain.bill.seller_terms import hourly_price
-from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Offer
 from service.domain.money import USD, ExchangeRate, Micros, Unknown, half_up
-
-
-def on_demand_beside(catalog: Catalog, kind: InstanceType, offer: Offer) -> Offer | None:
-    """The on-demand offer of the same region, to compare with."""
-    for place in catalog.offer_places(catalog.place_of[kind.id]):
-        other = catalog.offer(place)
-        if (other.market, other.region) == ("on_demand", offer.region):
-            return other
-    return None
 
 
 def commitment_told(

@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import BeforeValidator, Field
 
 from service.api.estimate.cost_request import Hours
@@ -18,6 +19,7 @@ from service.api.http.batch import MOST_ITEMS
 from service.api.http.fields import AtLeastOne, BodyModel, Name, Named, standing
 from service.api.http.problems import ProblemDocument
 from service.domain.errors import QuestionError
+from service.domain.pareto import pareto
 
 
 def values_of(each: Any) -> Any:
@@ -87,7 +89,7 @@ async def matrix(
         rows.append(combination(cell, answer(cell)))
         await asyncio.sleep(0)
     rows.sort(key=lambda row: (row.problem is not None, row.usd is None, row.usd.likely if row.usd else 0.0))
-    best = pareto([point(row) for row in rows])
+    best = on_front([point(row) for row in rows])
     return MatrixResponse([replace(row, pareto=good) for row, good in zip(rows, best, strict=True)])
 
 
@@ -112,12 +114,9 @@ def point(row: CombinationResponse) -> tuple[float, float] | None:
     return None if row.usd is None or row.hours is None else (row.usd.likely, row.hours.likely)
 
 
-def pareto(points: Sequence[tuple[float, float] | None]) -> list[bool]:
-    """Which points no other one beats in one figure without losing in the other; equals are all marked."""
-    known = sorted({each for each in points if each is not None})
-    front, quickest = set(), float("inf")
-    for usd, hours in known:
-        if hours < quickest:
-            front.add((usd, hours))
-            quickest = hours
-    return [each in front for each in points]
+def on_front(points: Sequence[tuple[float, float] | None]) -> list[bool]:
+    """Marks the points that no other one beats in one figure without losing in the other; equals are all marked."""
+    known = sorted({point for point in points if point is not None})
+    usd, hours = np.array(known, np.float64).reshape(-1, 2).T
+    front = {point for point, good in zip(known, pareto(usd, -hours, len(known)), strict=True) if good}
+    return [point in front for point in points]

@@ -7,14 +7,15 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from service.api.estimate.response import BandResponse, ModelledEstimateResponse, estimate_told, evidence_on, rounded
-from service.api.estimate.versus_on_demand import on_demand_beside
 from service.api.http.fields import StatementResponse
 from service.domain.band import Band
 from service.domain.bill.interruption import Expectation, break_even_rate, expect_by_prior, prior_of
+from service.domain.bill.payment_options import on_demand_offer
+from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
 from service.domain.evidence.published import NamedRate
 from service.domain.jobs.job import Job
-from service.domain.layouts.job_estimate import SECONDS_PER_HOUR, JobEstimate, estimate_job_in
+from service.domain.layouts.job_estimate import JobEstimate, estimate_job_in
 from service.domain.money import Unknown
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.recommend.fleet import FleetEstimate
@@ -197,7 +198,7 @@ def money_of(
         paid, elapsed, stretch = hours, hours, 1.0
     else:
         paid, elapsed, stretch = expected.hours, expected.elapsed or expected.hours, expected.stretch
-    per_usd = rounded(rate * SECONDS_PER_HOUR / price / stretch) if price and rate is not None else None
+    per_usd = rounded(samples_per_usd(rate, price * stretch)) if price and rate is not None else None
     return paid, elapsed, price, per_usd
 
 
@@ -229,7 +230,7 @@ def times(rate: BandResponse | None, instances: int) -> BandResponse | None:
 
 
 def spot_told(choice: Choice, hours: Band, expected: Expectation, planner: Planner, catalog: Catalog) -> SpotResponse:
-    plain = on_demand_beside(catalog, choice.instance_type, choice.offer)
+    plain = on_demand_offer(catalog, choice.instance_type, choice.offer.region)
     spot, full = choice.offer.price.usd_per_hour, None if plain is None else plain.price.usd_per_hour
     even = break_even_rate(hours.likely, spot / full, planner.checkpoints) if spot and full else None
     return SpotResponse(

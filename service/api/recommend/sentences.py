@@ -11,6 +11,7 @@ from service.api.recommend.codes import REJECTIONS
 from service.api.recommend.host import host_warnings, loading_of
 from service.api.recommend.request import RecommendRequest, leaves_spot_out
 from service.api.workload.requirements import unknown_software
+from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.software_support import no_framework_mask
 from service.domain.jobs.job import Job
@@ -105,7 +106,11 @@ def job_figure_told(job: Job, term: str, choice: Choice) -> str | None:
         case "hours" | "samples_per_second":
             return f"{speed:.4g} samples per second"
         case "samples_per_usd":
-            return "an unknown price" if not price else f"{speed * 3600 / price / machines:.4g} samples per dollar"
+            return (
+                "an unknown price"
+                if not price
+                else f"{samples_per_usd(speed, price * machines):.4g} samples per dollar"
+            )
         case "joules":
             return "an unknown power" if watts is None else f"{watts * machines / speed:.4g} joules per sample"
         case _:

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
@@ -12,7 +14,10 @@ from service.domain.catalog.offer import MARKETS, Offer
 from service.domain.catalog.regions import nearest_first
 from service.domain.errors import QuestionError
 
-WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}
+OfferIndices: TypeAlias = NDArray[Any]
+"""Indices of offers in the columns of the catalog."""
+
+MOST_ELSEWHERE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,122 +27,149 @@ class PaymentOption:
     offer: Offer
     service: str | None = None
 
-    @property
-    def way(self) -> str:
-        """The market, or of a reserved offer its term."""
-        return self.offer.term or self.offer.market
 
-
-def options(
+def payment_options(
     catalog: Catalog,
-    kind: InstanceType,
+    instance_type: InstanceType,
     regions: Sequence[str] = (),
-    ways: Sequence[str] = (),
+    markets: Sequence[str] = (),
     service: str | None = None,
     *,
     training: bool = True,
 ) -> tuple[PaymentOption, ...]:
-    """The cheapest offer of each market and term: in each region asked, or in the cheapest region where none is.
+    """Returns the cheapest offer of each market and term: in each region asked, or in the cheapest region.
 
-    `ways` are markets or terms; none means all, and beside them the seller's managed services, which train.
-    Raises `QuestionError` for a region that lacks the type, and for a market that all these regions lack.
+    `markets` are markets or terms; none means all of them, and also the seller's managed services, which train.
+    Raises `QuestionError` for a region without the type, and for a market that none of the regions has.
     """
-    offers = [catalog.offer(place) for place in catalog.offer_places(catalog.place_of[kind.id])]
-    places = [region_sold(catalog, kind, offers, region) for region in regions] or [None]
-    found = [
+    offers = _TypeOffers(catalog, instance_type)
+    asked = [_region_sold(offers, region) for region in regions]
+    options = [
         PaymentOption(offer, service)
-        for place in places
-        for offer in cheapest_of_each(offers, everywhere=not regions, region=place)
-        if not ways or {offer.market, offer.term} & set(ways)
+        for among in ([offers.in_region(region) for region in asked] if regions else [offers.indices])
+        for offer in offers.cheapest_of_each(among)
+        if not markets or {offer.market, offer.term} & set(markets)
     ]
-    for way in ways:
-        if not any(way in (each.offer.market, each.offer.term) for each in found):
-            raise not_sold(catalog, kind, offers, way, regions)
-    if ways or service or not training:
-        return tuple(found)
-    beside = [
-        PaymentOption(each.offer, managed)
-        for managed in services_for(catalog, kind)
-        for each in found
-        if each.offer.market == "on_demand"
-    ]
-    return (*found, *beside)
+    for market in markets:
+        if not any(market in (option.offer.market, option.offer.term) for option in options):
+            raise _not_sold(offers, market, regions)
+    if not markets and not service and training:
+        options += [
+            PaymentOption(option.offer, managed)
+            for managed in _services_for(catalog, instance_type)
+            for option in options
+            if option.offer.market == "on_demand"
+        ]
+    return tuple(options)
 
 
-def cheapest_of_each(offers: Sequence[Offer], *, everywhere: bool, region: str | None) -> list[Offer]:
-    """By market and term, in the catalog's order, which has what is known and cheap first."""
-    found: dict[tuple[int, str | None], Offer] = {}
-    for offer in offers:
-        if everywhere or offer.region == region:
-            found.setdefault((MARKETS.index(offer.market), offer.term), offer)
-    return [found[key] for key in sorted(found, key=lambda key: (key[0], key[1] or ""))]
+def on_demand_offer(catalog: Catalog, instance_type: InstanceType, region: str | None) -> Offer | None:
+    """Returns the on-demand offer of a type in a region, the first where it has several; None where it has none."""
+    offers = _TypeOffers(catalog, instance_type)
+    cheapest = offers.cheapest_of_each(offers.in_region(region))
+    return cheapest[0] if cheapest and cheapest[0].market == "on_demand" else None
 
 
-def services_for(catalog: Catalog, kind: InstanceType) -> tuple[str, ...]:
-    """Managed services whose premium on the type is known; a managed twin holds it in its price already."""
-    if kind.twin_of is not None:
-        return ()
-    return tuple(
-        sorted(
-            {
-                fee.service
-                for fee in catalog.reference.fees
-                if fee.provider == kind.provider and fee.family in ("", kind.family) and fee.valid_from <= catalog.day
-            }
-        )
-    )
-
-
-def ways_known(catalog: Catalog) -> tuple[str, ...]:
-    """What a market may be called: a market, or the term of a reserved offer."""
+def markets_known(catalog: Catalog) -> tuple[str, ...]:
+    """Returns the names that a request may give as a market: the markets, and the terms of reserved offers."""
     return (*MARKETS, *catalog.offers.terms)
 
 
 def service_known(catalog: Catalog, name: str, field: str) -> str:
+    """Returns the managed service of that name. Raises `UnknownName`."""
     return resolve("managed service", [name], {fee.service for fee in catalog.reference.fees}, field)[0]
 
 
-# What is not sold
+def _services_for(catalog: Catalog, instance_type: InstanceType) -> list[str]:
+    """Managed services with a known premium on the type; the price of a managed twin already contains it."""
+    if instance_type.twin_of is not None:
+        return []
+    return sorted(
+        {
+            fee.service
+            for fee in catalog.reference.fees
+            if fee.provider == instance_type.provider
+            and fee.family in ("", instance_type.family)
+            and fee.valid_from <= catalog.day
+        }
+    )
 
 
-def region_sold(catalog: Catalog, kind: InstanceType, offers: Sequence[Offer], region: str) -> str | None:
-    """The region as the offers have it: a seller with one price everywhere has none. Raises `QuestionError`."""
-    sold = {offer.region for offer in offers}
+class _TypeOffers:
+    """The offers of one instance type as columns: a type may have hundreds, and few of them become an `Offer`."""
+
+    def __init__(self, catalog: Catalog, instance_type: InstanceType) -> None:
+        self.catalog, self.instance_type = catalog, instance_type
+        span = catalog.offer_places(catalog.place_of[instance_type.id])
+        self.indices = np.arange(span.start, span.stop)
+
+    def in_region(self, region: str | None) -> OfferIndices:
+        offers = self.catalog.offers
+        code = -1 if region is None else offers.places.index(region) if region in offers.places else None
+        return self.indices[:0] if code is None else self.indices[offers.region[self.indices] == code]
+
+    def cheapest_of_each(self, among: OfferIndices) -> list[Offer]:
+        """By market and term; the catalog has known and low prices first."""
+        offers = self.catalog.offers
+        keys = offers.market[among].astype(np.int64) * (len(offers.terms) + 1) + offers.term[among] + 1
+        _, first = np.unique(keys, return_index=True)
+        cheapest = [self.catalog.offer(int(index)) for index in among[first]]
+        return sorted(cheapest, key=lambda offer: (MARKETS.index(offer.market), offer.term or ""))
+
+    def sold_as(self, market: str) -> OfferIndices:
+        """Indices of the offers in a market or under a term."""
+        offers = self.catalog.offers
+        if market in MARKETS:
+            of_market: OfferIndices = self.indices[offers.market[self.indices] == MARKETS.index(market)]
+            return of_market
+        of_term: OfferIndices = self.indices[offers.term[self.indices] == offers.terms.index(market)]
+        return of_term
+
+    def regions(self, among: OfferIndices) -> set[str | None]:
+        offers = self.catalog.offers
+        codes = np.unique(offers.region[among]).tolist()
+        return {None if code < 0 else offers.places[code] for code in codes}
+
+
+def _region_sold(offers: _TypeOffers, region: str) -> str | None:
+    """The region as the offers have it: None for a seller with one price everywhere. Raises `QuestionError`."""
+    reference, instance_type = offers.catalog.reference, offers.instance_type
+    sold = offers.regions(offers.indices)
     if region in sold:
         return region
-    own = {each.id for each in catalog.reference.regions if each.provider == kind.provider}
-    if not catalog.reference.providers[kind.provider].priced_by_region and sold == {None} and region in own:
+    own = {each.id for each in reference.regions if each.provider == instance_type.provider}
+    if not reference.providers[instance_type.provider].priced_by_region and sold == {None} and region in own:
         return None
-    near = nearest_first(region, {place for place in sold if place}, catalog.reference.regions)
-    if not near:
-        told = f"{kind.provider} has one price for {kind.id} everywhere: leave the region out."
+    near = nearest_first(region, {name for name in sold if name}, reference.regions)
+    if near:
+        advice = f"The nearest region that has it is {near[0]}; of {len(near)} in all."
     else:
-        told = f"The nearest region that has it is {near[0]}; of {len(near)} in all."
-    raise QuestionError(f"{kind.id} is not offered in {region}. {told}", field="region", near=near[:3])
+        advice = f"{instance_type.provider} has one price for {instance_type.id} everywhere: leave the region out."
+    raise QuestionError(f"{instance_type.id} is not offered in {region}. {advice}", field="region", near=near[:3])
 
 
-def not_sold(
-    catalog: Catalog, kind: InstanceType, offers: Sequence[Offer], way: str, regions: Sequence[str]
-) -> QuestionError:
-    here = {None} if not regions else set(regions)
-    ways = sorted({offer.term or offer.market for offer in offers if not regions or offer.region in here})
-    elsewhere = {offer.region for offer in offers if way in (offer.market, offer.term) and offer.region}
+def _not_sold(offers: _TypeOffers, market: str, regions: Sequence[str]) -> QuestionError:
+    here = [offers.in_region(region) for region in (None, *regions)] if regions else [offers.indices]
+    sold = sorted({offer.term or offer.market for among in here for offer in offers.cheapest_of_each(among)})
     where = f" in {' or '.join(regions)}" if regions else ""
-    told = f"{kind.id} is not sold as {way}{where}; it is sold there as {', '.join(ways)}." if ways else (
-        f"No offer of {kind.id} is known."
-    )  # fmt: skip
+    if sold:
+        there = "there as " if regions else "as "
+        text = f"{offers.instance_type.id} is not sold as {market}{where}; it is sold {there}{', '.join(sold)}."
+    else:
+        text = f"No offer of {offers.instance_type.id} is known."
+    elsewhere = {region for region in offers.regions(offers.sold_as(market)) if region}
     if regions and elsewhere:
-        near = nearest_first(regions[0], elsewhere, catalog.reference.regions)
-        told += f" The nearest region that has it as {way} is {near[0]}."
-    return QuestionError(told.replace(" there", "") if not regions else told, field="market", near=tuple(ways[:3]))
+        near = nearest_first(regions[0], elsewhere, offers.catalog.reference.regions)
+        text += f" The nearest region that has it as {market} is {near[0]}."
+    return QuestionError(text, field="market", near=tuple(sold[:3]))
 
 
-# The same GPU elsewhere
+# The same GPU on other machines
 
 
 @dataclass(frozen=True, slots=True)
 class GpuHour:
-    """What an hour of one GPU costs on demand on some machine."""
+    """The price of one GPU for an hour on demand, on some machine."""
 
     instance: str
     offer: Offer
@@ -145,26 +177,25 @@ class GpuHour:
     usd_per_gpu_hour: float
 
 
-def cheapest_gpu_hours(catalog: Catalog, gpu: str, besides: str | None, most: int = 3) -> tuple[GpuHour, ...]:
-    """The machines with the cheapest hour of a GPU on demand, one of each seller, cheapest first."""
+def cheapest_gpu_hours(catalog: Catalog, gpu: str, besides: str | None) -> tuple[GpuHour, ...]:
+    """Returns the machines with the cheapest on-demand hour of a GPU, one per seller and without `besides`."""
+    by_provider: dict[str, GpuHour] = {}
+    for hour in catalog.memory.get_or_compute(("gpu_hours", gpu), lambda: _gpu_hours(catalog, gpu)):
+        if hour.instance != besides:
+            by_provider.setdefault(hour.instance.partition("/")[0], hour)
+    return tuple(by_provider.values())[:MOST_ELSEWHERE]
 
-    def ranked() -> tuple[GpuHour, ...]:
-        offers, found = catalog.offers, []
-        for place, kind in enumerate(catalog.instance_types):
-            if kind.gpu is None or kind.gpu.id != gpu or not kind.gpu_count:
-                continue
-            if kind.state_on(catalog.day) != "available":
-                continue
-            first = catalog.offer_places(place)
-            if not len(first) or offers.market[first[0]] != MARKETS.index("on_demand"):
-                continue
-            usd = float(offers.usd_per_hour[first[0]])
-            if np.isfinite(usd):
-                found.append(GpuHour(kind.id, catalog.offer(first[0]), kind.gpu_count, usd / kind.gpu_count))
-        return tuple(sorted(found, key=lambda each: (each.usd_per_gpu_hour, each.instance)))
 
-    told: dict[str, GpuHour] = {}
-    for each in catalog.memory.get_or_compute(("gpu_hours", gpu), ranked):
-        if each.instance != besides:
-            told.setdefault(each.instance.partition("/")[0], each)
-    return tuple(told.values())[:most]
+def _gpu_hours(catalog: Catalog, gpu: str) -> list[GpuHour]:
+    """Every available machine with the GPU and a known on-demand price, the cheapest hour first."""
+    offers, hours = catalog.offers, []
+    for index, instance_type in enumerate(catalog.instance_types):
+        first = catalog.default_offers[index]
+        if instance_type.gpu is None or instance_type.gpu.id != gpu or not instance_type.gpu_count or first < 0:
+            continue
+        usd = float(offers.usd_per_hour[first])
+        on_demand = offers.market[first] == MARKETS.index("on_demand")
+        if on_demand and np.isfinite(usd) and instance_type.state_on(catalog.day) == "available":
+            offer, count = catalog.offer(int(first)), instance_type.gpu_count
+            hours.append(GpuHour(instance_type.id, offer, count, usd / count))
+    return sorted(hours, key=lambda hour: (hour.usd_per_gpu_hour, hour.instance))

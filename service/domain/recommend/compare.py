@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import BY_THE_HOUR, Offer
 from service.domain.catalog.precision import USUAL_PRECISIONS
@@ -39,9 +40,10 @@ class Comparison:
 
     @property
     def samples_per_usd(self) -> float | None:
-        """samples per second x 3600 / USD per hour."""
-        per_second = ratio(self.speed, self.usd_per_hour) if self.measured else None
-        return None if per_second is None else per_second * 3600
+        """None unless the speed was measured and the price is known."""
+        if not self.measured or self.speed is None or not self.usd_per_hour:
+            return None
+        return samples_per_usd(self.speed, self.usd_per_hour)
 
 
 def ratio(above: float | None, below: float | None) -> float | None:

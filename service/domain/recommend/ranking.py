@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import reduce
-from math import inf, isnan
+from math import inf
 from operator import or_
 from threading import Lock
 from typing import NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 
 from service.domain.arrays import Floats, Mask
 from service.domain.catalog.catalog import Catalog
+from service.domain.pareto import pareto
 from service.domain.recommend.objective import Figures, Objective, compared, scores
 from service.domain.recommend.plans import SPOT, Plans
 from service.domain.selection.selection import AdmittedOffers, CheapestOffers, Places
@@ -184,22 +185,3 @@ def first_of_each(kinds: Places) -> Mask:
     first = np.zeros(int(kinds.max(initial=-1)) + 1, np.int64)
     first[kinds[::-1]] = places[::-1]
     return np.asarray(first[kinds] == places, np.bool_)
-
-
-def pareto(usd: Floats, speed: Floats, shown: int) -> list[bool]:
-    """Which of the first `shown` no candidate beats on price and speed at once; unknown figures are on no front."""
-    front = [False] * shown
-    # Only who is as cheap as the dearest of them and as fast as the slowest can beat one.
-    prices, speeds = usd[:shown].tolist(), speed[:shown].tolist()
-    dearest = max((price for price in prices if price < inf), default=-inf)
-    slowest = min((each for each in speeds if not isnan(each)), default=inf)
-    rivals = ((usd <= dearest) & (speed >= slowest)).nonzero()[0]
-    fastest = -inf
-    for _, slowness, place in sorted(
-        zip(usd.take(rivals).tolist(), (-speed.take(rivals)).tolist(), rivals.tolist(), strict=True)
-    ):
-        if -slowness > fastest:
-            fastest = -slowness
-            if place < shown:
-                front[place] = True
-    return front

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.estimate.what_if import pareto
+from service.api.estimate.what_if import on_front
 from tests.api.estimate.test_estimate import TRAINING, Body, ask, changed
 
 BASE = changed(TRAINING, machine=None)
@@ -59,7 +59,7 @@ def test_pareto_is_the_plain_definition(points: list[Any]) -> None:
         others = [each for each in points if each is not None and each != one]
         return one is not None and not any(a <= one[0] and b <= one[1] for a, b in others)
 
-    assert pareto(points) == [good(one) for one in points]
+    assert on_front(points) == [good(one) for one in points]
 
 
 @pytest.mark.parametrize(
