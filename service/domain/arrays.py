@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
+Indices: TypeAlias = NDArray[np.int64]
 Number: TypeAlias = float | NDArray[Any]
 """A scalar or a column of numbers. Formulas written for it serve one layout and a table of layouts alike."""
 

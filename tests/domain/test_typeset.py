@@ -6,7 +6,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.typeset import ThresholdIndex, TypeSet, by_word, commonest, mask_of, types_where
+from service.domain.typeset import (
+    ThresholdIndex,
+    TypeSet,
+    in_any_and_in_one,
+    mask_of,
+    types_by_code,
+    types_where,
+    union,
+)
 
 NUMBERS = st.lists(st.sampled_from([nan, 0.0, 1.5, 2.0, 8.0, 96.0]), max_size=40)
 CODES = st.lists(st.integers(-1, 5), max_size=40)
@@ -37,14 +45,17 @@ def test_the_least_and_the_most_of_some_types(numbers: list[float], drawn: int) 
         assert steps.most(some) == max(known)
 
 
-@given(CODES, st.integers(0, 2**40 - 1))
-def test_the_commonest_word_is_what_counting_finds(codes: list[int], drawn: int) -> None:
-    some = drawn & ((1 << len(codes)) - 1)
-    counts = np.bincount([codes[place] + 1 for place in members(some, len(codes))], minlength=2)[1:]
-    found = commonest(by_word(codes), some)
-    if counts.any():
-        assert found is not None
-        assert found.code == counts.argmax()
-        assert members(found.types, len(codes)) == {place for place, code in enumerate(codes) if code == found.code}
-    else:
-        assert found is None
+@given(CODES)
+def test_types_are_found_by_their_code(codes: list[int]) -> None:
+    by_code = types_by_code(np.array(codes, np.int32))
+    assert list(by_code) == sorted({code for code in codes if code >= 0})
+    for code, types in by_code.items():
+        assert members(types, len(codes)) == {index for index, other in enumerate(codes) if other == code}
+
+
+@given(st.lists(st.integers(0, 2**10 - 1), max_size=5))
+def test_the_types_in_any_set_and_in_just_one_are_what_counting_finds(sets: list[TypeSet]) -> None:
+    counts = [sum(types >> index & 1 for types in sets) for index in range(10)]
+    in_any, in_one = in_any_and_in_one(sets)
+    assert union(sets) == in_any == types_where(np.array(counts) > 0)
+    assert in_one == types_where(np.array(counts) == 1)

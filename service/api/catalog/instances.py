@@ -35,7 +35,8 @@ from service.domain.catalog.software_support import speaks_of
 from service.domain.catalog.text_search import matching
 from service.domain.errors import NotFound, QuestionError
 from service.domain.selection.constraints import Constraints, type_checks
-from service.domain.selection.selection import offers_of_types, select
+from service.domain.selection.offers import offers_of_types
+from service.domain.selection.selection import select
 
 router = APIRouter(tags=["catalog"])
 

@@ -19,7 +19,7 @@ from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import GIB
 from service.domain.recommend.fleet import FleetEstimate
 from service.domain.recommend.named_work import NamedWork, seen_under
-from service.domain.recommend.recommend import Answer, Choice, Question, Rejection, Relaxation
+from service.domain.recommend.recommend import Answer, Choice, Question, Rejection, RelaxationOutcome
 from service.domain.recommend.successors import successor
 from service.domain.selection.requirements import Requirements, partly_run
 
@@ -251,7 +251,7 @@ def rejection_opening(code: str, ground: str) -> bytes:
     return to_json({"code": code, "ground": ground, "text": f"{REJECTIONS[code]} "}).removesuffix(b'"}')
 
 
-def relaxation_json(relaxed: Relaxation, catalog: Catalog) -> bytes:
+def relaxation_json(relaxed: RelaxationOutcome, catalog: Catalog) -> bytes:
     def encode() -> bytes:
         return to_json(
             {

@@ -5,18 +5,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import Protocol
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Mask, still
+from service.domain.arrays import Floats, Indices, Mask, still
 from service.domain.cache import Cache
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import MARKETS, Offer, Price
 from service.domain.catalog.precision import SUPPORT_LEVELS
 from service.domain.catalog.reference import Measurement, PublishedRun, Reference, SoftwareRule
 from service.domain.typeset import TypeSet, mask_of
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Prices(Protocol):
@@ -103,6 +106,12 @@ class Offers:
 
     def __len__(self) -> int:
         return len(self.instance_type)
+
+    def usd_per_hour_at(self, indices: NDArray[np.int32] | Indices) -> Floats:
+        """Prices of the offers at these indices; NaN where the index is -1 or the price is unknown."""
+        if not len(self):
+            return np.full(indices.shape, np.nan)
+        return np.where(indices < 0, np.nan, self.usd_per_hour[indices])
 
     def offer(self, place: int) -> Offer:
         return Offer(
@@ -237,6 +246,10 @@ class Catalog:
 
     def offer(self, place: int) -> Offer:
         return self.fragments.get_or_compute(("offer", place), lambda: self.offers.offer(place))
+
+    def derive(self, compute: Callable[Concatenate["Catalog", P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Returns `compute(catalog, *args)`, computed once and cached under the function and its arguments."""
+        return self.memory.get_or_compute((compute, *args, *kwargs.items()), lambda: compute(self, *args, **kwargs))
 
     @cached_property
     def identity(self) -> str:

@@ -9,7 +9,8 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import BY_THE_HOUR, Offer
 from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.selection import offers_of_types, select
+from service.domain.selection.offers import offers_of_types
+from service.domain.selection.selection import select
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.estimate import forward_batch
 from service.domain.physics.features import training_config_features
 from service.domain.physics.parallelism import Layout, LayoutTable, layout_of
-from service.domain.selection.constraints import Check, TypeRelaxation, never
+from service.domain.selection.offers import AdmittedOffers
+from service.domain.selection.relax import Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where
 
 SECONDS_PER_HOUR = 3600.0
@@ -448,50 +449,48 @@ def told(
 # What keeps a type out
 
 
-def job_checks(
-    found: FleetEstimate[Job], catalog: Catalog, keeping: Callable[[TypeSet], TypeSet] | None = None
-) -> list[Check]:
+def job_checks(found: FleetEstimate[Job], keeping: Callable[[TypeSet], TypeSet] | None = None) -> list[Check]:
     """Each type that cannot run the job misses one of these, so that the count of each is of its own reason.
 
     Where there are limits on the whole job, `keeping` tells which of some types keep them on more nodes.
     """
     lacks = found.lacks
     return [
-        Check("no_gpu", "hardware", lacks.gpu, never),
-        Check("gpu_figures_unknown", "data", lacks.figures, never),
-        Check("precision", "hardware", lacks.precision, never),
-        Check("global_batch_size", "constraint", lacks.layout, never),
-        Check("gpu_memory", "hardware", lacks.gpu_memory, fits_on_more(found, keeping, catalog)),
-        Check("host_memory", "hardware", lacks.host_memory, never),
+        Check("no_gpu", "hardware", lacks.gpu),
+        Check("gpu_figures_unknown", "data", lacks.figures),
+        Check("precision", "hardware", lacks.precision),
+        Check("global_batch_size", "constraint", lacks.layout),
+        Check("gpu_memory", "hardware", lacks.gpu_memory, MoreNodes(found, keeping)),
+        Check("host_memory", "hardware", lacks.host_memory),
     ]
-
-
-Relax = Callable[[TypeSet], TypeRelaxation | None]
 
 
 MOST_NODES = 10_000
 """As many as can be asked for."""
 
 
-def fits_on_more(found: FleetEstimate[Job], keeping: Callable[[TypeSet], TypeSet] | None, catalog: Catalog) -> Relax:
-    """Up to twice as many nodes, where some of the types then hold the job; who misses a limit may gain as well."""
+@dataclass(frozen=True, slots=True)
+class MoreNodes:
+    """Allows up to twice as many nodes, on some of which the job then fits, or keeps its limits."""
 
-    def relax(sole: TypeSet) -> TypeRelaxation | None:
-        if not sole & found.lacks.gpu_memory or 2 * max(found.counts) > MOST_NODES:
+    found: FleetEstimate[Job]
+    keeping: Callable[[TypeSet], TypeSet] | None
+
+    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        lacks, most = self.found.lacks, 2 * max(self.found.counts)
+        if not rejected.types & lacks.gpu_memory or most > MOST_NODES:
             return None
-        if keeping is not None:
-            admits = keeping(sole & ~found.lacks.for_good)
-            return TypeRelaxation({"max_nodes": 2 * max(found.counts)}, admits) if admits else None
-        out = sole & found.lacks.for_now
-        return catalog.works.get_or_compute(
-            ("more_nodes", found.key, out), lambda: twice_the_nodes(found, out, catalog)
-        )
+        if self.keeping is not None:
+            admits = self.keeping(rejected.types & ~lacks.for_good)
+        else:
+            out = rejected.types & lacks.for_now
+            admits = catalog.works.get_or_compute(
+                ("more_nodes", self.found.key, out), lambda: twice_the_nodes(self.found, out, catalog)
+            )
+        return Relaxation({"max_nodes": most}, rejected.only(admits)) if admits else None
 
-    return relax
 
-
-def twice_the_nodes(found: FleetEstimate[Job], out: TypeSet, catalog: Catalog) -> TypeRelaxation | None:
-    most = 2 * max(found.counts)
-    new = tuple(count for count in node_counts(min(found.counts), most) if count not in found.counts)
-    admits = types_it_fits(found.job, new, out, catalog)
-    return TypeRelaxation({"max_nodes": most}, admits) if admits else None
+def twice_the_nodes(found: FleetEstimate[Job], out: TypeSet, catalog: Catalog) -> TypeSet:
+    """The types that hold the job on up to twice as many nodes."""
+    new = tuple(count for count in node_counts(min(found.counts), 2 * max(found.counts)) if count not in found.counts)
+    return types_it_fits(found.job, new, out, catalog)

@@ -10,7 +10,7 @@ from service.domain.catalog.reference import Measurement
 from service.domain.evidence.published import NamedRate, measured_rate, scaled_rate
 from service.domain.jobs.job import Amount
 from service.domain.recommend.fleet import SECONDS_PER_HOUR, Blockers, EstimateColumns, FleetEstimate, nothing
-from service.domain.selection.constraints import Check, never
+from service.domain.selection.relax import Check
 from service.domain.typeset import types_where
 
 
@@ -71,4 +71,4 @@ def fill(alone: EstimateColumns, seen: Mapping[int, NamedRate], amount: Amount |
 
 
 def not_seen(found: FleetEstimate[NamedWork], catalog: Catalog) -> list[Check]:
-    return [Check("not_measured", "data", catalog.everyone & ~types_where(found.options[0].works), never)]
+    return [Check("not_measured", "data", catalog.everyone & ~types_where(found.options[0].works))]

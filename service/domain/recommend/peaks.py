@@ -11,7 +11,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked
 from service.domain.recommend.objective import Figures
 from service.domain.recommend.plans import SPOT
-from service.domain.selection.selection import CheapestOffers, usd_per_hour
+from service.domain.selection.offers import CheapestOffers
 from service.domain.typeset import TypeSet, types_where
 
 PRECISION_BY_TASK: dict[str, tuple[str, ...]] = {
@@ -81,7 +81,7 @@ def find_peaks(
 
 
 def figures_of(some: CheapestOffers, peaks: Peaks, catalog: Catalog) -> Figures:
-    price, speed = usd_per_hour(catalog.offers, some.offer), peaks.peak[some.instance_type]
+    price, speed = catalog.offers.usd_per_hour_at(some.offer), peaks.peak[some.instance_type]
     return Figures(
         usd=price,
         usd_per_hour=price,

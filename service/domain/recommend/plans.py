@@ -16,8 +16,8 @@ from service.domain.jobs.job import Job
 from service.domain.recommend.fleet import FleetEstimate, with_more_nodes
 from service.domain.recommend.named_work import NamedWork
 from service.domain.recommend.objective import Figures, Objective, compared, scores
-from service.domain.selection.constraints import Check, TypeRelaxation, never
-from service.domain.selection.selection import CheapestOffers, usd_per_hour
+from service.domain.selection.offers import AdmittedOffers, CheapestOffers
+from service.domain.selection.relax import Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where
 
 SPOT = MARKETS.index("spot")
@@ -161,7 +161,7 @@ class Planner:
         likely = np.where(works, np.array([option.likely[kinds] for option in options]), np.nan)
         nodes = np.broadcast_to(np.array(self.outlook.counts, np.float64)[:, None], works.shape)
         watts = catalog.columns.numbers["tdp_watts"][kinds] * nodes
-        price = usd_per_hour(catalog.offers, cells.offer) * nodes
+        price = catalog.offers.usd_per_hour_at(cells.offer) * nodes
         spot = catalog.offers.market[cells.offer] == SPOT
         if self.outlook.job.amount is None:
             unknown = np.full(works.shape, np.nan)
@@ -272,18 +272,18 @@ def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | 
     if plans.all_end and not planner.limits.bind:
         return []
     ends = among(plans.ends)
-    checks = [Check("interruptions", "constraint", among(plans.works) & ~ends, never)]
+    checks = [Check("interruptions", "constraint", among(plans.works) & ~ends)]
     if not planner.limits.bind:
         return checks
     in_time, affordable, keeps = among(plans.in_time), among(plans.affordable), among(plans.keeps)
     if planner.limits.deadline_hours is not None:
         late = ends & ~in_time
         nearest = LimitRelaxation("deadline_hours", 1000, late, least_of_each(cells, shown, plans.least_hours, count))
-        checks.append(Check("deadline_hours", "constraint", late, nearest.relax))
+        checks.append(Check("deadline_hours", "constraint", late, nearest))
     if planner.limits.budget_usd is not None:
         dear = ends & ~keeps & (in_time | ~affordable)
         nearest = LimitRelaxation("budget_usd", 100, dear, least_of_each(cells, shown, plans.least_usd, count))
-        checks.append(Check("budget_usd", "constraint", dear, nearest.relax))
+        checks.append(Check("budget_usd", "constraint", dear, nearest))
     return checks
 
 
@@ -303,12 +303,12 @@ class LimitRelaxation:
     fails: TypeSet
     least: Floats
 
-    def relax(self, alone: TypeSet) -> TypeRelaxation | None:
-        only = np.where(mask_of(alone & self.fails, len(self.least)), self.least, np.inf)
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        only = np.where(mask_of(rejected.types & self.fails, len(self.least)), self.least, np.inf)
         if not np.isfinite(only).any():
             return None
         limit = float(np.ceil(only.min() * self.parts) / self.parts)
-        return TypeRelaxation({self.name: limit}, types_where(only <= limit))
+        return Relaxation({self.name: limit}, rejected.only(types_where(only <= limit)))
 
 
 def keeping_on_more(planner: Planner, cells: CheapestOffers, among: TypeSet, catalog: Catalog) -> TypeSet:

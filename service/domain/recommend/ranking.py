@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.arrays import Floats, Mask
+from service.domain.arrays import Floats, Indices, Mask
 from service.domain.catalog.catalog import Catalog
 from service.domain.pareto import pareto
 from service.domain.recommend.objective import Figures, Objective, compared, scores
 from service.domain.recommend.plans import SPOT, Plans
-from service.domain.selection.selection import AdmittedOffers, CheapestOffers, Places
+from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.typeset import TypeSet, types_where
 
 BLOCK = 16
@@ -26,7 +26,7 @@ Block = list[tuple[TypeSet, int, int, float]]
 class Blocks:
     """Cells in their order, a few at a time, each made when somebody first looks so far: most look at the first."""
 
-    def __init__(self, kinds: Places, offers: Places, usd: Floats) -> None:
+    def __init__(self, kinds: Indices, offers: Indices, usd: Floats) -> None:
         self._columns = (kinds, offers, usd)
         self._blocks: list[Block] = []
         self._through: list[TypeSet] = []
@@ -66,8 +66,8 @@ class Order:
     first of all cells is first of any part that it belongs to.
     """
 
-    instance_type: Places
-    offer: Places
+    instance_type: Indices
+    offer: Indices
     usd: Floats
     """The price of an hour, which limits are on."""
     cost: Floats
@@ -75,7 +75,7 @@ class Order:
     speed: Floats
     score: Floats
     """Infinite: it misses a limit on the whole job."""
-    cell: Places
+    cell: Indices
     """Where it stands among the cells."""
     plans: Plans | None
     """Of the cells, where there is a job."""
@@ -101,7 +101,7 @@ class Order:
             places = places[first_of_each(self.instance_type[places])]
         return self.ranked().some(places)
 
-    def _places(self, some: AdmittedOffers) -> Places:
+    def _places(self, some: AdmittedOffers) -> Indices:
         places = some.among(self.instance_type, self.usd).nonzero()[0]
         return places if self.plans is None else places[self.score[places] != inf]
 
@@ -139,19 +139,19 @@ def order_of(
 class Ranked(NamedTuple):
     """Candidates, best first. An unknown cost is NaN, and so is an unknown speed."""
 
-    instance_type: Places
-    offer: Places
+    instance_type: Indices
+    offer: Indices
     cost: Floats
     speed: Floats
     score: Floats
-    cell: Places
+    cell: Indices
     plans: Plans | None
 
     def front(self, limit: int) -> list[bool]:
         """Of the first ones, as many as the limit, whether each stands on the Pareto front of them all."""
         return pareto(self.cost, self.speed, min(limit, len(self.score)))
 
-    def some(self, places: Places) -> "Ranked":
+    def some(self, places: Indices) -> "Ranked":
         return Ranked(
             self.instance_type.take(places),
             self.offer.take(places),
@@ -163,7 +163,7 @@ class Ranked(NamedTuple):
         )
 
 
-def order_by(score: Floats, *tie_breakers: np.ndarray) -> Places:
+def order_by(score: Floats, *tie_breakers: np.ndarray) -> Indices:
     """Where to find the lowest score, the next and so on; even ones by the first tie breaker, then by the next.
 
     Sorting by every key costs several times as much as sorting by the score, and mostly few scores are even.
@@ -179,7 +179,7 @@ def order_by(score: Floats, *tie_breakers: np.ndarray) -> Places:
     return order
 
 
-def first_of_each(kinds: Places) -> Mask:
+def first_of_each(kinds: Indices) -> Mask:
     """Where each kind stands for the first time."""
     places = np.arange(len(kinds))
     first = np.zeros(int(kinds.max(initial=-1)) + 1, np.int64)

@@ -22,18 +22,11 @@ from service.domain.recommend.peaks import Peaks, assumed_peaks, figures_of, kno
 from service.domain.recommend.plans import Limits, Planner, keeping_on_more, limit_checks, types_among
 from service.domain.recommend.ranking import Order, Ranked, order_of
 from service.domain.recommend.ties import Uncertain, lead_of_peaks, tied_with, uncertain, weight_of_speed
-from service.domain.selection.constraints import Check, Constraints, never
-from service.domain.selection.requirements import NOTHING, Requirements, need_checks
-from service.domain.selection.selection import (
-    AdmittedOffers,
-    CheapestOffers,
-    Obstacle,
-    Selection,
-    every_offer,
-    offer_choice,
-    select,
-    usd_per_hour,
-)
+from service.domain.selection.constraints import Constraints
+from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offer_choice, passing_offers
+from service.domain.selection.relax import Check, Obstacle, Relaxation
+from service.domain.selection.requirements import NOTHING, Requirements, requirement_checks
+from service.domain.selection.selection import Selection, select
 from service.domain.typeset import TypeSet, types_where
 
 MOST_TIES = 20
@@ -103,7 +96,7 @@ class Choice(NamedTuple):
     pareto: bool
 
 
-class Relaxation(NamedTuple):
+class RelaxationOutcome(NamedTuple):
     """The least change of one constraint that lets something in: to what, how many types, and the best of them."""
 
     to: dict[str, object]
@@ -120,7 +113,7 @@ class Rejection(NamedTuple):
     ground: str
     count: int  # type: ignore[assignment]  # of a tuple it would be a method, which nobody asks of this one
     only_this: int
-    relaxation: Relaxation | None
+    relaxation: RelaxationOutcome | None
 
 
 class Leading(NamedTuple):
@@ -228,7 +221,7 @@ def runs_where(
 ) -> list[Check]:
     if isinstance(outlook.job, NamedWork):
         return not_seen(outlook, catalog)
-    return job_checks(outlook, catalog, keeping)
+    return job_checks(outlook, keeping)
 
 
 def by_count(selection: Selection) -> list[tuple[int, Obstacle]]:
@@ -241,11 +234,11 @@ def figures_needed(objective: Objective, peaks: Peaks | None, catalog: Catalog) 
     """Types that cannot be ranked because a figure that the objective needs is not known."""
     checks = []
     if peaks is not None and objective.needs(NEEDS_SPEED):
-        checks.append(Check("peak_unknown", "data", peaks.unknown, never))
+        checks.append(Check("peak_unknown", "data", peaks.unknown))
     if objective.needs(NEEDS_POWER):
         watts = catalog.columns.numbers["tdp_watts"]
         unknown = catalog.memory.get_or_compute("power_unknown", lambda: types_where(np.isnan(watts)))
-        checks.append(Check("power_unknown", "data", unknown, never))
+        checks.append(Check("power_unknown", "data", unknown))
     return checks
 
 
@@ -292,10 +285,10 @@ class View:
     def checks(self, asked: Constraints) -> list[Check]:
         needed = figures_needed(self.objective, self.peaks, self.catalog)
         if self.needs is not NOTHING:
-            needed += need_checks(self.needs, self.catalog)
+            needed += requirement_checks(self.needs, self.catalog)
         if self.planner is None:
             return needed
-        planner, cells = self.planner, offer_choice(asked, self.catalog).cells
+        planner, cells = self.planner, offer_choice(asked.of_offers, self.catalog).cells
         found = limit_checks(planner, cells, asked.max_usd_per_hour, self.catalog)
         keeping = None
         if planner.limits.bind:
@@ -332,7 +325,7 @@ class View:
         return get_or_compute(among, find)
 
     def rank_offers(self, asked: Constraints, admitted: TypeSet, question: Question) -> Ranked:
-        some = every_offer(asked, admitted, self.catalog)
+        some = passing_offers(asked.of_offers, admitted, asked.max_usd_per_hour, self.catalog)
         ranked = self.order(some).among(some)
         return self.diverse(ranked, question) if question.diversify else ranked
 
@@ -441,12 +434,12 @@ class View:
     def rejection(self, count: int, obstacle: Obstacle) -> Rejection:
         if not obstacle.alone:
             return Rejection(obstacle.code, obstacle.ground, count, 0, None)
-        relaxed = obstacle.relax()
-        relaxation = None if relaxed is None else self.relaxation(*relaxed)
+        relaxed = obstacle.relax(self.catalog)
+        relaxation = None if relaxed is None else self.relaxation(relaxed)
         return Rejection(obstacle.code, obstacle.ground, count, obstacle.alone.bit_count(), relaxation)
 
-    def relaxation(self, to: dict[str, object], admitted: AdmittedOffers) -> Relaxation | None:
-        view = self
+    def relaxation(self, relaxed: Relaxation) -> RelaxationOutcome | None:
+        view, to, admitted = self, relaxed.to, relaxed.admitted
         if self.planner is not None and "max_nodes" not in to:
             if loosened := {name: value for name, value in to.items() if name in LIMITS}:
                 view = self.weighing(self.objective, replace(self.planner.limits, **loosened))  # type: ignore[arg-type]
@@ -459,7 +452,7 @@ class View:
             return None
         kind, offer = view.order(admitted).first(admitted)
         best = self.catalog.instance_types[kind]
-        return Relaxation(to, admitted.types.bit_count(), best, offer, self.catalog.offer(offer))
+        return RelaxationOutcome(to, admitted.types.bit_count(), best, offer, self.catalog.offer(offer))
 
     def current(self, question: Question) -> Choice | None:
         """The machine the caller has, at the cheapest offer in the regions and markets asked for."""
@@ -476,6 +469,6 @@ class View:
         known = offers if len(offers) else np.array(self.catalog.offer_places(place)[:1])
         if not len(known):
             return None
-        cheapest = int(known[np.nanargmin(np.nan_to_num(usd_per_hour(self.catalog.offers, known), nan=np.inf))])
+        cheapest = int(known[np.nanargmin(np.nan_to_num(self.catalog.offers.usd_per_hour_at(known), nan=np.inf))])
         only = CheapestOffers.of(np.array([cheapest]), self.catalog)
         return self.choice(place, cheapest, self.order_of(only).ranked(), 0, rank=0, score=0.0)

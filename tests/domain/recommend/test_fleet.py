@@ -41,7 +41,7 @@ def agrees(found: FleetEstimate[Job], place: int, slow: Sequence[Alone]) -> None
 def reasons(found: FleetEstimate[Job], catalog: Catalog) -> list[set[str]]:
     """Per type, the checks that it fails."""
     failed: list[set[str]] = [set() for _ in catalog.instance_types]
-    for check in job_checks(found, catalog):
+    for check in job_checks(found):
         for place in members(check.fails, catalog):
             failed[place].add(check.code)
     return failed

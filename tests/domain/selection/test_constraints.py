@@ -3,11 +3,13 @@
 import pytest
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.selection.constraints import Check, Constraints, TypeRelaxation, type_checks
+from service.domain.selection.constraints import Constraints, type_checks
+from service.domain.selection.relax import Check, Relaxation
 from service.domain.typeset import TypeSet
 from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import instance_type
+from tests.builders.selection import relaxed_check
 
 SMALL = instance_type("small", gpu=gpu("t4-16gb", memory_gb=16.0), gpu_count=1, vcpus=4.0, rdma=False)
 MIDDLE = instance_type("middle", gpu=gpu("l40s-48gb", memory_gb=48.0), gpu_count=4, vcpus=48.0, rdma=None)
@@ -24,10 +26,10 @@ def the_check(asked: Constraints, code: str, of: Catalog) -> Check:
     return next(check for check in type_checks(asked, of) if check.code == code)
 
 
-def relaxed(asked: Constraints, code: str, of: Catalog) -> TypeRelaxation:
-    found = the_check(asked, code, of).relax(of.everyone)
-    assert found is not None
-    return found
+def relaxed(asked: Constraints, code: str, of: Catalog) -> Relaxation:
+    relaxation = relaxed_check(the_check(asked, code, of), of)
+    assert relaxation is not None
+    return relaxation
 
 
 @pytest.fixture(scope="module")
@@ -44,26 +46,26 @@ def test_a_least_turns_away_what_has_less_but_not_what_nobody_knows(world: Catal
 def test_a_least_is_lowered_to_the_nearest_below(world: Catalog) -> None:
     found = relaxed(Constraints(at_least={"gpu_memory_gb": 64}), "min_gpu_memory_gb", world)
     assert found.to == {"min_gpu_memory_gb": 48.0}
-    assert names(found.admits, world) == {"middle"}
+    assert names(found.admitted.types, world) == {"middle"}
 
 
 def test_a_most_is_raised_to_the_nearest_above(world: Catalog) -> None:
     found = relaxed(Constraints(at_most={"gpu_count": 0}), "max_gpu_count", world)
     assert found.to == {"max_gpu_count": 1.0}
-    assert names(found.admits, world) == {"small"}
+    assert names(found.admitted.types, world) == {"small"}
 
 
 def test_dropping_a_range_lets_in_the_unknown_and_what_missed_it(world: Catalog) -> None:
     found = relaxed(Constraints(at_least={"vcpus": 40}, at_most={"vcpus": 50}), "vcpus_unknown", world)
     assert found.to == {"min_vcpus": None, "max_vcpus": None}
-    assert names(found.admits, world) == {"small", "large", "cpu"}
+    assert names(found.admitted.types, world) == {"small", "large", "cpu"}
 
 
 def test_dropping_a_flag_lets_in_the_unknown_and_the_other(world: Catalog) -> None:
     for code in ("rdma", "rdma_unknown"):
         found = relaxed(Constraints(flags={"rdma": True}), code, world)
         assert found.to == {"rdma": None}
-        assert names(found.admits, world) == {"small", "middle", "cpu"}
+        assert names(found.admitted.types, world) == {"small", "middle", "cpu"}
 
 
 def test_nvlink_finds_nvswitch_too(world: Catalog) -> None:
@@ -75,14 +77,14 @@ def test_nvlink_finds_nvswitch_too(world: Catalog) -> None:
 def test_a_word_is_added_where_one_is_missing(world: Catalog) -> None:
     found = relaxed(Constraints(words={"gpu": ("t4-16gb", "l40s-48gb")}), "gpu", world)
     assert found.to == {"gpu": ["t4-16gb", "l40s-48gb", "h100-80gb"]}
-    assert names(found.admits, world) == {"large"}
+    assert names(found.admitted.types, world) == {"large"}
 
 
 def test_machines_without_a_gpu_come_in_only_when_the_filter_goes() -> None:
     world = catalog(instance_types=(SMALL, CPU_ONLY))
     found = relaxed(Constraints(words={"gpu_vendor": ("nvidia",)}), "gpu_vendor", world)
     assert found.to == {"gpu_vendor": []}
-    assert names(found.admits, world) == {"cpu"}
+    assert names(found.admitted.types, world) == {"cpu"}
 
 
 def test_a_precision_is_met_by_any_of_those_asked_at_the_level_asked() -> None:
@@ -120,4 +122,4 @@ def test_exclude_takes_providers_families_types_and_gpus(world: Catalog) -> None
 def test_exclude_is_relaxed_by_the_name_that_keeps_most_out(world: Catalog) -> None:
     found = relaxed(Constraints(exclude=("t4-16gb", "l40s-48gb", "middle")), "exclude", world)
     assert found.to == {"exclude": ["l40s-48gb", "middle"]}
-    assert names(found.admits, world) == {"small"}
+    assert names(found.admitted.types, world) == {"small"}

@@ -6,20 +6,21 @@ from typing import Any
 import pytest
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.selection.constraints import Check
+from service.domain.selection.relax import Check
 from service.domain.selection.requirements import (
     Numbers,
     RelaxedNumerics,
     Requirement,
     Requirements,
-    need_checks,
     partly_run,
+    requirement_checks,
 )
 from service.domain.typeset import TypeSet
 from service.domain.versions import versions_of
 from tests.builders.catalogs import catalog, software_rule
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import instance_type
+from tests.builders.selection import relaxed_check
 
 SIXTEEN = (rate("fp16", "accelerated", 100.0), rate("fp32", "native", 10.0))
 K80 = instance_type("k80", gpu=gpu("k80-12gb", architecture="kepler", rates=(rate("fp32", "native", 4.0),)))
@@ -59,7 +60,7 @@ def names(types: TypeSet, of: Catalog) -> set[str]:
 
 
 def the_check(of: Catalog, **needs: Any) -> Check:
-    return next(iter(need_checks(Requirements(**needs), of)))
+    return next(iter(requirement_checks(Requirements(**needs), of)))
 
 
 def wants(name: str, versions: str = "") -> Requirement:
@@ -81,16 +82,16 @@ def test_cuda_has_a_floor_and_a_ceiling(
     check = the_check(world, cuda=wants("cuda", asked))
     assert (check.code, check.ground) == ("software_cuda", "software")
     assert names(check.fails, world) == out
-    found = check.relax(check.fails)
+    found = relaxed_check(check, world, check.fails)
     assert found is not None
     assert found.to == {"workload.software.cuda": to}
-    assert names(found.admits, world) == admits
+    assert names(found.admitted.types, world) == admits
 
 
 def test_a_framework_is_asked_in_its_versions_and_on_the_day(world: Catalog) -> None:
     check = the_check(world, framework=wants("pytorch", ">=2.3"))
     assert names(check.fails, world) == {"k80"}
-    found = check.relax(check.fails)
+    found = relaxed_check(check, world, check.fails)
     assert found is not None
     assert found.to == {"workload.software.framework": "pytorch"}
     before = catalog(instance_types=(V100, MI300), software=RULES, day=date(2021, 1, 1))
@@ -99,7 +100,7 @@ def test_a_framework_is_asked_in_its_versions_and_on_the_day(world: Catalog) -> 
 
 def test_a_stack_that_physics_rests_on_is_not_relaxed(world: Catalog) -> None:
     check = the_check(world, framework=wants("pytorch", ">=2.3"), of_a_job=True)
-    assert check.relax(check.fails) is None
+    assert relaxed_check(check, world, check.fails) is None
 
 
 @pytest.mark.parametrize(
@@ -120,11 +121,11 @@ def test_any_platform_will_do_and_cpus_only_count_alone(
 
 def test_the_platform_that_lets_in_the_most_is_added(world: Catalog) -> None:
     check = the_check(world, platforms=("rocm",))
-    found = check.relax(check.fails)
+    found = relaxed_check(check, world, check.fails)
     assert found is not None
     assert found.to == {"workload.software.platforms": ["rocm", "cuda"]}
-    assert names(found.admits, world) == {"k80", "v100", "h100"}
-    cpu = check.relax(check.fails & (1 << world.place_of["aws/cpu"]))
+    assert names(found.admitted.types, world) == {"k80", "v100", "h100"}
+    cpu = relaxed_check(check, world, check.fails & (1 << world.place_of["aws/cpu"]))
     assert cpu is not None
     assert cpu.to == {"workload.software.platforms": ["rocm", "cpu"]}
 
@@ -134,7 +135,7 @@ def test_all_libraries_must_run_and_own_kernels_as_they_are(world: Catalog) -> N
     assert names(the_check(world, libraries=both).fails, world) == {"k80", "v100", "mi300", "cpu"}
     kernels = the_check(world, custom_cuda_kernels=True)
     assert names(kernels.fails, world) == {"mi300", "cpu"}
-    found = kernels.relax(kernels.fails)
+    found = relaxed_check(kernels, world, kernels.fails)
     assert found is not None
     assert found.to == {"workload.software.custom_cuda_kernels": False}
 
@@ -143,10 +144,10 @@ def test_too_little_host_memory_is_a_ceiling_and_unknown_memory_passes(world: Ca
     check = the_check(world, host_memory_gib=1500.0)
     assert (check.code, check.ground) == ("host_memory_gib", "hardware")
     assert names(check.fails, world) == {"k80", "mi300", "cpu"}
-    found = check.relax(check.fails)
+    found = relaxed_check(check, world, check.fails)
     assert found is not None
     assert found.to == {"workload.host.memory_gib": 1152.0}
-    assert names(found.admits, world) == {"k80"}
+    assert names(found.admitted.types, world) == {"k80"}
 
 
 def test_numbers_that_overflow_or_are_too_narrow_turn_away_who_has_no_others(world: Catalog) -> None:
@@ -155,11 +156,11 @@ def test_numbers_that_overflow_or_are_too_narrow_turn_away_who_has_no_others(wor
     )
     check = the_check(world, numbers=numbers)
     assert names(check.fails, world) == {"k80", "v100", "cpu"}
-    found = check.relax(check.fails)
+    found = relaxed_check(check, world, check.fails)
     assert found is not None
     assert found.to == {"workload.numerics.fp16_overflows": False}
-    assert names(found.admits, world) == {"v100"}
-    assert check.relax(check.fails & ~found.admits) is None
+    assert names(found.admitted.types, world) == {"v100"}
+    assert relaxed_check(check, world, check.fails & ~found.admitted.types) is None
 
 
 def test_where_peaks_rank_a_loosening_lets_in_whom_it_gives_a_known_one() -> None:
@@ -170,9 +171,9 @@ def test_where_peaks_rank_a_loosening_lets_in_whom_it_gives_a_known_one() -> Non
         loosened = (RelaxedNumerics("min_bits", 16, ("fp16", "fp32")),)
         numbers = Numbers(("fp16", "fp32"), (), loosened, free=free, needs_peak=True)
         check = the_check(world, numbers=numbers)
-        found = check.relax(check.fails)
+        found = relaxed_check(check, world, check.fails)
         assert found is not None
-        assert names(found.admits, world) == admitted, "the first that runs has to be rated, unless any will do"
+        assert names(found.admitted.types, world) == admitted, "the first that runs has to be rated, unless any will do"
 
 
 def test_what_runs_in_part_is_told_with_what_is_known_of_it(world: Catalog) -> None:

@@ -1,0 +1,77 @@
+"""Checks of the filters on words, ranges and flags of an instance type.
+
+A number or a flag that is unknown cannot meet a filter; it is counted apart from one that is known to miss it.
+"""
+
+from collections.abc import Iterator
+
+from service.domain.arrays import Floats
+from service.domain.catalog.catalog import Catalog
+from service.domain.selection.relax import AddWord, Check, Drop, Ground, MoveLimit
+from service.domain.typeset import ThresholdIndex, TypeSet, types_by_code, types_where, union
+
+INCLUDED_WORDS: dict[str, dict[str, tuple[str, ...]]] = {"interconnect": {"nvlink": ("nvswitch",)}}
+"""Words that a requested word includes: NVSwitch is NVLink through a switch."""
+
+HARDWARE_WORDS = frozenset(
+    {"gpu", "gpu_vendor", "gpu_kind", "architecture", "cpu_architecture", "cpu_vendor", "interconnect"}
+)
+
+
+def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
+    """Checks that a type has one of the words in a column."""
+    types_of = catalog.derive(_types_of_words, name)
+    fails = catalog.everyone & ~union(types_of.get(word, 0) for word in words)
+    ground: Ground = "availability" if name == "lifecycle" else "hardware" if name in HARDWARE_WORDS else "constraint"
+    return Check(name, ground, fails, AddWord(name, words, fails, types_of, or_drop=True))
+
+
+def flag_checks(catalog: Catalog, name: str, wanted: bool) -> list[Check]:
+    """Checks that a flag is known and as requested."""
+    column = catalog.columns.flags[name]
+    other, unknown = types_where(column == (not wanted)), types_where(column == -1)
+    drop = Drop({name: None}, other | unknown)
+    checks = [Check(name, "hardware", other, drop)]
+    return [*checks, Check(f"{name}_unknown", "data", unknown, drop)] if unknown else checks
+
+
+def range_checks(
+    catalog: Catalog, name: str, at_least: float | None, at_most: float | None, precision: str | None
+) -> Iterator[Check]:
+    """Checks that a number is known and within the limits; a type fails at most one of these checks.
+
+    `precision` is the one at which `tflops` counts.
+    """
+    index = number_index(catalog, name, precision)
+    unknown = catalog.everyone & ~index.known
+    below = 0 if at_least is None else index.below(at_least)
+    above = 0 if at_most is None else index.above(at_most)
+    limits = {f"min_{name}": at_least, f"max_{name}": at_most}
+    if at_least is not None:
+        yield Check(f"min_{name}", "hardware", below, MoveLimit(f"min_{name}", "min", below, index))
+    if at_most is not None:
+        yield Check(f"max_{name}", "hardware", above, MoveLimit(f"max_{name}", "max", above, index))
+    if unknown:
+        dropped = {field: None for field, limit in limits.items() if limit is not None}
+        yield Check(f"{name}_unknown", "data", unknown, Drop(dropped, unknown | below | above))
+
+
+def number_index(catalog: Catalog, name: str, precision: str | None = None) -> ThresholdIndex:
+    """The thresholds of a number; `tflops` is the peak of the whole machine at a precision."""
+    return catalog.derive(_index, name, precision if name == "tflops" else None)
+
+
+def _index(catalog: Catalog, name: str, precision: str | None) -> ThresholdIndex:
+    column: Floats = catalog.columns.numbers[name] if precision is None else catalog.columns.tflops[precision]
+    return ThresholdIndex.of(column)
+
+
+def _types_of_words(catalog: Catalog, name: str) -> dict[str, TypeSet]:
+    """The types that each word of a column finds, those that include other words last."""
+    column = catalog.columns.words[name]
+    types_of = {column.words[code]: types for code, types in types_by_code(column.codes).items()}
+    included = INCLUDED_WORDS.get(name, {})
+    return {
+        word: union(types_of.get(each, 0) for each in (word, *included.get(word, ())))
+        for word in sorted({*types_of, *included}, key=lambda word: (word in included, word))
+    }

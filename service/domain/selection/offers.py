@@ -1,0 +1,235 @@
+"""Offers that pass the constraints on region, market and price, and the offers that miss one of them.
+
+Few combinations of region, market and price age occur, so each is checked against every offer once and cached. A price
+limit can be any number; it is applied per question, to the cheapest offer of each instance type in each market.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.arrays import Floats, Indices, Mask
+from service.domain.cache import Cache
+from service.domain.catalog.catalog import Catalog, Offers
+from service.domain.catalog.offer import MARKETS
+from service.domain.typeset import ThresholdIndex, TypeSet, mask_of, types_where
+
+
+class OfferConstraints(NamedTuple):
+    """What an offer must satisfy, except for a price limit. Empty means that anything goes."""
+
+    region: tuple[str, ...] = ()
+    market: tuple[str, ...] = ()
+    max_price_age_days: float | None = None
+    needs_price: bool = False
+
+
+@dataclass(frozen=True)
+class CheapestOffers:
+    """Offers that represent all offers of their type, such as the cheapest of each type in each market."""
+
+    instance_type: Indices
+    offer: Indices
+    usd: Floats
+    """Price per hour; infinite if unknown."""
+    cheapest: Floats
+    """Lowest price of each instance type; infinite if it has no offer here or no known price."""
+    types: TypeSet
+    """Types that have an offer here."""
+    priced: TypeSet
+    """Types that have an offer with a known price here."""
+    orders: Cache = field(default_factory=lambda: Cache(size=16))
+    """Rankings of these offers, by objective."""
+
+    @classmethod
+    def of(cls, offers: NDArray[Any], catalog: Catalog) -> "CheapestOffers":
+        count = len(catalog.instance_types)
+        types = catalog.offers.instance_type[offers].astype(np.int64)
+        usd = np.nan_to_num(catalog.offers.usd_per_hour[offers], nan=np.inf)
+        cheapest = np.full(count, np.inf)
+        np.minimum.at(cheapest, types, usd)
+        return cls(
+            types,
+            offers.astype(np.int64),
+            usd,
+            cheapest,
+            types=_types_of(offers, catalog),
+            priced=types_where(cheapest < np.inf),
+        )
+
+    @cached_property
+    def prices(self) -> ThresholdIndex:
+        """The lowest price of each type as an index of thresholds."""
+        return ThresholdIndex.of(self.cheapest)
+
+    def within(self, limit: float | None) -> TypeSet:
+        """Types with an offer that costs no more than the limit."""
+        return self.types if limit is None else self.prices.at_most(limit)
+
+    def count_within(self, limit: float | None) -> int:
+        """Number of these offers that cost no more than the limit."""
+        return len(self.usd) if limit is None else int(np.count_nonzero(self.usd <= limit))
+
+    def candidates(self, types: TypeSet, limit: float | None) -> "AdmittedOffers":
+        """These offers, restricted to some types and to a price limit."""
+        return AdmittedOffers(self, types & self.within(limit), limit)
+
+
+class AdmittedOffers(NamedTuple):
+    """The part of `cells` whose type is in `types` and whose price is within the limit."""
+
+    cells: CheapestOffers
+    types: TypeSet
+    """Types that have an offer within the limit."""
+    limit: float | None
+
+    @property
+    def places(self) -> Indices:
+        """Rows of `cells` that belong to this part."""
+        return np.flatnonzero(self.among(self.cells.instance_type, self.cells.usd))
+
+    def among(self, instance_type: NDArray[Any], usd: Floats) -> Mask:
+        """Rows that belong to this part, given columns of types and prices in any order."""
+        of_types: Mask = mask_of(self.types, len(self.cells.cheapest)).take(instance_type)
+        return of_types if self.limit is None else of_types & (usd <= self.limit)
+
+    def only(self, types: TypeSet) -> "AdmittedOffers":
+        """The part of these offers that belongs to some types."""
+        return self._replace(types=self.types & types)
+
+
+@dataclass(frozen=True, slots=True)
+class NearMisses:
+    """Offers that miss one constraint and no other."""
+
+    key: tuple[OfferConstraints, str]
+    """The constraints and the code of the one that is missed; names these offers in the cache."""
+    offers: Indices
+    code: NDArray[np.int32]
+    """Region or market of each row of `cells`; -1 if unknown."""
+    cells: CheapestOffers
+    """The cheapest of these offers for each type and region, or for each type and market."""
+
+    @classmethod
+    def of(cls, key: tuple[OfferConstraints, str], offers: Indices, catalog: Catalog) -> "NearMisses":
+        words = catalog.offers.region if key[1] == "region" else catalog.offers.market
+        types, codes = catalog.offers.instance_type[offers], words[offers].astype(np.int32)
+        order = np.lexsort((catalog.offers.usd_per_hour[offers], codes, types))
+        types, codes = types[order], codes[order]
+        first = _first_of_run(types) | _first_of_run(codes)
+        return cls(key, offers, codes[first], CheapestOffers.of(offers[order][first], catalog))
+
+    def with_code(self, code: int, catalog: Catalog) -> CheapestOffers:
+        """The cheapest of these offers in one region or market."""
+        return catalog.choices.get_or_compute(
+            (self.key, code), lambda: CheapestOffers.of(self.cells.offer[self.code == code], catalog)
+        )
+
+
+class MissedConstraint(NamedTuple):
+    """What one constraint on offers rejects."""
+
+    types: TypeSet
+    """Types whose nearest offer, the one that misses the fewest constraints, misses this one."""
+    near_misses: NearMisses
+
+
+@dataclass(frozen=True, slots=True)
+class OfferChoice:
+    """The offers that pass some constraints, and what each of the constraints rejects."""
+
+    cells: CheapestOffers
+    """The cheapest passing offer of each type in each market."""
+    unoffered: TypeSet
+    """Types without any offer."""
+    missed: dict[str, MissedConstraint]
+    """By the code of a rejection; constraints that reject nothing are left out."""
+
+
+def offer_choice(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
+    """Checks every offer against the constraints; the result is cached."""
+    return catalog.choices.get_or_compute(asked, lambda: _check_offers(asked, catalog))
+
+
+def passing_offers(asked: OfferConstraints, types: TypeSet, limit: float | None, catalog: Catalog) -> AdmittedOffers:
+    """Returns all passing offers of some types, not only the cheapest of each market."""
+    offers = catalog.offers
+    passing = catalog.mask(types)[offers.instance_type] & within(offers.usd_per_hour, limit)
+    for misses in _misses(asked, offers).values():
+        passing &= ~misses
+    return CheapestOffers.of(np.flatnonzero(passing), catalog).candidates(types, None)
+
+
+def offers_of_types(admitted: AdmittedOffers) -> tuple[Indices, Indices]:
+    """Returns each admitted type, in the catalog's order, and its default offer among the admitted ones."""
+    rows = admitted.places
+    types, offers = admitted.cells.instance_type[rows], admitted.cells.offer[rows]
+    order = np.lexsort((offers, types))  # offers stand in order of preference within a type
+    types, offers = types[order], offers[order]
+    first = _first_of_run(types)
+    return types[first], offers[first]
+
+
+def cheapest_of_types(offers: Indices, catalog: Catalog) -> CheapestOffers:
+    """Returns the cheapest of some offers for each instance type."""
+    order = offers[np.lexsort((catalog.offers.usd_per_hour[offers], catalog.offers.instance_type[offers]))]
+    return CheapestOffers.of(order[_first_of_run(catalog.offers.instance_type[order])], catalog)
+
+
+def within(column: Floats, limit: float | None) -> Mask:
+    """Rows with a known number that is not above the limit; all rows if there is no limit."""
+    if limit is None:
+        return np.ones(len(column), np.bool_)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(column <= limit, np.bool_)
+
+
+def _misses(asked: OfferConstraints, offers: Offers) -> dict[str, Mask]:
+    """Offers that miss each constraint, by the code of the rejection."""
+    misses: dict[str, Mask] = {}
+    if asked.region:
+        regions = set(asked.region)
+        misses["region"] = ~np.array([name in regions for name in offers.places] + [False])[offers.region]
+    if asked.market:
+        misses["market"] = ~np.array([market in asked.market for market in MARKETS])[offers.market]
+    if asked.max_price_age_days is not None:
+        misses["max_price_age_days"] = ~within(offers.age_days, asked.max_price_age_days)
+    if asked.needs_price:
+        misses["price_unknown"] = np.isnan(offers.usd_per_hour)
+    return misses
+
+
+def _check_offers(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
+    offers = catalog.offers
+    misses = {code: mask for code, mask in _misses(asked, offers).items() if mask.any()}
+    missed_count = sum(misses.values(), np.zeros(len(offers), np.int8))
+    by_market = [np.flatnonzero((missed_count == 0) & (offers.market == market)) for market in range(len(MARKETS))]
+    best = np.concatenate([passing[_first_of_run(offers.instance_type[passing])] for passing in by_market])
+    ordered = np.lexsort((missed_count, offers.instance_type))
+    nearest = ordered[_first_of_run(offers.instance_type[ordered])]
+    return OfferChoice(
+        cells=CheapestOffers.of(best, catalog),
+        unoffered=catalog.everyone & ~_types_of(nearest, catalog),
+        missed={
+            code: MissedConstraint(
+                _types_of(nearest[mask[nearest]], catalog),
+                NearMisses.of((asked, code), np.flatnonzero(mask & (missed_count == 1)), catalog),
+            )
+            for code, mask in misses.items()
+        },
+    )
+
+
+def _types_of(offers: NDArray[Any], catalog: Catalog) -> TypeSet:
+    types = catalog.offers.instance_type[offers]
+    return types_where(np.bincount(types, minlength=len(catalog.instance_types)) > 0)
+
+
+def _first_of_run(column: NDArray[Any]) -> Mask:
+    """Rows in which another value begins."""
+    first = np.ones(len(column), np.bool_)
+    np.not_equal(column[1:], column[:-1], out=first[1:])
+    return first

@@ -1,0 +1,179 @@
+"""Checks of single constraints, and how each can be relaxed: the smallest change of the question that admits more.
+
+A check holds a rule, which is plain data. The rule is applied once all checks of a question are known, because only
+types that miss a single constraint are admitted by relaxing it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.offer import MARKETS
+from service.domain.selection.offers import AdmittedOffers, NearMisses, cheapest_of_types, within
+from service.domain.typeset import ThresholdIndex, TypeSet
+
+Ground = Literal["hardware", "software", "availability", "constraint", "data"]
+
+
+class Relaxation(NamedTuple):
+    """A change of the question, by request field, and the offers that it admits."""
+
+    to: dict[str, object]
+    admitted: AdmittedOffers
+
+
+class RelaxationRule(Protocol):
+    """A way to relax one constraint."""
+
+    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        """Returns the smallest change that admits some of the rejected offers; null if no change does.
+
+        The rejected offers are those of types that miss exactly one constraint, this one or another.
+        """
+
+
+class Check(NamedTuple):
+    """One constraint and the instance types that fail it."""
+
+    code: str
+    ground: Ground
+    fails: TypeSet
+    rule: RelaxationRule | None = None
+    """Null if no change of the question helps, because data or software is missing."""
+
+
+class Obstacle(NamedTuple):
+    """A constraint that rejects instance types."""
+
+    code: str
+    ground: Ground
+    fails: TypeSet
+    """Types that miss this constraint."""
+    rejected: AdmittedOffers
+    """Offers of the types that miss exactly one constraint, this one or another."""
+    rule: RelaxationRule | None = None
+
+    @property
+    def alone(self) -> TypeSet:
+        """Types that miss this constraint and no other."""
+        return self.fails & self.rejected.types
+
+    def relax(self, catalog: Catalog) -> Relaxation | None:
+        """Returns the smallest change that admits some of the types; null if no change does."""
+        return self.rule.relax(self.rejected, catalog) if self.rule and self.alone else None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Removes a constraint."""
+
+    to: Mapping[str, object]
+    types: TypeSet
+    """Types that pass without the constraint."""
+
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        return Relaxation(dict(self.to), rejected.only(self.types))
+
+
+@dataclass(frozen=True, slots=True)
+class AddWord:
+    """Adds the word that admits the most types to a list of words."""
+
+    field: str
+    words: tuple[str, ...]
+    fails: TypeSet
+    types_of: Mapping[str, TypeSet]
+    """Types that have each word. Among words that admit equally many types, the first is added."""
+    or_drop: bool = False
+    """Whether to remove the constraint if no word admits anything."""
+
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        types = rejected.types & self.fails
+        word = max(self.types_of, key=lambda each: (types & self.types_of[each]).bit_count(), default=None)
+        if word is not None and types & self.types_of[word]:
+            return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.types_of[word]))
+        return Relaxation({self.field: []}, rejected.only(types)) if self.or_drop else None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLimit:
+    """Moves a limit to the nearest value that occurs."""
+
+    field: str
+    side: Literal["min", "max"]
+    fails: TypeSet
+    index: ThresholdIndex
+
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        types = rejected.types & self.fails
+        if self.side == "min":
+            limit = self.index.most(types)
+            return Relaxation({self.field: limit}, rejected.only(types & ~self.index.below(limit)))
+        limit = self.index.least(types)
+        return Relaxation({self.field: limit}, rejected.only(types & self.index.at_most(limit)))
+
+
+@dataclass(frozen=True, slots=True)
+class BestOption:
+    """Makes the change that admits the most types, at least one of which fails the constraint."""
+
+    fails: TypeSet
+    options: tuple[tuple[Mapping[str, object], TypeSet], ...]
+    """Changes and the types that pass after each. Among changes that admit equally many types, the first is made."""
+    otherwise: Mapping[str, object] | None = None
+    """The change that admits all types, for when no option admits any."""
+
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        helpful = [(to, rejected.types & types) for to, types in self.options if rejected.types & types & self.fails]
+        if helpful:
+            to, types = max(helpful, key=lambda option: option[1].bit_count())
+            return Relaxation(dict(to), rejected.only(types))
+        return None if self.otherwise is None else Relaxation(dict(self.otherwise), rejected.only(self.fails))
+
+
+# Rules for constraints on offers
+
+
+@dataclass(frozen=True, slots=True)
+class AddRegionOrMarket:
+    """Adds the region or the market that admits the most types."""
+
+    field: Literal["region", "market"]
+    words: tuple[str, ...]
+    near_misses: NearMisses
+
+    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation:
+        counts = np.bincount(self.near_misses.code[rejected.places] + 1, minlength=2)[1:]
+        if not counts.any():
+            return Relaxation({self.field: None}, rejected)
+        code = int(counts.argmax())
+        word = catalog.offers.places[code] if self.field == "region" else MARKETS[code]
+        offers = self.near_misses.with_code(code, catalog)
+        return Relaxation({self.field: [*self.words, word]}, offers.candidates(rejected.types, rejected.limit))
+
+
+@dataclass(frozen=True, slots=True)
+class RaisePriceAge:
+    """Raises the age limit of prices to the lowest age that admits something."""
+
+    near_misses: NearMisses
+
+    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation:
+        offers, indices = catalog.offers, self.near_misses.offers
+        indices = indices[rejected.among(offers.instance_type[indices], offers.usd_per_hour[indices])]
+        ages = offers.age_days[indices]
+        age = None if np.isnan(ages).all() else float(np.nanmin(ages))
+        cheapest = cheapest_of_types(indices[within(ages, age)], catalog)
+        return Relaxation({"max_price_age_days": age}, AdmittedOffers(cheapest, cheapest.types, rejected.limit))
+
+
+@dataclass(frozen=True, slots=True)
+class RaisePriceLimit:
+    """Raises the price limit to the lowest price that admits something."""
+
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation:
+        limit = rejected.cells.prices.least(rejected.types)
+        return Relaxation({"max_usd_per_hour": limit}, rejected.cells.candidates(rejected.types, limit))
