@@ -128,7 +128,14 @@ def region_name(turn: int, own: Sequence[str]) -> str:
 
 def invented_regions(regions: Mapping[str, Sequence[str]], needed: int, source: str) -> list[dict[str, Any]]:
     return [
-        {"provider": provider, "id": region_name(turn, own), "source": source, "name": None, "country": None}
+        {
+            "provider": provider,
+            "id": region_name(turn, own),
+            "source": source,
+            "name": None,
+            "country": None,
+            "continent": None,
+        }
         for provider, own in regions.items()
         for turn in range(len(own), needed)
     ]

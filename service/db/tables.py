@@ -188,7 +188,9 @@ class RegionRow(Row):
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str | None]
     country: Mapped[str | None]
+    continent: Mapped[str | None]
     source: Mapped[str] = mapped_column(ForeignKey("source.id"))
+    __table_args__ = (one_of("continent", "africa", "asia", "europe", "north america", "oceania", "south america"),)
 
 
 class RegionCpuRow(Row):
@@ -394,17 +396,6 @@ class InterruptionPriorRow(Row):
     )
 
 
-class SpotStatisticRow(Row):
-    __tablename__ = "spot_statistic"
-    provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
-    name: Mapped[str] = mapped_column(primary_key=True)
-    region: Mapped[str] = mapped_column(primary_key=True)
-    observed_on: Mapped[date] = mapped_column(primary_key=True)
-    interruptions_per_month_low: Mapped[float | None]
-    interruptions_per_month_high: Mapped[float | None]
-    source: Mapped[str] = mapped_column(ForeignKey("source.id"))
-
-
 class ServiceRow(Row):
     __tablename__ = "service"
     provider: Mapped[str] = mapped_column(ForeignKey("provider.id"), primary_key=True)
@@ -604,43 +595,10 @@ class MeasurementRow(Row):
     __table_args__ = (positive("samples_per_second"), positive("usd_per_hour_micros"))
 
 
-class OutcomeRow(Row):
-    __tablename__ = "outcome"
-    id: Mapped[str] = mapped_column(primary_key=True)
-    machine: Mapped[str]
-    region: Mapped[str | None]
-    zone: Mapped[str | None]
-    market: Mapped[str]
-    event: Mapped[str]
-    happened_at: Mapped[datetime]
-    seconds: Mapped[float | None]
-    __table_args__ = (one_of("event", "started", "no_capacity", "no_quota", "interrupted", "finished"),)
-
-
-class WatchRow(Row):
-    __tablename__ = "watch"
-    id: Mapped[str] = mapped_column(primary_key=True)
-    question: Mapped[dict[str, Any]]
-    webhook_url: Mapped[str | None]
-    created_at: Mapped[datetime]
-    answered_version: Mapped[int | None]
-    answer_digest: Mapped[str | None]
-
-
-class ApiKeyRow(Row):
-    __tablename__ = "api_key"
-    id: Mapped[str] = mapped_column(primary_key=True)
-    name: Mapped[str]
-    key_hash: Mapped[str] = mapped_column(unique=True)
-    scopes: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime]
-    revoked_at: Mapped[datetime | None]
-
-
 # A change to one of these is a change of the catalog, whoever makes it.
 CATALOG_TABLES = (
     "source", "precision", "gpu", "gpu_alias", "gpu_precision", "provider", "region", "region_cpu", "instance_type",
-    "lifecycle", "offer", "price", "exchange_rate", "spot_statistic", "service", "service_lifecycle", "fee",
+    "lifecycle", "offer", "price", "exchange_rate", "service", "service_lifecycle", "fee",
     "framework_support", "model", "published_run", "measurement", "coefficient", "billing_rule", "storage_price",
     "transfer_price", "interruption_prior",
 )  # fmt: skip

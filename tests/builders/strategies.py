@@ -138,7 +138,7 @@ def catalog_of(
         prices,
         precisions={name: precision(name) for name in PRECISIONS},
         providers={name: provider(name, priced_by_region=False) for name in PROVIDERS},
-        regions=tuple(Region("acme", name, None, None, SOURCE, ()) for name in REGIONS),
+        regions=tuple(Region("acme", name, None, None, None, SOURCE, ()) for name in REGIONS),
         software=software,
         physics=physics or physics_of([]),
         interruption_priors=(PRIOR,),

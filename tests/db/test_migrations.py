@@ -31,6 +31,25 @@ def test_models_and_migrations_are_in_sync(database_url: str) -> None:
     engine.dispose()
 
 
+def test_regions_of_an_older_database_get_their_continent(database_url: str) -> None:
+    engine = connect(database_url)
+    upgrade(engine, "0007")
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO source (id, title, retrieved_on) VALUES ('s', 'A source', '2026-01-01')"))
+        connection.execute(
+            text("INSERT INTO provider (id, name, priced_by_region, source) VALUES ('p', 'P', false, 's')")
+        )
+        for region, country in (("paris", "'FR'"), ("anywhere", "NULL")):
+            connection.execute(
+                text(f"INSERT INTO region (provider, id, country, source) VALUES ('p', '{region}', {country}, 's')")
+            )
+    upgrade(engine)
+    with engine.connect() as connection:
+        rows = connection.execute(text("SELECT id, continent FROM region")).all()
+    assert {row.id: row.continent for row in rows} == {"paris": "europe", "anywhere": None}
+    engine.dispose()
+
+
 def test_every_table_of_the_catalog_is_watched(database_url: str) -> None:
     engine = connect(database_url)
     upgrade(engine)

@@ -61,6 +61,7 @@ class Region:
     id: str
     name: str | None
     country: str | None
+    continent: str | None
     source: str
     cpus: tuple[RegionCpu, ...]
 

@@ -1,43 +1,28 @@
-"""Which regions are near one another, as far as their countries and names tell."""
+"""Orders regions by nearness, as far as their countries, continents and names show it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from service.domain.catalog.reference import Region
 
-CONTINENT_OF: Mapping[str, str] = {
-    country: continent
-    for continent, countries in {
-        "africa": "MA ZA",
-        "asia": "AE BH CN HK ID IL IN JP KR MY QA SG TH TW VN",
-        "europe": "BE BG CH CZ DE ES FI FR GB HR HU IE IS IT NL NO PL RO SE SI",
-        "north america": "CA MX US",
-        "oceania": "AU NZ",
-        "south america": "BR CL",
-    }.items()
-    for country in countries.split()
-}
-"""Of the countries that have regions; one that is not here is near to nothing but itself."""
 
+def nearest_first(region: str, others: Iterable[str], regions: Iterable[Region]) -> tuple[str, ...]:
+    """Returns the other regions: first of the same country, then of the same continent, then by common prefix.
 
-def nearest_first(region: str, others: Iterable[str], known: Iterable[Region]) -> tuple[str, ...]:
-    """Other regions, those of the same country first, then of the same continent, then by what their names share.
-
-    Nobody publishes distances; `us-east-1` is nearer to `us-east-2` than to `us-west-2`, and names say so.
+    Providers do not publish distances, but names follow them: `us-east-1` is nearer to `us-east-2` than to `us-west-2`.
+    A region whose country or continent is unknown counts as far away.
     """
-    countries = {each.id: each.country for each in known}
-    here = countries.get(region)
+    location_of = {each.id: (each.country, each.continent) for each in regions}
+    country, continent = location_of.get(region, (None, None))
 
     def distance(other: str) -> tuple[bool, bool, int, str]:
-        there = countries.get(other)
-        abroad = here is None or there != here
-        overseas = abroad and (here is None or there is None or CONTINENT_OF.get(here) != CONTINENT_OF.get(there, "?"))
-        return abroad, overseas, -shared_start(region, other), other
+        its_country, its_continent = location_of.get(other, (None, None))
+        abroad = country is None or its_country != country
+        overseas = abroad and (continent is None or its_continent != continent)
+        return abroad, overseas, -_shared_prefix_length(region, other), other
 
     return tuple(sorted(others, key=distance))
 
 
-def shared_start(one: str, other: str) -> int:
-    """How many letters two names begin with together."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
+def _shared_prefix_length(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))

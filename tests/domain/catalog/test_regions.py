@@ -5,11 +5,18 @@ import pytest
 from service.domain.catalog.reference import Region
 from service.domain.catalog.regions import nearest_first
 
-COUNTRIES = {
-    "us-east-1": "US", "us-east-2": "US", "us-west-2": "US", "ca-central-1": "CA", "eu-central-1": "DE",
-    "eu-central-2": "CH", "eu-west-1": "IE", "ap-northeast-1": "JP", "nowhere": None,
-}  # fmt: skip
-KNOWN = [Region("aws", name, None, country, "a test", ()) for name, country in COUNTRIES.items()]
+LOCATIONS = {
+    "us-east-1": ("US", "north america"),
+    "us-east-2": ("US", "north america"),
+    "us-west-2": ("US", "north america"),
+    "ca-central-1": ("CA", "north america"),
+    "eu-central-1": ("DE", "europe"),
+    "eu-central-2": ("CH", "europe"),
+    "eu-west-1": ("IE", "europe"),
+    "ap-northeast-1": ("JP", "asia"),
+    "nowhere": (None, None),
+}
+REGIONS = [Region("aws", name, None, *location, "a test", ()) for name, location in LOCATIONS.items()]
 
 
 @pytest.mark.parametrize(
@@ -22,10 +29,10 @@ KNOWN = [Region("aws", name, None, country, "a test", ()) for name, country in C
     ],
 )
 def test_the_nearest_come_first(region: str, first: tuple[str, ...]) -> None:
-    others = [name for name in COUNTRIES if name != region]
-    assert nearest_first(region, others, KNOWN)[: len(first)] == first
+    others = [name for name in LOCATIONS if name != region]
+    assert nearest_first(region, others, REGIONS)[: len(first)] == first
 
 
 def test_where_no_country_is_known_names_decide() -> None:
-    assert nearest_first("us-east-9", ["eu-west-1", "us-east-1"], KNOWN)[0] == "us-east-1"
-    assert nearest_first("nowhere", [], KNOWN) == ()
+    assert nearest_first("us-east-9", ["eu-west-1", "us-east-1"], REGIONS)[0] == "us-east-1"
+    assert nearest_first("nowhere", [], REGIONS) == ()
