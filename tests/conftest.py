@@ -1,17 +1,22 @@
-"""What tests may ask for: a fresh database each, on SQLite and on Postgres."""
+"""Fixtures of all tests: databases on SQLite and Postgres; the service on the seed, as an app and as a server."""
 
 import os
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 from sqlalchemy import URL, NullPool, create_engine, make_url, text
 
+from service.api.http import examples
+from service.app import create_app
 from service.cli import load_seed
 from service.db.engine import connect, parse_url
 from service.files import SEED
+from service.settings import Settings
+from tests.databases import copied_database
 from tests.postgres import find_binaries, running_server
 from tests.server import Server, running
 
@@ -72,16 +77,7 @@ def seeded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def seeded_copy(seeded_file: Path, tmp_path: Path) -> str:
     """The URL of a seeded database to write to."""
-    return copied(seeded_file, tmp_path / "catalog.db")
-
-
-def copied(database: Path, copy: Path) -> str:
-    """The URL of a copy of a SQLite database."""
-    source, target = sqlite3.connect(database), sqlite3.connect(copy)
-    source.backup(target)
-    source.close()
-    target.close()
-    return f"sqlite:///{copy}"
+    return copied_database(seeded_file, tmp_path / "catalog.db")
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +89,36 @@ def server(seeded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def server_to_write(seeded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The same on a copy that may be written to."""
+    """A real server on a copy of the seed that requests may change."""
     folder = tmp_path_factory.mktemp("server")
-    with running(copied(seeded_file, folder / "catalog.db"), folder / "log") as started:
+    with running(copied_database(seeded_file, folder / "catalog.db"), folder / "log") as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def app(seeded_file: Path) -> FastAPI:
+    """The service in this process, on the seed and on a fixed day."""
+    return create_app(Settings(database_url=f"sqlite:///{seeded_file}"), today=lambda: examples.DAY)
+
+
+@pytest.fixture(scope="session")
+def app_to_write(seeded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
+    """The service on a copy of the seed that requests may change."""
+    url = copied_database(seeded_file, tmp_path_factory.mktemp("written") / "catalog.db")
+    return create_app(Settings(database_url=url), today=lambda: examples.DAY)
+
+
+@pytest.fixture
+def client_to_write(seeded_copy: str) -> Iterator[TestClient]:
+    """A client of a service that only this test writes to."""
+    client = TestClient(create_app(Settings(database_url=seeded_copy), today=lambda: examples.DAY))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def client(app: FastAPI) -> Iterator[TestClient]:
+    """A client of `app`, without a lifespan: the watcher of the catalog does not run."""
+    client = TestClient(app)
+    yield client
+    client.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from tests.api.pages import everything
+from tests.api.answers import all_items
 
 TASKS = ("training", "inference", "hpc", "graphics", "development", "classical", "sequential")
 OBJECTIVES = ("cheapest", "fastest", "best_value", "most_efficient")
@@ -71,11 +71,11 @@ class Vocabulary:
     @classmethod
     def of(cls, client: TestClient) -> "Vocabulary":
         """Names that are known on every day of `DAYS`: instance types and families of the oldest are in all of them."""
-        gpus = everything(client, "/gpus")
-        oldest = everything(client, f"/instances?as_of={min(filter(None, DAYS))}&lifecycle=available,retired,preview")
+        gpus = all_items(client, "/gpus")
+        oldest = all_items(client, f"/instances?as_of={min(filter(None, DAYS))}&lifecycle=available,retired,preview")
         words = {
-            "provider": [item["id"] for item in everything(client, "/providers")],
-            "region": sorted({item["id"] for item in everything(client, "/regions")}),
+            "provider": [item["id"] for item in all_items(client, "/providers")],
+            "region": sorted({item["id"] for item in all_items(client, "/regions")}),
             "instance": [f"{item['provider']}/{item['name']}" for item in oldest],
             "family": sorted({item["family"] for item in oldest}),
             "gpu": [item["id"] for item in gpus] + ["a100", "V100", "Tesla T4", "rtx 3090"],
@@ -87,11 +87,11 @@ class Vocabulary:
             "interconnect": ["none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce"],
             "market": ["on_demand", "spot", "reserved"],
             "lifecycle": ["announced", "preview", "available", "closed_to_new", "retired"],
-            "framework": sorted({item["software"] for item in everything(client, "/frameworks?software=pytorch,cuda")}),
-            "precision": [item["id"] for item in everything(client, "/precisions")],
+            "framework": sorted({item["software"] for item in all_items(client, "/frameworks?software=pytorch,cuda")}),
+            "precision": [item["id"] for item in all_items(client, "/precisions")],
             "exclude": ["aws", "g2", "aws/g2.2xlarge", "a100", "gcp"],
         }
-        return cls(words, everything(client, "/models"))
+        return cls(words, all_items(client, "/models"))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.pages import everything, names, told
+from tests.api.answers import all_items, get_json, names
 
 Item = dict[str, Any]
 Predicate = Callable[[Item], bool]
@@ -108,25 +108,25 @@ FILTERS: dict[str, Predicate] = {
 
 
 @cache
-def all_items(client: TestClient) -> tuple[Item, ...]:
-    return tuple(everything(client, "/instances"))
+def every_instance(client: TestClient) -> tuple[Item, ...]:
+    return tuple(all_items(client, "/instances"))
 
 
 @pytest.mark.parametrize("query", FILTERS)
 def test_a_filter_leaves_just_what_it_says(client: TestClient, query: str) -> None:
-    every = everything(client, ANY_STATE) if "lifecycle" in query else list(all_items(client))
+    every = all_items(client, ANY_STATE) if "lifecycle" in query else list(every_instance(client))
     expected = names([item for item in every if FILTERS[query](item)])
-    assert names(everything(client, f"/instances?{query}")) == expected
+    assert names(all_items(client, f"/instances?{query}")) == expected
 
 
 def test_most_filters_of_this_table_leave_some_and_not_all(client: TestClient) -> None:
-    totals = [told(client, f"/instances?limit=1&{query}")["total"] for query in FILTERS]
-    telling = [total for total in totals if 0 < total < len(all_items(client))]
+    totals = [get_json(client, f"/instances?limit=1&{query}")["total"] for query in FILTERS]
+    telling = [total for total in totals if 0 < total < len(every_instance(client))]
     assert len(telling) > 0.8 * len(totals)
 
 
 def test_by_default_a_list_shows_what_is_in_use(client: TestClient) -> None:
-    states = {item["lifecycle"] for item in all_items(client)}
+    states = {item["lifecycle"] for item in every_instance(client)}
     assert "available" in states
     assert states <= {"available", "closed_to_new", "preview"}
 
@@ -145,10 +145,10 @@ def test_by_default_a_list_shows_what_is_in_use(client: TestClient) -> None:
     ],
 )
 def test_a_filter_of_offers_asks_one_offer_for_all(client: TestClient, query: str, passes: Predicate) -> None:
-    offers = [price for price in everything(client, "/prices") if passes(price)]
-    in_use = names(list(all_items(client)))
+    offers = [price for price in all_items(client, "/prices") if passes(price)]
+    in_use = names(list(every_instance(client)))
     expected = {f"{price['provider']}/{price['instance']}" for price in offers} & in_use
-    found = everything(client, f"/instances?{query}")
+    found = all_items(client, f"/instances?{query}")
     assert names(found) == expected
     assert found
     assert all(passes(item["price"]) for item in found)
@@ -156,20 +156,20 @@ def test_a_filter_of_offers_asks_one_offer_for_all(client: TestClient, query: st
 
 def test_the_price_is_the_lowest_on_demand_one(client: TestClient) -> None:
     cheapest: dict[str, float] = {}
-    for price in everything(client, "/prices?market=on_demand"):
+    for price in all_items(client, "/prices?market=on_demand"):
         name = f"{price['provider']}/{price['instance']}"
         if price["usd_per_hour"] is not None:
             cheapest[name] = min(price["usd_per_hour"], cheapest.get(name, 1e9))
-    for item in all_items(client):
+    for item in every_instance(client):
         if (name := f"{item['provider']}/{item['name']}") in cheapest:
             assert item["price"]["usd_per_hour"] == cheapest[name]
             assert item["price"]["market"] == "on_demand"
 
 
 def test_a_price_without_a_day_has_no_age(client: TestClient) -> None:
-    found = everything(client, "/instances?max_price_age_days=60")
+    found = all_items(client, "/instances?max_price_age_days=60")
     assert found
-    assert len(found) < len(all_items(client))
+    assert len(found) < len(every_instance(client))
     for item in found:
         assert item["price"]["observed_on"] >= "2026-09-02"
 
@@ -181,21 +181,21 @@ def test_a_price_without_a_day_has_no_age(client: TestClient) -> None:
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_sorting_puts_what_is_not_known_last(client: TestClient, column: str, sign: str) -> None:
     read = NUMBERS.get(column) or usd_per_hour
-    values = [read(item) for item in everything(client, f"/instances?sort={sign}{column}")]
+    values = [read(item) for item in all_items(client, f"/instances?sort={sign}{column}")]
     known = [value for value in values if value is not None]
     assert values[: len(known)] == sorted(known, reverse=sign == "-")
-    assert len(values) == len(all_items(client))
+    assert len(values) == len(every_instance(client))
 
 
 def test_the_name_decides_what_is_even(client: TestClient) -> None:
     for target in ("/instances?sort=vcpus", "/instances?sort=-vcpus"):
-        for one, other in pairwise(everything(client, target)):
+        for one, other in pairwise(all_items(client, target)):
             if one["vcpus"] == other["vcpus"]:
                 assert (one["provider"], one["name"]) < (other["provider"], other["name"])
 
 
 def test_columns_are_sorted_by_in_their_order(client: TestClient) -> None:
-    items = everything(client, "/instances?provider=aws&sort=-gpu_count,memory_gib,-name")
+    items = all_items(client, "/instances?provider=aws&sort=-gpu_count,memory_gib,-name")
     keys = [(-whole_gpus(item), item["memory_gib"], item["name"]) for item in items]
     by_two = [key[:2] for key in keys]
     assert by_two == sorted(by_two)
@@ -204,10 +204,10 @@ def test_columns_are_sorted_by_in_their_order(client: TestClient) -> None:
 
 
 def test_sorting_by_rate_and_rate_per_dollar(client: TestClient) -> None:
-    items = everything(client, "/instances?precision=bf16&sort=-tflops&provider=aws")
+    items = all_items(client, "/instances?precision=bf16&sort=-tflops&provider=aws")
     rates = [rate for item in items if (rate := tflops(item, "bf16")) is not None]
     assert rates == sorted(rates, reverse=True)
-    items = everything(client, "/instances?precision=bf16&sort=-tflops_per_usd&provider=aws")
+    items = all_items(client, "/instances?precision=bf16&sort=-tflops_per_usd&provider=aws")
     per_usd = [
         rate / item["price"]["usd_per_hour"]
         for item in items
@@ -220,19 +220,19 @@ def test_sorting_by_rate_and_rate_per_dollar(client: TestClient) -> None:
 
 
 def test_on_the_day_of_an_article_bf16_meant_ampere(client: TestClient) -> None:
-    items = everything(client, "/instances?precision=bf16&provider=aws&as_of=2022-02-17")
+    items = all_items(client, "/instances?precision=bf16&provider=aws&as_of=2022-02-17")
     families = {item["family"] for item in items}
     assert {"p4d", "g5"} <= families
     assert not families & {"p3", "p3dn", "g4dn", "p2", "g3", "p5", "g6"}
 
 
 def test_one_in_full(client: TestClient) -> None:
-    detail = told(client, "/instances/aws/g5.12xlarge")
+    detail = get_json(client, "/instances/aws/g5.12xlarge")
     assert detail["gpu"]["count"] == 4
     assert detail["precisions"]["bf16"]["support"] == "accelerated"
     assert detail["precisions"]["bf16"]["source"]
     assert {"available"} <= {event["state"] for event in detail["lifecycle_events"]}
-    prices = everything(client, "/prices?instance=g5.12xlarge")
+    prices = all_items(client, "/prices?instance=g5.12xlarge")
     assert len(detail["offers"]) == len(prices)
     assert sorted(str(offer["usd_per_hour"]) for offer in detail["offers"]) == sorted(
         str(price["usd_per_hour"]) for price in prices
@@ -242,13 +242,13 @@ def test_one_in_full(client: TestClient) -> None:
 
 
 def test_evidence_stands_with_its_machine(client: TestClient) -> None:
-    evidence = told(client, "/instances/aws/g3.4xlarge")["evidence"]
+    evidence = get_json(client, "/instances/aws/g3.4xlarge")["evidence"]
     assert "alexnet-g3-4xlarge-2017" in {each["id"] for each in evidence}
-    assert told(client, "/instances/aws/g3.4xlarge?as_of=2017-07-31")["evidence"] == []
+    assert get_json(client, "/instances/aws/g3.4xlarge?as_of=2017-07-31")["evidence"] == []
 
 
 def test_similar_types_are_the_nearest(client: TestClient) -> None:
-    answer = told(client, "/instances/aws/g5.12xlarge/similar?limit=20")
+    answer = get_json(client, "/instances/aws/g5.12xlarge/similar?limit=20")
     distances = [item["distance"] for item in answer["items"]]
     assert distances == sorted(distances)
     assert len(distances) == 20
@@ -262,10 +262,10 @@ def test_similar_types_are_the_nearest(client: TestClient) -> None:
 
 
 def test_an_alias_is_answered_with_every_card_it_may_mean(client: TestClient) -> None:
-    several = told(client, "/gpus/a100")
+    several = get_json(client, "/gpus/a100")
     assert several["ambiguous"]
     assert {"a100-sxm4-40gb", "a100-sxm4-80gb"} <= {item["id"] for item in several["items"]}
-    one = told(client, "/gpus/A100-SXM4-40GB")
+    one = get_json(client, "/gpus/A100-SXM4-40GB")
     assert not one["ambiguous"]
     assert [item["id"] for item in one["items"]] == ["a100-sxm4-40gb"]
     unknown = client.get("/gpus/T100")
@@ -291,20 +291,20 @@ def test_an_alias_is_answered_with_every_card_it_may_mean(client: TestClient) ->
     ],
 )
 def test_a_filter_of_gpus(client: TestClient, query: str, passes: Predicate) -> None:
-    every = everything(client, "/gpus")
+    every = all_items(client, "/gpus")
     expected = [item["id"] for item in every if passes(item)]
-    assert [item["id"] for item in everything(client, f"/gpus?{query}")] == expected
+    assert [item["id"] for item in all_items(client, f"/gpus?{query}")] == expected
     assert 0 < len(expected) < len(every)
 
 
 def test_gpus_of_a_provider_are_those_it_rents_out(client: TestClient) -> None:
-    rented = {item["gpu"]["id"] for item in everything(client, f"{ANY_STATE}&provider=aws") if item["gpu"]}
-    assert {item["id"] for item in everything(client, "/gpus?provider=aws")} == rented
+    rented = {item["gpu"]["id"] for item in all_items(client, f"{ANY_STATE}&provider=aws") if item["gpu"]}
+    assert {item["id"] for item in all_items(client, "/gpus?provider=aws")} == rented
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_gpus_in_order(client: TestClient, sign: str) -> None:
-    items = everything(client, f"/gpus?sort={sign}memory_gb,id")
+    items = all_items(client, f"/gpus?sort={sign}memory_gb,id")
     known = [item["memory_gb"] for item in items if item["memory_gb"] is not None]
     assert [item["memory_gb"] for item in items][: len(known)] == sorted(known, reverse=sign == "-")
     for one, other in pairwise(items):
@@ -324,54 +324,54 @@ def test_gpus_in_order(client: TestClient, sign: str) -> None:
     ],
 )
 def test_a_filter_of_prices(client: TestClient, query: str, passes: Predicate) -> None:
-    every = everything(client, "/prices")
+    every = all_items(client, "/prices")
     expected = [item for item in every if passes(item)]
-    assert everything(client, f"/prices?{query}") == expected
+    assert all_items(client, f"/prices?{query}") == expected
     assert 0 < len(expected) < len(every)
 
 
 def test_prices_of_a_zone(client: TestClient) -> None:
-    every = everything(client, "/prices")
+    every = all_items(client, "/prices")
     zone = next(item["zone"] for item in every if item["zone"])
-    assert everything(client, f"/prices?zone={zone}") == [item for item in every if item["zone"] == zone]
+    assert all_items(client, f"/prices?zone={zone}") == [item for item in every if item["zone"] == zone]
 
 
 def test_prices_of_a_day_are_those_in_force(client: TestClient) -> None:
-    history = everything(client, "/prices?provider=aws&from=2006-01-01")
+    history = all_items(client, "/prices?provider=aws&from=2006-01-01")
     for day in ("2019-06-01", "2022-02-17", "2026-10-01"):
         begun = [item for item in history if item["valid_from"] <= day]
         in_force = [item for item in begun if item["valid_to"] is None or item["valid_to"] > day]
-        found = everything(client, f"/prices?provider=aws&as_of={day}")
+        found = all_items(client, f"/prices?provider=aws&as_of={day}")
         assert found == in_force
 
 
 def test_history_is_what_overlaps_the_span(client: TestClient) -> None:
-    every = everything(client, "/prices?provider=aws&from=2006-01-01")
-    assert len(every) > len(everything(client, "/prices?provider=aws"))
-    found = everything(client, "/prices?provider=aws&from=2019-01-01&to=2021-01-01")
+    every = all_items(client, "/prices?provider=aws&from=2006-01-01")
+    assert len(every) > len(all_items(client, "/prices?provider=aws"))
+    found = all_items(client, "/prices?provider=aws&from=2019-01-01&to=2021-01-01")
     assert found == [
         item
         for item in every
         if item["valid_from"] <= "2021-01-01" and (item["valid_to"] is None or item["valid_to"] > "2019-01-01")
     ]
     assert found
-    assert everything(client, "/prices?provider=aws&from=2006-01-01&as_of=2015-01-01") == [
+    assert all_items(client, "/prices?provider=aws&from=2006-01-01&as_of=2015-01-01") == [
         item for item in every if item["valid_from"] <= "2015-01-01"
     ]
 
 
 def test_an_unknown_price_is_null_with_its_reason(client: TestClient) -> None:
-    unknown = [item for item in everything(client, "/prices") if item["usd_per_hour"] is None]
+    unknown = [item for item in all_items(client, "/prices") if item["usd_per_hour"] is None]
     assert unknown
     assert all(item["unknown_because"] for item in unknown)
-    assert all(item["unknown_because"] is None for item in everything(client, "/prices") if item["usd_per_hour"])
+    assert all(item["unknown_because"] is None for item in all_items(client, "/prices") if item["usd_per_hour"])
 
 
 # Comparing
 
 
 def ratios(client: TestClient, query: str) -> dict[str, Any]:
-    answer = told(client, f"/compare?{query}")
+    answer = get_json(client, f"/compare?{query}")
     return {row["instance"].removeprefix("aws/"): row for row in answer["items"]}
 
 
@@ -423,7 +423,7 @@ def test_samples_per_dollar_of_the_g3_article(client: TestClient) -> None:
 
 
 def test_what_was_not_measured_has_no_ratio_and_a_note(client: TestClient) -> None:
-    answer = told(client, "/compare?instance=g3.4xlarge,g5.xlarge&workload=alexnet_train")
+    answer = get_json(client, "/compare?instance=g3.4xlarge,g5.xlarge&workload=alexnet_train")
     assert answer["items"][1]["relative_speed"] is None
     assert "aws/g5.xlarge" in answer["notes"][0]
 
@@ -448,11 +448,11 @@ def test_the_baseline_need_not_be_among_the_rows(client: TestClient) -> None:
 
 
 def test_the_vocabulary_narrows(client: TestClient) -> None:
-    assert {each["provider"] for each in everything(client, "/regions?provider=gcp")} == {"gcp"}
-    assert {each["country"] for each in everything(client, "/regions?country=de")} == {"DE"}
-    assert {each["software"] for each in everything(client, "/frameworks?software=PyTorch")} == {"pytorch"}
-    assert "bf16" in {each["id"] for each in everything(client, "/precisions")}
-    aws = next(each for each in everything(client, "/providers") if each["id"] == "aws")
+    assert {each["provider"] for each in all_items(client, "/regions?provider=gcp")} == {"gcp"}
+    assert {each["country"] for each in all_items(client, "/regions?country=de")} == {"DE"}
+    assert {each["software"] for each in all_items(client, "/frameworks?software=PyTorch")} == {"pytorch"}
+    assert "bf16" in {each["id"] for each in all_items(client, "/precisions")}
+    aws = next(each for each in all_items(client, "/providers") if each["id"] == "aws")
     assert aws["instance_types"] > 50
     assert any(service["id"].startswith("sagemaker") for service in aws["services"])
 
@@ -462,26 +462,26 @@ def test_the_vocabulary_narrows(client: TestClient) -> None:
 
 def test_a_price_of_a_commitment_is_told_only_where_it_is_asked(client: TestClient) -> None:
     for query in ("", "&max_usd_per_hour=12", "&region=us-east-1", "&sort=usd_per_hour", "&max_price_age_days=60"):
-        items = everything(client, f"/instances?provider=aws{query}")
+        items = all_items(client, f"/instances?provider=aws{query}")
         assert {item["price"]["market"] for item in items if item["price"]} <= {"on_demand", "spot"}
-    reserved = everything(client, "/instances?provider=aws&market=reserved")
+    reserved = all_items(client, "/instances?provider=aws&market=reserved")
     assert len(reserved) > 5
     assert all(item["price"]["market"] == "reserved" and item["price"]["term"] for item in reserved)
-    assert told(client, "/instances?instance=aws/g5.xlarge")["items"][0]["price"]["term"] is None
+    assert get_json(client, "/instances?instance=aws/g5.xlarge")["items"][0]["price"]["term"] is None
 
 
 def test_a_limit_is_not_met_by_the_price_of_a_commitment(client: TestClient) -> None:
-    for item in everything(client, "/instances?provider=aws&market=reserved"):
+    for item in all_items(client, "/instances?provider=aws&market=reserved"):
         name, reserved = f"aws/{item['name']}", item["price"]["usd_per_hour"]
-        prices = everything(client, f"/prices?instance={name}&market=on_demand,spot")
+        prices = all_items(client, f"/prices?instance={name}&market=on_demand,spot")
         hourly = min((each["usd_per_hour"] for each in prices if each["usd_per_hour"]), default=None)
         if hourly is not None and reserved < hourly:
             break
     else:
         pytest.skip("Spot is cheaper than any commitment in this seed.")
     query = f"/instances?instance={name}&max_usd_per_hour={(reserved + hourly) / 2}"
-    assert told(client, query)["items"] == []
-    assert len(told(client, f"{query}&market=reserved")["items"]) == 1
+    assert get_json(client, query)["items"] == []
+    assert len(get_json(client, f"{query}&market=reserved")["items"]) == 1
 
 
 def test_no_choice_commits_to_a_term_unless_it_is_asked(client: TestClient) -> None:
@@ -492,13 +492,13 @@ def test_no_choice_commits_to_a_term_unless_it_is_asked(client: TestClient) -> N
 
 def test_every_region_can_be_asked_for_beside_another(client: TestClient) -> None:
     """Some have commas in their names."""
-    for region in everything(client, "/regions"):
-        told(client, f"/instances?limit=1&region={region['id']},us-east-1")
+    for region in all_items(client, "/regions"):
+        get_json(client, f"/instances?limit=1&region={region['id']},us-east-1")
 
 
 def test_facets_count_the_whole_list(client: TestClient) -> None:
-    page = told(client, "/instances?provider=aws&facets=family,gpu_memory_gb,lifecycle&limit=1")
-    items = everything(client, "/instances?provider=aws")
+    page = get_json(client, "/instances?provider=aws&facets=family,gpu_memory_gb,lifecycle&limit=1")
+    items = all_items(client, "/instances?provider=aws")
     columns: dict[str, Callable[[Item], Any]] = {
         "family": lambda item: item["family"],
         "gpu_memory_gb": lambda item: gpu(item, "memory_gb"),
@@ -511,51 +511,51 @@ def test_facets_count_the_whole_list(client: TestClient) -> None:
 
 
 def test_facets_are_null_where_none_is_asked_for_and_an_unknown_one_is_refused(client: TestClient) -> None:
-    assert told(client, "/instances?limit=1")["facets"] is None
+    assert get_json(client, "/instances?limit=1")["facets"] is None
     answer = client.get("/instances?facets=gpu_memory")
     assert answer.status_code == 422
     assert "gpu_memory_gb" in answer.json()["errors"][0]["near"]
 
 
 def test_series_size_and_tensor_cores_leave_what_they_say(client: TestClient) -> None:
-    assert {item["family"] for item in everything(client, "/instances?series=g5&service=ec2")} == {"g5", "g5g"}
-    assert {item["name"].rpartition(".")[2] for item in everything(client, "/instances?size=metal")} == {"metal"}
-    for item in everything(client, "/instances?tensor_cores=true"):
+    assert {item["family"] for item in all_items(client, "/instances?series=g5&service=ec2")} == {"g5", "g5g"}
+    assert {item["name"].rpartition(".")[2] for item in all_items(client, "/instances?size=metal")} == {"metal"}
+    for item in all_items(client, "/instances?tensor_cores=true"):
         assert gpu(item, "vendor") == "nvidia"
         assert runs(item, "fp16", ("accelerated",))
-    assert "t4-16gb" not in {gpu(item, "id") for item in everything(client, "/instances?tensor_cores=false")}
-    assert {gpu(item, "vendor") for item in everything(client, "/instances?sparsity=true")} >= {"nvidia", "amd"}
-    assert "v100-sxm2-16gb" not in {gpu(item, "id") for item in everything(client, "/instances?sparsity=true")}
+    assert "t4-16gb" not in {gpu(item, "id") for item in all_items(client, "/instances?tensor_cores=false")}
+    assert {gpu(item, "vendor") for item in all_items(client, "/instances?sparsity=true")} >= {"nvidia", "amd"}
+    assert "v100-sxm2-16gb" not in {gpu(item, "id") for item in all_items(client, "/instances?sparsity=true")}
 
 
 def test_gpus_are_sorted_by_what_they_really_run(client: TestClient) -> None:
     asked = "/gpus?gpu=titan-xp-12gb,v100-sxm2-16gb,a100-sxm4-40gb"
-    assert [item["id"] for item in told(client, f"{asked}&sort=-fp16_tflops")["items"]] == [
+    assert [item["id"] for item in get_json(client, f"{asked}&sort=-fp16_tflops")["items"]] == [
         "a100-sxm4-40gb", "v100-sxm2-16gb", "titan-xp-12gb",
     ]  # fmt: skip
-    slow_first = told(client, f"{asked}&sort=fp16_tflops&precision_support=any")["items"]
+    slow_first = get_json(client, f"{asked}&sort=fp16_tflops&precision_support=any")["items"]
     assert slow_first[0]["id"] == "titan-xp-12gb"
-    assert told(client, f"{asked}&sort=fp16_tflops")["items"][-1]["id"] == "titan-xp-12gb"
+    assert get_json(client, f"{asked}&sort=fp16_tflops")["items"][-1]["id"] == "titan-xp-12gb"
     refused = client.get("/gpus?sort=fp17_tflops")
     assert refused.status_code == 422
     assert "fp16_tflops" in refused.json()["errors"][0]["near"]
 
 
 def test_a_board_is_the_sum_of_its_gpus(client: TestClient) -> None:
-    for item in everything(client, "/gpus"):
+    for item in all_items(client, "/gpus"):
         if (board := item["board"]) is None:
             continue
         for figure in ("memory_gb", "cores", "memory_bandwidth_gb_per_second", "tdp_watts"):
             one = item[figure]
             assert board[figure] == (None if one is None else one * board["gpus"])
-    assert {item["id"] for item in everything(client, "/gpus") if item["board"] and item["board"]["gpus"] > 1} == {
+    assert {item["id"] for item in all_items(client, "/gpus") if item["board"] and item["board"]["gpus"] > 1} == {
         "a16-16gb", "k520-4gb", "k80-12gb", "m60-8gb",
     }  # fmt: skip
 
 
 def test_cores_at_the_boost_clock_make_the_fp32_rate(client: TestClient) -> None:
     """2 operations per core and cycle; some makers count a dual issue or a matrix unit, which is twice that."""
-    for item in everything(client, "/gpus?vendor=nvidia"):
+    for item in all_items(client, "/gpus?vendor=nvidia"):
         peak = item["precisions"].get("fp32", {}).get("dense_tflops")
         if peak and item["cores"] and item["boost_clock_mhz"] and not item["partition_of"]:
             assert 2 * item["cores"] * item["boost_clock_mhz"] / 1e6 == pytest.approx(peak, rel=0.07), item["id"]

@@ -7,12 +7,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.domain.catalog.reference import RUN_UNITS
-from tests.api.pages import everything, told
+from tests.api.answers import all_items, get_json
 
 
 @pytest.fixture(scope="module")
 def items(client: TestClient) -> list[Any]:
-    return everything(client, "/measurements?as_of=2026-11-01")
+    return all_items(client, "/measurements?as_of=2026-11-01")
 
 
 def test_runs_and_named_workloads_have_one_shape(items: list[Any]) -> None:
@@ -24,7 +24,7 @@ def test_runs_and_named_workloads_have_one_shape(items: list[Any]) -> None:
 
 
 def test_a_workload_by_name_is_told_with_its_machine(client: TestClient) -> None:
-    found = told(client, "/measurements?kind=workload_throughput&q=alexnet%20g3.4xlarge")["items"]
+    found = get_json(client, "/measurements?kind=workload_throughput&q=alexnet%20g3.4xlarge")["items"]
     assert [(item["machine"], item["gpu"], item["nodes"], item["value"], item["unit"]) for item in found] == [
         ("aws/g3.4xlarge", "m60-8gb", 1, 1089.36, "samples_per_second")
     ]
@@ -32,12 +32,12 @@ def test_a_workload_by_name_is_told_with_its_machine(client: TestClient) -> None
 
 
 def test_a_machine_that_nobody_rents_out_has_no_known_gpu(client: TestClient) -> None:
-    found = told(client, "/measurements?q=dgx-1")["items"]
+    found = get_json(client, "/measurements?q=dgx-1")["items"]
     assert [(item["machine"], item["gpu"], item["gpu_count"]) for item in found] == [("nvidia/dgx-1-v100", None, 8)]
 
 
 def test_filters_find_by_any_spelling(client: TestClient) -> None:
-    found = everything(client, "/measurements?model=meta-llama/Meta_Llama-3-8B-Instruct&gpu=a100,h100&framework=vLLM")
+    found = all_items(client, "/measurements?model=meta-llama/Meta_Llama-3-8B-Instruct&gpu=a100,h100&framework=vLLM")
     assert found
     for item in found:
         assert item["model"] == "llama-3-8b"
@@ -46,27 +46,27 @@ def test_filters_find_by_any_spelling(client: TestClient) -> None:
 
 
 def test_every_source_is_known_and_every_gpu(client: TestClient, items: list[Any]) -> None:
-    gpus = {item["id"] for item in everything(client, "/gpus")}
-    models = {item["id"] for item in everything(client, "/models")}
+    gpus = {item["id"] for item in all_items(client, "/gpus")}
+    models = {item["id"] for item in all_items(client, "/models")}
     assert {item["gpu"] for item in items} - {None} <= gpus
     assert {item["model"] for item in items} - {None} <= models
 
 
 def test_order_and_unknown_last(client: TestClient) -> None:
-    found = everything(client, "/measurements?kind=train_throughput&framework=mxnet&sort=-value")
+    found = all_items(client, "/measurements?kind=train_throughput&framework=mxnet&sort=-value")
     values = [item["value"] for item in found]
     assert values == sorted(values, reverse=True)
-    days = [item["measured_on"] for item in everything(client, "/measurements?sort=measured_on&q=2017")]
+    days = [item["measured_on"] for item in all_items(client, "/measurements?sort=measured_on&q=2017")]
     known = [day for day in days if day]
     assert days[: len(known)] == sorted(known)
 
 
 def test_a_run_counts_once_it_was_certainly_published(client: TestClient) -> None:
-    years = [item["year"] for item in everything(client, "/measurements?as_of=2022-11-08&kind=train_throughput")]
+    years = [item["year"] for item in all_items(client, "/measurements?as_of=2022-11-08&kind=train_throughput")]
     assert max(years) == 2021
-    assert told(client, "/measurements?as_of=2022-11-08&q=mlperf-training-2.1")["total"] == 0
-    assert told(client, "/measurements?as_of=2022-11-09&q=mlperf-training-2.1")["total"] > 50
-    everybody = everything(client, "/measurements?as_of=2022-12-31")
+    assert get_json(client, "/measurements?as_of=2022-11-08&q=mlperf-training-2.1")["total"] == 0
+    assert get_json(client, "/measurements?as_of=2022-11-09&q=mlperf-training-2.1")["total"] > 50
+    everybody = all_items(client, "/measurements?as_of=2022-12-31")
     assert max(item["year"] for item in everybody) == 2022
     named = [item for item in everybody if item["measured_on"]]
     assert all(date.fromisoformat(item["measured_on"]) <= date(2022, 12, 31) for item in named)

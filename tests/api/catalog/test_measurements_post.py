@@ -19,9 +19,9 @@ from service.db import engine as engines
 from service.db.engine import connect
 from service.files import SEED
 from service.settings import Settings
-from tests.api.pages import told
+from tests.api.answers import get_json
 from tests.api.raw_asgi import JSON, Answer, call
-from tests.conftest import copied
+from tests.databases import copied_database
 
 Sent = dict[str, Any]
 PATIENCE_SECONDS = 5
@@ -71,7 +71,7 @@ def test_what_is_sent_is_in_the_next_list_as_it_was_answered(client: TestClient)
         ),
     )
     assert named(client, "whole") == [kept]
-    assert told(client, "/measurements?q=nightly%20whole")["items"] == [kept]
+    assert get_json(client, "/measurements?q=nightly%20whole")["items"] == [kept]
     expected = {
         "kind": "workload_throughput",
         "workload": "whole",
@@ -109,22 +109,22 @@ def test_a_workload_is_named_in_three_ways(client: TestClient) -> None:
 def test_the_same_again_is_kept_once_and_answered_alike(client: TestClient) -> None:
     one, other = item(name="again", samples_per_second=1), item(name="again", samples_per_second=2)
     first = send(client, one)
-    before = told(client, "/catalog")["catalog"]["version"]
+    before = get_json(client, "/catalog")["catalog"]["version"]
     assert send(client, one, one) == first * 2
-    assert told(client, "/catalog")["catalog"]["version"] == before
+    assert get_json(client, "/catalog")["catalog"]["version"] == before
     assert [each["value"] for each in send(client, other, one)] == [2.0, 1.0]
     assert len(named(client, "again")) == 2
 
 
 def test_a_measurement_counts_from_its_day_on(client: TestClient) -> None:
     send(client, item(name="in-spring", measured_at="2024-04-01"))
-    assert told(client, "/measurements?workload=in-spring&as_of=2024-04-01")["total"] == 1
+    assert get_json(client, "/measurements?workload=in-spring&as_of=2024-04-01")["total"] == 1
     assert client.get("/measurements?workload=in-spring&as_of=2024-03-31").status_code == 422
 
 
 def test_compare_takes_what_was_sent_of_one_machine(client: TestClient) -> None:
     send(client, item(name="to-compare"), item(name="to-compare", nodes=4, samples_per_second=1400))
-    row = told(client, "/compare?instance=aws/g5.xlarge&workload=to-compare")["items"][0]
+    row = get_json(client, "/compare?instance=aws/g5.xlarge&workload=to-compare")["items"][0]
     assert (row["basis"], row["speed"]) == ("measured", 360.0)
 
 
@@ -133,7 +133,7 @@ def test_a_thousand_go_in_at_once_and_one_more_does_not(client: TestClient) -> N
     assert len({each["id"] for each in send(client, *many[:1000])}) == 1000
     answer = client.post("/measurements", json={"items": many})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "items")
-    assert told(client, "/measurements?workload=many")["total"] == 1000
+    assert get_json(client, "/measurements?workload=many")["total"] == 1000
 
 
 LONG = "a" * 201
@@ -202,13 +202,13 @@ def post(app: FastAPI, body: str) -> Answer:
 def test_a_bad_item_refuses_the_whole_call(
     wrong: Sent, field: str, near: str, app_to_write: FastAPI, client: TestClient
 ) -> None:
-    before = told(client, "/catalog")["catalog"]["version"]
+    before = get_json(client, "/catalog")["catalog"]["version"]
     answer = post(app_to_write, json.dumps({"items": [item(name="good"), wrong]}))
     assert answer.status == 422, answer.body
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.fields[0] == f"items.1.{field}", answer.body
     assert not near or near in answer.near
-    assert told(client, "/catalog")["catalog"]["version"] == before
+    assert get_json(client, "/catalog")["catalog"]["version"] == before
     assert named(client, "good") == []
 
 
@@ -280,7 +280,7 @@ def test_a_new_seed_leaves_it_and_a_new_process_has_it(seeded_copy: str, tmp_pat
     engine.dispose()
     anew = serving(seeded_copy)
     assert named(anew, "kept") == [kept]
-    assert "from a title" in told(anew, "/measurements?q=alexnet%20g2.2xlarge")["items"][0]["note"]
+    assert "from a title" in get_json(anew, "/measurements?q=alexnet%20g2.2xlarge")["items"][0]["note"]
 
 
 def test_every_process_has_it_within_seconds(seeded_copy: str, serving: Serving) -> None:
@@ -327,7 +327,7 @@ def test_on_postgres_it_is_the_same(seeded_file: Path, postgres_url: str, tmp_pa
     engine = connect(postgres_url)
     load_seed(engine, SEED)
     engine.dispose()
-    sqlite, postgres = serving(copied(seeded_file, tmp_path / "catalog.db")), serving(postgres_url)
+    sqlite, postgres = serving(copied_database(seeded_file, tmp_path / "catalog.db")), serving(postgres_url)
     items = [item(note="naïve – 日本"), LOOP, item(nodes=3, samples_per_second=1e-9, usd_per_hour=1e9), LOOP]
     assert send(postgres, *items) == send(sqlite, *items)
     assert named(postgres, "a-net") == named(sqlite, "a-net")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.pages import everything, told
+from tests.api.answers import all_items, get_json
 
 RUNS = (
     "AlexNet", "BERT-base", "BERT-large", "Baichuan-7B", "CodeLlama-13B", "DeepSeek-Coder-33B", "DeepSeek-V3",
@@ -26,7 +26,7 @@ RUNS = (
 
 @pytest.fixture(scope="module")
 def models(client: TestClient) -> list[Any]:
-    return everything(client, "/models")
+    return all_items(client, "/models")
 
 
 def test_there_are_many_of_every_kind(models: list[Any]) -> None:
@@ -37,7 +37,7 @@ def test_there_are_many_of_every_kind(models: list[Any]) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_published_run_finds_its_model(client: TestClient, name: str) -> None:
-    told(client, f"/models/{name}")
+    get_json(client, f"/models/{name}")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_published_run_finds_its_model(client: TestClient, name: str) -> None:
     ],
 )
 def test_a_name_means_one_model(client: TestClient, asked: str, found: str) -> None:
-    assert told(client, f"/models/{asked}")["id"] == found
+    assert get_json(client, f"/models/{asked}")["id"] == found
 
 
 def test_an_unknown_name_is_answered_with_near_ones(client: TestClient) -> None:
@@ -65,7 +65,7 @@ def test_an_unknown_name_is_answered_with_near_ones(client: TestClient) -> None:
 
 
 def test_filters_and_order(client: TestClient) -> None:
-    found = told(client, "/models?family=moe&min_parameters=1e11&max_parameters=3e11&sort=-parameters")["items"]
+    found = get_json(client, "/models?family=moe&min_parameters=1e11&max_parameters=3e11&sort=-parameters")["items"]
     sizes = [model["parameters"] for model in found]
     assert sizes == sorted(sizes, reverse=True)
     assert 1e11 <= sizes[-1] < sizes[0] <= 3e11
@@ -73,13 +73,13 @@ def test_filters_and_order(client: TestClient) -> None:
 
 
 def test_words_must_all_be_in_a_name(client: TestClient) -> None:
-    found = told(client, "/models?q=code%20llama&limit=500")["items"]
+    found = get_json(client, "/models?q=code%20llama&limit=500")["items"]
     assert {model["id"] for model in found} == {f"codellama-{size}" for size in ("7b", "13b", "34b", "70b")}
 
 
 def test_unknown_days_come_last_whichever_way(client: TestClient) -> None:
     for sort in ("released_on", "-released_on"):
-        days = [model["released_on"] for model in everything(client, f"/models?sort={sort}")]
+        days = [model["released_on"] for model in all_items(client, f"/models?sort={sort}")]
         known = [day for day in days if day is not None]
         assert days[: len(known)] == sorted(known, reverse=sort.startswith("-"))
 
@@ -102,7 +102,7 @@ def test_what_cannot_be_asked_names_its_field(client: TestClient, target: str, f
 
 
 def test_figures_of_llama(client: TestClient) -> None:
-    model = told(client, "/models/llama-3.1-8b?context_tokens=8192")
+    model = get_json(client, "/models/llama-3.1-8b?context_tokens=8192")
     figures = model["computed"]
     assert figures["parameters"] == sum(figures["parameters_by_part"].values()) == model["parameters"]
     assert figures["kv_bytes_per_token_fp16"] == 131072
@@ -113,14 +113,14 @@ def test_figures_of_llama(client: TestClient) -> None:
 
 
 def test_experts_are_counted_apart(client: TestClient) -> None:
-    figures = told(client, "/models/deepseek-v3")["computed"]
+    figures = get_json(client, "/models/deepseek-v3")["computed"]
     assert figures["parameters_by_part"]["experts"] > 0.95 * figures["parameters"]
     assert figures["active_parameters"] == pytest.approx(37.5e9, rel=0.01)
     assert figures["context_tokens"] == 2048
 
 
 def test_a_network_that_is_no_transformer_has_its_flops(client: TestClient) -> None:
-    model = told(client, "/models/resnet-50")
+    model = get_json(client, "/models/resnet-50")
     assert model["forward_flops_per_sample"] == pytest.approx(8.18e9, rel=0.01)
     assert model["dimensions"] is None
     assert model["computed"] is None

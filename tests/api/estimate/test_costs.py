@@ -8,7 +8,8 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.api.estimate.test_estimate import NETWORK, SERVING, TRAINING, Body, ask, changed
+from tests.api.answers import post_estimate
+from tests.builders.request_bodies import NETWORK, SERVING, TRAINING, Body, changed
 
 HOURS: Body = {"hours": 10, "machine": "aws/p4d.24xlarge", "region": "us-east-1"}
 CASES = ("low", "likely", "high")
@@ -58,7 +59,9 @@ def test_parts_add_up_to_the_last_millionth_in_every_currency(client: TestClient
 
 
 def test_no_amount_has_the_artefacts_of_floats(client: TestClient) -> None:
-    told = ask(client, changed(TRAINING, nodes=3, storage={"gib": 333.3, "class": "gp3"}, setup_minutes=1 / 3))
+    told = post_estimate(
+        client, changed(TRAINING, nodes=3, storage={"gib": 333.3, "class": "gp3"}, setup_minutes=1 / 3)
+    )
 
     def amounts(value: Any, name: str = "") -> Any:
         if isinstance(value, dict):
@@ -79,7 +82,7 @@ def test_storage_transfer_setup_and_idle_time_by_hand(client: TestClient) -> Non
     storage = [{"gib": 500, "class": "gp3"}, {"gib": 100, "class": "s3-standard", "hours": 730}]
     extras = {"data_transfer_out_gb": 1000, "setup_minutes": 30, "idle_fraction": 0.5}
     body = changed(HOURS, nodes=2, storage=storage, **extras)
-    cost = entry(ask(client, body))
+    cost = entry(post_estimate(client, body))
     hour = cost["usd_per_hour"]
     assert cost["price"]["usd_per_hour"] * 2 == hour
     assert part(cost, "compute")["usd"]["likely"] == pytest.approx(10 * hour)
@@ -95,23 +98,25 @@ def test_storage_transfer_setup_and_idle_time_by_hand(client: TestClient) -> Non
 
 def test_a_second_is_paid_as_a_minute_and_before_2017_as_an_hour(client: TestClient) -> None:
     for day, hours, increment in (("2017-09-30", 1.0, 3600), ("2018-06-01", 1 / 60, 1)):
-        cost = entry(ask(client, {"hours": 1 / 3600, "machine": "aws/p2.xlarge", "as_of": day, "region": "us-east-1"}))
+        cost = entry(
+            post_estimate(client, {"hours": 1 / 3600, "machine": "aws/p2.xlarge", "as_of": day, "region": "us-east-1"})
+        )
         assert cost["usd"]["likely"] == pytest.approx(0.9 * hours, abs=1e-6)
         assert cost["billing"]["increment_seconds"] == increment
         assert part(cost, "billing_rounding")["usd"]["likely"] > 0
 
 
 def test_a_managed_service_takes_its_premium(client: TestClient) -> None:
-    plain = entry(ask(client, HOURS))
-    told = ask(client, changed(HOURS, managed_service="sagemaker-training", market="on_demand"))
+    plain = entry(post_estimate(client, HOURS))
+    told = post_estimate(client, changed(HOURS, managed_service="sagemaker-training", market="on_demand"))
     (managed,) = told["cost"]
     assert part(managed, "management_fee")["usd"]["likely"] == pytest.approx(0.15 * plain["usd"]["likely"], abs=1e-6)
-    beside = entry(ask(client, HOURS), managed_service="sagemaker-training")
+    beside = entry(post_estimate(client, HOURS), managed_service="sagemaker-training")
     assert beside["usd"] == managed["usd"]
 
 
 def test_yuan_are_told_with_their_dated_rate(client: TestClient) -> None:
-    cost = entry(ask(client, {"hours": 100, "machine": "aws/g3.16xlarge", "region": "cn-north-1"}))
+    cost = entry(post_estimate(client, {"hours": 100, "machine": "aws/g3.16xlarge", "region": "cn-north-1"}))
     assert cost["currency"] == "CNY"
     rate = cost["exchange_rate"]
     assert rate["on"] <= "2026-11-01"
@@ -122,7 +127,7 @@ def test_yuan_are_told_with_their_dated_rate(client: TestClient) -> None:
 
 
 def test_every_market_stands_side_by_side(client: TestClient) -> None:
-    told = ask(client, changed(HOURS, region=None))
+    told = post_estimate(client, changed(HOURS, region=None))
     ways = [(each["market"], each["term"], each["managed_service"]) for each in told["cost"]]
     assert ways == [
         ("on_demand", None, None),
@@ -135,10 +140,10 @@ def test_every_market_stands_side_by_side(client: TestClient) -> None:
 
 
 def test_every_region_asked_has_its_own_prices(client: TestClient) -> None:
-    told = ask(client, changed(HOURS, region=["us-east-1", "eu-central-1"], market="on_demand"))
+    told = post_estimate(client, changed(HOURS, region=["us-east-1", "eu-central-1"], market="on_demand"))
     assert [each["region"] for each in told["cost"]] == ["us-east-1", "eu-central-1"]
     assert told["cost"][0]["usd"]["likely"] < told["cost"][1]["usd"]["likely"]
-    joined = ask(client, changed(HOURS, region="us-east-1,eu-central-1", market=["on_demand"]))
+    joined = post_estimate(client, changed(HOURS, region="us-east-1,eu-central-1", market=["on_demand"]))
     assert joined["cost"] == told["cost"]
 
 
@@ -147,18 +152,18 @@ def test_spot_is_told_in_expectation_by_its_checkpoints(client: TestClient) -> N
     seldom = changed(
         HOURS, market="spot", checkpoint={"save_seconds": 5, "restart_seconds": 60, "interval_minutes": 240}
     )
-    one, other = (ask(client, body)["cost"][0] for body in (often, seldom))
+    one, other = (post_estimate(client, body)["cost"][0] for body in (often, seldom))
     assert part(one, "interruption")["basis"] == "prior"
     assert 0 < part(one, "interruption")["usd"]["likely"] < part(other, "interruption")["usd"]["likely"]
     assert one["usd"]["low"] < one["usd"]["likely"] < one["usd"]["high"]
     assert one["elapsed_hours"]["likely"] > one["hours"]["likely"] > 10
     assert one["break_even"]["interruptions_per_hour"] > other["break_even"]["interruptions_per_hour"]
-    assert ask(client, often)["notes"] == []
-    assert "checkpoints" in ask(client, changed(HOURS, market="spot"))["notes"][0]
+    assert post_estimate(client, often)["notes"] == []
+    assert "checkpoints" in post_estimate(client, changed(HOURS, market="spot"))["notes"][0]
 
 
 def test_at_spot_work_that_bears_no_fault_hardly_ends(client: TestClient) -> None:
-    told = ask(
+    told = post_estimate(
         client, changed(TRAINING, workload__fault_tolerant=False, workload__amount={"tokens": 2e10}, market="spot")
     )
     (cost,) = told["cost"]
@@ -169,7 +174,9 @@ def test_at_spot_work_that_bears_no_fault_hardly_ends(client: TestClient) -> Non
 
 
 def test_a_term_is_priced_for_its_use_and_for_its_commitment(client: TestClient) -> None:
-    told = ask(client, {"hours": 100, "machine": "aws/p3.2xlarge", "as_of": "2025-06-01", "region": "us-east-1"})
+    told = post_estimate(
+        client, {"hours": 100, "machine": "aws/p3.2xlarge", "as_of": "2025-06-01", "region": "us-east-1"}
+    )
     cost = entry(told, "reserved")
     commitment = cost["commitment"]
     assert cost["usd"] == commitment["usd_used"]
@@ -180,7 +187,7 @@ def test_a_term_is_priced_for_its_use_and_for_its_commitment(client: TestClient)
 
 
 def test_a_block_is_paid_by_the_day(client: TestClient) -> None:
-    (cost,) = ask(client, changed(HOURS, hours=25, market="capacity_block", region=None))["cost"]
+    (cost,) = post_estimate(client, changed(HOURS, hours=25, market="capacity_block", region=None))["cost"]
     assert cost["commitment"]["committed_hours"]["likely"] == 48
 
 
@@ -189,13 +196,15 @@ def test_a_block_is_paid_by_the_day(client: TestClient) -> None:
 
 def test_a_dollar_buys_the_samples_of_the_article(client: TestClient) -> None:
     body = {"machine": "aws/p3.16xlarge", "as_of": "2023-06-07", "market": "on_demand", "region": "us-east-1"}
-    told = ask(client, {**body, "measured": {"samples_per_second": 2560}})
+    told = post_estimate(client, {**body, "measured": {"samples_per_second": 2560}})
     (cost,) = told["cost"]
     assert cost["usd_per_hour"] == 24.48
     assert cost["per_unit"]["samples_per_usd"]["likely"] == pytest.approx(376_471, abs=1)
     assert cost["usd"] is None
     assert "No amount" in cost["unknown_because"]
-    whole = entry(ask(client, {**body, "measured": {"samples_per_second": 2560, "samples": 2560 * 3600, "epochs": 2}}))
+    whole = entry(
+        post_estimate(client, {**body, "measured": {"samples_per_second": 2560, "samples": 2560 * 3600, "epochs": 2}})
+    )
     assert whole["usd"]["likely"] == 48.96
     assert whole["per_unit"]["usd_per_epoch"]["likely"] == 24.48
     assert whole["per_unit"]["usd_per_thousand_samples"]["likely"] == pytest.approx(1000 / 376_470.588, abs=1e-6)
@@ -203,23 +212,23 @@ def test_a_dollar_buys_the_samples_of_the_article(client: TestClient) -> None:
 
 def test_four_instances_meet_the_deadline_for_375_dollars(client: TestClient) -> None:
     body = {"machine": "aws/g5.12xlarge", "region": "us-east-1", "market": "on_demand", "as_of": "2023-06-07"}
-    told = ask(client, {**body, "instances": 4, "measured": {"samples_per_second": 4200, "samples": 1e9}})
+    told = post_estimate(client, {**body, "instances": 4, "measured": {"samples_per_second": 4200, "samples": 1e9}})
     (cost,) = told["cost"]
     assert round(cost["hours"]["likely"], 2) == 16.53
     assert round(cost["usd"]["likely"], 2) == pytest.approx(375.13, abs=0.01)
     one = {"machine": "aws/p4d.24xlarge", "measured": {"samples_per_second": 20000, "samples": 1e9}}
-    assert entry(ask(client, {**body, **one}))["usd"]["likely"] == pytest.approx(455.17, abs=0.01)
+    assert entry(post_estimate(client, {**body, **one}))["usd"]["likely"] == pytest.approx(455.17, abs=0.01)
 
 
 def test_instances_share_the_work_and_each_has_its_own_boot(client: TestClient) -> None:
-    one, four = (entry(ask(client, changed(TRAINING, instances=n, setup_minutes=6))) for n in (1, 4))
+    one, four = (entry(post_estimate(client, changed(TRAINING, instances=n, setup_minutes=6))) for n in (1, 4))
     assert four["hours"]["likely"] - 0.1 == pytest.approx((one["hours"]["likely"] - 0.1) / 4, rel=1e-4)
     assert part(four, "setup")["usd"]["likely"] == pytest.approx(4 * part(one, "setup")["usd"]["likely"], abs=1e-5)
     assert part(four, "compute")["usd"]["likely"] == pytest.approx(part(one, "compute")["usd"]["likely"], rel=1e-4)
 
 
 def test_an_epoch_a_token_and_a_sample_have_their_price(client: TestClient) -> None:
-    network, tokens = (entry(ask(client, body)) for body in (NETWORK, TRAINING))
+    network, tokens = (entry(post_estimate(client, body)) for body in (NETWORK, TRAINING))
     total = network["usd"]["likely"]
     assert network["per_unit"]["usd_per_epoch"]["likely"] == pytest.approx(total / 2, abs=1e-6)
     assert network["per_unit"]["usd_per_thousand_samples"]["likely"] == pytest.approx(total / 2000, abs=1e-6)
@@ -230,7 +239,7 @@ def test_an_epoch_a_token_and_a_sample_have_their_price(client: TestClient) -> N
 
 
 def test_answers_are_priced_by_tokens_read_and_written(client: TestClient) -> None:
-    told = ask(client, SERVING)
+    told = post_estimate(client, SERVING)
     (cost,) = told["cost"]
     for unit, rate in (("output", "tokens_per_second"), ("input", "prefill_tokens_per_second")):
         per_second = told["estimate"][rate]["likely"]
@@ -239,26 +248,28 @@ def test_answers_are_priced_by_tokens_read_and_written(client: TestClient) -> No
 
 
 def test_a_load_takes_replicas_for_a_month_of_730_hours(client: TestClient) -> None:
-    told = ask(client, changed(SERVING, load={"requests_per_second": 500}))
+    told = post_estimate(client, changed(SERVING, load={"requests_per_second": 500}))
     load, (cost,) = told["load"], told["cost"]
     rate = told["estimate"]["samples_per_second"]
     assert load["replicas"] == -(-500 // rate["likely"])
     assert load["replicas_low"] <= load["replicas"] <= load["replicas_high"]
     assert cost["month"]["usd"]["likely"] == load["replicas"] * 3.0 * 730
-    half = ask(client, changed(SERVING, load={"requests_per_second": 500, "utilisation": 0.5}))["load"]
+    half = post_estimate(client, changed(SERVING, load={"requests_per_second": 500, "utilisation": 0.5}))["load"]
     assert half["replicas"] == pytest.approx(2 * load["replicas"], abs=1)
 
 
 def test_a_latency_asked_for_takes_more_replicas_with_fewer_requests_each(client: TestClient) -> None:
-    free = ask(client, changed(SERVING, load={"requests_per_second": 500}))
+    free = post_estimate(client, changed(SERVING, load={"requests_per_second": 500}))
     quick = free["estimate"]["seconds_per_output_token"]["likely"] / 2
-    told = ask(client, changed(SERVING, load={"requests_per_second": 500, "max_seconds_per_output_token": quick}))[
-        "load"
-    ]
+    told = post_estimate(
+        client, changed(SERVING, load={"requests_per_second": 500, "max_seconds_per_output_token": quick})
+    )["load"]
     assert told["replicas"] > free["load"]["replicas"]
     assert told["concurrency"] < free["load"]["concurrency"]
     assert told["seconds_per_output_token"]["likely"] <= quick
-    never = ask(client, changed(SERVING, load={"requests_per_second": 500, "max_seconds_per_output_token": 1e-6}))
+    never = post_estimate(
+        client, changed(SERVING, load={"requests_per_second": 500, "max_seconds_per_output_token": 1e-6})
+    )
     assert never["load"]["replicas"] is None
     assert "No replica is quick enough" in never["load"]["reason"]
     assert never["cost"][0]["month"]["usd"] is None
@@ -270,7 +281,7 @@ def test_a_latency_asked_for_takes_more_replicas_with_fewer_requests_each(client
 def test_an_unknown_price_is_null_with_its_reason(client: TestClient) -> None:
     unpriced = client.get("/prices?provider=aws&limit=500").json()["items"]
     name = next(each["instance"] for each in unpriced if each["usd_per_hour"] is None and each["market"] == "on_demand")
-    told = ask(client, {"hours": 5, "machine": f"aws/{name}"})
+    told = post_estimate(client, {"hours": 5, "machine": f"aws/{name}"})
     cost = entry(told)
     assert cost["usd"] is None
     assert cost["usd_per_hour"] is None
@@ -280,7 +291,7 @@ def test_an_unknown_price_is_null_with_its_reason(client: TestClient) -> None:
 
 
 def test_the_total_of_an_unknown_part_is_a_lower_bound(client: TestClient) -> None:
-    told = ask(client, changed(HOURS, storage={"gib": 10, "class": "pd-ssd"}, market="on_demand"))
+    told = post_estimate(client, changed(HOURS, storage={"gib": 10, "class": "pd-ssd"}, market="on_demand"))
     (cost,) = told["cost"]
     assert cost["usd_complete"] is False
     assert cost["missing"] == ["What pd-ssd costs at aws in us-east-1 is not known."]
@@ -291,19 +302,19 @@ def test_the_total_of_an_unknown_part_is_a_lower_bound(client: TestClient) -> No
 
 def test_a_machine_of_ones_own_costs_its_hour_and_says_so(client: TestClient) -> None:
     own = {"gpu": "h100-sxm5-80gb", "usd_per_hour": 3.0}
-    told = ask(client, {"hours": 1 / 3, "machine": own, "storage": {"gib": 1, "class": "gp3"}})
+    told = post_estimate(client, {"hours": 1 / 3, "machine": own, "storage": {"gib": 1, "class": "gp3"}})
     (cost,) = told["cost"]
     assert cost["usd"]["likely"] == 1.0
     assert cost["billing"] is None
     assert cost["usd_complete"] is False
     assert "has no seller" in told["notes"][0]
-    (cost,) = ask(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}})["cost"]
+    (cost,) = post_estimate(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}})["cost"]
     assert cost["usd"] is None
     assert "usd_per_hour" in cost["unknown_because"]
 
 
 def test_the_same_gpu_is_cheaper_elsewhere(client: TestClient) -> None:
-    told = ask(client, changed(HOURS, market="on_demand"))
+    told = post_estimate(client, changed(HOURS, market="on_demand"))
     hours = told["elsewhere"]
     assert hours == sorted(hours, key=lambda each: each["usd_per_gpu_hour"])
     assert len({each["instance"].partition("/")[0] for each in hours}) == len(hours) > 1
@@ -331,7 +342,7 @@ def test_the_same_gpu_is_cheaper_elsewhere(client: TestClient) -> None:
     ],
 )
 def test_the_gate_passes_and_fails_with_a_sentence(client: TestClient, gate: Body, verdict: str | None) -> None:
-    told = ask(client, {**HOURS, **gate})
+    told = post_estimate(client, {**HOURS, **gate})
     assert entry(told)["usd"]["likely"] == 219.57642
     assert told["verdict"] == verdict
     if verdict is None:
@@ -342,13 +353,13 @@ def test_the_gate_passes_and_fails_with_a_sentence(client: TestClient, gate: Bod
 
 
 def test_what_is_not_known_does_not_pass(client: TestClient) -> None:
-    told = ask(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "budget_usd": 1e9})
+    told = post_estimate(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "budget_usd": 1e9})
     assert told["verdict"] == "fail"
     assert "not known" in told["verdict_of"]["sentence"]
 
 
 def test_a_load_without_an_amount_is_judged_by_its_month(client: TestClient) -> None:
-    told = ask(client, changed(SERVING, load={"requests_per_second": 500}, budget_usd=10))
+    told = post_estimate(client, changed(SERVING, load={"requests_per_second": 500}, budget_usd=10))
     assert told["verdict"] == "fail"
     assert told["verdict_of"]["sentence"].startswith("A month of the load")
 
@@ -402,7 +413,7 @@ def test_cost_is_linear_in_hours_and_machines_above_the_minimum(
 ) -> None:
     def usd(hours: float, nodes: int) -> Decimal:
         body = changed(HOURS, hours=hours, nodes=nodes, market="on_demand")
-        return Decimal(str(ask(client, body)["cost"][0]["usd"]["likely"]))
+        return Decimal(str(post_estimate(client, body)["cost"][0]["usd"]["likely"]))
 
     one = usd(minutes / 60, nodes)
     assert abs(usd(minutes * times / 60, nodes) - times * one) <= times * Decimal("0.0000005") + Decimal("0.0000005")
@@ -416,7 +427,7 @@ def test_cost_grows_with_price_and_hours(
     client: TestClient, hours: float, price: float, longer: float, dearer: float
 ) -> None:
     def usd(hours: float, price: float) -> float:
-        told = ask(client, {"hours": hours, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": price}})
+        told = post_estimate(client, {"hours": hours, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": price}})
         likely: float = told["cost"][0]["usd"]["likely"]
         return likely
 

@@ -1,48 +1,13 @@
 """POST /estimate and /estimate/batch: arithmetic that adds up, sentences for what cannot be, one bad item alone."""
 
-import copy
 import math
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from pydantic import TypeAdapter
 
-from service.api.estimate.estimate import EstimateResponse
+from tests.api.answers import post_estimate
+from tests.builders.request_bodies import NETWORK, SERVING, TRAINING, Body, changed
 
-Body = dict[str, Any]
-
-TRAINING: Body = {
-    "workload": {
-        "task": "training",
-        "model": "llama-3-8b",
-        "precision": ["bf16"],
-        "sequence_length": 4096,
-        "global_batch_size": 64,
-        "amount": {"tokens": 1e9},
-        "software": {"framework": "torchtitan"},
-    },
-    "machine": "aws/p4d.24xlarge",
-}
-SERVING: Body = {
-    "workload": {
-        "task": "inference",
-        "model": "llama-3-8b",
-        "input_length": 512,
-        "output_length": 128,
-        "software": {"engine": "vllm==0.6.0"},
-    },
-    "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": 3.0},
-}
-NETWORK: Body = {
-    "workload": {
-        "task": "training",
-        "model": "resnet-50",
-        "global_batch_size": 256,
-        "amount": {"samples": 1e6, "epochs": 2},
-    },
-    "machine": "aws/g5.12xlarge",
-}
 HF_LLAMA = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -56,31 +21,9 @@ HF_LLAMA = {
 }
 
 
-def ask(client: TestClient, body: Body) -> Any:
-    answer = client.post("/estimate", json=body)
-    assert answer.status_code == 200, answer.text
-    TypeAdapter(EstimateResponse).validate_json(answer.content)
-    return answer.json()
-
-
-def changed(body: Body, **parts: Any) -> Body:
-    """The body with other values, paths written with `__`; None takes a value away."""
-    made = copy.deepcopy(body)
-    for path, value in parts.items():
-        *above, last = path.split("__")
-        place = made
-        for step in above:
-            place = place.setdefault(step, {})
-        if value is None:
-            place.pop(last, None)
-        else:
-            place[last] = value
-    return made
-
-
 @pytest.mark.parametrize("body", [TRAINING, SERVING, NETWORK], ids=["training", "serving", "network"])
 def test_an_estimate_adds_up(client: TestClient, body: Body) -> None:
-    told = ask(client, body)
+    told = post_estimate(client, body)
     estimate = told["estimate"]
     memory = estimate["memory"]
     assert told["fits"] is True
@@ -95,7 +38,7 @@ def test_an_estimate_adds_up(client: TestClient, body: Body) -> None:
 
 
 def test_time_is_amount_over_rate_and_dollars_are_time_times_price(client: TestClient) -> None:
-    told = ask(client, TRAINING)
+    told = post_estimate(client, TRAINING)
     estimate = told["estimate"]
     hours = estimate["hours"]["likely"]
     steps = 1e9 / estimate["tokens_per_second"]["likely"] / 3600
@@ -107,14 +50,16 @@ def test_time_is_amount_over_rate_and_dollars_are_time_times_price(client: TestC
 
 
 def test_twice_the_work_takes_twice_the_time(client: TestClient) -> None:
-    once, twice = (ask(client, changed(TRAINING, workload__amount={"tokens": t}))["estimate"] for t in (1e9, 2e9))
+    once, twice = (
+        post_estimate(client, changed(TRAINING, workload__amount={"tokens": t}))["estimate"] for t in (1e9, 2e9)
+    )
     assert twice["hours"]["likely"] == pytest.approx(2 * once["hours"]["likely"], rel=1e-4)
     assert twice["samples_per_second"] == once["samples_per_second"]
 
 
 def test_steps_are_optimizer_steps(client: TestClient) -> None:
-    by_steps = ask(client, changed(TRAINING, workload__amount={"steps": 100}))["estimate"]["hours"]
-    by_samples = ask(client, changed(TRAINING, workload__amount={"samples": 6400}))["estimate"]["hours"]
+    by_steps = post_estimate(client, changed(TRAINING, workload__amount={"steps": 100}))["estimate"]["hours"]
+    by_samples = post_estimate(client, changed(TRAINING, workload__amount={"samples": 6400}))["estimate"]["hours"]
     assert by_steps["likely"] == pytest.approx(by_samples["likely"], rel=1e-4)
 
 
@@ -124,14 +69,14 @@ def test_a_model_may_be_named_pasted_or_described(client: TestClient) -> None:
         "vocabulary": 128256, "gated": True, "tied": False,
     }  # fmt: skip
     rates = [
-        ask(client, changed(TRAINING, workload__model=model))["estimate"]["samples_per_second"]["likely"]
+        post_estimate(client, changed(TRAINING, workload__model=model))["estimate"]["samples_per_second"]["likely"]
         for model in ("llama-3-8b", "meta-llama/Meta-Llama-3-8B", {"huggingface_config": HF_LLAMA}, dimensions)
     ]
     assert rates == pytest.approx([rates[0]] * 4, rel=0.01)
 
 
 def test_what_does_not_fit_says_what_it_needs(client: TestClient) -> None:
-    told = ask(client, changed(TRAINING, workload__model="llama-3-70b", machine="aws/g5.xlarge"))
+    told = post_estimate(client, changed(TRAINING, workload__model="llama-3-70b", machine="aws/g5.xlarge"))
     assert told["fits"] is False
     estimate = told["estimate"]
     assert estimate["samples_per_second"] is None
@@ -145,26 +90,26 @@ def test_what_does_not_fit_says_what_it_needs(client: TestClient) -> None:
 
 def test_a_layout_is_honoured(client: TestClient) -> None:
     fixed = {"tensor": 2, "pipeline": 2, "zero_stage": 1, "micro_batch": 1, "activation_checkpointing": "full"}
-    layout = ask(client, changed(TRAINING, layout=fixed))["estimate"]["layout"]
+    layout = post_estimate(client, changed(TRAINING, layout=fixed))["estimate"]["layout"]
     assert {name: layout[name] for name in fixed} == fixed
     assert layout["data"] == 2
 
 
 def test_tensor_parallelism_across_nodes_is_said(client: TestClient) -> None:
-    told = ask(client, changed(TRAINING, nodes=2, layout={"tensor": 16}))
+    told = post_estimate(client, changed(TRAINING, nodes=2, layout={"tensor": 16}))
     assert any(w["code"] == "tensor_over_slow_links" for w in told["warnings"])
 
 
 def test_an_unknown_stack_widens_the_band(client: TestClient) -> None:
-    known = ask(client, TRAINING)["estimate"]["samples_per_second"]
-    unknown = ask(client, changed(TRAINING, workload__software=None))["estimate"]
+    known = post_estimate(client, TRAINING)["estimate"]["samples_per_second"]
+    unknown = post_estimate(client, changed(TRAINING, workload__software=None))["estimate"]
     band = unknown["samples_per_second"]
     assert "stack" in unknown["extrapolates"]
     assert band["high"] / band["low"] > known["high"] / known["low"]
 
 
 def test_hours_alone_are_priced(client: TestClient) -> None:
-    told = ask(client, {"hours": 10, "machine": "aws/p4d.24xlarge", "nodes": 2})
+    told = post_estimate(client, {"hours": 10, "machine": "aws/p4d.24xlarge", "nodes": 2})
     assert told["estimate"] is None
     assert told["fits"] is None
     for cost in told["cost"]:
@@ -173,8 +118,8 @@ def test_hours_alone_are_priced(client: TestClient) -> None:
 
 
 def test_serving_tells_latency_and_throughput(client: TestClient) -> None:
-    one = ask(client, changed(SERVING, workload__concurrency=1))["estimate"]
-    most = ask(client, SERVING)["estimate"]
+    one = post_estimate(client, changed(SERVING, workload__concurrency=1))["estimate"]
+    most = post_estimate(client, SERVING)["estimate"]
     assert most["tokens_per_second"]["likely"] > 5 * one["tokens_per_second"]["likely"]
     assert most["seconds_per_output_token"]["likely"] > one["seconds_per_output_token"]["likely"]
     assert most["concurrency"] > 1
@@ -224,8 +169,8 @@ def test_a_batch_answers_in_order_and_one_bad_item_is_alone(client: TestClient) 
     items = [TRAINING, {"machine": 5}, SERVING, changed(TRAINING, machine="nowhere")]
     told = client.post("/estimate/batch", json={"items": items}).json()["items"]
     assert [("problem" in item) for item in told] == [False, True, False, True]
-    assert told[0] == ask(client, TRAINING)
-    assert told[2] == ask(client, SERVING)
+    assert told[0] == post_estimate(client, TRAINING)
+    assert told[2] == post_estimate(client, SERVING)
     assert told[1]["problem"]["errors"][0]["field"] == "machine"
 
 
@@ -239,23 +184,23 @@ def test_no_figure_is_infinite_or_nan(client: TestClient) -> None:
     for body in (TRAINING, SERVING, NETWORK):
         text = client.post("/estimate", json=body).text
         assert not any(word in text for word in ("NaN", "Infinity", "1e+3"))
-        assert math.isfinite(ask(client, body)["estimate"]["memory"]["needed_gib_per_gpu"])
+        assert math.isfinite(post_estimate(client, body)["estimate"]["memory"]["needed_gib_per_gpu"])
 
 
 def test_a_change_that_is_told_makes_it_fit(client: TestClient) -> None:
     body = changed(TRAINING, machine="aws/g5.12xlarge", workload__global_batch_size=64)
-    told = ask(client, body)
+    told = post_estimate(client, body)
     assert told["fits"] is False
     codes = [change["code"] for change in told["nearest_changes"]]
     assert {"nodes", "method"} <= set(codes)
     nodes = next(change["to"] for change in told["nearest_changes"] if change["code"] == "nodes")
-    assert ask(client, {**body, "nodes": int(nodes)})["fits"] is True
-    assert ask(client, {**body, "nodes": int(nodes) - 1})["fits"] is False
-    assert ask(client, changed(body, workload__method="lora"))["fits"] is True
+    assert post_estimate(client, {**body, "nodes": int(nodes)})["fits"] is True
+    assert post_estimate(client, {**body, "nodes": int(nodes) - 1})["fits"] is False
+    assert post_estimate(client, changed(body, workload__method="lora"))["fits"] is True
 
 
 def test_the_nearest_published_runs_are_evidence(client: TestClient) -> None:
-    told = ask(client, changed(TRAINING, machine="aws/g5.12xlarge", workload__method="lora"))
+    told = post_estimate(client, changed(TRAINING, machine="aws/g5.12xlarge", workload__method="lora"))
     assert told["evidence"]
     assert told["evidence"][0]["nearness"] == "same_model_and_gpu"
     listed = client.get("/measurements?gpu=a10g-24gb&limit=500").json()["items"]

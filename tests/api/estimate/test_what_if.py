@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.api.estimate.what_if import on_front
-from tests.api.estimate.test_estimate import TRAINING, Body, ask, changed
+from tests.api.answers import post_estimate
+from tests.builders.request_bodies import TRAINING, Body, changed
 
 BASE = changed(TRAINING, machine=None)
 OVER: Body = {
@@ -41,7 +42,7 @@ def test_every_combination_is_there_by_dollars_and_problems_come_last(client: Te
 def test_a_combination_answers_as_if_it_were_asked_alone(client: TestClient) -> None:
     for row in rows_of(client, BASE, {**OVER, "region": ["us-east-1"]}):
         if row["answer"] is not None:
-            assert row["answer"] == ask(client, {**BASE, **row["over"]})
+            assert row["answer"] == post_estimate(client, {**BASE, **row["over"]})
 
 
 def test_the_marked_ones_are_those_that_none_beats(client: TestClient) -> None:

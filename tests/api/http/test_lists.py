@@ -14,7 +14,7 @@ from sqlalchemy import text
 from service.api.http import examples
 from service.app import create_app
 from service.settings import Settings
-from tests.api.pages import everything, pages, told
+from tests.api.answers import all_items, get_json, pages
 from tests.server import Server
 
 LISTS = (
@@ -51,7 +51,7 @@ DAY = date(2022, 2, 17)
 
 @pytest.mark.parametrize("path", LISTS)
 def test_a_list_has_its_envelope(client: TestClient, path: str) -> None:
-    page = told(client, f"{path}?limit=2")
+    page = get_json(client, f"{path}?limit=2")
     more = {"facets"} if path == "/instances" else set()
     assert set(page) == {"items", "total", "next_cursor", "catalog"} | more
     assert len(page["items"]) == 2
@@ -65,7 +65,7 @@ def test_paging_shows_every_item_once(client: TestClient, path: str) -> None:
     found = list(pages(client, target, 7))
     assert all(len(page["items"]) == 7 for page in found[:-1])
     items = [item for page in found for item in page["items"]]
-    assert items == everything(client, target)
+    assert items == all_items(client, target)
     assert len(items) == found[0]["total"] > 7
     assert len({str(item) for item in items}) == len(items)
 
@@ -73,7 +73,7 @@ def test_paging_shows_every_item_once(client: TestClient, path: str) -> None:
 @pytest.mark.parametrize("path", LISTS)
 def test_a_list_reads_back_from_csv(client: TestClient, path: str) -> None:
     target = SOME.get(path, path)
-    items = told(client, f"{target}{'&' if '?' in target else '?'}limit=9")
+    items = get_json(client, f"{target}{'&' if '?' in target else '?'}limit=9")
     answer = client.get(f"{target}{'&' if '?' in target else '?'}limit=9", headers={"Accept": "text/csv"})
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert answer.headers.get("X-Next-Cursor") == items["next_cursor"]
@@ -108,7 +108,7 @@ def cell(item: Any, name: str) -> str:
     "target", ["/instances?q=no-such-thing", "/gpus?min_memory_gb=100000", "/prices?provider=oci&market=reserved"]
 )
 def test_an_empty_list_is_empty_in_csv_too(client: TestClient, target: str) -> None:
-    page = told(client, target)
+    page = get_json(client, target)
     assert (page["items"], page["total"], page["next_cursor"]) == ([], 0, None)
     assert client.get(target, headers={"Accept": "text/csv"}).text.strip() == ""
 
@@ -119,8 +119,8 @@ def test_an_empty_list_is_empty_in_csv_too(client: TestClient, target: str) -> N
 @pytest.mark.parametrize("path", [*LISTS, *ONES])
 def test_every_answer_is_of_a_day(client: TestClient, path: str) -> None:
     separator = "&" if "?" in path else "?"
-    today = told(client, path)["catalog"]
-    past = told(client, f"{path}{separator}as_of={DAY}")["catalog"]
+    today = get_json(client, path)["catalog"]
+    past = get_json(client, f"{path}{separator}as_of={DAY}")["catalog"]
     assert today["as_of"] == str(examples.DAY)
     assert past["as_of"] == str(DAY)
     assert past["version"] == today["version"]
@@ -199,10 +199,10 @@ def test_a_change_of_the_catalog_is_a_new_etag_and_a_new_answer(changing: Changi
 
 @pytest.mark.parametrize("path", LISTS)
 def test_a_cursor_survives_a_change_of_prices(changing: Changing, path: str) -> None:
-    first = told(changing.client, f"{path}?limit=3")
-    then = told(changing.client, f"{path}?limit=3&cursor={first['next_cursor']}")
+    first = get_json(changing.client, f"{path}?limit=3")
+    then = get_json(changing.client, f"{path}?limit=3&cursor={first['next_cursor']}")
     changing.change("UPDATE price SET per_hour_micros = per_hour_micros + 1")
-    now = told(changing.client, f"{path}?limit=3&cursor={first['next_cursor']}")
+    now = get_json(changing.client, f"{path}?limit=3&cursor={first['next_cursor']}")
     assert now["catalog"]["version"] > then["catalog"]["version"]
     assert [item.get("id", item.get("name")) for item in now["items"]] == [
         item.get("id", item.get("name")) for item in then["items"]
@@ -210,18 +210,18 @@ def test_a_cursor_survives_a_change_of_prices(changing: Changing, path: str) -> 
 
 
 def test_a_cursor_follows_its_item_to_another_place(changing: Changing) -> None:
-    first = told(changing.client, "/instances?provider=aws&sort=-vcpus&limit=3")
+    first = get_json(changing.client, "/instances?provider=aws&sort=-vcpus&limit=3")
     last = first["items"][-1]["name"]
     changing.change(f"UPDATE instance_type SET vcpus = 1 WHERE provider = 'aws' AND name = '{last}'")
-    now = told(changing.client, f"/instances?provider=aws&sort=-vcpus&limit=500&cursor={first['next_cursor']}")
-    whole = everything(changing.client, "/instances?provider=aws&sort=-vcpus")
+    now = get_json(changing.client, f"/instances?provider=aws&sort=-vcpus&limit=500&cursor={first['next_cursor']}")
+    whole = all_items(changing.client, "/instances?provider=aws&sort=-vcpus")
     place = [item["name"] for item in whole].index(last)
     assert place > 3
     assert now["items"] == whole[place + 1 :]
 
 
 def test_a_cursor_whose_item_is_gone_says_so(changing: Changing) -> None:
-    first = told(changing.client, "/instances?provider=aws&limit=3")
+    first = get_json(changing.client, "/instances?provider=aws&limit=3")
     name = first["items"][-1]["name"]
     changing.change(f"DELETE FROM instance_type WHERE provider = 'aws' AND name = '{name}'")
     answer = changing.client.get(f"/instances?provider=aws&limit=3&cursor={first['next_cursor']}")
@@ -234,8 +234,8 @@ def test_a_cursor_whose_item_is_gone_says_so(changing: Changing) -> None:
 
 
 def test_the_service_tells_how_it_is(client: TestClient) -> None:
-    assert told(client, "/healthz") == {"status": "ok"}
-    ready = told(client, "/readyz")
+    assert get_json(client, "/healthz") == {"status": "ok"}
+    ready = get_json(client, "/readyz")
     assert ready["status"] == "ready"
     assert ready["problem"] is None
     assert ready["catalog"]["as_of"] == str(examples.DAY)
@@ -251,18 +251,18 @@ def test_a_lost_database_is_told_while_the_catalog_keeps_answering(changing: Cha
     with live._engine.begin() as connection:
         connection.execute(text("DROP TABLE catalog_version"))
     live.refresh()
-    assert "cannot be read" in told(changing.client, "/readyz")["problem"]
+    assert "cannot be read" in get_json(changing.client, "/readyz")["problem"]
     assert "selector_database_reachable 0.0" in changing.client.get("/metrics").text
-    assert told(changing.client, "/instances")["total"] > 100
+    assert get_json(changing.client, "/instances")["total"] > 100
 
 
 def test_the_catalog_counts_what_the_lists_hold(client: TestClient) -> None:
-    catalog = told(client, "/catalog")
+    catalog = get_json(client, "/catalog")
     rows = catalog["rows"]
-    assert rows["measurements"] + rows["published_runs"] == told(client, "/measurements?limit=1")["total"]
+    assert rows["measurements"] + rows["published_runs"] == get_json(client, "/measurements?limit=1")["total"]
     for path in ("gpus", "precisions", "providers", "regions"):
-        assert rows[path] == told(client, f"/{path}?limit=1")["total"]
-    assert rows["offers"] == told(client, "/prices?limit=1")["total"]
+        assert rows[path] == get_json(client, f"/{path}?limit=1")["total"]
+    assert rows["offers"] == get_json(client, "/prices?limit=1")["total"]
     assert sum(each["offers"] for each in catalog["providers"]) == rows["offers"]
     assert sum(each["instance_types"] for each in catalog["providers"]) == rows["instance_types"]
     assert catalog["imports"][0]["rows_seen"] >= catalog["imports"][0]["rows_kept"] > 1000

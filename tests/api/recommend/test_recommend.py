@@ -1,6 +1,5 @@
 """POST /recommend keeps its promises: counts add up, relaxations admit what they say, nothing is left unsaid."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -9,21 +8,8 @@ from pydantic import TypeAdapter
 
 from service.api.http.batch import together
 from service.api.recommend.recommend import RecommendResponse
-from tests.api.pages import told
-
-Body = dict[str, Any]
-
-
-def question(task: str = "training", **parts: Any) -> Body:
-    workload = {"task": task, **parts.pop("workload", {})}
-    return {"workload": workload, "constraints": parts.pop("constraints", {}), "limit": 100, **parts}
-
-
-def ask(client: TestClient, body: Body) -> Any:
-    answer = client.post("/recommend", json=body)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
+from tests.api.answers import get_json, post_recommend
+from tests.builders.request_bodies import Body, question, relaxed
 
 VARIED: dict[str, Body] = {
     "anything": question(),
@@ -67,32 +53,17 @@ VARIED: dict[str, Body] = {
 }
 
 
-def relaxed(body: Body, to: dict[str, Any]) -> Body:
-    """The question with a relaxation applied, as a client would: paths into the question, else constraints."""
-    changed = copy.deepcopy(body)
-    for name, value in to.items():
-        *parents, last = name.split(".") if "." in name else ("constraints", name)
-        inner = changed
-        for parent in parents:
-            inner = inner[parent]
-        if value is None:
-            inner.pop(last)
-        else:
-            inner[last] = value
-    return changed
-
-
 @pytest.mark.parametrize("name", VARIED)
 def test_counts_add_up(client: TestClient, name: str) -> None:
-    answer = ask(client, VARIED[name])
+    answer = post_recommend(client, VARIED[name])
     counts = answer["counts"]
     day = f"?as_of={answer['catalog']['as_of']}"
-    assert counts["considered"] == told(client, f"/catalog{day}")["rows"]["instance_types"]
+    assert counts["considered"] == get_json(client, f"/catalog{day}")["rows"]["instance_types"]
     assert counts["considered"] == counts["admitted"] + counts["rejected"]
     assert len(answer["choices"]) == min(counts["admitted"], 100)
     assert [choice["rank"] for choice in answer["choices"]] == list(range(1, len(answer["choices"]) + 1))
     assert len({(choice["provider"], choice["instance"]) for choice in answer["choices"]}) == len(answer["choices"])
-    codes = told(client, "/recommend/codes")
+    codes = get_json(client, "/recommend/codes")
     for rejection in answer["rejections"]:
         assert 0 <= rejection["only_this"] <= rejection["count"] <= counts["rejected"]
         assert rejection["code"] in codes["rejections"]
@@ -109,7 +80,7 @@ def price_ignored(answer: Any) -> bool:
 @pytest.mark.parametrize("name", VARIED)
 def test_each_relaxation_admits_just_what_it_says(client: TestClient, name: str) -> None:
     body = VARIED[name]
-    answer = ask(client, body)
+    answer = post_recommend(client, body)
     before = {(choice["provider"], choice["instance"]) for choice in answer["choices"]}
     for rejection in answer["rejections"]:
         if (relax := rejection["relax"]) is None:
@@ -117,7 +88,7 @@ def test_each_relaxation_admits_just_what_it_says(client: TestClient, name: str)
         assert relax["admits"] > 0
         if None not in relax["to"].values():  # taking a limit away lets in whom it and an unknown figure kept out
             assert relax["admits"] <= rejection["only_this"], rejection
-        after = ask(client, relaxed(body, relax["to"]))
+        after = post_recommend(client, relaxed(body, relax["to"]))
         stay = answer["counts"]["admitted"]
         if price_ignored(answer) and not price_ignored(after):
             stay = 0  # machines without a price give way to the first ones with one
@@ -131,7 +102,7 @@ def test_each_relaxation_admits_just_what_it_says(client: TestClient, name: str)
 
 
 def test_these_questions_meet_most_kinds_of_rejections(client: TestClient) -> None:
-    answers = [ask(client, body) for body in VARIED.values()]
+    answers = [post_recommend(client, body) for body in VARIED.values()]
     with_relaxation = {each["code"] for answer in answers for each in answer["rejections"] if each["relax"] is not None}
     assert with_relaxation >= {
         "precision", "region", "market", "max_usd_per_hour", "provider", "gpu", "family", "interconnect", "rdma",
@@ -148,15 +119,15 @@ def test_the_same_question_has_the_same_bytes(client: TestClient, name: str) -> 
 def test_the_pieces_that_an_answer_is_put_together_from_make_what_the_document_says(
     client: TestClient, name: str
 ) -> None:
-    answer = ask(client, VARIED[name])
+    answer = post_recommend(client, VARIED[name])
     documented = TypeAdapter(RecommendResponse)
     assert documented.dump_python(documented.validate_python(answer), mode="json") == answer
 
 
 @pytest.mark.parametrize("name", VARIED)
 def test_the_question_that_comes_back_is_the_same_question(client: TestClient, name: str) -> None:
-    answer = ask(client, VARIED[name])
-    again = ask(client, answer["question"])
+    answer = post_recommend(client, VARIED[name])
+    again = post_recommend(client, answer["question"])
     assert again["choices"] == answer["choices"]
     assert again["question"] == answer["question"]
 
@@ -165,17 +136,19 @@ def test_the_question_that_comes_back_is_the_same_question(client: TestClient, n
 
 
 def test_cheapest_first(client: TestClient) -> None:
-    prices = [choice["usd_per_hour"] for choice in ask(client, question())["choices"]]
+    prices = [choice["usd_per_hour"] for choice in post_recommend(client, question())["choices"]]
     assert prices == sorted(prices)
 
 
 def test_fastest_first(client: TestClient) -> None:
-    rates = [choice["estimate"]["peak_tflops"] for choice in ask(client, question(objective="fastest"))["choices"]]
+    rates = [
+        choice["estimate"]["peak_tflops"] for choice in post_recommend(client, question(objective="fastest"))["choices"]
+    ]
     assert rates == sorted(rates, reverse=True)
 
 
 def test_best_value_first(client: TestClient) -> None:
-    choices = ask(client, question(objective="best_value"))["choices"]
+    choices = post_recommend(client, question(objective="best_value"))["choices"]
     value = [choice["estimate"]["peak_tflops_per_usd_hour"] for choice in choices]
     assert value == sorted(value, reverse=True)
     for choice in choices:
@@ -184,7 +157,7 @@ def test_best_value_first(client: TestClient) -> None:
 
 
 def test_most_efficient_first(client: TestClient) -> None:
-    choices = ask(client, question(objective="most_efficient"))["choices"]
+    choices = post_recommend(client, question(objective="most_efficient"))["choices"]
     per_watt = [choice["estimate"]["peak_tflops_per_watt"] for choice in choices]
     assert per_watt == sorted(per_watt, reverse=True)
 
@@ -200,21 +173,21 @@ def test_most_efficient_first(client: TestClient) -> None:
 )
 def test_one_weight_is_the_objective_of_its_name(client: TestClient, weights: dict[str, float], named: str) -> None:
     def ranking(objective: Any) -> list[str]:
-        return [choice["instance"] for choice in ask(client, question(objective=objective))["choices"]]
+        return [choice["instance"] for choice in post_recommend(client, question(objective=objective))["choices"]]
 
     assert ranking(weights) == ranking(named)
 
 
 def test_risk_keeps_off_spot(client: TestClient) -> None:
     body = question(workload={"fault_tolerant": True}, constraints={"provider": ["aws"]}, per="offer")
-    cheap = ask(client, {**body, "objective": {"usd": 1}})["choices"]
-    careful = ask(client, {**body, "objective": {"usd": 0.001, "risk": 1}})["choices"]
+    cheap = post_recommend(client, {**body, "objective": {"usd": 1}})["choices"]
+    careful = post_recommend(client, {**body, "objective": {"usd": 0.001, "risk": 1}})["choices"]
     assert "spot" in {choice["market"] for choice in cheap[:10]}
     assert {choice["market"] for choice in careful[:10]} == {"on_demand"}
 
 
 def test_pareto_choices_are_beaten_by_none(client: TestClient) -> None:
-    choices = ask(client, question(constraints={"provider": ["aws"]}))["choices"]
+    choices = post_recommend(client, question(constraints={"provider": ["aws"]}))["choices"]
     assert len(choices) < 100
     for choice in choices:
         beaten = (
@@ -236,8 +209,8 @@ def test_pareto_choices_are_beaten_by_none(client: TestClient) -> None:
 
 
 def test_fault_tolerance_adds_spot(client: TestClient) -> None:
-    firm = ask(client, question(constraints={"provider": ["aws"]}))
-    loose = ask(client, question(workload={"fault_tolerant": True}, constraints={"provider": ["aws"]}))
+    firm = post_recommend(client, question(constraints={"provider": ["aws"]}))
+    loose = post_recommend(client, question(workload={"fault_tolerant": True}, constraints={"provider": ["aws"]}))
     assert firm["question"]["constraints"]["market"] == ["on_demand"]
     assert loose["question"]["constraints"]["market"] == ["on_demand", "spot"]
     assert {choice["market"] for choice in firm["choices"]} == {"on_demand"}
@@ -249,12 +222,12 @@ def test_fault_tolerance_adds_spot(client: TestClient) -> None:
 
 def test_per_offer_ranks_every_offer(client: TestClient) -> None:
     body = question(constraints={"instance": ["aws/p4d.24xlarge", "aws/g5.12xlarge"], "market": ["on_demand"]})
-    by_type = ask(client, body)
-    by_offer = ask(client, {**body, "per": "offer"})
+    by_type = post_recommend(client, body)
+    by_offer = post_recommend(client, {**body, "per": "offer"})
     offers = [
         price
         for name in ("p4d.24xlarge", "g5.12xlarge")
-        for price in told(client, f"/prices?instance=aws/{name}&market=on_demand&limit=500")["items"]
+        for price in get_json(client, f"/prices?instance=aws/{name}&market=on_demand&limit=500")["items"]
         if price["usd_per_hour"] is not None
     ]
     assert len(by_type["choices"]) == 2
@@ -266,7 +239,7 @@ def test_per_offer_ranks_every_offer(client: TestClient) -> None:
 
 def test_per_offer_keeps_to_the_constraints(client: TestClient) -> None:
     limits = {"region": ["us-east-1", "us-east-2"], "max_usd_per_hour": 2, "market": ["spot", "on_demand"]}
-    answer = ask(client, question(constraints=limits, per="offer"))
+    answer = post_recommend(client, question(constraints=limits, per="offer"))
     assert len(answer["choices"]) > 10
     for choice in answer["choices"]:
         assert choice["region"] in limits["region"]  # type: ignore[operator]
@@ -281,23 +254,23 @@ def warned(answer: Any, code: str) -> list[Any]:
 
 
 def test_pcie_inference_cards_and_arm_are_warned_of_and_stay_in(client: TestClient) -> None:
-    answer = ask(client, question(constraints={"family": ["g5", "g5g", "g4dn"], "provider": ["aws"]}))
+    answer = post_recommend(client, question(constraints={"family": ["g5", "g5g", "g4dn"], "provider": ["aws"]}))
     pcie = warned(answer, "pcie_multi_gpu")
     assert {"g5.12xlarge", "g4dn.12xlarge"} <= {choice["instance"] for choice in pcie}
     assert "g4dn.xlarge" in {choice["instance"] for choice in warned(answer, "sold_for_inference")}
     assert "g5g.xlarge" in {choice["instance"] for choice in warned(answer, "arm_host")}
-    infer = ask(client, question("inference", constraints={"family": ["g5", "g4dn"], "provider": ["aws"]}))
+    infer = post_recommend(client, question("inference", constraints={"family": ["g5", "g4dn"], "provider": ["aws"]}))
     assert not warned(infer, "pcie_multi_gpu")
     assert not warned(infer, "sold_for_inference")
 
 
 def test_a_part_of_a_card_is_told(client: TestClient) -> None:
-    answer = ask(client, question(constraints={"family": ["g6f"]}))
+    answer = post_recommend(client, question(constraints={"family": ["g6f"]}))
     assert len(warned(answer, "part_of_a_card")) == len(answer["choices"]) > 0
 
 
 def test_what_the_host_lacks_is_warned_of(client: TestClient) -> None:
-    answer = ask(client, question(workload={"host": {"vcpus_per_gpu": 12}}, constraints={"family": ["g5"]}))
+    answer = post_recommend(client, question(workload={"host": {"vcpus_per_gpu": 12}}, constraints={"family": ["g5"]}))
     for choice in answer["choices"]:
         lacking = choice["specs"]["vcpus"] / choice["gpu"]["per_node"] < 12
         assert (choice in warned(answer, "few_vcpus")) == lacking
@@ -309,13 +282,13 @@ def test_what_the_host_lacks_is_warned_of(client: TestClient) -> None:
 def test_without_any_price_hardware_ranks_and_the_answer_says_so(client: TestClient) -> None:
     unpriced = next(
         f"{item['provider']}/{item['instance']}"
-        for item in told(client, "/prices?market=on_demand&limit=500")["items"]
+        for item in get_json(client, "/prices?market=on_demand&limit=500")["items"]
         if item["usd_per_hour"] is None
     )
-    answer = ask(client, question(constraints={"instance": [unpriced]}))
+    answer = post_recommend(client, question(constraints={"instance": [unpriced]}))
     assert [choice["usd_per_hour"] for choice in answer["choices"]] == [None]
     assert "price_ignored" in {note["code"] for note in answer["notes"]}
-    priced = ask(client, question(constraints={"instance": ["aws/g5.xlarge"]}))
+    priced = post_recommend(client, question(constraints={"instance": ["aws/g5.xlarge"]}))
     assert "price_ignored" not in {note["code"] for note in priced["notes"]}
 
 
@@ -328,7 +301,7 @@ def test_fields_that_did_not_weigh_are_named(client: TestClient) -> None:
         "method": "lora",
         "host": {"vcpus_per_gpu": 8, "cpu_samples_per_second_per_vcpu": 9},
     }
-    answer = ask(
+    answer = post_recommend(
         client, question(workload=work, constraints={"budget_usd": 500, "provider": ["aws"]}, objective="fastest")
     )
     notes = {note["code"]: note["fields"] for note in answer["notes"]}
@@ -337,12 +310,12 @@ def test_fields_that_did_not_weigh_are_named(client: TestClient) -> None:
         "workload.sequence_length", "workload.method", "workload.host.cpu_samples_per_second_per_vcpu",
         "constraints.budget_usd",
     }  # fmt: skip
-    plain = ask(client, question(workload={"precision": ["bf16"]}, objective="fastest"))
+    plain = post_recommend(client, question(workload={"precision": ["bf16"]}, objective="fastest"))
     assert plain["notes"] == []
 
 
 def test_a_default_objective_is_told(client: TestClient) -> None:
-    assert "objective_defaulted" in {note["code"] for note in ask(client, question())["notes"]}
+    assert "objective_defaulted" in {note["code"] for note in post_recommend(client, question())["notes"]}
 
 
 # The machine that the caller has
@@ -350,7 +323,9 @@ def test_a_default_objective_is_told(client: TestClient) -> None:
 
 def test_choices_are_compared_with_the_current_machine(client: TestClient) -> None:
     limits = {"provider": ["aws"], "region": ["us-east-1"]}
-    answer = ask(client, question(constraints=limits, current_instance="p3.8xlarge", workload={"precision": ["fp16"]}))
+    answer = post_recommend(
+        client, question(constraints=limits, current_instance="p3.8xlarge", workload={"precision": ["fp16"]})
+    )
     current = answer["current"]
     assert current["instance"] == "aws/p3.8xlarge"
     assert current["estimate"]["peak_tflops"] == pytest.approx(500)
@@ -358,7 +333,7 @@ def test_choices_are_compared_with_the_current_machine(client: TestClient) -> No
         assert choice["compared_to_current"]["relative_usd_per_hour"] == pytest.approx(
             choice["usd_per_hour"] / current["usd_per_hour"], abs=1e-4
         )
-    alone = ask(client, question(constraints=limits))
+    alone = post_recommend(client, question(constraints=limits))
     assert alone["current"] is None
     assert alone["choices"][0]["compared_to_current"] is None
 
@@ -367,7 +342,7 @@ def test_choices_are_compared_with_the_current_machine(client: TestClient) -> No
 
 
 def test_the_answer_is_of_the_day_asked(client: TestClient) -> None:
-    answer = ask(
+    answer = post_recommend(
         client, question(workload={"precision": ["bf16"]}, constraints={"provider": ["aws"]}, as_of="2022-02-17")
     )
     families = {choice["specs"]["family"] for choice in answer["choices"]}
@@ -384,23 +359,23 @@ def test_the_answer_is_of_the_day_asked(client: TestClient) -> None:
 def test_a_batch_answers_in_order_and_one_bad_item_is_alone(client: TestClient) -> None:
     good = question(workload={"model": "resnet-50"}, constraints={"provider": ["aws"]})
     items = [good, question(workload={"model": "resnet-05"}), 5, question("inference", objective="fastest")]
-    told = client.post("/recommend/batch", json={"items": items}).json()["items"]
-    assert [("problem" in item) for item in told] == [False, True, True, False]
-    assert told[0] == ask(client, good)
-    assert told[1]["problem"]["errors"][0]["field"] == "workload.model"
+    batch = client.post("/recommend/batch", json={"items": items}).json()["items"]
+    assert [("problem" in item) for item in batch] == [False, True, True, False]
+    assert batch[0] == post_recommend(client, good)
+    assert batch[1]["problem"]["errors"][0]["field"] == "workload.model"
 
 
 def test_items_of_one_workload_are_answered_together_and_told_in_the_order_they_came(client: TestClient) -> None:
     of_two = [{"model": "resnet-50"}, {"model": "bert-large"}]
     items = [question(workload=of_two[place % 2], limit=1 + place) for place in range(6)]
     assert together([*items, 5, {}]) == [[0, 2, 4], [1, 3, 5], [6], [7]]
-    told = client.post("/recommend/batch", json={"items": items}).json()["items"]
-    assert told == [ask(client, item) for item in items]
+    batch = client.post("/recommend/batch", json={"items": items}).json()["items"]
+    assert batch == [post_recommend(client, item) for item in items]
 
 
 def test_a_job_is_ranked_by_dollars_of_the_whole_of_it(client: TestClient) -> None:
     work = {"model": "llama-3-8b", "precision": ["bf16"], "global_batch_size": 64, "amount": {"tokens": 1e9}}
-    answer = ask(client, question(workload=work, constraints={"provider": ["aws"], "max_nodes": 4}))
+    answer = post_recommend(client, question(workload=work, constraints={"provider": ["aws"], "max_nodes": 4}))
     choices = answer["choices"]
     dollars = [choice["estimate"]["usd"]["likely"] for choice in choices]
     assert dollars == sorted(dollars)

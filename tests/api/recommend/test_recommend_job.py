@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from service.api.recommend.recommend import RecommendResponse, ratio
-from tests.api import raw_asgi as wire
-from tests.api.pages import told
-from tests.api.recommend.test_recommend import Body, ask, question, relaxed
+from tests.api.answers import get_json, post_recommend
+from tests.api.raw_asgi import recommend
+from tests.builders.request_bodies import Body, question, relaxed
 
 LLAMA = {"model": "llama-3.1-8b", "precision": ["bf16"], "sequence_length": 4096, "global_batch_size": 64}
 TOKENS = {"amount": {"tokens": 1e9}}
@@ -53,7 +53,7 @@ JOBS: dict[str, Body] = {
 
 @pytest.fixture(scope="module")
 def answers(client: TestClient) -> dict[str, Any]:
-    return {name: ask(client, body) for name, body in JOBS.items()}
+    return {name: post_recommend(client, body) for name, body in JOBS.items()}
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -114,7 +114,7 @@ def near(value: Any) -> Any:
 def test_counts_of_a_job_add_up(client: TestClient, answers: dict[str, Any], name: str) -> None:
     answer, counts = answers[name], answers[name]["counts"]
     assert counts["considered"] == counts["admitted"] + counts["rejected"]
-    known = told(client, "/recommend/codes")
+    known = get_json(client, "/recommend/codes")
     for rejection in answer["rejections"]:
         assert rejection["code"] in known["rejections"]
         assert 0 <= rejection["only_this"] <= rejection["count"] <= counts["rejected"]
@@ -130,7 +130,7 @@ def test_relaxations_of_a_job_admit_what_they_say(client: TestClient, answers: d
     answer = answers[name]
     for rejection in answer["rejections"]:
         if rejection["relax"] is not None and rejection["code"] in ("gpu_memory", "deadline_hours"):
-            after = ask(client, relaxed(JOBS[name], rejection["relax"]["to"]))
+            after = post_recommend(client, relaxed(JOBS[name], rejection["relax"]["to"]))
             assert after["counts"]["admitted"] == answer["counts"]["admitted"] + rejection["relax"]["admits"]
 
 
@@ -139,8 +139,8 @@ def test_what_the_price_of_an_hour_alone_keeps_out_of_a_job_comes_in_without_it(
     client: TestClient, more: dict[str, float]
 ) -> None:
     work = {**LLAMA, **TOKENS}
-    answer = ask(client, question(workload=work, constraints={"max_usd_per_hour": 2, **more}))
-    after = ask(client, question(workload=work, constraints=more))
+    answer = post_recommend(client, question(workload=work, constraints={"max_usd_per_hour": 2, **more}))
+    after = post_recommend(client, question(workload=work, constraints=more))
     alone = next(each["only_this"] for each in answer["rejections"] if each["code"] == "max_usd_per_hour")
     assert after["counts"]["admitted"] == answer["counts"]["admitted"] + alone
 
@@ -192,12 +192,15 @@ def test_each_objective_ranks_a_job_by_its_own_figure(answers: dict[str, Any]) -
 def test_notes_say_what_was_not_told_and_not_weighed(client: TestClient) -> None:
     work = {"model": "llama-3.1-8b", "checkpoint": {"save_seconds": 30}, "batch_size": 4, "output_length": 7}
     limits = {"budget_usd": 500, "max_nodes": 2, "family": ["p4d"]}
-    notes = {each["code"]: each["fields"] for each in ask(client, question(workload=work, constraints=limits))["notes"]}
+    notes = {
+        each["code"]: each["fields"]
+        for each in post_recommend(client, question(workload=work, constraints=limits))["notes"]
+    }
     assert notes["no_amount"] == ["workload.amount"]
     assert set(notes["not_weighed"]) == {
         "workload.checkpoint", "workload.batch_size", "workload.output_length", "constraints.budget_usd",
     }  # fmt: skip
-    served = ask(client, question("inference", workload={**SERVING, **TOKENS, "optimizer": "lion"}))
+    served = post_recommend(client, question("inference", workload={**SERVING, **TOKENS, "optimizer": "lion"}))
     notes = {each["code"]: each["fields"] for each in served["notes"]}
     assert notes["not_weighed"] == ["workload.optimizer"]
     assert "no_amount" not in notes
@@ -206,7 +209,7 @@ def test_notes_say_what_was_not_told_and_not_weighed(client: TestClient) -> None
 def test_choices_are_compared_with_what_the_job_takes_on_the_current_machine(client: TestClient) -> None:
     limits = {"provider": ["aws"], "region": ["us-east-1"]}
     body = question(workload={**LLAMA, **TOKENS}, constraints=limits, current_instance="p4d.24xlarge")
-    answer = ask(client, body)
+    answer = post_recommend(client, body)
     now = answer["current"]
     for choice in answer["choices"]:
         compared = choice["compared_to_current"]
@@ -215,7 +218,7 @@ def test_choices_are_compared_with_what_the_job_takes_on_the_current_machine(cli
         usd = choice["estimate"]["usd"]["likely"] / now["estimate"]["usd"]["likely"]
         assert compared["relative_usd"] == pytest.approx(usd, abs=1e-3)
         assert compared["relative_peak"] is None
-    of_no_amount = ask(client, question(workload=LLAMA, constraints=limits, current_instance="p4d.24xlarge"))
+    of_no_amount = post_recommend(client, question(workload=LLAMA, constraints=limits, current_instance="p4d.24xlarge"))
     assert {choice["compared_to_current"]["relative_usd"] for choice in of_no_amount["choices"]} == {None}
 
 
@@ -235,7 +238,7 @@ def test_a_current_machine_that_cannot_run_the_job_is_told_as_far_as_it_goes(
     body = question(
         workload={**LLAMA, "precision": ["fp16"], "amount": {"steps": 10}, **work}, current_instance=machine, limit=5
     )
-    answer = ask(client, body)
+    answer = post_recommend(client, body)
     estimate = answer["current"] and answer["current"]["estimate"]
     assert (estimate is not None) == estimated
     if estimated:
@@ -328,7 +331,7 @@ def refuse(name: str) -> float:
 @settings(max_examples=150, deadline=None)
 @given(bodies())
 def test_every_answer_is_json_with_finite_figures(app: FastAPI, body: Body) -> None:
-    answer = wire.recommend(app, body)
+    answer = recommend(app, body)
     assert answer.status in (200, 422), answer.body
     read = json.loads(answer.body, parse_constant=refuse)
     assert all(map(isfinite, numbers(read)))
@@ -340,9 +343,11 @@ def test_every_answer_is_json_with_finite_figures(app: FastAPI, body: Body) -> N
 
 
 def test_every_precision_of_the_catalog_can_be_asked_of_a_job(client: TestClient) -> None:
-    known = [item["id"] for item in told(client, "/precisions")["items"]]
+    known = [item["id"] for item in get_json(client, "/precisions")["items"]]
     for precision in known:
-        ask(client, question("inference", workload={"model": "resnet-50", "precision": [precision]}, limit=1))
+        post_recommend(
+            client, question("inference", workload={"model": "resnet-50", "precision": [precision]}, limit=1)
+        )
 
 
 def test_a_choice_that_is_next_to_nothing_beside_the_current_machine_is_not_told_as_nothing(client: TestClient) -> None:
@@ -353,7 +358,7 @@ def test_a_choice_that_is_next_to_nothing_beside_the_current_machine_is_not_told
         current_instance="aws/g2.2xlarge",
         objective="fastest",
     )
-    compared = ask(client, body)["choices"][0]["compared_to_current"]
+    compared = post_recommend(client, body)["choices"][0]["compared_to_current"]
     assert all(figure is None or figure > 0 for figure in compared.values())
     assert ratio(1.0, 3e7) == 3.333e-08
     assert ratio(2.0, 3.0) == 0.6667
