@@ -25,7 +25,8 @@ from service.db.write_catalog import Batch
 from service.domain.catalog.hardware import LIFECYCLE_STATES
 from service.domain.catalog.names import fold_model
 from service.domain.errors import ImpossibleModel
-from service.domain.models.model import Transformer, parameter_count
+from service.domain.models.counts import parameter_count
+from service.domain.models.model import Transformer
 from service.importers.charge_checks import CHARGE_CHECKS
 from service.importers.price_checks import PRICE_CHECKS
 from service.importers.run_checks import RUN_CHECKS

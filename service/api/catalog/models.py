@@ -12,10 +12,7 @@ from service.api.http.listing import Page, in_order, page_answer
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
 from service.domain.errors import NotFound, QuestionError, UnknownName
-from service.domain.models.model import (
-    FAMILIES,
-    Model,
-    Transformer,
+from service.domain.models.counts import (
     active_parameter_count,
     forward_flops_per_token,
     kv_bytes_per_token,
@@ -23,6 +20,7 @@ from service.domain.models.model import (
     parameter_parts,
     ssm_state_bytes,
 )
+from service.domain.models.model import FAMILIES, Model, Transformer
 
 router = APIRouter(tags=["catalog"])
 

@@ -1,138 +1,275 @@
-"""Counts of a model: parameters, FLOPs and bytes, exact from its dimensions."""
+"""Parameters, FLOPs and cache of a model, counted from its dimensions."""
+
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from service.domain.arrays import Number
-from service.domain.models.model import Model, Transformer, kv_cache_bytes, ssm_state_bytes
+from service.domain.models.model import Model, Transformer
+
+# Parameters
 
 
-def feed_forward_parameters(hidden: int, width: int, *, gated: bool) -> int:
-    """2 matrices (GELU) or 3 (SwiGLU) of hidden x width."""
-    return (3 if gated else 2) * hidden * width
+@dataclass(frozen=True, slots=True)
+class ParameterParts:
+    """Parameters of a transformer by part, without biases, which are about one in a thousand."""
+
+    embedding: int
+    attention: int
+    ffn: int
+    """Dense FFNs."""
+    experts: int
+    """Routed experts, and the projections to a narrower width around them."""
+    shared_experts: int
+    router: int
+    state_space: int
+    norms: int
+    head: int
+    """The output projection; 0 where the embedding serves as one."""
+
+    @property
+    def total(self) -> int:
+        return sum(getattr(self, field.name) for field in fields(self))
 
 
-def attention_parameters(t: Transformer) -> int:
-    """Q and O with all heads, K and V with the key-value heads: hidden x head_size x (2a + 2k)."""
-    return t.hidden * t.head_size * (2 * t.heads + 2 * t.kv_heads)
+def parameter_parts(t: Transformer) -> ParameterParts:
+    """The parameters of each part of a transformer."""
+    table = t.vocabulary * t.hidden
+    norms_per_layer = 1 if t.hybrid else 2
+    return ParameterParts(
+        embedding=table + t.learned_positions * t.hidden,
+        attention=(t.attending_layers + t.cross_layers) * _attention_parameters(t),
+        ffn=(t.ffn_layers - t.moe_layers) * _ffn_parameters(t, t.hidden, t.ffn),
+        experts=t.moe_layers * (t.experts * _expert_parameters(t) + 2 * t.hidden * t.expert_latent),
+        shared_experts=t.moe_layers * t.shared_experts * _ffn_parameters(t, t.hidden, t.expert_ffn),
+        router=t.moe_layers * t.hidden * t.experts,
+        state_space=t.ssm_layers * _ssm_parameters(t),
+        norms=(norms_per_layer * t.layers + t.cross_layers + 1) * t.hidden,
+        head=0 if t.tied else table,
+    )
 
 
-def embedding_parameters(t: Transformer) -> int:
-    """The table of input embeddings, which is looked up and never multiplied."""
-    return t.vocabulary * t.hidden
+def parameter_count(t: Transformer) -> int:
+    """All parameters of a transformer."""
+    return parameter_parts(t).total
+
+
+def active_parameter_count(t: Transformer) -> int:
+    """Parameters that take part in one token: all but the experts that it is not routed to."""
+    idle = t.moe_layers * (t.experts - t.experts_per_token) * _expert_parameters(t)
+    return parameter_count(t) - idle
+
+
+def _attention_parameters(t: Transformer) -> int:
+    """Parameters of one attention: hidden x head_size x (2 heads + 2 kv_heads), or those of MLA.
+
+    MLA (DeepSeek-V2, 2405.04434) makes queries from the hidden size or through mla_query_rank, brings keys and values
+    down to mla_kv_rank and the rotary part, and up again to head_size + mla_value_size per head.
+    """
+    if not t.mla_kv_rank:
+        return t.hidden * t.head_size * 2 * (t.heads + t.kv_heads)
+    queries = t.heads * t.query_size
+    query = t.mla_query_rank * (t.hidden + queries) if t.mla_query_rank else t.hidden * queries
+    down = t.hidden * (t.mla_kv_rank + t.mla_rope_size)
+    up = t.mla_kv_rank * t.heads * (t.head_size + t.mla_value_size)
+    return query + down + up + t.heads * t.mla_value_size * t.hidden
+
+
+def _ffn_parameters(t: Transformer, outer: int, inner: int) -> int:
+    """Parameters of two matrices, or of three when gated."""
+    return (3 if t.gated else 2) * outer * inner
+
+
+def _expert_parameters(t: Transformer) -> int:
+    return _ffn_parameters(t, t.expert_latent or t.hidden, t.expert_ffn)
+
+
+def _ssm_parameters(t: Transformer) -> int:
+    """Parameters of a Mamba-2 layer: a projection in (gate, values, B, C, a step per head), a convolution, one out."""
+    mixed = t.ssm_inner + 2 * t.ssm_groups * t.ssm_state
+    into = t.hidden * (t.ssm_inner + mixed + t.ssm_heads)
+    return into + (t.ssm_convolution + 1) * mixed + t.ssm_inner * (t.hidden + 1) + 3 * t.ssm_heads
+
+
+# Parameters of a model, whose published numbers count for more than its dimensions
+
+
+LEAST_MULTIPLIED = 0.3
+"""Share of the active parameters that are multiplied at least, where dimensions do not match the published number."""
 
 
 def multiplied_parameters(model: Model) -> float:
-    """Active parameters that are matrices in a forward pass: all but an untied input embedding."""
-    t = model.transformer
-    if t is None or t.tied:
-        return model.active_parameters
-    return max(model.active_parameters - embedding_parameters(t), 0.3 * model.active_parameters)
+    """Active parameters that a token is multiplied by: all but embeddings and norms, with the output projection.
 
-
-def attention_flops_per_token(t: Transformer, sequence: float, *, causal: bool = True) -> float:
-    """4 x s x a x d per layer (scores and values), halved where a causal kernel skips the upper triangle.
-
-    A sliding window caps s. Korthikanti et al. 2022 (2205.05198) counts without the half.
+    The published number of active parameters, corrected by what the dimensions say of embeddings, norms and head.
     """
-    reach = min(sequence, t.sliding_window) if t.sliding_window else sequence
-    half = 0.5 if causal and t.decoder else 1.0
-    return 4.0 * reach * t.heads * t.head_size * half * t.layers
+    t = model.transformer
+    if t is None:
+        return model.active_parameters
+    looked_up = active_parameter_count(t) - _matrix_parameters(t)
+    return max(model.active_parameters - looked_up, LEAST_MULTIPLIED * model.active_parameters)
 
 
 def is_routed(model: Model) -> bool:
-    """Whether tokens go to experts; hybrids may not say how many."""
+    """Whether tokens are routed to experts, even where the number of experts is not known."""
     return model.family in ("moe", "hybrid_moe")
 
 
-HYBRID_ATTENTION_SHARE = 0.12
-"""Share of layers with attention in hybrids of attention and state-space layers (Nemotron-H: 4 of 52, 6 of 52)."""
-
-
-def attention_share(model: Model) -> float:
-    """Which share of the layers attends: as the dimensions tell, else what is usual in the family."""
+def routed_layers(model: Model) -> int:
+    """Layers that route tokens to experts; all layers of a routed model whose number of experts is not known."""
     t = model.transformer
-    if t is not None and t.hybrid:
-        return t.attending_layers / t.layers
-    return HYBRID_ATTENTION_SHARE if model.family.startswith("hybrid") else 1.0
-
-
-HYBRID_EXPERT_SHARE = 0.44
-"""Share of layers with experts in such hybrids (Nemotron 3 Nano: 23 of 52)."""
-
-
-def expert_share(model: Model) -> float:
-    """Which share of the layers routes to experts: as the dimensions tell, else what is usual in the family."""
-    t = model.transformer
-    if t is not None and t.hybrid:
-        return t.moe_layers / t.layers
-    return HYBRID_EXPERT_SHARE if model.family.startswith("hybrid") else 1.0
-
-
-def forward_flops_per_token(model: Model, sequence: float, *, causal: bool = True) -> float:
-    """2 FLOPs per multiplied parameter, and attention over the sequence."""
-    t = model.transformer
-    assert t is not None
-    attention = attention_flops_per_token(t, sequence, causal=causal)
-    return 2.0 * multiplied_parameters(model) + attention_share(model) * attention
-
-
-def korthikanti_flops_per_iteration(t: Transformer, batch: int, sequence: int) -> float:
-    """Model FLOPs of one training iteration: 72 B L s h^2 (1 + s/6h + V/12hL).
-
-    Korthikanti et al. 2022 (2205.05198), for blocks with feed-forward width 4h and full attention heads.
-    """
-    h, layers, s = t.hidden, t.layers, sequence
-    bracket = 1 + s / (6 * h) + t.vocabulary / (12 * h * layers)
-    return 72.0 * batch * layers * s * h * h * bracket
-
-
-def published_training_flops_per_sample(model: Model, sequence: float, *, passes: float = 3.0) -> float:
-    """FLOPs of one training sequence as papers count them: attention over the whole square, not its causal half."""
-    return passes * forward_flops_per_token(model, sequence, causal=False) * sequence
-
-
-def cache_bytes(t: Transformer, tokens: float, bytes_per_value: float, tensor: Number = 1) -> Number:
-    """What one GPU of a tensor cut keeps of one sequence: keys and values of its heads, and states of its channels.
-
-    Heads of keys are copied where there are fewer than GPUs. Latent attention (DeepSeek) cannot be cut by heads.
-    """
-    keys = kv_cache_bytes(t, tokens, bytes_per_value)
-    cut = 1.0 if t.mla_kv_rank else np.minimum(tensor, t.kv_heads)
-    return keys / cut + ssm_state_bytes(t, bytes_per_value) / tensor
-
-
-def experts_touched(t: Transformer, tokens: Number) -> Number:
-    """Experts of a layer that a batch of tokens wakes: E (1 - (1 - k/E)^tokens), drawn evenly."""
-    if not t.experts:
-        return 0.0
-    asleep = (1.0 - t.experts_per_token / t.experts) ** tokens
-    return t.experts * (1.0 - asleep)
-
-
-def parameters_per_expert(model: Model) -> float:
-    """Of one expert in all layers: what is not active, shared among the experts that a token does not use."""
-    t = model.transformer
-    if t is None or t.experts <= t.experts_per_token:
-        return 0.0
-    return (model.parameters - model.active_parameters) / (t.experts - t.experts_per_token)
+    if t is None:
+        return 0
+    return t.moe_layers if t.experts else t.layers * is_routed(model)
 
 
 def parameters_touched(model: Model, tokens: Number) -> Number:
-    """Parameters read from memory in one forward pass over so many tokens."""
-    t = model.transformer
-    per_expert = parameters_per_expert(model)
+    """Parameters read from memory in one forward pass over a number of tokens."""
+    t, per_expert = model.transformer, _parameters_per_expert(model)
     if t is None or not per_expert:
         return multiplied_parameters(model)
     always = multiplied_parameters(model) - per_expert * t.experts_per_token
     return max(0.0, always) + per_expert * experts_touched(t, tokens)
 
 
+def experts_touched(t: Transformer, tokens: Number) -> Number:
+    """Experts of a layer that a batch of tokens is routed to: E (1 - (1 - k/E)^tokens), drawn uniformly."""
+    if not t.experts:
+        return 0.0
+    untouched = (1.0 - t.experts_per_token / t.experts) ** tokens
+    return t.experts * (1.0 - untouched)
+
+
 def routed_share(model: Model) -> float:
     """Share of the parameters that are in routed experts, and can be spread over GPUs by expert.
 
-    Where nobody says how many experts there are, the share that a token leaves idle: all but a few of them.
+    Where the number of experts is not known: the share that a token does not use, which is all but a few of them.
     """
-    t, per_expert = model.transformer, parameters_per_expert(model)
+    t, per_expert = model.transformer, _parameters_per_expert(model)
     if t is not None and per_expert:
         return min(1.0, per_expert * t.experts / model.parameters)
     return 1.0 - model.active_parameters / model.parameters if is_routed(model) else 0.0
+
+
+def _parameters_per_expert(model: Model) -> float:
+    """Parameters of one expert in all layers: those that a token does not use, over the experts it does not use."""
+    t = model.transformer
+    if t is None or t.experts <= t.experts_per_token:
+        return 0.0
+    return (model.parameters - model.active_parameters) / (t.experts - t.experts_per_token)
+
+
+# FLOPs: 2 for a multiply-accumulate
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardFlops:
+    """FLOPs of one token in the forward pass; in an encoder-decoder, of one token on each side."""
+
+    matrix: float
+    """Products with weights: 2 for each weight used, whatever the context."""
+    attention: float
+    """Products with the tokens attended to (queries by keys, weights by values), and the scan of state spaces."""
+
+    @property
+    def total(self) -> float:
+        return self.matrix + self.attention
+
+
+def forward_flops_per_token(t: Transformer, attended_tokens: float) -> ForwardFlops:
+    """FLOPs of a token that attends to `attended_tokens`, or to the window in windowed layers."""
+    return ForwardFlops(2.0 * _matrix_parameters(t), attention_flops_per_token(t, attended_tokens))
+
+
+def attention_flops_per_token(t: Transformer, attended_tokens: float) -> float:
+    """FLOPs of attention for a token that attends to `attended_tokens`, or to the window in windowed layers.
+
+    2 x heads x (query_size + value_size) for each token attended to, in each layer with attention; and the scan of the
+    state spaces. Papers count so with the whole sequence attended to (Korthikanti et al. 2022, 2205.05198).
+    """
+    windowed = min(attended_tokens, t.sliding_window)
+    everywhere = t.attending_layers - t.windowed_layers + t.cross_layers
+    return _attention_flops(t, everywhere * attended_tokens + t.windowed_layers * windowed)
+
+
+def mean_attention_flops_per_token(t: Transformer, sequence_tokens: float) -> float:
+    """Mean FLOPs of attention per token of a sequence: causal kernels skip the tokens that are hidden from a token."""
+    causal = 1.0 - t.encoder_layers / t.layers if t.decoder else 0.0
+    everywhere = mean_attended(sequence_tokens, causal=causal)
+    windowed = mean_attended(sequence_tokens, t.sliding_window, causal=causal)
+    attended = (t.attending_layers - t.windowed_layers) * everywhere + t.windowed_layers * windowed
+    return _attention_flops(t, attended + t.cross_layers * sequence_tokens)
+
+
+def mean_attended(sequence_tokens: float, window: float = 0, *, causal: float = 1.0) -> float:
+    """Tokens that a token of a sequence attends to, averaged over the sequence and over its layers.
+
+    A causal layer attends to half of the sequence s, and with a window w below s to w - w² / 2s; any other layer to all
+    of it, or to the window. `causal` is the share of causal layers.
+    """
+    reach = min(window, sequence_tokens) if window else sequence_tokens
+    hidden = reach * reach / (2 * sequence_tokens) if sequence_tokens else 0.0
+    return reach - causal * hidden
+
+
+def published_training_flops_per_sample(model: Model, sequence: float, *, passes: float = 3.0) -> float:
+    """FLOPs of training on one sequence as papers count them, with attention to the whole of it and not its half."""
+    assert model.transformer is not None
+    attention = attention_flops_per_token(model.transformer, sequence)
+    return passes * sequence * (2.0 * multiplied_parameters(model) + attention)
+
+
+def _matrix_parameters(t: Transformer) -> int:
+    """Weights that a token is multiplied by: the active ones without embeddings and norms, with the output projection.
+
+    The output projection counts in a decoder, tied or not; an encoder has none, or applies it to few tokens.
+    """
+    parts = parameter_parts(t)
+    head = t.vocabulary * t.hidden if t.decoder else 0
+    return active_parameter_count(t) - parts.embedding - parts.norms - parts.head + head
+
+
+def _attention_flops(t: Transformer, attended_in_all_layers: float) -> float:
+    """FLOPs of attention and state spaces; the scan decays the state, adds the input and reads it out: 1 + 2 + 2."""
+    scan = 5.0 * t.ssm_layers * t.ssm_inner * t.ssm_state
+    return 2.0 * t.heads * (t.query_size + t.value_size) * attended_in_all_layers + scan
+
+
+# The cache of a sequence
+
+
+def kv_bytes_per_token(t: Transformer, bytes_per_value: float) -> float:
+    """Bytes of the cached keys and values of one token in all layers, before any window lets it go.
+
+    2 x layers x kv_heads x head_size x bytes; MLA: layers x (mla_kv_rank + mla_rope_size) x bytes.
+    """
+    return t.caching_layers * _kv_values_per_layer(t) * bytes_per_value
+
+
+def kv_cache_bytes(t: Transformer, tokens: float, bytes_per_value: float) -> float:
+    """Bytes of the cached keys and values of one sequence; windowed layers keep at most the window."""
+    windowed = min(t.windowed_layers, t.caching_layers)
+    in_layers = (t.caching_layers - windowed) * tokens + windowed * min(tokens, t.sliding_window)
+    return in_layers * _kv_values_per_layer(t) * bytes_per_value
+
+
+def ssm_state_bytes(t: Transformer, bytes_per_value: float) -> float:
+    """Bytes that state spaces keep of one sequence of any length: the state, and the convolution's last inputs."""
+    mixed = t.ssm_inner + 2 * t.ssm_groups * t.ssm_state
+    return t.ssm_layers * (t.ssm_inner * t.ssm_state + t.ssm_convolution * mixed) * bytes_per_value
+
+
+def cache_bytes(t: Transformer, tokens: float, bytes_per_value: float, tensor: Number = 1) -> Number:
+    """Bytes of one sequence on one GPU of a tensor-parallel group: keys and values of its heads, its channels' states.
+
+    Key-value heads are copied where there are fewer than GPUs. The cache of MLA has no heads to divide.
+    """
+    keys = kv_cache_bytes(t, tokens, bytes_per_value)
+    shares = 1.0 if t.mla_kv_rank else np.minimum(tensor, t.kv_heads)
+    return keys / shares + ssm_state_bytes(t, bytes_per_value) / tensor
+
+
+def _kv_values_per_layer(t: Transformer) -> int:
+    if t.mla_kv_rank:
+        return t.mla_kv_rank + t.mla_rope_size
+    return 2 * t.kv_heads * t.head_size

@@ -1,33 +1,30 @@
-"""A model that somebody describes: from dimensions, or from parameters and forward FLOPs.
+"""A model as a caller describes it: by dimensions, or by parameters and forward FLOPs.
 
-Where it turns out to be a model of the catalog under no name, it is that one, so that what was measured of it counts.
+A description that matches a model of the catalog is treated as that model, so that its measurements apply.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from itertools import product
+from typing import Any
 
 from service.domain.errors import ImpossibleModel
-from service.domain.models.model import (
-    Model,
-    Transformer,
-    active_parameter_count,
-    model_of,
-    parameter_count,
-    transformer_of,
-)
+from service.domain.models.counts import active_parameter_count, parameter_count
+from service.domain.models.model import Model, Transformer
+
+DIMENSIONS = tuple(field.name for field in fields(Transformer))
 
 SAME_PARAMETERS = 0.02
-"""Figures of one network differ by what is counted: biases, positions, buffers."""
+"""Relative difference within one network: published numbers differ in biases, positions and buffers."""
 SAME_TRANSFORMER = 0.08
-"""With all sizes the same, figures may differ by embeddings too."""
+"""Relative difference where all sizes are equal: published numbers may differ in embeddings too."""
 SAME_FLOPS = 0.06
 CNN_ABOVE = 20.0
-"""Forward FLOPs per parameter beyond which weights are used many times per sample: convolutions."""
+"""Forward FLOPs per parameter above which weights are used many times per sample, as convolutions use them."""
 
 
 def described(
-    known: Iterable[Model],
+    catalog_models: Iterable[Model],
     *,
     name: str | None = None,
     family: str | None = None,
@@ -36,55 +33,116 @@ def described(
     forward_flops_per_sample: float | None = None,
     dimensions: Mapping[str, int | bool],
 ) -> Model:
-    """The model that these figures describe. Raises `ImpossibleModel` where they are too few or cannot be."""
+    """The model that these figures describe. Raises `ImpossibleModel` if they are too few or contradict each other."""
     if "layers" in dimensions or "hidden" in dimensions:
-        model = from_dimensions(dimensions, parameters, active_parameters)
+        model = _from_dimensions(dimensions, parameters, active_parameters)
     elif forward_flops_per_sample is not None:
         if parameters is None:
-            raise ImpossibleModel("Its parameters are needed beside the forward FLOPs.", field="parameters")
-        model = plain_network(parameters, active_parameters, forward_flops_per_sample)
+            raise ImpossibleModel("forward_flops_per_sample needs the model's parameters as well.", field="parameters")
+        model = _plain_network(parameters, active_parameters, forward_flops_per_sample)
     else:
         raise ImpossibleModel(
-            "Too little is told of the model: name one of GET /models, or tell layers, hidden and heads of a "
+            "The model's description is incomplete: name one of GET /models, or give layers, hidden and heads of a "
             "transformer, or parameters and forward_flops_per_sample of any other network.",
             field="parameters" if parameters is None else "layers",
         )
     model = replace(model, family=family or model.family, name=name or model.name)
-    return recognised(model, known)
+    return recognised(model, catalog_models)
 
 
-def from_dimensions(
+# A model of which only the dimensions are known
+
+
+def model_of(transformer: Transformer, *, name: str = "custom") -> Model:
+    """A model with the parameters that its dimensions add up to."""
+    return Model(
+        id=name,
+        name=name,
+        family=family_of(transformer),
+        parameters=parameter_count(transformer),
+        active_parameters=active_parameter_count(transformer),
+        transformer=transformer,
+        forward_flops_per_sample=None,
+        sample="token",
+        released_on=None,
+        source="caller",
+        note=None,
+    )
+
+
+def family_of(transformer: Transformer) -> str:
+    """The family that follows from the dimensions."""
+    if transformer.encoder_layers:
+        return "enc_dec"
+    if transformer.experts:
+        return "hybrid_moe" if transformer.hybrid else "moe"
+    return "llm" if transformer.decoder else "encoder"
+
+
+def transformer_of(dimensions: Mapping[str, int | bool]) -> Transformer:
+    """A transformer of these dimensions; those left out take the usual values. Raises `ImpossibleModel`.
+
+    Usual are as many kv_heads as heads, heads that share the hidden size evenly, and an FFN four times as wide as the
+    hidden size and not gated.
+    """
+    for name in dimensions:
+        if name not in DIMENSIONS:
+            raise ImpossibleModel(
+                f"A transformer has no dimension '{name[:80]}'. Known: {', '.join(DIMENSIONS)}.", field=name[:80]
+            )
+    for name in ("layers", "hidden", "heads"):
+        if name not in dimensions:
+            raise ImpossibleModel(f"A transformer needs its {name}.", field=name)
+    complete: dict[str, Any] = {"kv_heads": dimensions["heads"], "gated": False, "tied": False, "vocabulary": 0}
+    complete |= dimensions
+    if "head_size" not in complete:
+        complete["head_size"] = even_head_size(complete["hidden"], complete["heads"])
+    only_experts = complete.get("experts") and not complete.get("dense_layers")
+    complete.setdefault("ffn", 0 if only_experts else 4 * complete["hidden"])
+    return Transformer(**complete)
+
+
+def even_head_size(hidden: int, heads: int) -> int:
+    """The size of a head that takes an even share of the hidden size. Raises `ImpossibleModel`."""
+    if heads < 1 or hidden % heads:
+        raise ImpossibleModel(
+            f"{heads} heads do not divide a hidden size of {hidden}; give head_size if it is not an even share.",
+            field="heads",
+        )
+    return hidden // heads
+
+
+def _from_dimensions(
     dimensions: Mapping[str, int | bool], parameters: float | None, active_parameters: float | None
 ) -> Model:
-    """What is left out is usual; gates and ties are as the number of parameters has them."""
-    usual = {"experts_per_token": 1} if dimensions.get("experts") and "experts_per_token" not in dimensions else {}
-    told = {**usual, **dimensions}
-    if told.get("experts") and "expert_ffn" not in told and "ffn" in told:
-        told["expert_ffn"] = told["ffn"]
+    """A model in which gates and ties, if they are not given, are those that match the number of parameters best."""
+    complete = dict(dimensions)
+    if complete.get("experts"):
+        complete.setdefault("experts_per_token", 1)
+        if "ffn" in complete:
+            complete.setdefault("expert_ffn", complete["ffn"])
     candidates = [
-        transformer_of({**told, **dict(zip(("gated", "tied"), choice, strict=True))})
-        for choice in product(options(told, "gated"), options(told, "tied"))
+        transformer_of({**complete, "gated": gated, "tied": tied})
+        for gated, tied in product(_options(complete, "gated"), _options(complete, "tied"))
     ]
-    best = min(candidates, key=lambda t: abs(parameter_count(t) - parameters)) if parameters else candidates[0]
-    model = model_of(best)
     if parameters is None:
-        return model
-    active = active_parameters or (
-        parameters * active_parameter_count(best) / parameter_count(best) if best.experts else parameters
-    )
-    return replace(model, parameters=parameters, active_parameters=min(parameters, active))
+        return model_of(candidates[0])
+    best = min(candidates, key=lambda t: abs(parameter_count(t) - parameters))
+    share = active_parameter_count(best) / parameter_count(best) if best.experts else 1.0
+    active = min(parameters, active_parameters or parameters * share)
+    return replace(model_of(best), parameters=parameters, active_parameters=active)
 
 
-def options(told: Mapping[str, int | bool], name: str) -> tuple[bool, ...]:
-    """As told; else what is usual first: decoders of today are gated and untied, encoders the reverse."""
-    if name in told:
-        return (bool(told[name]),)
-    decoder = bool(told.get("decoder", True))
+def _options(dimensions: Mapping[str, int | bool], name: str) -> tuple[bool, ...]:
+    """Values to try, the usual one first: decoders are gated and untied today, encoders are neither."""
+    if name in dimensions:
+        return (bool(dimensions[name]),)
+    decoder = bool(dimensions.get("decoder", True))
     usual = decoder if name == "gated" else not decoder
-    return (usual,) if told.get("experts") else (usual, not usual)
+    return (usual,) if dimensions.get("experts") else (usual, not usual)
 
 
-def plain_network(parameters: float, active_parameters: float | None, forward_flops_per_sample: float) -> Model:
+def _plain_network(parameters: float, active_parameters: float | None, forward_flops_per_sample: float) -> Model:
     return Model(
         id="custom",
         name="custom",
@@ -100,33 +158,32 @@ def plain_network(parameters: float, active_parameters: float | None, forward_fl
     )
 
 
+# Recognising a model of the catalog
+
 SIZES = ("layers", "hidden", "heads", "kv_heads", "experts", "experts_per_token", "decoder")
-"""Dimensions that tell one published model from another."""
+"""Dimensions by which published models differ from each other."""
 
 
-def recognised(model: Model, known: Iterable[Model]) -> Model:
-    """The described model under the id of the one in the catalog that it is, if it is one."""
-    same = [each for each in known if alike(model, each)]
+def recognised(model: Model, catalog_models: Iterable[Model]) -> Model:
+    """The described model under the id of the catalog's model with the same sizes, if there is one."""
+    same = [candidate for candidate in catalog_models if _is_same(model, candidate)]
     if not same:
         return model
-    nearest = min(same, key=lambda each: (abs(each.parameters - model.parameters), each.id))
+    nearest = min(same, key=lambda candidate: (abs(candidate.parameters - model.parameters), candidate.id))
     return replace(model, id=nearest.id, family=nearest.family)
 
 
-def alike(model: Model, other: Model) -> bool:
+def _is_same(model: Model, other: Model) -> bool:
     a, b = model.transformer, other.transformer
     if a is not None and b is not None:
-        sizes = all(getattr(a, name) == getattr(b, name) for name in SIZES)
-        return sizes and close(model.parameters, other.parameters, SAME_TRANSFORMER)
+        same_sizes = all(getattr(a, name) == getattr(b, name) for name in SIZES)
+        return same_sizes and _is_close(model.parameters, other.parameters, SAME_TRANSFORMER)
     if a is not None or b is not None or not model.forward_flops_per_sample or not other.forward_flops_per_sample:
         return False
-    return close(model.parameters, other.parameters, SAME_PARAMETERS) and close(
+    return _is_close(model.parameters, other.parameters, SAME_PARAMETERS) and _is_close(
         model.forward_flops_per_sample, other.forward_flops_per_sample, SAME_FLOPS
     )
 
 
-def close(one: float, other: float, within: float) -> bool:
-    return abs(one - other) <= within * other
-
-
-DIMENSIONS = tuple(field.name for field in fields(Transformer))
+def _is_close(value: float, other: float, tolerance: float) -> bool:
+    return abs(value - other) <= tolerance * other

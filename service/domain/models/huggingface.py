@@ -9,15 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from service.domain.errors import ImpossibleModel
-from service.domain.models.model import (
-    Model,
-    Transformer,
-    even_head_size,
-    family_of,
-    forward_flops_per_token,
-    model_of,
-    parameter_count,
-)
+from service.domain.models.counts import forward_flops_per_token, parameter_count
+from service.domain.models.described import even_head_size, family_of, model_of
+from service.domain.models.model import Model, Transformer
 
 Config = Mapping[str, Any]
 
@@ -96,9 +90,9 @@ def read_config(config: Config, name: str = "custom") -> Model:
         if kind in ("vit", "deit"):
             return image_encoder(config, name)
         if kind == "whisper":
-            return replace(model_of(whisper(config), id=name, name=name), family="speech")
+            return replace(model_of(whisper(config), name=name), family="speech")
         text = text_part(config)
-        return counted(model_of(read_transformer(config), id=name, name=name), text)
+        return counted(model_of(read_transformer(config), name=name), text)
     except ImpossibleModel as error:
         field = error.field if error.field and error.field.startswith("config") else "config"
         raise ImpossibleModel(error.sentence, field=field, near=error.near) from None
@@ -537,7 +531,7 @@ def image_encoder(config: Config, name: str) -> Model:
     parameters = parameter_count(transformer) + patches
     per_token = forward_flops_per_token(transformer, tokens).total
     return replace(
-        model_of(transformer, id=name, name=name),
+        model_of(transformer, name=name),
         family="vit",
         parameters=parameters,
         active_parameters=parameters,

@@ -3,7 +3,7 @@
 from service.domain.arrays import Number
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import InferenceConfig
-from service.domain.models.counts import attention_flops_per_token, multiplied_parameters, parameters_touched
+from service.domain.models.counts import mean_attention_flops_per_token, multiplied_parameters, parameters_touched
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.collectives import all_reduce_bytes
 from service.domain.physics.memory import sequence_cache_bytes
@@ -68,7 +68,7 @@ def prefill_demands(
     messages = 2 * t.layers
     return {
         ("prefill", "flops"): tokens * 2.0 * multiplied_parameters(model) / wide,
-        ("attention", "wide_flops"): tokens * attention_flops_per_token(t, length) / wide,
+        ("attention", "wide_flops"): tokens * mean_attention_flops_per_token(t, length) / wide,
         ("weights", "memory"): parameters_touched(model, tokens) * weight_bytes(config) / wide,
         ("memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * t.layers / wide,
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.layers * LAUNCH_SECONDS,
@@ -108,7 +108,7 @@ def forward_demands(config: InferenceConfig, batch: float) -> Demands:
     value = weight_bytes(config)
     if t is not None:
         length = config.mean_length or config.input_length or 1
-        flops = length * (2.0 * multiplied_parameters(model) + attention_flops_per_token(t, length))
+        flops = length * (2.0 * multiplied_parameters(model) + mean_attention_flops_per_token(t, length))
         moved = LAYER_BYTES_PER_VALUE * length * t.hidden * t.layers
         kernels = float(KERNELS_PER_LAYER_FORWARD * t.layers)
     else:

@@ -7,7 +7,7 @@ import numpy as np
 from service.domain.arrays import Number
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.models.counts import cache_bytes, embedding_parameters, routed_share
+from service.domain.models.counts import cache_bytes, routed_share
 from service.domain.models.model import Model, Transformer
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import AnyLayout, Layout
@@ -79,7 +79,7 @@ def stored_weight_bytes(model: Model, bits: float) -> float:
     t = model.transformer
     if t is None or bits >= 8:
         return model.parameters * bits / 8
-    wide = embedding_parameters(t) * (1 if t.tied else 2)
+    wide = t.vocabulary * t.hidden * (1 if t.tied else 2)
     return max(0.0, model.parameters - wide) * bits / 8 + wide * 2.0
 
 

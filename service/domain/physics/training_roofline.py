@@ -9,13 +9,7 @@ import numpy as np
 from service.domain.arrays import Number
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import TrainingConfig
-from service.domain.models.counts import (
-    attention_flops_per_token,
-    attention_share,
-    expert_share,
-    is_routed,
-    multiplied_parameters,
-)
+from service.domain.models.counts import mean_attention_flops_per_token, multiplied_parameters, routed_layers
 from service.domain.models.model import Transformer
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.collectives import all_reduce_bytes
@@ -103,11 +97,11 @@ def micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: 
     tokens = layout.micro_batch * length / layout.context
     recompute = layout.checkpoints("full") * 1.0
     body = 2.0 * multiplied_parameters(model) * tokens / cut
-    attention = attention_share(model) * attention_flops_per_token(t, length) * tokens / cut
+    attention = mean_attention_flops_per_token(t, length) * tokens / cut
     matrix = body * (PASSES[config.method] + recompute)
     width = t.expert_ffn or (t.ffn if t.experts else t.hidden)
     here = t.layers / layout.pipeline
-    routed = expert_share(model) * here
+    routed = routed_layers(model) / layout.pipeline
     weights = model.parameters * bytes_per_value(config.weight_precision or "bf16") / cut / layout.expert
     return {
         ("matrix", "flops"): matrix,
@@ -116,7 +110,7 @@ def micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: 
         ("memory", "memory"): bytes_moved(config, t, tokens, length) / cut,
         ("weights", "memory"): 3 * weights,
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * 3 * here * LAUNCH_SECONDS,
-        ("routing", "seconds"): routed * ROUTING_SECONDS if is_routed(model) else 0.0,
+        ("routing", "seconds"): routed * ROUTING_SECONDS,
         **tensor_demands(layout, linked_gpus, tokens * here, t.hidden, recompute),
         **expert_demands(layout, linked_gpus, tokens * routed, t),
         **context_demands(layout, linked_gpus, tokens * here, t),

@@ -1,41 +1,135 @@
-"""Worked examples of the formulas: published figures that must come out."""
+"""Counts of a model against published figures, and against an oracle that counts every layer, head and token."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.models.counts import (
-    attention_share,
+    active_parameter_count,
+    attention_flops_per_token,
     cache_bytes,
     experts_touched,
     forward_flops_per_token,
-    korthikanti_flops_per_iteration,
+    kv_cache_bytes,
+    mean_attention_flops_per_token,
     multiplied_parameters,
+    parameter_count,
     parameters_touched,
+    published_training_flops_per_sample,
+    routed_layers,
 )
+from service.domain.models.described import model_of, transformer_of
+from service.domain.models.model import Transformer
 from service.domain.physics.collectives import all_reduce_seconds
 from service.domain.physics.memory import korthikanti_activation_bytes, layer_activation_bytes, stored_weight_bytes
 from service.domain.physics.parallelism import Layout, bubble_share
 from tests.builders.jobs import GPT_175B, LLAMA_2_7B, LLAMA_3_8B, model
+from tests.oracles import counts as oracle
 
 GIB = 1024**3
+
+GEMMA_3_27B = transformer_of(
+    {
+        "layers": 62,
+        "hidden": 5376,
+        "heads": 32,
+        "kv_heads": 16,
+        "head_size": 128,
+        "ffn": 21504,
+        "gated": True,
+        "vocabulary": 262208,
+        "tied": True,
+        "sliding_window": 1024,
+        "global_layers": 10,
+    }
+)
+DEEPSEEK_V2 = transformer_of(
+    {
+        "layers": 60,
+        "hidden": 5120,
+        "heads": 128,
+        "head_size": 128,
+        "ffn": 12288,
+        "gated": True,
+        "vocabulary": 102400,
+        "experts": 160,
+        "experts_per_token": 6,
+        "shared_experts": 2,
+        "expert_ffn": 1536,
+        "dense_layers": 1,
+        "mla_kv_rank": 512,
+        "mla_rope_size": 64,
+        "mla_query_rank": 1536,
+        "mla_value_size": 128,
+    }
+)
+DEEPSEEK_V3 = replace(
+    DEEPSEEK_V2,
+    layers=61,
+    hidden=7168,
+    ffn=18432,
+    vocabulary=129280,
+    experts=256,
+    experts_per_token=8,
+    shared_experts=1,
+    expert_ffn=2048,
+    dense_layers=3,
+)
+
+
+def training_flops_per_token(t: Transformer, sequence: int) -> float:
+    """Three forward passes, with the attention that a causal kernel computes."""
+    return 3 * (2 * multiplied_parameters(model_of(t)) + mean_attention_flops_per_token(t, sequence))
+
+
+# Published figures
+
+
+def korthikanti_flops_per_iteration(t: Transformer, batch: int, sequence: int) -> float:
+    """72 B L s h² (1 + s/6h + V/12hL): Korthikanti et al. 2022 (2205.05198), for an FFN of 4h and full heads."""
+    h, layers, s = t.hidden, t.layers, sequence
+    return 72.0 * batch * layers * s * h * h * (1 + s / (6 * h) + t.vocabulary / (12 * h * layers))
 
 
 def test_175b_runs_at_514_per_mille_of_peak() -> None:
     """Korthikanti et al. 2022: 64 sequences of 2048 in 13.75 s on 64 A100."""
-    flops = korthikanti_flops_per_iteration(GPT_175B, batch=64, sequence=2048)
-    assert flops == pytest.approx(1.411e17, rel=1e-3)
+    body = 96 * 12 * 12288**2 + 2 * 97 * 12288 - 12288  # matrices, norms
+    gpt = model(GPT_175B, parameters=body + 51200 * 12288)
+    flops = 64 * published_training_flops_per_sample(gpt, 2048)
+    assert flops == pytest.approx(korthikanti_flops_per_iteration(GPT_175B, 64, 2048), rel=1e-6)
     assert flops / (64 * 312e12 * 13.75) == pytest.approx(0.514, abs=0.001)
 
 
-def test_our_count_is_korthikantis_for_the_same_block() -> None:
-    """Three forward passes, attention not causal, and no norms or biases in the parameters."""
-    body = 96 * 12 * 12288**2
-    gpt = model(GPT_175B, parameters=body + 51200 * 12288)
-    flat = replace(gpt, transformer=replace(GPT_175B, decoder=False))
-    ours = 3 * forward_flops_per_token(flat, 2048) * 64 * 2048
-    assert ours == pytest.approx(korthikanti_flops_per_iteration(GPT_175B, 64, 2048), rel=1e-6)
+@pytest.mark.parametrize(("transformer", "gflops"), [(DEEPSEEK_V2, 155), (DEEPSEEK_V3, 250)])
+def test_training_cost_of_deepseek_per_token(transformer: Transformer, gflops: float) -> None:
+    """Table 2 of the DeepSeek-V3 hardware paper (2505.09343): GFLOPS per token at sequences of 4096."""
+    assert training_flops_per_token(transformer, 4096) / 1e9 == pytest.approx(gflops, rel=0.005)
+
+
+def test_deepseek_v3_activates_37_billion_of_671() -> None:
+    """The technical report (2412.19437); the 37 billion include the output projection and no embedding."""
+    assert parameter_count(DEEPSEEK_V3) / 1e9 == pytest.approx(671, abs=0.5)
+    assert multiplied_parameters(model_of(DEEPSEEK_V3)) / 1e9 == pytest.approx(37, abs=0.5)
+    assert routed_layers(model_of(DEEPSEEK_V3)) == 58
+
+
+def test_llama_3_8b_takes_16_gflops_per_token_forward() -> None:
+    """2 FLOPs per parameter but the embedding's 0.53 billion, and 2.1 billion of attention at 8192 tokens."""
+    matrix, attention = 2 * (8.03e9 - 128256 * 4096), 32 * 4 * 4096 * 4096
+    per_token = 2 * multiplied_parameters(model(LLAMA_3_8B)) + mean_attention_flops_per_token(LLAMA_3_8B, 8192)
+    assert per_token == pytest.approx(matrix + attention, rel=1e-3)
+
+
+def test_five_of_six_layers_of_gemma_3_look_back_1024_tokens() -> None:
+    """10 of 62 layers attend to all of 32,768 tokens: 16,384 of them on average, the others to a little under 1024."""
+    per_pair = 4 * 32 * 128
+    by_hand = per_pair * (10 * 16_384 + 52 * (1024 - 1024**2 / (2 * 32_768)))
+    assert mean_attention_flops_per_token(GEMMA_3_27B, 32_768) == pytest.approx(by_hand)
+    assert attention_flops_per_token(GEMMA_3_27B, 32_768) == per_pair * (10 * 32_768 + 52 * 1024)
 
 
 @pytest.mark.parametrize(("parallel", "gib"), [(False, 66.84), (True, 12.35)])
@@ -57,8 +151,7 @@ def test_llama_3_8b_caches_131072_bytes_per_token() -> None:
 
 
 def test_latent_attention_caches_576_values_per_layer() -> None:
-    latent = replace(LLAMA_2_7B, layers=61, mla_kv_rank=512, mla_rope_size=64, mla_value_size=128)
-    assert cache_bytes(latent, 1, 2.0, tensor=8) == 61 * 576 * 2
+    assert cache_bytes(DEEPSEEK_V3, 1, 2.0, tensor=8) == 61 * 576 * 2
 
 
 @pytest.mark.parametrize(("alpha", "rate", "milliseconds"), [(53e-6, 163e9, 145.0), (31e-6, 349e9, 67.6)])
@@ -73,17 +166,32 @@ def test_65b_in_nf4_takes_34_gb() -> None:
     assert stored / 1e9 == pytest.approx(34.5, abs=0.1)
 
 
-def test_half_of_the_experts_wake_for_a_few_tokens() -> None:
+# Rules
+
+
+def test_few_tokens_touch_few_experts() -> None:
     mixtral = replace(LLAMA_2_7B, kv_heads=8, experts=8, experts_per_token=2, expert_ffn=14336)
     assert experts_touched(mixtral, 1) == pytest.approx(2)
     assert experts_touched(mixtral, 1e6) == pytest.approx(8)
     moe = replace(model(mixtral, 46.7e9), family="moe", active_parameters=12.9e9)
     assert parameters_touched(moe, 1) == pytest.approx(multiplied_parameters(moe))
-    assert parameters_touched(moe, 1e6) == pytest.approx(46.7e9 - 32000 * 4096, rel=1e-6)
+    looked_up = 32000 * 4096 + 65 * 4096
+    assert parameters_touched(moe, 1e6) == pytest.approx(46.7e9 - looked_up, rel=1e-9)
 
 
-def test_the_input_embedding_is_not_multiplied() -> None:
-    assert multiplied_parameters(model(LLAMA_2_7B, 6.74e9)) == 6.74e9 - 32000 * 4096
+def test_embedding_and_norms_are_not_multiplied() -> None:
+    assert multiplied_parameters(model(LLAMA_2_7B, 6.74e9)) == 6.74e9 - 32000 * 4096 - 65 * 4096
+
+
+def test_an_encoder_has_no_output_projection_to_multiply() -> None:
+    tied = replace(LLAMA_2_7B, tied=True)
+    decoder, encoder = (model_of(replace(tied, decoder=decoder)) for decoder in (True, False))
+    assert multiplied_parameters(decoder) - multiplied_parameters(encoder) == 32000 * 4096
+
+
+def test_all_layers_route_where_the_number_of_experts_is_not_known() -> None:
+    assert routed_layers(replace(model(LLAMA_2_7B), family="moe")) == 32
+    assert routed_layers(model(LLAMA_2_7B)) == 0
 
 
 def test_bubble_of_eight_stages() -> None:
@@ -104,4 +212,71 @@ def test_a_hybrid_caches_where_it_attends_and_keeps_its_states() -> None:
     grown = cache_bytes(hybrid, 2000, 2.0) - cache_bytes(hybrid, 1000, 2.0)
     assert grown == pytest.approx(1000 * 4 * 2 * 8 * 128 * 2.0)
     assert cache_bytes(hybrid, 0, 2.0) > 14 * 128 * 64 * 128 * 2.0
-    assert attention_share(model(hybrid, family="hybrid_moe")) == 4 / 32
+
+
+# Every layer, head and token counted
+
+few = st.integers(1, 4)
+
+
+@st.composite
+def transformers(draw: st.DrawFn) -> Transformer:
+    """Small networks of every sort that the dimensions can describe."""
+    layers, kv_heads = draw(st.integers(2, 6)), draw(few)
+    sizes: dict[str, Any] = {
+        "layers": layers,
+        "hidden": draw(st.integers(1, 16)),
+        "heads": kv_heads * draw(few),
+        "kv_heads": kv_heads,
+        "head_size": draw(few),
+        "ffn": draw(st.integers(1, 16)),
+        "gated": draw(st.booleans()),
+        "vocabulary": draw(st.integers(0, 20)),
+        "tied": draw(st.booleans()),
+        "decoder": draw(st.booleans()),
+        "learned_positions": draw(st.integers(0, 8)),
+    }
+    sort = draw(st.sampled_from(["dense", "encoder and decoder", "hybrid"]))
+    ffn_layers = attending = layers
+    if sort == "encoder and decoder":
+        sizes |= {"decoder": True, "encoder_layers": draw(st.integers(1, layers - 1))}
+    if sort == "hybrid":
+        ssm = draw(st.integers(1, layers - 1))
+        attending = draw(st.integers(0, layers - ssm))
+        ffn_layers = layers - ssm - attending
+        sizes |= {"ssm_layers": ssm, "attention_layers": attending}
+        sizes |= {name: draw(few) for name in ("ssm_heads", "ssm_head_size", "ssm_state", "ssm_groups")}
+    if draw(st.booleans()):
+        experts = draw(st.integers(1, 5))
+        sizes |= {"experts": experts, "experts_per_token": draw(st.integers(1, experts)), "expert_ffn": draw(few)}
+        sizes |= {"shared_experts": draw(st.integers(0, 2)), "expert_latent": draw(st.integers(0, 2))}
+        sizes["dense_layers"] = draw(st.integers(0, ffn_layers))
+    if draw(st.booleans()):
+        sizes |= {"mla_kv_rank": draw(few), "mla_value_size": draw(few)}
+        sizes |= {"mla_rope_size": draw(st.integers(0, 2)), "mla_query_rank": draw(st.integers(0, 3))}
+    if sort != "encoder and decoder" and draw(st.booleans()):
+        sizes |= {"sliding_window": draw(st.integers(1, 12)), "global_layers": draw(st.integers(0, attending))}
+    return transformer_of(sizes)
+
+
+@given(transformers())
+def test_parameters_are_those_of_every_matrix(t: Transformer) -> None:
+    assert parameter_count(t) == oracle.parameters(t, t.experts)
+    assert active_parameter_count(t) == oracle.parameters(t, t.experts_per_token)
+    assert forward_flops_per_token(t, 0).matrix == 2 * oracle.multiplied(t)
+    described = model_of(t)
+    assert multiplied_parameters(described) == max(oracle.multiplied(t), 0.3 * described.active_parameters)
+
+
+@given(transformers(), st.integers(1, 20))
+def test_attention_is_that_of_every_pair_of_tokens(t: Transformer, sequence: int) -> None:
+    mean = mean_attention_flops_per_token(t, sequence)
+    assert mean == pytest.approx(oracle.attention_flops(t, sequence) / sequence)
+    if not t.decoder:
+        assert mean == pytest.approx(attention_flops_per_token(t, sequence))
+    assert mean <= attention_flops_per_token(t, sequence) * (1 + 1e-9)
+
+
+@given(transformers(), st.integers(0, 20))
+def test_the_cache_keeps_every_token_that_is_looked_at_again(t: Transformer, tokens: int) -> None:
+    assert kv_cache_bytes(t, tokens, 2.0) == 2 * oracle.cached_values(t, tokens)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.errors import ImpossibleModel
+from service.domain.models.counts import kv_bytes_per_token
 from service.domain.models.huggingface import KEYS, NOT_READ, read_config, read_transformer
-from service.domain.models.model import Transformer, kv_bytes_per_token
+from service.domain.models.model import Transformer
 
 
 def config(kind: str, hidden: int, layers: int, heads: int, vocabulary: int, **more: Any) -> dict[str, Any]:

@@ -7,21 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.errors import ImpossibleModel
-from service.domain.models.model import (
-    Model,
-    Transformer,
+from service.domain.models.counts import (
     active_parameter_count,
     attention_flops_per_token,
     forward_flops_per_token,
     kv_bytes_per_token,
     kv_cache_bytes,
     mean_attended,
-    model_of,
     parameter_count,
     parameter_parts,
     ssm_state_bytes,
-    transformer_of,
 )
+from service.domain.models.described import model_of, transformer_of
+from service.domain.models.model import Model, Transformer
 
 LLAMA_3_8B = transformer_of(
     {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "gated": True, "vocabulary": 128256}
@@ -151,12 +149,6 @@ def test_an_encoder_keeps_nothing() -> None:
     assert kv_bytes_per_token(replace(LLAMA_3_8B, decoder=False), 2) == 0
 
 
-def test_a_decoder_with_an_encoder_keeps_the_encoders_tokens_too() -> None:
-    alone = kv_cache_bytes(T5_3B, 100, 2)
-    assert alone == 100 * kv_bytes_per_token(T5_3B, 2)
-    assert kv_cache_bytes(T5_3B, 100, 2, encoder_tokens=50) == 1.5 * alone
-
-
 def test_a_window_caps_cache_and_attention() -> None:
     windowed = replace(LLAMA_3_8B, sliding_window=1024, global_layers=16)
     per_token = kv_bytes_per_token(LLAMA_3_8B, 2)
@@ -168,7 +160,7 @@ def test_a_window_caps_cache_and_attention() -> None:
 
 def test_on_average_a_decoder_attends_to_half() -> None:
     assert mean_attended(2048) == 1024
-    assert mean_attended(2048, decoder=False) == 2048
+    assert mean_attended(2048, causal=0) == 2048
     assert mean_attended(2048, window=4096) == 1024
     assert mean_attended(2048, window=1024) == 768
     assert mean_attended(0) == 0
