@@ -14,7 +14,7 @@ from service.db.live_catalog import LiveCatalog
 from service.db.migrate import upgrade
 from service.db.tables import InstanceTypeRow, LifecycleRow
 from service.db.write_catalog import write
-from tests.builders.small_catalog import batch, event, instance_type, offer, price, world
+from tests.builders.rows import batch, event_row, instance_type_row, offer_record, price_record, small_tables
 from tests.postgres import running_server
 
 DAY = date(2026, 11, 21)
@@ -101,8 +101,8 @@ def test_a_new_day_is_a_new_catalog(engine: Engine) -> None:
     new = batch(
         "a newer machine",
         tables={
-            InstanceTypeRow: [*world()[InstanceTypeRow], instance_type("g6.xlarge")],
-            LifecycleRow: [*world()[LifecycleRow], event("g6", date(2024, 4, 4))],
+            InstanceTypeRow: [*small_tables()[InstanceTypeRow], instance_type_row("g6.xlarge")],
+            LifecycleRow: [*small_tables()[LifecycleRow], event_row("g6", date(2024, 4, 4))],
         },
     )
     write(engine, new, datetime(2026, 11, 21, tzinfo=UTC))
@@ -124,7 +124,7 @@ def test_what_is_rolled_back_never_shows(live: LiveCatalog, engine: Engine) -> N
 
 def test_a_catalog_in_use_stays_as_it_is(live: LiveCatalog, engine: Engine) -> None:
     before, pinned = live.on(None), live.pinned()
-    dear = batch("dearer", offers=[offer("g5.xlarge", price(9_000_000))])
+    dear = batch("dearer", offers=[offer_record("g5.xlarge", price_record(9_000_000))])
     written = write(engine, dear, datetime(2026, 11, 22, tzinfo=UTC))
     await_version(live, written.version)
     assert sorted(before.offers.usd_per_hour) == [1, 1, 1]

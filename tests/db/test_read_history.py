@@ -14,7 +14,16 @@ from service.db.write_catalog import write
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import CatalogHistory, day_of
 from service.domain.catalog.offer import Price
-from tests.builders.small_catalog import Tables, batch, event, gpu, instance_type, offer, price, world
+from tests.builders.rows import (
+    Tables,
+    batch,
+    event_row,
+    gpu_row,
+    instance_type_row,
+    offer_record,
+    price_record,
+    small_tables,
+)
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CHINA = timezone(timedelta(hours=8))
@@ -56,9 +65,9 @@ def test_a_part_is_written_before_its_card_and_goes_with_it(engine: Engine) -> N
     part = read_history(engine).reference.gpus["a10g-24gb-1of2"]
     assert (part.fraction, part.partition_of) == (0.5, "z10g-24gb")
     other: Tables = {
-        GpuRow: [gpu("a10g-24gb")],
+        GpuRow: [gpu_row("a10g-24gb")],
         GpuPrecisionRow: [],
-        InstanceTypeRow: [{**kind, "gpu": "a10g-24gb"} for kind in world()[InstanceTypeRow]],
+        InstanceTypeRow: [{**kind, "gpu": "a10g-24gb"} for kind in small_tables()[InstanceTypeRow]],
     }
     write(engine, batch("another card", tables=other), NOW)
     assert list(read_history(engine).reference.gpus) == ["a10g-24gb"]
@@ -66,10 +75,10 @@ def test_a_part_is_written_before_its_card_and_goes_with_it(engine: Engine) -> N
 
 def test_a_types_own_day_stands_before_its_familys(engine: Engine) -> None:
     events = [
-        event("g5", date(2021, 11, 11)),
-        event("g5", date(2026, 1, 1), "retired"),
-        event("g5", date(2022, 5, 5), name="g5.2xlarge"),
-        event("p4d", date(2020, 11, 2)),
+        event_row("g5", date(2021, 11, 11)),
+        event_row("g5", date(2026, 1, 1), "retired"),
+        event_row("g5", date(2022, 5, 5), name="g5.2xlarge"),
+        event_row("p4d", date(2020, 11, 2)),
     ]
     write(engine, batch(tables={LifecycleRow: events}), NOW)
     history = read_history(engine)
@@ -81,14 +90,16 @@ def test_a_types_own_day_stands_before_its_familys(engine: Engine) -> None:
 
 def test_states_of_one_day_are_read_in_the_order_of_life(engine: Engine) -> None:
     same = date(2022, 1, 1)
-    events = [event("g5", same, state) for state in ("available", "preview", "announced")] + [event("p4d", same)]
+    events = [event_row("g5", same, state) for state in ("available", "preview", "announced")] + [
+        event_row("p4d", same)
+    ]
     write(engine, batch(tables={LifecycleRow: events}), NOW)
     assert kind_of(read_history(engine), "g5.xlarge").state_on(same) == "available"
 
 
 def test_instants_come_back_in_utc(engine: Engine) -> None:
     in_china = datetime(2022, 1, 1, 8, tzinfo=CHINA)  # midnight in UTC
-    write(engine, batch(offers=[offer("g5.xlarge", price(1, in_china))]), NOW)
+    write(engine, batch(offers=[offer_record("g5.xlarge", price_record(1, in_china))]), NOW)
     (found,) = prices_of(read_history(engine))
     assert datetime.fromtimestamp(found.valid_from, UTC) == datetime(2022, 1, 1, tzinfo=UTC)
     (run,) = read_history(engine).reference.imports
@@ -96,7 +107,11 @@ def test_instants_come_back_in_utc(engine: Engine) -> None:
 
 
 def test_an_interval_holds_its_first_day_and_not_its_last(engine: Engine) -> None:
-    write(engine, batch(offers=[offer("g5.xlarge", price(1, day(2022), day(2023)), price(2, day(2023)))]), NOW)
+    write(
+        engine,
+        batch(offers=[offer_record("g5.xlarge", price_record(1, day(2022), day(2023)), price_record(2, day(2023)))]),
+        NOW,
+    )
     history = read_history(engine)
 
     def cost(on: date) -> list[float]:
@@ -109,27 +124,27 @@ def test_an_interval_holds_its_first_day_and_not_its_last(engine: Engine) -> Non
 
 def test_money_is_told_in_dollars_at_the_rate_of_its_day(engine: Engine) -> None:
     chain = [
-        price(10_000_000, day(2021), day(2022)),
-        price(10_000_000, day(2022), day(2022, 7)),
-        price(10_000_000, day(2022, 7), day(2023, 7)),
-        price(10_000_000, day(2023, 7)),
+        price_record(10_000_000, day(2021), day(2022)),
+        price_record(10_000_000, day(2022), day(2022, 7)),
+        price_record(10_000_000, day(2022, 7), day(2023, 7)),
+        price_record(10_000_000, day(2023, 7)),
     ]
-    write(engine, batch(offers=[offer("g5.xlarge", *chain, currency="CNY")]), NOW)
+    write(engine, batch(offers=[offer_record("g5.xlarge", *chain, currency="CNY")]), NOW)
     found = prices_of(read_history(engine))
     assert [each.usd_micros_per_hour for each in found] == [None, 1_500_000, 1_500_000, 1_400_000]
     assert {(each.native_micros_per_hour, each.currency) for each in found} == {(10_000_000, "CNY")}
 
 
 def test_a_currency_without_a_rate_has_no_price_in_dollars(engine: Engine) -> None:
-    write(engine, batch(offers=[offer("g5.xlarge", currency="EUR"), offer("g5.2xlarge")]), NOW)
+    write(engine, batch(offers=[offer_record("g5.xlarge", currency="EUR"), offer_record("g5.2xlarge")]), NOW)
     found = {each.currency: each for each in prices_of(read_history(engine))}
     assert (found["EUR"].usd_micros_per_hour, found["EUR"].native_micros_per_hour) == (None, 1_000_000)
     assert found["USD"].usd_micros_per_hour == 1_000_000
 
 
 def test_a_price_that_is_not_known_stays_so_and_keeps_its_reason(engine: Engine) -> None:
-    unknown = price(None, note="the page states none", observed_on=None, dated="unknown", kind="entered")
-    write(engine, batch(offers=[offer("g5.xlarge", unknown, currency="CNY")]), NOW)
+    unknown = price_record(None, note="the page states none", observed_on=None, dated="unknown", kind="entered")
+    write(engine, batch(offers=[offer_record("g5.xlarge", unknown, currency="CNY")]), NOW)
     (found,) = prices_of(read_history(engine))
     assert (found.usd_micros_per_hour, found.native_micros_per_hour, found.observed_on) == (None, None, None)
     assert (found.note, found.dated, found.kind) == ("the page states none", "unknown", "entered")
@@ -163,8 +178,8 @@ def test_a_change_in_the_midst_of_reading_is_not_half_read(engine: Engine, monke
 
 
 def test_a_machine_without_a_gpu_has_none(engine: Engine) -> None:
-    plain = instance_type("c5.large", gpu=None, gpu_count=0)
-    tables: Tables = {InstanceTypeRow: [*world()[InstanceTypeRow], plain]}
+    plain = instance_type_row("c5.large", gpu=None, gpu_count=0)
+    tables: Tables = {InstanceTypeRow: [*small_tables()[InstanceTypeRow], plain]}
     write(engine, batch(tables=tables), NOW)
     kind = kind_of(read_history(engine), "c5.large")
     assert (kind.gpu, kind.whole_gpus, kind.total_gpu_memory_gb) == (None, 0, None)
@@ -186,20 +201,23 @@ def test_numbers_of_rows_may_lie_far_apart(engine: Engine) -> None:
 
 
 def test_codes_do_not_depend_on_which_row_came_first(engine: Engine) -> None:
-    prices = [offer(name, price(1_000_000, note=note)) for name, note in (("g5.xlarge", "z"), ("g5.2xlarge", "a"))]
+    prices = [
+        offer_record(name, price_record(1_000_000, note=note))
+        for name, note in (("g5.xlarge", "z"), ("g5.2xlarge", "a"))
+    ]
     write(engine, batch(offers=prices), NOW)
     assert [word for word in read_history(engine).prices.words if word in "az"] == ["a", "z"]
 
 
 def test_a_word_with_the_separator_in_it_is_named(engine: Engine) -> None:
-    write(engine, batch(offers=[offer("g5.xlarge", price(1_000_000, note="one\x1ftwo"))]), NOW)
+    write(engine, batch(offers=[offer_record("g5.xlarge", price_record(1_000_000, note="one\x1ftwo"))]), NOW)
     with pytest.raises(DatabaseUnusable, match=r"price\.note holds the character U\+001F"):
         read_history(engine)
 
 
 def test_instants_are_the_same_whatever_a_server_writes_them_like(postgres_tables: str) -> None:
     engine = connect(postgres_tables)
-    write(engine, batch(offers=[offer("g5.xlarge", price(1_000_000, valid_from=day(2026)))]), NOW)
+    write(engine, batch(offers=[offer_record("g5.xlarge", price_record(1_000_000, valid_from=day(2026)))]), NOW)
     before = prices_of(read_history(engine))
     with engine.begin() as connection:
         database = connection.execute(text("SELECT current_database()")).scalar_one()

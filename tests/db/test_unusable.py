@@ -15,7 +15,7 @@ from service.db.engine import connect, parse_url
 from service.db.errors import DatabaseUnusable
 from service.db.migrate import downgrade, require_current, upgrade
 from service.db.write_catalog import write
-from tests.builders.small_catalog import batch
+from tests.builders.rows import batch
 from tests.server import free_port
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

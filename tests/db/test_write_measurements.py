@@ -19,7 +19,8 @@ from service.db.read_history import read_history
 from service.db.tables import MeasurementRow
 from service.db.write_catalog import Record, write
 from service.domain.catalog.reference import Measurement
-from tests.builders.small_catalog import SOURCE, batch
+from tests.builders.rows import batch
+from tests.builders.sources import SOURCE
 
 DAY = date(2026, 11, 21)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ from typing import Any
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.precision import ENOUGH
 from service.domain.selection.constraints import Constraints
-from tests.builders.strategies import DAY, Offer, World
+from tests.strategies.catalogs import DAY, Offer, World
 
 
 def type_misses(asked: Constraints, kind: InstanceType) -> list[str]:

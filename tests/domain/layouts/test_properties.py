@@ -23,8 +23,8 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import faster
-from tests.builders.layout_strategies import clusters, fixed_layouts, training_configs
 from tests.oracles.layouts import fastest_layout, samples_per_second
+from tests.strategies.layouts import clusters, fixed_layouts, training_configs
 
 unhurried = settings(deadline=None)
 physics = st.sampled_from([UNFITTED, FITTED])

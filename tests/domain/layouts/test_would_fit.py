@@ -14,7 +14,7 @@ from tests.builders.calibrations import FITTED
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
 from tests.builders.jobs import LARGE_MODEL, inference, training
-from tests.builders.layout_strategies import clusters, training_configs
+from tests.strategies.layouts import clusters, training_configs
 
 
 def of(changes: tuple[FitChange, ...]) -> dict[str, FitChange]:

@@ -24,8 +24,8 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_inference
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import faster
-from tests.builders.layout_strategies import clusters, inference_configs
 from tests.oracles.layouts import samples_per_second
+from tests.strategies.layouts import clusters, inference_configs
 
 physics = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)

@@ -16,9 +16,9 @@ from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.recommend.fleet import FleetEstimate, job_checks, outlook_of
 from service.domain.typeset import TypeSet
-from tests.builders.job_strategies import counts, jobs, physical_worlds
-from tests.builders.strategies import World
 from tests.oracles.fleet import Alone, alone, works_on_none
+from tests.strategies.catalogs import World
+from tests.strategies.jobs import jobs, node_choices, physical_worlds
 
 JOB_CODES = {"no_gpu", "gpu_figures_unknown", "precision", "global_batch_size", "gpu_memory", "host_memory"}
 
@@ -48,7 +48,7 @@ def reasons(found: FleetEstimate[Job], catalog: Catalog) -> list[set[str]]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(physical_worlds(), jobs(), counts)
+@given(physical_worlds(), jobs(), node_choices)
 def test_it_equals_the_loop_over_every_type_and_number_of_nodes(world: World, job: Job, nodes: tuple[int, ...]) -> None:
     catalog = world.catalog
     found = outlook_of(job, nodes, catalog)

@@ -18,11 +18,11 @@ from service.domain.recommend.plans import Limits
 from service.domain.recommend.recommend import Answer, Choice, Question, recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.calibrations import FITTED
-from tests.builders.job_strategies import jobs, physical_worlds
-from tests.builders.strategies import Offer, World, catalog_of, constraints
 from tests.oracles import selection as plain
 from tests.oracles.fleet import Alone, Planned, alone, planned
 from tests.oracles.selection import relaxed_constraints
+from tests.strategies.catalogs import Offer, World, catalog_of, constraints
+from tests.strategies.jobs import jobs, physical_worlds
 
 some = settings(max_examples=40, deadline=None)
 nodes = st.sampled_from([(1, 1), (1, 2), (1, 4), (2, 4), (1, 3)])

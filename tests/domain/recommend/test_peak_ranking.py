@@ -16,7 +16,9 @@ from service.domain.recommend.objective import MORE_IS_BETTER, NAMED, NEEDS_POWE
 from service.domain.recommend.peaks import PRECISION_BY_TASK
 from service.domain.recommend.recommend import Answer, Choice, Question, recommend
 from service.domain.selection.constraints import Constraints
-from tests.builders.strategies import (
+from tests.oracles import selection as plain
+from tests.oracles.selection import relaxed_constraints
+from tests.strategies.catalogs import (
     PRECISIONS,
     PROVIDERS,
     REGIONS,
@@ -24,11 +26,9 @@ from tests.builders.strategies import (
     World,
     catalog_of,
     constraints,
-    some,
+    one_or_two_of,
     worlds,
 )
-from tests.oracles import selection as plain
-from tests.oracles.selection import relaxed_constraints
 
 MANY = settings(max_examples=60, deadline=None)
 named = st.sampled_from([*NAMED]).map(lambda name: Objective(NAMED[name]))
@@ -81,7 +81,7 @@ def questions(draw: st.DrawFn, asked: st.SearchStrategy[Constraints] = wide) -> 
     told = (
         ()
         if task in ("development", "classical")
-        else draw(st.one_of(st.just(()), some("bf16", "fp16", "fp32", "fp64")))
+        else draw(st.one_of(st.just(()), one_or_two_of("bf16", "fp16", "fp32", "fp64")))
     )
     limits = replace(
         draw(asked),

@@ -11,9 +11,9 @@ from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.selection import select
 from service.domain.typeset import TypeSet
-from tests.builders.strategies import World, catalog_of, constraints, worlds
 from tests.oracles import selection as plain
 from tests.oracles.selection import relaxed_constraints
+from tests.strategies.catalogs import World, catalog_of, constraints, worlds
 
 MANY = settings(max_examples=250, deadline=None)
 

@@ -13,14 +13,14 @@ from tests.builders.calibrations import FITTED
 from tests.builders.gpus import rate
 from tests.builders.jobs import LARGE_MODEL, LLAMA_3_8B
 from tests.builders.jobs import model as model_of
-from tests.builders.strategies import World, catalog_of, worlds
+from tests.strategies.catalogs import World, catalog_of, worlds
 
 SMALL = model_of(replace(LLAMA_3_8B, layers=12, hidden=768, heads=12, kv_heads=12, head_size=64, ffn=3072), 0.2e9)
 MIDDLING = model_of()
 PICTURES = model_of(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
 
 Task = Literal["training", "inference"]
-counts = st.tuples(st.integers(1, 3), st.integers(0, 5)).map(lambda pair: node_counts(pair[0], sum(pair)))
+node_choices = st.tuples(st.integers(1, 3), st.integers(0, 5)).map(lambda pair: node_counts(pair[0], sum(pair)))
 
 
 @st.composite

@@ -146,16 +146,16 @@ def catalog_of(
     return CatalogHistory(1, tuple(types), *columns(types, prices), facts).on(DAY)
 
 
-def some(*known: str) -> st.SearchStrategy[tuple[str, ...]]:
+def one_or_two_of(*known: str) -> st.SearchStrategy[tuple[str, ...]]:
     return st.lists(st.sampled_from(known), min_size=1, max_size=2, unique=True).map(tuple)
 
 
 WORDS = {
-    "provider": some(*PROVIDERS),
-    "family": some("alpha", "beta"),
-    "gpu_vendor": some("nvidia", "amd"),
-    "interconnect": some("pcie", "nvlink", "nvswitch", "none"),
-    "lifecycle": some("available", "preview"),
+    "provider": one_or_two_of(*PROVIDERS),
+    "family": one_or_two_of("alpha", "beta"),
+    "gpu_vendor": one_or_two_of("nvidia", "amd"),
+    "interconnect": one_or_two_of("pcie", "nvlink", "nvswitch", "none"),
+    "lifecycle": one_or_two_of("available", "preview"),
 }
 AT_LEAST = {
     "gpu_count": st.sampled_from([0.5, 1.0, 2.0, 8.0]),
@@ -165,10 +165,10 @@ AT_LEAST = {
 AT_MOST = {"memory_gib": st.sampled_from([16.0, 64.0]), "vcpus": st.just(96.0)}
 FLAGS = {"rdma": st.booleans()}
 SIMPLE = {
-    "precision_any": some("bf16", "fp32", "fp64"),
-    "exclude": some("alpha", "acme", "m1", "gpu-0"),
-    "region": some(*REGIONS),
-    "market": some("on_demand", "spot"),
+    "precision_any": one_or_two_of("bf16", "fp32", "fp64"),
+    "exclude": one_or_two_of("alpha", "acme", "m1", "gpu-0"),
+    "region": one_or_two_of(*REGIONS),
+    "market": one_or_two_of("on_demand", "spot"),
     "max_usd_per_hour": st.sampled_from([0.4, 0.5, 1.0, 2.0]),
     "max_price_age_days": st.sampled_from([0.0, 30.0, 90.0]),
     "needs_price": st.just(True),  # noqa: FBT003
