@@ -115,7 +115,7 @@ async def get_instances(request: Request) -> Response:
 
 def instance_constraints(asked: InstancesRequest, catalog: Catalog) -> Constraints:
     precisions = resolved("precision", asked.precision, catalog)
-    if (asked.min_tflops is not None or asked.max_tflops is not None) and not precisions:
+    if not precisions and not asked.given().keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("tflops needs a precision: add for example precision=bf16.", field="precision")
     return constraints_of(
         asked,

@@ -71,7 +71,7 @@ def cores_bind(asked: RecommendRequest, question: Question, top: Choice, found: 
 
 def part_of_a_card(asked: RecommendRequest, found: JobEstimate | None) -> float | None:
     """The least part that may do: as asked for, or by the memory that the job takes of one card."""
-    least = asked.constraints.min_gpu_count
+    least: float | None = asked.constraints.given().get("min_gpu_count")
     if least is not None and least < 1:
         return least
     if found is None or found.estimate.layout.gpus > 1 or not found.estimate.memory.usable_bytes:

@@ -4,6 +4,7 @@ from fastapi import APIRouter
 
 from service.api.http.fields import ResponseModel
 from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
+from service.domain.selection.filters import FILTER_CODES
 
 router = APIRouter(tags=["decision"])
 
@@ -80,20 +81,7 @@ NOTES: dict[NoteCode, str] = {
     NoteCode.SOFTWARE_UNKNOWN: "Software without any rule about where it runs; it rejected nothing.",
 }
 REJECTIONS: dict[str, str] = {
-    "provider": "The provider is not among those requested.",
-    "instance": "The instance type is not among those requested.",
-    "service": "The service is not among those requested.",
-    "family": "The family is not among those requested.",
-    "series": "The series is not among those requested.",
-    "size": "The size is not among those requested.",
-    "gpu": "The GPU is not among those requested.",
-    "gpu_vendor": "The vendor of the GPU is not among those requested.",
-    "gpu_kind": "The kind of GPU is not among those requested.",
-    "architecture": "The GPU architecture is not among those requested.",
-    "cpu_architecture": "The CPU architecture is not among those requested.",
-    "cpu_vendor": "The CPU vendor is not among those requested.",
-    "interconnect": "The interconnect of the GPUs is not among those requested.",
-    "lifecycle": "The instance type was not available on the catalog's day: only announced, in preview or retired.",
+    **FILTER_CODES,
     "precision": "The GPU does not run the precision at the requested support level.",
     "framework": "The framework is not known to run there.",
     "software_framework": "The workload's framework, in the given versions, is not known to run there.",
@@ -106,11 +94,6 @@ REJECTIONS: dict[str, str] = {
     "host_memory_gib": "The host has less memory than the workload requires.",
     "task": "No software does this task there.",
     "exclude": "The caller excluded it.",
-    "rdma": "The network has RDMA or lacks it, contrary to the request.",
-    "gpudirect_rdma": "The network has GPUDirect RDMA or lacks it, contrary to the request.",
-    "tensor_cores": "The GPU has tensor cores or lacks them, contrary to the request.",
-    "sparsity": "The GPU has a sparse peak or lacks it, contrary to the request.",
-    "bare_metal": "The machine is bare metal or is not, contrary to the request.",
     "region": "It is not offered in the requested regions.",
     "market": "It is not offered in the requested markets.",
     "max_price_age_days": "No known price is recent enough.",
@@ -128,40 +111,6 @@ REJECTIONS: dict[str, str] = {
     "max_usd_per_hour": "It costs more per hour than allowed.",
     "peak_unknown": "No peak rate is known at the precision, and the objective needs one.",
     "power_unknown": "No power rating is known, and the objective needs one.",
-    **{
-        f"{side}_{name}": f"The {label} is {side_word} the requested {bound}."
-        for name, label in {
-            "gpu_count": "number of GPUs",
-            "gpu_memory_gb": "memory of one GPU",
-            "total_gpu_memory_gb": "memory of all GPUs together",
-            "vcpus": "number of vCPUs",
-            "memory_gib": "host memory",
-            "network_gbps": "network bandwidth",
-            "local_storage_gb": "local storage",
-            "memory_bandwidth_gb_per_second": "GPU memory bandwidth",
-            "vcpus_per_gpu": "number of vCPUs per GPU",
-            "tflops": "peak rate at the precision",
-        }.items()
-        for side, side_word, bound in (("min", "below", "minimum"), ("max", "above", "maximum"))
-    },
-    **{
-        f"{name}_unknown": f"The {label} is unknown, so it cannot be shown to meet the constraint."
-        for name, label in {
-            "gpu_count": "number of GPUs",
-            "gpu_memory_gb": "memory of one GPU",
-            "total_gpu_memory_gb": "memory of all GPUs",
-            "vcpus": "number of vCPUs",
-            "memory_gib": "host memory",
-            "network_gbps": "network bandwidth",
-            "local_storage_gb": "local storage",
-            "memory_bandwidth_gb_per_second": "GPU memory bandwidth",
-            "vcpus_per_gpu": "number of vCPUs per GPU",
-            "tflops": "peak rate at the precision",
-            "rdma": "kind of network",
-            "gpudirect_rdma": "network's GPUDirect support",
-            "bare_metal": "virtualisation",
-        }.items()
-    },
 }
 
 

@@ -162,7 +162,7 @@ def constraints(
         )
     # Of a job, the physics says which GPUs run it.
     needed = () if has_job else precisions or usual_precisions(work.task, catalog)
-    if (limits.min_tflops is not None or limits.max_tflops is not None) and not needed:
+    if not needed and not limits.given().keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
     return constraints_of(
         limits,

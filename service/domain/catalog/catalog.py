@@ -1,7 +1,6 @@
 """The catalog of one day: instance types and offers as columns, never changed once built."""
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -12,9 +11,9 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, still
 from service.domain.cache import Cache
+from service.domain.catalog.columns import Columns
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import MARKETS, Offer, Price
-from service.domain.catalog.precision import SUPPORT_LEVELS
 from service.domain.catalog.reference import Measurement, PublishedRun, Reference, SoftwareRule
 from service.domain.typeset import TypeSet, mask_of
 
@@ -26,30 +25,6 @@ class Prices(Protocol):
     """Whatever can tell the price behind a row number."""
 
     def price(self, row: int) -> Price: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Category:
-    """A column of words: `codes` point into `words`, which are sorted; -1 is unknown."""
-
-    codes: NDArray[np.int32]
-    words: tuple[str, ...]
-
-    @classmethod
-    def of(cls, values: Sequence[str | None]) -> "Category":
-        words = tuple(sorted({value for value in values if value is not None}))
-        code = {word: place for place, word in enumerate(words)}
-        return cls(still(np.array([-1 if value is None else code[value] for value in values], np.int32)), words)
-
-    def among(self, wanted: Sequence[str]) -> Mask:
-        """Where the column holds one of the wanted words."""
-        places = ((word, bisect_left(self.words, word)) for word in wanted)
-        codes = [place for word, place in places if self.words[place : place + 1] == (word,)]
-        if len(codes) == 1:
-            return np.equal(self.codes, codes[0])
-        table = np.zeros(len(self.words) + 1, np.bool_)
-        table[codes] = True
-        return table[self.codes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,64 +102,6 @@ class Offers:
         return None if code < 0 else self.places[code]
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """One entry per instance type. Unknown numbers are NaN, unknown flags -1, unknown words code -1."""
-
-    words: dict[str, Category]
-    numbers: dict[str, Floats]
-    flags: dict[str, NDArray[np.int8]]
-    support: dict[str, NDArray[np.int8]]
-    """Per precision, the place in SUPPORT_LEVELS."""
-    tflops: dict[str, Floats]
-    """Per precision, the dense peak of the whole machine."""
-
-
-WORDS: dict[str, Callable[[InstanceType], str | None]] = {
-    "provider": lambda kind: kind.provider,
-    "instance": lambda kind: kind.id,
-    "service": lambda kind: kind.service,
-    "family": lambda kind: kind.family,
-    "series": lambda kind: kind.name_parts and kind.name_parts.series,
-    "size": lambda kind: kind.name_parts and kind.name_parts.size,
-    "gpu": lambda kind: kind.gpu.id if kind.gpu else None,
-    "gpu_vendor": lambda kind: kind.gpu.vendor if kind.gpu else None,
-    "gpu_kind": lambda kind: kind.gpu.kind if kind.gpu else None,
-    "architecture": lambda kind: kind.gpu.architecture if kind.gpu else None,
-    "cpu_architecture": lambda kind: kind.cpu_architecture,
-    "cpu_vendor": lambda kind: kind.cpu_vendor,
-    "interconnect": lambda kind: kind.interconnect,
-}
-NUMBERS: dict[str, Callable[[InstanceType], float | None]] = {
-    "gpu_count": lambda kind: kind.whole_gpus,
-    "gpu_memory_gb": lambda kind: kind.gpu.memory_gb if kind.gpu else None,
-    "total_gpu_memory_gb": lambda kind: kind.total_gpu_memory_gb,
-    "vcpus": lambda kind: kind.vcpus,
-    "memory_gib": lambda kind: kind.memory_gib,
-    "network_gbps": lambda kind: kind.network_gbps,
-    "local_storage_gb": lambda kind: kind.local_storage_gb,
-    "memory_bandwidth_gb_per_second": lambda kind: kind.gpu.memory_bandwidth_gb_per_second if kind.gpu else None,
-    "vcpus_per_gpu": lambda kind: kind.vcpus_per_gpu,
-    "tdp_watts": lambda kind: kind.tdp_watts,
-}
-FLAGS: dict[str, Callable[[InstanceType], bool | None]] = {
-    "rdma": lambda kind: kind.rdma,
-    "gpudirect_rdma": lambda kind: kind.gpudirect_rdma,
-    "tensor_cores": lambda kind: kind.gpu is not None and kind.gpu.has_tensor_cores,
-    "sparsity": lambda kind: kind.gpu is not None and kind.gpu.has_sparsity,
-    "bare_metal": lambda kind: kind.bare_metal,
-}
-
-
-def number_column(values: Sequence[float | None]) -> Floats:
-    return still(np.array([np.nan if value is None else value for value in values], np.float64))
-
-
-def support_code(kind: InstanceType, precision: str) -> int:
-    rate = kind.gpu.rates.get(precision) if kind.gpu else None
-    return -1 if rate is None or rate.support is None else SUPPORT_LEVELS.index(rate.support)
-
-
 @dataclass(frozen=True, eq=False)
 class Catalog:
     """What could be rented on one day, and what was known of it. `identity` names its content."""
@@ -221,28 +138,9 @@ class Catalog:
         offers: Offers,
         reference: Reference,
     ) -> "Catalog":
-        kinds = instance_types
-        words = {name: Category.of([read(kind) for kind in kinds]) for name, read in WORDS.items()}
-        words["lifecycle"] = Category.of([kind.state_on(day) for kind in kinds])
-        flags = {
-            name: np.array([-1 if (value := read(kind)) is None else value for kind in kinds], np.int8)
-            for name, read in FLAGS.items()
-        }
-        columns = Columns(
-            words=words,
-            numbers={name: number_column([read(kind) for kind in kinds]) for name, read in NUMBERS.items()},
-            flags=flags,
-            support={
-                precision: np.array([support_code(kind, precision) for kind in kinds], np.int8)
-                for precision in reference.precisions
-            },
-            tflops={
-                precision: number_column([kind.tflops(precision) for kind in kinds])
-                for precision in reference.precisions
-            },
-        )
-        starts = still(np.searchsorted(offers.instance_type, np.arange(len(kinds) + 1)))
-        return cls(version, day, kinds, columns, offers, starts, reference)
+        starts = still(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
+        columns = Columns.of(instance_types, day, reference.precisions)
+        return cls(version, day, instance_types, columns, offers, starts, reference)
 
     def offer(self, place: int) -> Offer:
         return self.fragments.get_or_compute(("offer", place), lambda: self.offers.offer(place))

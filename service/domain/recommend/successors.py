@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.domain.arrays import Floats
-from service.domain.catalog.catalog import Catalog, number_column
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.columns import number_column
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.physics.input_pipeline import USUAL_CORES_PER_GPU

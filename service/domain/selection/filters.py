@@ -7,22 +7,41 @@ from collections.abc import Iterator
 
 from service.domain.arrays import Floats
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.columns import FLAGS, NUMBERS, WORDS
 from service.domain.selection.relax import AddWord, Check, Drop, Ground, MoveLimit
 from service.domain.typeset import ThresholdIndex, TypeSet, types_by_code, types_where, union
 
 INCLUDED_WORDS: dict[str, dict[str, tuple[str, ...]]] = {"interconnect": {"nvlink": ("nvswitch",)}}
 """Words that a requested word includes: NVSwitch is NVLink through a switch."""
 
-HARDWARE_WORDS = frozenset(
-    {"gpu", "gpu_vendor", "gpu_kind", "architecture", "cpu_architecture", "cpu_vendor", "interconnect"}
-)
+RANGES: dict[str, tuple[str, str]] = {
+    **{name: (column.label, column.note) for name, column in NUMBERS.items() if column.is_filter},
+    "tflops": ("peak rate at the precision", "Dense peak of all GPUs at the first precision named."),
+}
+"""Label and note of each range filter. `tflops` has a column for each precision."""
+
+FILTER_CODES: dict[str, str] = {
+    **{name: f"The {column.label} is not among those requested." for name, column in WORDS.items()},
+    "lifecycle": "The instance type was not available on the catalog's day: only announced, in preview or retired.",
+    **{f"min_{name}": f"The {label} is below the requested minimum." for name, (label, _) in RANGES.items()},
+    **{f"max_{name}": f"The {label} is above the requested maximum." for name, (label, _) in RANGES.items()},
+    **{name: f"The {column.label} is not as requested." for name, column in FLAGS.items()},
+    **{
+        f"{name}_unknown": f"The {label} is unknown, so it cannot be shown to meet the constraint."
+        for name, label in {
+            **{name: label for name, (label, _) in RANGES.items()},
+            **{name: column.label for name, column in FLAGS.items() if column.can_be_unknown},
+        }.items()
+    },
+}
+"""The codes of rejections by these filters, with their meanings."""
 
 
 def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
     """Checks that a type has one of the words in a column."""
     types_of = catalog.derive(_types_of_words, name)
     fails = catalog.everyone & ~union(types_of.get(word, 0) for word in words)
-    ground: Ground = "availability" if name == "lifecycle" else "hardware" if name in HARDWARE_WORDS else "constraint"
+    ground: Ground = WORDS[name].ground if name in WORDS else "availability"
     return Check(name, ground, fails, AddWord(name, words, fails, types_of, or_drop=True))
 
 

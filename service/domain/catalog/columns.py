@@ -1,0 +1,214 @@
+"""The filters on instance types, one entry each.
+
+An entry of `WORDS`, `NUMBERS` or `FLAGS` is all that a new filter needs: the column of the catalog, the facet, the sort
+order, the request fields, the check with its relaxation, and the codes with their meanings follow from it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.arrays import Floats, Mask, still
+from service.domain.catalog.hardware import INTERCONNECTS, InstanceType
+from service.domain.catalog.precision import SUPPORT_LEVELS
+from service.domain.catalog.reference import Reference
+
+
+@dataclass(frozen=True, slots=True)
+class WordColumn:
+    """A word of an instance type. A filter on it takes several words, any of which passes."""
+
+    label: str
+    read: Callable[[InstanceType], str | None]
+    description: str
+    ground: Literal["hardware", "constraint"] = "constraint"
+    vocabulary: Callable[[Reference], Iterable[str]] | None = None
+    """Every word that can be requested; by default the words that occur."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberColumn:
+    """A number of an instance type. A filter on it takes a minimum and a maximum."""
+
+    label: str
+    read: Callable[[InstanceType], float | None]
+    note: str = ""
+    """Ends the description of both limits."""
+    is_filter: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FlagColumn:
+    """A property that an instance type has or lacks."""
+
+    label: str
+    read: Callable[[InstanceType], bool | None]
+    description: str
+    can_be_unknown: bool = True
+
+
+WORDS: dict[str, WordColumn] = {
+    "provider": WordColumn(
+        "provider",
+        lambda t: t.provider,
+        "Provider ids, see `/providers`.",
+        vocabulary=lambda reference: reference.providers,
+    ),
+    "instance": WordColumn("instance type", lambda t: t.id, "Instance types, as `name` or `provider/name`."),
+    "service": WordColumn("service", lambda t: t.service, "`ec2` or `sagemaker` at AWS; `compute` elsewhere."),
+    "family": WordColumn("family", lambda t: t.family, "Families, such as `g5`."),
+    "series": WordColumn(
+        "series",
+        lambda t: t.name_parts and t.name_parts.series,
+        "Letters and generation of names that are built from them: `g5` finds G5 and G5g.",
+    ),
+    "size": WordColumn(
+        "size",
+        lambda t: t.name_parts and t.name_parts.size,
+        "Size of names that end in one, such as `metal` or `xlarge`.",
+    ),
+    "gpu": WordColumn(
+        "GPU",
+        lambda t: t.gpu.id if t.gpu else None,
+        "GPU ids, names or aliases; `a100` finds every A100 card.",
+        "hardware",
+    ),
+    "gpu_vendor": WordColumn(
+        "vendor of the GPU",
+        lambda t: t.gpu.vendor if t.gpu else None,
+        "Vendors of the GPU, such as `nvidia`.",
+        "hardware",
+        lambda reference: sorted({gpu.vendor for gpu in reference.gpus.values()}),
+    ),
+    "gpu_kind": WordColumn(
+        "kind of GPU",
+        lambda t: t.gpu.kind if t.gpu else None,
+        "`gpu`, `tpu` or `npu`.",
+        "hardware",
+        lambda reference: sorted({gpu.kind for gpu in reference.gpus.values()}),
+    ),
+    "architecture": WordColumn(
+        "GPU architecture",
+        lambda t: t.gpu.architecture if t.gpu else None,
+        "GPU architectures, such as `ampere`.",
+        "hardware",
+        lambda reference: sorted({gpu.architecture for gpu in reference.gpus.values()}),
+    ),
+    "cpu_architecture": WordColumn(
+        "CPU architecture", lambda t: t.cpu_architecture, "`x86_64` or `arm64`.", "hardware"
+    ),
+    "cpu_vendor": WordColumn("CPU vendor", lambda t: t.cpu_vendor, "Vendors of the CPU, such as `amd`.", "hardware"),
+    "interconnect": WordColumn(
+        "interconnect of the GPUs",
+        lambda t: t.interconnect,
+        "How the GPUs of one machine are linked; `nvlink` finds `nvswitch` too.",
+        "hardware",
+        lambda _: INTERCONNECTS,
+    ),
+}
+NUMBERS: dict[str, NumberColumn] = {
+    "gpu_count": NumberColumn("number of GPUs", lambda t: t.whole_gpus, "A part of a card counts as its fraction."),
+    "gpu_memory_gb": NumberColumn(
+        "memory of one GPU", lambda t: t.gpu.memory_gb if t.gpu else None, "As the vendor states it."
+    ),
+    "total_gpu_memory_gb": NumberColumn("memory of all GPUs together", lambda t: t.total_gpu_memory_gb),
+    "vcpus": NumberColumn("number of vCPUs", lambda t: t.vcpus),
+    "memory_gib": NumberColumn("host memory", lambda t: t.memory_gib),
+    "network_gbps": NumberColumn("network bandwidth", lambda t: t.network_gbps),
+    "local_storage_gb": NumberColumn("local storage", lambda t: t.local_storage_gb),
+    "memory_bandwidth_gb_per_second": NumberColumn(
+        "GPU memory bandwidth", lambda t: t.gpu.memory_bandwidth_gb_per_second if t.gpu else None, "Of one GPU."
+    ),
+    "vcpus_per_gpu": NumberColumn("number of vCPUs per GPU", lambda t: t.vcpus_per_gpu),
+    "tdp_watts": NumberColumn("rated power of all GPUs together", lambda t: t.tdp_watts, is_filter=False),
+}
+FLAGS: dict[str, FlagColumn] = {
+    "rdma": FlagColumn(
+        "RDMA support of the network", lambda t: t.rdma, "A fabric that bypasses the OS: EFA, InfiniBand or RoCE."
+    ),
+    "gpudirect_rdma": FlagColumn(
+        "GPUDirect RDMA support of the network", lambda t: t.gpudirect_rdma, "Transfers between GPUs over RDMA."
+    ),
+    "bare_metal": FlagColumn("virtualisation", lambda t: t.bare_metal, "Whether there is no hypervisor."),
+    "tensor_cores": FlagColumn(
+        "tensor core support of the GPU",
+        lambda t: t.gpu is not None and t.gpu.has_tensor_cores,
+        "Tensor cores by that name, which is NVIDIA's; for other vendors use `precision_support`.",
+        can_be_unknown=False,
+    ),
+    "sparsity": FlagColumn(
+        "sparsity support of the GPU",
+        lambda t: t.gpu is not None and t.gpu.has_sparsity,
+        "A higher peak for weights that are zero in a fixed pattern.",
+        can_be_unknown=False,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """A column of words: `codes` are indices into `words`, which are sorted; -1 is unknown."""
+
+    codes: NDArray[np.int32]
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[str | None]) -> "Category":
+        """Builds the column of some words."""
+        words = tuple(sorted({value for value in values if value is not None}))
+        codes: dict[str | None, int] = {word: code for code, word in enumerate(words)}
+        return cls(still(np.array([codes.get(value, -1) for value in values], np.int32)), words)
+
+    def among(self, words: Iterable[str]) -> Mask:
+        """Rows that hold one of the words."""
+        table = np.zeros(len(self.words) + 1, np.bool_)
+        for word in words:
+            code = bisect_left(self.words, word)
+            table[code] |= self.words[code : code + 1] == (word,)
+        table[-1] = False
+        return table[self.codes]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """One row per instance type. An unknown number is NaN, an unknown flag or word -1."""
+
+    words: dict[str, Category]
+    numbers: dict[str, Floats]
+    flags: dict[str, NDArray[np.int8]]
+    support: dict[str, NDArray[np.int8]]
+    """Index into SUPPORT_LEVELS, for each precision."""
+    tflops: dict[str, Floats]
+    """Dense peak of all GPUs together, for each precision."""
+
+    @classmethod
+    def of(cls, types: Sequence[InstanceType], day: date, precisions: Iterable[str]) -> "Columns":
+        """Builds the columns of some instance types; their lifecycle is that of the day."""
+        words = {name: Category.of([column.read(t) for t in types]) for name, column in WORDS.items()}
+        words["lifecycle"] = Category.of([t.state_on(day) for t in types])
+        return cls(
+            words=words,
+            numbers={name: number_column([column.read(t) for t in types]) for name, column in NUMBERS.items()},
+            flags={name: _codes([column.read(t) for t in types]) for name, column in FLAGS.items()},
+            support={name: _codes([_support_code(t, name) for t in types]) for name in precisions},
+            tflops={name: number_column([t.tflops(name) for t in types]) for name in precisions},
+        )
+
+
+def number_column(values: Sequence[float | None]) -> Floats:
+    """Returns a read-only column of numbers; NaN where a number is unknown."""
+    return still(np.array([np.nan if value is None else value for value in values], np.float64))
+
+
+def _codes(values: Sequence[int | None]) -> NDArray[np.int8]:
+    return still(np.array([-1 if value is None else value for value in values], np.int8))
+
+
+def _support_code(instance_type: InstanceType, precision: str) -> int | None:
+    rate = instance_type.gpu.rates.get(precision) if instance_type.gpu else None
+    return None if rate is None or rate.support is None else SUPPORT_LEVELS.index(rate.support)
