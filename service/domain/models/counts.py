@@ -32,15 +32,17 @@ class ParameterParts:
         return sum(getattr(self, field.name) for field in fields(self))
 
 
-def parameter_parts(t: Transformer) -> ParameterParts:
-    """The parameters of each part of a transformer."""
+def parameter_parts(t: Transformer, routed_experts: int | None = None) -> ParameterParts:
+    """The parameters of each part of a transformer, with all routed experts or with this many in each layer."""
     table = t.vocabulary * t.hidden
     norms_per_layer = 1 if t.hybrid else 2
+    experts = t.experts if routed_experts is None else routed_experts
+    expert = _ffn_parameters(t, t.expert_latent or t.hidden, t.expert_ffn)
     return ParameterParts(
         embedding=table + t.learned_positions * t.hidden,
         attention=(t.attending_layers + t.cross_layers) * _attention_parameters(t),
         ffn=(t.ffn_layers - t.moe_layers) * _ffn_parameters(t, t.hidden, t.ffn),
-        experts=t.moe_layers * (t.experts * _expert_parameters(t) + 2 * t.hidden * t.expert_latent),
+        experts=t.moe_layers * (experts * expert + 2 * t.hidden * t.expert_latent),
         shared_experts=t.moe_layers * t.shared_experts * _ffn_parameters(t, t.hidden, t.expert_ffn),
         router=t.moe_layers * t.hidden * t.experts,
         state_space=t.ssm_layers * _ssm_parameters(t),
@@ -56,8 +58,7 @@ def parameter_count(t: Transformer) -> int:
 
 def active_parameter_count(t: Transformer) -> int:
     """Parameters that take part in one token: all but the experts that it is not routed to."""
-    idle = t.moe_layers * (t.experts - t.experts_per_token) * _expert_parameters(t)
-    return parameter_count(t) - idle
+    return parameter_parts(t, t.experts_per_token).total
 
 
 def _attention_parameters(t: Transformer) -> int:
@@ -78,10 +79,6 @@ def _attention_parameters(t: Transformer) -> int:
 def _ffn_parameters(t: Transformer, outer: int, inner: int) -> int:
     """Parameters of two matrices, or of three when gated."""
     return (3 if t.gated else 2) * outer * inner
-
-
-def _expert_parameters(t: Transformer) -> int:
-    return _ffn_parameters(t, t.expert_latent or t.hidden, t.expert_ffn)
 
 
 def _ssm_parameters(t: Transformer) -> int:
@@ -224,9 +221,9 @@ def _matrix_parameters(t: Transformer) -> int:
 
     The output projection counts in a decoder, tied or not; an encoder has none, or applies it to few tokens.
     """
-    parts = parameter_parts(t)
+    parts = parameter_parts(t, t.experts_per_token)
     head = t.vocabulary * t.hidden if t.decoder else 0
-    return active_parameter_count(t) - parts.embedding - parts.norms - parts.head + head
+    return parts.total - parts.embedding - parts.norms - parts.head + head
 
 
 def _attention_flops(t: Transformer, attended_in_all_layers: float) -> float:

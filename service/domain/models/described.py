@@ -55,19 +55,8 @@ def described(
 
 def model_of(transformer: Transformer, *, name: str = "custom") -> Model:
     """A model with the parameters that its dimensions add up to."""
-    return Model(
-        id=name,
-        name=name,
-        family=family_of(transformer),
-        parameters=parameter_count(transformer),
-        active_parameters=active_parameter_count(transformer),
-        transformer=transformer,
-        forward_flops_per_sample=None,
-        sample="token",
-        released_on=None,
-        source="caller",
-        note=None,
-    )
+    parameters, active = parameter_count(transformer), active_parameter_count(transformer)
+    return Model(name, name, family_of(transformer), parameters, active, transformer)
 
 
 def family_of(transformer: Transformer) -> str:
@@ -143,19 +132,9 @@ def _options(dimensions: Mapping[str, int | bool], name: str) -> tuple[bool, ...
 
 
 def _plain_network(parameters: float, active_parameters: float | None, forward_flops_per_sample: float) -> Model:
-    return Model(
-        id="custom",
-        name="custom",
-        family="cnn" if forward_flops_per_sample > CNN_ABOVE * parameters else "other",
-        parameters=parameters,
-        active_parameters=active_parameters or parameters,
-        transformer=None,
-        forward_flops_per_sample=forward_flops_per_sample,
-        sample="sample",
-        released_on=None,
-        source="caller",
-        note=None,
-    )
+    family = "cnn" if forward_flops_per_sample > CNN_ABOVE * parameters else "other"
+    active = active_parameters or parameters
+    return Model("custom", "custom", family, parameters, active, None, forward_flops_per_sample, sample="sample")
 
 
 # Recognising a model of the catalog

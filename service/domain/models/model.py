@@ -132,14 +132,14 @@ class Model:
     parameters: float
     active_parameters: float
     """Parameters that take part in one token or sample; fewer than all only with experts or embedding tables."""
-    transformer: Transformer | None
-    forward_flops_per_sample: float | None
+    transformer: Transformer | None = None
+    forward_flops_per_sample: float | None = None
     """2 x multiply-accumulates."""
-    sample: str
+    sample: str = "token"
     """What a sample is: `token`, `sequence of 512 tokens`, `image 224x224`."""
-    released_on: str | None
-    source: str
-    note: str | None
+    released_on: str | None = None
+    source: str = "caller"
+    note: str | None = None
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

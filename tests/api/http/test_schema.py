@@ -69,7 +69,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"No .* is called|lies in the future|The catalog begins in|is above m|The cursor|needs? a precision|is after to"
     r"|need workload.precision|There is no (column|facet)|needs at least one above 0|On .* there is no instance type"
     r"|String should have at least 1 character"  # between two commas
-    r"|Tell (a|either) |An estimate needs|Nothing is known of|has no GPU|does not run|Too little is told|cannot"
+    r"|Tell (a|either) |An estimate needs|Nothing is known of|has no GPU|does not run|description is incomplete|cannot"
     r"|needs? (its|a|samples)|must be |between \d|told as|may be any of|The layout|each needs a sample|both or neither"
     r"|parameters are needed|belong to|No layout|more than|Several providers"
     r"|is not offered in|is not sold as|No offer of|a price of its own|A load needs|unit of the rate|A run lasts"

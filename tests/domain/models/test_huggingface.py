@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.errors import ImpossibleModel
+from service.domain.models.config_fields import KEYS
 from service.domain.models.counts import kv_bytes_per_token
-from service.domain.models.huggingface import KEYS, NOT_READ, read_config, read_transformer
+from service.domain.models.huggingface import NOT_READ, read_config, read_transformer
 from service.domain.models.model import Transformer
 
 
@@ -409,7 +410,7 @@ def test_what_is_missing_is_named_with_its_other_names() -> None:
     with pytest.raises(ImpossibleModel) as caught:
         read_config({"model_type": "new", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10})
     assert caught.value.field == "config.num_hidden_layers"
-    assert caught.value.sentence.startswith("The config does not tell num_hidden_layers (")
+    assert caught.value.sentence.startswith("The config does not have num_hidden_layers (")
     assert "n_layer" in caught.value.sentence
 
 

@@ -1,0 +1,110 @@
+"""Fields of a Hugging Face config.json under the names that architectures give them, and checks of their values."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.domain.errors import ImpossibleModel
+
+Config = Mapping[str, Any]
+
+KEYS = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    "kv_heads": (
+        "num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "multi_query_group_num",
+        "attn_config.kv_n_heads",
+    ),
+    "head_size": ("head_dim", "d_kv", "kv_channels"),
+    "ffn": ("intermediate_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden_size", "hidden_dim"),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
+    "context_tokens": ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx"),
+    "experts": ("num_local_experts", "num_experts", "n_routed_experts", "ffn_config.moe_num_experts"),
+    "experts_per_token": (
+        "num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "ffn_config.moe_top_k",
+    ),
+    "expert_ffn": ("moe_intermediate_size", "ffn_config.ffn_hidden_size"),
+    "shared_experts": ("n_shared_experts", "num_shared_experts"),
+    "activation": ("hidden_act", "hidden_activation", "activation_function", "feed_forward_proj"),
+}  # fmt: skip
+"""Dimension → its names in configs, the usual one first; a dot leads into a section."""
+
+MOST_LAYER_TYPES = 4096
+LARGEST_NUMBER = 1 << 40
+
+
+def number(config: Config, key: str) -> int | None:
+    """A whole number; None where it is absent or null. The dimensions themselves have narrower bounds."""
+    outer, _, inner = key.rpartition(".")
+    value = (section(config, outer) if outer else config).get(inner)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        raise ImpossibleModel(f"{key} must be a whole number.", field=f"config.{key}")
+    if not 0 <= value <= LARGEST_NUMBER:
+        raise ImpossibleModel(f"{key} is a number that no model has.", field=f"config.{key}")
+    return int(value)
+
+
+def dimension(config: Config, name: str) -> int | None:
+    """The number under the first of a dimension's keys that the config has, or under the key of this name."""
+    return next((value for key in KEYS.get(name, (name,)) if (value := number(config, key)) is not None), None)
+
+
+def dimensions(config: Config, *names: str) -> list[int]:
+    """The numbers of all these dimensions or keys. Raises `ImpossibleModel` if one is missing, with its other keys."""
+    values = {name: dimension(config, name) for name in names}
+    missing = [KEYS.get(name, (name,)) for name, value in values.items() if value is None]
+    if missing:
+        keys = ", ".join(usual for usual, *_ in missing)
+        others = "; ".join(f"{usual} is also read as {', '.join(more)}" for usual, *more in missing if more)
+        raise ImpossibleModel(
+            f"The config does not have {keys}{f' ({others})' if others else ''}.", field=f"config.{missing[0][0]}"
+        )
+    return [value for value in values.values() if value is not None]
+
+
+def flag(config: Config, key: str, *, default: bool) -> bool:
+    """True or false; the default where it is absent or null."""
+    value = config.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise ImpossibleModel(f"{key} must be true or false.", field=f"config.{key}")
+    return value
+
+
+def layer_types(config: Config, key: str) -> Sequence[str]:
+    """One text or letter per layer; empty where it is absent or null."""
+    value = config.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list | str) or len(value) > MOST_LAYER_TYPES or not all(isinstance(w, str) for w in value):
+        raise ImpossibleModel(
+            f"{key} must be a list of at most {MOST_LAYER_TYPES} texts, one per layer.", field=f"config.{key}"
+        )
+    return value
+
+
+def section(config: Config, key: str) -> Config:
+    """An object inside the config; empty where it is absent or null."""
+    value = config.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ImpossibleModel(f"{key} must be an object.", field=f"config.{key}")
+    return value
+
+
+def activation(config: Config) -> str | None:
+    """The name of the activation in lower case, if the config names one."""
+    value = next((config[key] for key in KEYS["activation"] if config.get(key)), None)
+    return value.lower() if isinstance(value, str) else None
+
+
+def model_type(config: Config) -> str:
+    """The name of the architecture; empty where it is absent."""
+    value = config.get("model_type", "")
+    if not isinstance(value, str):
+        raise ImpossibleModel("model_type must be a text.", field="config.model_type")
+    return value[:80].lower()
