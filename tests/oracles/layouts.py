@@ -1,11 +1,25 @@
 """The search for a layout again, as a plain loop over every layout: slow, and obviously right."""
 
+from collections.abc import Iterator
+from math import gcd
+
 from service.domain.calibration.error_bands import Physics
-from service.domain.jobs.config import TrainingConfig
-from service.domain.layouts.candidates import every_training_layout
-from service.domain.layouts.usual import FixedLayout
+from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.layouts.candidates import (
+    LONG_SEQUENCE,
+    MOST_PADDING,
+    assumed_batch,
+    most_samples_per_micro_batch,
+    ways_to_run,
+)
+from service.domain.layouts.checks import check_fixed
+from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_training
+from service.domain.physics.parallelism import CHECKPOINTINGS, Layout
+
+Cut = tuple[int, int, int, int, int]
+"""Tensor, pipeline, context, data and expert degree."""
 
 
 def fastest_layout(physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout) -> Estimate | None:
@@ -29,3 +43,124 @@ def fastest_layout(physics: Physics, config: TrainingConfig, cluster: Cluster, f
 def samples_per_second(estimate: Estimate) -> float:
     """The likely rate; 0 if the layout does not fit."""
     return estimate.samples_per_second.likely if estimate.samples_per_second else 0.0
+
+
+def every_training_layout(
+    config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE, *, across: bool = False
+) -> Iterator[Layout]:
+    """Raises `QuestionError` when the fixed degrees are impossible."""
+    check_fixed(fixed, config, cluster)
+    batch = assumed_batch(config, cluster.gpus)
+    for cut in _training_cuts(config, cluster.gpus, cluster.linked_gpus, fixed, across=across):
+        tensor, pipeline, context, data, expert = cut
+        share = -(-batch // data)
+        for micro in _micro_batches(config, share, fixed) if data <= batch else ():
+            accumulation = fixed.accumulation or max(1, -(-share // micro))
+            empty = data * micro * accumulation - batch
+            for stage, how in ways_to_run(config, fixed, _highest_stage(cut, fixed)):
+                yield Layout(
+                    tensor,
+                    pipeline,
+                    data,
+                    context,
+                    expert,
+                    stage,
+                    micro,
+                    accumulation,
+                    CHECKPOINTINGS[how],
+                    fixed.virtual_stages or 1,
+                    empty if 0 <= empty < data * micro else 0,
+                )
+
+
+def every_inference_layout(
+    config: InferenceConfig, cluster: Cluster, fixed: FixedLayout = FREE, *, across: bool = False
+) -> Iterator[Layout]:
+    """Tensor and pipeline degrees of one replica, the fewest GPUs first. Raises `QuestionError` as above."""
+    check_fixed(fixed, config, cluster)
+    t = config.model.transformer
+    gpus = cluster.gpus
+    tensors = [fixed.tensor] if fixed.tensor else [each for each in _divisors(gpus) if t and t.heads % each == 0] or [1]
+    cuts = [
+        (tensor, pipeline)
+        for tensor in tensors
+        if fixed.tensor or _crosses_slow_links(tensor, cluster.linked_gpus) == across
+        for pipeline in ([fixed.pipeline] if fixed.pipeline else _divisors(gpus // tensor))
+        if gpus % (tensor * pipeline) == 0 and (fixed.pipeline or pipeline <= (t.layers if t else 1))
+    ]
+    found = [Layout(tensor, pipeline, gpus // (tensor * pipeline)) for tensor, pipeline in cuts]
+    for layout in sorted(found, key=lambda each: (each.model_ranks, each.pipeline)):
+        if fixed.data in (None, layout.data):
+            yield layout
+
+
+def _divisors(number: int) -> list[int]:
+    return [each for each in range(1, number + 1) if number % each == 0]
+
+
+def _crosses_slow_links(tensor: int, linked_gpus: int) -> bool:
+    return tensor > linked_gpus or linked_gpus % tensor != 0
+
+
+def _training_cuts(
+    config: TrainingConfig, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool
+) -> Iterator[Cut]:
+    t = config.model.transformer
+    whole = t is None or not config.software.stack_class.cuts_models
+    for tensor in _tensor_degrees(config, gpus, fixed, whole=whole):
+        if fixed.tensor is None and _crosses_slow_links(tensor, linked_gpus) != across:
+            continue
+        for pipeline in _pipeline_degrees(config, gpus // tensor, fixed, whole=whole):
+            for context in _context_degrees(config, gpus // tensor // pipeline, fixed):
+                data = gpus // (tensor * pipeline * context)
+                if fixed.data is None or fixed.data == data:
+                    for expert in _expert_degrees(config, data * context * tensor, fixed):
+                        yield tensor, pipeline, context, data, expert
+
+
+def _tensor_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
+    t = config.model.transformer
+    if fixed.tensor is not None:
+        return [fixed.tensor] if gpus % fixed.tensor == 0 else []
+    return [each for each in _divisors(gpus) if t and t.heads % each == 0] if not whole else [1]
+
+
+def _pipeline_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
+    t = config.model.transformer
+    if fixed.pipeline is not None:
+        return [fixed.pipeline] if gpus % fixed.pipeline == 0 else []
+    if whole or t is None:
+        return [1]
+    return [each for each in _divisors(gpus) if each <= t.layers and -t.layers % each <= MOST_PADDING * t.layers]
+
+
+def _context_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout) -> list[int]:
+    if fixed.context is not None:
+        return [fixed.context] if gpus % fixed.context == 0 else []
+    if config.model.transformer is None:
+        return [1]
+    return [each for each in _divisors(gpus) if each == 1 or config.sequence_length >= each * LONG_SEQUENCE]
+
+
+def _expert_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout) -> list[int]:
+    t = config.model.transformer
+    if fixed.expert is not None:
+        return [fixed.expert]
+    return _divisors(gcd(t.experts, gpus)) if t and t.experts else [1]
+
+
+def _micro_batches(config: TrainingConfig, share: int, fixed: FixedLayout) -> list[int]:
+    """Sizes that divide the samples of one data-parallel rank."""
+    if fixed.micro_batch is not None:
+        return [fixed.micro_batch]
+    if fixed.accumulation is not None:
+        return [-(-share // fixed.accumulation)]
+    return [each for each in _divisors(share) if each <= most_samples_per_micro_batch(config)]
+
+
+def _highest_stage(cut: Cut, fixed: FixedLayout) -> int:
+    """The last ZeRO stage that shards more: a pipeline holds gradients over micro-batches, so stage 2 saves nothing."""
+    _, pipeline, context, data, _ = cut
+    if fixed.zero_stage is not None:
+        return fixed.zero_stage
+    return 0 if data * context == 1 else 1 if pipeline > 1 else 3

@@ -1,47 +1,78 @@
-"""The layouts worth trying: every way to cut a job over a machine's GPUs that the model and its stack allow."""
+"""The layouts worth trying: every division of a job over clusters that its model, its stack and the caller allow."""
 
-from collections.abc import Iterator
-from functools import cache
-from math import gcd
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isqrt
+from typing import Any
 
-from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.layouts.checks import check_fixed
-from service.domain.layouts.usual import FREE, FixedLayout
-from service.domain.physics.cluster import Cluster
-from service.domain.physics.parallelism import CHECKPOINTINGS, Checkpointing, Layout
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.arrays import Floats, Mask, Number
+from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
+from service.domain.layouts.usual import FixedLayout
+from service.domain.physics.parallelism import CHECKPOINTINGS, LayoutTable
+
+Columns = dict[str, NDArray[Any]]
+Indices = NDArray[np.int64]
+Way = tuple[int, int]
+"""A ZeRO stage, and an index in CHECKPOINTINGS."""
 
 LONG_SEQUENCE = 8192
-"""Tokens that each GPU of a context-parallel group has at least; shorter pieces are not worth the ring."""
+"""Fewest tokens per GPU of a context-parallel group; shorter pieces are not worth the ring."""
+
+MOST_PADDING = 0.05
+"""Largest share of a stage's time that uneven pipeline stages may idle in training (126 layers on 4 stages: 1.6 %)."""
 
 MOST_TOKENS_IN_A_MICRO_BATCH = 65536
 MOST_SAMPLES_IN_A_MICRO_BATCH = 512
-"""Beyond these a GPU is full, and larger micro-batches gain nothing."""
-
-MOST_PADDING = 0.05
-"""Share of a stage's time that uneven stages of a pipeline may idle (126 layers on 4 stages: 1.6 %)."""
+"""Larger micro-batches gain nothing: a GPU is full before."""
 
 USUAL_TOKENS_PER_STEP = {"full": 2**20, "lora": 2**17, "qlora": 2**17, "adapter": 2**17}
-"""About a million tokens where all weights learn (GPT-3 0.5-3.2 million, Llama 2 4 million), 32 long sequences else."""
+"""About a million tokens when all weights learn (GPT-3 0.5-3.2 million, Llama 2 4 million), else 32 long sequences."""
 
 USUAL_SAMPLES_PER_STEP = 1024
 
-Cut = tuple[int, int, int, int, int]
-"""Tensor, pipeline, context, data and expert degree."""
+
+@dataclass(frozen=True, slots=True)
+class LayoutCandidates:
+    """Layouts for clusters of several shapes in one table: rows starts[i] to starts[i+1] belong to shape i."""
+
+    layouts: LayoutTable
+    linked_gpus: Floats
+    starts: Indices
+
+    def by_shape(self) -> Iterator[tuple[int, slice]]:
+        """Each shape that has layouts, with their rows."""
+        starts = self.starts.tolist()
+        for shape, (start, end) in enumerate(pairwise(starts)):
+            if start < end:
+                yield shape, slice(start, end)
 
 
-@cache
-def divisors(number: int) -> list[int]:
-    small = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
-    return sorted({*small, *(number // each for each in small)})
+@dataclass(frozen=True, slots=True)
+class CutLimits:
+    """Limits that a model and its stack set to the degrees of parallelism."""
+
+    heads: int = 1
+    """Tensor degrees divide it."""
+    layers: int = 1
+    """Most pipeline stages."""
+    padding: float = 1.0
+    """Largest share of a stage's time that uneven stages may idle."""
+    contexts: int = 1
+    experts: int = 0
+    """Expert degrees divide it."""
 
 
-def crosses_slow_links(tensor: int, linked_gpus: int) -> bool:
-    """Whether a tensor-parallel group leaves the GPUs on one fast link, or cannot be laid evenly inside them."""
-    return tensor > linked_gpus or linked_gpus % tensor != 0
+def crosses_slow_links(tensor: Number, linked_gpus: Number) -> Number:
+    """Whether a tensor-parallel group leaves the GPUs on one fast link, or does not fit evenly inside them."""
+    return (tensor > linked_gpus) | (linked_gpus % tensor != 0)
 
 
 def assumed_batch(config: TrainingConfig, gpus: int) -> int:
-    """The global batch; where nobody says, a usual one that gives every GPU as many samples."""
+    """The global batch; by default, a usual one that gives every GPU as many samples."""
     if config.global_batch:
         return config.global_batch
     usual = USUAL_SAMPLES_PER_STEP
@@ -50,159 +81,161 @@ def assumed_batch(config: TrainingConfig, gpus: int) -> int:
     return gpus * max(1, round(usual / gpus))
 
 
-def is_never_cut(config: TrainingConfig) -> bool:
-    return config.model.transformer is None or not config.software.stack_class.cuts_models
-
-
 def most_samples_per_micro_batch(config: TrainingConfig) -> int:
+    """Samples that fill a GPU."""
     if not config.sequence_length:
         return MOST_SAMPLES_IN_A_MICRO_BATCH
     return max(1, min(MOST_SAMPLES_IN_A_MICRO_BATCH, MOST_TOKENS_IN_A_MICRO_BATCH // config.sequence_length))
 
 
-def cuts_of(config: TrainingConfig, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool) -> Iterator[Cut]:
-    """Degrees that multiply out to the GPUs. `across` asks for those whose tensor cut crosses slow links instead."""
-    whole = is_never_cut(config)
-    for tensor in _tensor_degrees(config, gpus, fixed, whole=whole):
-        if fixed.tensor is None and crosses_slow_links(tensor, linked_gpus) != across:
-            continue
-        for pipeline in _pipeline_degrees(config, gpus // tensor, fixed, whole=whole):
-            for context in _context_degrees(config, gpus // tensor // pipeline, fixed):
-                data = gpus // (tensor * pipeline * context)
-                if fixed.data is None or fixed.data == data:
-                    for expert in _expert_degrees(config, data * context * tensor, fixed):
-                        yield tensor, pipeline, context, data, expert
-
-
-def _tensor_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
-    t = config.model.transformer
-    if fixed.tensor is not None:
-        return [fixed.tensor] if gpus % fixed.tensor == 0 else []
-    return [each for each in divisors(gpus) if t and t.heads % each == 0] if not whole else [1]
-
-
-def _pipeline_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout, *, whole: bool) -> list[int]:
-    t = config.model.transformer
-    if fixed.pipeline is not None:
-        return [fixed.pipeline] if gpus % fixed.pipeline == 0 else []
-    if whole or t is None:
-        return [1]
-    return [each for each in divisors(gpus) if each <= t.layers and -t.layers % each <= MOST_PADDING * t.layers]
-
-
-def _context_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout) -> list[int]:
-    if fixed.context is not None:
-        return [fixed.context] if gpus % fixed.context == 0 else []
-    if config.model.transformer is None:
-        return [1]
-    return [each for each in divisors(gpus) if each == 1 or config.sequence_length >= each * LONG_SEQUENCE]
-
-
-def _expert_degrees(config: TrainingConfig, gpus: int, fixed: FixedLayout) -> list[int]:
-    t = config.model.transformer
-    if fixed.expert is not None:
-        return [fixed.expert]
-    return divisors(gcd(t.experts, gpus)) if t and t.experts else [1]
-
-
-def micro_batches(config: TrainingConfig, share: int, fixed: FixedLayout) -> list[int]:
-    """Sizes that divide the samples of one data-parallel rank."""
-    if fixed.micro_batch is not None:
-        return [fixed.micro_batch]
-    if fixed.accumulation is not None:
-        return [-(-share // fixed.accumulation)]
-    most = most_samples_per_micro_batch(config)
-    return [each for each in divisors(share) if each <= most]
-
-
-def zero_stages(config: TrainingConfig, fixed: FixedLayout) -> tuple[int, ...]:
-    if fixed.zero_stage is not None:
-        return (fixed.zero_stage,)
-    return config.software.stack_class.zero_stages
-
-
-def highest_stage(cut: Cut, fixed: FixedLayout) -> int:
-    """The last ZeRO stage that shards more: from 2 on not with a pipeline, which holds gradients over micro-batches."""
-    _, pipeline, context, data, _ = cut
-    if fixed.zero_stage is not None:
-        return fixed.zero_stage
-    return 0 if data * context == 1 else 1 if pipeline > 1 else 3
-
-
-def checkpointings(config: TrainingConfig, fixed: FixedLayout) -> tuple[Checkpointing, ...]:
+def ways_to_run(config: TrainingConfig, fixed: FixedLayout, highest: int) -> list[Way]:
+    """Every ZeRO stage up to the highest, with every kind of activation checkpointing."""
+    stages = config.software.stack_class.zero_stages if fixed.zero_stage is None else (fixed.zero_stage,)
     if fixed.activation_checkpointing is not None:
-        return (fixed.activation_checkpointing,)
-    return CHECKPOINTINGS if config.model.transformer is not None else ("none",)
+        kinds = [CHECKPOINTINGS.index(fixed.activation_checkpointing)]
+    else:
+        kinds = list(range(len(CHECKPOINTINGS))) if config.model.transformer is not None else [0]
+    return [(stage, kind) for stage in stages if stage <= highest for kind in kinds]
 
 
-Way = tuple[int, int]
-"""A ZeRO stage, and a place in CHECKPOINTINGS."""
+def training_candidates(
+    config: TrainingConfig,
+    shapes: Sequence[tuple[int, int]],
+    fixed: FixedLayout,
+    ways: Callable[[int], Sequence[Way]],
+    *,
+    across: bool,
+) -> LayoutCandidates:
+    """Layouts of a training job for every shape (GPUs, GPUs on one fast link).
+
+    `ways` returns the pairs of ZeRO stage and checkpointing to try, up to a stage. With `across`, tensor parallelism
+    crosses slow links, and never without.
+    """
+    cuts = cuts_of(config, shapes, fixed, across=across)
+    batch = np.array([float(assumed_batch(config, gpus)) for gpus, _ in shapes])[cuts["shape"]]
+    cut, micro = _with_micro_batches(config, batch, cuts["data"], fixed)
+    piece, way, stages_and_kinds = _with_ways(cuts, cut, fixed, ways)
+    cut, micro = cut[piece], micro[piece]
+    batch, rows = batch[cut], {name: column[cut] for name, column in cuts.items()}
+    rounds = np.maximum(1, np.ceil(np.ceil(batch / rows["data"]) / micro))
+    accumulation = np.full(len(micro), float(fixed.accumulation)) if fixed.accumulation else rounds
+    empty = rows["data"] * micro * accumulation - batch
+    starts = np.searchsorted(rows.pop("shape"), np.arange(len(shapes) + 1))
+    linked_gpus = rows.pop("linked_gpus")
+    layouts = LayoutTable(
+        **rows,
+        zero_stage=stages_and_kinds[way, 0].astype(np.float64),
+        micro_batch=micro,
+        accumulation=accumulation,
+        checkpointing=stages_and_kinds[way, 1],
+        empty_samples=np.where((empty >= 0) & (empty < rows["data"] * micro), empty, 0.0),
+        virtual_stages=np.full(len(micro), float(fixed.virtual_stages or 1)),
+    )
+    return LayoutCandidates(layouts, linked_gpus, starts)
 
 
-def every_way(config: TrainingConfig, fixed: FixedLayout, highest: int) -> list[Way]:
-    """Pairs up to a stage."""
-    hows = [CHECKPOINTINGS.index(how) for how in checkpointings(config, fixed)]
-    return [(stage, how) for stage in zero_stages(config, fixed) if stage <= highest for how in hows]
+def cuts_of(config: Config, shapes: Sequence[tuple[int, int]], fixed: FixedLayout, *, across: bool) -> Columns:
+    """Degrees of parallelism that multiply to the GPUs of each shape (GPUs, GPUs on one fast link), shape by shape."""
+    limits = _limits(config)
+    factors = 4 if fixed.context is not None or limits.contexts > 1 else 3
+    products = [_factorisations(gpus, factors) for gpus, _ in shapes]
+    sizes = [len(product) for product in products]
+    tensor, pipeline, data, *context = np.concatenate([np.zeros((0, factors)), *products]).T
+    cuts: Columns = {
+        "shape": np.repeat(np.arange(len(shapes)), sizes),
+        "linked_gpus": np.repeat([float(linked) for _, linked in shapes], sizes),
+        "tensor": tensor,
+        "pipeline": pipeline,
+        "data": data,
+        "context": context[0] if context else np.ones(len(tensor)),
+    }
+    allowed = _allowed(limits, cuts, fixed, across=across)
+    return _with_experts(limits, {name: column[allowed] for name, column in cuts.items()}, fixed)
 
 
-Piece = tuple[Cut, int, int, int]
-"""A cut, the samples of a micro-batch, how many of them one after another, and places of the last that stay empty."""
-
-
-def pieces_of(
-    config: TrainingConfig, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool
-) -> Iterator[Piece]:
-    """Cuts with micro-batches that give each data-parallel rank a sample, the simplest first."""
-    batch = assumed_batch(config, gpus)
-    for cut in cuts_of(config, gpus, linked_gpus, fixed, across=across):
-        data = cut[3]
-        share = -(-batch // data)
-        for micro in micro_batches(config, share, fixed) if data <= batch else ():
-            accumulation = fixed.accumulation or max(1, -(-share // micro))
-            empty = data * micro * accumulation - batch
-            yield cut, micro, accumulation, empty if 0 <= empty < data * micro else 0
-
-
-def every_training_layout(
-    config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE, *, across: bool = False
-) -> Iterator[Layout]:
-    """One by one, the simplest first. Raises `QuestionError` when what is fixed cannot be."""
-    check_fixed(fixed, config, cluster)
-    for cut, micro, accumulation, empty in pieces_of(config, cluster.gpus, cluster.linked_gpus, fixed, across=across):
-        tensor, pipeline, context, data, expert = cut
-        virtual = fixed.virtual_stages or 1
-        for stage, how in every_way(config, fixed, highest_stage(cut, fixed)):
-            yield Layout(
-                tensor,
-                pipeline,
-                data,
-                context,
-                expert,
-                stage,
-                micro,
-                accumulation,
-                CHECKPOINTINGS[how],
-                virtual,
-                empty,
-            )
-
-
-def every_inference_layout(
-    config: InferenceConfig, cluster: Cluster, fixed: FixedLayout = FREE, *, across: bool = False
-) -> Iterator[Layout]:
-    """Tensor and pipeline cuts of one replica, the fewest GPUs first. Raises `QuestionError` like its sister."""
-    check_fixed(fixed, config, cluster)
+def _limits(config: Config) -> CutLimits:
     t = config.model.transformer
-    gpus = cluster.gpus
-    tensors = [fixed.tensor] if fixed.tensor else [each for each in divisors(gpus) if t and t.heads % each == 0] or [1]
-    cuts = [
-        (tensor, pipeline)
-        for tensor in tensors
-        if fixed.tensor or crosses_slow_links(tensor, cluster.linked_gpus) == across
-        for pipeline in ([fixed.pipeline] if fixed.pipeline else divisors(gpus // tensor))
-        if gpus % (tensor * pipeline) == 0 and (fixed.pipeline or pipeline <= (t.layers if t else 1))
-    ]
-    found = [Layout(tensor, pipeline, gpus // (tensor * pipeline)) for tensor, pipeline in cuts]
-    for layout in sorted(found, key=lambda each: (each.model_ranks, each.pipeline)):
-        if fixed.data in (None, layout.data):
-            yield layout
+    if t is None:
+        return CutLimits()
+    if isinstance(config, InferenceConfig):
+        return CutLimits(t.heads, t.layers)
+    contexts = max(1, config.sequence_length // LONG_SEQUENCE)
+    if config.software.stack_class.cuts_models:
+        return CutLimits(t.heads, t.layers, MOST_PADDING, contexts, t.experts)
+    return CutLimits(contexts=contexts, experts=t.experts)
+
+
+def _factorisations(gpus: int, factors: int) -> NDArray[np.int64]:
+    """Every way to write a number as a product of so many factors, in order, one per row."""
+    divisors = _divisors(gpus)
+    grids = np.meshgrid(*[divisors] * (factors - 1), indexing="ij")
+    first = np.stack([grid.ravel() for grid in grids], axis=1)
+    product = first.prod(axis=1)
+    divides = gpus % product == 0
+    return np.column_stack([first[divides], gpus // product[divides]])
+
+
+def _divisors(number: int) -> NDArray[np.int64]:
+    tried = np.arange(1, isqrt(number) + 1)
+    small = tried[number % tried == 0]
+    return np.union1d(small, number // small)
+
+
+def _allowed(limits: CutLimits, cuts: Columns, fixed: FixedLayout, *, across: bool) -> Mask:
+    allowed = np.ones(len(cuts["tensor"]), dtype=bool)
+    for name in ("tensor", "pipeline", "data", "context"):
+        if getattr(fixed, name) is not None:
+            allowed &= cuts[name] == getattr(fixed, name)
+    if fixed.tensor is None:
+        allowed &= crosses_slow_links(cuts["tensor"], cuts["linked_gpus"]) == across
+        allowed &= limits.heads % cuts["tensor"] == 0
+    if fixed.pipeline is None:
+        allowed &= cuts["pipeline"] <= limits.layers
+        allowed &= -limits.layers % cuts["pipeline"] <= limits.padding * limits.layers
+    if fixed.context is None:
+        allowed &= cuts["context"] <= limits.contexts
+    return allowed
+
+
+def _with_experts(limits: CutLimits, cuts: Columns, fixed: FixedLayout) -> Columns:
+    if fixed.expert is not None or not limits.experts:
+        return cuts | {"expert": np.full(len(cuts["shape"]), float(fixed.expert or 1))}
+    ranks, experts = cuts["tensor"] * cuts["data"] * cuts["context"], _divisors(limits.experts)
+    cut, expert = np.nonzero(ranks[:, None] % experts == 0)
+    return {name: column[cut] for name, column in cuts.items()} | {"expert": experts[expert].astype(np.float64)}
+
+
+def _with_micro_batches(
+    config: TrainingConfig, batch: Floats, data: Floats, fixed: FixedLayout
+) -> tuple[Indices, Floats]:
+    """Cuts that give each data-parallel rank a sample, once for each size of micro-batch, and that size."""
+    spread = np.flatnonzero(data <= batch)
+    share = np.ceil(batch[spread] / data[spread])
+    if fixed.micro_batch is not None:
+        return spread, np.full(len(spread), float(fixed.micro_batch))
+    if fixed.accumulation is not None:
+        return spread, np.ceil(share / fixed.accumulation)
+    divisors = [_divisors(int(samples)) for samples in set(share.tolist())]
+    sizes = np.unique(np.concatenate([np.zeros(0, np.int64), *divisors]))
+    sizes = sizes[sizes <= most_samples_per_micro_batch(config)]
+    row, size = np.nonzero(share[:, None] % sizes == 0)
+    return spread[row], sizes[size].astype(np.float64)
+
+
+def _with_ways(
+    cuts: Columns, cut: Indices, fixed: FixedLayout, ways: Callable[[int], Sequence[Way]]
+) -> tuple[Indices, Indices, Indices]:
+    """Each of the cuts with each way that is worth trying with it: indices of both, and all ways."""
+    if fixed.zero_stage is not None:
+        highest = np.full(len(cut), fixed.zero_stage)
+    else:
+        sharded = (cuts["data"] * cuts["context"] > 1)[cut]
+        # A pipeline holds gradients over its micro-batches, so that stages 2 and 3 save nothing more.
+        highest = np.where(sharded, np.where(cuts["pipeline"][cut] > 1, 1, 3), 0)
+    ways_up_to = {stage: set(ways(stage)) for stage in sorted(set(highest.tolist()))}
+    every = sorted(set().union(*ways_up_to.values()))
+    allowed = np.zeros((max(ways_up_to, default=0) + 1, len(every)), dtype=bool)
+    for stage, known in ways_up_to.items():
+        allowed[stage] = [way in known for way in every]
+    piece, way = np.nonzero(allowed[highest])
+    return piece, way, np.array(every, dtype=np.int64).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Machines as columns, so that the physics meets all of them at once."""
+"""Clusters as columns, so that the formulas are evaluated for all of them at once."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -6,116 +6,143 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Mask, Number
+from service.domain.arrays import Floats, Mask, Number
 from service.domain.cache import Cache
-from service.domain.calibration.coefficients import Calibration, Column, Features, Levels, StepKind
+from service.domain.calibration.coefficients import Column, Levels, StepKind
+from service.domain.calibration.error_bands import Physics, bands_by_gpu
 from service.domain.catalog.hardware import Gpu
-from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.physics.cluster import DEFAULT_VCPUS_PER_GPU, Cluster
+from service.domain.jobs.config import Config
+from service.domain.layouts.calibrated import ConfigFactors
+from service.domain.physics.cluster import Cluster
 from service.domain.physics.features import hardware_features
 from service.domain.physics.host_memory import host_parts
 from service.domain.physics.memory import total
-from service.domain.physics.parallelism import Floats
-from service.domain.physics.resources import peaks, wide_precision
+from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_of_hardware, wide_precision
+
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """Machines with as many GPUs, as many of them on one link: the same layouts can be laid on each."""
+    """Clusters with equal numbers of GPUs and of GPUs on one fast link: the same layouts are possible on each."""
 
     gpus: int
     linked_gpus: int
-    places: NDArray[np.int64]
+    indices: Indices
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """GPUs, and GPUs on one fast link."""
+        return self.gpus, self.linked_gpus
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterTable:
-    """One row per machine. It depends on no workload: make it once for a catalog."""
+    """One row per cluster. It depends on no workload, so one serves all requests to a catalog."""
 
-    clusters: tuple[Cluster, ...]
-    kinds: tuple[Gpu, ...]
+    gpu_types: tuple[Gpu, ...]
     """The different GPUs."""
-    kind: NDArray[np.int64]
+    gpu_type: Indices
+    """Index of each cluster's GPU among them."""
     gpus: Floats
     gpus_per_node: Floats
     nodes: Floats
     linked_gpus: Floats
-    memory_bandwidth: Floats
-    link: Floats
-    network: Floats
-    vcpus_per_gpu: Floats
     usable_bytes: Floats
     host_memory_bytes: Floats
-    """NaN where nobody tells."""
+    """NaN where unknown."""
+    unit_seconds: dict[str, Floats]
+    """Seconds per unit of each resource that does not depend on the precision."""
     features: dict[str, Column]
     shapes: tuple[ClusterShape, ...]
-    same_but_host: NDArray[np.int64]
-    """The first machine with the same GPUs and links; hosts matter to networks that wait for their input alone."""
-    shapes_but_host: tuple[ClusterShape, ...]
-    """With these first machines alone."""
-    memory: Cache = field(default_factory=lambda: Cache(size=64), repr=False, compare=False)
-    """What was worked out for works that are alike."""
-
-    def hosts_fit(self, config: TrainingConfig | InferenceConfig, micro_batch: Number) -> Mask:
-        """Whether host memory is enough, or unknown."""
-        parts = host_parts(config, self.gpus_per_node, self.nodes, micro_batch)
-        needed = np.broadcast_to(total(parts), len(self))
-        return ~(needed > self.host_memory_bytes)
+    same_but_host: Indices
+    """The first cluster with the same GPUs and links. Hosts only matter to networks that wait for their input."""
+    cache: Cache = field(default_factory=lambda: Cache(size=64), repr=False, compare=False)
 
     def __len__(self) -> int:
-        return len(self.clusters)
+        return len(self.gpus)
 
-    def seconds_per_unit(self, config: TrainingConfig | InferenceConfig) -> dict[str, Floats]:
-        """Of each resource, as `demands.seconds_per_unit` has it of one machine."""
-        flops = np.array([peaks(config, gpu) for gpu in self.kinds]).reshape(-1, 2)[self.kind]
-        return {
-            "flops": 1 / flops[:, 0],
-            "wide_flops": 1 / flops[:, 1],
-            "memory": 1 / self.memory_bandwidth,
-            "link": 1 / self.link,
-            "slow_link": 1 / np.minimum(self.link, self.network),
-            "network": 1 / self.network,
-            "vcpu": 1 / self.vcpus_per_gpu,
-            "seconds": np.ones(len(self)),
-        }
+    def shapes_of(self, wanted: Mask | None, *, hosts_matter: bool = False) -> tuple[ClusterShape, ...]:
+        """Shapes of the wanted clusters; unless hosts matter, one represents those with equal GPUs and links."""
+        representative = np.arange(len(self)) if hosts_matter else self.same_but_host
+        chosen = np.zeros(len(self), dtype=bool)
+        chosen[representative if wanted is None else representative[wanted]] = True
+        return shapes_among(self.shapes, chosen)
 
-    def costs(
-        self,
-        calibration: Calibration,
-        kind: StepKind,
-        config: TrainingConfig | InferenceConfig,
-        features: Features,
-        keys: Sequence[tuple[str, str]],
-    ) -> Floats:
-        """Seconds that a unit of each term's resource takes on each machine, as far as machines decide it."""
-        read = self.memory.get_or_compute(
+    def hosts_fit(self, config: Config, micro_batch: Number) -> Mask:
+        """Whether host memory is enough, or unknown."""
+        needed = total(host_parts(config, self.gpus_per_node, self.nodes, micro_batch))
+        return ~(np.broadcast_to(needed, len(self)) > self.host_memory_bytes)
+
+    def costs(self, factors: ConfigFactors, kind: StepKind, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:
+        """Seconds per unit of each (term, resource) on each cluster, with the coefficients that clusters decide."""
+        calibration = factors.calibration
+        read = self.cache.get_or_compute(
             ("read", calibration, kind), lambda: calibration.read_beside(kind, self.features)
         )
-        key = (calibration, kind, config.precision, wide_precision(config), *map(features.get, read), *keys)
-        return self.memory.get_or_compute(key, lambda: self._costs(calibration, kind, config, features, keys))
+        key = (calibration, kind, config.precision, wide_precision(config), *map(factors.features.get, read), *keys)
+        return self.cache.get_or_compute(key, lambda: self._costs(factors, kind, config, keys))
 
-    def _costs(
-        self,
-        calibration: Calibration,
-        kind: StepKind,
-        config: TrainingConfig | InferenceConfig,
-        features: Features,
-        keys: Sequence[tuple[str, str]],
-    ) -> Floats:
-        rates, whole = self.seconds_per_unit(config), calibration.log_factors(kind, "*", features, self.features)
-        factors = {
-            term: np.exp(calibration.log_factors(kind, term, features, self.features) + whole) for term in dict(keys)
-        }
-        return np.column_stack([rates[resource] * factors[term] for term, resource in keys])
+    def bands(self, physics: Physics, kind: StepKind, factors: ConfigFactors) -> Floats:
+        """Low, likely and high rates of each cluster, over the calibrated rate."""
+        gpus = [gpu.id for gpu in self.gpu_types]
+        return bands_by_gpu(physics.calibration, physics.bands, kind, factors.features, gpus)[self.gpu_type]
 
-
-def key_of(cluster: Cluster) -> Hashable:
-    """What makes two machines the same to the physics; instance types of many names share it."""
-    return (*gpu_key(cluster), cluster.vcpus_per_gpu, cluster.host_memory_bytes)
+    def _costs(self, factors: ConfigFactors, kind: StepKind, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:
+        calibration, features = factors.calibration, factors.features
+        per_flop = [seconds_per_flop(config, gpu) for gpu in self.gpu_types]
+        flops = {name: np.array([gpu[name] for gpu in per_flop])[self.gpu_type] for name in ("flops", "wide_flops")}
+        rates = flops | self.unit_seconds
+        whole = calibration.log_factors(kind, "*", features, self.features)
+        logs = {term: calibration.log_factors(kind, term, features, self.features) for term, _ in keys}
+        return np.column_stack([rates[resource] * np.exp(logs[term] + whole) for term, resource in keys])
 
 
-def gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:
-    """The same without what the host is."""
+def distinct(clusters: Iterable[Cluster]) -> tuple[tuple[Cluster, ...], Indices]:
+    """The clusters that differ in hardware, and the index among them of each given one: many types share hardware."""
+    index_of: dict[Hashable, int] = {}
+    known: list[Cluster] = []
+    indices = []
+    for cluster in clusters:
+        key = (*_gpu_key(cluster), cluster.vcpus_per_gpu, cluster.host_memory_bytes)
+        if key not in index_of:
+            index_of[key] = len(known)
+            known.append(cluster)
+        indices.append(index_of[key])
+    return tuple(known), np.array(indices, dtype=np.int64)
+
+
+def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
+    """The clusters as columns."""
+
+    def column(name: str) -> Floats:
+        return np.array([getattr(cluster, name) for cluster in clusters], dtype=np.float64)
+
+    gpu_types = {cluster.gpu.id: cluster.gpu for cluster in clusters}
+    seconds = [seconds_per_unit_of_hardware(cluster) for cluster in clusters]
+    return ClusterTable(
+        gpu_types=tuple(gpu_types.values()),
+        gpu_type=_first_indices([cluster.gpu.id for cluster in clusters], list(gpu_types)),
+        gpus=column("gpus"),
+        gpus_per_node=column("gpus_per_node"),
+        nodes=column("nodes"),
+        linked_gpus=column("linked_gpus"),
+        usable_bytes=column("usable_bytes"),
+        host_memory_bytes=column("host_memory_bytes"),
+        unit_seconds={name: np.array([each[name] for each in seconds]) for name in (seconds[0] if seconds else ())},
+        features=_feature_columns(clusters),
+        shapes=_shapes(clusters),
+        same_but_host=_first_indices(keys := [_gpu_key(cluster) for cluster in clusters], keys),
+    )
+
+
+def shapes_among(shapes: Sequence[ClusterShape], wanted: Mask) -> tuple[ClusterShape, ...]:
+    """Shapes of the wanted clusters, with these alone."""
+    chosen = (ClusterShape(*shape.size, shape.indices[wanted[shape.indices]]) for shape in shapes)
+    return tuple(shape for shape in chosen if len(shape.indices))
+
+
+def _gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:
     return (
         cluster.gpu.id,
         cluster.gpus_per_node,
@@ -127,76 +154,28 @@ def gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:
     )
 
 
-def distinct(clusters: Iterable[Cluster]) -> tuple[tuple[Cluster, ...], NDArray[np.int64]]:
-    """The machines that differ, and which of them each of the given ones is."""
-    place_of: dict[Hashable, int] = {}
-    found: list[Cluster] = []
-    places = []
-    for cluster in clusters:
-        key = key_of(cluster)
-        if key not in place_of:
-            place_of[key] = len(found)
-            found.append(cluster)
-        places.append(place_of[key])
-    return tuple(found), np.array(places, dtype=np.int64)
-
-
-def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
-    def column(name: str) -> Floats:
-        return np.array([getattr(cluster, name) for cluster in clusters], dtype=np.float64)
-
-    kinds = {cluster.gpu.id: cluster.gpu for cluster in clusters}
-    places = {name: place for place, name in enumerate(kinds)}
-    vcpus = [cluster.vcpus_per_gpu or DEFAULT_VCPUS_PER_GPU for cluster in clusters]
-    shapes, same = _shapes(clusters), _first_places([gpu_key(cluster) for cluster in clusters])
-    return ClusterTable(
-        clusters=tuple(clusters),
-        kinds=tuple(kinds.values()),
-        kind=np.array([places[cluster.gpu.id] for cluster in clusters], dtype=np.int64),
-        gpus=column("gpus"),
-        gpus_per_node=column("gpus_per_node"),
-        nodes=column("nodes"),
-        linked_gpus=column("linked_gpus"),
-        memory_bandwidth=column("memory_bandwidth"),
-        link=column("link_bytes_per_second"),
-        network=column("network_bytes_per_second"),
-        vcpus_per_gpu=np.array(vcpus, dtype=np.float64),
-        usable_bytes=column("usable_bytes"),
-        host_memory_bytes=column("host_memory_bytes"),
-        features=_fact_columns(clusters),
-        shapes=shapes,
-        same_but_host=same,
-        shapes_but_host=shapes_among(shapes, same == np.arange(len(clusters))),
-    )
-
-
-def shapes_among(shapes: Sequence[ClusterShape], wanted: Mask) -> tuple[ClusterShape, ...]:
-    """The shapes of the wanted machines."""
-    found = (ClusterShape(s.gpus, s.linked_gpus, s.places[wanted[s.places]]) for s in shapes)
-    return tuple(shape for shape in found if len(shape.places))
-
-
-def _first_places(keys: Sequence[Hashable]) -> NDArray[np.int64]:
+def _first_indices(keys: Sequence[Hashable], among: Sequence[Hashable]) -> Indices:
     first: dict[Hashable, int] = {}
-    return np.array([first.setdefault(key, place) for place, key in enumerate(keys)], dtype=np.int64)
+    for index, key in enumerate(among):
+        first.setdefault(key, index)
+    return np.array([first[key] for key in keys], dtype=np.int64)
 
 
-def _fact_columns(clusters: Sequence[Cluster]) -> dict[str, Column]:
+def _feature_columns(clusters: Sequence[Cluster]) -> dict[str, Column]:
     rows = [hardware_features(cluster) for cluster in clusters]
     columns: dict[str, Column] = {}
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
         if isinstance(values[0], str):
-            levels = {level: place for place, level in enumerate(dict.fromkeys(values))}
-            codes = np.array([levels[value] for value in values], dtype=np.int64)
-            columns[name] = Levels(tuple(str(level) for level in levels), codes)
+            levels = list(dict.fromkeys(values))
+            columns[name] = Levels(tuple(map(str, levels)), _first_indices(values, levels))
         else:
             columns[name] = np.array(values, dtype=np.float64)
     return columns
 
 
 def _shapes(clusters: Sequence[Cluster]) -> tuple[ClusterShape, ...]:
-    found: dict[tuple[int, int], list[int]] = {}
-    for place, cluster in enumerate(clusters):
-        found.setdefault((cluster.gpus, cluster.linked_gpus), []).append(place)
-    return tuple(ClusterShape(*key, np.array(places, dtype=np.int64)) for key, places in found.items())
+    indices: dict[tuple[int, int], list[int]] = {}
+    for index, cluster in enumerate(clusters):
+        indices.setdefault((cluster.gpus, cluster.linked_gpus), []).append(index)
+    return tuple(ClusterShape(*size, np.array(each, dtype=np.int64)) for size, each in indices.items())

@@ -1,21 +1,19 @@
-"""The best layout of answering on each machine: how many GPUs hold one replica, and how."""
+"""The best inference layout on each cluster: how many GPUs hold one replica, and how."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from service.domain.arrays import Mask, either, still, taken
-from service.domain.calibration.coefficients import Features, StepKind
-from service.domain.calibration.error_bands import Physics, bands_by_gpu
+from service.domain.arrays import Floats, Mask, either, taken
+from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import FORWARD, MEMORY
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
-from service.domain.layouts.candidate_table import factorisations
-from service.domain.layouts.candidates import crosses_slow_links
+from service.domain.layouts.calibrated import ConfigFactors
+from service.domain.layouts.candidates import Indices, crosses_slow_links, cuts_of
 from service.domain.layouts.checks import check_fixed
-from service.domain.layouts.cluster_table import ClusterTable, cluster_table
+from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, cluster_table, shapes_among
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_inference, forward_batch, language_demands, language_kind
@@ -23,13 +21,12 @@ from service.domain.physics.features import cut_columns, inference_config_featur
 from service.domain.physics.inference_roofline import forward_demands
 from service.domain.physics.kv_cache import in_flight, replicas_in_use
 from service.domain.physics.memory import inference_parts
-from service.domain.physics.parallelism import Floats, LayoutTable
-from service.domain.physics.resources import Demands
+from service.domain.physics.parallelism import LayoutTable
 
 
 @dataclass(frozen=True, slots=True)
 class FastestInference:
-    """The chosen layout of each machine of a table, and what it comes to."""
+    """The chosen layout of each cluster of a table, and its figures."""
 
     layouts: LayoutTable
     exists: Mask
@@ -38,43 +35,45 @@ class FastestInference:
     needed_bytes: Floats
     """Per GPU; infinite where there is no layout."""
     concurrency: Floats
-    """Conversations (or samples) at once on the whole machine."""
+    """Conversations (or samples) at once on the whole cluster."""
     units_per_second: Floats
-    """Output tokens (or samples of what does not generate) of the whole machine, as the calibration says, before the
-    caution of bands; 0 where it does not fit."""
-    seconds_per_step: Floats
-    """Seconds from one token of a conversation to the next (or of a forward pass)."""
+    """Output tokens (samples, for a model that does not generate) of the whole cluster, calibrated, before the caution
+    of bands; 0 where it does not fit."""
+
+    @staticmethod
+    def nothing(rows: int) -> "FastestInference":
+        """No layout on any cluster."""
+        none, zero = np.zeros(rows, dtype=bool), np.zeros(rows)
+        return FastestInference(LayoutTable.plain(rows), none, none, np.full(rows, np.inf), zero, zero)
 
 
 def best_inference_layout(
     physics: Physics, config: InferenceConfig, cluster: Cluster, fixed: FixedLayout = FREE
 ) -> Estimate:
-    """The layout that fits and answers the most tokens (or samples) per second; of equals, the least cut.
+    """Estimates the layout that fits and yields the most tokens (or samples) per second; the least cut of equal ones.
 
-    With a concurrency given, all layouts that hold it at once share it among their replicas, so the most tokens per
-    second is also the least time per token; a layout that could not hold it would look quick for few and keep others
-    waiting, which tokens per second counts and time per token does not.
+    With a concurrency given, all layouts that hold it at once share it among their replicas, so that the most tokens
+    per second is also the least time per token. A layout that cannot hold it would seem quick for a few requests and
+    keep the others waiting, which tokens per second counts and time per token does not.
+    Raises `QuestionError` when no layout is possible.
     """
     check_fixed(fixed, config, cluster)
-    found = fastest_inference_layouts(physics, config, cluster_table([cluster]), fixed)
-    if not found.exists[0]:
+    fastest = fastest_inference_layouts(physics, config, cluster_table([cluster]), fixed)
+    if not fastest.exists[0]:
         raise QuestionError(
             f"No layout divides {config.model.name} over {cluster.gpus} GPUs as asked: the GPUs of a replica must "
             "divide its attention heads and layers.",
             field="layout",
         )
-    layout = found.layouts.row(0)
-    across = crosses_slow_links(layout.tensor, cluster.linked_gpus)
+    layout = fastest.layouts.row(0)
+    across = bool(crosses_slow_links(layout.tensor, cluster.linked_gpus))
     return replace(estimate_inference(physics, config, cluster, layout), tensor_across_slow_links=across)
 
 
 def inference_bands(physics: Physics, config: InferenceConfig, clusters: ClusterTable) -> Floats:
-    """Low, likely and high rates of each machine, over units_per_second."""
-    gpus = [gpu.id for gpu in clusters.kinds]
+    """Low, likely and high rates of each cluster, over units_per_second."""
     kind = language_kind(config) if config.model.generates else FORWARD
-    return bands_by_gpu(physics.calibration, physics.bands, kind, inference_config_features(config), gpus)[
-        clusters.kind
-    ]
+    return clusters.bands(physics, kind, _factors(physics, config))
 
 
 def fastest_inference_layouts(
@@ -85,163 +84,115 @@ def fastest_inference_layouts(
     *,
     wanted: Mask | None = None,
 ) -> FastestInference:
-    """The same of many machines at once, or of those that are wanted, without their estimates."""
-    every = np.zeros(len(clusters), dtype=bool)
-    every[clusters.same_but_host if wanted is None else clusters.same_but_host[wanted]] = True
-    pairs = _pairs(config, clusters, fixed, every, across=False)
-    found = _estimated(physics, config, clusters, pairs)
-    missing = every & ~found.fits
-    if missing.any() and fixed.tensor is None and config.model.generates:
-        more = _estimated(physics, config, clusters, _pairs(config, clusters, fixed, missing, across=True))
-        found = either(found, more, more.exists & ~found.fits & (more.fits | ~found.exists))
-    found = taken(found, clusters.same_but_host)
-    fits = found.fits & clusters.hosts_fit(config, 1)
-    return replace(found, fits=fits, units_per_second=np.where(fits, found.units_per_second, 0.0))
+    """The best layout on every cluster, or on the wanted ones."""
+    shapes = clusters.shapes_of(wanted)
+    fastest = _fastest(physics, config, clusters, _pairs(config, shapes, fixed, across=False))
+    shapes = shapes_among(shapes, ~fastest.fits)
+    if shapes and fixed.tensor is None and config.model.generates:
+        crossing = _fastest(physics, config, clusters, _pairs(config, shapes, fixed, across=True))
+        better = crossing.exists & ~fastest.fits & (crossing.fits | ~fastest.exists)
+        fastest = either(fastest, crossing, better)
+    fastest = taken(fastest, clusters.same_but_host)
+    fits = fastest.fits & clusters.hosts_fit(config, 1)
+    return replace(fastest, fits=fits, units_per_second=np.where(fits, fastest.units_per_second, 0.0))
 
 
 def where_inference_fits(
     physics: Physics, config: InferenceConfig, clusters: ClusterTable, wanted: Mask | None = None
 ) -> Mask:
-    """Where the fastest layout fits, without looking for it: where any does."""
-    features = inference_config_features(config)
-    fits, left = np.zeros(len(clusters), dtype=bool), np.zeros(len(clusters), dtype=bool)
-    left[clusters.same_but_host if wanted is None else clusters.same_but_host[wanted]] = True
+    """Whether any layout fits, without looking for the fastest."""
+    factors, shapes = _factors(physics, config), clusters.shapes_of(wanted)
+    fits = np.zeros(len(clusters), dtype=bool)
     for across in (False, True) if config.model.generates else (False,):
-        pairs = _pairs(config, clusters, FREE, left & ~fits, across=across)
+        pairs = _pairs(config, shapes_among(shapes, ~fits), FREE, across=across)
         usable = clusters.usable_bytes[pairs.cluster]
-        _, needed = _at_once(physics, config, pairs.layouts, usable, features)
+        _, needed = _concurrency_and_bytes(factors, config, pairs.layouts, usable)
         fits[pairs.cluster[needed <= usable]] = True
     return fits[clusters.same_but_host] & clusters.hosts_fit(config, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Layouts on machines, one pair per row; of each machine the least cut first."""
+    """Layouts on clusters, one pair per row; for each cluster the least cut first."""
 
-    cluster: NDArray[np.int64]
+    cluster: Indices
     layouts: LayoutTable
 
 
-def _pairs(
-    config: InferenceConfig, clusters: ClusterTable, fixed: FixedLayout, wanted: Mask, *, across: bool
-) -> _Pairs:
-    t = config.model.transformer
-    heads, layers = (t.heads, t.layers) if t else (1, 1)
-    places, cuts = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 3))]
-    for shape in clusters.shapes:
-        here = shape.places[wanted[shape.places]]
-        if len(here):
-            cut = _cuts(heads, layers, shape.gpus, shape.linked_gpus, fixed, across=across)
-            places.append(np.repeat(here, len(cut)))
-            cuts.append(np.tile(cut, (len(here), 1)))
-    tensor, pipeline, data = np.concatenate(cuts).T
-    plain = LayoutTable.plain(len(tensor))
-    return _Pairs(np.concatenate(places), replace(plain, tensor=tensor, pipeline=pipeline, data=data))
+def _factors(physics: Physics, config: InferenceConfig) -> ConfigFactors:
+    return ConfigFactors(physics.calibration, inference_config_features(config))
 
 
-@lru_cache(maxsize=4096)
-def _cuts(
-    heads: int, layers: int, gpus: int, linked_gpus: int, fixed: FixedLayout, *, across: bool
-) -> NDArray[np.float64]:
-    """Tensor, pipeline and data degrees that multiply out, the fewest GPUs per replica first."""
-    found = factorisations(gpus, 3)
-    tensor, pipeline, data = found.T
-    kept = np.ones(len(found), dtype=bool)
-    for name, column in (("tensor", tensor), ("pipeline", pipeline), ("data", data)):
-        if getattr(fixed, name) is not None:
-            kept &= column == getattr(fixed, name)
-    if fixed.tensor is None:
-        crossing = (tensor > linked_gpus) | (linked_gpus % tensor != 0)
-        kept &= (crossing == across) & (heads % tensor == 0)
-    if fixed.pipeline is None:
-        kept &= pipeline <= layers
-    found = found[kept]
-    ordered = found[np.lexsort((found[:, 1], found[:, 0] * found[:, 1]))]
-    return still(ordered.astype(np.float64))
+def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: FixedLayout, *, across: bool) -> _Pairs:
+    fixed = replace(fixed, context=None, expert=None)
+    cuts = cuts_of(config, [shape.size for shape in shapes], fixed, across=across)
+    order = np.lexsort((cuts["pipeline"], cuts["tensor"] * cuts["pipeline"], cuts["shape"]))
+    starts = np.searchsorted(cuts["shape"], np.arange(len(shapes) + 1))
+    clusters, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for shape, cut in zip(shapes, np.split(order, starts[1:-1]) if shapes else (), strict=True):
+        clusters.append(np.repeat(shape.indices, len(cut)))
+        rows.append(np.tile(cut, len(shape.indices)))
+    row = np.concatenate(rows)
+    degrees = {name: cuts[name][row] for name in ("tensor", "pipeline", "data")}
+    return _Pairs(np.concatenate(clusters), replace(LayoutTable.plain(len(row)), **degrees))
 
 
-def _at_once(
-    physics: Physics, config: InferenceConfig, layouts: LayoutTable, usable: Floats, features: Features
+def _concurrency_and_bytes(
+    factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, usable: Floats
 ) -> tuple[Floats, Floats]:
-    """Conversations (or samples) at once on one replica, and the bytes per GPU that they need, calibrated."""
-    if config.model.generates:
-        at = np.broadcast_to(in_flight(config, usable, layouts), len(usable))
-        crowded = _bytes_needed(physics, config, layouts, at, features) > usable
-        at = np.where(crowded & (at > 1), 1.0, at)
-    else:
-        at = np.full(len(usable), forward_batch(config))
-    return at, _bytes_needed(physics, config, layouts, at, features)
+    """Conversations (or samples) at once on one replica, and the calibrated bytes per GPU that they need."""
+    if not config.model.generates:
+        concurrency = np.full(len(usable), forward_batch(config))
+        return concurrency, _bytes_needed(factors, config, layouts, np.zeros(len(usable)))
+    concurrency = np.broadcast_to(in_flight(config, usable, layouts), len(usable))
+    crowded = _bytes_needed(factors, config, layouts, concurrency) > usable
+    concurrency = np.where(crowded & (concurrency > 1), 1.0, concurrency)
+    return concurrency, _bytes_needed(factors, config, layouts, concurrency)
 
 
-def _estimated(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
-    """Every pair estimated, and the best of each machine."""
-    layouts, usable = pairs.layouts, clusters.usable_bytes[pairs.cluster]
-    features: Features = inference_config_features(config)
-    rows = len(usable)
-    at, needed = _at_once(physics, config, layouts, usable, features)
-    if config.model.generates:
-        replicas = np.broadcast_to(replicas_in_use(config, layouts), rows)
-        kind, demands, what = language_demands(config, layouts, clusters.linked_gpus[pairs.cluster], at)
-        features = {**features, **what}
-    else:
-        replicas = clusters.gpus[pairs.cluster]
-        kind, demands = FORWARD, forward_demands(config, forward_batch(config))
-        features = {**features, "offline": "no" if config.concurrency else "yes"}
-    seconds = _seconds(physics, kind, features, clusters, pairs, demands, config)
-    fits = needed <= usable
-    rate = np.where(fits, at * replicas / seconds, 0.0)
-    best = np.lexsort((np.where(fits, -rate, needed), ~fits, pairs.cluster))
-    cluster, first = np.unique(pairs.cluster[best], return_index=True)
-    best = best[first]
-    place, exists = np.zeros(len(clusters), dtype=np.int64), np.zeros(len(clusters), dtype=bool)
-    place[cluster], exists[cluster] = best, True
+def _bytes_needed(factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, sequences: Floats) -> Floats:
+    parts = inference_parts(config, layouts, sequences, config.input_length + config.output_length)
+    needed: Floats = np.broadcast_to(factors.total(MEMORY, parts, {}), len(sequences))
+    return needed
+
+
+def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
+    """The best pair of each cluster."""
+    rows = len(pairs.cluster)
     if not rows:
-        nothing = np.zeros(len(clusters))
-        return FastestInference(
-            LayoutTable.plain(len(clusters)), exists, exists, nothing + np.inf, nothing, nothing, nothing
-        )
+        return FastestInference.nothing(len(clusters))
+    layouts, usable = pairs.layouts, clusters.usable_bytes[pairs.cluster]
+    concurrency, needed = _concurrency_and_bytes(_factors(physics, config), config, layouts, usable)
+    seconds = _step_seconds(physics, config, clusters, pairs, concurrency)
+    replicas = replicas_in_use(config, layouts) if config.model.generates else clusters.gpus[pairs.cluster]
+    concurrency, fits = concurrency * replicas, needed <= usable
+    rate = np.where(fits, concurrency / seconds, 0.0)
+    order = np.lexsort((np.where(fits, -rate, needed), ~fits, pairs.cluster))
+    cluster, first = np.unique(pairs.cluster[order], return_index=True)
+    index, exists = np.zeros(len(clusters), dtype=np.int64), np.zeros(len(clusters), dtype=bool)
+    index[cluster], exists[cluster] = order[first], True
     return FastestInference(
-        taken(layouts, place),
+        taken(layouts, index),
         exists,
-        fits[place] & exists,
-        np.where(exists, needed[place], np.inf),
-        (at * replicas)[place],
-        np.where(exists, rate[place], 0.0),
-        seconds[place],
+        fits[index] & exists,
+        np.where(exists, needed[index], np.inf),
+        concurrency[index],
+        np.where(exists, rate[index], 0.0),
     )
 
 
-def _bytes_needed(
-    physics: Physics, config: InferenceConfig, layouts: LayoutTable, at: Floats, features: Features
+def _step_seconds(
+    physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, concurrency: Floats
 ) -> Floats:
-    """Per GPU, calibrated."""
-    calibration, needed = physics.calibration, np.zeros(len(at))
-    length = config.input_length + config.output_length
-    parts = inference_parts(config, layouts, at if config.model.generates else 0.0, length)
-    for part, amount in parts.items():
-        needed += amount * MEMORY.start[part] * np.exp(calibration.log_factor(MEMORY, part, features))
-    return needed * float(np.exp(calibration.log_factor(MEMORY, "*", features)))
-
-
-def _seconds(
-    physics: Physics,
-    kind: StepKind,
-    features: Features,
-    clusters: ClusterTable,
-    pairs: _Pairs,
-    demands: Demands,
-    config: InferenceConfig,
-) -> Floats:
-    """Likely seconds of a step of each pair."""
-    calibration = physics.calibration
+    """Likely seconds of a decoding step, or of a forward pass, of each pair."""
+    if config.model.generates:
+        linked_gpus = clusters.linked_gpus[pairs.cluster]
+        kind, demands, features = language_demands(config, pairs.layouts, linked_gpus, concurrency)
+    else:
+        kind, demands = FORWARD, forward_demands(config, forward_batch(config))
+        features = {"offline": "no" if config.concurrency else "yes"}
+    factors = ConfigFactors(physics.calibration, {**inference_config_features(config), **features})
     keys = [key for key, amount in demands.items() if key[0] in kind.start and np.any(amount)]
-    costs = clusters.costs(calibration, kind, config, features, keys)[pairs.cluster]
-    total = np.zeros(len(pairs.cluster))
-    for place, key in enumerate(keys):
-        factor = kind.start[key[0]] * np.exp(calibration.log_factor(kind, key[0], features))
-        total += demands[key] * factor * costs[:, place]
-    whole = calibration.log_factor(kind, "*", features) + calibration.log_factors(
-        kind, "*", features, cut_columns(pairs.layouts)
-    )
-    result: Floats = total * np.exp(whole)
-    return result
+    costs = clusters.costs(factors, kind, config, keys)[pairs.cluster]
+    seconds = sum(demands[key] * factors.of(kind, key[0], {}) * costs[:, index] for index, key in enumerate(keys))
+    return np.asarray(seconds * factors.of(kind, "*", cut_columns(pairs.layouts)))

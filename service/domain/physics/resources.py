@@ -1,8 +1,8 @@
-"""What a step asks of each part of a machine, and how long that part takes at its rated speed.
+"""Demands of a step on each part of a cluster, and how long that part takes at its rated speed.
 
 A demand is an amount of a resource: FLOPs, bytes of memory or of a link, seconds that no hardware shortens. Amounts
-depend on the work and its layout, seconds per unit on the machine alone; so many layouts meet many machines in one
-product of matrices.
+depend on the job and its layout, seconds per unit on the cluster alone; so a product of matrices combines many layouts
+with many clusters.
 """
 
 from collections.abc import Mapping
@@ -11,42 +11,41 @@ from typing import NamedTuple, TypeAlias
 from service.domain.arrays import Number
 from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.catalog.precision import bytes_per_value
-from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.jobs.config import Config, InferenceConfig
 from service.domain.physics.cluster import DEFAULT_VCPUS_PER_GPU, Cluster
 
-RESOURCES = ("flops", "wide_flops", "memory", "link", "slow_link", "network", "vcpu", "seconds")
-"""FLOPs at the precision of the work, and at 16 bits at least; bytes of GPU memory, of the fast link, of the slower of
-link and network, and of the network; seconds of one vCPU; seconds as they are. All of or for one GPU."""
-
 Demands: TypeAlias = dict[tuple[str, str], Number]
-"""(Term, resource) -> amount. A term may ask for several resources, one after another."""
+"""(Term, resource) -> amount. A term may use several resources, one after another.
+
+Resources are FLOPs at the job's precision (`flops`) and at 16 bits at least (`wide_flops`); bytes of GPU memory
+(`memory`), of the fast link, of the slower of link and network (`slow_link`), and of the network; seconds of one vCPU;
+and seconds as they are. All are of or for one GPU.
+"""
 
 
 class StepTerms(NamedTuple):
-    """Ideal seconds of each part of a step; the units of a step are what it yields."""
+    """Ideal seconds of each part of a step, and how many units (samples, tokens) it yields."""
 
     seconds: dict[str, float]
     units: float
 
 
-def wide_precision(config: TrainingConfig | InferenceConfig) -> str:
-    """What attention scores are computed in: 16 bits where the rest is narrower; engines always use 16."""
+def wide_precision(config: Config) -> str:
+    """The precision of attention scores: 16 bits if the rest is narrower; engines always use 16."""
     if isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2:
         return "bf16"
     return config.precision
 
 
-def peaks(config: TrainingConfig | InferenceConfig, gpu: Gpu) -> tuple[float, float]:
-    """FLOP/s of one GPU at the precision of the work, and of its attention scores."""
-    return peak_flops(gpu, config.precision), peak_flops(gpu, wide_precision(config))
+def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
+    """Seconds per FLOP of one GPU at the job's precision, and at that of its attention scores."""
+    precisions = {"flops": config.precision, "wide_flops": wide_precision(config)}
+    return {resource: 1 / peak_flops(gpu, precision) for resource, precision in precisions.items()}
 
 
-def seconds_per_unit(config: TrainingConfig | InferenceConfig, cluster: Cluster) -> dict[str, float]:
-    """Of each resource."""
-    flops, wide_flops = peaks(config, cluster.gpu)
+def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:
+    """Seconds per unit of each resource that does not depend on the precision."""
     return {
-        "flops": 1 / flops,
-        "wide_flops": 1 / wide_flops,
         "memory": 1 / cluster.memory_bandwidth,
         "link": 1 / cluster.link_bytes_per_second,
         "slow_link": 1 / min(cluster.link_bytes_per_second, cluster.network_bytes_per_second),
@@ -56,8 +55,13 @@ def seconds_per_unit(config: TrainingConfig | InferenceConfig, cluster: Cluster)
     }
 
 
+def seconds_per_unit(config: Config, cluster: Cluster) -> dict[str, float]:
+    """Seconds per unit of each resource."""
+    return seconds_per_flop(config, cluster.gpu) | seconds_per_unit_of_hardware(cluster)
+
+
 def ideal_seconds(demands: Demands, rates: Mapping[str, float]) -> dict[str, float]:
-    """Seconds of each term on one machine."""
+    """Seconds of each term at the rated speed of every part."""
     seconds: dict[str, float] = {}
     for (term, resource), amount in demands.items():
         seconds[term] = seconds.get(term, 0.0) + float(amount) * rates[resource]
@@ -65,5 +69,5 @@ def ideal_seconds(demands: Demands, rates: Mapping[str, float]) -> dict[str, flo
 
 
 def over_links(name: str, amount: Number, linked: Number) -> Demands:
-    """Bytes of a collective: over the fast link where its ranks share one, else over the slower of link and network."""
+    """Bytes of a collective: over the fast link if its ranks share one, else over the slower of link and network."""
     return {(name, "link"): amount * linked, (name, "slow_link"): amount * (1.0 - linked)}

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Mask, either, taken
-from service.domain.calibration.coefficients import words_of
 from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import TRAINING
 from service.domain.catalog.catalog import Catalog
@@ -386,13 +385,9 @@ def wall_beyond_steps(physics: Physics, work: TrainingConfig, table: ClusterTabl
     """The logarithm of what evaluation, saving and starting add to the steps, as runs of the stack had it."""
     calibration, facts = physics.calibration, training_config_features(work)
     timed = {**facts, "measured": "wall"}
-
-    def find() -> Floats:
-        of_work = calibration.log_factor(TRAINING, "*", timed, of=("measured",))
-        slow, plain = (calibration.log_factors(TRAINING, "*", each, table.features) for each in (timed, facts))
-        return np.broadcast_to(of_work + slow - plain, len(table))
-
-    return table.memory.get_or_compute(("beyond", calibration, *words_of(facts)), find)
+    of_work = calibration.log_factor(TRAINING, "*", timed, of=("measured",))
+    slow, plain = (calibration.log_factors(TRAINING, "*", each, table.features) for each in (timed, facts))
+    return np.broadcast_to(of_work + slow - plain, len(table))
 
 
 def answering_on_machines(

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from service.domain.calibration.error_bands import Physics
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
-from service.domain.layouts.candidates import every_inference_layout
 from service.domain.layouts.cluster_table import cluster_table, distinct
 from service.domain.layouts.inference_search import (
     best_inference_layout,
@@ -24,7 +23,7 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_inference
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import faster
-from tests.oracles.layouts import samples_per_second
+from tests.oracles.layouts import every_inference_layout, samples_per_second
 from tests.strategies.layouts import clusters, inference_configs
 
 physics = st.sampled_from([UNFITTED, FITTED])
