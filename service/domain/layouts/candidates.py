@@ -168,17 +168,18 @@ def _limits(config: Config) -> CutLimits:
 def _factorisations(gpus: int, factors: int) -> NDArray[np.int64]:
     """Every way to write a number as a product of so many factors, in order, one per row."""
     divisors = _divisors(gpus)
-    grids = np.meshgrid(*[divisors] * (factors - 1), indexing="ij")
-    first = np.stack([grid.ravel() for grid in grids], axis=1)
-    product = first.prod(axis=1)
-    divides = gpus % product == 0
-    return np.column_stack([first[divides], gpus // product[divides]])
+    products = divisors
+    for _ in range(factors - 2):
+        products = products[..., None] * divisors
+    indices = np.nonzero(gpus % products == 0)
+    return np.column_stack([*(divisors[index] for index in indices), gpus // products[indices]])
 
 
 def _divisors(number: int) -> NDArray[np.int64]:
     tried = np.arange(1, isqrt(number) + 1)
     small = tried[number % tried == 0]
-    return np.union1d(small, number // small)
+    large = number // small[::-1]
+    return np.concatenate([small, large[large > small[-1]]])
 
 
 def _allowed(limits: CutLimits, cuts: Columns, fixed: FixedLayout, *, across: bool) -> Mask:
