@@ -1,4 +1,4 @@
-"""What a job comes to, one type and one number of nodes after the other: slow, and obviously right."""
+"""Estimates and plans of a job, one type and one number of nodes after the other: slow, and obviously right."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from service.domain.layouts.job_estimate import estimate_job
 from service.domain.money import Unknown
 from service.domain.physics.cluster import cluster_of_instance
 
-WHERE_REFUSED = {
+CHECK_OF_FIELD = {
     "workload.precision": "precision",
     "global_batch_size": "global_batch_size",
     "layout": "global_batch_size",
 }
-"""A batch that no layout spreads, or a model that none divides."""
+"""The check that a job fails, by the field of the error: a batch or a model that no layout divides."""
 
 
 @dataclass(frozen=True)
-class Alone:
-    """A job on so many nodes of one type; `misses` is the first thing it lacks, or empty."""
+class NodeEstimate:
+    """A job on a number of nodes of one type; `misses` is the first thing that it lacks, or empty."""
 
     nodes: int
     misses: str
@@ -40,37 +40,37 @@ class Alone:
         return not self.misses
 
 
-def alone(job: Job, kind: InstanceType, nodes: int, catalog: Catalog) -> Alone:
-    gpu = kind.gpu
-    if gpu is None or not kind.gpu_count:
-        return Alone(nodes, "no_gpu")
+def estimate_on_nodes(job: Job, instance_type: InstanceType, nodes: int, catalog: Catalog) -> NodeEstimate:
+    gpu = instance_type.gpu
+    if gpu is None or not instance_type.gpu_count:
+        return NodeEstimate(nodes, "no_gpu")
     if None in (gpu.memory_gb, gpu.memory_bandwidth_gb_per_second) or not any(
         rate.dense_tflops for rate in gpu.rates.values()
     ):
-        return Alone(nodes, "gpu_figures_unknown")
+        return NodeEstimate(nodes, "gpu_figures_unknown")
     try:
-        found = estimate_job(catalog.reference.physics, job, cluster_of_instance(kind, nodes))
+        answer = estimate_job(catalog.reference.physics, job, cluster_of_instance(instance_type, nodes))
     except QuestionError as error:
-        return Alone(nodes, WHERE_REFUSED[error.field or ""])
-    memory, rate = found.estimate.memory, found.estimate.samples_per_second
-    if not found.estimate.fits:
-        return Alone(nodes, "host_memory" if memory.fits else "gpu_memory", needed_bytes=memory.needed_bytes)
+        return NodeEstimate(nodes, CHECK_OF_FIELD[error.field or ""])
+    memory, rate = answer.estimate.memory, answer.estimate.samples_per_second
+    if not answer.estimate.fits:
+        return NodeEstimate(nodes, "host_memory" if memory.fits else "gpu_memory", needed_bytes=memory.needed_bytes)
     assert rate is not None
-    hours = 1 / rate.likely / 3600 if found.hours is None else found.hours.likely
-    return Alone(nodes, "", rate.low, rate.likely, rate.high, hours, memory.needed_bytes)
+    hours = 1 / rate.likely / 3600 if answer.hours is None else answer.hours.likely
+    return NodeEstimate(nodes, "", rate.low, rate.likely, rate.high, hours, memory.needed_bytes)
 
 
-def works_on_none(each: Sequence[Alone]) -> set[str]:
-    """Of what runs on no number of nodes, what any of them that needs the least memory misses."""
-    if any(one.works for one in each):
+def checks_missed(estimates: Sequence[NodeEstimate]) -> set[str]:
+    """The checks that a job fails if it runs on no number of nodes: those of the least memory that it needs."""
+    if any(estimate.works for estimate in estimates):
         return set()
-    least = min(one.needed_bytes for one in each)
-    return {one.misses for one in each if one.needed_bytes == least}
+    least = min(estimate.needed_bytes for estimate in estimates)
+    return {estimate.misses for estimate in estimates if estimate.needed_bytes == least}
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A job on an offer, on so many nodes and instances, with what interruptions cost; in hours and dollars."""
+class PlainPlan:
+    """A job on an offer, on a number of nodes and instances, with the cost of interruptions; in hours and dollars."""
 
     nodes: int
     instances: int
@@ -83,30 +83,37 @@ class Planned:
     paid_hours: float
 
 
-def planned(
-    job: Job, one: Alone, kind: InstanceType, market: str, usd: float | None, instances: int, checkpoints: Checkpoints,
+def plan_on_offer(
+    job: Job,
+    estimate: NodeEstimate,
+    instance_type: InstanceType,
+    market: str,
+    usd: float | None,
+    instances: int,
+    checkpoints: Checkpoints,
     catalog: Catalog,
-) -> Planned | None:  # fmt: skip
-    """Nothing where interruptions would hardly ever let it end."""
-    per_hour = None if usd is None else usd * one.nodes * instances
+) -> PlainPlan | None:
+    """The plan, or None where interruptions would hardly ever let the job end."""
+    nodes = estimate.nodes
+    per_hour = None if usd is None else usd * nodes * instances
     if job.amount is None:
-        price = None if usd is None else usd * one.nodes
-        return Planned(one.nodes, 1, one.likely, one.hours, one.hours, price, price, price, one.hours)
-    share = one.hours / instances
-    undisturbed = Band(share * one.likely / one.high, share, share * one.likely / one.low)
+        price = None if usd is None else usd * nodes
+        return PlainPlan(nodes, 1, estimate.likely, estimate.hours, estimate.hours, price, price, price, estimate.hours)
+    share = estimate.hours / instances
+    undisturbed = Band(share * estimate.likely / estimate.high, share, share * estimate.likely / estimate.low)
     paid = elapsed = undisturbed
     if market == "spot":
-        gpu = None if kind.gpu is None else kind.gpu.id
-        prior = prior_of(catalog.reference.interruption_priors, kind.provider, "spot", gpu, catalog.day)
-        expected = expect_by_prior(undisturbed, prior, checkpoints, one.nodes)
+        gpu = None if instance_type.gpu is None else instance_type.gpu.id
+        prior = prior_of(catalog.reference.interruption_priors, instance_type.provider, "spot", gpu, catalog.day)
+        expected = expect_by_prior(undisturbed, prior, checkpoints, nodes)
         if isinstance(prior, InterruptionPrior):
             if isinstance(expected, Unknown):
                 return None
             paid, elapsed = expected.hours, expected.elapsed or expected.hours
-    return Planned(
-        one.nodes,
+    return PlainPlan(
+        nodes,
         instances,
-        one.likely * instances,
+        estimate.likely * instances,
         elapsed.likely,
         elapsed.high,
         None if per_hour is None else per_hour * paid.likely,

@@ -9,18 +9,22 @@ from service.domain.selection.constraints import Constraints
 from tests.strategies.catalogs import DAY, Offer, World
 
 
-def type_misses(asked: Constraints, kind: InstanceType) -> list[str]:
+def type_misses(asked: Constraints, instance_type: InstanceType) -> list[str]:
     """The codes of the constraints on hardware and lifecycle that a type misses."""
-    return [*word_misses(asked, kind), *number_misses(asked, kind), *other_misses(asked, kind)]
+    return [
+        *word_misses(asked, instance_type),
+        *number_misses(asked, instance_type),
+        *other_misses(asked, instance_type),
+    ]
 
 
-def word_misses(asked: Constraints, kind: InstanceType) -> list[str]:
+def word_misses(asked: Constraints, instance_type: InstanceType) -> list[str]:
     words = {
-        "provider": kind.provider,
-        "family": kind.family,
-        "gpu_vendor": kind.gpu.vendor if kind.gpu else None,
-        "interconnect": kind.interconnect,
-        "lifecycle": kind.state_on(DAY),
+        "provider": instance_type.provider,
+        "family": instance_type.family,
+        "gpu_vendor": instance_type.gpu.vendor if instance_type.gpu else None,
+        "interconnect": instance_type.interconnect,
+        "lifecycle": instance_type.state_on(DAY),
     }
     missed = []
     for name, wanted in asked.words.items():
@@ -30,12 +34,12 @@ def word_misses(asked: Constraints, kind: InstanceType) -> list[str]:
     return missed
 
 
-def number_misses(asked: Constraints, kind: InstanceType) -> list[str]:
+def number_misses(asked: Constraints, instance_type: InstanceType) -> list[str]:
     numbers = {
-        "gpu_count": kind.gpu_count * kind.gpu.fraction if kind.gpu else 0.0,
-        "gpu_memory_gb": kind.gpu.memory_gb if kind.gpu else None,
-        "vcpus": kind.vcpus,
-        "memory_gib": kind.memory_gib,
+        "gpu_count": instance_type.gpu_count * instance_type.gpu.fraction if instance_type.gpu else 0.0,
+        "gpu_memory_gb": instance_type.gpu.memory_gb if instance_type.gpu else None,
+        "vcpus": instance_type.vcpus,
+        "memory_gib": instance_type.memory_gib,
     }
     missed = []
     for name in {*asked.at_least, *asked.at_most}:
@@ -49,25 +53,27 @@ def number_misses(asked: Constraints, kind: InstanceType) -> list[str]:
     return missed
 
 
-def other_misses(asked: Constraints, kind: InstanceType) -> list[str]:
+def other_misses(asked: Constraints, instance_type: InstanceType) -> list[str]:
     missed = []
-    if "rdma" in asked.flags and kind.rdma != asked.flags["rdma"]:
-        missed.append("rdma_unknown" if kind.rdma is None else "rdma")
-    if asked.precision_any and not any(runs(kind, each, asked) for each in asked.precision_any):
+    if "rdma" in asked.flags and instance_type.rdma != asked.flags["rdma"]:
+        missed.append("rdma_unknown" if instance_type.rdma is None else "rdma")
+    if asked.precision_any and not any(runs(instance_type, each, asked) for each in asked.precision_any):
         missed.append("precision")
-    called = {kind.provider, kind.family, kind.name, kind.id} | ({kind.gpu.id} if kind.gpu else set())
-    if called & set(asked.exclude):
+    names = {instance_type.provider, instance_type.family, instance_type.name, instance_type.id}
+    if instance_type.gpu:
+        names.add(instance_type.gpu.id)
+    if names & set(asked.exclude):
         missed.append("exclude")
     return missed
 
 
-def runs(kind: InstanceType, precision: str, asked: Constraints) -> bool:
-    rate = kind.gpu.rates.get(precision) if kind.gpu else None
+def runs(instance_type: InstanceType, precision: str, asked: Constraints) -> bool:
+    rate = instance_type.gpu.rates.get(precision) if instance_type.gpu else None
     return rate is not None and rate.support in ENOUGH[asked.precision_support]
 
 
 def offer_misses(asked: Constraints, offer: Offer) -> list[str]:
-    """The codes of the constraints on offers that one misses, the price limit last."""
+    """The codes of the constraints that an offer misses, the price limit last."""
     _, region, market, usd, age = offer
     missed = []
     if asked.region and region not in asked.region:
@@ -83,16 +89,16 @@ def offer_misses(asked: Constraints, offer: Offer) -> list[str]:
     return missed
 
 
-def admitted(asked: Constraints, world: World) -> dict[tuple[int, str], float | None]:
-    """The lowest price of each admitted type in each market where an offer of it passes (null: not known)."""
+def lowest_prices(asked: Constraints, world: World) -> dict[tuple[int, str], float | None]:
+    """The lowest price (None: unknown) of each admitted type in each market in which one of its offers passes."""
     lowest: dict[tuple[int, str], float | None] = {}
-    for place, kind in enumerate(world.catalog.instance_types):
-        if type_misses(asked, kind):
+    for index, instance_type in enumerate(world.catalog.instance_types):
+        if type_misses(asked, instance_type):
             continue
         for offer in world.offers:
-            if offer[0] != place or offer_misses(asked, offer):
+            if offer[0] != index or offer_misses(asked, offer):
                 continue
-            key, usd = (place, offer[2]), offer[3]
+            key, usd = (index, offer[2]), offer[3]
             known = [price for price in (lowest.get(key), usd) if price is not None]
             lowest[key] = min(known, default=None)
     return lowest

@@ -16,7 +16,7 @@ from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.recommend.fleet import FleetEstimate, job_checks, outlook_of
 from service.domain.typeset import TypeSet
-from tests.oracles.fleet import Alone, alone, works_on_none
+from tests.oracles.fleet import NodeEstimate, checks_missed, estimate_on_nodes
 from tests.strategies.catalogs import World
 from tests.strategies.jobs import jobs, node_choices, physical_worlds
 
@@ -27,7 +27,7 @@ def members(types: TypeSet, catalog: Catalog) -> set[int]:
     return set(np.flatnonzero(catalog.mask(types)).tolist())
 
 
-def agrees(found: FleetEstimate[Job], place: int, slow: Sequence[Alone]) -> None:
+def agrees(found: FleetEstimate[Job], place: int, slow: Sequence[NodeEstimate]) -> None:
     """The rows of one type say what the loop over its numbers of nodes says."""
     for on_nodes, one in zip(found.options, slow, strict=True):
         assert bool(on_nodes.works[place]) == one.works
@@ -54,14 +54,14 @@ def test_it_equals_the_loop_over_every_type_and_number_of_nodes(world: World, jo
     found = outlook_of(job, nodes, catalog)
     failed = reasons(found, catalog)
     for place, kind in enumerate(catalog.instance_types):
-        slow = [alone(job, kind, each, catalog) for each in nodes]
+        slow = [estimate_on_nodes(job, kind, each, catalog) for each in nodes]
         agrees(found, place, slow)
         fails_one_check(failed[place], slow)
 
 
-def fails_one_check(failed: set[str], slow: Sequence[Alone]) -> None:
+def fails_one_check(failed: set[str], slow: Sequence[NodeEstimate]) -> None:
     """Every type works or lacks one thing."""
-    missing = works_on_none(slow)
+    missing = checks_missed(slow)
     assert len(failed) == bool(missing)
     assert failed <= missing <= JOB_CODES
 
@@ -110,7 +110,7 @@ def test_it_equals_the_loop_on_machines_that_are_rented_out(seed: Catalog, name:
     found = outlook_of(job, nodes, seed)
     failed = reasons(found, seed)
     for place in picked(seed):
-        slow = [alone(job, seed.instance_types[place], each, seed) for each in nodes]
+        slow = [estimate_on_nodes(job, seed.instance_types[place], each, seed) for each in nodes]
         agrees(found, place, slow)
         fails_one_check(failed[place], slow)
 

@@ -18,9 +18,8 @@ from service.domain.recommend.plans import Limits
 from service.domain.recommend.recommend import Answer, Choice, Question, recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.calibrations import FITTED
-from tests.oracles import selection as plain
-from tests.oracles.fleet import Alone, Planned, alone, planned
-from tests.oracles.selection import relaxed_constraints
+from tests.oracles.fleet import NodeEstimate, PlainPlan, estimate_on_nodes, plan_on_offer
+from tests.oracles.selection import offer_misses, relaxed_constraints, type_misses
 from tests.strategies.catalogs import Offer, World, catalog_of, constraints
 from tests.strategies.jobs import jobs, physical_worlds
 
@@ -56,7 +55,7 @@ def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Que
     )
 
 
-def figure(objective: str, plan: Planned, job: Job, one: Alone) -> float:
+def figure(objective: str, plan: PlainPlan, job: Job, one: NodeEstimate) -> float:
     """What ranks, the lower the better: dollars, hours, or dollars per sample."""
     if objective == "fastest":
         return plan.hours if job.amount is not None else 1 / plan.rate
@@ -80,15 +79,17 @@ class Loop:
         assert self.asked.modelled is not None
         return self.asked.modelled
 
-    def alone(self, kind: InstanceType) -> list[Alone]:
-        return [alone(self.job, kind, count, self.world.catalog) for count in node_counts(*self.asked.nodes)]
+    def estimates(self, kind: InstanceType) -> list[NodeEstimate]:
+        return [
+            estimate_on_nodes(self.job, kind, count, self.world.catalog) for count in node_counts(*self.asked.nodes)
+        ]
 
-    def plan(self, kind: InstanceType, one: Alone, market: str, usd: float | None) -> Planned | None:
+    def plan(self, kind: InstanceType, one: NodeEstimate, market: str, usd: float | None) -> PlainPlan | None:
         """On as many instances as are in time, or on all of them for speed."""
         limits, catalog = self.asked.limits, self.world.catalog
 
-        def on(instances: int) -> Planned | None:
-            return planned(self.job, one, kind, market, usd, instances, CHECKPOINTS, catalog)
+        def on(instances: int) -> PlainPlan | None:
+            return plan_on_offer(self.job, one, kind, market, usd, instances, CHECKPOINTS, catalog)
 
         whole, most = on(1), limits.max_instances
         if self.job.amount is None or most == 1:
@@ -100,7 +101,7 @@ class Loop:
         hours = inf if whole is None else whole.hours_high if limits.safe else whole.hours
         return on(most if hours == inf else min(most, ceil(hours / limits.deadline_hours)))
 
-    def keeps(self, plan: Planned) -> bool:
+    def keeps(self, plan: PlainPlan) -> bool:
         limits = self.asked.limits
         if self.job.amount is None:
             return True
@@ -112,16 +113,16 @@ class Loop:
         """The best number of nodes of each offer."""
         limits = replace(self.asked.constraints, needs_price=needs_price)
         for place, kind in enumerate(self.world.catalog.instance_types):
-            if plain.type_misses(limits, kind):
+            if type_misses(limits, kind):
                 continue
-            working = [one for one in self.alone(kind) if one.works]
+            working = [one for one in self.estimates(kind) if one.works]
             for offer in self.world.offers:
-                if offer[0] == place and not plain.offer_misses(limits, offer):
+                if offer[0] == place and not offer_misses(limits, offer):
                     found = self.best(kind, working, offer)
                     if found is not None:
                         yield place, found
 
-    def best(self, kind: InstanceType, working: list[Alone], offer: Offer) -> float | None:
+    def best(self, kind: InstanceType, working: list[NodeEstimate], offer: Offer) -> float | None:
         plans = [(self.plan(kind, one, offer[2], offer[3]), one) for one in working]
         return min(
             (figure(self.objective, plan, self.job, one) for plan, one in plans if plan and self.keeps(plan)),
@@ -131,8 +132,8 @@ class Loop:
     def figure_of(self, choice: Choice) -> float:
         """What the choice ranks by, worked out for its nodes and offer."""
         kind, offer = choice.instance_type, choice.offer
-        one = alone(self.job, kind, choice.nodes, self.world.catalog)
-        plan = planned(
+        one = estimate_on_nodes(self.job, kind, choice.nodes, self.world.catalog)
+        plan = plan_on_offer(
             self.job,
             one,
             kind,

@@ -16,8 +16,7 @@ from service.domain.recommend.objective import MORE_IS_BETTER, NAMED, NEEDS_POWE
 from service.domain.recommend.peaks import PRECISION_BY_TASK
 from service.domain.recommend.recommend import Answer, Choice, Question, recommend
 from service.domain.selection.constraints import Constraints
-from tests.oracles import selection as plain
-from tests.oracles.selection import relaxed_constraints
+from tests.oracles.selection import offer_misses, relaxed_constraints, runs, type_misses
 from tests.strategies.catalogs import (
     PRECISIONS,
     PROVIDERS,
@@ -97,7 +96,7 @@ def speed(kind: InstanceType, asked: Question) -> float | None:
     usual = PRECISION_BY_TASK.get(asked.task, ())
     if not (asked.precisions or usual):
         return None if kind.vcpus is None else min(kind.vcpus, 1.0 if asked.task == "development" else inf)
-    running = [name for name in asked.precisions or usual if plain.runs(kind, name, asked.constraints)]
+    running = [name for name in asked.precisions or usual if runs(kind, name, asked.constraints)]
     peaks = [kind.tflops(name) for name in (running[:1] if asked.precisions else running)]
     return max((peak for peak in peaks if peak is not None), default=None)
 
@@ -137,10 +136,10 @@ def rows(asked: Question, world: World, objective: Objective) -> Iterator[Row]:
     for place, kind in enumerate(world.catalog.instance_types):
         lacks_peak = objective.needs(NEEDS_SPEED) and speed(kind, asked) is None
         lacks_power = objective.needs(NEEDS_POWER) and kind.tdp_watts is None
-        if plain.type_misses(limits, kind) or lacks_peak or lacks_power:
+        if type_misses(limits, kind) or lacks_peak or lacks_power:
             continue
         for offer in world.offers:
-            if offer[0] == place and not plain.offer_misses(limits, offer):
+            if offer[0] == place and not offer_misses(limits, offer):
                 yield Row(place, offer, score(kind, offer, asked, objective))
 
 

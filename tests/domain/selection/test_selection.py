@@ -11,8 +11,7 @@ from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.selection import select
 from service.domain.typeset import TypeSet
-from tests.oracles import selection as plain
-from tests.oracles.selection import relaxed_constraints
+from tests.oracles.selection import lowest_prices, offer_misses, relaxed_constraints, type_misses
 from tests.strategies.catalogs import World, catalog_of, constraints, worlds
 
 MANY = settings(max_examples=250, deadline=None)
@@ -35,7 +34,7 @@ def test_it_admits_what_a_plain_loop_over_every_offer_admits(world: World, asked
         (int(kind), MARKETS[offers.market[place]]): float(offers.usd_per_hour[place])
         for kind, place in zip(cells.instance_type[places], cells.offer[places], strict=True)
     }
-    expected = plain.admitted(asked, world)
+    expected = lowest_prices(asked, world)
     assert set(found) == set(expected)
     for key, usd in expected.items():
         assert np.isnan(found[key]) if usd is None else found[key] == usd
@@ -61,7 +60,7 @@ def test_an_obstacle_names_just_the_types_that_miss_its_constraint(world: World,
         if obstacle.code in ("region", "market", "max_price_age_days", "price_unknown", "max_usd_per_hour", "no_offer"):
             continue
         kinds = enumerate(world.catalog.instance_types)
-        missing = {place for place, kind in kinds if obstacle.code in plain.type_misses(asked, kind)}
+        missing = {place for place, kind in kinds if obstacle.code in type_misses(asked, kind)}
         assert members(obstacle.fails, world) == missing
 
 
@@ -72,7 +71,7 @@ def test_too_dear_is_what_has_offers_that_miss_the_price_limit_alone_and_none_th
 ) -> None:
     expected = set()
     for place in range(len(world.catalog.instance_types)):
-        misses = [plain.offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
+        misses = [offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
         if ["max_usd_per_hour"] in misses and [] not in misses:
             expected.add(place)
     told = [each.fails for each in select(asked, world.catalog).obstacles if each.code == "max_usd_per_hour"]
@@ -85,8 +84,8 @@ def test_only_this_means_that_without_it_the_type_would_be_in(world: World, aske
     for obstacle in select(asked, world.catalog).obstacles:
         for place in members(obstacle.alone, world):
             kind = world.catalog.instance_types[place]
-            hardware = plain.type_misses(asked, kind)
-            offers = [plain.offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
+            hardware = type_misses(asked, kind)
+            offers = [offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
             assert ([obstacle.code] == hardware and [] in offers) or (not hardware and [obstacle.code] in offers)
 
 
