@@ -1,0 +1,91 @@
+"""The narrowest rule decides which software runs on an instance type, and for which versions."""
+
+from dataclasses import replace
+
+import pytest
+
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.reference import SoftwareRule
+from service.domain.catalog.software_support import frameworks_mask, software_mask, software_names, task_mask
+from service.domain.versions import Versions, known_versions
+from tests.builders.catalogs import catalog, software_rule
+from tests.builders.gpus import gpu
+from tests.builders.instance_types import instance_type
+
+A100 = gpu()
+GPUS = {
+    "a100": A100,
+    "half an a100": gpu("a100-1of2", fraction=0.5, partition_of=A100.id),
+    "mi300x": gpu("mi300x", vendor="amd", architecture="cdna3"),
+    "h100": gpu("h100", architecture="hopper"),
+}
+CPU = "no GPU"
+
+
+def catalog_with(*rules: SoftwareRule) -> Catalog:
+    types = [instance_type(name, gpu=card, gpu_count=1) for name, card in GPUS.items()]
+    return catalog(instance_types=[*types, instance_type(CPU, gpu=None)], software=rules)
+
+
+def runs_on(known: Catalog, software: str, versions: Versions | None = None) -> set[str]:
+    mask = software_mask(known, software, versions) if versions else software_mask(known, software)
+    return {each.name for each, runs in zip(known.instance_types, mask, strict=True) if runs}
+
+
+@pytest.mark.parametrize(
+    ("scope", "value", "where"),
+    [
+        ("kind", "gpu", set(GPUS)),
+        ("kind", "cpu", {CPU}),
+        ("vendor", "amd", {"mi300x"}),
+        ("architecture", "ampere", {"a100", "half an a100"}),
+        ("gpu", A100.id, {"a100", "half an a100"}),
+        ("gpu", "a100-1of2", {"half an a100"}),
+        ("instance", "h100", {"h100"}),
+    ],
+)
+def test_a_rule_holds_for_the_types_of_its_scope(scope: str, value: str, where: set[str]) -> None:
+    assert runs_on(catalog_with(software_rule("pytorch", scope=scope, scope_value=value)), "pytorch") == where
+
+
+def test_the_narrowest_rule_decides() -> None:
+    known = catalog_with(
+        software_rule("pytorch"),
+        software_rule("pytorch", "no", scope="architecture", scope_value="ampere"),
+        software_rule("pytorch", scope="gpu", scope_value="a100-1of2"),
+    )
+    assert runs_on(known, "pytorch") == {"h100", "half an a100"}
+
+
+def test_versions_that_no_deciding_rule_covers_do_not_run() -> None:
+    known = catalog_with(software_rule("pytorch", versions=">=1.8,<2.1"))
+    nvidia = {"a100", "half an a100", "h100"}
+    assert runs_on(known, "pytorch", known_versions("==2.0")) == nvidia
+    assert runs_on(known, "pytorch", known_versions("==2.1")) == set()
+    assert runs_on(known, "pytorch") == nvidia
+
+
+def test_partial_support_counts_unless_full_support_is_asked_for() -> None:
+    known = catalog_with(software_rule("jax", "partly"))
+    assert runs_on(known, "jax") == {"a100", "half an a100", "h100"}
+    assert not software_mask(known, "jax", enough=("yes",)).any()
+
+
+def test_all_frameworks_must_run() -> None:
+    known = catalog_with(software_rule("pytorch"), software_rule("jax", scope="architecture", scope_value="hopper"))
+    both = frameworks_mask(known, ("pytorch", "jax"))
+    assert [each.name for each, runs in zip(known.instance_types, both, strict=True) if runs] == ["h100"]
+
+
+def test_a_task_is_excluded_only_by_a_rule_of_its_own_or_where_no_framework_runs() -> None:
+    rules = software_rule("pytorch"), software_rule("pytorch", "no", scope_value="amd")
+    known = catalog_with(*rules, replace(software_rule("nccl", "no", scope="gpu", scope_value="h100"), task="training"))
+    able = dict(zip((each.name for each in known.instance_types), task_mask(known, "training"), strict=True))
+    assert able == {"a100": True, "half an a100": True, "mi300x": False, "h100": False, CPU: True}
+    assert task_mask(known, "inference").all()
+
+
+def test_names_are_those_of_the_kinds_asked_for() -> None:
+    known = catalog_with(software_rule("vllm", kind="engine"), software_rule("pytorch"), software_rule("jax"))
+    assert software_names(known, ("framework",)) == ["jax", "pytorch"]
+    assert software_names(known) == ["jax", "pytorch", "vllm"]
