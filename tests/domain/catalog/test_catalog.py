@@ -5,7 +5,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from service.domain.catalog.catalog import Category
+from service.domain.catalog.columns import Category
 from tests.builders.catalogs import catalog, software_rule
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import instance_type
