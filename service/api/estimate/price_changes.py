@@ -11,7 +11,6 @@ from service.api.estimate.cost_request import Hours
 from service.api.http.current import Live, catalog_on
 from service.api.http.fields import AtLeastOne, Day, ResponseModel
 from service.api.http.listing import Page, page_answer
-from service.api.workload.checkpoints import USUAL_RESTART_SECONDS, USUAL_SAVE_SECONDS
 from service.domain.band import Band
 from service.domain.bill.bill import bill_of
 from service.domain.bill.interruption import Checkpoints
@@ -148,6 +147,5 @@ def run_moved(
 def likely_micros(history: CatalogHistory, row: int, day: date, hours: float, nodes: int) -> int | None:
     kind, offer = offer_of(history, row)
     run = BilledRun(Band(hours, hours, hours), nodes)
-    checkpoints = Checkpoints(USUAL_SAVE_SECONDS, USUAL_RESTART_SECONDS)
-    usd = bill_of(run, terms_of(history.reference, kind, offer, run, day, checkpoints)).usd
+    usd = bill_of(run, terms_of(history.reference, kind, offer, run, day, Checkpoints())).usd
     return None if usd is None else usd.likely

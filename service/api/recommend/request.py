@@ -10,7 +10,7 @@ from service.api.http.echo import echoed
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Names, Positive, whole
 from service.api.workload.checkpoints import bears_no_fault, checkpoints_in
 from service.api.workload.job import amount_of, job_of
-from service.api.workload.requirements import needs_of, numbers_of
+from service.api.workload.requirements import precision_requirement_of, requirements_of
 from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve_gpus, resolve_instance, unknown
@@ -105,10 +105,12 @@ def to_question(asked: RecommendRequest, catalog: Catalog) -> Question:
     objective = OBJECTIVES[asked.objective] if isinstance(asked.objective, str) else weighted(asked.objective)
     job = job_of(work, catalog)
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
-    numbers = None
+    required = None
     if "numerics" in work.model_fields_set:
         usual = JOB_PRECISIONS[work.task] if job else usual_precisions(work.task, catalog)
-        numbers = numbers_of(work, usual, catalog, needs_peak=objective.needs(NEEDS_SPEED) and job is None)
+        required = precision_requirement_of(
+            work, usual, catalog, needs_peak=objective.needs(NEEDS_SPEED) and job is None
+        )
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
     named: Job | NamedWork | None = job
@@ -117,22 +119,22 @@ def to_question(asked: RecommendRequest, catalog: Catalog) -> Question:
     current = asked.current_instance
     return Question(
         task=work.task,
-        precisions=precisions if numbers is None or numbers.free else numbers.borne or numbers.wanted,
+        precisions=precisions if required is None or required.free else required.usable,
         constraints=constraints(
-            asked, objective, precisions if numbers is None else numbers.wanted, catalog, has_job=named is not None
+            asked, objective, precisions if required is None else required.wanted, catalog, has_job=named is not None
         ),
         objective=objective,
         current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
         limit=asked.limit,
         per_offer=asked.per == "offer",
-        job=named if job is None or numbers is None else replace(job, precisions=numbers.borne or numbers.wanted),
+        job=named if job is None or required is None else replace(job, precisions=required.usable),
         name=work.name,
         nodes=(asked.constraints.min_nodes, asked.constraints.max_nodes),
         limits=limits_of(asked.constraints),
         checkpoints=checkpoints_in(work.checkpoint, work),
         diversify=asked.diversify,
-        needs=needs_of(work, numbers, catalog, has_job=job is not None),
-        usual=numbers.borne if numbers is not None and numbers.free else (),
+        needs=requirements_of(work, required, catalog, has_job=job is not None),
+        usual=required.tolerated if required is not None and required.free else (),
     )
 
 

@@ -46,8 +46,10 @@ NEVER_ENDS = "Interruptions come so often that the run would hardly ever finish.
 class Checkpoints:
     """How a run saves its work. None as the interval means the best one; `inf` saves only at the end."""
 
-    save_seconds: float
-    restart_seconds: float
+    save_seconds: float = 30.0
+    """Seconds to write a checkpoint. The default is an assumption without a source."""
+    restart_seconds: float = 300.0
+    """Seconds from an interruption until the run goes on. The default is an assumption without a source."""
     interval_seconds: float | None = None
 
 

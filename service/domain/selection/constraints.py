@@ -11,7 +11,7 @@ from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, SupportAske
 from service.domain.catalog.software_support import frameworks_mask, task_mask
 from service.domain.selection.filters import flag_checks, range_checks, word_check
 from service.domain.selection.offers import OfferConstraints
-from service.domain.selection.relax import AddWord, BestOption, Check, Drop
+from service.domain.selection.relax import AddWord, BestOption, Check, drop
 from service.domain.typeset import TypeSet, types_where, union
 
 
@@ -84,7 +84,7 @@ def _precision_check(catalog: Catalog, any_of: tuple[str, ...], support: Support
 
 def _framework_check(catalog: Catalog, frameworks: tuple[str, ...]) -> Check:
     fails = types_where(~frameworks_mask(catalog, frameworks))
-    return Check("framework", "software", fails, Drop({"framework": []}, fails))
+    return Check("framework", "software", fails, drop({"framework": []}, fails))
 
 
 def _task_check(catalog: Catalog, task: str) -> Check:

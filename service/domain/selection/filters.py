@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from service.domain.arrays import Floats
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, NUMBERS, WORDS
-from service.domain.selection.relax import AddWord, Check, Drop, Ground, MoveLimit
+from service.domain.selection.relax import AddWord, Check, Ground, MoveLimit, drop
 from service.domain.typeset import ThresholdIndex, TypeSet, types_by_code, types_where, union
 
 INCLUDED_WORDS: dict[str, dict[str, tuple[str, ...]]] = {"interconnect": {"nvlink": ("nvswitch",)}}
@@ -49,9 +49,9 @@ def flag_checks(catalog: Catalog, name: str, wanted: bool) -> list[Check]:
     """Checks that a flag is known and as requested."""
     column = catalog.columns.flags[name]
     other, unknown = types_where(column == (not wanted)), types_where(column == -1)
-    drop = Drop({name: None}, other | unknown)
-    checks = [Check(name, "hardware", other, drop)]
-    return [*checks, Check(f"{name}_unknown", "data", unknown, drop)] if unknown else checks
+    rule = drop({name: None}, other | unknown)
+    checks = [Check(name, "hardware", other, rule)]
+    return [*checks, Check(f"{name}_unknown", "data", unknown, rule)] if unknown else checks
 
 
 def range_checks(
@@ -72,7 +72,7 @@ def range_checks(
         yield Check(f"max_{name}", "hardware", above, MoveLimit(f"max_{name}", "max", above, index))
     if unknown:
         dropped = {field: None for field, limit in limits.items() if limit is not None}
-        yield Check(f"{name}_unknown", "data", unknown, Drop(dropped, unknown | below | above))
+        yield Check(f"{name}_unknown", "data", unknown, drop(dropped, unknown | below | above))
 
 
 def number_index(catalog: Catalog, name: str, precision: str | None = None) -> ThresholdIndex:

@@ -39,8 +39,6 @@ class CheapestOffers:
     """Lowest price of each instance type; infinite if it has no offer here or no known price."""
     types: TypeSet
     """Types that have an offer here."""
-    priced: TypeSet
-    """Types that have an offer with a known price here."""
     orders: Cache = field(default_factory=lambda: Cache(size=16))
     """Rankings of these offers, by objective."""
 
@@ -56,8 +54,7 @@ class CheapestOffers:
             offers.astype(np.int64),
             usd,
             cheapest,
-            types=_types_of(offers, catalog),
-            priced=types_where(cheapest < np.inf),
+            _types_of(offers, catalog),
         )
 
     @cached_property
@@ -103,10 +100,12 @@ class AdmittedOffers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NearMisses:
-    """Offers that miss one constraint and no other."""
+    """Offers that miss one constraint and no other, and the types that this constraint rejects."""
 
     key: tuple[OfferConstraints, str]
     """The constraints and the code of the one that is missed; names these offers in the cache."""
+    nearest: TypeSet
+    """Types whose nearest offer, the one that misses the fewest constraints, misses this one."""
     offers: Indices
     code: NDArray[np.int32]
     """Region or market of each row of `cells`; -1 if unknown."""
@@ -114,13 +113,14 @@ class NearMisses:
     """The cheapest of these offers for each type and region, or for each type and market."""
 
     @classmethod
-    def of(cls, key: tuple[OfferConstraints, str], offers: Indices, catalog: Catalog) -> "NearMisses":
+    def of(cls, key: tuple[OfferConstraints, str], nearest: TypeSet, offers: Indices, catalog: Catalog) -> "NearMisses":
+        """Builds the near misses from the offers that miss only the constraint of the key."""
         words = catalog.offers.region if key[1] == "region" else catalog.offers.market
         types, codes = catalog.offers.instance_type[offers], words[offers].astype(np.int32)
         order = np.lexsort((catalog.offers.usd_per_hour[offers], codes, types))
         types, codes = types[order], codes[order]
         first = _first_of_run(types) | _first_of_run(codes)
-        return cls(key, offers, codes[first], CheapestOffers.of(offers[order][first], catalog))
+        return cls(key, nearest, offers, codes[first], CheapestOffers.of(offers[order][first], catalog))
 
     def with_code(self, code: int, catalog: Catalog) -> CheapestOffers:
         """The cheapest of these offers in one region or market."""
@@ -129,23 +129,15 @@ class NearMisses:
         )
 
 
-class MissedConstraint(NamedTuple):
-    """What one constraint on offers rejects."""
-
-    types: TypeSet
-    """Types whose nearest offer, the one that misses the fewest constraints, misses this one."""
-    near_misses: NearMisses
-
-
 @dataclass(frozen=True, slots=True)
 class OfferChoice:
-    """The offers that pass some constraints, and what each of the constraints rejects."""
+    """The offers that pass some constraints, and those that miss one of them."""
 
     cells: CheapestOffers
     """The cheapest passing offer of each type in each market."""
     unoffered: TypeSet
     """Types without any offer."""
-    missed: dict[str, MissedConstraint]
+    near_misses: dict[str, NearMisses]
     """By the code of a rejection; constraints that reject nothing are left out."""
 
 
@@ -213,10 +205,12 @@ def _check_offers(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
     return OfferChoice(
         cells=CheapestOffers.of(best, catalog),
         unoffered=catalog.everyone & ~_types_of(nearest, catalog),
-        missed={
-            code: MissedConstraint(
+        near_misses={
+            code: NearMisses.of(
+                (asked, code),
                 _types_of(nearest[mask[nearest]], catalog),
-                NearMisses.of((asked, code), np.flatnonzero(mask & (missed_count == 1)), catalog),
+                np.flatnonzero(mask & (missed_count == 1)),
+                catalog,
             )
             for code, mask in misses.items()
         },

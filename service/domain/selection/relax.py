@@ -67,18 +67,6 @@ class Obstacle(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
-    """Removes a constraint."""
-
-    to: Mapping[str, object]
-    types: TypeSet
-    """Types that pass without the constraint."""
-
-    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
-        return Relaxation(dict(self.to), rejected.only(self.types))
-
-
-@dataclass(frozen=True, slots=True)
 class AddWord:
     """Adds the word that admits the most types to a list of words."""
 
@@ -132,6 +120,11 @@ class BestOption:
             to, types = max(helpful, key=lambda option: option[1].bit_count())
             return Relaxation(dict(to), rejected.only(types))
         return None if self.otherwise is None else Relaxation(dict(self.otherwise), rejected.only(self.fails))
+
+
+def drop(to: Mapping[str, object], types: TypeSet) -> BestOption:
+    """Returns the rule that removes a constraint, which admits the types."""
+    return BestOption(types, ((to, types),))
 
 
 # Rules for constraints on offers

@@ -1,23 +1,29 @@
-"""What the code, the numbers and the host's share of the work need of a machine, each as a check with its relaxation.
+"""What a workload needs of a machine: software, platforms, number formats and host memory.
 
-Software is asked by the rules in force on the catalog's day, in the versions that the caller names.
+Software is checked by the rules in force on the catalog's day, in the versions that the caller names.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.precision import SupportAsked, runs_as
+from service.domain.catalog.precision import FORMATS, SupportAsked, runs_as
 from service.domain.catalog.software_support import RUNS, rules_by_type, said, software_mask
 from service.domain.selection.constraints import types_with_peak, types_with_support
 from service.domain.selection.filters import number_index
 from service.domain.selection.offers import AdmittedOffers
-from service.domain.selection.relax import AddWord, BestOption, Check, Drop, MoveLimit, Relaxation
+from service.domain.selection.relax import AddWord, BestOption, Check, MoveLimit, Relaxation, drop
 from service.domain.typeset import TypeSet, types_where, union
 from service.domain.versions import EVERY, Versions, known_versions
+
+FEWEST_EXPONENT_BITS = 6
+"""A format with fewer, such as fp16 with 5, ends at 65,504 or below, so values that overflow in fp16 do so in it."""
+
+TASKS_WITHOUT_GPU = frozenset({"classical", "sequential", "development"})
+"""Tasks that need no GPU, so that code for CPUs runs on any machine."""
 
 
 class Requirement(NamedTuple):
@@ -27,50 +33,99 @@ class Requirement(NamedTuple):
     versions: Versions = EVERY
 
 
-class RelaxedNumerics(NamedTuple):
-    """A change of the question that lets the work bear more numbers."""
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """What a workload tolerates of number formats."""
 
-    field: str
-    value: object
-    borne: tuple[str, ...]
+    min_bits: int | None = None
+    fp16_overflows: bool = False
+
+    def tolerated(self, precisions: Iterable[str], catalog: Catalog) -> tuple[str, ...]:
+        """The precisions with enough bits, and with a wider range than fp16 if that overflows."""
+        return tuple(
+            name
+            for name in precisions
+            if (self.min_bits is None or _bits(name, catalog) >= self.min_bits)
+            and not (self.fp16_overflows and _is_narrow(name, catalog))
+        )
+
+    def relaxed(self, precisions: Iterable[str], catalog: Catalog) -> Iterator[tuple[str, "Numerics"]]:
+        """Each field that can be relaxed, with the relaxed numerics; the smallest change of a field comes first."""
+        if self.fp16_overflows:
+            yield "fp16_overflows", replace(self, fp16_overflows=False)
+        if self.min_bits is not None:
+            bits = {int(_bits(name, catalog)) for name in precisions if _bits(name, catalog) < self.min_bits}
+            yield from (("min_bits", replace(self, min_bits=fewer)) for fewer in sorted(bits, reverse=True))
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
-    """The precisions that the work could take, and those of them whose numbers it bears, in order of preference."""
+class PrecisionRequirement:
+    """The precisions that a workload can use."""
 
+    numerics: Numerics
     wanted: tuple[str, ...]
-    borne: tuple[str, ...]
-    loosened: tuple[RelaxedNumerics, ...]
+    """In order of preference."""
+    tolerated: tuple[str, ...]
+    """The wanted precisions that the numerics allow."""
     free: bool = False
-    """Nobody named them, so that the fastest that runs is taken, and not the first."""
+    """Whether the caller named no precision, so that the fastest is used and not the first."""
     support: SupportAsked = "native"
     needs_peak: bool = False
+    """Whether the ranking needs a known peak."""
+
+    @property
+    def usable(self) -> tuple[str, ...]:
+        """The tolerated precisions, or all that are wanted if none is tolerated."""
+        return self.tolerated or self.wanted
 
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """Nothing is needed unless told."""
+    """What a workload needs. The defaults need nothing."""
 
     framework: Requirement | None = None
     engine: Requirement | None = None
     cuda: Requirement | None = None
     platforms: tuple[str, ...] = ()
-    """What the code runs on: any of them."""
+    """Platforms that the code runs on; any of them is enough."""
     libraries: tuple[Requirement, ...] = ()
-    """All of them."""
+    """Libraries that must all run."""
     optional: tuple[Requirement, ...] = ()
-    """Libraries that the work had better have; they turn nothing away."""
+    """Libraries that reject nothing, but whose absence is a warning."""
     custom_cuda_kernels: bool = False
     host_memory_gib: float | None = None
-    numbers: Numbers | None = None
+    precision: PrecisionRequirement | None = None
     of_a_job: bool = False
-    """Physics rests on the stack and the precision, so what another one would let in is not known beforehand."""
+    """Whether a job is estimated. Its stack and precision are then not relaxed, as others would change the estimate."""
     cpu_suffices: bool = False
-    """The task needs no GPU, so that what runs on CPUs runs beside any."""
+    """Whether the task needs no GPU, so that code for CPUs runs on any machine."""
 
 
 NOTHING = Requirements()
+
+
+def precision_requirement(
+    numerics: Numerics,
+    named: tuple[str, ...],
+    usual: tuple[str, ...],
+    catalog: Catalog,
+    *,
+    support: SupportAsked = "native",
+    needs_peak: bool = False,
+) -> PrecisionRequirement | None:
+    """Returns the precisions that a workload can use: of those it names, or else of the usual ones of its task.
+
+    If no usual precision is tolerated, all with enough bits take their place, the narrowest first. None if the workload
+    tolerates every precision.
+    """
+    wanted = named or usual
+    if not wanted or numerics == Numerics():
+        return None
+    tolerated = numerics.tolerated(wanted, catalog)
+    if not named and not tolerated:
+        floats = sorted((each.bits, each.id) for each in catalog.reference.precisions.values() if each.kind == "float")
+        wanted = tolerated = tuple(name for bits, name in floats if bits >= (numerics.min_bits or 0)) or wanted
+    return PrecisionRequirement(numerics, wanted, tolerated, free=not named, support=support, needs_peak=needs_peak)
 
 
 def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[str, str | None]]:
@@ -101,8 +156,8 @@ def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]
         yield catalog.derive(_kernels_check)
     if needs.host_memory_gib is not None:
         yield _host_memory_check(catalog, needs.host_memory_gib)
-    if needs.numbers is not None:
-        yield catalog.derive(_numbers_check, needs.numbers, needs.of_a_job)
+    if needs.precision is not None:
+        yield catalog.derive(_precision_check, needs.precision, needs.of_a_job)
 
 
 def platform_names(catalog: Catalog) -> list[str]:
@@ -162,14 +217,14 @@ def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices:
 def _libraries_check(catalog: Catalog, libraries: tuple[Requirement, ...]) -> Check:
     """All libraries must run. Relaxing drops them all, because the one that is missing differs between types."""
     fails = types_where(~np.all([software_mask(catalog, each.software, each.versions) for each in libraries], axis=0))
-    return Check("software_libraries", "software", fails, Drop({"workload.software.libraries": []}, fails))
+    return Check("software_libraries", "software", fails, drop({"workload.software.libraries": []}, fails))
 
 
 def _kernels_check(catalog: Catalog) -> Check:
     """CUDA kernels must run as they are, because a port to another platform is different code."""
     fails = types_where(~software_mask(catalog, "custom-cuda-kernels", enough=("yes",)))
     return Check(
-        "custom_cuda_kernels", "software", fails, Drop({"workload.software.custom_cuda_kernels": False}, fails)
+        "custom_cuda_kernels", "software", fails, drop({"workload.software.custom_cuda_kernels": False}, fails)
     )
 
 
@@ -180,16 +235,16 @@ def _host_memory_check(catalog: Catalog, needed_gib: float) -> Check:
     return Check("host_memory_gib", "hardware", fails, MoveLimit("workload.host.memory_gib", "min", fails, index))
 
 
-def _numbers_check(catalog: Catalog, numbers: Numbers, fixed: bool) -> Check:
-    supported, peaks = catalog.derive(types_with_support, numbers.support), catalog.derive(types_with_peak)
+def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bool) -> Check:
+    supported, peaks = catalog.derive(types_with_support, required.support), catalog.derive(types_with_peak)
     # A format that only stores numbers is no rate of the hardware, so it runs everywhere.
-    runs = {name: supported.get(runs_as(name), catalog.everyone) for name in numbers.wanted}
+    runs = {name: supported.get(runs_as(name), catalog.everyone) for name in required.wanted}
     rated = {name: types & peaks.get(name, 0) for name, types in runs.items()}
-    fails = catalog.everyone & ~union(runs[name] for name in numbers.borne)
+    fails = catalog.everyone & ~union(runs[name] for name in required.tolerated)
 
     def rankable(precisions: tuple[str, ...]) -> TypeSet:
         """Types with a known peak at the first precision that runs, or at any precision if none is named."""
-        if numbers.free:
+        if required.free:
             return union(rated[name] for name in precisions)
         types, left = 0, catalog.everyone
         for name in precisions:
@@ -197,13 +252,26 @@ def _numbers_check(catalog: Catalog, numbers: Numbers, fixed: bool) -> Check:
             left &= ~runs[name]
         return types
 
-    def admitted(precisions: tuple[str, ...]) -> TypeSet:
-        """Types that pass if the work tolerates these precisions, including those that only then can be ranked."""
-        if not numbers.needs_peak:
+    def admitted(numerics: Numerics) -> TypeSet:
+        """Types that pass with other numerics, including those that only then can be ranked."""
+        precisions = numerics.tolerated(required.wanted, catalog)
+        if not required.needs_peak:
             return fails & union(runs[name] for name in precisions)
-        return (fails | ~rankable(numbers.borne)) & rankable(precisions)
+        return (fails | ~rankable(required.tolerated)) & rankable(precisions)
 
     options = tuple(
-        ({f"workload.numerics.{change.field}": change.value}, admitted(change.borne)) for change in numbers.loosened
+        ({f"workload.numerics.{field}": getattr(numerics, field)}, admitted(numerics))
+        for field, numerics in required.numerics.relaxed(required.wanted, catalog)
     )
     return Check("numerics", "hardware", fails, None if fixed else BestOption(fails, options))
+
+
+def _bits(name: str, catalog: Catalog) -> float:
+    precision = catalog.reference.precisions.get(name)
+    return precision.bits if precision else FORMATS[name].stored_bits if name in FORMATS else 0.0
+
+
+def _is_narrow(name: str, catalog: Catalog) -> bool:
+    precision = catalog.reference.precisions.get(name)
+    exponent_bits = precision.exponent_bits if precision else None
+    return exponent_bits is not None and exponent_bits < FEWEST_EXPONENT_BITS

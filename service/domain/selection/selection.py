@@ -51,15 +51,15 @@ def _offer_obstacles(
 ) -> Iterator[Obstacle]:
     """The constraints on offers; a type that fails none of the other checks is rejected by these alone."""
     cells, limit, only_by_offers = choice.cells, asked.max_usd_per_hour, rejected & ~failing
-    for code, missed in choice.missed.items():
-        alone = missed.near_misses.cells.candidates(only_by_offers, limit)
-        fails = (rejected & missed.types & ~cells.types) | alone.types
-        yield Obstacle(code, OFFER_CODES[code], fails, alone, _offer_rule(code, missed.near_misses, asked))
+    for code, near_misses in choice.near_misses.items():
+        alone = near_misses.cells.candidates(only_by_offers, limit)
+        fails = (rejected & near_misses.nearest & ~cells.types) | alone.types
+        yield Obstacle(code, OFFER_CODES[code], fails, alone, _offer_rule(code, near_misses, asked))
     none = AdmittedOffers(cells, 0, limit)
     yield Obstacle("no_offer", "data", rejected & choice.unoffered, none)
     if limit is not None:
         too_expensive = cells.types & ~cells.within(limit)
-        alone = AdmittedOffers(cells, only_by_offers & cells.priced, None)
+        alone = AdmittedOffers(cells, only_by_offers & cells.prices.known, None)
         yield Obstacle("max_usd_per_hour", "constraint", too_expensive, alone, RaisePriceLimit())
 
 

@@ -170,7 +170,7 @@ def test_at_spot_work_that_bears_no_fault_hardly_ends(client: TestClient) -> Non
     assert cost["usd_complete"] is False
     assert "hardly ever finish" in cost["text"]
     assert "at least" in cost["text"]
-    assert "bears no fault" in told["notes"][0]
+    assert "loses all progress" in told["notes"][0]
 
 
 def test_a_term_is_priced_for_its_use_and_for_its_commitment(client: TestClient) -> None:

@@ -8,17 +8,18 @@ import pytest
 from service.domain.catalog.catalog import Catalog
 from service.domain.selection.relax import Check
 from service.domain.selection.requirements import (
-    Numbers,
-    RelaxedNumerics,
+    Numerics,
+    PrecisionRequirement,
     Requirement,
     Requirements,
     partly_run,
+    precision_requirement,
     requirement_checks,
 )
 from service.domain.typeset import TypeSet
 from service.domain.versions import versions_of
 from tests.builders.catalogs import catalog, software_rule
-from tests.builders.gpus import gpu, rate
+from tests.builders.gpus import gpu, precision, rate
 from tests.builders.instance_types import instance_type
 from tests.builders.selection import relaxed_check
 
@@ -150,11 +151,9 @@ def test_too_little_host_memory_is_a_ceiling_and_unknown_memory_passes(world: Ca
     assert names(found.admitted.types, world) == {"k80"}
 
 
-def test_numbers_that_overflow_or_are_too_narrow_turn_away_who_has_no_others(world: Catalog) -> None:
-    numbers = Numbers(
-        ("fp16", "bf16"), ("bf16",), (RelaxedNumerics("fp16_overflows", value=False, borne=("fp16", "bf16")),)
-    )
-    check = the_check(world, numbers=numbers)
+def test_types_without_a_tolerated_precision_are_rejected(world: Catalog) -> None:
+    required = PrecisionRequirement(Numerics(fp16_overflows=True), ("fp16", "bf16"), ("bf16",))
+    check = the_check(world, precision=required)
     assert names(check.fails, world) == {"k80", "v100", "cpu"}
     found = relaxed_check(check, world, check.fails)
     assert found is not None
@@ -163,14 +162,13 @@ def test_numbers_that_overflow_or_are_too_narrow_turn_away_who_has_no_others(wor
     assert relaxed_check(check, world, check.fails & ~found.admitted.types) is None
 
 
-def test_where_peaks_rank_a_loosening_lets_in_whom_it_gives_a_known_one() -> None:
+def test_if_peaks_rank_a_relaxation_admits_only_types_with_a_known_peak() -> None:
     untold = gpu("untold", rates=(rate("fp16", "accelerated", None), rate("fp32", "native", 10.0)))
     told = gpu("told", rates=(rate("fp16", "accelerated", 90.0),))
     world = catalog(instance_types=(instance_type("untold", gpu=untold), instance_type("told", gpu=told)))
     for free, admitted in ((False, {"told"}), (True, {"told", "untold"})):
-        loosened = (RelaxedNumerics("min_bits", 16, ("fp16", "fp32")),)
-        numbers = Numbers(("fp16", "fp32"), (), loosened, free=free, needs_peak=True)
-        check = the_check(world, numbers=numbers)
+        required = PrecisionRequirement(Numerics(min_bits=17), ("fp16", "fp32"), (), free=free, needs_peak=True)
+        check = the_check(world, precision=required)
         found = relaxed_check(check, world, check.fails)
         assert found is not None
         assert names(found.admitted.types, world) == admitted, "the first that runs has to be rated, unless any will do"
@@ -181,3 +179,25 @@ def test_what_runs_in_part_is_told_with_what_is_known_of_it(world: Catalog) -> N
     needs = Requirements(framework=wants("pytorch"), optional=(wants("nccl"),))
     assert partly_run(needs, k80, world) == [("pytorch", "old"), ("nccl", None)]
     assert partly_run(needs, h100, world) == []
+
+
+def test_numerics_tolerate_formats_with_enough_bits_and_range() -> None:
+    ranges = {"fp16": 5, "bf16": 8, "fp32": 8}
+    gpus = (instance_type("any", gpu=gpu("any", rates=tuple(rate(name) for name in ranges))),)
+    precisions = {name: precision(name, exponent_bits=bits) for name, bits in ranges.items()}
+    world = catalog(instance_types=gpus, precisions=precisions)
+    assert Numerics(fp16_overflows=True).tolerated(ranges, world) == ("bf16", "fp32")
+    wide = Numerics(min_bits=32, fp16_overflows=True)
+    assert wide.tolerated(ranges, world) == ("fp32",)
+    assert list(wide.relaxed(ranges, world)) == [
+        ("fp16_overflows", Numerics(min_bits=32)),
+        ("min_bits", Numerics(min_bits=16, fp16_overflows=True)),
+    ]
+
+
+def test_usual_precisions_that_are_not_tolerated_are_replaced_by_wider_ones(world: Catalog) -> None:
+    required = precision_requirement(Numerics(min_bits=32), (), ("fp16",), world)
+    assert required is not None
+    assert required.tolerated == ("fp32",)
+    assert required.free
+    assert precision_requirement(Numerics(), ("fp16",), (), world) is None
