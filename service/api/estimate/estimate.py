@@ -48,7 +48,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import resolve, resolve_gpus, resolve_instance
 from service.domain.errors import QuestionError
-from service.domain.jobs.job import inference_on, training_on
+from service.domain.jobs.job import required_config_on
 from service.domain.layouts.job_estimate import JobEstimate, estimate_job
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.layouts.would_fit import nearest_changes
@@ -271,7 +271,7 @@ def would_fit(asked: EstimateRequest, catalog: Catalog) -> list[FitChangeRespons
     machine, job = machine_asked(asked, kind, catalog), job_of(asked.workload, catalog)
     assert machine is not None
     assert job is not None
-    work = training_on(job, machine.gpu) if job.task == "training" else inference_on(job, machine.gpu)
+    work = required_config_on(job, machine.gpu)
     return changes_told(nearest_changes(catalog.reference.physics, work, machine, fixed_layout(asked)))
 
 

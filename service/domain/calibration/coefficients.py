@@ -178,13 +178,6 @@ class Calibration:
             total = total + self._coefficients(f"{kind.name}.{term}", reading.pattern, facts, columns)
         return total
 
-    def read_beside(self, kind: StepKind, columns: Iterable[str]) -> tuple[str, ...]:
-        """The facts that decide, beside the columns, what the columns add to the terms of a kind."""
-        names = tuple(columns)
-        reads = (each for term in ("*", *kind.start) for each in self.reads_of(kind, term, names))
-        read = {fact for each in reads for fact in (*each.levels, *each.numbers)}
-        return tuple(sorted(read - set(names)))
-
     def models(self) -> frozenset[str]:
         """The models that runs were fitted of."""
         scopes = (scope for table in self.values.values() for scope in table)

@@ -75,6 +75,11 @@ def config_on(job: Job, gpu: Gpu) -> Config | None:
     return _training_on(job, gpu, precision) if job.task == "training" else _inference_on(job, gpu, precision)
 
 
+def required_config_on(job: Job, gpu: Gpu) -> Config:
+    """The job's configuration on this GPU. Raises `QuestionError` when no precision asked for runs on it."""
+    return training_on(job, gpu) if job.task == "training" else inference_on(job, gpu)
+
+
 def training_on(job: Job, gpu: Gpu) -> TrainingConfig:
     """A training job's configuration on this GPU. Raises `QuestionError` when no precision asked for runs on it."""
     return _training_on(job, gpu, _required_precision(job, gpu))

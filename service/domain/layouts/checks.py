@@ -1,7 +1,9 @@
-"""What cannot be of a layout, as a sentence about it."""
+"""Checks of a layout against a configuration and a cluster: each error is a sentence about the layout."""
+
+from math import prod
 
 from service.domain.errors import QuestionError
-from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.jobs.config import Config, TrainingConfig
 from service.domain.layouts.usual import FixedLayout
 from service.domain.models.counts import is_routed
 from service.domain.models.model import Model
@@ -12,28 +14,34 @@ DEGREES = ("tensor", "pipeline", "context", "data")
 CUTS_OF_A_TRANSFORMER = ("tensor", "pipeline", "context", "expert")
 
 
-def check_fixed(fixed: FixedLayout, config: TrainingConfig | InferenceConfig, cluster: Cluster) -> None:
-    """Raises `QuestionError` when what is fixed cannot be part of any layout of this work on this machine."""
-    _check_degrees(fixed, cluster)
+def check_fixed(fixed: FixedLayout, config: Config, cluster: Cluster) -> None:
+    """Raises `QuestionError` when no layout of this configuration on this cluster can have the fixed parts."""
+    check_degrees(fixed, cluster)
     _check_cuts(fixed, config)
-    if fixed.expert and fixed.expert > cluster.gpus // (fixed.pipeline or 1):
+    gpus_per_stage = cluster.gpus // (fixed.pipeline or 1)
+    if fixed.expert and fixed.expert > gpus_per_stage:
         raise QuestionError(
             f"Experts cannot be spread over {fixed.expert} GPUs: each of {fixed.pipeline or 1} pipeline stages has "
-            f"{cluster.gpus // (fixed.pipeline or 1)}.",
+            f"{gpus_per_stage}.",
             field="layout",
         )
     if isinstance(config, TrainingConfig) and fixed.data:
-        check_batch(config, fixed.data)
+        _check_batch(config, fixed.data)
 
 
-def check_layout(layout: Layout, config: TrainingConfig | InferenceConfig, cluster: Cluster) -> None:
-    """The same of a whole layout, which must take all GPUs of the machine."""
-    names = (*DEGREES, "expert")
-    check_fixed(FixedLayout(**{name: getattr(layout, name) for name in names}), config, cluster)
+def check_degrees(layout: FixedLayout | Layout, cluster: Cluster) -> None:
+    """Raises `QuestionError` unless the given degrees divide the cluster's GPUs, and all of them take all GPUs."""
+    degrees = {name: getattr(layout, name) for name in DEGREES if getattr(layout, name) is not None}
+    gpus, words = prod(degrees.values()), " x ".join(f"{name} {degree}" for name, degree in degrees.items())
+    if len(degrees) == len(DEGREES) and gpus != cluster.gpus:
+        raise QuestionError(
+            f"The layout takes {gpus} GPUs ({words}), but the cluster has {cluster.gpus}.", field="layout"
+        )
+    if gpus and cluster.gpus % gpus:
+        raise QuestionError(f"{cluster.gpus} GPUs cannot be divided into groups of {gpus} ({words}).", field="layout")
 
 
-def check_batch(config: TrainingConfig, data: int) -> None:
-    """Raises `QuestionError` when some data-parallel ranks would have no sample."""
+def _check_batch(config: TrainingConfig, data: int) -> None:
     if config.global_batch and config.global_batch < data:
         raise QuestionError(
             f"A global batch of {config.global_batch} cannot be spread over {data} data-parallel ranks: "
@@ -42,41 +50,12 @@ def check_batch(config: TrainingConfig, data: int) -> None:
         )
 
 
-def check_context(config: TrainingConfig | InferenceConfig) -> None:
-    """Raises `QuestionError` when sequences are longer than the model was built for; 0 is unknown and passes."""
-    t = config.model.transformer
-    if t is None or not t.context_tokens:
-        return
-    training = isinstance(config, TrainingConfig)
-    asked = config.sequence_length if isinstance(config, TrainingConfig) else config.input_length + config.output_length
-    if asked > t.context_tokens:
-        raise QuestionError(
-            f"{config.model.name} reads at most {t.context_tokens} tokens, and {asked:g} are asked for.",
-            field="sequence_length" if training else "input_length",
-        )
-
-
-def _check_degrees(fixed: FixedLayout, cluster: Cluster) -> None:
-    told = {name: getattr(fixed, name) for name in DEGREES if getattr(fixed, name) is not None}
-    taken = 1
-    for degree in told.values():
-        taken *= degree
-    words = " x ".join(f"{name} {degree}" for name, degree in told.items())
-    if len(told) == len(DEGREES) and taken != cluster.gpus:
-        raise QuestionError(
-            f"The layout takes {taken} GPUs ({words}), but the machine has {cluster.gpus}.", field="layout"
-        )
-    if taken and cluster.gpus % taken:
-        raise QuestionError(f"{cluster.gpus} GPUs cannot be divided into groups of {taken} ({words}).", field="layout")
-
-
-def _check_cuts(fixed: FixedLayout, config: TrainingConfig | InferenceConfig) -> None:
+def _check_cuts(fixed: FixedLayout, config: Config) -> None:
     model, t = config.model, config.model.transformer
     if t is None:
         _check_uncut(fixed, model)
         return
-    pads_heads = config.software.stack_class.pads_heads
-    if fixed.tensor and t.heads % fixed.tensor and not pads_heads:
+    if fixed.tensor and t.heads % fixed.tensor and not config.software.stack_class.pads_heads:
         raise QuestionError(
             f"{t.heads} attention heads cannot be divided over {fixed.tensor} tensor-parallel GPUs.", field="layout"
         )
@@ -90,7 +69,7 @@ def _check_cuts(fixed: FixedLayout, config: TrainingConfig | InferenceConfig) ->
 
 
 def _check_uncut(fixed: FixedLayout, model: Model) -> None:
-    """Language models that are known by their parameters alone may still be cut; we only cannot say what it costs."""
+    # A language model whose dimensions are unknown may be divided; only the cost of that is unknown.
     if model.family in ("llm", "enc_dec") or is_routed(model):
         return
     for name in CUTS_OF_A_TRANSFORMER:

@@ -1,13 +1,12 @@
 """Clusters as columns, so that the formulas are evaluated for all of them at once."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Mask, Number
-from service.domain.cache import Cache
 from service.domain.calibration.coefficients import Column, Levels, StepKind
 from service.domain.calibration.error_bands import Physics, bands_by_gpu
 from service.domain.catalog.hardware import Gpu
@@ -17,7 +16,7 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.features import hardware_features
 from service.domain.physics.host_memory import host_parts
 from service.domain.physics.memory import total
-from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_of_hardware, wide_precision
+from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_of_hardware
 
 Indices = NDArray[np.int64]
 
@@ -57,7 +56,6 @@ class ClusterTable:
     shapes: tuple[ClusterShape, ...]
     same_but_host: Indices
     """The first cluster with the same GPUs and links. Hosts only matter to networks that wait for their input."""
-    cache: Cache = field(default_factory=lambda: Cache(size=64), repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.gpus)
@@ -76,19 +74,6 @@ class ClusterTable:
 
     def costs(self, factors: ConfigFactors, kind: StepKind, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:
         """Seconds per unit of each (term, resource) on each cluster, with the coefficients that clusters decide."""
-        calibration = factors.calibration
-        read = self.cache.get_or_compute(
-            ("read", calibration, kind), lambda: calibration.read_beside(kind, self.features)
-        )
-        key = (calibration, kind, config.precision, wide_precision(config), *map(factors.features.get, read), *keys)
-        return self.cache.get_or_compute(key, lambda: self._costs(factors, kind, config, keys))
-
-    def bands(self, physics: Physics, kind: StepKind, factors: ConfigFactors) -> Floats:
-        """Low, likely and high rates of each cluster, over the calibrated rate."""
-        gpus = [gpu.id for gpu in self.gpu_types]
-        return bands_by_gpu(physics.calibration, physics.bands, kind, factors.features, gpus)[self.gpu_type]
-
-    def _costs(self, factors: ConfigFactors, kind: StepKind, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:
         calibration, features = factors.calibration, factors.features
         per_flop = [seconds_per_flop(config, gpu) for gpu in self.gpu_types]
         flops = {name: np.array([gpu[name] for gpu in per_flop])[self.gpu_type] for name in ("flops", "wide_flops")}
@@ -96,6 +81,11 @@ class ClusterTable:
         whole = calibration.log_factors(kind, "*", features, self.features)
         logs = {term: calibration.log_factors(kind, term, features, self.features) for term, _ in keys}
         return np.column_stack([rates[resource] * np.exp(logs[term] + whole) for term, resource in keys])
+
+    def bands(self, physics: Physics, kind: StepKind, factors: ConfigFactors) -> Floats:
+        """Low, likely and high rates of each cluster, over the calibrated rate."""
+        gpus = [gpu.id for gpu in self.gpu_types]
+        return bands_by_gpu(physics.calibration, physics.bands, kind, factors.features, gpus)[self.gpu_type]
 
 
 def distinct(clusters: Iterable[Cluster]) -> tuple[tuple[Cluster, ...], Indices]:

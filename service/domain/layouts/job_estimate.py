@@ -1,74 +1,84 @@
-"""A job on a machine: its layout, what it needs and yields, and what the whole of it takes."""
+"""A job on a cluster: its configuration and layout, and the figures of the whole of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from service.domain.band import Band
 from service.domain.calibration.error_bands import Physics
 from service.domain.catalog.hardware import peak_flops
-from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.jobs.job import Job, inference_on, samples_of, training_on
-from service.domain.layouts.checks import check_fixed
-from service.domain.layouts.inference_search import best_inference_layout
-from service.domain.layouts.training_search import best_training_layout
-from service.domain.layouts.usual import FREE, FixedLayout, usual_inference_layout, usual_training_layout
+from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
+from service.domain.jobs.job import Job, required_config_on, samples_of
+from service.domain.layouts.checks import check_degrees, check_fixed
+from service.domain.layouts.search import best_layout
+from service.domain.layouts.usual import FREE, FixedLayout, usual_layout
 from service.domain.models.counts import published_training_flops_per_sample
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_inference, estimate_training, wall_seconds
-from service.domain.physics.parallelism import Layout, checked
+from service.domain.physics.estimate import Estimate, estimate_config, wall_seconds
+from service.domain.physics.parallelism import Layout
 
 SECONDS_PER_HOUR = 3600.0
 
 Choose = Literal["fastest", "usual", "usual_if_it_fits"]
-"""What is left open of a layout: the fastest that fits, what people choose, or that and else the fastest."""
+"""The choice of the free parts of a layout: the fastest that fits, the usual one, or that and else the fastest."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobEstimate:
-    """What a job comes to on a machine. Hours are those of the whole amount, without setup; None where none is told."""
+    """Estimate of a job on a cluster. Hours are of the whole amount, without setup; None where no amount is given."""
 
-    config: TrainingConfig | InferenceConfig
+    config: Config
     estimate: Estimate
     samples: float | None
     hours: Band | None
     beyond_steps: float | None
-    """The share that evaluation, saving and starting take on top of the steps, as runs of the stack had it."""
+    """Share that evaluation, saving and starting add to the steps, as in published runs of the stack."""
     model_flops_per_second_per_gpu: float | None
-    """As papers count: attention without the causal half, recomputation left out."""
+    """As papers count them: attention without the causal half, recomputation left out."""
     hardware_flops_per_second_per_gpu: float | None
-    """The same with recomputation."""
+    """Model FLOP/s and those of recomputation."""
     model_flops_utilisation: float | None
-    """Of the dense 16-bit peak, whatever the job runs in, as papers do."""
+    """Share of the dense 16-bit peak, whatever the job's precision, as in papers."""
     tokens_per_sample: float
 
     @property
     def precision(self) -> str:
+        """The precision that the job runs in on this GPU."""
         return self.config.precision
 
 
 def estimate_job(
     physics: Physics, job: Job, cluster: Cluster, fixed: FixedLayout = FREE, choose: Choose = "fastest"
 ) -> JobEstimate:
-    """Raises `QuestionError` where the job cannot be asked of the machine: a precision or a layout that cannot be."""
-    if job.task == "training":
-        config = training_on(job, cluster.gpu)
-        return _training_estimate(
-            physics, job, config, cluster, _chosen_training(physics, config, cluster, fixed, choose)
-        )
-    answering = inference_on(job, cluster.gpu)
-    return _inference_estimate(job, answering, _chosen_inference(physics, answering, cluster, fixed, choose))
+    """Chooses a layout and estimates the job. Raises `QuestionError` for an impossible precision or layout."""
+    config = required_config_on(job, cluster.gpu)
+    check_fixed(fixed, config, cluster)
+    return _of_whole(physics, job, config, cluster, _chosen(physics, config, cluster, fixed, choose))
 
 
 def estimate_job_in(physics: Physics, job: Job, cluster: Cluster, layout: Layout) -> JobEstimate:
-    """The same in a layout that is known to be possible."""
-    if job.task == "training":
-        config = training_on(job, cluster.gpu)
-        return _training_estimate(physics, job, config, cluster, estimate_training(physics, config, cluster, layout))
-    answering = inference_on(job, cluster.gpu)
-    return _inference_estimate(job, answering, estimate_inference(physics, answering, cluster, layout))
+    """Estimates the job in a layout that is known to be possible."""
+    config = required_config_on(job, cluster.gpu)
+    return _of_whole(physics, job, config, cluster, estimate_config(physics, config, cluster, layout))
 
 
-def _training_estimate(
+def _chosen(physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayout, choose: Choose) -> Estimate:
+    is_free = any(getattr(fixed, field.name) is None for field in fields(fixed))
+    if choose != "fastest" or not is_free:
+        usual = usual_layout(config, cluster, fixed)
+        check_degrees(usual, cluster)
+        estimate = estimate_config(physics, config, cluster, usual)
+        if estimate.fits or choose == "usual" or not is_free:
+            return estimate
+    return best_layout(physics, config, cluster, fixed)
+
+
+def _of_whole(physics: Physics, job: Job, config: Config, cluster: Cluster, estimate: Estimate) -> JobEstimate:
+    if isinstance(config, TrainingConfig):
+        return _of_training(physics, job, config, cluster, estimate)
+    return _of_inference(job, config, estimate)
+
+
+def _of_training(
     physics: Physics, job: Job, config: TrainingConfig, cluster: Cluster, estimate: Estimate
 ) -> JobEstimate:
     layout = estimate.layout
@@ -89,40 +99,10 @@ def _training_estimate(
     return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length)
 
 
-def _inference_estimate(job: Job, config: InferenceConfig, estimate: Estimate) -> JobEstimate:
+def _of_inference(job: Job, config: InferenceConfig, estimate: Estimate) -> JobEstimate:
     length = config.output_length or config.mean_length or config.input_length
     samples = None if job.amount is None else samples_of(job.amount, length, estimate.concurrency or 1.0)
     hours = None
     if samples is not None and estimate.samples_per_second is not None:
         hours = estimate.samples_per_second.inverse_of(samples / SECONDS_PER_HOUR)
     return JobEstimate(config, estimate, samples, hours, None if hours is None else 0.0, None, None, None, length)
-
-
-def _chosen_training(
-    physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout, choose: Choose
-) -> Estimate:
-    """What people choose, and the fastest that fits where that does not."""
-    check_fixed(fixed, config, cluster)
-    usual = usual_training_layout(config, cluster, fixed)
-    if choose != "fastest" or not free(fixed):
-        estimate = estimate_training(physics, config, cluster, checked(usual, cluster.gpus))
-        if estimate.fits or choose == "usual" or not free(fixed):
-            return estimate
-    return best_training_layout(physics, config, cluster, fixed)
-
-
-def _chosen_inference(
-    physics: Physics, config: InferenceConfig, cluster: Cluster, fixed: FixedLayout, choose: Choose
-) -> Estimate:
-    check_fixed(fixed, config, cluster)
-    usual = usual_inference_layout(cluster, fixed)
-    if choose != "fastest" or not free(fixed):
-        estimate = estimate_inference(physics, config, cluster, checked(usual, cluster.gpus))
-        if estimate.fits or choose == "usual" or not free(fixed):
-            return estimate
-    return best_inference_layout(physics, config, cluster, fixed)
-
-
-def free(fixed: FixedLayout) -> bool:
-    """Whether anything of the layout is left to choose."""
-    return any(getattr(fixed, name) is None for name in FixedLayout.__dataclass_fields__)

@@ -1,21 +1,26 @@
-"""The layout and the concurrency that people would choose where nobody says."""
+"""The layout that people choose by default. The calibration is fitted with it where a published run omits its own."""
 
 from dataclasses import dataclass, replace
 
-from service.domain.jobs.config import TrainingConfig
+from service.domain.jobs.config import Config, TrainingConfig
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import Checkpointing, Layout
 
 USUAL_MICRO_BATCH = {"cnn": 192, "detection": 64, "encoder": 32}
 
-
 CUT_ABOVE = 4e9
-"""Parameters above which a model without a told layout is cut."""
+"""Parameters above which a model is divided by default."""
+
+USABLE_SHARE_FOR_STATES = 0.6
+"""Share of a GPU's memory that weights, gradients and optimizer states may take; activations need the rest."""
+
+STATE_BYTES, FROZEN_BYTES = 18.0, 2.5
+"""Bytes of states per parameter, when all parameters learn (mixed-precision Adam) and when few do."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedLayout:
-    """What somebody says of a layout; None is free to choose."""
+    """The parts of a layout that the caller fixes; None is free to choose."""
 
     tensor: int | None = None
     pipeline: int | None = None
@@ -32,13 +37,20 @@ class FixedLayout:
 FREE = FixedLayout()
 
 
+def usual_layout(config: Config, cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:
+    """The fixed parts of a layout, and people's usual choice of the others."""
+    if isinstance(config, TrainingConfig):
+        return usual_training_layout(config, cluster, fixed)
+    return usual_inference_layout(cluster, fixed)
+
+
 def usual_training_layout(config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:
-    """The layout as told, and what people choose for the rest; the calibration is fitted with it."""
+    """Divides a large model as its stack does by habit, and accumulates up to the global batch."""
     tensor, pipeline, zero_stage = fixed.tensor or 1, fixed.pipeline or 1, fixed.zero_stage or 0
     free = fixed.tensor is None and fixed.zero_stage is None
     if free and config.model.transformer is not None and config.model.parameters > CUT_ABOVE:
-        if cuts_tensors(config):
-            tensor, pipeline = usual_cut(config, cluster)
+        if config.software.stack_class.cuts_by_habit:
+            tensor, pipeline = _usual_cut(config, cluster)
         elif cluster.gpus > 1:
             zero_stage = 3
     context = fixed.context or 1
@@ -50,25 +62,25 @@ def usual_training_layout(config: TrainingConfig, cluster: Cluster, fixed: Fixed
         context,
         fixed.expert or 1,
         zero_stage,
-        fixed.micro_batch or usual_micro_batch(config, data),
+        fixed.micro_batch or _usual_micro_batch(config, data),
         fixed.accumulation or 1,
         fixed.activation_checkpointing or "none",
         fixed.virtual_stages or 1,
     )
-    return layout if fixed.accumulation else with_steps(config, layout)
+    return layout if fixed.accumulation else _with_accumulation(config, layout)
 
 
 def usual_inference_layout(cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:
-    """The cut as told, else none, and a replica on every GPU that is left."""
+    """Undivided unless fixed otherwise, with as many replicas as there are GPUs for."""
     tensor, pipeline = fixed.tensor or 1, fixed.pipeline or 1
     data = fixed.data or max(1, cluster.gpus // (tensor * pipeline))
     return Layout(tensor=tensor, pipeline=pipeline, data=data)
 
 
-def usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:
-    """Tensor parallelism within a node, then pipeline, until the states fit in six tenths of the memory."""
-    per_parameter = 18.0 if config.method == "full" else 2.5
-    need = config.model.parameters * per_parameter / (0.6 * cluster.usable_bytes)
+def _usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:
+    """Tensor parallelism within a node, then pipeline stages, until the states fit in their share of the memory."""
+    per_parameter = STATE_BYTES if config.method == "full" else FROZEN_BYTES
+    need = config.model.parameters * per_parameter / (USABLE_SHARE_FOR_STATES * cluster.usable_bytes)
     tensor = 1
     while tensor < min(8, cluster.gpus_per_node, need):
         tensor *= 2
@@ -78,13 +90,8 @@ def usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:
     return min(tensor, cluster.gpus_per_node), pipeline
 
 
-def cuts_tensors(config: TrainingConfig) -> bool:
-    """Whether the stack cuts matrices by habit; others shard states over the data-parallel ranks (ZeRO-3, FSDP)."""
-    return config.software.stack_class.cuts_by_habit
-
-
-def usual_micro_batch(config: TrainingConfig, data: int) -> int:
-    """One sequence for language models, what fills a GPU for others, and never more than the batch has."""
+def _usual_micro_batch(config: TrainingConfig, data: int) -> int:
+    """One sequence for language models, a full GPU for others, and never more than the global batch allows."""
     t = config.model.transformer
     usual = 1 if t is not None and t.decoder else USUAL_MICRO_BATCH.get(config.model.family, 32)
     if config.global_batch and t is None:
@@ -92,8 +99,8 @@ def usual_micro_batch(config: TrainingConfig, data: int) -> int:
     return min(usual, max(1, (config.global_batch or usual * data) // data))
 
 
-def with_steps(config: TrainingConfig, layout: Layout) -> Layout:
-    """The layout with the accumulation that the global batch asks for; unknown batches keep a pipeline busy."""
+def _with_accumulation(config: TrainingConfig, layout: Layout) -> Layout:
     per_round = layout.micro_batch * layout.data
+    # Eight micro-batches per stage keep a pipeline busy where the global batch is unknown.
     usual = per_round * (8 * layout.pipeline if layout.pipeline > 1 else 1)
     return replace(layout, accumulation=max(1, round((config.global_batch or usual) / per_round)))

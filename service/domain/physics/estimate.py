@@ -9,7 +9,7 @@ from service.domain.band import Band
 from service.domain.calibration.coefficients import Calibration, Features, StepKind
 from service.domain.calibration.error_bands import Physics, unseen
 from service.domain.calibration.step_kinds import DECODE, FORWARD, MEMORY, PREFILL, SERVING, TRAINING
-from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.features import inference_features, training_features
 from service.domain.physics.host_memory import HostNeed, host_memory_need
@@ -138,6 +138,13 @@ def memory_need(physics: Physics, cluster: Cluster, parts: Mapping[str, Number],
 
 def training_memory(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> MemoryNeed:
     return memory_need(physics, cluster, training_parts(config, layout), training_features(config, cluster, layout))
+
+
+def estimate_config(physics: Physics, config: Config, cluster: Cluster, layout: Layout) -> Estimate:
+    """Memory and speed of a configuration in a layout."""
+    if isinstance(config, TrainingConfig):
+        return estimate_training(physics, config, cluster, layout)
+    return estimate_inference(physics, config, cluster, layout)
 
 
 def estimate_training(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> Estimate:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Mask, Number
-from service.domain.errors import QuestionError
 
 Checkpointing = Literal["none", "selective", "full"]
 
@@ -97,17 +96,6 @@ def layout_of(row: Sequence[float] | NDArray[Any]) -> Layout:
 
 
 AnyLayout: TypeAlias = Layout | LayoutTable
-
-
-def checked(layout: Layout, gpus: int) -> Layout:
-    """The layout, or a sentence that says why it cannot be."""
-    if layout.gpus != gpus:
-        raise QuestionError(
-            f"The layout takes {layout.gpus} GPUs (tensor {layout.tensor} x pipeline {layout.pipeline} x context "
-            f"{layout.context} x data {layout.data}), but the machine has {gpus}.",
-            field="layout",
-        )
-    return layout
 
 
 def tensor_bytes_per_layer(tokens: Number, hidden: int, recompute: Number) -> Number:

@@ -6,7 +6,7 @@ import pytest
 
 from service.domain.errors import QuestionError
 from service.domain.jobs.stacks import SoftwareStack
-from service.domain.layouts.checks import check_context, check_fixed, check_layout
+from service.domain.layouts.checks import check_degrees, check_fixed
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.parallelism import Layout
 from tests.builders.clusters import cluster
@@ -18,7 +18,7 @@ MIXTRAL = replace(LLAMA_3_8B, experts=8, experts_per_token=2, expert_ffn=14336)
 @pytest.mark.parametrize(
     ("fixed", "sentence"),
     [
-        (FixedLayout(tensor=2, pipeline=1, context=1, data=8), "takes 16 GPUs .* but the machine has 8"),
+        (FixedLayout(tensor=2, pipeline=1, context=1, data=8), "takes 16 GPUs .* but the cluster has 8"),
         (FixedLayout(tensor=3), "8 GPUs cannot be divided into groups of 3"),
         (FixedLayout(pipeline=64), "8 GPUs cannot be divided into groups of 64"),
         (FixedLayout(expert=2), "no experts to spread"),
@@ -60,15 +60,11 @@ def test_a_convolutional_network_is_spread_by_data_alone() -> None:
 
 def test_each_rank_needs_a_sample() -> None:
     with pytest.raises(QuestionError, match="global batch of 4 cannot be spread over 8") as caught:
-        check_layout(Layout(data=8), training(global_batch=4), cluster())
+        check_fixed(FixedLayout(data=8), training(global_batch=4), cluster())
     assert caught.value.field == "global_batch_size"
 
 
-def test_sequences_are_no_longer_than_the_model_reads() -> None:
-    short = model(replace(LLAMA_3_8B, context_tokens=2048))
-    with pytest.raises(QuestionError, match="at most 2048 tokens, and 4096 are asked for"):
-        check_context(training(model=short))
-    check_context(training())
-    check_context(inference(model=short))
-    with pytest.raises(QuestionError, match="at most 2048 tokens, and 2500"):
-        check_context(inference(model=short, output_length=1500.0))
+def test_a_whole_layout_takes_all_gpus() -> None:
+    check_degrees(Layout(tensor=8), cluster())
+    with pytest.raises(QuestionError, match="takes 16 GPUs"):
+        check_degrees(Layout(tensor=8, pipeline=2), cluster())

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import TRAINING
-from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.physics.cluster import Cluster
@@ -22,7 +21,7 @@ from service.domain.physics.estimate import (
 )
 from service.domain.physics.features import training_features
 from service.domain.physics.memory import figures, total, training_parts
-from service.domain.physics.parallelism import Layout, checked
+from service.domain.physics.parallelism import Layout
 from service.domain.physics.training_roofline import training_terms
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
@@ -179,12 +178,6 @@ def test_zero_three_shards_every_state() -> None:
     cut = training_parts(works(), Layout(data=8, zero_stage=3))
     for name in ("weights", "gradients", "optimizer"):
         assert cut[name] == pytest.approx(whole[name] / 8)
-
-
-def test_a_layout_must_multiply_out() -> None:
-    assert checked(Layout(tensor=8), 8).gpus == 8
-    with pytest.raises(QuestionError, match="takes 16 GPUs"):
-        checked(replace(Layout(tensor=8), pipeline=2), 8)
 
 
 def test_activations_between_matrix_products_stay_at_16_bits() -> None:
