@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, func, insert, select, update
 
 from service.cli import load_seed
 from service.db.engine import connect
-from service.db.tables import CatalogVersionRow, InstanceTypeRow, OfferRow, PriceRow, RegionRow
+from service.db.tables import CATALOG_VERSION, INSTANCE_TYPE, OFFER, PRICE, REGION
 from service.domain.catalog.offer import MARKETS
 from service.files import SEED
 
@@ -59,14 +59,14 @@ def make_catalogs(folder: Path, sizes: Sequence[int | None]) -> dict[int, Path]:
 
 def count_offers(engine: Engine) -> int:
     with engine.connect() as connection:
-        return connection.execute(select(func.count()).select_from(OfferRow)).scalar_one()
+        return connection.execute(select(func.count()).select_from(OFFER)).scalar_one()
 
 
 def instance_names(path: Path) -> list[str]:
     """Every instance type as `provider/name`, those aside whose name a path would have to escape."""
     engine = connect(f"sqlite:///{path}")
     with engine.connect() as connection:
-        found = connection.execute(select(InstanceTypeRow.provider, InstanceTypeRow.name)).all()
+        found = connection.execute(select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name)).all()
     engine.dispose()
     return [f"{provider}/{name}" for provider, name in found if "/" not in name]
 
@@ -75,17 +75,17 @@ def grow(path: Path, more: int) -> None:
     """Write so many more offers beside those of the seed."""
     engine = connect(f"sqlite:///{path}")
     with engine.begin() as connection:
-        connection.execute(update(CatalogVersionRow).values(importing=True))  # holds the triggers back
+        connection.execute(update(CATALOG_VERSION).values(importing=True))  # holds the triggers back
         kinds = read_kinds(connection)
         regions = read_regions(connection, kinds)
         if invented := invented_regions(regions, more // len(kinds) // PER_REGION + 1, kinds[0].source):
-            connection.execute(insert(RegionRow), invented)
-        first = connection.execute(select(func.max(OfferRow.id))).scalar_one() + 1
+            connection.execute(insert(REGION), invented)
+        first = connection.execute(select(func.max(OFFER.c.id))).scalar_one() + 1
         offers = islice(generated(kinds, regions, first), more)
         while portion := list(islice(offers, ROWS_AT_ONCE)):
-            connection.execute(insert(OfferRow), [offer for offer, _ in portion])
-            connection.execute(insert(PriceRow), [price for _, prices in portion for price in prices])
-        connection.execute(update(CatalogVersionRow).values(importing=False, version=CatalogVersionRow.version + 1))
+            connection.execute(insert(OFFER), [offer for offer, _ in portion])
+            connection.execute(insert(PRICE), [price for _, prices in portion for price in prices])
+        connection.execute(update(CATALOG_VERSION).values(importing=False, version=CATALOG_VERSION.c.version + 1))
     engine.dispose()
 
 
@@ -93,18 +93,18 @@ def read_kinds(connection: Connection) -> list[Kind]:
     """The instance types that the seed has a price for, each with its dearest one: that is the on-demand one."""
     query = (
         select(
-            InstanceTypeRow.id,
-            InstanceTypeRow.provider,
-            InstanceTypeRow.name,
-            OfferRow.currency,
-            func.max(PriceRow.per_hour_micros),
-            PriceRow.source,
+            INSTANCE_TYPE.c.id,
+            INSTANCE_TYPE.c.provider,
+            INSTANCE_TYPE.c.name,
+            OFFER.c.currency,
+            func.max(PRICE.c.per_hour_micros),
+            PRICE.c.source,
         )
-        .join(OfferRow, OfferRow.instance_type_id == InstanceTypeRow.id)
-        .join(PriceRow, PriceRow.offer_id == OfferRow.id)
-        .where(PriceRow.per_hour_micros.is_not(None))
-        .group_by(InstanceTypeRow.id)
-        .order_by(InstanceTypeRow.id)
+        .join(OFFER, OFFER.c.instance_type_id == INSTANCE_TYPE.c.id)
+        .join(PRICE, PRICE.c.offer_id == OFFER.c.id)
+        .where(PRICE.c.per_hour_micros.is_not(None))
+        .group_by(INSTANCE_TYPE.c.id)
+        .order_by(INSTANCE_TYPE.c.id)
     )
     return [
         Kind(number, provider, name, currency, micros, source)
@@ -116,7 +116,7 @@ def read_kinds(connection: Connection) -> list[Kind]:
 def read_regions(connection: Connection, kinds: Sequence[Kind]) -> dict[str, list[str]]:
     """Per provider of these types, the regions it has in the seed; maybe none."""
     regions: dict[str, list[str]] = {kind.provider: [] for kind in kinds}
-    for provider, region in connection.execute(select(RegionRow.provider, RegionRow.id).order_by(RegionRow.id)):
+    for provider, region in connection.execute(select(REGION.c.provider, REGION.c.id).order_by(REGION.c.id)):
         regions.setdefault(provider, []).append(region)
     return regions
 

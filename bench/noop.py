@@ -22,7 +22,6 @@ DEPENDENCIES = (
     "packaging.version",
     "psycopg",
     "pydantic_settings",
-    "sqlalchemy.orm",
     "sqlalchemy.dialects.sqlite",
     "starlette.staticfiles",
 )

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from service.db.tables import Row
+from service.db.tables import METADATA
 
 # Whoever migrates at the same time waits here, and then finds the work done. (Setting a number that nobody reads is the
 # smallest write there is: with it SQLite takes the lock that its BEGIN leaves for later.)
@@ -15,6 +15,6 @@ engine = context.config.attributes["engine"]
 
 with engine.begin() as connection:
     connection.exec_driver_sql(TAKE_TURNS[engine.dialect.name])
-    context.configure(connection=connection, target_metadata=Row.metadata, render_as_batch=True)
+    context.configure(connection=connection, target_metadata=METADATA, render_as_batch=True)
     with context.begin_transaction():
         context.run_migrations()

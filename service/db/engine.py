@@ -1,4 +1,4 @@
-"""Engines for SQLite and Postgres, set up so that both behave alike."""
+"""Connects to SQLite and Postgres, set up so that both behave alike."""
 
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,13 @@ DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "
 
 
 def parse_url(text: str) -> URL:
-    """The URL with the driver this project installs; `postgres://` as platforms hand it out is understood."""
+    """Returns the URL with the driver that this project installs. Platforms often give `postgres://`.
+
+    Raises `DatabaseUnusable`.
+    """
     try:
         url = make_url(text)
-    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+    except (ArgumentError, ValueError):  # ValueError: a port that is not a number
         raise DatabaseUnusable(
             "The database URL cannot be read. Examples: sqlite:///instance-selector.db, postgresql://user:password@host/name."
         ) from None
@@ -28,35 +31,35 @@ def parse_url(text: str) -> URL:
 
 
 def connect(database_url: str) -> Engine:
-    """An engine that connects on first use."""
+    """Returns an engine, which connects on first use. Raises `DatabaseUnusable` where the URL cannot be read."""
     url = parse_url(database_url)
     if url.get_backend_name() == "sqlite":
-        return sqlite_engine(url)
-    return postgres_engine(url)
+        return _sqlite_engine(url)
+    return _postgres_engine(url)
 
 
-def postgres_engine(url: URL) -> Engine:
+def _postgres_engine(url: URL) -> Engine:
     engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 5})
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
-        connection.execute("SET datestyle TO ISO")  # the catalog reads days and instants as text
+        connection.execute("SET datestyle TO ISO")  # `bulk_columns` reads days and instants as text
         connection.commit()
 
     return engine
 
 
-def sqlite_engine(url: URL) -> Engine:
+def _sqlite_engine(url: URL) -> Engine:
     engine = create_engine(url, connect_args={"timeout": SQLITE_BUSY_SECONDS})
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
-        # SQLAlchemy begins transactions itself (below); pysqlite's own idea of when to begin would break savepoints.
+        # SQLAlchemy begins transactions itself (below); where pysqlite would begin them breaks savepoints.
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute("PRAGMA foreign_keys = ON")
         if not cursor.execute("PRAGMA query_only").fetchone()[0]:
-            cursor.execute("PRAGMA journal_mode = WAL")  # readers go on while an import writes
+            cursor.execute("PRAGMA journal_mode = WAL")  # lets readers continue while an import writes
         cursor.close()
 
     @event.listens_for(engine, "begin")
@@ -67,7 +70,7 @@ def sqlite_engine(url: URL) -> Engine:
 
 
 def sqlite_path(url: URL) -> Path | None:
-    """The file behind a SQLite URL; nothing for Postgres or a database in memory."""
+    """Returns the file of a SQLite URL, or None for Postgres and for a database in memory."""
     if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
         return None
     return Path(url.database)

@@ -1,4 +1,4 @@
-"""What can be wrong with a database, in sentences for the person who starts the service."""
+"""Turns database errors into sentences for the person who starts the service."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,30 +9,30 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 
 class DatabaseUnusable(Exception):
-    """The database cannot be used as it is; the message says why and what to do."""
+    """The database cannot be used; the message says why, and how to repair it."""
 
 
 @contextmanager
 def in_sentences(engine: Engine) -> Iterator[None]:
-    """Whatever the driver says of the database is raised as `DatabaseUnusable`; a row that breaks a rule is not."""
+    """Raises driver errors as `DatabaseUnusable`, except that of a row which breaks a constraint."""
     try:
         yield
     except IntegrityError:
         raise
     except OperationalError as error:
-        raise DatabaseUnusable(unreachable_sentence(engine, error)) from error
+        raise DatabaseUnusable(_unreachable_sentence(engine, error)) from error
     except DatabaseError as error:
         url = engine.url.render_as_string()
-        raise DatabaseUnusable(f"{url} is not a database that this service can use: {reason(error)}.") from error
+        raise DatabaseUnusable(f"{url} is not a database that this service can use: {_reason(error)}.") from error
     except (DBAPIError, PoolExhausted) as error:
         raise DatabaseUnusable(f"The database {engine.url.render_as_string()} does not answer.") from error
 
 
-def unreachable_sentence(engine: Engine, error: OperationalError) -> str:
-    if "locked" in reason(error):
+def _unreachable_sentence(engine: Engine, error: OperationalError) -> str:
+    if "locked" in _reason(error):
         return f"The database {engine.url.database} is locked by another process. Stop that process and start again."
-    return f"The database {engine.url.render_as_string()} cannot be reached: {reason(error)}."
+    return f"The database {engine.url.render_as_string()} cannot be reached: {_reason(error)}."
 
 
-def reason(error: DatabaseError) -> str:
+def _reason(error: DatabaseError) -> str:
     return str(error.orig).strip().splitlines()[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""Holds the current catalog, and swaps it whole when the database's version moves."""
+"""Holds the current catalog, and replaces it as a whole when the version in the database changes."""
 
 import logging
 import math
@@ -20,33 +20,36 @@ from service.domain.catalog.reference import Measurement
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
+STOP_WITHIN_SECONDS = 1.0
+"""The longest wait after which a watcher checks whether it has to stop."""
+
 DAYS_KEPT = 16
-"""Catalogs of past days are cut on demand; the most recently asked ones are kept."""
+"""Catalogs of past days are built on demand, and the most recently used ones are kept."""
 
 
 def today() -> date:
+    """Returns the day in UTC."""
     return datetime.now(UTC).date()
 
 
-STOP_WITHIN_SECONDS = 1.0
-
-
-def portions(seconds: float) -> list[float]:
-    """A wait in parts, so that between them it can be given up."""
+def _parts_of_wait(seconds: float) -> list[float]:
     count = math.ceil(seconds / STOP_WITHIN_SECONDS)
     return [seconds / count] * count
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How the catalog stands with its database: `problem` is null while the last look succeeded."""
+    """When the database was last read, and the problem since then, or None."""
 
     checked_at: datetime
     problem: str | None
 
 
 class LiveCatalog:
-    """The catalog that requests answer from. Loading raises; once loaded, the last good catalog stays."""
+    """The catalog that answers requests.
+
+    The constructor raises what `read_history` raises. Afterwards, the last good catalog stays whatever happens.
+    """
 
     def __init__(
         self, engine: Engine, *, today: Callable[[], date] = today, poll_seconds: float = POLL_SECONDS
@@ -65,17 +68,18 @@ class LiveCatalog:
 
     @property
     def history(self) -> CatalogHistory:
+        """Returns the catalogs of all days, as of the current version."""
         return self._history
 
     def on(self, day: date | None) -> Catalog:
-        """The catalog of a day, today's when none is named; one whole version, whatever happens meanwhile."""
-        return self._cut(self._history, day or self._today())
+        """Returns the catalog of a day, by default of today."""
+        return self._catalog_of(self._history, day or self._today())
 
     def pinned(self) -> "PinnedCatalog":
-        """The catalogs of this moment, for work that takes longer than a change."""
-        return PinnedCatalog(self._history, self._today(), self._cut)
+        """Returns the catalogs of the current version, for work during which the version may change."""
+        return PinnedCatalog(self._history, self._today(), self._catalog_of)
 
-    def _cut(self, history: CatalogHistory, day: date) -> Catalog:
+    def _catalog_of(self, history: CatalogHistory, day: date) -> Catalog:
         key = (history.version, day)
         with self._lock:
             catalog = self._days.get(key)
@@ -90,43 +94,45 @@ class LiveCatalog:
         return catalog
 
     def start_watching(self) -> None:
+        """Starts the thread that follows the database."""
         self._watcher.start()
 
     def stop_watching(self) -> None:
+        """Stops that thread, and waits for it."""
         self._stopping.set()
         if self._watcher.is_alive():
             self._watcher.join(timeout=self._poll_seconds + 5)
 
-    def add_measurements(self, sent: Sequence[Measurement]) -> list[Measurement]:
-        """The measurements as they are kept; once this returns, this process answers from them.
+    def add_measurements(self, measurements: Sequence[Measurement]) -> list[Measurement]:
+        """Returns the measurements as stored; from then on, this process answers with them.
 
-        Raises `DatabaseUnusable`, and then none is kept.
+        Raises `DatabaseUnusable`; then none is stored.
         """
-        kept = write_measurements(self._engine, sent, datetime.now(UTC))
+        stored = write_measurements(self._engine, measurements, datetime.now(UTC))
         self.refresh()
-        return kept
+        return stored
 
     def refresh(self) -> None:
-        """Look at the version once, and take the new catalog when it has moved."""
-        with self._refreshing:  # one after the other, so that an older state never takes the place of a newer
-            self._look()
+        """Checks the version once, and reads the new catalog if it has changed."""
+        with self._refreshing:  # one at a time, so that an older state never replaces a newer one
+            self._read_if_changed()
 
-    def _look(self) -> None:
+    def _read_if_changed(self) -> None:
         try:
             with self._engine.connect() as connection:
                 version = read_version(connection)
             if version != self._history.version:
-                self._take(read_newer(self._engine, self._history))
+                self._replace(read_newer(self._engine, self._history))
             self.health = Health(datetime.now(UTC), None)
-        except Exception as error:  # noqa: BLE001 – whatever is wrong, the last good catalog keeps answering
+        except Exception as error:  # noqa: BLE001 – whatever the error, the last good catalog keeps answering
             if self.health.problem is None:
                 log.warning(
                     "The catalog cannot be refreshed; version %s keeps answering: %s", self._history.version, error
                 )
             self.health = Health(self.health.checked_at, f"The database cannot be read: {type(error).__name__}.")
 
-    def _take(self, history: CatalogHistory) -> None:
-        self._cut(history, self._today())  # before the swap, so that no request waits for it
+    def _replace(self, history: CatalogHistory) -> None:
+        self._catalog_of(history, self._today())  # before the swap, so that no request waits for it
         self._history = history
         with self._lock:
             for key in [key for key in self._days if key[0] != history.version]:
@@ -144,8 +150,8 @@ class LiveCatalog:
         self._stopping.wait(self._poll_seconds)
 
     def _wait_for_notice(self) -> None:
-        """Sleep until Postgres says that the version moved, but no longer than a poll."""
-        import psycopg  # only here: on SQLite the service starts without it
+        """Waits until Postgres announces a new version, at most as long as between two polls."""
+        import psycopg  # imported here because a service on SQLite starts faster without it
 
         try:
             with self._engine.connect() as connection:
@@ -153,7 +159,7 @@ class LiveCatalog:
                 assert isinstance(driver, psycopg.Connection)
                 connection.exec_driver_sql("LISTEN catalog")
                 connection.commit()
-                for seconds in portions(self._poll_seconds):
+                for seconds in _parts_of_wait(self._poll_seconds):
                     if self._stopping.is_set() or any(driver.notifies(timeout=seconds, stop_after=1)):
                         break
                 connection.exec_driver_sql("UNLISTEN catalog")
@@ -164,12 +170,12 @@ class LiveCatalog:
 
 @dataclass(frozen=True, slots=True)
 class PinnedCatalog:
-    """One version of the catalog, seen on one day, however long it is asked."""
+    """One version of the catalog and one current day, which do not change while work goes on."""
 
     history: CatalogHistory
     today: date
-    cut: Callable[[CatalogHistory, date], Catalog]
+    catalog_of: Callable[[CatalogHistory, date], Catalog]
 
     def on(self, day: date | None) -> Catalog:
-        """As it was on a day, on the one it was pinned when none is named."""
-        return self.cut(self.history, day or self.today)
+        """Returns the catalog of a day, by default of the day on which it was pinned."""
+        return self.catalog_of(self.history, day or self.today)

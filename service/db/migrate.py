@@ -1,4 +1,4 @@
-"""Bring a database to the tables this version of the code expects, and say when it is not there."""
+"""Brings a database to the tables that this version of the code expects, and reports one that has others."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from service.db.engine import sqlite_path
 from service.db.errors import DatabaseUnusable, in_sentences
 from service.files import MIGRATIONS
 
-if TYPE_CHECKING:  # Alembic is imported where it is needed: a start that finds everything current does without
+if TYPE_CHECKING:  # Alembic is imported where it is needed: a start with a current database does not load it
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-OF_ALEMBIC = {"alembic_version"}
-"""What is left of a database whose migrations were all taken back."""
+TABLES_OF_ALEMBIC = {"alembic_version"}
+"""The tables that remain after all migrations are undone."""
 
-STRANGER = (
-    "The database was not made by this version of the service: it is newer, or another program's. "
+FOREIGN_DATABASE = (
+    "The database was not made by this version of the service: it is newer, or belongs to another program. "
     "Use the version that made it, or another database."
 )
 
 
-def alembic_config(engine: Engine) -> Config:
+def _alembic_config(engine: Engine) -> Config:
     from alembic.config import Config
 
     config = Config()
@@ -34,40 +34,41 @@ def alembic_config(engine: Engine) -> Config:
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Make the tables, or bring them to this version. Raises `DatabaseUnusable`."""
+    """Creates the tables, or brings them to this version. Raises `DatabaseUnusable`."""
     from alembic import command
 
     with in_sentences(engine):
-        if is_strange(engine):
-            raise DatabaseUnusable(STRANGER)
-        command.upgrade(alembic_config(engine), revision)
+        if _is_foreign(engine):
+            raise DatabaseUnusable(FOREIGN_DATABASE)
+        command.upgrade(_alembic_config(engine), revision)
 
 
 def downgrade(engine: Engine, revision: str) -> None:
+    """Undoes the migrations after a revision; `base` undoes all."""
     from alembic import command
 
-    command.downgrade(alembic_config(engine), revision)
+    command.downgrade(_alembic_config(engine), revision)
 
 
 def require_current(engine: Engine) -> None:
-    """Raise `DatabaseUnusable` with a sentence unless the database has exactly the tables of this version."""
+    """Raises `DatabaseUnusable` with a sentence unless the database has exactly the tables of this version."""
     path = sqlite_path(engine.url)
     if path and not path.exists():
         raise DatabaseUnusable(f"There is no database at {path}. Run: instance-selector seed")
     if is_current(engine):
         return
     with in_sentences(engine):
-        if is_strange(engine):
-            raise DatabaseUnusable(STRANGER)
-        found = current_revision(engine)
-    if found is None:
+        if _is_foreign(engine):
+            raise DatabaseUnusable(FOREIGN_DATABASE)
+        revision = _current_revision(engine)
+    if revision is None:
         raise DatabaseUnusable("The database is empty. Run: instance-selector seed")
-    if found != scripts(engine).get_current_head():
+    if revision != scripts(engine).get_current_head():
         raise DatabaseUnusable("The database is older than this version of the service. Run: instance-selector migrate")
 
 
 def is_current(engine: Engine) -> bool:
-    """Whether the newest migration has been made; where that cannot be told, Alembic will tell why."""
+    """Returns whether the newest migration has been applied, or False if the database cannot be read."""
     versions = select(column("version_num", String)).select_from(table("alembic_version"))
     try:
         with engine.connect() as connection:
@@ -77,19 +78,19 @@ def is_current(engine: Engine) -> bool:
 
 
 def newest_revision() -> str:
-    """Revisions are numbered in their order, and their files are named for them."""
+    """Returns the highest revision: revisions are numbered in order, and their files are named after them."""
     return max(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("*_*.py"))
 
 
-def is_strange(engine: Engine) -> bool:
-    """Whether the tables are none that any migration known here has made."""
-    found = current_revision(engine)
-    if found is None:
-        return bool(set(inspect(engine).get_table_names()) - OF_ALEMBIC)
-    return found not in {script.revision for script in scripts(engine).walk_revisions()}
+def _is_foreign(engine: Engine) -> bool:
+    """Whether no migration of this version has made the tables."""
+    revision = _current_revision(engine)
+    if revision is None:
+        return bool(set(inspect(engine).get_table_names()) - TABLES_OF_ALEMBIC)
+    return revision not in {script.revision for script in scripts(engine).walk_revisions()}
 
 
-def current_revision(engine: Engine) -> str | None:
+def _current_revision(engine: Engine) -> str | None:
     from alembic.runtime.migration import MigrationContext
 
     with engine.connect() as connection:
@@ -97,6 +98,7 @@ def current_revision(engine: Engine) -> str | None:
 
 
 def scripts(engine: Engine) -> ScriptDirectory:
+    """Returns the migrations as Alembic reads them."""
     from alembic.script import ScriptDirectory
 
-    return ScriptDirectory.from_config(alembic_config(engine))
+    return ScriptDirectory.from_config(_alembic_config(engine))

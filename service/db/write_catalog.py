@@ -1,133 +1,87 @@
-"""Replace a feed's batch whole, in one transaction that raises the catalog version, or change nothing."""
+"""Replaces a feed's batch as a whole, in one transaction that raises the catalog's version, or changes nothing."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, insert, select, true, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.errors import in_sentences
-from service.db.tables import (
-    BillingRuleRow,
-    CatalogVersionRow,
-    CoefficientRow,
-    ExchangeRateRow,
-    FeeRow,
-    GpuAliasRow,
-    GpuPrecisionRow,
-    GpuRow,
-    ImportRunRow,
-    InstanceTypeRow,
-    InterruptionPriorRow,
-    LifecycleRow,
-    MeasurementRow,
-    ModelRow,
-    OfferRow,
-    PrecisionRow,
-    PriceRow,
-    ProviderRow,
-    PublishedRunRow,
-    RegionCpuRow,
-    RegionRow,
-    Row,
-    ServiceLifecycleRow,
-    ServiceRow,
-    SoftwareSupportRow,
-    SourceRow,
-    StoragePriceRow,
-    TransferPriceRow,
-)
+from service.db.schema import key_columns
+from service.db.tables import CATALOG_VERSION, IMPORT_RUN, INSTANCE_TYPE, MEASUREMENT, METADATA, OFFER, PRICE
 
 Record = dict[str, Any]
 
-PARENTS_FIRST: tuple[type[Row], ...] = (
-    SourceRow, PrecisionRow, GpuRow, GpuAliasRow, GpuPrecisionRow, ProviderRow, RegionRow, RegionCpuRow,
-    InstanceTypeRow, LifecycleRow, ExchangeRateRow, ServiceRow, ServiceLifecycleRow, FeeRow, SoftwareSupportRow,
-    MeasurementRow, ModelRow, CoefficientRow, PublishedRunRow, BillingRuleRow, StoragePriceRow, TransferPriceRow,
-    InterruptionPriorRow,
-)  # fmt: skip
-NATURAL_KEY: dict[type[Row], tuple[str, ...]] = {InstanceTypeRow: ("provider", "name"), SoftwareSupportRow: ("key",)}
-"""Where the primary key is a number that the database gives."""
-
-OF_A_FEED: dict[type[Row], ColumnElement[bool]] = {MeasurementRow: MeasurementRow.sent_at.is_(None)}
-"""Which rows of a table a batch replaces, where it is not all of them: what callers sent is not a feed's to delete."""
-
-
-@cache
-def key_columns(row: type[Row]) -> tuple[str, ...]:
-    """The columns that tell one row of a table from another."""
-    return NATURAL_KEY.get(row) or tuple(column.key for column in row.__table__.primary_key)
+ROWS_OF_FEEDS: dict[str, ColumnElement[bool]] = {"measurement": MEASUREMENT.c.sent_at.is_(None)}
+"""Restricts which rows of a table a batch replaces: measurements that callers sent belong to no feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All that one feed says now. Offers carry `instance_type` as `(provider, name)`, and their prices."""
+    """The whole current content of one feed, with rows by the names of their tables.
+
+    An offer names its `instance_type` as `(provider, name)` and holds its `prices`.
+    """
 
     feed: str
     content_hash: str
-    tables: Mapping[type[Row], Sequence[Record]]
+    tables: Mapping[str, Sequence[Record]]
     offers: Sequence[Record]
     rows_seen: int
     quarantined: Mapping[str, int]
 
     @property
     def rows_kept(self) -> int:
+        """Returns how many rows enter the catalog."""
         return self.rows_seen - sum(self.quarantined.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an import did: the state it ended in and the catalog's version after it."""
+    """The state in which an import ended, and the catalog's version after it."""
 
     state: str
     version: int
 
 
 def write(engine: Engine, batch: Batch, now: datetime) -> Written:
-    """Make the database hold exactly this batch of the feed. The same batch again changes nothing.
+    """Makes the database hold exactly this batch of the feed. Writing the same batch again changes nothing.
 
-    Raises `DatabaseUnusable`, and then nothing has changed.
+    Raises `DatabaseUnusable`; the database is then unchanged.
     """
     with in_sentences(engine), engine.begin() as connection:
-        # Taking this row first makes imports wait for each other, and holds back the triggers that raise the version.
-        connection.execute(update(CatalogVersionRow).values(importing=True))
-        version = connection.execute(select(CatalogVersionRow.version)).scalar_one()
-        unchanged = last_hash(connection, batch.feed) == batch.content_hash
+        # Locking this row first makes imports wait for each other, and turns off the triggers that raise the version.
+        connection.execute(update(CATALOG_VERSION).values(importing=True))
+        version = connection.execute(select(CATALOG_VERSION.c.version)).scalar_one()
+        unchanged = _last_hash(connection, batch.feed) == batch.content_hash
         if not unchanged:
-            replace_tables(connection, batch.tables)
-            replace_offers(connection, batch.feed, batch.offers, now)
+            _replace_tables(connection, batch.tables)
+            _replace_offers(connection, batch.feed, batch.offers, now)
             version += 1
-        connection.execute(insert(ImportRunRow).values(run_record(batch, now, "unchanged" if unchanged else "done")))
-        connection.execute(update(CatalogVersionRow).values(importing=False, version=version))
-    return Written("unchanged" if unchanged else "done", version)
+        state = "unchanged" if unchanged else "done"
+        connection.execute(insert(IMPORT_RUN).values(_run_record(batch, now, state)))
+        connection.execute(update(CATALOG_VERSION).values(importing=False, version=version))
+    return Written(state, version)
 
 
 def record_failure(engine: Engine, feed: str, now: datetime, state: str, problem: str) -> None:
-    """Keep the memory of an import that changed nothing; best effort, since the database may be what failed."""
-    record = {
-        "feed": feed,
-        "started_at": now,
-        "finished_at": now,
-        "state": state,
-        "problem": problem,
-        "quarantined": {},
-    }
+    """Records an import that changed nothing, if the database can be written at all."""
+    record = {"feed": feed, "started_at": now, "finished_at": now, "state": state, "problem": problem}
     try:
         with engine.begin() as connection:
-            connection.execute(insert(ImportRunRow).values(record))
+            connection.execute(insert(IMPORT_RUN).values({**record, "quarantined": {}}))
     except SQLAlchemyError:
-        pass
+        pass  # the database may be the reason for the failure
 
 
-def last_hash(connection: Connection, feed: str) -> str | None:
-    rows = select(ImportRunRow.content_hash).where(ImportRunRow.feed == feed, ImportRunRow.state == "done")
-    return connection.execute(rows.order_by(ImportRunRow.id.desc()).limit(1)).scalar()
+def _last_hash(connection: Connection, feed: str) -> str | None:
+    done = select(IMPORT_RUN.c.content_hash).where(IMPORT_RUN.c.feed == feed, IMPORT_RUN.c.state == "done")
+    return connection.execute(done.order_by(IMPORT_RUN.c.id.desc()).limit(1)).scalar()
 
 
-def run_record(batch: Batch, now: datetime, state: str) -> Record:
+def _run_record(batch: Batch, now: datetime, state: str) -> Record:
     return {
         "feed": batch.feed,
         "started_at": now,
@@ -141,8 +95,8 @@ def run_record(batch: Batch, now: datetime, state: str) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """What must happen to a table so that it holds the wanted records."""
+class _Difference:
+    """The changes after which a table holds the records of a batch."""
 
     table: Table
     key: tuple[str, ...]
@@ -151,64 +105,67 @@ class Difference:
     gone: list[tuple[Any, ...]]
 
 
-def replace_tables(connection: Connection, tables: Mapping[type[Row], Sequence[Record]]) -> None:
-    differences = [difference(connection, row, tables[row]) for row in PARENTS_FIRST if row in tables]
-    for each in differences:
-        apply_new(connection, each)
-    for each in reversed(differences):
-        delete_keys(connection, each.table, each.key, each.gone)
+def _replace_tables(connection: Connection, tables: Mapping[str, Sequence[Record]]) -> None:
+    parents_first = [table for table in METADATA.sorted_tables if table.name in tables]
+    differences = [_difference(connection, table, tables[table.name]) for table in parents_first]
+    for difference in differences:
+        _write_new(connection, difference)
+    for difference in reversed(differences):
+        _delete(connection, difference)
 
 
-def difference(connection: Connection, row: type[Row], wanted: Sequence[Record]) -> Difference:
-    table = row.__table__
-    assert isinstance(table, Table)
-    key = key_columns(row)
-    held = select(table).where(OF_A_FEED.get(row, true()))
-    found = {tuple(kept[column] for column in key): kept for kept in map(dict, connection.execute(held).mappings())}
-    asked = {tuple(record[column] for column in key): record for record in wanted}
+def _difference(connection: Connection, table: Table, records: Sequence[Record]) -> _Difference:
+    key = key_columns(table.name)
+    rows = connection.execute(select(table).where(ROWS_OF_FEEDS.get(table.name, true()))).mappings()
+    before = {tuple(row[column] for column in key): row for row in rows}
+    after = {tuple(record[column] for column in key): record for record in records}
     changed = [
         record
-        for identity, record in asked.items()
-        if identity in found and any(found[identity][column] != value for column, value in record.items())
+        for identity, record in after.items()
+        if identity in before and any(before[identity][column] != value for column, value in record.items())
     ]
-    new = [record for identity, record in asked.items() if identity not in found]
-    return Difference(table, key, new, changed, [identity for identity in found if identity not in asked])
+    new = [record for identity, record in after.items() if identity not in before]
+    return _Difference(table, key, new, changed, [identity for identity in before if identity not in after])
 
 
-def apply_new(connection: Connection, wanted: Difference) -> None:
-    if wanted.new:
-        connection.execute(insert(wanted.table), wanted.new)
-    for record in wanted.changed:
-        here = and_(*(wanted.table.c[column] == record[column] for column in wanted.key))
-        connection.execute(update(wanted.table).where(here).values(record))
+def _write_new(connection: Connection, difference: _Difference) -> None:
+    table = difference.table
+    if difference.new:
+        connection.execute(insert(table), difference.new)
+    for record in difference.changed:
+        is_row = _matches(table, difference.key, [record[column] for column in difference.key])
+        connection.execute(update(table).where(is_row).values(record))
 
 
-def delete_keys(connection: Connection, table: Table, key: tuple[str, ...], gone: Iterable[tuple[Any, ...]]) -> None:
-    for identity in gone:
-        connection.execute(delete(table).where(and_(*(table.c[c] == v for c, v in zip(key, identity, strict=True)))))
+def _delete(connection: Connection, difference: _Difference) -> None:
+    for identity in difference.gone:
+        connection.execute(delete(difference.table).where(_matches(difference.table, difference.key, identity)))
 
 
-def replace_offers(connection: Connection, feed: str, offers: Sequence[Record], now: datetime) -> None:
-    """Offers have no life of their own in a feed that is replaced whole: out with the old, in with the new."""
-    connection.execute(delete(OfferRow).where(OfferRow.feed == feed))
+def _matches(table: Table, key: Iterable[str], identity: Iterable[Any]) -> ColumnElement[bool]:
+    return and_(*(table.c[column] == value for column, value in zip(key, identity, strict=True)))
+
+
+def _replace_offers(connection: Connection, feed: str, offers: Sequence[Record], now: datetime) -> None:
+    """Deletes the feed's offers and inserts the new ones: nothing else refers to an offer."""
+    connection.execute(delete(OFFER).where(OFFER.c.feed == feed))
     if not offers:
         return
-    numbers = instance_type_numbers(connection)
-    rows = [offer_record(offer, feed, numbers) for offer in offers]
-    connection.execute(insert(OfferRow), rows)
-    mine = select(OfferRow.key, OfferRow.id).where(OfferRow.feed == feed)
-    ids = {row.key: row.id for row in connection.execute(mine)}
+    type_ids = _instance_type_ids(connection)
+    connection.execute(insert(OFFER), [_offer_record(offer, feed, type_ids) for offer in offers])
+    id_of = {row.key: row.id for row in connection.execute(select(OFFER.c.key, OFFER.c.id).where(OFFER.c.feed == feed))}
     prices = [
-        {**price, "offer_id": ids[offer["key"]], "recorded_at": now} for offer in offers for price in offer["prices"]
+        {**price, "offer_id": id_of[offer["key"]], "recorded_at": now} for offer in offers for price in offer["prices"]
     ]
-    connection.execute(insert(PriceRow), prices)
+    connection.execute(insert(PRICE), prices)
 
 
-def instance_type_numbers(connection: Connection) -> dict[tuple[str, str], int]:
-    rows = connection.execute(select(InstanceTypeRow.provider, InstanceTypeRow.name, InstanceTypeRow.id))
-    return {(provider, name): number for provider, name, number in rows}
+def _instance_type_ids(connection: Connection) -> dict[tuple[str, str], int]:
+    columns = INSTANCE_TYPE.c
+    rows = connection.execute(select(columns.provider, columns.name, columns.id))
+    return {(provider, name): id_ for provider, name, id_ in rows}
 
 
-def offer_record(offer: Record, feed: str, numbers: Mapping[tuple[str, str], int]) -> Record:
+def _offer_record(offer: Record, feed: str, type_ids: Mapping[tuple[str, str], int]) -> Record:
     columns = {name: value for name, value in offer.items() if name not in ("prices", "instance_type")}
-    return {**columns, "feed": feed, "instance_type_id": numbers[offer["instance_type"]]}
+    return {**columns, "feed": feed, "instance_type_id": type_ids[offer["instance_type"]]}

@@ -1,7 +1,7 @@
-"""What a seed must satisfy before it replaces the last good one; each failing is a sentence that names the row."""
+"""Checks a seed before it replaces the last good one; each problem is a sentence that names the row."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from datetime import date
 from itertools import pairwise
@@ -10,17 +10,6 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from service.db.read_history import model_from_row
-from service.db.tables import (
-    GpuPrecisionRow,
-    GpuRow,
-    InstanceTypeRow,
-    LifecycleRow,
-    MeasurementRow,
-    ModelRow,
-    ProviderRow,
-    ServiceLifecycleRow,
-    SoftwareSupportRow,
-)
 from service.db.write_catalog import Batch
 from service.domain.catalog.hardware import LIFECYCLE_STATES
 from service.domain.catalog.names import fold_model
@@ -32,27 +21,25 @@ from service.importers.price_checks import PRICE_CHECKS
 from service.importers.run_checks import RUN_CHECKS
 from service.importers.seed import lines
 from service.importers.stated_facts import facts_are_found
-from service.importers.table_checks import TABLE_CHECKS, name_of
-
-Problems = Iterator[str]
+from service.importers.table_checks import Problems, check_tables, name_of
 
 ROUNDING = 1.001
-"""Shares of a card are written with four digits."""
+"""Fractions of a card have four digits."""
 
 COUNTED_WITHIN = 0.01
-"""How far a count from dimensions may be from what is published: biases, poolers and the like are not counted."""
+"""How far counted parameters may differ from published ones: biases, poolers and the like are not counted."""
 
 RESERVED_SHARE = 0.2
-"""Of a card's memory, how much may be kept back from its parts: 4 GB of 28 on a V710, 20 GB of 180 on a B200."""
+"""The share of a card's memory that its parts may lack: 4 GB of 28 on a V710, 20 GB of 180 on a B200."""
 
 
 def check_seed(batch: Batch, folder: Path) -> list[str]:
-    """Everything that is wrong with a seed; nothing when it may be written."""
+    """Returns a sentence for each problem of a seed; a seed without problems may be written."""
     prices = lines(folder / "prices.csv")
     runs = lines(folder / "published_runs.csv")
     facts = lines(folder / "stated_facts.csv")
     return [
-        *(problem for check in TABLE_CHECKS for problem in check(batch.tables)),
+        *check_tables(batch.tables),
         *(problem for check in BATCH_CHECKS for problem in check(batch)),
         *(problem for check in CHARGE_CHECKS for problem in check(batch)),
         *(problem for check in PRICE_CHECKS for problem in check(batch, prices)),
@@ -64,17 +51,17 @@ def check_seed(batch: Batch, folder: Path) -> list[str]:
 # Hardware
 
 
-def parts_fit_their_cards(batch: Batch) -> Problems:
-    """A part has no more of anything than its card, and its share of the memory (a MIG slice may have more)."""
-    cards = {gpu["id"]: gpu for gpu in batch.tables[GpuRow]}
+def _parts_fit_their_cards(batch: Batch) -> Problems:
+    """A part has at most the figures of its card, and at least its fraction of the memory."""
+    cards = {gpu["id"]: gpu for gpu in batch.tables["gpu"]}
     for gpu in cards.values():
-        name, card = name_of(GpuRow, gpu), cards.get(gpu["partition_of"])
+        name, card = name_of("gpu", gpu), cards.get(gpu["partition_of"])
         if (gpu["fraction"] < 1) != (gpu["partition_of"] is not None):
             yield f"{name}: a part of a card has both a fraction below 1 and a card that it is a part of."
         if card is None:
             continue
         for figure in ("memory_gb", "usable_memory_gib", "memory_bandwidth_gb_per_second", "tdp_watts"):
-            if exceeds(gpu[figure], card[figure]):
+            if _exceeds(gpu[figure], card[figure]):
                 yield f"{name} has more {figure} than its card, {card['id']}."
         if gpu["memory_gb"] and card["memory_gb"]:
             share = card["memory_gb"] * gpu["fraction"]
@@ -82,87 +69,87 @@ def parts_fit_their_cards(batch: Batch) -> Problems:
                 yield f"{name} has {gpu['memory_gb']:g} GB, and {gpu['fraction']:g} of its card has {share:g}."
 
 
-def parts_are_no_faster_than_their_cards(batch: Batch) -> Problems:
-    card_of = {gpu["id"]: gpu["partition_of"] for gpu in batch.tables[GpuRow]}
-    rates = {(rate["gpu"], rate["precision"]): rate for rate in batch.tables[GpuPrecisionRow]}
+def _parts_are_no_faster_than_their_cards(batch: Batch) -> Problems:
+    card_of = {gpu["id"]: gpu["partition_of"] for gpu in batch.tables["gpu"]}
+    rates = {(rate["gpu"], rate["precision"]): rate for rate in batch.tables["gpu_precision"]}
     for (gpu, precision), rate in rates.items():
         card = rates.get((card_of.get(gpu), precision))
-        if card and exceeds(rate["dense_tflops"], card["dense_tflops"]):
-            yield f"{name_of(GpuPrecisionRow, rate)} is faster than its card, {card['gpu']}."
+        if card and _exceeds(rate["dense_tflops"], card["dense_tflops"]):
+            yield f"{name_of('gpu_precision', rate)} is faster than its card, {card['gpu']}."
 
 
-def programs_get_no_more_than_the_label_says(batch: Batch) -> Problems:
-    for gpu in batch.tables[GpuRow]:
-        if exceeds(gpu["usable_memory_gib"], gpu["memory_gb"]):
-            yield f"{name_of(GpuRow, gpu)} has more usable_memory_gib than memory_gb."
+def _usable_memory_is_within_the_nominal(batch: Batch) -> Problems:
+    for gpu in batch.tables["gpu"]:
+        if _exceeds(gpu["usable_memory_gib"], gpu["memory_gb"]):
+            yield f"{name_of('gpu', gpu)} has more usable_memory_gib than memory_gb."
 
 
-def rates_make_sense(batch: Batch) -> Problems:
-    for rate in batch.tables[GpuPrecisionRow]:
-        name = name_of(GpuPrecisionRow, rate)
-        if exceeds(rate["dense_tflops"], rate["sparse_tflops"]):
+def _rates_are_consistent(batch: Batch) -> Problems:
+    for rate in batch.tables["gpu_precision"]:
+        name = name_of("gpu_precision", rate)
+        if _exceeds(rate["dense_tflops"], rate["sparse_tflops"]):
             yield f"{name}: the sparse rate is below the dense one."
         if rate["support"] == "none" and (rate["dense_tflops"] or rate["sparse_tflops"]):
             yield f"{name} has a rate, and no support."
 
 
-def types_count_their_gpus(batch: Batch) -> Problems:
-    """Memory of all GPUs is not among the figures: it is always the count times the memory of one."""
-    for kind in batch.tables[InstanceTypeRow]:
-        name, count = name_of(InstanceTypeRow, kind), kind["gpu_count"]
-        if count < 0 or (kind["gpu"] is None) != (count == 0):
-            yield f"{name}: {kind['gpu'] or 'no gpu'} and a gpu_count of {count} do not go together."
-        if kind["interconnect"] and (kind["interconnect"] == "none") != (count <= 1):
-            yield f"{name}: {count} GPUs and the interconnect {kind['interconnect']!r} do not go together."
+def _gpu_counts_match(batch: Batch) -> Problems:
+    """A machine has a GPU and an interconnect exactly where its count says so."""
+    for row in batch.tables["instance_type"]:
+        name, count = name_of("instance_type", row), row["gpu_count"]
+        if count < 0 or (row["gpu"] is None) != (count == 0):
+            yield f"{name}: {row['gpu'] or 'no gpu'} and a gpu_count of {count} do not go together."
+        if row["interconnect"] and (row["interconnect"] == "none") != (count <= 1):
+            yield f"{name}: {count} GPUs and the interconnect {row['interconnect']!r} do not go together."
 
 
-def twins_are_alike(batch: Batch) -> Problems:
-    kinds = {(kind["provider"], kind["name"]): kind for kind in batch.tables[InstanceTypeRow]}
-    for kind in kinds.values():
-        twin = kinds.get((kind["provider"], kind["twin_of"]))
-        if twin and (twin["gpu"], twin["gpu_count"]) != (kind["gpu"], kind["gpu_count"]):
-            yield f"{name_of(InstanceTypeRow, kind)} does not have the GPUs of its twin, {twin['name']}."
+def _twins_have_the_same_gpus(batch: Batch) -> Problems:
+    types = {(row["provider"], row["name"]): row for row in batch.tables["instance_type"]}
+    for row in types.values():
+        twin = types.get((row["provider"], row["twin_of"]))
+        if twin and (twin["gpu"], twin["gpu_count"]) != (row["gpu"], row["gpu_count"]):
+            yield f"{name_of('instance_type', row)} does not have the GPUs of its twin, {twin['name']}."
 
 
 # Time
 
 
-def types_are_dated(batch: Batch) -> Problems:
-    dated = {(event["provider"], event["family"], event["name"]) for event in batch.tables[LifecycleRow]}
-    for kind in batch.tables[InstanceTypeRow]:
-        family = (kind["provider"], kind["family"])
-        if not dated & {(*family, ""), (*family, kind["name"])}:
-            yield f"{name_of(InstanceTypeRow, kind)} has no dated lifecycle, neither of its own nor of its family."
+def _types_are_dated(batch: Batch) -> Problems:
+    dated = {(event["provider"], event["family"], event["name"]) for event in batch.tables["lifecycle"]}
+    for row in batch.tables["instance_type"]:
+        family = (row["provider"], row["family"])
+        if not dated & {(*family, ""), (*family, row["name"])}:
+            yield f"{name_of('instance_type', row)} has no dated lifecycle, neither of its own nor of its family."
 
 
-def lives_run_forwards(batch: Batch) -> Problems:
-    """Announced, preview, available, closed to new, retired; a type's own days stand before those of its family."""
+def _lifecycles_run_forwards(batch: Batch) -> Problems:
+    """States start in the order of a lifecycle; the days of a type itself override those of its family."""
     days: dict[tuple[str, str, str], dict[str, date]] = defaultdict(dict)
-    for event in batch.tables[LifecycleRow]:
+    for event in batch.tables["lifecycle"]:
         days[event["provider"], event["family"], event["name"]][event["state"]] = event["starts_on"]
-    for kind in batch.tables[InstanceTypeRow]:
-        family = (kind["provider"], kind["family"])
-        own = {**days.get((*family, ""), {}), **days.get((*family, kind["name"]), {})}
-        yield from disorder(name_of(InstanceTypeRow, kind), own)
+    for row in batch.tables["instance_type"]:
+        family = (row["provider"], row["family"])
+        own = {**days.get((*family, ""), {}), **days.get((*family, row["name"]), {})}
+        yield from _disorder(name_of("instance_type", row), own)
     services: dict[str, dict[str, date]] = defaultdict(dict)
-    for event in batch.tables[ServiceLifecycleRow]:
+    for event in batch.tables["service_lifecycle"]:
         services[f"service_lifecycle.csv, {event['provider']}/{event['service']}"][event["state"]] = event["starts_on"]
     for name, starts in services.items():
-        yield from disorder(name, starts)
+        yield from _disorder(name, starts)
 
 
-def disorder(name: str, starts: dict[str, date]) -> Problems:
+def _disorder(name: str, starts: dict[str, date]) -> Problems:
     reached = [state for state in LIFECYCLE_STATES if state in starts]
     for earlier, later in pairwise(reached):
         if starts[earlier] > starts[later]:
             yield f"{name} is {later} on {starts[later]}, before it is {earlier} on {starts[earlier]}."
 
 
-def rules_can_hold(batch: Batch) -> Problems:
-    known = scopes(batch)
-    for rule in batch.tables[SoftwareSupportRow]:
-        name = name_of(SoftwareSupportRow, rule)
-        if rule["scope_value"] not in known.get(rule["scope"], ()):
+def _software_rules_apply_to_something(batch: Batch) -> Problems:
+    values_of = _scope_values(batch)
+    for rule in batch.tables["framework_support"]:
+        name = name_of("framework_support", rule)
+        if rule["scope_value"] not in values_of.get(rule["scope"], ()):
             yield f"{name}: the catalog has no {rule['scope']} called {rule['scope_value']!r}."
         if rule["valid_from"] and rule["valid_to"] and rule["valid_from"] >= rule["valid_to"]:
             yield f"{name} ends on {rule['valid_to']}, before it begins."
@@ -172,38 +159,38 @@ def rules_can_hold(batch: Batch) -> Problems:
             yield f"{name}: {rule['versions']!r} is not a PEP 440 specifier."
 
 
-def scopes(batch: Batch) -> dict[str, set[str]]:
-    gpus, kinds = batch.tables[GpuRow], batch.tables[InstanceTypeRow]
+def _scope_values(batch: Batch) -> dict[str, set[str]]:
+    gpus, types = batch.tables["gpu"], batch.tables["instance_type"]
     return {
         "kind": {"cpu", *(gpu["kind"] for gpu in gpus)},
         "vendor": {gpu["vendor"] for gpu in gpus},
         "architecture": {gpu["architecture"] for gpu in gpus},
         "gpu": {gpu["id"] for gpu in gpus},
-        "family": {kind["family"] for kind in kinds},
-        "instance": {kind["name"] for kind in kinds},
+        "family": {row["family"] for row in types},
+        "instance": {row["name"] for row in types},
     }
 
 
-def measured_machines_exist(batch: Batch) -> Problems:
-    """A machine that nobody rents out may be measured too: its maker is no provider."""
-    providers = {provider["id"] for provider in batch.tables[ProviderRow]}
-    known = {f"{kind['provider']}/{kind['name']}" for kind in batch.tables[InstanceTypeRow]}
-    for seen in batch.tables[MeasurementRow]:
-        if seen["machine"].partition("/")[0] in providers and seen["machine"] not in known:
-            yield f"{name_of(MeasurementRow, seen)}: instance_types.csv has no {seen['machine']}."
+def _measured_machines_exist(batch: Batch) -> Problems:
+    """Measured machines of providers are in the catalog; other machines, such as a caller's own, need not be."""
+    providers = {provider["id"] for provider in batch.tables["provider"]}
+    known = {f"{row['provider']}/{row['name']}" for row in batch.tables["instance_type"]}
+    for measurement in batch.tables["measurement"]:
+        if measurement["machine"].partition("/")[0] in providers and measurement["machine"] not in known:
+            yield f"{name_of('measurement', measurement)}: instance_types.csv has no {measurement['machine']}."
 
 
 # Models
 
 
-def models_are_possible(batch: Batch) -> Problems:
-    """Dimensions that can be, and count to the parameters told within 1 %, or a note that says why not."""
-    for row in batch.tables[ModelRow]:
-        name = name_of(ModelRow, row)
-        told = [field.name for field in fields(Transformer) if row[field.name] is not None]
-        missing = [field.name for field in fields(Transformer) if field.default is MISSING and field.name not in told]
-        if told and missing:
-            yield f"{name} is half a transformer: it has {told[0]} and no {', '.join(missing)}."
+def _models_are_possible(batch: Batch) -> Problems:
+    """Dimensions are possible and give the published parameters within 1 %, unless the note says why not."""
+    for row in batch.tables["model"]:
+        name = name_of("model", row)
+        given = [field.name for field in fields(Transformer) if row[field.name] is not None]
+        missing = [field.name for field in fields(Transformer) if field.default is MISSING and field.name not in given]
+        if given and missing:
+            yield f"{name} is half a transformer: it has {given[0]} and no {', '.join(missing)}."
             continue
         try:
             model = model_from_row(row)
@@ -217,32 +204,32 @@ def models_are_possible(batch: Batch) -> Problems:
             yield f"{name} has {model.parameters:g} parameters, and its dimensions give {counted:g}."
 
 
-def model_names_mean_one(batch: Batch) -> Problems:
+def _model_names_are_unambiguous(batch: Batch) -> Problems:
     owner: dict[str, str] = {}
-    for row in batch.tables[ModelRow]:
+    for row in batch.tables["model"]:
         spellings = {fold_model(name) for name in (row["id"], row["name"], *(row["aliases"] or row["id"]).split(";"))}
         for spelling in sorted(spellings):
             if spelling in owner:
-                yield f"{name_of(ModelRow, row)}: the name {spelling!r} also means {owner[spelling]}."
+                yield f"{name_of('model', row)}: the name {spelling!r} also means {owner[spelling]}."
             owner.setdefault(spelling, row["id"])
 
 
-def exceeds(one: float | None, other: float | None) -> bool:
-    """Unknown exceeds nothing, and nothing exceeds unknown."""
+def _exceeds(one: float | None, other: float | None) -> bool:
+    """Whether both numbers are known and the first is larger."""
     return one is not None and other is not None and one > other
 
 
 BATCH_CHECKS: tuple[Callable[[Batch], Problems], ...] = (
-    parts_fit_their_cards,
-    parts_are_no_faster_than_their_cards,
-    programs_get_no_more_than_the_label_says,
-    rates_make_sense,
-    types_count_their_gpus,
-    twins_are_alike,
-    types_are_dated,
-    lives_run_forwards,
-    rules_can_hold,
-    measured_machines_exist,
-    models_are_possible,
-    model_names_mean_one,
+    _parts_fit_their_cards,
+    _parts_are_no_faster_than_their_cards,
+    _usable_memory_is_within_the_nominal,
+    _rates_are_consistent,
+    _gpu_counts_match,
+    _twins_have_the_same_gpus,
+    _types_are_dated,
+    _lifecycles_run_forwards,
+    _software_rules_apply_to_something,
+    _measured_machines_exist,
+    _models_are_possible,
+    _model_names_are_unambiguous,
 )

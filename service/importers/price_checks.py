@@ -1,35 +1,33 @@
-"""What prices must satisfy beside the rest of a seed; each failing is a sentence that names the line."""
+"""Checks prices against the rest of a batch; each problem is a sentence."""
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date
 
-from service.db.tables import ExchangeRateRow, OfferRow, PriceRow, RegionRow, SourceRow
+from service.db.schema import vocabulary
 from service.db.write_catalog import Batch
 from service.domain.bill.commitments import commitment_in
-from service.importers.prices import SET_ASIDE
+from service.importers.prices import QUARANTINE_REASONS
 from service.importers.seed import SeedLine
-from service.importers.table_checks import unknown_word, vocabulary
+from service.importers.table_checks import Problems, unknown_word
 
-Problems = Iterator[str]
-
-LARGEST_SHARE_SET_ASIDE = 0.2
-"""Above this share of its prices a feed has changed its names, and what is left would be a poor picture."""
+LARGEST_SHARE_QUARANTINED = 0.2
+"""A larger share means that a feed changed its names; the remaining prices would mislead."""
 
 LONGEST_WITHOUT_A_RATE_DAYS = 45
-"""Exchange rates are kept by the month; a price may be seen some days after the last one."""
+"""Exchange rates are monthly, and a price may be observed some days after the last one."""
 
 
-def prices_make_sense(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
-    """Asked of every line, also of those that do not enter the catalog."""
-    regions = {(region["provider"], region["id"]) for region in batch.tables[RegionRow]}
-    sources = {source["id"] for source in batch.tables[SourceRow]}
-    words = {**vocabulary(OfferRow), **vocabulary(PriceRow)}
+def _cells_are_possible(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
+    """Checks every line, including those that do not enter the catalog."""
+    regions = {(region["provider"], region["id"]) for region in batch.tables["region"]}
+    sources = {source["id"] for source in batch.tables["source"]}
+    words = {**vocabulary("offer"), **vocabulary("price")}
     for line in prices:
         cell = line.cells
         if cell["per_hour"] and float(cell["per_hour"]) <= 0:
-            yield f"{line}: a price is more than nothing, and unknown would be empty."
+            yield f"{line}: a price is above 0, and unknown would be empty."
         if not cell["per_hour"] and not cell["note"]:
             yield f"{line} has no price, and its note does not say why."
         if cell["region"] and (cell["provider"], cell["region"]) not in regions:
@@ -37,40 +35,40 @@ def prices_make_sense(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
         if cell["source"] not in sources:
             yield f"{line}: sources.csv has no {cell['source']}."
         if (cell["market"] == "reserved") != (commitment_in(cell["term"]) is not None):
-            yield f"{line}: what is reserved tells its term, as in '1y_reserved_no_upfront', and nothing else has one."
+            yield f"{line}: a reserved price has a term, such as '1y_reserved_no_upfront', and no other price has one."
         if (cell["observed_on"] == "") != (cell["dated"] == "unknown"):
-            yield f"{line}: only what has no day is dated 'unknown'."
+            yield f"{line}: a price is dated 'unknown' if and only if it has no day."
         for column, known in words.items():
             if cell[column] not in known:
                 yield f"{line}: {unknown_word(column, cell[column], known)}"
 
 
-def few_prices_are_set_aside(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
-    for reason in batch.quarantined.keys() - SET_ASIDE.keys():
+def _few_are_quarantined(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
+    for reason in batch.quarantined.keys() - QUARANTINE_REASONS.keys():
         yield f"prices.csv: rows are set aside as {reason!r}, which nothing explains."
-    aside = sum(batch.quarantined.values())
-    if aside > LARGEST_SHARE_SET_ASIDE * len(prices):
+    quarantined = sum(batch.quarantined.values())
+    if quarantined > LARGEST_SHARE_QUARANTINED * len(prices):
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(batch.quarantined.items()))
-        yield f"prices.csv: {aside:,} of {len(prices):,} rows cannot enter the catalog ({reasons})."
+        yield f"prices.csv: {quarantined:,} of {len(prices):,} rows cannot enter the catalog ({reasons})."
 
 
-def prices_can_be_told_in_dollars(batch: Batch, _prices: Sequence[SeedLine]) -> Problems:
+def _prices_convert_to_dollars(batch: Batch, _prices: Sequence[SeedLine]) -> Problems:
     days: dict[str, list[date]] = defaultdict(list)
-    for rate in batch.tables[ExchangeRateRow]:
+    for rate in batch.tables["exchange_rate"]:
         days[rate["currency"]].append(rate["on"])
     for offer in batch.offers:
         if offer["currency"] == "USD":
             continue
         known = sorted(days[offer["currency"]])
         for price in offer["prices"]:
-            if price["per_hour_micros"] is not None and not has_rate(price["valid_from"].date(), known):
+            if price["per_hour_micros"] is not None and not _has_rate(price["valid_from"].date(), known):
                 name = " ".join(offer["key"].split())
                 yield f"prices.csv, {name}: exchange_rates.csv has no rate for {price['valid_from'].date()}."
 
 
-def has_rate(day: date, known: Sequence[date]) -> bool:
-    place = bisect_right(known, day)
-    return place > 0 and (day - known[place - 1]).days <= LONGEST_WITHOUT_A_RATE_DAYS
+def _has_rate(day: date, known: Sequence[date]) -> bool:
+    earlier = bisect_right(known, day)
+    return earlier > 0 and (day - known[earlier - 1]).days <= LONGEST_WITHOUT_A_RATE_DAYS
 
 
-PRICE_CHECKS = (prices_make_sense, few_prices_are_set_aside, prices_can_be_told_in_dollars)
+PRICE_CHECKS = (_cells_are_possible, _few_are_quarantined, _prices_convert_to_dollars)

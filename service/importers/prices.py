@@ -1,4 +1,4 @@
-"""Observations of prices → offers, each with a chain of intervals; what cannot be used is counted with its reason."""
+"""Turns observations of prices into offers with prices over time, and counts the unusable ones by reason."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -10,22 +10,22 @@ from typing import Any
 MICRO = Decimal(1_000_000)
 MOST_TRUSTED_FIRST = ("api", "published", "entered", "assumed")
 
-SET_ASIDE = {
+QUARANTINE_REASONS = {
     "unknown_instance_type": "The catalog has no instance type of that name.",
-    "unknown_source": "Nobody knows where the price comes from.",
-    "region_missing": "The provider's prices differ by region, and the observation names none.",
-    "price_not_positive": "A price is more than nothing.",
-    "undated_beside_dated": "The offer has prices whose day is known.",
-    "another_source_for_the_same_day": "A source trusted more tells a price for the same day.",
+    "unknown_source": "The source of the price is unknown.",
+    "region_missing": "The provider's prices differ by region, and the observation names no region.",
+    "price_not_positive": "A price is above 0.",
+    "undated_beside_dated": "The offer has other prices whose day is catalogued.",
+    "another_source_for_the_same_day": "A more trusted source has a price for the same day.",
 }
-"""Why an observation does not enter the catalog."""
+"""Reasons for which an observation does not enter the catalog."""
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Somebody saw this price (or that there is none to see) for this offer on this day."""
+    """The price of an offer as a source showed it on a day; null where the source shows none."""
 
     provider: str
     name: str
@@ -44,7 +44,7 @@ class Observation:
 
     @property
     def key(self) -> str:
-        """The offer it speaks of; a name may hold anything but a line break."""
+        """Returns the key of the offer; names may contain anything but a line break."""
         parts = (
             self.provider,
             self.name,
@@ -59,62 +59,62 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What observations are checked against."""
+class Catalogued:
+    """The part of the catalog against which observations are checked."""
 
     instance_types: Collection[tuple[str, str]]
     priced_by_region: Collection[str]
-    """Providers whose prices differ by region: a figure without one tells nothing of any machine to be had."""
+    """Providers whose prices differ by region, so that a price without a region belongs to no machine."""
     retrieved_on: Mapping[str, date]
-    """The day each source was retrieved."""
+    """The day on which each source was retrieved."""
 
 
-def offers_from(observations: Sequence[Observation], known: Known) -> tuple[list[Record], Counter[str]]:
-    """Offers with their prices, and how many observations were set aside for which reason.
+def offers_from(observations: Sequence[Observation], catalogued: Catalogued) -> tuple[list[Record], Counter[str]]:
+    """Returns offers with their prices, and the number of quarantined observations for each reason.
 
-    An observation holds from its day until the next one of the same offer. One without a day holds from the day its
-    source was retrieved, and only where no dated one exists.
+    An observation is valid from its day until the next one of the same offer. An observation without a day is valid
+    from the day on which its source was retrieved, and counts only if the offer has no dated one.
     """
     quarantined: Counter[str] = Counter()
     by_offer: dict[str, list[Observation]] = defaultdict(list)
-    for seen in observations:
-        reason = refusal(seen, known)
+    for observation in observations:
+        reason = _refusal(observation, catalogued)
         if reason:
             quarantined[reason] += 1
         else:
-            by_offer[seen.key].append(seen)
+            by_offer[observation.key].append(observation)
     offers = []
     for key, chain in by_offer.items():
-        kept = one_per_day(chain, known.retrieved_on)
-        dated = sum(seen.observed_on is not None for seen in chain)
+        kept = _one_per_day(chain, catalogued.retrieved_on)
+        dated = sum(observation.observed_on is not None for observation in chain)
         quarantined["undated_beside_dated"] += len(chain) - dated if dated else 0
         quarantined["another_source_for_the_same_day"] += (dated or len(chain)) - len(kept)
-        offers.append(offer_record(key, kept))
+        offers.append(_offer_record(key, kept))
     return offers, +quarantined
 
 
-def refusal(seen: Observation, known: Known) -> str | None:
-    if (seen.provider, seen.name) not in known.instance_types:
+def _refusal(observation: Observation, catalogued: Catalogued) -> str | None:
+    if (observation.provider, observation.name) not in catalogued.instance_types:
         return "unknown_instance_type"
-    if seen.source not in known.retrieved_on:
+    if observation.source not in catalogued.retrieved_on:
         return "unknown_source"
-    if seen.region is None and seen.provider in known.priced_by_region and seen.per_hour is not None:
+    if observation.per_hour is None:
+        return None
+    if observation.region is None and observation.provider in catalogued.priced_by_region:
         return "region_missing"
-    if seen.per_hour is not None and seen.per_hour <= 0:
-        return "price_not_positive"
-    return None
+    return "price_not_positive" if observation.per_hour <= 0 else None
 
 
-def one_per_day(chain: list[Observation], retrieved: Mapping[str, date]) -> dict[date, Observation]:
-    """The most trusted observation of each day, in order of days; undated ones only where nothing is dated."""
-    dated = [seen for seen in chain if seen.observed_on]
+def _one_per_day(chain: list[Observation], retrieved: Mapping[str, date]) -> dict[date, Observation]:
+    """The most trusted observation of each day, in order of days; undated ones only if none has a day."""
+    dated = [observation for observation in chain if observation.observed_on]
     chosen: dict[date, Observation] = {}
-    for seen in sorted(dated or chain, key=lambda seen: MOST_TRUSTED_FIRST.index(seen.kind)):
-        chosen.setdefault(seen.observed_on or retrieved[seen.source], seen)
+    for observation in sorted(dated or chain, key=lambda each: MOST_TRUSTED_FIRST.index(each.kind)):
+        chosen.setdefault(observation.observed_on or retrieved[observation.source], observation)
     return dict(sorted(chosen.items()))
 
 
-def offer_record(key: str, chain: Mapping[date, Observation]) -> Record:
+def _offer_record(key: str, chain: Mapping[date, Observation]) -> Record:
     first = next(iter(chain.values()))
     days = list(chain)
     return {
@@ -127,23 +127,28 @@ def offer_record(key: str, chain: Mapping[date, Observation]) -> Record:
         "operating_system": first.operating_system,
         "currency": first.currency,
         "prices": [
-            price_record(seen, start, end) for (start, seen), end in zip(chain.items(), [*days[1:], None], strict=True)
+            _price_record(observation, start, end)
+            for (start, observation), end in zip(chain.items(), [*days[1:], None], strict=True)
         ],
     }
 
 
-def price_record(seen: Observation, start: date, end: date | None) -> Record:
+def _price_record(observation: Observation, start: date, end: date | None) -> Record:
     return {
-        "valid_from": midnight(start),
-        "valid_to": midnight(end) if end else None,
-        "per_hour_micros": None if seen.per_hour is None else int((seen.per_hour * MICRO).to_integral_value()),
-        "observed_on": seen.observed_on,
-        "dated": seen.dated,
-        "kind": seen.kind,
-        "source": seen.source,
-        "note": seen.note,
+        "valid_from": _midnight(start),
+        "valid_to": _midnight(end) if end else None,
+        "per_hour_micros": _micros(observation.per_hour),
+        "observed_on": observation.observed_on,
+        "dated": observation.dated,
+        "kind": observation.kind,
+        "source": observation.source,
+        "note": observation.note,
     }
 
 
-def midnight(day: date) -> datetime:
+def _micros(per_hour: Decimal | None) -> int | None:
+    return None if per_hour is None else int((per_hour * MICRO).to_integral_value())
+
+
+def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)

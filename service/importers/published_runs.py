@@ -1,7 +1,7 @@
-"""A line of published_runs.csv as cells of its table.
+"""Turns a line of published_runs.csv into cells of its table.
 
-The file keeps the words of its sources, and beside them what each means here (`model_id`, `gpu_id`, `precision_id`,
-`stack`, `source_id`). The accuracy of estimates is measured on it too, so it has columns that the table has not.
+The file keeps the terms of its sources, next to the names of this catalog (`model_id`, `gpu_id`, `precision_id`,
+`stack`, `source_id`). It also has columns that only the measurement of accuracy reads.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ COLUMNS = {
     "samples": "train_samples",
     "note": "notes",
 }
-"""The table's name of a column and the file's, where they differ and the cell is the same."""
+"""Columns that the table and the file name differently, by the name in the table."""
 
 NOT_IN_THE_TABLE = frozenset({
     "model", "family", "params_b", "active_params_b", "layers", "hidden", "heads", "kv_heads", "ffn", "head_dim",
@@ -54,33 +54,33 @@ UNITS = {
 
 
 def run_cells(cells: Mapping[str, str]) -> dict[str, str]:
-    """What cannot be read stays as it is, for whoever reads the cell to tell."""
+    """Returns the cells of the table; text that cannot be converted stays, and its parser refuses it."""
     rest = dict(cells)
-    told = {ours: rest.pop(theirs) for ours, theirs in COLUMNS.items() if theirs in rest}
+    renamed = {ours: rest.pop(theirs) for ours, theirs in COLUMNS.items() if theirs in rest}
     rest = {name: text for name, text in rest.items() if name not in NOT_IN_THE_TABLE}
-    gpu_count, nodes = machines(rest.pop("total_accelerators", ""), rest.pop("accelerators_per_node", ""))
-    named, concurrency = rest.pop("instance_type", ""), rest.pop("batch_or_concurrency", "")
+    gpu_count, nodes = _gpus_and_nodes(rest.pop("total_accelerators", ""), rest.pop("accelerators_per_node", ""))
+    machine, concurrency = rest.pop("instance_type", ""), rest.pop("batch_or_concurrency", "")
     tokens, unit = rest.pop("train_tokens_b", ""), rest.pop("unit", "")
-    return told | {
+    return renamed | {
         **rest,
         "unit": UNITS.get(unit, unit),
         "gpu_count": gpu_count,
         "nodes": nodes,
-        "machine": named if "/" in named else "",
+        "machine": machine if "/" in machine else "",
         "concurrency": concurrency if concurrency.isdecimal() else "",
-        "tokens": in_billions(tokens),
+        "tokens": _times_a_billion(tokens),
     }
 
 
-def machines(total: str, per_node: str) -> tuple[str, str]:
-    """GPUs in a node and nodes; a job smaller than a node has all of its GPUs in one."""
+def _gpus_and_nodes(total: str, per_node: str) -> tuple[str, str]:
+    """GPUs per node, and nodes; a job smaller than a node has all of its GPUs in one."""
     if not (total.isdecimal() and per_node.isdecimal()) or "0" in (total, per_node):
         return "", ""
-    here = min(int(total), int(per_node))
-    return str(here), str(-(-int(total) // here))
+    used = min(int(total), int(per_node))
+    return str(used), str(-(-int(total) // used))
 
 
-def in_billions(text: str) -> str:
+def _times_a_billion(text: str) -> str:
     try:
         return str(float(Decimal(text) * 10**9)) if text else text
     except (InvalidOperation, OverflowError):

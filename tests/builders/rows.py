@@ -5,17 +5,7 @@ from dataclasses import fields
 from datetime import UTC, date, datetime
 from typing import Any
 
-from service.db.tables import (
-    ExchangeRateRow,
-    GpuPrecisionRow,
-    GpuRow,
-    InstanceTypeRow,
-    LifecycleRow,
-    PrecisionRow,
-    ProviderRow,
-    Row,
-    SourceRow,
-)
+from service.db.tables import METADATA
 from service.db.write_catalog import Batch, Record
 from service.domain.catalog.hardware import LifecycleState
 from service.domain.catalog.precision import Support
@@ -25,7 +15,7 @@ from tests.builders.gpus import precision, rate, unknown_gpu
 from tests.builders.instance_types import event, unknown_instance_type
 from tests.builders.sources import SOURCE, source
 
-Tables = Mapping[type[Row], Sequence[Record]]
+Tables = Mapping[str, Sequence[Record]]
 
 
 def batch(hash_: str = "small", offers: Sequence[Record] | None = None, tables: Tables | None = None) -> Batch:
@@ -35,52 +25,53 @@ def batch(hash_: str = "small", offers: Sequence[Record] | None = None, tables: 
     return Batch("seed", hash_, {**small_tables(), **(tables or {})}, sold, rows_seen=20, quarantined={})
 
 
-def small_tables() -> dict[type[Row], list[Record]]:
+def small_tables() -> dict[str, list[Record]]:
     """The tables of the small catalog."""
     return {
-        SourceRow: [record_of(source(), SourceRow)],
-        PrecisionRow: [record_of(precision("bf16"), PrecisionRow)],
+        "source": [record_of(source(), "source")],
+        "precision": [record_of(precision("bf16"), "precision")],
         # The id of the part sorts before the id of its card, as ids such as "1of2" may.
-        GpuRow: [
+        "gpu": [
             gpu_row("a10g-24gb-1of2", memory_gb=12.0, fraction=0.5, partition_of="z10g-24gb"),
             gpu_row("z10g-24gb"),
         ],
-        GpuPrecisionRow: [rate_row("z10g-24gb", "accelerated", 70.0), rate_row("a10g-24gb-1of2", None, None)],
-        ProviderRow: [record_of(provider("aws"), ProviderRow)],
-        InstanceTypeRow: [
+        "gpu_precision": [rate_row("z10g-24gb", "accelerated", 70.0), rate_row("a10g-24gb-1of2", None, None)],
+        "provider": [record_of(provider("aws"), "provider")],
+        "instance_type": [
             instance_type_row("p4d.24xlarge", vcpus=96.0, gpu_count=8, interconnect="nvswitch", rdma=True),
             instance_type_row("g5.xlarge", vcpus=4.0, rdma=False),
             instance_type_row("g5.2xlarge", vcpus=8.0),
         ],
-        LifecycleRow: [event_row("p4d", date(2020, 11, 2)), event_row("g5", date(2021, 11, 11))],
-        ExchangeRateRow: [
-            record_of(exchange_rate("CNY", 0.15, date(2022, 1, 1)), ExchangeRateRow),
-            record_of(exchange_rate("CNY", 0.14, date(2023, 1, 1)), ExchangeRateRow),
+        "lifecycle": [event_row("p4d", date(2020, 11, 2)), event_row("g5", date(2021, 11, 11))],
+        "exchange_rate": [
+            record_of(exchange_rate("CNY", 0.15, date(2022, 1, 1)), "exchange_rate"),
+            record_of(exchange_rate("CNY", 0.14, date(2023, 1, 1)), "exchange_rate"),
         ],
     }
 
 
-def record_of(value: Any, row: type[Row]) -> Record:
+def record_of(value: Any, table: str) -> Record:
     """The fields of a value that are columns of a table."""
-    return {field.name: getattr(value, field.name) for field in fields(value) if field.name in row.__table__.columns}
+    columns = METADATA.tables[table].columns
+    return {field.name: getattr(value, field.name) for field in fields(value) if field.name in columns}
 
 
 def gpu_row(id: str, **given: Any) -> Record:  # noqa: A002 - the column is called id
-    return record_of(unknown_gpu(id, **{"memory_gb": 24.0, **given}), GpuRow)
+    return record_of(unknown_gpu(id, **{"memory_gb": 24.0, **given}), "gpu")
 
 
 def rate_row(gpu: str, support: Support | None, dense_tflops: float | None) -> Record:
-    return {"gpu": gpu, **record_of(rate("bf16", support, dense_tflops), GpuPrecisionRow)}
+    return {"gpu": gpu, **record_of(rate("bf16", support, dense_tflops), "gpu_precision")}
 
 
 def instance_type_row(name: str, gpu: str | None = "z10g-24gb", gpu_count: int = 1, **given: Any) -> Record:
     """An instance type of AWS; no figure but the number of its GPUs is known by default."""
-    return {**record_of(unknown_instance_type(name, gpu_count=gpu_count, **given), InstanceTypeRow), "gpu": gpu}
+    return {**record_of(unknown_instance_type(name, gpu_count=gpu_count, **given), "instance_type"), "gpu": gpu}
 
 
 def event_row(family: str, starts_on: date, state: LifecycleState = "available", name: str = "") -> Record:
     """An event of a family, or of one of its instance types."""
-    return {"provider": "aws", "family": family, "name": name, **record_of(event(state, starts_on), LifecycleRow)}
+    return {"provider": "aws", "family": family, "name": name, **record_of(event(state, starts_on), "lifecycle")}
 
 
 def offer_record(name: str, *prices: Record, region: str = "us-east-1", currency: str = "USD") -> Record:

@@ -12,7 +12,6 @@ from sqlalchemy import Engine, text
 from service.db.engine import connect
 from service.db.live_catalog import LiveCatalog
 from service.db.migrate import upgrade
-from service.db.tables import InstanceTypeRow, LifecycleRow
 from service.db.write_catalog import write
 from tests.builders.rows import batch, event_row, instance_type_row, offer_record, price_record, small_tables
 from tests.postgres import running_server
@@ -101,8 +100,8 @@ def test_a_new_day_is_a_new_catalog(engine: Engine) -> None:
     new = batch(
         "a newer machine",
         tables={
-            InstanceTypeRow: [*small_tables()[InstanceTypeRow], instance_type_row("g6.xlarge")],
-            LifecycleRow: [*small_tables()[LifecycleRow], event_row("g6", date(2024, 4, 4))],
+            "instance_type": [*small_tables()["instance_type"], instance_type_row("g6.xlarge")],
+            "lifecycle": [*small_tables()["lifecycle"], event_row("g6", date(2024, 4, 4))],
         },
     )
     write(engine, new, datetime(2026, 11, 21, tzinfo=UTC))

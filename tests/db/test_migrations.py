@@ -9,7 +9,7 @@ from sqlalchemy import inspect, text
 
 from service.db.engine import connect
 from service.db.migrate import downgrade, require_current, upgrade
-from service.db.tables import CATALOG_TABLES, Row
+from service.db.tables import CATALOG_TABLES, METADATA
 
 
 def test_up_down_and_up_again(database_url: str) -> None:
@@ -27,7 +27,7 @@ def test_models_and_migrations_are_in_sync(database_url: str) -> None:
     engine = connect(database_url)
     upgrade(engine)
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), Row.metadata) == []
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
     engine.dispose()
 
 

@@ -5,11 +5,10 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 from sqlalchemy import Engine, text
 
+from service.db.bulk_columns import READ_AT_ONCE
 from service.db.engine import connect
 from service.db.errors import DatabaseUnusable
 from service.db.read_history import read_history
-from service.db.read_prices import READ_AT_ONCE
-from service.db.tables import GpuPrecisionRow, GpuRow, InstanceTypeRow, LifecycleRow
 from service.db.write_catalog import write
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import CatalogHistory, day_of
@@ -65,9 +64,9 @@ def test_a_part_is_written_before_its_card_and_goes_with_it(engine: Engine) -> N
     part = read_history(engine).reference.gpus["a10g-24gb-1of2"]
     assert (part.fraction, part.partition_of) == (0.5, "z10g-24gb")
     other: Tables = {
-        GpuRow: [gpu_row("a10g-24gb")],
-        GpuPrecisionRow: [],
-        InstanceTypeRow: [{**kind, "gpu": "a10g-24gb"} for kind in small_tables()[InstanceTypeRow]],
+        "gpu": [gpu_row("a10g-24gb")],
+        "gpu_precision": [],
+        "instance_type": [{**kind, "gpu": "a10g-24gb"} for kind in small_tables()["instance_type"]],
     }
     write(engine, batch("another card", tables=other), NOW)
     assert list(read_history(engine).reference.gpus) == ["a10g-24gb"]
@@ -80,7 +79,7 @@ def test_a_types_own_day_stands_before_its_familys(engine: Engine) -> None:
         event_row("g5", date(2022, 5, 5), name="g5.2xlarge"),
         event_row("p4d", date(2020, 11, 2)),
     ]
-    write(engine, batch(tables={LifecycleRow: events}), NOW)
+    write(engine, batch(tables={"lifecycle": events}), NOW)
     history = read_history(engine)
     lives = {kind.name: [(each.state, each.starts_on) for each in kind.lifecycle] for kind in history.instance_types}
     assert lives["g5.xlarge"] == [("available", date(2021, 11, 11)), ("retired", date(2026, 1, 1))]
@@ -93,7 +92,7 @@ def test_states_of_one_day_are_read_in_the_order_of_life(engine: Engine) -> None
     events = [event_row("g5", same, state) for state in ("available", "preview", "announced")] + [
         event_row("p4d", same)
     ]
-    write(engine, batch(tables={LifecycleRow: events}), NOW)
+    write(engine, batch(tables={"lifecycle": events}), NOW)
     assert kind_of(read_history(engine), "g5.xlarge").state_on(same) == "available"
 
 
@@ -179,7 +178,7 @@ def test_a_change_in_the_midst_of_reading_is_not_half_read(engine: Engine, monke
 
 def test_a_machine_without_a_gpu_has_none(engine: Engine) -> None:
     plain = instance_type_row("c5.large", gpu=None, gpu_count=0)
-    tables: Tables = {InstanceTypeRow: [*small_tables()[InstanceTypeRow], plain]}
+    tables: Tables = {"instance_type": [*small_tables()["instance_type"], plain]}
     write(engine, batch(tables=tables), NOW)
     kind = kind_of(read_history(engine), "c5.large")
     assert (kind.gpu, kind.whole_gpus, kind.total_gpu_memory_gb) == (None, 0, None)

@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 SEED_IT = "The database is empty. Run: instance-selector seed"
 MIGRATE_IT = "The database is older than this version of the service. Run: instance-selector migrate"
 STRANGE = (
-    "The database was not made by this version of the service: it is newer, or another program's. "
+    "The database was not made by this version of the service: it is newer, or belongs to another program. "
     "Use the version that made it, or another database."
 )
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, Table, select, text
 from sqlalchemy.exc import IntegrityError
 
 from service.db.read_history import read_history
-from service.db.tables import GpuRow, ImportRunRow, OfferRow, PriceRow, Row
+from service.db.tables import IMPORT_RUN, OFFER, PRICE
 from service.db.write_catalog import Batch, write
 from service.files import SEED
 from service.importers.seed import read_seed
@@ -29,16 +29,16 @@ def small(seed: Batch, *, hash_: str, offers: int) -> Batch:
     return dataclasses.replace(seed, content_hash=hash_, offers=seed.offers[:offers])
 
 
-def count(engine: Engine, row: type) -> int:
+def count(engine: Engine, table: Table) -> int:
     with engine.connect() as connection:
-        return len(connection.execute(select(row)).all())
+        return len(connection.execute(select(table)).all())
 
 
 def test_the_whole_seed_goes_in_and_raises_the_version_once(engine: Engine, seed: Batch) -> None:
     written = write(engine, seed, NOW)
     assert (written.state, written.version) == ("done", 1)
-    assert count(engine, OfferRow) == len(seed.offers)
-    assert count(engine, PriceRow) == sum(len(offer["prices"]) for offer in seed.offers)
+    assert count(engine, OFFER) == len(seed.offers)
+    assert count(engine, PRICE) == sum(len(offer["prices"]) for offer in seed.offers)
 
 
 def test_the_same_batch_again_changes_nothing(engine: Engine, seed: Batch) -> None:
@@ -51,15 +51,15 @@ def test_a_new_batch_takes_the_place_of_the_last_one(engine: Engine, seed: Batch
     write(engine, small(seed, hash_="a", offers=50), NOW)
     written = write(engine, small(seed, hash_="b", offers=7), NOW)
     assert written.version == 2
-    assert count(engine, OfferRow) == 7
+    assert count(engine, OFFER) == 7
 
 
 def test_rows_that_a_new_batch_no_longer_has_are_gone_and_changed_ones_are_changed(engine: Engine, seed: Batch) -> None:
     write(engine, small(seed, hash_="a", offers=5), NOW)
-    gpus = [dict(gpu) for gpu in seed.tables[GpuRow]]
+    gpus = [dict(gpu) for gpu in seed.tables["gpu"]]
     gpus[0]["note"] = "Looked at again."
     extra: dict[str, Any] = {**gpus[0], "id": "made-up-gpu", "partition_of": None, "fraction": 1.0}
-    tables: dict[type[Row], Sequence[dict[str, Any]]] = {**seed.tables, GpuRow: [*gpus, extra]}
+    tables: dict[str, Sequence[dict[str, Any]]] = {**seed.tables, "gpu": [*gpus, extra]}
     write(engine, dataclasses.replace(small(seed, hash_="b", offers=5), tables=tables), NOW)
     found = read_history(engine).reference.gpus
     assert found[gpus[0]["id"]].note == "Looked at again."
@@ -74,7 +74,7 @@ def test_a_batch_that_breaks_a_rule_leaves_the_last_good_one(engine: Engine, see
     broken[8]["prices"] = [{**broken[8]["prices"][0], "per_hour_micros": 0}]
     with pytest.raises(IntegrityError):
         write(engine, dataclasses.replace(seed, content_hash="b", offers=broken), NOW)
-    assert count(engine, OfferRow) == 5
+    assert count(engine, OFFER) == 5
     with engine.connect() as connection:
         row = connection.execute(text("SELECT version, importing FROM catalog_version")).one()
     assert (row.version, bool(row.importing)) == (1, False)
@@ -87,9 +87,9 @@ def test_two_imports_at_once_wait_for_each_other(engine: Engine, seed: Batch) ->
         thread.start()
     for thread in threads:
         thread.join()
-    assert count(engine, OfferRow) == 20
+    assert count(engine, OFFER) == 20
     with engine.connect() as connection:
-        runs = connection.execute(select(ImportRunRow.state)).scalars().all()
+        runs = connection.execute(select(IMPORT_RUN.c.state)).scalars().all()
         version = connection.execute(text("SELECT version FROM catalog_version")).scalar_one()
     assert list(runs) == ["done"] * 4
     assert version == 4

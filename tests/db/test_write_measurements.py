@@ -16,7 +16,6 @@ from service.db.engine import connect
 from service.db.errors import DatabaseUnusable
 from service.db.live_catalog import LiveCatalog
 from service.db.read_history import read_history
-from service.db.tables import MeasurementRow
 from service.db.write_catalog import Record, write
 from service.domain.catalog.reference import Measurement
 from tests.builders.rows import batch
@@ -45,7 +44,7 @@ SENT = Measurement(
 
 @pytest.fixture
 def engine(engine: Engine) -> Engine:
-    write(engine, batch(tables={MeasurementRow: [seeded("of-the-seed")]}), NOW)
+    write(engine, batch(tables={"measurement": [seeded("of-the-seed")]}), NOW)
     return engine
 
 
@@ -91,9 +90,9 @@ def test_a_bad_one_among_them_keeps_all_out(engine: Engine) -> None:
 
 def test_an_import_replaces_its_own_and_leaves_what_was_sent(engine: Engine) -> None:
     write_measurements.write_measurements(engine, [SENT], NOW)
-    write(engine, batch("another", tables={MeasurementRow: [seeded("newer")]}), NOW)
+    write(engine, batch("another", tables={"measurement": [seeded("newer")]}), NOW)
     assert ids(engine) == ["newer", "sent-1"]
-    write(engine, batch("none", tables={MeasurementRow: []}), NOW)
+    write(engine, batch("none", tables={"measurement": []}), NOW)
     assert ids(engine) == ["sent-1"]
 
 
@@ -181,7 +180,7 @@ def test_a_database_that_may_only_be_read_is_told_in_a_sentence(engine: Engine) 
 
 def test_a_locked_database_is_told_in_a_sentence(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "SQLITE_BUSY_SECONDS", 0.05)
-    monkeypatch.setattr(write_measurements, "PATIENCE", "50ms")
+    monkeypatch.setattr(write_measurements, "LOCK_TIMEOUT", "50ms")
     hurried = connect(engine.url.render_as_string(hide_password=False))
     live = live_catalog.LiveCatalog(hurried, today=lambda: DAY)
     with engine.connect() as importing:

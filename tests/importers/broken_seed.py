@@ -5,7 +5,6 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from service.db.tables import Row
 from service.db.write_catalog import Record
 from service.files import SEED
 from service.importers.checks import check_seed
@@ -14,7 +13,7 @@ from service.importers.seed import TABLE_OF, batch_of, observations_in, records
 
 
 @cache
-def whole_tables() -> dict[type[Row], list[Record]]:
+def whole_tables() -> dict[str, list[Record]]:
     return {row: records(SEED / f"{name}.csv", row) for name, row in TABLE_OF.items()}
 
 

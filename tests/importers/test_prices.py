@@ -9,9 +9,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.importers.prices import MOST_TRUSTED_FIRST, SET_ASIDE, Known, Observation, Record, offers_from
+from service.importers.prices import (
+    MOST_TRUSTED_FIRST,
+    QUARANTINE_REASONS,
+    Catalogued,
+    Observation,
+    Record,
+    offers_from,
+)
 
-KNOWN = Known(
+KNOWN = Catalogued(
     instance_types={("aws", "p3.2xlarge"), ("vast", "a100")},
     priced_by_region={"aws"},
     retrieved_on={"a-test": date(2024, 6, 1), "another": date(2024, 7, 1)},
@@ -125,7 +132,7 @@ def test_what_cannot_be_used_is_counted_with_its_reason() -> None:
     }
     for reason, observation in wrong.items():
         assert offers_from([observation], KNOWN) == ([], {reason: 1})
-        assert reason in SET_ASIDE
+        assert reason in QUARANTINE_REASONS
 
 
 @st.composite

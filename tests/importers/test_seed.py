@@ -5,15 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from service.db.tables import (
-    ExchangeRateRow,
-    GpuRow,
-    InstanceTypeRow,
-    MeasurementRow,
-    PublishedRunRow,
-    StoragePriceRow,
-    TransferPriceRow,
-)
 from service.files import SEED
 from service.importers.seed import SeedBroken, read_seed
 from tests.importers.broken_seed import SeedCopy
@@ -38,21 +29,21 @@ def seed(tmp_path: Path) -> SeedCopy:
 
 def test_cells_become_what_their_columns_say() -> None:
     tables = read_seed(SEED).tables
-    p4d = next(kind for kind in tables[InstanceTypeRow] if kind["name"] == "p4d.24xlarge")
+    p4d = next(kind for kind in tables["instance_type"] if kind["name"] == "p4d.24xlarge")
     assert (p4d["gpu_count"], p4d["vcpus"], p4d["rdma"], p4d["twin_of"]) == (8, 96.0, True, None)
-    part = next(gpu for gpu in tables[GpuRow] if gpu["id"] == "l4-24gb-1of8")
+    part = next(gpu for gpu in tables["gpu"] if gpu["id"] == "l4-24gb-1of8")
     assert (part["fraction"], part["partition_of"]) == (0.125, "l4-24gb")
-    yuan = next(rate for rate in tables[ExchangeRateRow] if rate["currency"] == "CNY")
+    yuan = next(rate for rate in tables["exchange_rate"] if rate["currency"] == "CNY")
     assert (yuan["on"], yuan["usd_per_unit_nanos"]) == (date(2013, 1, 2), 160_435_000)
-    seen = next(each for each in tables[MeasurementRow] if each["id"] == "alexnet-g2-2xlarge-2017")
+    seen = next(each for each in tables["measurement"] if each["id"] == "alexnet-g2-2xlarge-2017")
     assert (seen["machine"], seen["usd_per_hour_micros"]) == ("aws/g2.2xlarge", 650_000)
-    run = next(each for each in tables[PublishedRunRow] if each["id"] == "train-gpu-hours-mpt-7b-a100-sxm4-40gb-440-1")
+    run = next(each for each in tables["published_run"] if each["id"] == "train-gpu-hours-mpt-7b-a100-sxm4-40gb-440-1")
     assert (run["gpu_count"], run["nodes"], run["tokens"], run["unit"]) == (8, 55, 1e12, "gpu_hours")
-    volume = next(price for price in tables[StoragePriceRow] if price["storage_class"] == "gp3")
+    volume = next(price for price in tables["storage_price"] if price["storage_class"] == "gp3")
     assert (volume["micros_per_gib_month"], volume["included"]) == (95_200, False)
-    local = next(price for price in tables[StoragePriceRow] if price["storage_class"] == "instance-store")
+    local = next(price for price in tables["storage_price"] if price["storage_class"] == "instance-store")
     assert (local["micros_per_gib_month"], local["included"]) == (None, True)
-    free = next(tier for tier in tables[TransferPriceRow] if tier["provider"] == "coreweave")
+    free = next(tier for tier in tables["transfer_price"] if tier["provider"] == "coreweave")
     assert (free["tier_to_gb"], free["micros_per_gb"]) == (None, 0)
 
 

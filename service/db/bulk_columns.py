@@ -1,0 +1,70 @@
+"""Reads columns of many rows as arrays of whole numbers, several times faster than row by row.
+
+The database joins the values of a column into one text, which takes a fraction of the time that a driver needs to make
+a Python object of each value. Starting with 200,000 offers takes 2.1 s of processor time this way, and 2.6 s with plain
+rows, which is 6.7 times the start of bare FastAPI and fails its gate. See docs/decisions/006.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Connection, Select, String, Table, cast, func, literal, select
+
+from service.db.errors import DatabaseUnusable
+
+READ_AT_ONCE = 20_000
+"""The size of the ranges of ids that are read one after the other, which limits the memory that the texts take."""
+
+SEPARATOR = "\x1f"
+"""The control character for separating units, which no name in a catalog contains."""
+
+Numbers = NDArray[np.int64]
+Codes = Mapping[str, int]
+"""The number that stands for each text of a column; the empty text is null."""
+
+
+def read_columns(
+    connection: Connection, table: Table, codes: Mapping[str, Codes | None], null: int
+) -> dict[str, Numbers]:
+    """Returns the named columns in one common, arbitrary order of rows.
+
+    A column with codes becomes the codes of its texts; one without holds whole numbers, with `null` for null. Raises
+    `DatabaseUnusable` where a text contains the separator.
+    """
+    texts = _joined_texts(table, codes, null)
+    parts: dict[str, list[Numbers]] = {name: [np.zeros(0, np.int64)] for name in codes}
+    first = connection.execute(select(func.min(table.c.id))).scalar()
+    while first is not None:
+        end = first + READ_AT_ONCE
+        count, *columns = connection.execute(texts.where(table.c.id >= first, table.c.id < end)).one()
+        for (name, codes_of_column), text in zip(codes.items(), columns, strict=True):
+            numbers = _numbers_in(text, codes_of_column)
+            if len(numbers) != count:
+                raise DatabaseUnusable(f"A value of {table.name}.{name} holds the character U+001F.")
+            parts[name].append(numbers)
+        first = connection.execute(select(func.min(table.c.id)).where(table.c.id >= end)).scalar()
+    return {name: np.concatenate(numbers) for name, numbers in parts.items()}
+
+
+def _joined_texts(table: Table, codes: Mapping[str, Codes | None], null: int) -> Select[Any]:
+    """Selects the number of rows, and each column as one text."""
+
+    def joined(name: str, missing: str) -> ColumnElement[str]:
+        text = func.coalesce(cast(table.c[name], String), _verbatim(missing))
+        return func.aggregate_strings(text, _verbatim(SEPARATOR))  # type: ignore[arg-type]
+
+    texts = [joined(name, str(null) if codes[name] is None else "") for name in codes]
+    return select(func.count(), *texts)  # type: ignore[return-value]
+
+
+def _verbatim(text: str) -> ColumnElement[str]:
+    """A literal in the statement itself: with a parameter, SQLite takes twice as long."""
+    return literal(text, literal_execute=True)
+
+
+def _numbers_in(text: str, codes: Codes | None) -> Numbers:
+    if codes is None:
+        return np.fromstring(text, np.int64, sep=SEPARATOR)
+    return np.fromiter(map(codes.__getitem__, text.split(SEPARATOR)), np.int64)

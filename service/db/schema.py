@@ -1,0 +1,69 @@
+"""Describes the tables to code that makes or checks rows without speaking SQL, such as the importers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import CheckConstraint
+
+from service.db.tables import METADATA
+
+Names = tuple[str, ...]
+
+NATURAL_KEYS: dict[str, Names] = {"instance_type": ("provider", "name"), "framework_support": ("key",)}
+"""Keys of the tables whose primary key is a number that the database assigns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column that a row supplies, with its Python type."""
+
+    type: type
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NamesElsewhere:
+    """Columns whose values must exist in columns of another table, unless the last one is empty."""
+
+    columns: Names
+    table: str
+    table_columns: Names
+
+
+@cache
+def key_columns(table: str) -> Names:
+    """Returns the columns that identify a row of the table."""
+    return NATURAL_KEYS.get(table) or tuple(column.key for column in METADATA.tables[table].primary_key)
+
+
+def fields_of(table: str) -> dict[str, Field]:
+    """Returns the columns of a table by name, without a number that the database assigns."""
+    described = METADATA.tables[table]
+    return {
+        column.key: Field(column.type.python_type, bool(column.nullable))
+        for column in described.columns
+        if column is not described.autoincrement_column
+    }
+
+
+def foreign_keys(table: str) -> Iterator[NamesElsewhere]:
+    """Yields the references that the database itself enforces, in the order of their columns' names."""
+    for key in sorted(METADATA.tables[table].foreign_keys, key=lambda key: key.parent.key):
+        yield NamesElsewhere((key.parent.key,), key.column.table.name, (key.column.key,))
+
+
+def vocabulary(table: str) -> dict[str, Names]:
+    """Returns the closed list of values of each column that has one."""
+    return {info["column"]: info["one_of"] for info in _constraint_infos(table) if "one_of" in info}
+
+
+def positive_columns(table: str) -> list[str]:
+    """Returns the columns whose numbers must be above 0."""
+    return [info["column"] for info in _constraint_infos(table) if "above" in info]
+
+
+def _constraint_infos(table: str) -> list[dict[str, Any]]:
+    constraints = METADATA.tables[table].constraints
+    return [dict(each.info) for each in constraints if isinstance(each, CheckConstraint) and each.info]
