@@ -28,11 +28,11 @@ from service.version import VERSION
 
 ROUTERS = (
     recommend.router,
+    instances.router,
     recommend.batch_router,
     estimate.router,
     estimate_batch.router,
     codes.router,
-    instances.router,
     gpus.router,
     models.router,
     price_changes.router,

@@ -6,8 +6,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from service.api.catalog.filters import resolved
-from service.api.catalog.instance_type import InstanceResponse, PriceResponse, instance_item
-from service.api.catalog.instances import default_offer
+from service.api.catalog.instance_type import InstanceResponse, PriceResponse, instance_response
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.etag import json_answer
 from service.api.http.fields import MOST_VALUES, DayRequest, Name, Names, ResponseModel, SplitAtCommas
@@ -53,6 +52,18 @@ class ComparedInstanceResponse(ResponseModel):
     evidence: list[str] = Field(description="Ids of the measurements used.")
     specs: InstanceResponse
 
+    @classmethod
+    def of(cls, row: Comparison, catalog: Catalog) -> "ComparedInstanceResponse":
+        """The row, with the instance type and its default offer."""
+        return cls.like(
+            row,
+            basis="measured" if row.measured else "peak",
+            speed_unit="samples_per_second" if row.measured else "tflops",
+            price=None if row.offer is None else PriceResponse.of(row.offer),
+            evidence=list(row.evidence),
+            specs=instance_response(catalog, catalog.place_of[row.instance]),
+        )
+
 
 class ComparisonResponse(ResponseModel):
     """The rows in the order asked for, and what they refer to."""
@@ -73,38 +84,20 @@ async def get_compare(asked: Annotated[CompareRequest, Query()], live: Live) -> 
     catalog = catalog_on(live, asked.as_of)
     instances = resolve_instances(asked.instance, catalog)
     baseline = resolve_instances([asked.baseline], catalog, "baseline")[0] if asked.baseline else instances[0]
-    workloads = {seen.workload for seen in catalog.measurements}
+    workloads = {measurement.workload for measurement in catalog.measurements}
     workload = resolve("workload", [asked.workload], workloads, "workload")[0] if asked.workload else None
     precision = resolved("precision", [asked.precision], catalog)[0] if asked.precision else None
     regions = resolved("region", asked.region, catalog)
     everyone = tuple(dict.fromkeys([*instances, baseline]))
-    found = compare(catalog, everyone, baseline, workload, precision, regions)
-    rows = [compare_row(each, catalog) for each in found if each.instance in instances]
-    notes = [
-        f"{each.instance} has no measurement of '{workload}', so its ratios are not known."
-        for each in found
-        if workload and each.speed is None
-    ]
-    told = ComparisonResponse(baseline=baseline, items=rows, notes=notes, catalog=stamp(catalog))
-    return json_answer(told.model_dump_json().encode(), catalog)
-
-
-def compare_row(found: Comparison, catalog: Catalog) -> ComparedInstanceResponse:
-    place = catalog.place_of[found.instance]
-    item = instance_item(catalog, place, default_offer(catalog, place))
-    return ComparedInstanceResponse(
-        instance=found.instance,
-        basis="measured" if found.measured else "peak",
-        speed=found.speed,
-        speed_unit="samples_per_second" if found.measured else "tflops",
-        precision=found.precision,
-        batch_size=found.batch_size,
-        usd_per_hour=found.usd_per_hour,
-        price=None if found.offer is None else PriceResponse.of(found.offer),
-        relative_speed=found.relative_speed,
-        relative_cost=found.relative_cost,
-        speed_per_cost=found.speed_per_cost,
-        samples_per_usd=found.samples_per_usd,
-        evidence=list(found.evidence),
-        specs=InstanceResponse.model_validate_json(item),
+    comparisons = compare(catalog, everyone, baseline, workload, precision, regions)
+    answer = ComparisonResponse(
+        baseline=baseline,
+        items=[ComparedInstanceResponse.of(row, catalog) for row in comparisons if row.instance in instances],
+        notes=[
+            f"{row.instance} has no measurement of '{workload}', so its ratios are unknown."
+            for row in comparisons
+            if workload and row.speed is None
+        ],
+        catalog=stamp(catalog),
     )
+    return json_answer(answer, catalog)

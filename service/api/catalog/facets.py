@@ -1,11 +1,10 @@
 """Facets: which values a list holds in a column, and how often each."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from pydantic_core import to_json
 
 from service.api.http.fields import ResponseModel
 from service.domain.catalog.catalog import Catalog
@@ -23,14 +22,17 @@ class FacetResponse(ResponseModel):
     count: int
 
 
-def facets_json(names: tuple[str, ...], catalog: Catalog, places: NDArray[np.int64]) -> bytes:
-    """By column, the values in order, what is not known last; null where none is asked for. Raises `QuestionError`."""
-    if not names:
-        return b"null"
-    return to_json({name: counted(name, catalog, places) for name in names})
+def facets_of(
+    names: tuple[str, ...], catalog: Catalog, types: NDArray[np.int64]
+) -> dict[str, list[FacetResponse]] | None:
+    """Returns per column its values among these types, in order, unknown last; None if no column is asked for.
+
+    Raises `QuestionError` for a column that does not exist.
+    """
+    return {name: counted(name, catalog, types) for name in names} if names else None
 
 
-def counted(name: str, catalog: Catalog, places: NDArray[np.int64]) -> list[dict[str, Any]]:
+def counted(name: str, catalog: Catalog, places: NDArray[np.int64]) -> list[FacetResponse]:
     columns = catalog.columns
     if name in columns.words and name not in NOT_FACETS:
         column = columns.words[name]
@@ -43,5 +45,5 @@ def counted(name: str, catalog: Catalog, places: NDArray[np.int64]) -> list[dict
         known = sorted({*columns.words, *columns.numbers} - {*NOT_FACETS})
         near = near_names(name, known)
         raise QuestionError(f"There is no facet '{name}'. Known: {', '.join(known)}.", field="facets", near=near)
-    told = [{"value": value, "count": count} for value, count in zip(values, counts.tolist(), strict=True)]
-    return sorted(told, key=lambda each: each["value"] is None)
+    facets = [FacetResponse(value=value, count=count) for value, count in zip(values, counts.tolist(), strict=True)]
+    return sorted(facets, key=lambda facet: facet.value is None)

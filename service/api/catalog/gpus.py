@@ -2,27 +2,28 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated
+from operator import attrgetter
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from service.api.catalog.filters import PrecisionSupport, resolved
-from service.api.catalog.instances import PrecisionDetailResponse
+from service.api.catalog.instances import PrecisionDetailResponse, precisions_of
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.etag import json_answer
 from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel
-from service.api.http.listing import Page, page_answer
+from service.api.http.listing import Page, column_of, in_order, page_answer
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
-from service.domain.catalog.names import near_names, resolve_gpus
-from service.domain.errors import NotFound, QuestionError, UnknownName
+from service.domain.catalog.names import resolve_gpus
+from service.domain.errors import NotFound, UnknownName
 
 router = APIRouter(tags=["catalog"])
 
 
 class BoardResponse(ResponseModel):
-    """The whole of what is sold as one card; of most, that is one GPU."""
+    """Totals of the physical board, which may hold several GPUs."""
 
     gpus: int
     memory_gb: float | None
@@ -32,20 +33,12 @@ class BoardResponse(ResponseModel):
 
     @classmethod
     def of(cls, gpu: Gpu) -> "BoardResponse | None":
+        """The board that carries this GPU; None if the number of GPUs per board is unknown."""
         count = gpu.gpus_per_board
         if count is None:
             return None
-        return cls(
-            gpus=count,
-            memory_gb=times(count, gpu.memory_gb),
-            cores=None if gpu.cores is None else count * gpu.cores,
-            memory_bandwidth_gb_per_second=times(count, gpu.memory_bandwidth_gb_per_second),
-            tdp_watts=times(count, gpu.tdp_watts),
-        )
-
-
-def times(count: int, figure: float | None) -> float | None:
-    return None if figure is None else count * figure
+        figures = {name: getattr(gpu, name) for name in cls.model_fields if name != "gpus"}
+        return cls(gpus=count, **{name: figure and count * figure for name, figure in figures.items()})
 
 
 class GpuResponse(ResponseModel):
@@ -86,8 +79,8 @@ class GpuResponse(ResponseModel):
             gpu,
             aliases=list(gpu.aliases),
             board=BoardResponse.of(gpu),
-            instance_types=sum(kind.gpu is not None and kind.gpu.id == gpu.id for kind in catalog.instance_types),
-            precisions={name: PrecisionDetailResponse.like(rate) for name, rate in gpu.rates.items()},
+            instance_types=sum(type_.gpu is not None and type_.gpu.id == gpu.id for type_ in catalog.instance_types),
+            precisions=precisions_of(gpu),
         )
 
 
@@ -120,32 +113,16 @@ NUMERIC = (
 PEAK = "_tflops"
 
 
-@router.get(
-    "/gpus",
-    summary="List GPUs",
-    response_model=Page[GpuResponse],
-)
+@router.get("/gpus", summary="List GPUs", response_model=Page[GpuResponse])
 async def get_gpus(request: Request, asked: Annotated[GpusRequest, Query()], live: Live) -> Response:
     """Every GPU, TPU and NPU of the catalog with its precisions."""
     catalog = catalog_on(live, asked.as_of)
-    found = sorted_gpus(asked, filtered(asked, catalog), catalog)
-    return page_answer(
-        request,
-        asked,
-        catalog,
-        len(found),
-        lambda place: found[place].id,
-        lambda shown: [gpu_json(gpu, catalog) for gpu in found[shown]],
-    )
+    gpus = sorted(_filtered(asked, catalog), key=attrgetter("id"))
+    rows = in_order(asked.sort, partial(_figure, asked.precision_support, catalog), gpus)
+    return page_answer(request, asked, catalog, rows, attrgetter("id"), partial(GpuResponse.of, catalog=catalog))
 
 
-def gpu_json(gpu: Gpu, catalog: Catalog) -> bytes:
-    return catalog.fragments.get_or_compute(
-        ("gpu", gpu.id), lambda: GpuResponse.of(gpu, catalog).model_dump_json().encode()
-    )
-
-
-def filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
+def _filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
     named = resolved("gpu", asked.gpu, catalog)
     vendors = resolved("gpu_vendor", asked.vendor, catalog, field="vendor")
     kinds = resolved("gpu_kind", asked.kind, catalog, field="kind")
@@ -168,34 +145,13 @@ def filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
     ]
 
 
-def sorted_gpus(asked: GpusRequest, gpus: list[Gpu], catalog: Catalog) -> list[Gpu]:
-    """By the columns asked for, unknown values last; the id decides what is still even."""
-    ordered = sorted(gpus, key=lambda gpu: gpu.id)
-    for column in reversed(asked.sort):
-        name, sign = column.removeprefix("-"), -1 if column.startswith("-") else 1
-        if name == "id":
-            ordered.sort(key=lambda gpu: gpu.id, reverse=sign < 0)
-            continue
-        figure = sort_figure(name, asked.precision_support, catalog)
-        ordered.sort(key=partial(unknown_last, figure, sign))
-    return ordered
-
-
-def unknown_last(figure: Callable[[Gpu], float | None], sign: int, gpu: Gpu) -> tuple[bool, float]:
-    value = figure(gpu)
-    return value is None, 0 if value is None else sign * value
-
-
-def sort_figure(name: str, support: PrecisionSupport, catalog: Catalog) -> Callable[[Gpu], float | None]:
-    """A column, or the dense peak at a precision that it really runs. Raises `QuestionError`."""
-    precision = name.removesuffix(PEAK)
-    if name in NUMERIC:
-        return lambda gpu: getattr(gpu, name)
-    if name.endswith(PEAK) and precision in catalog.reference.precisions:
+def _figure(support: PrecisionSupport, catalog: Catalog, column: str) -> Callable[[Gpu], Any]:
+    """Returns the reader of a column, or of the dense peak at a precision that has the support asked for."""
+    precision = column.removesuffix(PEAK)
+    if column.endswith(PEAK) and precision in catalog.reference.precisions:
         return lambda gpu: gpu.tflops(precision) if gpu.runs(precision, support) else None
-    known = ("id", *NUMERIC, *(each + PEAK for each in catalog.reference.precisions))
-    near = near_names(name, known)
-    raise QuestionError(f"There is no column '{name}' to sort by. Known: {', '.join(known)}.", field="sort", near=near)
+    peaks = (precision + PEAK for precision in catalog.reference.precisions)
+    return column_of(("id", *NUMERIC, *peaks), column)
 
 
 class GpuCandidatesResponse(ResponseModel):
@@ -219,10 +175,10 @@ async def get_gpu(id: Name, asked: Annotated[DayRequest, Query()], live: Live) -
         ids = resolve_gpus([id], catalog, "id")
     except UnknownName as error:
         raise NotFound(error.sentence, field="id", near=error.near) from None
-    told = GpuCandidatesResponse(
+    answer = GpuCandidatesResponse(
         asked=id,
         ambiguous=len(ids) > 1,
-        items=[GpuResponse.of(catalog.reference.gpus[each], catalog) for each in ids],
+        items=[GpuResponse.of(catalog.reference.gpus[gpu], catalog) for gpu in ids],
         catalog=stamp(catalog),
     )
-    return json_answer(told.model_dump_json().encode(), catalog)
+    return json_answer(answer, catalog)

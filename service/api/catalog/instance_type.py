@@ -1,6 +1,5 @@
 """An instance type as every endpoint shows it."""
 
-from collections.abc import Sequence
 from datetime import date
 
 from pydantic import Field
@@ -90,7 +89,7 @@ def unknown_because(offer: Offer) -> str | None:
 
 
 class InstanceTypeResponse(ResponseModel):
-    """What an instance type is made of."""
+    """The hardware of an instance type."""
 
     provider: str
     name: str
@@ -108,6 +107,20 @@ class InstanceTypeResponse(ResponseModel):
     local_storage_gb: float | None
     bare_metal: bool | None
 
+    @classmethod
+    def of(cls, instance_type: InstanceType, day: date) -> "InstanceTypeResponse":
+        """The instance type as it was on that day."""
+        return InstanceTypeResponse.like(
+            instance_type,
+            lifecycle=instance_type.state_on(day),
+            gpu=instance_type.gpu and _gpu_response(instance_type, instance_type.gpu),
+            cpu=CpuResponse(
+                architecture=instance_type.cpu_architecture,
+                vendor=instance_type.cpu_vendor,
+                model=instance_type.cpu_model,
+            ),
+        )
+
 
 class InstanceResponse(InstanceTypeResponse):
     """An instance type in a list, with its best price."""
@@ -118,41 +131,13 @@ class InstanceResponse(InstanceTypeResponse):
     offers: int = Field(description="How many offers the type has on the catalog's day.")
 
 
-def machine_fields(kind: InstanceType, day: date) -> dict[str, object]:
-    return {
-        "provider": kind.provider,
-        "name": kind.name,
-        "service": kind.service,
-        "family": kind.family,
-        "lifecycle": kind.state_on(day),
-        "launched_on": kind.launched_on,
-        "gpu": kind.gpu and gpu_told(kind, kind.gpu),
-        "vcpus": kind.vcpus,
-        "cpu": CpuResponse(architecture=kind.cpu_architecture, vendor=kind.cpu_vendor, model=kind.cpu_model),
-        "memory_gib": kind.memory_gib,
-        "network_gbps": kind.network_gbps,
-        "rdma": kind.rdma,
-        "gpudirect_rdma": kind.gpudirect_rdma,
-        "local_storage_gb": kind.local_storage_gb,
-        "bare_metal": kind.bare_metal,
-    }
-
-
-def gpu_told(kind: InstanceType, gpu: Gpu) -> InstanceGpuResponse:
-    return InstanceGpuResponse(
-        id=gpu.id,
-        name=gpu.name,
-        kind=gpu.kind,
-        vendor=gpu.vendor,
-        architecture=gpu.architecture,
-        count=kind.gpu_count,
-        fraction=gpu.fraction,
-        memory_gb=gpu.memory_gb,
-        usable_memory_gib=gpu.usable_memory_gib,
-        total_memory_gb=kind.total_gpu_memory_gb,
-        memory_bandwidth_gb_per_second=gpu.memory_bandwidth_gb_per_second,
-        interconnect=kind.interconnect,
-        interconnect_gb_per_second=kind.interconnect_gb_per_second,
+def _gpu_response(instance_type: InstanceType, gpu: Gpu) -> InstanceGpuResponse:
+    return InstanceGpuResponse.like(
+        gpu,
+        count=instance_type.gpu_count,
+        total_memory_gb=instance_type.total_gpu_memory_gb,
+        interconnect=instance_type.interconnect,
+        interconnect_gb_per_second=instance_type.interconnect_gb_per_second,
         precisions={
             name: PrecisionRateResponse(support=rate.support, tflops=rate.dense_tflops)
             for name, rate in gpu.rates.items()
@@ -161,20 +146,11 @@ def gpu_told(kind: InstanceType, gpu: Gpu) -> InstanceGpuResponse:
     )
 
 
-def instance_item(catalog: Catalog, kind_place: int, offer_place: int) -> bytes:
-    """The JSON of an instance type with one of its offers (-1: none)."""
-    return instance_items(catalog, [kind_place], [offer_place])[0]
-
-
-def instance_items(catalog: Catalog, kind_places: Sequence[int], offer_places: Sequence[int]) -> list[bytes]:
-    """The JSON of each instance type with one of its offers, encoded once per catalog."""
-
-    def encode(places: tuple[int, int]) -> bytes:
-        kind, place = places
-        offer = None if place < 0 else PriceResponse.of(catalog.offers.offer(place))
-        fields = machine_fields(catalog.instance_types[kind], catalog.day)
-        return (
-            InstanceResponse(**fields, price=offer, offers=len(catalog.offer_places(kind))).model_dump_json().encode()
-        )
-
-    return catalog.fragments.get_or_compute_each(list(zip(kind_places, offer_places, strict=True)), encode)
+def instance_response(catalog: Catalog, index: int, offer_index: int | None = None) -> InstanceResponse:
+    """Returns an instance type with one of its offers: its default one unless another is given; -1 for none."""
+    offer = int(catalog.default_offers[index]) if offer_index is None else offer_index
+    return InstanceResponse.like(
+        InstanceTypeResponse.of(catalog.instance_types[index], catalog.day),
+        price=None if offer < 0 else PriceResponse.of(catalog.offers.offer(offer)),
+        offers=len(catalog.offer_places(index)),
+    )

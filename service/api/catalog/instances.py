@@ -1,24 +1,20 @@
-"""Instance types: the list with filters, one in full, and the ones like it."""
+"""Instance types: the list with filters, one in full, and the ones similar to it."""
 
-from dataclasses import replace
 from datetime import date
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
-import numpy as np
 from fastapi import APIRouter, Query, Request, Response
-from numpy.typing import NDArray
 from pydantic import Field
 
-from service.api.catalog.facets import FacetResponse, facets_json
+from service.api.catalog.facets import FacetResponse, facets_of
 from service.api.catalog.filters import InstanceFilters, PrecisionSupport, Task, constraints_of, resolved
 from service.api.catalog.instance_type import (
     CpuResponse,
     InstanceResponse,
     InstanceTypeResponse,
     PriceResponse,
-    instance_item,
-    instance_items,
-    machine_fields,
+    instance_response,
 )
 from service.api.http.current import CatalogStamp, Live, catalog_for, catalog_on, stamp
 from service.api.http.etag import json_answer
@@ -26,17 +22,14 @@ from service.api.http.fields import DayRequest, Name, Names, PageRequest, Respon
 from service.api.http.listing import Page, page_answer
 from service.api.http.query import query_parameters, query_reader
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.names import near_names
-from service.domain.catalog.offer import BY_THE_HOUR
 from service.domain.catalog.reference import Region, RegionCpu
-from service.domain.catalog.similar import SpecChange, similar_types
+from service.domain.catalog.similar import Similar, SpecChange, similar_types
 from service.domain.catalog.software_support import speaks_of
-from service.domain.catalog.text_search import matching
 from service.domain.errors import NotFound, QuestionError
-from service.domain.selection.constraints import Constraints, type_checks
-from service.domain.selection.offers import offers_of_types
-from service.domain.selection.selection import select
+from service.domain.selection.constraints import Constraints
+from service.domain.selection.instance_list import list_instances
 
 router = APIRouter(tags=["catalog"])
 
@@ -77,8 +70,7 @@ class InstancesPageResponse(Page[InstanceResponse]):
     ]
 
 
-Places = NDArray[np.int64]
-read_query = query_reader(InstancesRequest)
+_read_query = query_reader(InstancesRequest)
 
 
 @router.get(
@@ -91,29 +83,25 @@ async def get_instances(request: Request) -> Response:
     """Instance types with their GPUs and best price, filtered and sorted; every unknown parameter is refused.
 
     The price is the lowest on-demand one that the filters leave, or the lowest at spot where there is none;
-    prices of commitments are told where `market=reserved` is asked.
+    prices of commitments are shown where `market=reserved` is asked.
     """
-    asked = read_query(request)
+    asked = _read_query(request)
     catalog = catalog_for(request, asked.as_of)
-    constraints = instance_constraints(asked, catalog)
-    places, offers = admitted(constraints, catalog)
-    if asked.q:
-        found = matching(asked.q, catalog)[places]
-        places, offers = places[found], offers[found]
-    order = sort_order(asked, constraints, catalog, places, offers)
-    kinds, offered = places[order], offers[order]
+    rows = list_instances(_constraints(asked, catalog), asked.q, asked.sort, catalog)
+    facets = facets_of(asked.facets, catalog, rows[:, 0])
     return page_answer(
         request,
         asked,
         catalog,
-        len(kinds),
-        lambda place: catalog.instance_types[kinds[place]].id,
-        lambda shown: instance_items(catalog, kinds[shown].tolist(), offered[shown].tolist()),
-        beside=b'"facets":%b,' % facets_json(asked.facets, catalog, kinds),
+        rows,
+        lambda row: catalog.instance_types[row[0]].id,
+        lambda row: instance_response(catalog, *row),
+        partial(InstancesPageResponse, facets=facets),
+        encoded_items=catalog.encoded_items,
     )
 
 
-def instance_constraints(asked: InstancesRequest, catalog: Catalog) -> Constraints:
+def _constraints(asked: InstancesRequest, catalog: Catalog) -> Constraints:
     precisions = resolved("precision", asked.precision, catalog)
     if not precisions and not asked.given().keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("tflops needs a precision: add for example precision=bf16.", field="precision")
@@ -125,58 +113,6 @@ def instance_constraints(asked: InstancesRequest, catalog: Catalog) -> Constrain
         precision_support=asked.precision_support,
         task=asked.task,
     )
-
-
-def admitted(asked: Constraints, catalog: Catalog) -> tuple[Places, Places]:
-    """The types that pass, and each one's best offer (-1: none)."""
-    if asked.region or asked.market or asked.max_usd_per_hour is not None or asked.max_price_age_days is not None:
-        return offers_of_types(select(replace(asked, market=asked.market or BY_THE_HOUR), catalog).admitted)
-    passing = catalog.everyone
-    for check in type_checks(asked, catalog):
-        passing &= ~check.fails
-    places = np.flatnonzero(catalog.mask(passing))
-    return places, catalog.default_offers[places]
-
-
-# Sorting
-
-
-def sort_order(
-    asked: InstancesRequest, constraints: Constraints, catalog: Catalog, places: Places, offers: Places
-) -> Places:
-    """Where each of the places goes; unknown values come last, and the name decides what is still even."""
-    if not asked.sort:
-        return np.arange(len(places))
-    keys: list[NDArray[Any]] = [places]
-    for column in reversed(asked.sort):
-        name = column.removeprefix("-")
-        values = sort_column(name, constraints, catalog, places, offers)
-        keys.append(-values if column.startswith("-") else values)
-    return np.lexsort(keys)
-
-
-def sort_column(name: str, constraints: Constraints, catalog: Catalog, places: Places, offers: Places) -> NDArray[Any]:
-    numbers = catalog.columns.numbers
-    if name in numbers:
-        return numbers[name][places]
-    if name == "name":
-        return places
-    if name in ("tflops", "tflops_per_usd") and not constraints.precision_all:
-        raise QuestionError(f"Sorting by {name} needs a precision: add for example precision=bf16.", field="sort")
-    price = (
-        np.where(offers < 0, np.nan, catalog.offers.usd_per_hour[offers]) if len(catalog.offers) else offers * np.nan
-    )
-    match name:
-        case "usd_per_hour":
-            return price
-        case "tflops":
-            return catalog.columns.tflops[constraints.precision_all[0]][places]
-        case "tflops_per_usd":
-            return catalog.columns.tflops[constraints.precision_all[0]][places] / price
-    known = [*numbers, "usd_per_hour", "tflops", "tflops_per_usd", "name"]
-    near = near_names(name, known)
-    tail = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(known)}."
-    raise QuestionError(f"There is no column '{name}' to sort by. {tail}", field="sort", near=near)
 
 
 # One in full
@@ -235,6 +171,12 @@ class RegionCpuResponse(ResponseModel):
     cpu: CpuResponse
     source: str
 
+    @classmethod
+    def of(cls, region: Region, cpu: RegionCpu) -> "RegionCpuResponse":
+        """The CPU in the words of the response."""
+        host = CpuResponse(architecture=cpu.cpu_architecture, vendor=cpu.cpu_vendor, model=cpu.cpu_model)
+        return cls(region=region.id, cpu=host, source=cpu.source)
+
 
 class NamePartsResponse(ResponseModel):
     """What the name tells, where the seller builds names by a rule."""
@@ -275,61 +217,57 @@ class InstanceDetailResponse(InstanceTypeResponse):
 async def get_instance(provider: Name, name: Name, asked: Annotated[DayRequest, Query()], live: Live) -> Response:
     """Specs, precisions, offers, lifecycle, software and measurements of one instance type, with their sources."""
     catalog = catalog_on(live, asked.as_of)
-    place = instance_place(provider, name, catalog)
-    body = catalog.details.get_or_compute(place, lambda: detail(catalog, place).model_dump_json().encode())
-    return json_answer(body, catalog)
+    return json_answer(_detail(catalog, _index_of(provider, name, catalog)), catalog)
 
 
-def instance_place(provider: str, name: str, catalog: Catalog) -> int:
-    """Where the type stands. Raises `NotFound` with near names."""
-    place = catalog.place_of.get(f"{provider}/{name}")
-    if place is not None:
-        return place
+def _index_of(provider: str, name: str, catalog: Catalog) -> int:
+    """The index of the instance type. Raises `NotFound` with near names."""
+    index = catalog.place_of.get(f"{provider}/{name}")
+    if index is not None:
+        return index
     near = near_names(f"{provider}/{name}", catalog.place_of)
     tail = f" Did you mean {' or '.join(near)}?" if near else ""
     raise NotFound(f"On {catalog.day} there is no instance type {provider}/{name}.{tail}", field="name", near=near)
 
 
-def detail(catalog: Catalog, place: int) -> InstanceDetailResponse:
-    kind = catalog.instance_types[place]
-    offers, parts = catalog.offers, kind.name_parts
+def precisions_of(gpu: Gpu | None) -> dict[str, PrecisionDetailResponse]:
+    """Returns how the GPU runs each precision; empty without a GPU."""
+    return {name: PrecisionDetailResponse.like(rate) for name, rate in gpu.rates.items()} if gpu else {}
+
+
+def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
+    instance_type = catalog.instance_types[index]
+    gpu, parts = instance_type.gpu, instance_type.name_parts
+    specs = InstanceTypeResponse.of(instance_type, catalog.day)
     return InstanceDetailResponse(
-        **machine_fields(kind, catalog.day),
+        **{name: getattr(specs, name) for name in InstanceTypeResponse.model_fields},
         name_parts=None if parts is None else NamePartsResponse(**parts._asdict(), series=parts.series),
-        gpus_exclusive=catalog.reference.providers[kind.provider].gpus_exclusive,
-        vcpus_per_gpu=kind.vcpus_per_gpu,
-        interconnect=kind.interconnect,
-        network_baseline_gbps=kind.network_baseline_gbps,
-        twin_of=kind.twin_of,
-        precisions=precision_details(kind),
-        offers=[PriceResponse.of(offers.offer(offer)) for offer in catalog.offer_places(place)],
-        lifecycle_events=[LifecycleResponse.like(event) for event in kind.lifecycle if event.starts_on <= catalog.day],
-        software=[SoftwareSupportResponse.like(rule) for rule in catalog.software if speaks_of(rule, kind)],
-        region_cpus=[
-            region_cpu(region, cpu)
-            for region in catalog.reference.regions
-            if region.provider == kind.provider
-            for cpu in region.cpus
-            if kind.gpu and cpu.gpu == kind.gpu.id
+        gpus_exclusive=catalog.reference.providers[instance_type.provider].gpus_exclusive,
+        vcpus_per_gpu=instance_type.vcpus_per_gpu,
+        interconnect=instance_type.interconnect,
+        network_baseline_gbps=instance_type.network_baseline_gbps,
+        twin_of=instance_type.twin_of,
+        precisions=precisions_of(gpu),
+        offers=[PriceResponse.of(catalog.offers.offer(offer)) for offer in catalog.offer_places(index)],
+        lifecycle_events=[
+            LifecycleResponse.like(event) for event in instance_type.lifecycle if event.starts_on <= catalog.day
         ],
-        evidence=[EvidenceResponse.like(seen) for seen in catalog.measurements if seen.machine == kind.id],
-        source=kind.source,
-        note=kind.note,
+        software=[SoftwareSupportResponse.like(rule) for rule in catalog.software if speaks_of(rule, instance_type)],
+        region_cpus=[
+            RegionCpuResponse.of(region, cpu)
+            for region in catalog.reference.regions
+            if region.provider == instance_type.provider
+            for cpu in region.cpus
+            if gpu and cpu.gpu == gpu.id
+        ],
+        evidence=[EvidenceResponse.like(row) for row in catalog.measurements if row.machine == instance_type.id],
+        source=instance_type.source,
+        note=instance_type.note,
         catalog=stamp(catalog),
     )
 
 
-def region_cpu(region: Region, cpu: RegionCpu) -> RegionCpuResponse:
-    known = CpuResponse(architecture=cpu.cpu_architecture, vendor=cpu.cpu_vendor, model=cpu.cpu_model)
-    return RegionCpuResponse(region=region.id, cpu=known, source=cpu.source)
-
-
-def precision_details(kind: InstanceType) -> dict[str, PrecisionDetailResponse]:
-    rates = kind.gpu.rates if kind.gpu else {}
-    return {name: PrecisionDetailResponse.like(rate) for name, rate in rates.items()}
-
-
-# The ones like it
+# Similar instance types
 
 
 class SimilarRequest(DayRequest):
@@ -339,7 +277,7 @@ class SimilarRequest(DayRequest):
 
 
 class SpecChangeResponse(ResponseModel):
-    """One figure that differs."""
+    """A figure that differs."""
 
     figure: str
     here: float
@@ -348,11 +286,12 @@ class SpecChangeResponse(ResponseModel):
 
     @classmethod
     def of(cls, change: SpecChange) -> "SpecChangeResponse":
-        return cls(figure=change.figure, here=change.here, there=change.there, ratio=round(change.ratio, 4))
+        """The change, its ratio rounded to four digits."""
+        return cls.like(change, ratio=round(change.ratio, 4))
 
 
 class SimilarInstanceResponse(ResponseModel):
-    """A type like the one asked about, and what moving there gains and loses."""
+    """A similar instance type, with the gains and losses of moving to it."""
 
     distance: float = Field(description="0 is the same machine; figures count by the logarithm of their ratio.")
     gains: list[SpecChangeResponse]
@@ -360,6 +299,18 @@ class SimilarInstanceResponse(ResponseModel):
     precisions_gained: list[str]
     precisions_lost: list[str]
     instance: InstanceResponse
+
+    @classmethod
+    def of(cls, similar: Similar, catalog: Catalog) -> "SimilarInstanceResponse":
+        """The similar type with its default offer."""
+        return cls(
+            distance=round(similar.distance, 4),
+            gains=[SpecChangeResponse.of(change) for change in similar.gains],
+            loses=[SpecChangeResponse.of(change) for change in similar.loses],
+            precisions_gained=list(similar.precisions_gained),
+            precisions_lost=list(similar.precisions_lost),
+            instance=instance_response(catalog, similar.place),
+        )
 
 
 class SimilarResponse(ResponseModel):
@@ -378,25 +329,7 @@ class SimilarResponse(ResponseModel):
 async def get_similar(provider: Name, name: Name, asked: Annotated[SimilarRequest, Query()], live: Live) -> Response:
     """The nearest types by GPU memory, peak rates, host and network, and what each gains or loses."""
     catalog = catalog_on(live, asked.as_of)
-    place = instance_place(provider, name, catalog)
-    items = [
-        SimilarInstanceResponse(
-            distance=round(found.distance, 4),
-            gains=[SpecChangeResponse.of(change) for change in found.gains],
-            loses=[SpecChangeResponse.of(change) for change in found.loses],
-            precisions_gained=list(found.precisions_gained),
-            precisions_lost=list(found.precisions_lost),
-            instance=InstanceResponse.model_validate_json(
-                instance_item(catalog, found.place, default_offer(catalog, found.place))
-            ),
-        )
-        for found in similar_types(catalog, place, IN_USE, asked.limit)
-    ]
-    told = SimilarResponse(instance=f"{provider}/{name}", items=items, catalog=stamp(catalog))
-    return json_answer(told.model_dump_json().encode(), catalog)
-
-
-def default_offer(catalog: Catalog, place: int) -> int:
-    """The first offer of a type whose hour can be had by itself; -1: none."""
-    first: int = int(catalog.default_offers[place])
-    return first
+    similar = similar_types(catalog, _index_of(provider, name, catalog), IN_USE, asked.limit)
+    items = [SimilarInstanceResponse.of(each, catalog) for each in similar]
+    answer = SimilarResponse(instance=f"{provider}/{name}", items=items, catalog=stamp(catalog))
+    return json_answer(answer, catalog)

@@ -1,8 +1,9 @@
 """Measurements: what was seen on machines by name, and what others published of training and answering."""
 
-from collections.abc import Collection
 from datetime import date
-from typing import Annotated, NamedTuple
+from functools import partial
+from operator import attrgetter
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
@@ -10,7 +11,7 @@ from pydantic import Field
 from service.api.catalog.filters import resolved
 from service.api.http.current import Live, catalog_on
 from service.api.http.fields import Names, PageRequest, ResponseModel
-from service.api.http.listing import Page, in_order, page_answer
+from service.api.http.listing import Page, column_of, in_order, page_answer
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
 from service.domain.catalog.reference import RUN_KINDS, Measurement, PublishedRun
@@ -20,6 +21,9 @@ router = APIRouter(tags=["catalog"])
 BY_NAME = "workload_throughput"
 SAMPLES_PER_SECOND = "samples_per_second"
 KINDS = (*RUN_KINDS, BY_NAME)
+SEARCHED = (
+    "id", "workload", "model", "gpu", "machine", "framework", "software", "format", "source", "detail", "note",
+)  # fmt: skip
 
 
 class MeasurementsRequest(PageRequest):
@@ -48,6 +52,13 @@ class MeasurementsRequest(PageRequest):
             "descending. Values compare only within one `unit`."
         ),
     ] = ()
+
+
+OF_PUBLISHED_RUNS = (
+    "model", "task", "weight_bits", "sequence_length", "input_length", "output_length", "micro_batch", "concurrency",
+    "tokens", "samples", "quality", "detail",
+)  # fmt: skip
+"""Fields that only published runs have."""
 
 
 class MeasurementResponse(ResponseModel):
@@ -89,20 +100,35 @@ class MeasurementResponse(ResponseModel):
     detail: str | None = Field(description="Where in the source.")
     note: str | None
 
+    @classmethod
+    def of_named(cls, row: Measurement, catalog: Catalog) -> "MeasurementResponse":
+        """A measurement under a workload's name."""
+        index = catalog.place_of.get(row.machine)
+        gpu = None if index is None else catalog.instance_types[index].gpu
+        return cls.like(
+            row,
+            **dict.fromkeys(OF_PUBLISHED_RUNS),
+            kind=BY_NAME,
+            gpu=gpu and gpu.id,
+            format=row.precision,
+            software=row.software or row.framework,
+            value=row.samples_per_second,
+            unit=SAMPLES_PER_SECOND,
+            year=row.measured_on.year,
+        )
 
-class ListedMeasurement(NamedTuple):
-    """A measurement under the columns that lists are filtered and sorted by."""
-
-    id: str
-    kind: str
-    model: str | None
-    gpu: str | None
-    gpu_count: int | None
-    framework: str | None
-    value: float
-    year: int
-    measured_on: date | None
-    row: Measurement | PublishedRun
+    @classmethod
+    def of_published(cls, row: PublishedRun) -> "MeasurementResponse":
+        """A published run."""
+        return cls.like(
+            row,
+            workload=None,
+            batch_size=row.global_batch,
+            samples_per_second=row.value if row.unit == SAMPLES_PER_SECOND else None,
+            seconds_per_batch=None,
+            usd_per_hour=None,
+            measured_on=None,
+        )
 
 
 SORTABLE = ("id", "kind", "model", "gpu", "gpu_count", "value", "year", "measured_on")
@@ -112,112 +138,36 @@ SORTABLE = ("id", "kind", "model", "gpu", "gpu_count", "value", "year", "measure
 async def get_measurements(request: Request, asked: Annotated[MeasurementsRequest, Query()], live: Live) -> Response:
     """What was measured by that day: workloads by name on machines, and published runs of models on GPUs."""
     catalog = catalog_on(live, asked.as_of)
-    found = in_order(asked.sort, SORTABLE, filtered(asked, catalog))
-    return page_answer(
-        request,
-        asked,
-        catalog,
-        len(found),
-        lambda place: found[place].id,
-        lambda shown: [item_of(seen).model_dump_json().encode() for seen in found[shown]],
-    )
+    rows = in_order(asked.sort, partial(column_of, SORTABLE), _filtered(asked, catalog))
+    return page_answer(request, asked, catalog, rows, attrgetter("id"), lambda row: row)
 
 
-def all_seen(catalog: Catalog) -> tuple[ListedMeasurement, ...]:
+def _all(catalog: Catalog) -> list[MeasurementResponse]:
     """Every measurement of the catalog's day, by id."""
-
-    def build() -> tuple[ListedMeasurement, ...]:
-        named = [named_seen(each, catalog) for each in catalog.measurements]
-        published = [published_seen(each) for each in catalog.published_runs]
-        return tuple(sorted((*named, *published), key=lambda seen: seen.id))
-
-    return catalog.memory.get_or_compute("measurements_seen", build)
+    named = (MeasurementResponse.of_named(row, catalog) for row in catalog.measurements)
+    published = map(MeasurementResponse.of_published, catalog.published_runs)
+    return sorted((*named, *published), key=attrgetter("id"))
 
 
-def named_seen(row: Measurement, catalog: Catalog) -> ListedMeasurement:
-    place = catalog.place_of.get(row.machine)
-    gpu = catalog.instance_types[place].gpu if place is not None else None
-    day = row.measured_on
-    gpu_id = gpu.id if gpu else None
-    return ListedMeasurement(
-        row.id, BY_NAME, None, gpu_id, row.gpu_count, row.framework, row.samples_per_second, day.year, day, row
-    )
-
-
-def published_seen(row: PublishedRun) -> ListedMeasurement:
-    return ListedMeasurement(
-        row.id, row.kind, row.model, row.gpu, row.gpu_count, row.framework, row.value, row.year, None, row
-    )
-
-
-def filtered(asked: MeasurementsRequest, catalog: Catalog) -> list[ListedMeasurement]:
-    seen = all_seen(catalog)
-    models = {resolve_model(name, catalog, "model").id for name in asked.model}
-    gpus = set(resolved("gpu", asked.gpu, catalog))
-    kinds = set(resolve("kind", asked.kind, KINDS, "kind"))
-    known = {each.framework for each in seen if each.framework}
-    frameworks = set(resolve("framework", asked.framework, known, "framework"))
-    workloads = set(resolve("workload", asked.workload, {each.workload for each in catalog.measurements}, "workload"))
+def _filtered(asked: MeasurementsRequest, catalog: Catalog) -> list[MeasurementResponse]:
+    measurements = _all(catalog)
+    frameworks = {row.framework for row in measurements if row.framework}
+    workloads = {row.workload for row in catalog.measurements}
+    wanted = {
+        "model": {resolve_model(name, catalog, "model").id for name in asked.model},
+        "gpu": resolved("gpu", asked.gpu, catalog),
+        "kind": resolve("kind", asked.kind, KINDS, "kind"),
+        "framework": resolve("framework", asked.framework, frameworks, "framework"),
+        "workload": resolve("workload", asked.workload, workloads, "workload"),
+    }
     words = (asked.q or "").lower().split()
     return [
-        each
-        for each in seen
-        if among(each.model, models)
-        and among(each.gpu, gpus)
-        and among(each.kind, kinds)
-        and among(each.framework, frameworks)
-        and (not workloads or (isinstance(each.row, Measurement) and each.row.workload in workloads))
-        and (not words or all(word in searched(each) for word in words))
+        row
+        for row in measurements
+        if all(not values or getattr(row, name) in values for name, values in wanted.items())
+        and (not words or all(word in _searched(row) for word in words))
     ]
 
 
-def among(value: str | None, wanted: Collection[str]) -> bool:
-    return not wanted or value in wanted
-
-
-def searched(seen: ListedMeasurement) -> str:
-    row = seen.row
-    texts = [row.id, seen.model, seen.gpu, row.machine, row.framework, row.software, row.source, row.note]
-    texts += [row.workload] if isinstance(row, Measurement) else [row.format, row.detail]
-    return "\n".join(text for text in texts if text).lower()
-
-
-def item_of(seen: ListedMeasurement) -> MeasurementResponse:
-    return named_item(seen, seen.row) if isinstance(seen.row, Measurement) else published_item(seen.row)
-
-
-def named_item(seen: ListedMeasurement, row: Measurement) -> MeasurementResponse:
-    return MeasurementResponse.like(
-        row,
-        kind=seen.kind,
-        model=None,
-        task=None,
-        gpu=seen.gpu,
-        format=row.precision,
-        weight_bits=None,
-        software=row.software or row.framework,
-        sequence_length=None,
-        input_length=None,
-        output_length=None,
-        micro_batch=None,
-        concurrency=None,
-        tokens=None,
-        samples=None,
-        value=row.samples_per_second,
-        unit=SAMPLES_PER_SECOND,
-        year=row.measured_on.year,
-        quality=None,
-        detail=None,
-    )
-
-
-def published_item(row: PublishedRun) -> MeasurementResponse:
-    return MeasurementResponse.like(
-        row,
-        workload=None,
-        batch_size=row.global_batch,
-        samples_per_second=row.value if row.unit == SAMPLES_PER_SECOND else None,
-        seconds_per_batch=None,
-        usd_per_hour=None,
-        measured_on=None,
-    )
+def _searched(row: MeasurementResponse) -> str:
+    return "\n".join(text for name in SEARCHED if (text := getattr(row, name))).lower()

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from service.api.catalog.measurements import MeasurementResponse, named_item, named_seen
+from service.api.catalog.measurements import MeasurementResponse
 from service.api.http.body import JsonItemsRoute
 from service.api.http.current import EARLIEST, Live
 from service.api.http.examples import MEASUREMENTS
@@ -114,7 +114,7 @@ def post_measurements(
         [measurement_of(each, catalog, f"items.{place}") for place, each in enumerate(sent.items)]
     )
     catalog = live.on(None)
-    return MeasurementsPostResponse(items=[named_item(named_seen(each, catalog), each) for each in kept])
+    return MeasurementsPostResponse(items=[MeasurementResponse.of_named(row, catalog) for row in kept])
 
 
 def measurement_of(sent: MeasurementRequest, catalog: Catalog, field: str) -> Measurement:

@@ -1,5 +1,7 @@
 """ML models: presets with their dimensions, and what these say of parameters, FLOPs and cache."""
 
+from functools import partial
+from operator import attrgetter
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -8,7 +10,7 @@ from pydantic import Field
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.etag import json_answer
 from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel
-from service.api.http.listing import Page, in_order, page_answer
+from service.api.http.listing import Page, column_of, in_order, page_answer
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
 from service.domain.errors import NotFound, QuestionError, UnknownName
@@ -84,11 +86,9 @@ class ModelResponse(ResponseModel):
 
     @classmethod
     def of(cls, model: Model) -> "ModelResponse":
-        return cls.like(model, aliases=list(model.aliases), dimensions=dimensions_told(model))
-
-
-def dimensions_told(model: Model) -> TransformerResponse | None:
-    return None if model.transformer is None else TransformerResponse.like(model.transformer)
+        """The model, with its dimensions if it is a transformer."""
+        dimensions = model.transformer and TransformerResponse.like(model.transformer)
+        return ModelResponse.like(model, aliases=list(model.aliases), dimensions=dimensions)
 
 
 class ModelsRequest(PageRequest):
@@ -110,18 +110,12 @@ SORTABLE = ("id", "parameters", "active_parameters", "released_on")
 async def get_models(request: Request, asked: Annotated[ModelsRequest, Query()], live: Live) -> Response:
     """Networks that questions can name, with their dimensions and sources."""
     catalog = catalog_on(live, asked.as_of)
-    found = in_order(asked.sort, SORTABLE, sorted(filtered(asked, catalog), key=lambda model: model.id))
-    return page_answer(
-        request,
-        asked,
-        catalog,
-        len(found),
-        lambda place: found[place].id,
-        lambda shown: [ModelResponse.of(model).model_dump_json().encode() for model in found[shown]],
-    )
+    models = sorted(_filtered(asked, catalog), key=attrgetter("id"))
+    rows = in_order(asked.sort, partial(column_of, SORTABLE), models)
+    return page_answer(request, asked, catalog, rows, attrgetter("id"), ModelResponse.of)
 
 
-def filtered(asked: ModelsRequest, catalog: Catalog) -> list[Model]:
+def _filtered(asked: ModelsRequest, catalog: Catalog) -> list[Model]:
     low, high = asked.min_parameters, asked.max_parameters
     if low is not None and high is not None and low > high:
         raise QuestionError(
@@ -136,11 +130,11 @@ def filtered(asked: ModelsRequest, catalog: Catalog) -> list[Model]:
         if (not families or model.family in families)
         and (low is None or model.parameters >= low)
         and (high is None or model.parameters <= high)
-        and all(word in searched(model) for word in words)
+        and all(word in _searched(model) for word in words)
     ]
 
 
-def searched(model: Model) -> str:
+def _searched(model: Model) -> str:
     return "\n".join((model.id, model.name, *model.aliases)).lower()
 
 
@@ -219,17 +213,12 @@ async def get_model(id: Name, asked: Annotated[ModelRequest, Query()], live: Liv
         model = resolve_model(id, catalog, "id")
     except UnknownName as error:
         raise NotFound(error.sentence, field="id", near=error.near) from None
-    told = ModelDetailResponse.like(
-        model,
-        aliases=list(model.aliases),
-        dimensions=dimensions_told(model),
-        computed=computed(model, asked.context_tokens),
-        catalog=stamp(catalog),
-    )
-    return json_answer(told.model_dump_json().encode(), catalog)
+    response = ModelResponse.of(model)
+    answer = ModelDetailResponse.like(response, computed=_computed(model, asked.context_tokens), catalog=stamp(catalog))
+    return json_answer(answer, catalog)
 
 
-def computed(model: Model, asked_tokens: int | None) -> ComputedResponse | None:
+def _computed(model: Model, asked_tokens: int | None) -> ComputedResponse | None:
     """Raises `QuestionError` where the model cannot read that many tokens."""
     transformer = model.transformer
     if transformer is None:

@@ -31,13 +31,13 @@ class RowCountsResponse(ResponseModel):
 
 
 class ProviderFreshnessResponse(ResponseModel):
-    """What one provider has in the catalog, and how old its prices are."""
+    """A provider's share of the catalog, and the age of its prices."""
 
     provider: str
     instance_types: int
     offers: int
     offers_priced: int
-    offers_undated: int = Field(description="Nobody knows on which day their price was seen.")
+    offers_undated: int = Field(description="Offers whose price has no known day of observation.")
     prices_oldest: date | None
     prices_newest: date | None
 
@@ -60,65 +60,60 @@ class CatalogResponse(ResponseModel):
     providers: list[ProviderFreshnessResponse]
     imports: list[ImportResponse]
 
-
-@router.get(
-    "/catalog",
-    summary="What the catalog holds",
-    response_model=CatalogResponse,
-)
-async def get_catalog(asked: Annotated[DayRequest, Query()], live: Live) -> Response:
-    """Version, row counts, freshness per provider, and what the last import of each feed kept and set aside."""
-    catalog = catalog_on(live, asked.as_of)
-    return json_answer(catalog_told(catalog).model_dump_json().encode(), catalog)
-
-
-def catalog_told(catalog: Catalog) -> CatalogResponse:
-    reference = catalog.reference
-    return CatalogResponse(
-        catalog=stamp(catalog),
-        rows=RowCountsResponse(
-            gpus=len(reference.gpus),
-            precisions=len(reference.precisions),
-            providers=len(reference.providers),
-            regions=len(reference.regions),
-            instance_types=len(catalog.instance_types),
-            offers=len(catalog.offers),
-            software_rules=len(catalog.software),
-            measurements=len(catalog.measurements),
-            published_runs=len(catalog.published_runs),
-            sources=len(reference.sources),
-        ),
-        providers=freshness(catalog),
-        imports=[
-            ImportResponse(
-                feed=each.feed,
-                finished_at=datetime.fromisoformat(each.finished_at),
-                rows_seen=each.rows_seen,
-                rows_kept=each.rows_kept,
-                quarantined=dict(each.quarantined),
-            )
-            for each in reference.imports
-        ],
-    )
+    @classmethod
+    def of(cls, catalog: Catalog) -> "CatalogResponse":
+        """The contents of this catalog."""
+        reference = catalog.reference
+        return cls(
+            catalog=stamp(catalog),
+            rows=RowCountsResponse(
+                gpus=len(reference.gpus),
+                precisions=len(reference.precisions),
+                providers=len(reference.providers),
+                regions=len(reference.regions),
+                instance_types=len(catalog.instance_types),
+                offers=len(catalog.offers),
+                software_rules=len(catalog.software),
+                measurements=len(catalog.measurements),
+                published_runs=len(catalog.published_runs),
+                sources=len(reference.sources),
+            ),
+            providers=_freshness(catalog),
+            imports=[
+                ImportResponse.like(
+                    import_,
+                    finished_at=datetime.fromisoformat(import_.finished_at),
+                    quarantined=dict(import_.quarantined),
+                )
+                for import_ in reference.imports
+            ],
+        )
 
 
-def freshness(catalog: Catalog) -> list[ProviderFreshnessResponse]:
-    types = Counter(kind.provider for kind in catalog.instance_types)
+def _freshness(catalog: Catalog) -> list[ProviderFreshnessResponse]:
+    types = Counter(instance_type.provider for instance_type in catalog.instance_types)
     providers = catalog.columns.words["provider"]
-    owner = providers.codes[catalog.offers.instance_type]
-    told = []
+    provider_of_offer = providers.codes[catalog.offers.instance_type]
+    freshness = []
     for code, provider in enumerate(providers.words):
-        mine = owner == code
-        oldest, newest = catalog.span_of(catalog.offers.age_days[mine])
-        told.append(
+        offers = provider_of_offer == code
+        oldest, newest = catalog.span_of(catalog.offers.age_days[offers])
+        freshness.append(
             ProviderFreshnessResponse(
                 provider=provider,
                 instance_types=types[provider],
-                offers=int(mine.sum()),
-                offers_priced=int(catalog.known_prices[mine].sum()),
-                offers_undated=int(catalog.undated[mine].sum()),
+                offers=int(offers.sum()),
+                offers_priced=int(catalog.known_prices[offers].sum()),
+                offers_undated=int(catalog.undated[offers].sum()),
                 prices_oldest=oldest,
                 prices_newest=newest,
             )
         )
-    return told
+    return freshness
+
+
+@router.get("/catalog", summary="What the catalog holds", response_model=CatalogResponse)
+async def get_catalog(asked: Annotated[DayRequest, Query()], live: Live) -> Response:
+    """Version, row counts, freshness per provider, and what the last import of each feed kept and set aside."""
+    catalog = catalog_on(live, asked.as_of)
+    return json_answer(CatalogResponse.of(catalog), catalog)

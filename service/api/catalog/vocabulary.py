@@ -1,36 +1,26 @@
 """The vocabulary of questions: precisions, providers, regions and frameworks."""
 
-from collections.abc import Sequence
+from collections import Counter
 from datetime import date
+from functools import partial
 from hashlib import sha256
+from operator import attrgetter
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from service.api.catalog.filters import resolved
-from service.api.catalog.instances import RegionCpuResponse, region_cpu
+from service.api.catalog.instances import RegionCpuResponse
 from service.api.http.current import Live, catalog_on
 from service.api.http.fields import Names, PageRequest, ResponseModel
 from service.api.http.listing import Page, page_answer
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve
-from service.domain.catalog.reference import Provider, Region, Service
+from service.domain.catalog.precision import Precision
+from service.domain.catalog.reference import Provider, Region, Service, SoftwareRule
 
 router = APIRouter(tags=["vocabulary"])
-
-
-def models_page(
-    request: Request, asked: PageRequest, catalog: Catalog, keys: Sequence[str], models: Sequence[BaseModel]
-) -> Response:
-    return page_answer(
-        request,
-        asked,
-        catalog,
-        len(keys),
-        keys.__getitem__,
-        lambda shown: [model.model_dump_json().encode() for model in models[shown]],
-    )
 
 
 class PrecisionResponse(ResponseModel):
@@ -53,16 +43,17 @@ async def get_precisions(request: Request, asked: Annotated[PageRequest, Query()
     """Number formats that GPUs are asked for, and how many GPUs of the catalog run each."""
     catalog = catalog_on(live, asked.as_of)
     gpus = catalog.reference.gpus.values()
-    supports = [(name, rate.support) for gpu in gpus for name, rate in gpu.rates.items()]
-    items = [
-        PrecisionResponse.like(
-            each,
-            gpus_accelerated=supports.count((each.id, "accelerated")),
-            gpus_native=supports.count((each.id, "native")),
+    supports = Counter((name, rate.support) for gpu in gpus for name, rate in gpu.rates.items())
+
+    def response_of(precision: Precision) -> PrecisionResponse:
+        return PrecisionResponse.like(
+            precision,
+            gpus_accelerated=supports[precision.id, "accelerated"],
+            gpus_native=supports[precision.id, "native"],
         )
-        for each in catalog.reference.precisions.values()
-    ]
-    return models_page(request, asked, catalog, [item.id for item in items], items)
+
+    rows = list(catalog.reference.precisions.values())
+    return page_answer(request, asked, catalog, rows, attrgetter("id"), response_of)
 
 
 class ServiceStateResponse(ResponseModel):
@@ -84,6 +75,12 @@ class ServiceResponse(ResponseModel):
     state: str | None = Field(description="On the catalog's day; null: not announced by then.")
     lifecycle_events: list[ServiceStateResponse]
     source: str
+
+    @classmethod
+    def of(cls, service: Service, day: date) -> "ServiceResponse":
+        """The service as it was on that day."""
+        events = [ServiceStateResponse.like(event) for event in service.lifecycle if event.starts_on <= day]
+        return cls.like(service, state=service.state_on(day), lifecycle_events=events)
 
 
 class FeeResponse(ResponseModel):
@@ -113,35 +110,30 @@ class ProviderResponse(ResponseModel):
     source: str
     note: str | None
 
+    @classmethod
+    def of(cls, provider: Provider, catalog: Catalog) -> "ProviderResponse":
+        """The provider, with its services and fees on the catalog's day."""
+        types = [index for index, type_ in enumerate(catalog.instance_types) if type_.provider == provider.id]
+        services = (service for service in catalog.reference.services if service.provider == provider.id)
+        return cls.like(
+            provider,
+            instance_types=len(types),
+            offers=sum(len(catalog.offer_places(index)) for index in types),
+            services=[ServiceResponse.of(service, catalog.day) for service in services],
+            fees=[
+                FeeResponse.like(fee)
+                for fee in catalog.reference.fees
+                if fee.provider == provider.id and fee.valid_from <= catalog.day
+            ],
+        )
+
 
 @router.get("/providers", summary="List providers", response_model=Page[ProviderResponse])
 async def get_providers(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
-    """Sellers with their own words for things, what they rent beside machines, and their managed services' premiums."""
+    """Providers with their own terms, the other services they rent out, and the fees of managed services."""
     catalog = catalog_on(live, asked.as_of)
-    items = [provider_item(each, catalog) for each in catalog.reference.providers.values()]
-    return models_page(request, asked, catalog, [item.id for item in items], items)
-
-
-def provider_item(provider: Provider, catalog: Catalog) -> ProviderResponse:
-    places = [place for place, kind in enumerate(catalog.instance_types) if kind.provider == provider.id]
-    return ProviderResponse.like(
-        provider,
-        instance_types=len(places),
-        offers=sum(len(catalog.offer_places(place)) for place in places),
-        services=[
-            service_told(each, catalog.day) for each in catalog.reference.services if each.provider == provider.id
-        ],
-        fees=[
-            FeeResponse.like(fee)
-            for fee in catalog.reference.fees
-            if fee.provider == provider.id and fee.valid_from <= catalog.day
-        ],
-    )
-
-
-def service_told(service: Service, day: date) -> ServiceResponse:
-    events = [ServiceStateResponse.like(event) for event in service.lifecycle if event.starts_on <= day]
-    return ServiceResponse.like(service, state=service.state_on(day), lifecycle_events=events)
+    rows = list(catalog.reference.providers.values())
+    return page_answer(request, asked, catalog, rows, attrgetter("id"), partial(ProviderResponse.of, catalog=catalog))
 
 
 class RegionsRequest(PageRequest):
@@ -161,24 +153,28 @@ class RegionResponse(ResponseModel):
     cpus: list[RegionCpuResponse]
     source: str
 
+    @classmethod
+    def of(cls, region: Region) -> "RegionResponse":
+        """The region with its CPUs."""
+        return cls.like(region, cpus=[RegionCpuResponse.of(region, cpu) for cpu in region.cpus])
+
 
 @router.get("/regions", summary="List regions", response_model=Page[RegionResponse])
 async def get_regions(request: Request, asked: Annotated[RegionsRequest, Query()], live: Live) -> Response:
     """Regions with their country, and the CPU model beside a GPU where it is known."""
     catalog = catalog_on(live, asked.as_of)
     providers = resolved("provider", asked.provider, catalog)
-    known = {region.country for region in catalog.reference.regions if region.country}
-    countries = resolve("country", asked.country, known, "country")
-    items = [
-        region_item(region)
+    countries = resolve(
+        "country", asked.country, {region.country for region in catalog.reference.regions if region.country}, "country"
+    )
+    rows = [
+        region
         for region in catalog.reference.regions
         if (not providers or region.provider in providers) and (not countries or region.country in countries)
     ]
-    return models_page(request, asked, catalog, [f"{item.provider}/{item.id}" for item in items], items)
-
-
-def region_item(region: Region) -> RegionResponse:
-    return RegionResponse.like(region, cpus=[region_cpu(region, cpu) for cpu in region.cpus])
+    return page_answer(
+        request, asked, catalog, rows, lambda region: f"{region.provider}/{region.id}", RegionResponse.of
+    )
 
 
 class FrameworksRequest(PageRequest):
@@ -205,10 +201,12 @@ class FrameworkResponse(ResponseModel):
 
 @router.get("/frameworks", summary="List software support", response_model=Page[FrameworkResponse])
 async def get_frameworks(request: Request, asked: Annotated[FrameworksRequest, Query()], live: Live) -> Response:
-    """What toolkits, frameworks, engines and libraries do on which hardware, by the rules in force on that day."""
+    """Rules in force on that day: which hardware toolkits, frameworks, engines and libraries run on."""
     catalog = catalog_on(live, asked.as_of)
-    wanted = resolved("framework", asked.software, catalog, field="software")
-    rules = [rule for rule in catalog.software if not wanted or rule.software in wanted]
-    items = [FrameworkResponse.like(rule) for rule in rules]
-    keys = [sha256(item.model_dump_json().encode()).hexdigest()[:16] for item in items]
-    return models_page(request, asked, catalog, keys, items)
+    software = resolved("framework", asked.software, catalog, field="software")
+    rows = [rule for rule in catalog.software if not software or rule.software in software]
+    return page_answer(request, asked, catalog, rows, _key, FrameworkResponse.like)
+
+
+def _key(rule: SoftwareRule) -> str:
+    return sha256(FrameworkResponse.like(rule).model_dump_json().encode()).hexdigest()[:16]

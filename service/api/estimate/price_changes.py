@@ -3,10 +3,11 @@
 from datetime import date
 from typing import Annotated, Literal
 
+import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from service.api.catalog.prices import PriceFilters, offer_of, wanted_offers
+from service.api.catalog.prices import PriceFilters, wanted_offers
 from service.api.estimate.cost_request import Hours
 from service.api.http.current import Live, catalog_on
 from service.api.http.fields import AtLeastOne, Day, ResponseModel
@@ -18,6 +19,7 @@ from service.domain.bill.run import BilledRun
 from service.domain.bill.seller_terms import terms_of
 from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.price_changes import changes_between
+from service.domain.catalog.price_history import offer_key, offer_of
 from service.domain.errors import QuestionError
 from service.domain.money import number
 
@@ -76,18 +78,15 @@ async def get_price_changes(request: Request, asked: Annotated[PriceChangesReque
     if asked.from_ > last:
         raise QuestionError(f"from ({asked.from_}) is after to ({last}).", field="from")
     history = live.history
-    found = changes_between(history, wanted_offers(asked, catalog, history), asked.from_, last)
-
-    def items(shown: slice) -> list[bytes]:
-        rows = zip(found.before[shown].tolist(), found.after[shown].tolist(), strict=True)
-        return [change_item(history, each, (asked.from_, last), asked).model_dump_json().encode() for each in rows]
-
-    def key(place: int) -> str:
-        row = max(int(found.before[place]), int(found.after[place]))
-        kind, offer = offer_of(history, row)
-        return "|".join((kind.id, offer.region or "", offer.zone or "", offer.market, offer.term or ""))
-
-    return page_answer(request, asked, catalog, len(found), key, items)
+    changes = changes_between(history, wanted_offers(asked, catalog, history), asked.from_, last)
+    return page_answer(
+        request,
+        asked,
+        catalog,
+        np.column_stack((changes.before, changes.after)),
+        lambda rows: offer_key(history, max(rows)),
+        lambda rows: change_item(history, rows, (asked.from_, last), asked),
+    )
 
 
 def change_item(

@@ -1,8 +1,10 @@
 """GET answers that rest on the catalog alone carry an ETag, so that a client need not fetch them twice."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from fastapi import Request, Response
+from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -13,17 +15,18 @@ CACHE_CONTROL = "private, no-cache"
 """Clients may keep an answer, but must ask whether it still holds: the ETag makes that cheap."""
 
 
-def json_answer(
-    body: bytes | str,
-    catalog: Catalog,
-    *,
-    media_type: str = "application/json",
-    headers: Mapping[str, str] | None = None,
+def json_answer(answer: BaseModel, catalog: Catalog) -> Response:
+    """Returns the answer to a GET that rests on this catalog and nothing else."""
+    return catalog_answer(answer.model_dump_json(), catalog, "application/json")
+
+
+def catalog_answer(
+    body: str | bytes, catalog: Catalog, media_type: str, headers: Mapping[str, str] = MappingProxyType({})
 ) -> Response:
-    """Returns a GET answer that rests on this catalog and nothing else."""
+    """Returns a body that rests on this catalog and nothing else, with its ETag."""
     etag = f'"{catalog.identity}-{VERSION}"'
     shared = {"ETag": etag, "Cache-Control": CACHE_CONTROL, "Vary": "Accept"}
-    return Response(body, headers={**shared, **(headers or {})}, media_type=media_type)
+    return Response(body, headers={**shared, **headers}, media_type=media_type)
 
 
 def wants_csv(request: Request) -> bool:

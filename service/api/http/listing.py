@@ -1,4 +1,4 @@
-"""Lists: one page of encoded items, as JSON or CSV, with a cursor to the next."""
+"""Pages of a list as JSON or CSV, with a cursor to the next page."""
 
 import base64
 import csv
@@ -6,13 +6,19 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from fastapi import Request, Response
+from numpy.typing import NDArray
+from pydantic import BaseModel
 
-from service.api.http.current import CatalogStamp, stamp_json
-from service.api.http.etag import json_answer, wants_csv
+from service.api.http.current import CatalogStamp, stamp
+from service.api.http.encoded import encoded_page
+from service.api.http.etag import catalog_answer, json_answer, wants_csv
 from service.api.http.fields import PageRequest, ResponseModel
+from service.domain.cache import Cache
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
 from service.domain.errors import CursorExpired, QuestionError
@@ -29,89 +35,103 @@ class Page(ResponseModel, Generic[Item]):
     catalog: CatalogStamp
 
 
+Rows = Sequence[Any] | NDArray[Any]
+"""The whole list in order: values, or an array of numbers that stand for values."""
+
+
 def page_answer(
     request: Request,
     asked: PageRequest,
     catalog: Catalog,
-    total: int,
-    key: Callable[[int], str],
-    encode: Callable[[slice], Sequence[bytes]],
-    beside: bytes = b"",
+    rows: Rows,
+    key: Callable[[Any], str],
+    response_of: Callable[[Any], BaseModel],
+    page: Callable[..., BaseModel] = Page,
+    encoded_items: Cache | None = None,
 ) -> Response:
-    """A page of a list in order: `key` gives the unique key of the item at a place, `encode` the JSON of some.
+    """Returns the page of `rows` that was asked for, as JSON, or as CSV if the client accepts that.
 
-    `beside` is what an answer has more than its items, a field with its comma.
+    `key` names a row uniquely, and stays the same when the catalog changes. `page` builds the whole answer. With
+    `encoded_items` the JSON of each row is kept there.
     """
-    start = place_after(asked, total, key)
-    end = min(start + asked.limit, total)
-    items = encode(slice(start, end)) if start < end else ()
-    more = make_cursor(asked, end - 1, key) if start < end < total else None
+    start = _start_of_page(asked, rows, key)
+    shown = _listed(rows[start : start + asked.limit])
+    end = start + len(shown)
+    next_cursor = _cursor(asked, end - 1, key(shown[-1])) if shown and end < len(rows) else None
     if wants_csv(request):
-        return csv_answer(items, catalog, more)
-    told = (total, json.dumps(more).encode(), beside, stamp_json(catalog))
-    tail = b'],"total":%d,"next_cursor":%b,%b"catalog":%b}' % told
-    return json_answer(b"".join((b'{"items":[', b",".join(items), tail)), catalog)
+        return _csv_answer([response_of(row) for row in shown], catalog, next_cursor)
+    envelope = {"total": len(rows), "next_cursor": next_cursor, "catalog": stamp(catalog)}
+    if encoded_items is not None:
+        body = encoded_page(page(items=[], **envelope), shown, response_of, encoded_items)
+        return catalog_answer(body, catalog, "application/json")
+    return json_answer(page(items=[response_of(row) for row in shown], **envelope), catalog)
 
 
-# A cursor names the question and the last item seen, so it survives a change of the catalog as long as that item does.
+def _listed(rows: Rows) -> list[Any]:
+    """The rows as Python values; those of an array with several columns as tuples."""
+    if not isinstance(rows, np.ndarray):
+        return list(rows)
+    return rows.tolist() if rows.ndim == 1 else list(map(tuple, rows.tolist()))
 
 
-def digest(asked: PageRequest) -> str:
+# A cursor names the question and the last item of its page, so it survives a change of the catalog as long as that item
+# does.
+
+
+def _digest(asked: PageRequest) -> str:
     question = asked.model_dump_json(exclude={"cursor", "limit"})
     return hashlib.sha256(f"{type(asked).__name__}{question}".encode()).hexdigest()[:16]
 
 
-def make_cursor(asked: PageRequest, place: int, key: Callable[[int], str]) -> str:
-    return base64.urlsafe_b64encode(json.dumps([digest(asked), place, key(place)]).encode()).decode()
+def _cursor(asked: PageRequest, index: int, key: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([_digest(asked), index, key]).encode()).decode()
 
 
-def place_after(asked: PageRequest, total: int, key: Callable[[int], str]) -> int:
-    """Where the page begins: after the item that the cursor names, wherever that stands by now."""
+def _start_of_page(asked: PageRequest, rows: Rows, key: Callable[[Any], str]) -> int:
+    """The index after the item that the cursor names, wherever that stands by now."""
     if asked.cursor is None:
         return 0
-    question, place, last = read_cursor(asked.cursor)
-    if question != digest(asked):
+    digest, index, last = _read_cursor(asked.cursor)
+    if digest != _digest(asked):
         raise QuestionError("The cursor belongs to another question: its filters or order differ.", field="cursor")
-    if place < total and key(place) == last:
-        return place + 1
-    for moved in range(total):
-        if key(moved) == last:
-            return moved + 1
+    for start, rows_there in ((index, rows[index : index + 1]), (0, rows)):
+        for offset, row in enumerate(_listed(rows_there)):
+            if key(row) == last:
+                return start + offset + 1
     raise CursorExpired(
-        "The catalog has changed and the cursor's place in it is gone; start again without a cursor.", field="cursor"
+        "The catalog has changed and no longer has the cursor's item; start again without a cursor.", field="cursor"
     )
 
 
-def read_cursor(cursor: str) -> tuple[str, int, str]:
+def _read_cursor(cursor: str) -> tuple[str, int, str]:
     try:
-        question, place, last = json.loads(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
-        if isinstance(question, str) and isinstance(place, int) and place >= 0 and isinstance(last, str):
-            return question, place, last
+        digest, index, last = json.loads(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
+        if isinstance(digest, str) and isinstance(index, int) and index >= 0 and isinstance(last, str):
+            return digest, index, last
     except (ValueError, TypeError, RecursionError):
         pass
-    raise QuestionError("The cursor is not one that this service gave out.", field="cursor")
+    raise QuestionError("The cursor was not issued by this service.", field="cursor")
 
 
 # CSV
 
 
-def csv_answer(items: Sequence[bytes], catalog: Catalog, more: str | None) -> Response:
-    """One line an item; nested names are joined by dots. The next page's cursor stands in a header."""
-    rows = [flatten(json.loads(item)) for item in items]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
+def _csv_answer(items: Sequence[BaseModel], catalog: Catalog, next_cursor: str | None) -> Response:
+    """One line per item; nested names are joined by dots, and the next page's cursor is a header."""
+    rows = [_flatten(item.model_dump(mode="json")) for item in items]
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\r\n")
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\r\n")
     writer.writeheader()
     writer.writerows(rows)
-    headers = {"X-Next-Cursor": more} if more else {}
-    return json_answer(text.getvalue().encode(), catalog, media_type="text/csv; charset=utf-8", headers=headers)
+    headers = {"X-Next-Cursor": next_cursor} if next_cursor else {}
+    return catalog_answer(text.getvalue(), catalog, "text/csv; charset=utf-8", headers)
 
 
-def flatten(item: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
-    for name, value in item.items():
+    for name, value in values.items():
         if isinstance(value, dict):
-            flat |= flatten(value, f"{prefix}{name}.")
+            flat |= _flatten(value, f"{prefix}{name}.")
         elif isinstance(value, list):
             flat[prefix + name] = ";".join(part if isinstance(part, str) else json.dumps(part) for part in value)
         else:
@@ -119,18 +139,28 @@ def flatten(item: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def in_order(columns: Sequence[str], sortable: Sequence[str], items: list[Item]) -> list[Item]:
-    """By the columns asked for, unknown values last; even ones stay as they stand. Raises `QuestionError`."""
-    ordered = items
-    for column in reversed(columns):
-        name, descending = column.removeprefix("-"), column.startswith("-")
-        if name not in sortable:
-            raise QuestionError(
-                f"There is no column '{name}' to sort by. Known: {', '.join(sortable)}.",
-                field="sort",
-                near=near_names(name, sortable),
-            )
-        known = [each for each in ordered if getattr(each, name) is not None]
-        unknown = [each for each in ordered if getattr(each, name) is None]
-        ordered = sorted(known, key=lambda each: getattr(each, name), reverse=descending) + unknown
-    return ordered
+# Sorting
+
+
+def in_order(columns: Sequence[str], column: Callable[[str], Callable[[Item], Any]], items: list[Item]) -> list[Item]:
+    """Sorts by the columns, `-` for descending; unknown values come last, and ties keep their order.
+
+    `column` returns the reader of a column by its name, and raises `QuestionError` if there is none.
+    """
+    for name in reversed(columns):
+        value_of = column(name.removeprefix("-"))
+        known = [item for item in items if value_of(item) is not None]
+        unknown = [item for item in items if value_of(item) is None]
+        items = sorted(known, key=value_of, reverse=name.startswith("-")) + unknown
+    return items
+
+
+def column_of(sortable: Sequence[str], name: str) -> Callable[[Any], Any]:
+    """Returns the reader of the attribute of this name. Raises `QuestionError` if a list cannot be sorted by it."""
+    if name in sortable:
+        return attrgetter(name)
+    raise QuestionError(
+        f"There is no column '{name}' to sort by. Known: {', '.join(sortable)}.",
+        field="sort",
+        near=near_names(name, sortable),
+    )

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
-from service.api.catalog.instance_type import InstanceTypeResponse, PriceResponse, machine_fields
+from service.api.catalog.instance_type import InstanceTypeResponse, PriceResponse
 from service.api.estimate.response import rounded, warnings_on
 from service.api.http.batch import RefusedItem, answered, items_of
 from service.api.http.body import JsonItemsRoute, JsonRoute
@@ -391,11 +391,7 @@ def offer_fields(choice: Choice) -> dict[str, object]:
 
 def machine_json(place: int, catalog: Catalog) -> bytes:
     def encode() -> bytes:
-        return (
-            InstanceTypeResponse(**machine_fields(catalog.instance_types[place], catalog.day))
-            .model_dump_json()
-            .encode()
-        )
+        return InstanceTypeResponse.of(catalog.instance_types[place], catalog.day).model_dump_json().encode()
 
     return catalog.fragments.get_or_compute(("machine", place), encode)
 

@@ -126,8 +126,8 @@ class Catalog:
     """Encoded pieces of answers, which the outside keeps beside the catalog they belong to."""
     of_jobs: Cache = field(default_factory=lambda: Cache(size=2_000))
     """Such pieces that belong to one job on one type: without end, so fewer are kept."""
-    details: Cache = field(default_factory=lambda: Cache(size=128))
-    """Encoded types with all their offers, each as large as a hundred pieces."""
+    encoded_items: Cache = field(default_factory=lambda: Cache(size=10_000))
+    """JSON of instance types with one of their offers, as lists show them."""
 
     @classmethod
     def of(

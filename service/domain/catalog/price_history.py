@@ -1,0 +1,87 @@
+"""Recorded prices: those of some offers, in force on a day or over a span of days."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.arrays import Mask
+from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.history import CatalogHistory, end_of_day, start_of_day
+from service.domain.catalog.offer import MARKETS, Offer
+
+
+def offers_among(history: CatalogHistory, names: Mapping[str, Collection[str]]) -> Mask:
+    """Returns per offer whether its provider, instance, region, zone and market are among the names.
+
+    `names` holds any of these five; an empty collection admits every offer.
+    """
+    offers, types = history.offers, history.instance_types
+    columns: dict[str, tuple[NDArray[Any], Sequence[str]]] = {
+        "provider": (offers.instance_type, [type_.provider for type_ in types]),
+        "instance": (offers.instance_type, [type_.id for type_ in types]),
+        "region": (offers.region, offers.places),
+        "zone": (offers.zone, offers.places),
+        "market": (offers.market, MARKETS),
+    }
+    among = np.ones(len(offers.instance_type), np.bool_)
+    for name, wanted in names.items():
+        if wanted:
+            codes, words = columns[name]
+            among &= np.isin(codes, [code for code, word in enumerate(words) if word in wanted])
+    return among
+
+
+def zones(history: CatalogHistory) -> set[str]:
+    """Returns the names of all zones."""
+    return {history.offers.places[code] for code in np.unique(history.offers.zone) if code >= 0}
+
+
+def prices_in_force(history: CatalogHistory, offers: Mask, first: date | None, last: date) -> NDArray[np.int64]:
+    """Returns the rows of the prices that these offers had on any day from `first` to `last`.
+
+    Without a first day, every price that was in force by the last one counts. Rows are ordered by instance type, then
+    offer, then time.
+    """
+    prices = history.prices
+    in_force = prices.valid_from <= end_of_day(last)
+    if first is not None:
+        in_force &= prices.valid_to > start_of_day(first)
+    return _in_order(history, in_force & offers[prices.offer])
+
+
+def prices_on(history: CatalogHistory, offers: Mask, day: date) -> NDArray[np.int64]:
+    """Returns the rows of the prices that these offers had at the end of the day, in the same order."""
+    prices, moment = history.prices, end_of_day(day)
+    in_force = (prices.valid_from <= moment) & (moment < prices.valid_to)
+    return _in_order(history, in_force & offers[prices.offer])
+
+
+def _in_order(history: CatalogHistory, wanted: Mask) -> NDArray[np.int64]:
+    rows = np.flatnonzero(wanted)
+    offer = history.prices.offer[rows]
+    return rows[np.lexsort((history.prices.valid_from[rows], offer, history.offers.instance_type[offer]))]
+
+
+def offer_of(history: CatalogHistory, row: int) -> tuple[InstanceType, Offer]:
+    """Returns the instance type and the offer, with its price, of a row."""
+    index = int(history.prices.offer[row])
+    offers = history.offers
+    type_index, region, zone = (int(column[index]) for column in (offers.instance_type, offers.region, offers.zone))
+    offer = Offer(
+        instance_type=type_index,
+        region=None if region < 0 else offers.places[region],
+        zone=None if zone < 0 else offers.places[zone],
+        market=MARKETS[offers.market[index]],
+        price=history.prices.price(row),
+        term=offers.term_of(index),
+    )
+    return history.instance_types[type_index], offer
+
+
+def offer_key(history: CatalogHistory, row: int) -> str:
+    """Returns a name of the row's offer that stays the same when the catalog changes."""
+    instance_type, offer = offer_of(history, row)
+    return "|".join((instance_type.id, offer.region or "", offer.zone or "", offer.market, offer.term or ""))
