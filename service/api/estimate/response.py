@@ -10,8 +10,7 @@ from service.api.http.fields import StatementResponse
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.precision import bytes_per_value
-from service.domain.evidence.nearest import evidence_for
-from service.domain.evidence.published import Evidence
+from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.would_fit import FitChange
 from service.domain.physics.cluster import GIB, Cluster

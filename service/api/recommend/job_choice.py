@@ -13,7 +13,7 @@ from service.domain.bill.interruption import Expectation, break_even_rate, expec
 from service.domain.bill.payment_options import on_demand_offer
 from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
-from service.domain.evidence.published import NamedRate
+from service.domain.evidence.named import NamedRate
 from service.domain.jobs.job import Job
 from service.domain.layouts.job_estimate import JobEstimate, estimate_job_in
 from service.domain.money import Unknown

@@ -1,4 +1,4 @@
-"""What a training loop tells of itself → a measurement, whose id follows from all that was told."""
+"""Measurements that a training loop sends: their rate, and an id that follows from their content."""
 
 import hashlib
 import json
@@ -6,20 +6,20 @@ from dataclasses import asdict, replace
 
 from service.domain.catalog.reference import Measurement
 
-LETTERS = 24
-"""Of a SHA-256 in hexadecimal: 96 bits, so that no two measurements ever share them."""
+_LETTERS = 24
+"""Length of the id, from a SHA-256 in hexadecimal: 96 bits, so that no two measurements ever share one."""
 
-NOT_TOLD = ("id", "gpu_count")
-"""The catalog knows them; what was told is the same whatever the catalog says."""
+_FROM_CATALOG = ("id", "gpu_count")
+"""Fields that the catalog fills in: the id must not change when the catalog does."""
 
 
 def samples_per_second(steps: int, seconds: float, batch_size: int, world_size: int) -> float:
-    """Of all workers together, each of which takes a batch a step."""
+    """Rate of all workers together, each of which takes a batch per step."""
     return steps * batch_size * world_size / seconds
 
 
-def identified(told: Measurement) -> Measurement:
-    """With the id that the same measurement has whenever it is told."""
-    content = {name: value for name, value in asdict(told).items() if name not in NOT_TOLD}
+def identified(measurement: Measurement) -> Measurement:
+    """The measurement with an id that is equal whenever the same content is sent."""
+    content = {name: value for name, value in asdict(measurement).items() if name not in _FROM_CATALOG}
     text = json.dumps(content, sort_keys=True, default=str)
-    return replace(told, id=f"sent-{hashlib.sha256(text.encode()).hexdigest()[:LETTERS]}")
+    return replace(measurement, id=f"sent-{hashlib.sha256(text.encode()).hexdigest()[:_LETTERS]}")

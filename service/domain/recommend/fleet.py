@@ -12,7 +12,7 @@ from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import TRAINING
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
-from service.domain.evidence.published import NamedRate, measured_rate
+from service.domain.evidence.named import NamedRate, measured_rate
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct

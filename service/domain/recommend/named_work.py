@@ -7,7 +7,7 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.published import NamedRate, measured_rate, scaled_rate
+from service.domain.evidence.named import NamedRate, measured_rate, scaled_rate
 from service.domain.jobs.job import Amount
 from service.domain.recommend.fleet import SECONDS_PER_HOUR, Blockers, EstimateColumns, FleetEstimate, nothing
 from service.domain.selection.relax import Check

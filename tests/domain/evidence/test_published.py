@@ -1,31 +1,27 @@
 """What published runs and measurements say of a question: order, days, and how far a scaled rate reaches."""
 
 from dataclasses import replace
-from datetime import date, timedelta
-from math import isclose
+from datetime import date
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.catalog.hardware import Gpu, InstanceType
-from service.domain.catalog.reference import RUN_KINDS, RUN_UNITS, Measurement, PublishedRun, Reference, first_known
+from service.domain.catalog.hardware import Gpu
+from service.domain.catalog.reference import RUN_KINDS, RUN_UNITS, PublishedRun, Reference, first_known
 from service.domain.evidence.published import (
     NEAREST_FIRST,
-    SCALED_BANDS,
-    SEEN_AGAIN,
-    SPEAKS_OF,
-    SPOKEN,
+    RELEVANT_KINDS,
+    UNIT_TEXTS,
     Evidence,
-    Figure,
-    measured_rate,
+    EvidenceQuery,
     nearest_runs,
-    scaled_rate,
+    runs_by_nearness,
 )
 from service.domain.models.model import Model
 from tests.builders.catalogs import reference
-from tests.builders.gpus import gpu, rate
+from tests.builders.gpus import gpu
 from tests.builders.instance_types import instance_type
 from tests.builders.sources import SOURCE, source
 
@@ -103,11 +99,16 @@ def known(*runs: PublishedRun) -> Reference:
     return reference([instance_type(gpu=A100)], [], gpus=GPUS, models=MODELS, published_runs=runs)
 
 
-def near(runs: list[PublishedRun], card: Gpu = A100, **given: Any) -> tuple[Evidence, ...]:
-    return nearest_runs(known(*runs), LLAMA, card, "train_throughput", DAY, **given)
-
-
-# Published runs
+def near(
+    runs: list[PublishedRun],
+    card: Gpu = A100,
+    of: Model = LLAMA,
+    kind: str = "train_throughput",
+    most: int = 3,
+    **given: Any,
+) -> tuple[Evidence, ...]:
+    reference, query = known(*runs), EvidenceQuery(of, card, kind, DAY, **given)
+    return nearest_runs(reference, query, runs_by_nearness(reference, query), most)
 
 
 def test_the_same_comes_first_then_kin() -> None:
@@ -157,7 +158,7 @@ def test_among_equals_the_question_decides(
 def test_only_the_kind_that_is_asked_for_speaks() -> None:
     runs = [run("speed"), run("out", kind="oom", unit="fits", value=0.0), run("answers", kind="oom", task="infer")]
     assert [each.id for each in near(runs)] == ["speed"]
-    memory = nearest_runs(known(*runs), LLAMA, A100, "train_memory_fit", DAY)
+    memory = near(runs, kind="train_memory_fit")
     assert [each.id for each in memory] == ["out"]
     assert memory[0].measured == "LLAMA on 8 x NVIDIA a100: it does not fit, bf16, torchtitan"
 
@@ -174,13 +175,13 @@ def test_what_was_measured_is_told_in_words() -> None:
 
 def test_a_model_without_a_preset_has_kin() -> None:
     own = model("my-llama", 8.5e9)
-    found = nearest_runs(known(run()), own, A100, "train_throughput", DAY)
+    found = near([run()], of=own)
     assert [each.nearness for each in found] == ["same_gpu_kin_model"]
 
 
 def test_there_are_words_for_every_unit_and_a_question_for_every_kind() -> None:
-    assert set(SPOKEN) == set(RUN_UNITS)
-    assert {kind for kinds in SPEAKS_OF.values() for kind in kinds} == set(RUN_KINDS)
+    assert set(UNIT_TEXTS) == set(RUN_UNITS)
+    assert {kind for kinds in RELEVANT_KINDS.values() for kind in kinds} == set(RUN_KINDS)
 
 
 runs_drawn = st.lists(
@@ -227,117 +228,3 @@ def test_a_year_counts_from_its_end_or_from_the_day_of_its_source(
     year: int, published_on: str | None, expected: date
 ) -> None:
     assert first_known(year, source(published_on=published_on)) == expected
-
-
-# Rates under a workload's own name
-
-
-def seen(machine: str = "aws/a", samples: float = 100.0, on: date = date(2025, 5, 1), **given: Any) -> Measurement:
-    plain = Measurement(
-        id=f"{machine} {on} {samples}",
-        workload="nightly",
-        framework=None,
-        machine=machine,
-        gpu_count=None,
-        precision=None,
-        batch_size=None,
-        seconds_per_batch=None,
-        samples_per_second=samples,
-        usd_per_hour=None,
-        measured_on=on,
-        source=SOURCE,
-        note=None,
-    )
-    return replace(plain, **given)
-
-
-def machine(name: str, bandwidth: float | None = 1000.0, tflops: float | None = 100.0, count: int = 1) -> InstanceType:
-    card = gpu(name, rates=[rate("bf16", dense_tflops=tflops)], memory_bandwidth_gb_per_second=bandwidth)
-    return instance_type(name, gpu=card, gpu_count=count)
-
-
-def test_several_nodes_say_nothing_of_one() -> None:
-    together, alone = seen(samples=700.0, nodes=8), seen(on=date(2025, 1, 1))
-    told = measured_rate([together, alone], "nightly", "aws/a", DAY)
-    assert told is not None
-    assert told.evidence == alone
-    assert measured_rate([together], "nightly", "aws/a", DAY) is None
-
-
-def test_the_newest_measurement_is_likely_and_the_others_make_the_band() -> None:
-    told = measured_rate(
-        [seen(samples=90.0, on=date(2025, 2, 1)), seen(samples=100.0), seen(samples=110.0, on=date(2025, 3, 1))],
-        "nightly",
-        "aws/a",
-        DAY,
-    )
-    assert told is not None
-    band = told.samples_per_second
-    assert (band.low, band.likely, band.high) == (90.0, 100.0, 110.0)
-    assert (told.basis, told.stale) == ("measured", False)
-    assert told.text == "Measured on aws/a on 2025-05-01: 100 samples per second."
-
-
-def test_stale_measurements_count_only_alone_and_say_so() -> None:
-    old = seen(samples=10.0, on=date(2020, 1, 1))
-    told = measured_rate([old, seen()], "nightly", "aws/a", DAY)
-    assert told is not None
-    assert told.samples_per_second.low == pytest.approx(100.0 / SEEN_AGAIN)
-    alone = measured_rate([old], "nightly", "aws/a", DAY)
-    assert alone is not None
-    assert (alone.stale, alone.text) == (True, "Measured on aws/a on 2020-01-01, 1978 days ago: 10 samples per second.")
-
-
-@pytest.mark.parametrize("other", [{"workload": "weekly"}, {"machine": "aws/b"}, {"on": date(2025, 6, 2)}])
-def test_other_names_other_machines_and_the_future_say_nothing(other: dict[str, Any]) -> None:
-    assert measured_rate([seen(**other)], "nightly", "aws/a", DAY) is None
-
-
-@given(st.floats(1, 1e6), st.floats(10, 1e4), st.floats(10, 1e4), st.integers(1, 16), st.integers(1, 16))
-def test_a_scaled_rate_follows_the_memory_bandwidth(
-    samples: float, here: float, there: float, count_here: int, count_there: int
-) -> None:
-    b, a = machine("b", here, count=count_here), machine("a", there, count=count_there)
-    told = scaled_rate([seen(samples=samples)], "nightly", b, {"aws/a": a, "aws/b": b}, DAY)
-    assert told is not None
-    band = told.samples_per_second
-    assert isclose(band.likely, samples * here * count_here / (there * count_there))
-    low, high = SCALED_BANDS["memory_bandwidth"]
-    assert isclose(band.low, band.likely * low)
-    assert isclose(band.high, band.likely * high)
-    assert told.basis == "scaled"
-
-
-@pytest.mark.parametrize(
-    ("bandwidth", "precision", "figure", "likely"),
-    [
-        (2000.0, "bf16", None, 200.0),
-        (2000.0, "bf16", "peak", 300.0),
-        (None, "bf16", None, 300.0),
-        (None, None, None, None),
-        (None, "fp8", None, None),
-        (2000.0, None, "peak", None),
-    ],
-)
-def test_the_peak_stands_in_where_the_bandwidth_is_not_known(
-    bandwidth: float | None, precision: str | None, figure: Figure | None, likely: float | None
-) -> None:
-    kinds = {"aws/a": machine("a"), "aws/b": machine("b", bandwidth, 300.0)}
-    told = scaled_rate([seen()], "nightly", kinds["aws/b"], kinds, DAY, precision=precision, figure=figure)
-    assert (told and told.samples_per_second.likely) == likely
-
-
-def test_the_most_alike_machine_is_scaled_from_and_its_age_is_told() -> None:
-    kinds = {f"aws/{name}": machine(name, bandwidth) for name, bandwidth in (("a", 500.0), ("b", 900.0), ("c", 1000.0))}
-    old = DAY - timedelta(days=400)
-    measured = [seen("aws/a"), seen("aws/b", on=old), seen("aws/c"), seen("on-premises/d")]
-    told = scaled_rate(measured, "nightly", kinds["aws/c"], kinds, DAY)
-    assert told is not None
-    assert told.evidence.machine == "aws/b"
-    assert told.stale
-    assert told.text == "Scaled by memory bandwidth (1.11 times) from aws/b, measured on 2024-04-27, 400 days ago."
-
-
-def test_a_machine_without_a_gpu_is_not_scaled_to() -> None:
-    bare = instance_type("bare", gpu=None)
-    assert scaled_rate([seen()], "nightly", bare, {"aws/a": machine("a"), "aws/bare": bare}, DAY) is None

@@ -1,0 +1,116 @@
+"""Rates that the caller measured under the name of a workload: on a machine itself, or scaled from a similar one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from math import log
+from typing import Literal
+
+from service.domain.band import Band
+from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.reference import Measurement
+
+STALE_AFTER_DAYS = 365
+"""Drivers, libraries and the workload itself change within such a time (assumed)."""
+
+Figure = Literal["memory_bandwidth", "peak"]
+SCALED_BANDS: Mapping[Figure, tuple[float, float]] = {"memory_bandwidth": (0.64, 1.56), "peak": (0.47, 2.11)}
+"""The 10th and 90th percentile of truth ÷ scaled rate over 1,050 pairs of published runs (seed/published_runs.csv) of
+one workload and one number of GPUs on two cards; over 1,296 pairs with other numbers it was 0.74 and 1.35."""
+
+REPEATED_WITHIN = 1.067
+"""Two runs with equal settings differ by less in eight of ten cases: the 80th percentile over 247 pairs of published
+runs (seed/published_runs.csv) with the same model, GPUs, layout, batch, lengths, precision and software."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRate:
+    """Samples per second of a workload by its name: measured on the machine, or scaled from another."""
+
+    basis: Literal["measured", "scaled"]
+    samples_per_second: Band
+    evidence: Measurement
+    """The newest that was used."""
+    stale: bool
+    text: str
+
+
+def measured_rate(
+    measurements: Iterable[Measurement], workload: str, instance_type: str, as_of: date
+) -> NamedRate | None:
+    """The newest rate of the workload on the machine, with a band that spans the others; None without measurements.
+
+    Stale measurements only count when there are no others.
+    """
+    ours = [each for each in _newest_first(measurements, workload, as_of) if each.machine == instance_type]
+    if not ours:
+        return None
+    fresh = [each for each in ours if not _is_stale(each, as_of)]
+    rates = [each.samples_per_second for each in fresh or ours[:1]]
+    newest = rates[0]
+    text = (
+        f"Measured on {instance_type} on {ours[0].measured_on}{_age(ours[0], as_of)}: {newest:.4g} samples per second."
+    )
+    band = Band(min(*rates, newest / REPEATED_WITHIN), newest, max(*rates, newest * REPEATED_WITHIN))
+    return NamedRate("measured", band, ours[0], not fresh, text)
+
+
+def scaled_rate(
+    measurements: Iterable[Measurement],
+    workload: str,
+    instance_type: InstanceType,
+    instance_types: Mapping[str, InstanceType],
+    as_of: date,
+    *,
+    precision: str | None = None,
+) -> NamedRate | None:
+    """The rate on the most similar machine, times the ratio of a figure of both; None when no figure is known.
+
+    The figure is the memory bandwidth of all GPUs, which predicted published runs better, else their peak.
+    """
+    others = [each for each in _newest_first(measurements, workload, as_of) if each.machine != instance_type.id]
+    known = [(each, instance_types[each.machine]) for each in others if each.machine in instance_types]
+    for figure in SCALED_BANDS:
+        here = _figure_of(instance_type, figure, precision)
+        figures = [(each, _figure_of(other, figure, precision)) for each, other in known]
+        ratios = [(each, here / there) for each, there in figures if here and there]
+        if ratios:
+            nearest, ratio = min(ratios, key=lambda pair: abs(log(pair[1])))  # the newest of equally near ones
+            return _scaled(nearest, ratio, figure, as_of)
+    return None
+
+
+def _scaled(measurement: Measurement, ratio: float, figure: Figure, as_of: date) -> NamedRate:
+    likely = measurement.samples_per_second * ratio
+    low, high = SCALED_BANDS[figure]
+    text = (
+        f"Scaled by {figure.replace('_', ' ')} ({ratio:.3g} times) from {measurement.machine}, "
+        f"measured on {measurement.measured_on}{_age(measurement, as_of)}."
+    )
+    band = Band(likely * low, likely, likely * high)
+    return NamedRate("scaled", band, measurement, _is_stale(measurement, as_of), text)
+
+
+def _newest_first(measurements: Iterable[Measurement], workload: str, as_of: date) -> Sequence[Measurement]:
+    # The loss of several nodes to their network does not transfer to other machines.
+    on_one_node = [each for each in measurements if each.nodes == 1]
+    ours = [each for each in on_one_node if each.workload == workload and each.measured_on <= as_of]
+    return sorted(ours, key=lambda each: (-each.measured_on.toordinal(), each.id))
+
+
+def _is_stale(measurement: Measurement, as_of: date) -> bool:
+    return (as_of - measurement.measured_on).days > STALE_AFTER_DAYS
+
+
+def _age(measurement: Measurement, as_of: date) -> str:
+    return f", {(as_of - measurement.measured_on).days} days ago" if _is_stale(measurement, as_of) else ""
+
+
+def _figure_of(instance_type: InstanceType, figure: Figure, precision: str | None) -> float | None:
+    """Sum over all GPUs of the machine."""
+    if instance_type.gpu is None:
+        return None
+    if figure == "peak":
+        return instance_type.tflops(precision) if precision else None
+    bandwidth = instance_type.gpu.memory_bandwidth_gb_per_second
+    return bandwidth * instance_type.gpu_count if bandwidth else None

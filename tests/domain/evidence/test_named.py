@@ -1,0 +1,123 @@
+"""Rates under a workload's own name: order, days, and how far a scaled rate reaches."""
+
+from dataclasses import replace
+from datetime import date, timedelta
+from math import isclose
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.reference import Measurement
+from service.domain.evidence.named import REPEATED_WITHIN, SCALED_BANDS, measured_rate, scaled_rate
+from tests.builders.gpus import gpu, rate
+from tests.builders.instance_types import instance_type
+from tests.builders.sources import SOURCE
+
+DAY = date(2025, 6, 1)
+
+
+def seen(machine: str = "aws/a", samples: float = 100.0, on: date = date(2025, 5, 1), **given: Any) -> Measurement:
+    plain = Measurement(
+        id=f"{machine} {on} {samples}",
+        workload="nightly",
+        framework=None,
+        machine=machine,
+        gpu_count=None,
+        precision=None,
+        batch_size=None,
+        seconds_per_batch=None,
+        samples_per_second=samples,
+        usd_per_hour=None,
+        measured_on=on,
+        source=SOURCE,
+        note=None,
+    )
+    return replace(plain, **given)
+
+
+def machine(name: str, bandwidth: float | None = 1000.0, tflops: float | None = 100.0, count: int = 1) -> InstanceType:
+    card = gpu(name, rates=[rate("bf16", dense_tflops=tflops)], memory_bandwidth_gb_per_second=bandwidth)
+    return instance_type(name, gpu=card, gpu_count=count)
+
+
+def test_several_nodes_say_nothing_of_one() -> None:
+    together, alone = seen(samples=700.0, nodes=8), seen(on=date(2025, 1, 1))
+    told = measured_rate([together, alone], "nightly", "aws/a", DAY)
+    assert told is not None
+    assert told.evidence == alone
+    assert measured_rate([together], "nightly", "aws/a", DAY) is None
+
+
+def test_the_newest_measurement_is_likely_and_the_others_make_the_band() -> None:
+    told = measured_rate(
+        [seen(samples=90.0, on=date(2025, 2, 1)), seen(samples=100.0), seen(samples=110.0, on=date(2025, 3, 1))],
+        "nightly",
+        "aws/a",
+        DAY,
+    )
+    assert told is not None
+    band = told.samples_per_second
+    assert (band.low, band.likely, band.high) == (90.0, 100.0, 110.0)
+    assert (told.basis, told.stale) == ("measured", False)
+    assert told.text == "Measured on aws/a on 2025-05-01: 100 samples per second."
+
+
+def test_stale_measurements_count_only_alone_and_say_so() -> None:
+    old = seen(samples=10.0, on=date(2020, 1, 1))
+    told = measured_rate([old, seen()], "nightly", "aws/a", DAY)
+    assert told is not None
+    assert told.samples_per_second.low == pytest.approx(100.0 / REPEATED_WITHIN)
+    alone = measured_rate([old], "nightly", "aws/a", DAY)
+    assert alone is not None
+    assert (alone.stale, alone.text) == (True, "Measured on aws/a on 2020-01-01, 1978 days ago: 10 samples per second.")
+
+
+@pytest.mark.parametrize("other", [{"workload": "weekly"}, {"machine": "aws/b"}, {"on": date(2025, 6, 2)}])
+def test_other_names_other_machines_and_the_future_say_nothing(other: dict[str, Any]) -> None:
+    assert measured_rate([seen(**other)], "nightly", "aws/a", DAY) is None
+
+
+@given(st.floats(1, 1e6), st.floats(10, 1e4), st.floats(10, 1e4), st.integers(1, 16), st.integers(1, 16))
+def test_a_scaled_rate_follows_the_memory_bandwidth(
+    samples: float, here: float, there: float, count_here: int, count_there: int
+) -> None:
+    b, a = machine("b", here, count=count_here), machine("a", there, count=count_there)
+    told = scaled_rate([seen(samples=samples)], "nightly", b, {"aws/a": a, "aws/b": b}, DAY)
+    assert told is not None
+    band = told.samples_per_second
+    assert isclose(band.likely, samples * here * count_here / (there * count_there))
+    low, high = SCALED_BANDS["memory_bandwidth"]
+    assert isclose(band.low, band.likely * low)
+    assert isclose(band.high, band.likely * high)
+    assert told.basis == "scaled"
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "precision", "likely"),
+    [(2000.0, "bf16", 200.0), (None, "bf16", 300.0), (None, None, None), (None, "fp8", None)],
+)
+def test_the_peak_stands_in_where_the_bandwidth_is_not_known(
+    bandwidth: float | None, precision: str | None, likely: float | None
+) -> None:
+    kinds = {"aws/a": machine("a"), "aws/b": machine("b", bandwidth, 300.0)}
+    told = scaled_rate([seen()], "nightly", kinds["aws/b"], kinds, DAY, precision=precision)
+    assert (told and told.samples_per_second.likely) == likely
+
+
+def test_the_most_alike_machine_is_scaled_from_and_its_age_is_told() -> None:
+    kinds = {f"aws/{name}": machine(name, bandwidth) for name, bandwidth in (("a", 500.0), ("b", 900.0), ("c", 1000.0))}
+    old = DAY - timedelta(days=400)
+    measured = [seen("aws/a"), seen("aws/b", on=old), seen("aws/c"), seen("on-premises/d")]
+    told = scaled_rate(measured, "nightly", kinds["aws/c"], kinds, DAY)
+    assert told is not None
+    assert told.evidence.machine == "aws/b"
+    assert told.stale
+    assert told.text == "Scaled by memory bandwidth (1.11 times) from aws/b, measured on 2024-04-27, 400 days ago."
+
+
+def test_a_machine_without_a_gpu_is_not_scaled_to() -> None:
+    bare = instance_type("bare", gpu=None)
+    assert scaled_rate([seen()], "nightly", bare, {"aws/a": machine("a"), "aws/bare": bare}, DAY) is None
