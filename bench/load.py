@@ -1,4 +1,4 @@
-"""Ask one server over loopback as fast as it answers, and tell how long it took: a client light enough not to count."""
+"""Sends requests to a server over loopback as fast as it answers, from a client so light that it does not count."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one spell of asking showed."""
+    """The figures of one spell of requests."""
 
     per_second: float
     p50_seconds: float
@@ -30,7 +30,7 @@ class Asked:
 
 
 class Asker(asyncio.Protocol):
-    """One connection that asks, waits for the whole answer and asks again until told to stop, or at the end of them."""
+    """A connection that sends one request after another, each after a whole answer, until it is stopped or has none."""
 
     def __init__(self, requests: Iterator[bytes], statuses: Counter[int]) -> None:
         self.seconds: list[float] = []
@@ -45,14 +45,14 @@ class Asker(asyncio.Protocol):
         self._missing = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's is one without saying so
+        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's class does not inherit from it
         self._ask()
 
     def stop(self) -> None:
         self._stopping = True
 
     def forget(self) -> None:
-        """Start counting here: what came before was warming up."""
+        """Starts the measurement; everything before it was warming up."""
         self.seconds.clear()
 
     def _ask(self) -> None:
@@ -89,13 +89,13 @@ class Asker(asyncio.Protocol):
 
 
 def ask(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Asked:
-    """Ask the requests in turn over so many connections for so long. Runs in a process of its own."""
+    """Sends the requests in turn over some connections for some seconds. Runs in its own process."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(ask_all(port, requests, connections, seconds))
 
 
 def ask_each(port: int, requests: Sequence[bytes]) -> tuple[float, Counter[int]]:
-    """Ask each once, one after the other: how long all of them took together, and the statuses."""
+    """Sends each request once, one after the other. Returns the seconds for all of them, and the statuses."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(ask_in_turn(port, requests))
 

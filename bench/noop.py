@@ -1,4 +1,4 @@
-"""What the service is measured against: frameworks that answer without doing anything."""
+"""The no-ops to which the service is compared: frameworks that answer without doing anything."""
 
 from importlib import import_module
 from typing import Annotated
@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 NOTHING = b'{"ok":true}'
 CANNED = b'{"choices":[%b]}' % b",".join([b'{"rank":1,"instance":"p4d.24xlarge","usd_per_hour":32.77}'] * 90)
-"""About 5 KB: an answer encoded beforehand."""
+"""A ready encoded answer of about 5 KB."""
 
 DEPENDENCIES = (
     "alembic.command",
@@ -25,17 +25,17 @@ DEPENDENCIES = (
     "sqlalchemy.dialects.sqlite",
     "starlette.staticfiles",
 )
-"""What the service imports and does not write: a catalog's memory is counted on top of these."""
+"""Libraries that the service imports; the memory of a catalog is counted on top of these."""
 
 
 class Part(BaseModel):
-    """A part of a body: what it does not know, it refuses."""
+    """A part of a body, which refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Work(Part):
-    """What shall run."""
+    """The workload."""
 
     task: str
     precision: Annotated[list[str], Field(max_length=100)] = []
@@ -43,7 +43,7 @@ class Work(Part):
 
 
 class Limits(Part):
-    """What the answer must satisfy."""
+    """The constraints."""
 
     gpu: Annotated[list[str], Field(max_length=100)] = []
     min_memory_gib: Annotated[float | None, Field(ge=0)] = None
@@ -51,7 +51,7 @@ class Limits(Part):
 
 
 class Body(Part):
-    """Just the fields that the benchmark's questions hold."""
+    """The fields that the requests of the benchmark have."""
 
     workload: Work
     constraints: Limits = Limits()

@@ -1,4 +1,4 @@
-"""The questions that are measured, as bytes on the wire, and the no-op that each is measured against."""
+"""The requests that are measured, as bytes on the wire, each with the no-op to which it is compared."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from bench.load import HOST
 Peer = Literal["starlette GET", "FastAPI GET", "FastAPI POST"]
 
 MOST_A_SPELL = 6000
-"""Different questions for one spell of asking: more than any spell asks, so that none is answered from memory."""
+"""The number of different requests prepared for one spell: more than any spell sends, so that no cache answers one."""
 
 GPUS = ("h100", "a100", "l4", "t4", "a10g", "v100", "l40s", "h200", "a6000", "rtx-4090")
 OBJECTIVES = ("cheapest", "fastest", "best_value", "most_efficient")
@@ -32,25 +32,21 @@ def post(path: str, body: dict[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A kind of question. `ask` makes the n-th one of its kind; `same` ones do not depend on n."""
+    """A family of requests. `ask` makes the n-th one; the requests of a `same` family do not depend on n."""
 
     name: str
     peer: Peer
     ask: Callable[[int, Sequence[str]], bytes]
     same: bool = False
     slow: bool = False
-    """Asked by one connection at a time only: a spell is too short for many to get their answers."""
+    """Sent over one connection only, because a spell is too short for many slow answers."""
 
     def requests(self, start: int, instances: Sequence[str]) -> list[bytes]:
-        """What to ask in one spell, beginning with the start-th question."""
+        """Returns the requests of one spell, starting with the start-th one."""
         return [self.ask(turn, instances) for turn in islice(count(start), 1 if self.same else MOST_A_SPELL)]
 
 
-def listed(_turn: int, _instances: Sequence[str]) -> bytes:
-    return get("/instances", precision="bf16", limit=50)
-
-
-def listed_anew(turn: int, _instances: Sequence[str]) -> bytes:
+def listed(turn: int, _instances: Sequence[str]) -> bytes:
     return get("/instances", precision="bf16", limit=50, min_vcpus=turn / 100_000)
 
 
@@ -94,7 +90,7 @@ UP_TO_8_NODES = {"max_nodes": 8}
 
 
 def training(turn: int) -> dict[str, Any]:
-    """A sequence length and batch that come back after half a million turns, and an amount that never does."""
+    """Returns a workload whose sequence length and batch repeat after half a million turns, its amount never."""
     return {
         "task": "training",
         "model": LARGE,
@@ -116,19 +112,19 @@ def trained_again(_turn: int, instances: Sequence[str]) -> bytes:
 IN_A_BATCH, WORKLOADS_IN_IT = 1000, 50
 
 
-def one_of_a_batch(batch: int, place: int) -> dict[str, Any]:
-    """The question at this place: workloads take turns, and each question has limits of its own."""
-    workload = training(batch * WORKLOADS_IN_IT + place % WORKLOADS_IN_IT)
-    return {"workload": workload, "constraints": {**UP_TO_8_NODES, "max_usd_per_hour": 10 + place / 10}}
+def one_of_a_batch(batch: int, index: int) -> dict[str, Any]:
+    """Returns the question at this index: workloads alternate, and each question has its own price limit."""
+    workload = training(batch * WORKLOADS_IN_IT + index % WORKLOADS_IN_IT)
+    return {"workload": workload, "constraints": {**UP_TO_8_NODES, "max_usd_per_hour": 10 + index / 10}}
 
 
 def batch_of(batch: int) -> bytes:
-    return post("/recommend/batch", {"items": [one_of_a_batch(batch, place) for place in range(IN_A_BATCH)]})
+    return post("/recommend/batch", {"items": [one_of_a_batch(batch, index) for index in range(IN_A_BATCH)]})
 
 
 def singles_of(batch: int) -> list[bytes]:
-    """The questions of a batch, one by one."""
-    return [post("/recommend", one_of_a_batch(batch, place)) for place in range(IN_A_BATCH)]
+    """Returns the questions of a batch as single requests."""
+    return [post("/recommend", one_of_a_batch(batch, index)) for index in range(IN_A_BATCH)]
 
 
 def served(turn: int, _instances: Sequence[str]) -> bytes:
@@ -147,28 +143,28 @@ def estimated(turn: int, _instances: Sequence[str]) -> bytes:
     return post("/estimate", {"workload": training(turn), "machine": "aws/p4d.24xlarge", "nodes": 4})
 
 
-LISTED = Question("GET /instances?precision=bf16&limit=50, asked again", "FastAPI GET", listed, same=True)
-LISTED_ANEW = Question("the same, new each time", "FastAPI GET", listed_anew)
+LISTED = Question("GET /instances?precision=bf16&limit=50, new each time", "FastAPI GET", listed)
 GPU_NAMED = Question("POST /recommend, GPU named", "FastAPI POST", gpu_named)
 BROADEST = Question("POST /recommend, broadest", "FastAPI GET", broadest)
-TRAINED_ANEW = Question("POST /recommend, 70B on up to 8 nodes, never seen", "FastAPI POST", trained, slow=True)
-TRAINED_AGAIN = Question("POST /recommend, 70B on up to 8 nodes, seen before", "FastAPI POST", trained_again, same=True)
+TRAINED = Question("POST /recommend, 70B on up to 8 nodes, new each time", "FastAPI POST", trained, slow=True)
+TRAINED_AGAIN = Question("POST /recommend, 70B on up to 8 nodes, asked again", "FastAPI POST", trained_again, same=True)
+SERVED = Question("POST /recommend, 70B serving on up to 8 nodes, new each time", "FastAPI POST", served, slow=True)
+ESTIMATED = Question("POST /estimate, 70B on 4 nodes, new each time", "FastAPI POST", estimated)
 
 QUESTIONS = (
     LISTED,
-    LISTED_ANEW,
     Question("GET /instances, filtered and sorted, new each time", "FastAPI GET", sorted_page),
     Question("GET /instances/{provider}/{name}, each in turn", "FastAPI GET", one_instance),
     GPU_NAMED,
     BROADEST,
-    TRAINED_ANEW,
+    TRAINED,
     TRAINED_AGAIN,
-    Question("POST /recommend, 70B serving on up to 8 nodes, never seen", "FastAPI POST", served, slow=True),
-    Question("POST /estimate, 70B on 4 nodes, new each time", "FastAPI POST", estimated),
+    SERVED,
+    ESTIMATED,
 )
 
 ALIVE = get("/healthz")
-"""The no-op of the service itself."""
+"""The request for which the service itself does nothing."""
 
 NOOPS: dict[Peer, bytes] = {
     "starlette GET": get("/"),

@@ -1,4 +1,4 @@
-"""One run: every arm asked in every round, right after its no-op, so that what the machine does meanwhile hits both."""
+"""One run: each round measures every question right after its no-op, so that other load on the machine slows both."""
 
 import sys
 from collections import Counter, defaultdict
@@ -28,27 +28,27 @@ from bench.questions import (
 from bench.servers import SERVICE_COMMAND, Server, environment, noop_command, running
 
 ALONE, SOME, MANY = 1, 8, 32
-"""Connections at a time."""
+"""Numbers of simultaneous connections."""
 
 CLIENTS = 2
-"""Processes to ask from, which stay for the whole run: one for all but a no-op beside a batch."""
+"""Client processes, which last for the whole run: the second one sends the no-ops during a batch."""
 
 BATCHES_FROM = 100_000
-"""The number of the first batch: no other question is of its workloads."""
+"""The number of the first batch, so high that no other question has its workloads."""
 
 OF_THEIR_OWN = 100
-"""So many questions of new workloads stand for a thousand, which would take half a minute."""
+"""The number of questions with new workloads that stand for a thousand, which would take half a minute."""
 
 
 class Spell(Protocol):
-    """Port, requests and connections → what asking for a while showed; longer where answers are slow."""
+    """Sends requests to a port over some connections for a while; longer where answers are slow."""
 
     def __call__(self, port: int, requests: Sequence[bytes], connections: int, *, slow: bool = False) -> Asked: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long and how often to measure."""
+    """The lengths and numbers of measurements."""
 
     rounds: int
     seconds_alone: float
@@ -61,28 +61,28 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Batched:
-    """What a batch takes, what its questions take one by one, and what the service's no-op takes meanwhile."""
+    """The time for a batch, for its questions one by one, and for the service's no-op during a batch."""
 
     batch_seconds: float
     singles_seconds: float
-    anew_seconds: float
-    """As many questions one by one, each of a workload of its own."""
+    new_seconds: float
+    """The same number of questions one by one, each with a new workload."""
     alone: Asked
     beside: Asked
 
 
 @dataclass(slots=True)
 class Found:
-    """What the rounds showed: one `Asked` a round, and figures of the servers themselves."""
+    """The results of all rounds: one `Asked` per round, and figures of the servers themselves."""
 
     peers: dict[tuple[Peer, int], list[Asked]] = field(default_factory=lambda: defaultdict(list))
-    """The no-ops beside each other, by peer and connections."""
+    """The no-ops, by peer and connections."""
     answers: dict[tuple[int, Question, int], list[Asked]] = field(default_factory=lambda: defaultdict(list))
     """By size, question and connections."""
     noops: dict[tuple[int, Question, int], list[Asked]] = field(default_factory=lambda: defaultdict(list))
-    """What the question's no-op showed right before each of these."""
+    """The question's no-op right before each of these."""
     batches: list[Batched] = field(default_factory=list)
-    """One a round, at the most offers."""
+    """One per round, at the most offers."""
     starts: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     resident: dict[str, int] = field(default_factory=dict)
     statuses: Counter[int] = field(default_factory=Counter)
@@ -133,7 +133,7 @@ def measure(plan: Plan, databases: Mapping[int, Path], instances: Sequence[str],
 
 
 def measure_starts(found: Found, plan: Plan, database: Path, bytecode: Path) -> None:
-    """The first start of each is not counted: it compiles the bytecode that the later ones read."""
+    """Measures starts, without the first one of each server, which compiles bytecode for the later ones."""
     for turn in range(plan.starts + 1):
         for name, command, given, first in (
             (BARE, noop_command("fastapi"), None, NOOPS["FastAPI GET"]),
@@ -152,10 +152,7 @@ def measure_question(
     peer: Server,
     instances: Sequence[str],
 ) -> None:
-    """Its no-op and the question, one spell each, by connections and sizes; what is compared is asked in turn.
-
-    No question that says it is new comes twice in a run.
-    """
+    """Measures a question after its no-op, for each size and number of connections. No new request repeats in a run."""
     for connections in (ALONE,) if question.slow else (ALONE, SOME, MANY):
         for size, server in services.items():
             if connections == MANY and size != max(services):
@@ -170,7 +167,7 @@ def measure_question(
 
 
 def measure_batch(found: Found, plan: Plan, port: int, turn: int, asking: ProcessPoolExecutor) -> None:
-    """A batch and its like one by one, of workloads that nobody asked of before; then a no-op, alone and beside one."""
+    """Measures a batch and single questions, all with new workloads; then a no-op, alone and during a batch."""
 
     def seconds_for(requests: Sequence[bytes]) -> float:
         seconds, statuses = asking.submit(ask_each, port, requests).result()
@@ -182,11 +179,11 @@ def measure_batch(found: Found, plan: Plan, port: int, turn: int, asking: Proces
 
     batch, ones, other = (BATCHES_FROM + 3 * turn + each for each in range(3))
     batch_seconds, singles_seconds = seconds_for([batch_of(batch)]), seconds_for(singles_of(ones))
-    anew = [trained(BATCHES_FROM * WORKLOADS_IN_IT - each - turn * OF_THEIR_OWN, ()) for each in range(OF_THEIR_OWN)]
+    new = [trained(BATCHES_FROM * WORKLOADS_IN_IT - each - turn * OF_THEIR_OWN, ()) for each in range(OF_THEIR_OWN)]
     alone = noop()
     meanwhile = asking.submit(ask_each, port, [batch_of(other)])
     beside = noop()
     _, statuses = meanwhile.result()
     found.statuses.update(statuses)
-    anew_seconds = seconds_for(anew) * IN_A_BATCH / OF_THEIR_OWN
-    found.batches.append(Batched(batch_seconds, singles_seconds, anew_seconds, alone, beside))
+    new_seconds = seconds_for(new) * IN_A_BATCH / OF_THEIR_OWN
+    found.batches.append(Batched(batch_seconds, singles_seconds, new_seconds, alone, beside))

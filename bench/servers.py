@@ -1,4 +1,4 @@
-"""Real servers in processes of their own, started alike: uvicorn, one worker, a free port on loopback."""
+"""Starts real servers alike, each in its own process: uvicorn, one worker, a free port on loopback."""
 
 import os
 import socket
@@ -18,12 +18,12 @@ KIB = 1024
 
 
 class ServerFailed(Exception):
-    """A server did not come up; the message holds what it said."""
+    """A server did not start; the message holds its error output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that answers."""
+    """A server that answers requests."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -45,7 +45,7 @@ SERVICE_COMMAND = ["-m", "service", "serve"]
 
 
 def environment(bytecode: Path, database: Path | None) -> dict[str, str]:
-    """Settings of this machine do not reach the servers; bytecode is kept aside, and kept for all of them."""
+    """Returns the variables of a server, without this machine's settings, and with a shared folder for bytecode."""
     ours = ("SELECTOR_", "DATABASE_URL", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     kept |= {"PYTHONPYCACHEPREFIX": str(bytecode), "SELECTOR_LOG_LEVEL": "warning"}
@@ -54,7 +54,7 @@ def environment(bytecode: Path, database: Path | None) -> dict[str, str]:
 
 @contextmanager
 def running(command: list[str], variables: Mapping[str, str], first: bytes) -> Iterator[Server]:
-    """A server from its start to its first answer to the request `first`, until the block ends."""
+    """Runs a server until the block ends; the block starts after its answer to the request `first`."""
     port = free_port()
     began = perf_counter()
     process = subprocess.Popen(  # noqa: S603
