@@ -1,8 +1,10 @@
-"""What can be wrong with a question. Each error is a sentence; none knows a status code."""
+"""Errors in a question. Each is a sentence; none knows a status code."""
+
+from typing import Self
 
 
 class QuestionError(Exception):
-    """The question cannot be answered as asked."""
+    """A question that cannot be answered as it is."""
 
     def __init__(self, sentence: str, *, field: str | None = None, near: tuple[str, ...] = ()) -> None:
         super().__init__(sentence)
@@ -10,22 +12,26 @@ class QuestionError(Exception):
         self.field = field
         self.near = near
 
+    def inside(self, field: str) -> Self:
+        """Returns the same error, with its field as a part of another one."""
+        return type(self)(self.sentence, field=self.field and f"{field}.{self.field}", near=self.near)
+
 
 class UnknownName(QuestionError):
-    """A field holds a name that the catalog does not have."""
+    """A name that the catalog does not have."""
 
 
 class NotFound(QuestionError):
-    """The thing asked for by its address is not in the catalog."""
+    """An address of something that the catalog does not have."""
 
 
 class CursorExpired(QuestionError):
-    """The cursor belongs to another question or another catalog."""
+    """A cursor that belongs to another question or another catalog."""
 
 
 class ImpossibleModel(QuestionError):
-    """No network can have these dimensions, or too few of them are told to compute with."""
+    """Dimensions that no model can have, or too few of them to compute with."""
 
 
 class ImpossibleRun(QuestionError):
-    """No run can last so long, or need so much."""
+    """A run that lasts longer or needs more than any run can."""

@@ -187,7 +187,7 @@ def line_of(text: str, field: str, catalog: Catalog) -> str:
     """The line of software by our name, or by the caller's where we know none."""
     name, _ = split_requirement(text, field)
     line = software_called(name).line
-    known = catalog.memory.get_or_compute("software_names", lambda: software_names(catalog))
+    known = catalog.derive(software_names)
     return name if name in known or line == UNKNOWN.line else line
 
 

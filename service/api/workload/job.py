@@ -1,43 +1,44 @@
-"""A workload as sent → a job of the domain: its model resolved or read, every name known."""
+"""A workload as sent → a job of the domain: its model is resolved or read, and every name is known."""
 
-from typing import Any
+from typing import Any, get_args
 
 from service.api.workload.workload import AmountRequest, ModelDimensionsRequest, WorkloadRequest
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.names import resolve, resolve_model, unknown
+from service.domain.catalog.names import published_model, resolve, resolve_model, unknown
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
-from service.domain.jobs.job import Amount, Job, tokens_per_sample
+from service.domain.jobs.job import Amount, Job, Task, tokens_per_sample
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack, software_called
 from service.domain.models.described import DIMENSIONS, described, recognised
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
 from service.domain.physics.memory import OPTIMIZER_STATES
 
-PHYSICAL_TASKS = ("training", "inference")
-"""Tasks whose time the physics knows."""
-
 METHODS = {"full": "full", "lora": "lora", "qlora": "qlora", "adapters": "adapter"}
+"""Methods of training as the domain names them."""
 
 
 def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
-    """The job; nothing where no model is told or the task is none that the physics knows. Raises `QuestionError`."""
+    """Returns the job; None if no model is named or the task is not one that can be estimated.
+
+    Raises `QuestionError`.
+    """
     for field in ("weight_precision", "kv_cache_precision"):
         if (name := getattr(work, field)) is not None and name not in FORMATS:
             raise unknown("number format", name, FORMATS, f"workload.{field}")
-    kept = optimizer(work.optimizer)
-    if work.model is None or work.task not in PHYSICAL_TASKS:
+    optimizer = _optimizer(work.optimizer)
+    if work.model is None or work.task not in get_args(Task):
         return None
     job = Job(
         task=work.task,  # type: ignore[arg-type]
-        model=as_measured(model_asked(work.model, catalog), catalog),
-        precisions=tuple(number_format(name) for name in work.precision),
-        software=software_of(work),
+        model=published_model(_model(work.model, catalog), catalog),
+        precisions=tuple(_number_format(name) for name in work.precision),
+        software=_software(work),
         amount=amount_of(work.amount),
         weight_precision=work.weight_precision,
         weight_bits=work.weight_bits,
         method=METHODS[work.method or "full"],  # type: ignore[arg-type]
-        optimizer=kept,
+        optimizer=optimizer,
         purpose=work.purpose,
         trainable_parameters=work.trainable_parameters,
         sequence_length=work.sequence_length,
@@ -53,99 +54,85 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         output_length=work.output_length,
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
     )
-    check_tokens(job)
+    _check_tokens(job)
     return job
 
 
-def check_tokens(job: Job) -> None:
-    """Raises where an amount in tokens cannot be told in samples."""
+def amount_of(sent: AmountRequest | None) -> Amount | None:
+    """Returns the amount of work; None if it is not sent or sent as hours on a machine. Raises `QuestionError`."""
+    if sent is None:
+        return None
+    units = [name for name in ("tokens", "samples", "steps", "hours_on") if getattr(sent, name) is not None]
+    if len(units) > 1:
+        raise QuestionError(
+            f"The amount is given in {' and '.join(units)}; give it in one.", field=f"workload.amount.{units[1]}"
+        )
+    if sent.epochs is not None and sent.samples is None:
+        raise QuestionError("Epochs need samples, the number of them in one epoch.", field="workload.amount.epochs")
+    if not units or units == ["hours_on"]:
+        return None
+    samples = None if sent.samples is None else sent.samples * (sent.epochs or 1)
+    return Amount(samples=samples, tokens=sent.tokens, steps=sent.steps)
+
+
+def _check_tokens(job: Job) -> None:
+    """Raises `QuestionError` if an amount in tokens cannot be converted to samples."""
     if job.amount is None or job.amount.tokens is None or tokens_per_sample(job):
         return
-    answers = job.task == "inference" and job.model.transformer is not None
+    generates = job.task == "inference" and job.model.transformer is not None
     raise QuestionError(
         "An amount in tokens needs workload.output_length or workload.input_length."
-        if answers
-        else f"{job.model.name} reads no tokens: tell the amount in samples or steps.",
+        if generates
+        else f"{job.model.name} has no tokens: give the amount in samples or steps.",
         field="workload.amount.tokens",
     )
 
 
-def model_asked(asked: str | ModelDimensionsRequest, catalog: Catalog) -> Model:
-    """The model of the catalog, or the one described."""
-    if isinstance(asked, str):
-        return resolve_model(asked, catalog, "workload.model")
-    known = catalog.reference.models.values()
+def _model(sent: str | ModelDimensionsRequest, catalog: Catalog) -> Model:
+    """The model of the catalog, or the one that is described."""
+    if isinstance(sent, str):
+        return resolve_model(sent, catalog, "workload.model")
+    dimensions = {name: value for name in DIMENSIONS if (value := getattr(sent, name, None)) is not None}
+    if sent.huggingface_config is None and sent.name is not None and not dimensions and sent.parameters is None:
+        return resolve_model(sent.name, catalog, "workload.model.name")
     try:
-        if asked.huggingface_config is not None:
-            return recognised(read_config(asked.huggingface_config, asked.name or "custom"), known)
-        told: dict[str, Any] = {name: value for name in DIMENSIONS if (value := getattr(asked, name, None)) is not None}
-        if asked.name is not None and not told and asked.parameters is None:
-            return resolve_model(asked.name, catalog, "workload.model.name")
-        family = None if asked.family is None else resolve("family", [asked.family], FAMILIES, "family")[0]
-        return described(
-            known,
-            name=asked.name,
-            family=family,
-            parameters=asked.parameters,
-            active_parameters=asked.active_parameters,
-            forward_flops_per_sample=asked.forward_flops_per_sample,
-            dimensions=told,
-        )
+        return _described(sent, dimensions, catalog)
     except QuestionError as error:
-        if error.field and not error.field.startswith("workload."):
-            error.field = f"workload.model.{error.field}"
-        raise
+        raise error.inside("workload.model") from None
 
 
-def as_measured(model: Model, catalog: Catalog) -> Model:
-    """Under the name of the model of the same sizes that runs were published of, if it has none of its own."""
-    measured = catalog.memory.get_or_compute("measured_models", lambda: measured_models(catalog))
-    if model.id in measured:
-        return model
-    if catalog.reference.models.get(model.id) is not model:
-        return recognised(model, measured.values())
-    return catalog.memory.get_or_compute(("as_measured", model.id), lambda: recognised(model, measured.values()))
+def _described(sent: ModelDimensionsRequest, dimensions: dict[str, Any], catalog: Catalog) -> Model:
+    known = catalog.reference.models.values()
+    if sent.huggingface_config is not None:
+        return recognised(read_config(sent.huggingface_config, sent.name or "custom"), known)
+    return described(
+        known,
+        name=sent.name,
+        family=None if sent.family is None else resolve("family", [sent.family], FAMILIES, "family")[0],
+        parameters=sent.parameters,
+        active_parameters=sent.active_parameters,
+        forward_flops_per_sample=sent.forward_flops_per_sample,
+        dimensions=dimensions,
+    )
 
 
-def measured_models(catalog: Catalog) -> dict[str, Model]:
-    models = catalog.reference.models
-    return {name: models[name] for name in sorted(catalog.reference.physics.calibration.models()) if name in models}
-
-
-def number_format(name: str) -> str:
+def _number_format(name: str) -> str:
     folded = name.lower()
     if folded not in FORMATS:
         raise unknown("precision", name, FORMATS, "workload.precision")
     return folded
 
 
-def software_of(work: WorkloadRequest) -> SoftwareStack:
-    """The engine's profile, or else the framework's."""
+def _software(work: WorkloadRequest) -> SoftwareStack:
+    """The stack of the engine, or of the framework if the engine is unknown."""
     engine = software_called(work.software.engine)
     return engine if engine is not UNKNOWN else software_called(work.software.framework)
 
 
-def optimizer(name: str | None) -> str:
+def _optimizer(name: str | None) -> str:
     if name is None:
         return "adamw"
     folded = name.lower().replace("-", "_")
     if folded not in OPTIMIZER_STATES:
         raise unknown("optimizer", name, OPTIMIZER_STATES, "workload.optimizer")
     return folded
-
-
-def amount_of(asked: AmountRequest | None) -> Amount | None:
-    """At most one way of telling it. Raises `QuestionError`."""
-    if asked is None:
-        return None
-    told = [name for name in ("tokens", "samples", "steps", "hours_on") if getattr(asked, name) is not None]
-    if len(told) > 1:
-        raise QuestionError(
-            f"The amount is told as {' and '.join(told)}: tell it in one way.", field=f"workload.amount.{told[1]}"
-        )
-    if asked.epochs is not None and asked.samples is None:
-        raise QuestionError("Epochs need samples: how many one epoch has.", field="workload.amount.epochs")
-    if not told or told == ["hours_on"]:
-        return None
-    samples = None if asked.samples is None else asked.samples * (asked.epochs or 1)
-    return Amount(samples=samples, tokens=asked.tokens, steps=asked.steps)

@@ -1,4 +1,4 @@
-"""What people type → the catalog's own names; a name it does not have is answered with the near ones."""
+"""Names as people type them → the catalog's names. An error about an unknown name suggests similar ones."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -6,148 +6,163 @@ from difflib import SequenceMatcher, get_close_matches
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.errors import UnknownName
+from service.domain.models.described import recognised
 from service.domain.models.model import Model
 
 NEAR = 3
 VERY_CLOSE = 0.8
 LONGEST_NAME = 80
-MODEL_NUMBER = re.compile(r"([a-z]+)\d+")
+_MODEL_NUMBER = re.compile(r"([a-z]+)\d+")
+_BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon|qualcomm|tesla)-)+(?=.)")
+_GIGABYTES = re.compile(r"-(\d+)-?gb?$")
+VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
+"""Endings of published names that mean another training of the same model, of the same size."""
 
 
-def near_names(asked: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Up to three known names that look like the one asked for, or are of its series (T4 for T100)."""
+def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Returns up to three known names that look like a name, or are of its series (T4 for T100)."""
     folded: dict[str, str] = {}
-    for name in known:
-        folded.setdefault(name.lower(), name)
-    word = asked.lower()[:LONGEST_NAME]
+    for candidate in known:
+        folded.setdefault(candidate.lower(), candidate)
+    word = name.lower()[:LONGEST_NAME]
     close = get_close_matches(word, folded, n=NEAR, cutoff=0.6)
-    very = [name for name in close if SequenceMatcher(None, word, name).ratio() >= VERY_CLOSE]
-    containing = sorted((name for name in folded if len(word) > 2 and word in name), key=len)
-    series = letters(word)
-    same_series = sorted((name for name in folded if series and letters(name) == series), key=len)
-    return tuple(folded[name] for name in dict.fromkeys([*very, *same_series[:1], *close, *containing]))[:NEAR]
+    very = [candidate for candidate in close if SequenceMatcher(None, word, candidate).ratio() >= VERY_CLOSE]
+    containing = sorted((candidate for candidate in folded if len(word) > 2 and word in candidate), key=len)
+    series = _letters(word)
+    same_series = sorted((candidate for candidate in folded if series and _letters(candidate) == series), key=len)
+    return tuple(folded[near] for near in dict.fromkeys([*very, *same_series[:1], *close, *containing]))[:NEAR]
 
 
-def letters(name: str) -> str:
-    """The letters before the digits of a model number, such as the T of T4; empty for any other name."""
-    found = MODEL_NUMBER.fullmatch(name)
-    return found[1] if found else ""
-
-
-def unknown(what: str, asked: str, known: Collection[str], field: str) -> UnknownName:
-    near = near_names(asked, known)
+def unknown(what: str, name: str, known: Collection[str], field: str) -> UnknownName:
+    """Returns the error about an unknown name, with near names or, if there are few, all known ones."""
+    near = near_names(name, known)
     if near:
         tail = f"Did you mean {' or '.join(near)}?"
     elif 0 < len(known) <= 20:
         tail = f"Known: {', '.join(sorted(known))}."
     else:
         tail = ""
-    return UnknownName(f"No {what} is called '{asked}'. {tail}".strip(), field=field, near=near)
+    return UnknownName(f"No {what} is called '{name}'. {tail}".strip(), field=field, near=near)
 
 
-def resolve(what: str, asked: Collection[str], known: Collection[str], field: str) -> tuple[str, ...]:
-    """Each name as the catalog spells it; case does not matter. Raises `UnknownName`."""
-    if not [name for name in asked if name not in known]:
-        return tuple(dict.fromkeys(asked))
+def resolve(what: str, names: Collection[str], known: Collection[str], field: str) -> tuple[str, ...]:
+    """Returns each name as the catalog spells it; case does not matter. Raises `UnknownName`."""
+    if all(name in known for name in names):
+        return tuple(dict.fromkeys(names))
     by_fold = {name.lower(): name for name in known}
-    found = []
-    for name in asked:
+    for name in names:
         if name.lower() not in by_fold:
             raise unknown(what, name, known, field)
-        found.append(by_fold[name.lower()])
-    return tuple(dict.fromkeys(found))
-
-
-BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon|qualcomm|tesla)-)+(?=.)")
-GIGABYTES = re.compile(r"-(\d+)-?gb?$")
+    return tuple(dict.fromkeys(by_fold[name.lower()] for name in names))
 
 
 def fold_gpu(name: str) -> str:
-    """Spellings of one GPU differ in spaces, dashes, underscores, the maker's name and how gigabytes are written."""
+    """Returns a GPU's name without vendor, and with one spelling of spaces, dashes, underscores and gigabytes."""
     folded = name.lower().replace("_", "-").replace(" ", "-")
-    return GIGABYTES.sub(r"-\1gb", BEFORE_A_GPU.sub("", folded))
+    return _GIGABYTES.sub(r"-\1gb", _BEFORE_A_GPU.sub("", folded))
 
 
 def gpu_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """Every spelling of a GPU → the ids it may mean."""
-
-    def build() -> dict[str, tuple[str, ...]]:
-        reference = catalog.reference
-        spellings: dict[str, tuple[str, ...]] = {}
-        for alias, ids in reference.gpu_aliases.items():
-            spellings[fold_gpu(alias)] = tuple(dict.fromkeys([*spellings.get(fold_gpu(alias), ()), *ids]))
-        for gpu in reference.gpus.values():
-            spellings.setdefault(fold_gpu(gpu.name), (gpu.id,))
-            spellings[fold_gpu(gpu.id)] = (gpu.id,)
-        return spellings
-
-    return catalog.memory.get_or_compute("gpu_names", build)
+    """Returns the GPU ids that each spelling can mean."""
+    return catalog.derive(_gpu_names)
 
 
-def resolve_gpus(asked: Iterable[str], catalog: Catalog, field: str = "gpu") -> tuple[str, ...]:
-    """GPU ids for ids, names and aliases; an alias of several cards stands for all of them. Raises `UnknownName`."""
+def _gpu_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    spellings: dict[str, tuple[str, ...]] = {}
+    for alias, ids in catalog.reference.gpu_aliases.items():
+        spellings[fold_gpu(alias)] = tuple(dict.fromkeys([*spellings.get(fold_gpu(alias), ()), *ids]))
+    for gpu in catalog.reference.gpus.values():
+        spellings.setdefault(fold_gpu(gpu.name), (gpu.id,))
+        spellings[fold_gpu(gpu.id)] = (gpu.id,)
+    return spellings
+
+
+def resolve_gpus(names: Iterable[str], catalog: Catalog, field: str = "gpu") -> tuple[str, ...]:
+    """Returns GPU ids for ids, names and aliases; an alias of several GPUs means all of them. Raises `UnknownName`."""
     spellings = gpu_names(catalog)
-    found: list[str] = []
-    for name in asked:
+    resolved: list[str] = []
+    for name in names:
         ids = spellings.get(fold_gpu(name))
         if ids is None:
             raise unknown("GPU", name, spellings, field)
-        found.extend(ids)
-    return tuple(dict.fromkeys(found))
+        resolved.extend(ids)
+    return tuple(dict.fromkeys(resolved))
 
 
-def resolve_instances(asked: Iterable[str], catalog: Catalog, field: str = "instance") -> tuple[str, ...]:
-    """`provider/name` for each `name` or `provider/name`. Raises `UnknownName`, also when a bare name is ambiguous."""
-    return tuple(dict.fromkeys(resolve_instance(name, catalog, field) for name in asked))
+def resolve_instances(names: Iterable[str], catalog: Catalog, field: str = "instance") -> tuple[str, ...]:
+    """Returns `provider/name` for each `name` or `provider/name`. Raises `UnknownName` as `resolve_instance` does."""
+    return tuple(dict.fromkeys(resolve_instance(name, catalog, field) for name in names))
 
 
-def resolve_instance(asked: str, catalog: Catalog, field: str) -> str:
-    def build() -> dict[str, tuple[str, ...]]:
-        spellings: dict[str, list[str]] = {}
-        for kind in catalog.instance_types:
-            spellings.setdefault(kind.id.lower(), []).append(kind.id)
-            spellings.setdefault(kind.name.lower(), []).append(kind.id)
-        return {name: tuple(ids) for name, ids in spellings.items()}
-
-    spellings = catalog.memory.get_or_compute("instance_names", build)
-    ids = spellings.get(asked.lower(), ())
+def resolve_instance(name: str, catalog: Catalog, field: str) -> str:
+    """Returns `provider/name`. Raises `UnknownName`, also if several providers have a type of this name."""
+    spellings = catalog.derive(_instance_names)
+    ids = spellings.get(name.lower(), ())
     if len(ids) == 1:
         return ids[0]
     if ids:
         raise UnknownName(
-            f"Several providers have an instance type '{asked}': write one of {', '.join(ids)}.", field=field, near=ids
+            f"Several providers have an instance type '{name}': write one of {', '.join(ids)}.", field=field, near=ids
         )
-    raise unknown("instance type", asked, spellings, field)
+    raise unknown("instance type", name, spellings, field)
 
 
-VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
-"""Endings of published names that change what a model was taught, and not its size."""
+def _instance_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    spellings: dict[str, tuple[str, ...]] = {}
+    for instance_type in catalog.instance_types:
+        for name in (instance_type.id.lower(), instance_type.name.lower()):
+            spellings[name] = (*spellings.get(name, ()), instance_type.id)
+    return spellings
 
 
 def fold_model(name: str) -> str:
-    """Spellings of one model differ in the publisher before a slash, spaces, dashes and underscores."""
+    """Returns a model's name without the publisher before a slash, and with one spelling of spaces and dashes."""
     published, _, last = name.lower().rpartition("/")
     named = last if not published or any(letter.isalpha() for letter in last) else f"{published}-{last}"  # ViT-B/16
     return named.replace("_", "-").replace(" ", "-")
 
 
 def model_names(catalog: Catalog) -> dict[str, str]:
-    """Every spelling of a model → its id."""
-
-    def build() -> dict[str, str]:
-        models = catalog.reference.models.values()
-        spellings = {fold_model(alias): model.id for model in models for alias in (model.name, *model.aliases)}
-        return spellings | {fold_model(model.id): model.id for model in models}
-
-    return catalog.memory.get_or_compute("model_names", build)
+    """Returns the id of the model that each spelling means."""
+    return catalog.derive(_model_names)
 
 
-def resolve_model(asked: str, catalog: Catalog, field: str = "model") -> Model:
-    """The model of an id, name or alias; its instruct or chat variant is the model itself. Raises `UnknownName`."""
+def _model_names(catalog: Catalog) -> dict[str, str]:
+    models = catalog.reference.models.values()
+    spellings = {fold_model(alias): model.id for model in models for alias in (model.name, *model.aliases)}
+    return spellings | {fold_model(model.id): model.id for model in models}
+
+
+def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
+    """Returns the model of an id, name or alias; a chat variant is the model itself. Raises `UnknownName`."""
     spellings = model_names(catalog)
-    folded = fold_model(asked[:LONGEST_NAME])
-    ending = next((each for each in VARIANTS if folded.endswith(each)), "")
-    found = spellings.get(folded) or spellings.get(folded.removesuffix(ending))
-    if found is None:
-        raise unknown("model", asked, spellings, field)
-    return catalog.reference.models[found]
+    folded = fold_model(name[:LONGEST_NAME])
+    ending = next((variant for variant in VARIANTS if folded.endswith(variant)), "")
+    model_id = spellings.get(folded) or spellings.get(folded.removesuffix(ending))
+    if model_id is None:
+        raise unknown("model", name, spellings, field)
+    return catalog.reference.models[model_id]
+
+
+def published_model(model: Model, catalog: Catalog) -> Model:
+    """Returns the model under the id of one that runs were published of, if that has the same sizes."""
+    if catalog.reference.models.get(model.id) is model:
+        return catalog.derive(_published_model, model.id)
+    published = catalog.derive(_published_models)
+    return model if model.id in published else recognised(model, published.values())
+
+
+def _published_model(catalog: Catalog, model_id: str) -> Model:
+    model, published = catalog.reference.models[model_id], catalog.derive(_published_models)
+    return model if model_id in published else recognised(model, published.values())
+
+
+def _published_models(catalog: Catalog) -> dict[str, Model]:
+    models = catalog.reference.models
+    return {name: models[name] for name in sorted(catalog.reference.physics.calibration.models()) if name in models}
+
+
+def _letters(name: str) -> str:
+    """The letters before the digits of a model number, such as the T of T4; empty for any other name."""
+    number = _MODEL_NUMBER.fullmatch(name)
+    return number[1] if number else ""

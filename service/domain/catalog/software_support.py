@@ -14,104 +14,102 @@ SCOPES = ("kind", "vendor", "architecture", "gpu", "family", "instance")
 """From the widest to the narrowest."""
 
 RUNS = ("yes", "partly")
+"""Levels of support with which software runs, the best first."""
+
+NEEDS_A_FRAMEWORK = frozenset({"training"})
+"""Tasks that need a framework; inference can use an engine alone."""
 
 
-def scope_value(kind: InstanceType, scope: str) -> set[str]:
-    """What an instance type is called at a scope; a part of a card answers for its whole card too."""
-    match scope:
-        case "instance":
-            return {kind.name, kind.id, kind.twin_of or kind.name}
-        case "family":
-            return {kind.family, kind.family.removeprefix("ml.")}
-    if kind.gpu is None:
-        return {"cpu"} if scope == "kind" else set()
-    match scope:
-        case "gpu":
-            return {kind.gpu.id, kind.gpu.partition_of or kind.gpu.id}
-        case "architecture":
-            return {kind.gpu.architecture}
-        case "vendor":
-            return {kind.gpu.vendor}
-        case _:
-            return {kind.gpu.kind}
-
-
-def speaks_of(rule: SoftwareRule, kind: InstanceType) -> bool:
-    return rule.scope_value in scope_value(kind, rule.scope)
-
-
-def deciding(rules: Iterable[SoftwareRule], kind: InstanceType) -> list[SoftwareRule]:
-    """The rules of the narrowest scope that speaks of the machine; none when none does."""
-    speaking = [rule for rule in rules if speaks_of(rule, kind)]
-    narrowest = max((SCOPES.index(rule.scope) for rule in speaking), default=-1)
-    return [rule for rule in speaking if SCOPES.index(rule.scope) == narrowest]
+def speaks_of(rule: SoftwareRule, instance_type: InstanceType) -> bool:
+    """Whether a rule is about an instance type."""
+    return rule.scope_value in _scope_values(instance_type, rule.scope)
 
 
 def said(rules: Iterable[SoftwareRule], versions: Versions = EVERY) -> str | None:
-    """`yes`, `partly` or `no` by the rules that decide; nothing when there is none.
+    """Returns `yes`, `partly` or `no` by the rules that decide; None if there is no rule.
 
-    Versions of which these rules say nothing do not run there.
+    Versions that none of the rules covers do not run.
     """
     rules = list(rules)
-    says = {rule.supported for rule in rules if known_versions(rule.versions).meets(versions)}
-    return next((word for word in RUNS if word in says), "no" if rules else None)
+    supported = {rule.supported for rule in rules if known_versions(rule.versions).meets(versions)}
+    return next((word for word in RUNS if word in supported), "no" if rules else None)
 
 
 def rules_by_type(catalog: Catalog, software: str) -> list[list[SoftwareRule]]:
-    """Of each instance type, the rules that decide about a piece of software, whatever the task."""
-
-    def ask() -> list[list[SoftwareRule]]:
-        rules = [rule for rule in catalog.software if rule.software == software and rule.task is None]
-        return [deciding(rules, kind) for kind in catalog.instance_types]
-
-    return catalog.memory.get_or_compute(("rules", software), ask)
+    """Returns, for each instance type, the rules that decide about a piece of software, whatever the task."""
+    return catalog.derive(_rules_by_type, software)
 
 
 def software_mask(catalog: Catalog, software: str, versions: Versions = EVERY, enough: tuple[str, ...] = RUNS) -> Mask:
-    """Where a framework, engine or toolkit is known to run in one of these versions; in part too, if that will do."""
-
-    def ask() -> Mask:
-        return np.array([said(rules, versions) in enough for rules in rules_by_type(catalog, software)], np.bool_)
-
-    return catalog.memory.get_or_compute(("software", software, versions, enough), ask)
+    """Returns where software is known to run in one of these versions, at a level of support that is enough."""
+    return catalog.derive(_software_mask, software, versions, enough)
 
 
-def frameworks_mask(catalog: Catalog, wanted: tuple[str, ...]) -> Mask:
+def frameworks_mask(catalog: Catalog, frameworks: tuple[str, ...]) -> Mask:
+    """Returns where all of the frameworks are known to run."""
     mask = np.ones(len(catalog.instance_types), np.bool_)
-    for software in wanted:
+    for software in frameworks:
         mask &= software_mask(catalog, software)
     return mask
 
 
 def no_framework_mask(catalog: Catalog) -> Mask:
-    """Where frameworks are known not to run, and none is known to."""
-
-    def ask() -> Mask:
-        spoken, runs = np.zeros((2, len(catalog.instance_types)), np.bool_)
-        for software in software_names(catalog, ("framework",)):
-            spoken |= np.array([bool(rules) for rules in rules_by_type(catalog, software)], np.bool_)
-            runs |= software_mask(catalog, software)
-        return spoken & ~runs
-
-    return catalog.memory.get_or_compute("no_framework", ask)
-
-
-NEEDS_A_FRAMEWORK = frozenset({"training"})
-"""Answering can do with an engine alone."""
+    """Returns where frameworks are known not to run, and none is known to run."""
+    return catalog.derive(_no_framework_mask)
 
 
 def task_mask(catalog: Catalog, task: str) -> Mask:
-    """Where no rule says that a task cannot be done: a family's purpose never excludes it, its software can."""
-
-    def ask() -> Mask:
-        rules = [rule for rule in catalog.software if rule.task == task]
-        able = np.array([said(deciding(rules, kind)) != "no" for kind in catalog.instance_types], np.bool_)
-        return able & ~no_framework_mask(catalog) if task in NEEDS_A_FRAMEWORK else able
-
-    return catalog.memory.get_or_compute(("task", task), ask)
+    """Returns where no rule says that a task cannot be done."""
+    return catalog.derive(_task_mask, task)
 
 
 def software_names(
     catalog: Catalog, kinds: tuple[str, ...] = ("framework", "engine", "toolkit", "library")
 ) -> list[str]:
+    """Returns the names of the software that rules are about, sorted."""
     return sorted({rule.software for rule in catalog.reference.software if rule.kind in kinds})
+
+
+def _scope_values(instance_type: InstanceType, scope: str) -> set[str]:
+    """The names of an instance type at a scope; the rules for a card hold for its parts too."""
+    gpu = instance_type.gpu
+    match scope:
+        case "instance":
+            return {instance_type.name, instance_type.id, instance_type.twin_of or instance_type.name}
+        case "family":
+            return {instance_type.family, instance_type.family.removeprefix("ml.")}
+        case "kind":
+            return {gpu.kind if gpu else "cpu"}
+    if gpu is None:
+        return set()
+    return {gpu.id, gpu.partition_of or gpu.id} if scope == "gpu" else {getattr(gpu, scope)}
+
+
+def _deciding(rules: Iterable[SoftwareRule], instance_type: InstanceType) -> list[SoftwareRule]:
+    """The rules of the narrowest scope that are about the instance type."""
+    rules = [rule for rule in rules if speaks_of(rule, instance_type)]
+    narrowest = max((SCOPES.index(rule.scope) for rule in rules), default=-1)
+    return [rule for rule in rules if SCOPES.index(rule.scope) == narrowest]
+
+
+def _rules_by_type(catalog: Catalog, software: str) -> list[list[SoftwareRule]]:
+    rules = [rule for rule in catalog.software if rule.software == software and rule.task is None]
+    return [_deciding(rules, instance_type) for instance_type in catalog.instance_types]
+
+
+def _software_mask(catalog: Catalog, software: str, versions: Versions, enough: tuple[str, ...]) -> Mask:
+    return np.array([said(rules, versions) in enough for rules in rules_by_type(catalog, software)], np.bool_)
+
+
+def _no_framework_mask(catalog: Catalog) -> Mask:
+    has_rules, runs = np.zeros((2, len(catalog.instance_types)), np.bool_)
+    for software in software_names(catalog, ("framework",)):
+        has_rules |= np.array([bool(rules) for rules in rules_by_type(catalog, software)], np.bool_)
+        runs |= software_mask(catalog, software)
+    return has_rules & ~runs
+
+
+def _task_mask(catalog: Catalog, task: str) -> Mask:
+    rules = [rule for rule in catalog.software if rule.task == task]
+    able = np.array([said(_deciding(rules, each)) != "no" for each in catalog.instance_types], np.bool_)
+    return able & ~no_framework_mask(catalog) if task in NEEDS_A_FRAMEWORK else able

@@ -1,4 +1,4 @@
-"""Free text over the names that a machine goes by."""
+"""Free text over the names of an instance type."""
 
 import numpy as np
 
@@ -8,12 +8,16 @@ from service.domain.catalog.hardware import InstanceType
 
 
 def matching(text: str, catalog: Catalog) -> Mask:
-    """Where every word of the text is found in a name, family, GPU or alias of the machine; case does not matter."""
-    haystacks = catalog.memory.get_or_compute("search", lambda: [names(kind) for kind in catalog.instance_types])
+    """Returns where every word of the text is part of a name, family, GPU or alias; case does not matter."""
     words = text.lower().split()
-    return np.array([all(word in haystack for word in words) for haystack in haystacks], np.bool_)
+    return np.array([all(word in names for word in words) for names in catalog.derive(_names)], np.bool_)
 
 
-def names(kind: InstanceType) -> str:
-    gpu = (kind.gpu.id, kind.gpu.name, kind.gpu.vendor, kind.gpu.architecture, *kind.gpu.aliases) if kind.gpu else ()
-    return " ".join((kind.id, kind.family, kind.service, *gpu)).lower()
+def _names(catalog: Catalog) -> list[str]:
+    return [" ".join(_names_of(instance_type)).lower() for instance_type in catalog.instance_types]
+
+
+def _names_of(instance_type: InstanceType) -> tuple[str, ...]:
+    gpu = instance_type.gpu
+    of_gpu = (gpu.id, gpu.name, gpu.vendor, gpu.architecture, *gpu.aliases) if gpu else ()
+    return (instance_type.id, instance_type.family, instance_type.service, *of_gpu)

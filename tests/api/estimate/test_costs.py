@@ -159,7 +159,7 @@ def test_spot_is_told_in_expectation_by_its_checkpoints(client: TestClient) -> N
     assert one["elapsed_hours"]["likely"] > one["hours"]["likely"] > 10
     assert one["break_even"]["interruptions_per_hour"] > other["break_even"]["interruptions_per_hour"]
     assert post_estimate(client, often)["notes"] == []
-    assert "checkpoints" in post_estimate(client, changed(HOURS, market="spot"))["notes"][0]
+    assert "assumed" in post_estimate(client, changed(HOURS, market="spot"))["notes"][0]
 
 
 def test_at_spot_work_that_bears_no_fault_hardly_ends(client: TestClient) -> None:

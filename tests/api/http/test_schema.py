@@ -70,12 +70,13 @@ BEYOND_A_SCHEMA = re.compile(
     r"|need workload.precision|There is no (column|facet)|needs at least one above 0|On .* there is no instance type"
     r"|String should have at least 1 character"  # between two commas
     r"|Tell (a|either) |An estimate needs|Nothing is known of|has no GPU|does not run|description is incomplete|cannot"
-    r"|needs? (its|a|samples)|must be |between \d|told as|may be any of|The layout|each needs a sample|both or neither"
+    r"|needs? (its|a|samples)|must be |between \d|is given in|may be any of|The layout|each needs a sample"
+    r"|both or neither"
     r"|needs the model's parameters|belong to|No layout|more than|Several providers"
     r"|is not offered in|is not sold as|No offer of|a price of its own|A load needs|unit of the rate|A run lasts"
     r"|That is .* combinations|does not tell"
     r"|steps need|tells no version|nested more than|reads at most|a number beyond|a day is written|names '.*' twice"
-    r"|The config does not have|reads no tokens|An amount in tokens",
+    r"|The config does not have|has no tokens|An amount in tokens",
     re.DOTALL,
 )
 """Why a request that the document allows is refused nevertheless: each is a rule that JSON Schema cannot state."""
