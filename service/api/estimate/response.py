@@ -1,6 +1,6 @@
 """An appraisal in the caller's words: the `estimate` object of `POST /estimate` and of every choice."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -9,12 +9,13 @@ from pydantic import Field
 from service.api.http.fields import StatementResponse
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.precision import bytes_per_value
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.would_fit import FitChange
 from service.domain.physics.cluster import GIB, Cluster
 from service.domain.physics.estimate import Estimate
+from service.domain.recommend.codes import WarningCode
+from service.domain.recommend.warnings import estimate_warnings
 
 SIGNIFICANT_DIGITS = 6
 
@@ -163,59 +164,43 @@ def memory_told(estimate: Estimate) -> MemoryResponse:
 # Sentences
 
 
-def warnings_on(found: JobEstimate, machine: Cluster) -> list[StatementResponse]:
-    return [*does_not_fit(found), *unusual(found, machine)]
-
-
-def does_not_fit(found: JobEstimate) -> list[StatementResponse]:
-    memory = memory_told(found.estimate)
-    if found.estimate.fits:
-        return []
+def does_not_fit_text(estimate: Estimate) -> str:
+    """Returns how much memory a GPU needs, part by part, and how much it can use."""
+    memory = memory_told(estimate)
     largest = sorted(memory.parts.items(), key=lambda part: -part[1])
-    told = ", ".join(f"{size:.1f} {name.replace('_', ' ')}" for name, size in largest if size >= 0.05)
+    parts = ", ".join(f"{size:.1f} {name.replace('_', ' ')}" for name, size in largest if size >= 0.05)
+    return f"{memory.usable_gib_per_gpu:.1f} GiB per GPU can be used; needs {memory.needed_gib_per_gpu:.1f}: {parts}."
+
+
+def _tensor_over_slow_links(tensor: int, crosses_nodes: bool) -> str:
+    return f"Tensor parallelism of {tensor} crosses {'nodes' if crosses_nodes else 'PCIe'}: every layer waits for it."
+
+
+def _extrapolates(properties: Iterable[str]) -> str:
+    return f"No published run had this {', '.join(properties)}, so the band is wider."
+
+
+WARNINGS: Mapping[WarningCode, Callable[..., str]] = {
+    WarningCode.GPU_MEMORY: does_not_fit_text,
+    WarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
+    WarningCode.PRECISION_REDUCED: "{gpu} runs {precision} at a token rate or by conversion only.".format,
+    WarningCode.EXTRAPOLATES: _extrapolates,
+}
+"""Texts of the warnings that a modelled estimate shows, from their figures."""
+
+
+def warnings_on(found: JobEstimate, cluster: Cluster) -> list[StatementResponse]:
     return [
-        StatementResponse(
-            code="gpu_memory",
-            text=f"{memory.usable_gib_per_gpu:.1f} GiB per GPU can be used; "
-            f"needs {memory.needed_gib_per_gpu:.1f}: {told}.",
-        )
+        StatementResponse(warning.code, WARNINGS[warning.code](**warning.figures))
+        for warning in estimate_warnings(found, cluster)
     ]
-
-
-def unusual(found: JobEstimate, machine: Cluster) -> list[StatementResponse]:
-    work, layout, gpu = found.config, found.estimate.layout, machine.gpu
-    statements = []
-    if layout.tensor > 1 and (machine.interconnect in ("pcie", "none") or layout.tensor > machine.linked_gpus):
-        statements.append(
-            StatementResponse(
-                code="tensor_over_slow_links",
-                text=f"Tensor parallelism of {layout.tensor} crosses "
-                f"{'nodes' if layout.tensor > machine.linked_gpus else 'PCIe'}: every layer waits for it.",
-            )
-        )
-    if not gpu.runs(work.precision) and bytes_per_value(work.precision) >= 1 and work.precision in gpu.rates:
-        statements.append(
-            StatementResponse(
-                code="precision_reduced",
-                text=f"{gpu.name} runs {work.precision} at a token rate or by conversion only.",
-            )
-        )
-    if found.estimate.extrapolates:
-        new = ", ".join(found.estimate.extrapolates)
-        statements.append(
-            StatementResponse(code="extrapolates", text=f"No published run had this {new}, so the band is wider.")
-        )
-    return statements
 
 
 # What an estimate rests on
 
 
-def evidence_on(found: JobEstimate, machine: Cluster, catalog: Catalog) -> list[dict[str, str]]:
-    return [published_run(run) for run in evidence_for(found.config, machine.gpu, machine.gpus, catalog)]
-
-
 def published_run(run: Evidence) -> dict[str, str]:
+    """Returns a published run as an answer cites it."""
     return {
         "kind": "published_run",
         "id": run.id,
@@ -224,6 +209,10 @@ def published_run(run: Evidence) -> dict[str, str]:
         "nearness": run.nearness,
         "measured": run.measured,
     }
+
+
+def evidence_on(found: JobEstimate, cluster: Cluster, catalog: Catalog) -> list[dict[str, str]]:
+    return [published_run(run) for run in evidence_for(found.config, cluster.gpu, cluster.gpus, catalog)]
 
 
 # What would make it fit

@@ -1,26 +1,31 @@
 """The question of POST /recommend: what is sent, and the same in the catalog's own words."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from service.api.catalog.filters import InstanceFilters, constraints_of, resolved
-from service.api.http.echo import echoed
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Names, Positive, whole
 from service.api.workload.checkpoints import bears_no_fault, checkpoints_in
 from service.api.workload.job import amount_of, job_of
-from service.api.workload.requirements import precision_requirement_of, requirements_of
+from service.api.workload.requirements import (
+    precision_requirement_of,
+    refused_precisions,
+    requirements_of,
+    unknown_software,
+)
 from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve_gpus, resolve_instance, unknown
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
-from service.domain.recommend.named_work import NamedWork, seen_under
+from service.domain.physics.input_pipeline import SampleLoading
+from service.domain.recommend.answer import Limits, NamedWork, Question
+from service.domain.recommend.fleet import measured_under
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
 from service.domain.recommend.peaks import usual_precisions
-from service.domain.recommend.plans import Limits
-from service.domain.recommend.recommend import Question
 from service.domain.selection.constraints import Constraints
 
 TASKS_OF_RULES = ("training", "inference", "graphics")
@@ -94,47 +99,79 @@ def leaves_spot_out(asked: RecommendRequest) -> bool:
     return "spot" in markets and len(markets) > 1 and bears_no_fault(asked.workload)
 
 
-def in_full(asked: RecommendRequest, catalog: Catalog) -> bytes:
-    """The question with every default filled in, as JSON."""
-    return echoed(asked, {"constraints": left_open(asked), "as_of": catalog.day})
+def in_full(request: RecommendRequest, catalog: Catalog) -> RecommendRequest:
+    """Returns the request with every default filled in."""
+    constraints = request.constraints.model_copy(update=left_open(request))
+    return request.model_copy(update={"constraints": constraints, "as_of": catalog.day})
 
 
-def to_question(asked: RecommendRequest, catalog: Catalog) -> Question:
-    """A question in the catalog's own words. Raises `QuestionError` naming the field."""
-    work = asked.workload
-    objective = OBJECTIVES[asked.objective] if isinstance(asked.objective, str) else weighted(asked.objective)
+def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
+    """Returns the request in the catalog's own words. Raises `QuestionError` naming the field."""
+    work, limits = request.workload, request.constraints
+    objective = OBJECTIVES[request.objective] if isinstance(request.objective, str) else weighted(request.objective)
     job = job_of(work, catalog)
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
     required = None
     if "numerics" in work.model_fields_set:
         usual = JOB_PRECISIONS[work.task] if job else usual_precisions(work.task, catalog)
-        required = precision_requirement_of(
-            work, usual, catalog, needs_peak=objective.needs(NEEDS_SPEED) and job is None
-        )
+        needs_peak = objective.needs(NEEDS_SPEED) and job is None
+        required = precision_requirement_of(work, usual, catalog, needs_peak=needs_peak)
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
     named: Job | NamedWork | None = job
-    if job is None and work.name is not None and seen_under(work.name, catalog):
+    if job is None and work.name is not None and measured_under(work.name, catalog):
         named = NamedWork(work.name, work.task, precisions[0] if precisions else None, amount_of(work.amount))
-    current = asked.current_instance
+    current = request.current_instance
     return Question(
         task=work.task,
         precisions=precisions if required is None or required.free else required.usable,
         constraints=constraints(
-            asked, objective, precisions if required is None else required.wanted, catalog, has_job=named is not None
+            request, objective, precisions if required is None else required.wanted, catalog, has_job=named is not None
         ),
         objective=objective,
         current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
-        limit=asked.limit,
-        per_offer=asked.per == "offer",
+        limit=request.limit,
+        per_offer=request.per == "offer",
         job=named if job is None or required is None else replace(job, precisions=required.usable),
         name=work.name,
-        nodes=(asked.constraints.min_nodes, asked.constraints.max_nodes),
-        limits=limits_of(asked.constraints),
+        nodes=(limits.min_nodes, limits.max_nodes),
+        limits=limits_of(limits),
         checkpoints=checkpoints_in(work.checkpoint, work),
-        diversify=asked.diversify,
+        diversify=request.diversify,
         needs=requirements_of(work, required, catalog, has_job=job is not None),
         usual=required.tolerated if required is not None and required.free else (),
+        given=frozenset(given_fields(request)),
+        framework=work.software.framework,
+        loading=loading_of(work, job),
+        decodes_on_gpu=work.host.gpu_decoding,
+        samples=None if work.amount is None else work.amount.samples,
+        concurrent_runs=work.concurrent_runs,
+        fault_tolerant=work.fault_tolerant,
+        spot_left_out=leaves_spot_out(request),
+        refused_precisions=refused_precisions(work, catalog),
+        software_unknown=tuple(unknown_software(work, catalog)),
+    )
+
+
+def given_fields(request: RecommendRequest) -> Iterator[str]:
+    """Yields the paths of the fields that the caller set, down to those of the host."""
+    work, limits = request.workload, request.constraints
+    yield from request.model_fields_set
+    yield from (f"workload.{name}" for name in work.model_fields_set)
+    yield from (f"workload.host.{name}" for name in work.host.model_fields_set)
+    yield from (f"constraints.{name}" for name in limits.model_fields_set)
+
+
+def loading_of(work: WorkloadRequest, job: Job | None) -> SampleLoading:
+    """Returns how samples reach the GPUs. Tokens are read as they are: nothing has to be decoded."""
+    transformer = None if job is None else job.model.transformer
+    reads_tokens = transformer is not None and transformer.vocabulary > 0
+    return SampleLoading(
+        vcpus_per_gpu=work.host.vcpus_per_gpu,
+        samples_per_second_per_vcpu=work.host.cpu_samples_per_second_per_vcpu,
+        gpu_decoding=work.host.gpu_decoding or reads_tokens,
+        sample_mb=work.sample_mb,
+        from_local_disks=work.reads_from == "local",
     )
 
 

@@ -1,380 +1,403 @@
-"""Sentences for codes: why a choice stands where it does, what to beware of, what kept the others out."""
+"""The sentences of an answer: each code's text, with the figures that the domain gives."""
 
-from collections.abc import Sequence
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-from pydantic_core import to_json
-
+from service.api.estimate.response import WARNINGS as WARNINGS_OF_ESTIMATES
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
-from service.api.recommend.host import host_warnings, loading_of
-from service.api.recommend.request import RecommendRequest, leaves_spot_out
-from service.api.workload.requirements import unknown_software
-from service.domain.bill.unit_costs import samples_per_usd
-from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.software_support import no_framework_mask
-from service.domain.jobs.job import Job
-from service.domain.layouts.job_estimate import JobEstimate
+from service.domain.bill.interruption import Expectation
+from service.domain.catalog.hardware import InstanceType
+from service.domain.evidence.named import NamedRate
 from service.domain.physics.cluster import GIB
-from service.domain.recommend.fleet import FleetEstimate
-from service.domain.recommend.named_work import NamedWork, seen_under
-from service.domain.recommend.recommend import Answer, Choice, Question, Rejection, RelaxationOutcome
-from service.domain.recommend.successors import successor
-from service.domain.selection.requirements import Requirements, partly_run
+from service.domain.physics.input_pipeline import CORES_PER_GPU_THAT_DECODES, USUAL_CORES_PER_GPU
+from service.domain.recommend.answer import Choice, Note, RankedOffer, Rejection, SpotEstimate, Statement
+from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
+from service.domain.recommend.successors import Successor
 
-OLD_PRICE_DAYS = 90
-
-
-ONLY_CHOICE = to_json(StatementResponse("only_choice", "Nothing else satisfies the constraints."))
+Sentence = str | Callable[..., str]
+"""A template or a function of the figures."""
 
 
-def standing_json(rank: int, ranked: int, figures: bytes) -> bytes:
-    """The reason `objective`, with the figures as they stand within quotes; and `only_choice` where it is one."""
-    place = b"First" if rank == 1 else b"Number %d" % rank
-    standing = b'{"code":"objective","text":"%b of %d by the objective, with %b."}' % (place, ranked, figures)
-    return standing if ranked > 1 else b"%b,%b" % (standing, ONLY_CHOICE)
+def said(statement: Statement[Any]) -> StatementResponse:
+    """Returns a statement with its text."""
+    return StatementResponse(statement.code, _text(SENTENCES[statement.code], statement.figures))
 
 
-def tied_json(ranks: Sequence[int]) -> bytes:
-    """The reason `tied`, and the comma before it."""
+def note(value: Note) -> NoteResponse:
+    """Returns a note with its text."""
+    return NoteResponse(value.code, _text(NOTES[value.code], value.figures), list(value.fields))
+
+
+def rejection_text(rejection: Rejection) -> str:
+    """Returns what a rejection means, and how many instance types it rejects."""
+    types = "1 instance type was" if rejection.count == 1 else f"{rejection.count} instance types were"
+    alone = f", {rejection.only_this} of them by this alone" if rejection.only_this else ""
+    return f"{REJECTIONS[rejection.code]} {types} rejected{alone}."
+
+
+def placement_text(choice: Choice, *, together: bool) -> str:
+    """Returns where the nodes of a choice have to stand."""
+    where = f"in one zone of {choice.offer.region}" if choice.offer.region else "in one zone"
+    if together:
+        return f"The {choice.nodes} nodes work as one: start them {where}, close together (a placement group)."
+    return f"The {choice.nodes} nodes may stand apart; the estimate assumes the network of nodes {where}."
+
+
+def _text(sentence: Sentence, figures: Mapping[str, Any]) -> str:
+    return sentence.format(**figures) if isinstance(sentence, str) else sentence(**figures)
+
+
+def _plural(count: float, noun: str) -> str:
+    return f"{count:g} {noun}" if count == 1 else f"{count:g} {noun}s"
+
+
+# Reasons
+
+
+def _objective(rank: int, ranked: int, figures: Sequence[tuple[str, float | None]]) -> str:
+    place = "First" if rank == 1 else f"Number {rank}"
+    told = " and ".join(_criterion(name, value) for name, value in figures) or "its market"
+    return f"{place} of {ranked} by the objective, with {told}."
+
+
+CRITERIA: Mapping[str, tuple[str, str]] = {
+    "usd_per_hour": ("${:.6g} an hour", "an unknown price"),
+    "usd_of_job": ("${:.4g} for the whole job", "an unknown price"),
+    "hours": ("{:.3g} hours", "unknown hours"),
+    "samples_per_second": ("{:.4g} samples per second", "an unknown speed"),
+    "samples_per_usd": ("{:.4g} samples per dollar", "an unknown price"),
+    "joules_per_sample": ("{:.4g} joules per sample", "an unknown power"),
+    "peak_tflops": ("a peak of {:g} TFLOPS", "an unknown peak"),
+    "peak_tflops_per_usd_hour": ("{:.4g} TFLOPS per dollar-hour", "an unknown peak per dollar"),
+    "peak_tflops_per_watt": ("{:.4g} TFLOPS per watt", "an unknown peak per watt"),
+    "vcpus": ("a peak of {:g} vCPUs", "an unknown number of vCPUs"),
+    "vcpus_per_usd_hour": ("{:.4g} vCPUs per dollar-hour", "an unknown number of vCPUs per dollar"),
+    "vcpus_per_watt": ("{:.4g} vCPUs per watt", "an unknown number of vCPUs per watt"),
+}
+"""The text of a figure that ranks, and the text where it is unknown."""
+
+
+def _criterion(name: str, value: float | None) -> str:
+    known, unknown = CRITERIA[name]
+    return unknown if value is None else known.format(value)
+
+
+def _precision(precision: str, tflops: float | None) -> str:
+    peak = "an unknown peak" if tflops is None else f"a dense peak of {tflops:g} TFLOPS for the machine"
+    return f"Rated at {precision}, with {peak}."
+
+
+def _fits(needed_bytes: float, usable_bytes: float) -> str:
+    return f"Needs {needed_bytes / GIB:.1f} of the {usable_bytes / GIB:.1f} GiB that each GPU can use."
+
+
+def _tied(ranks: Sequence[int]) -> str:
     others = f"number {ranks[0]}" if len(ranks) == 1 else f"numbers {', '.join(map(str, ranks))}"
-    return b",%b" % to_json(StatementResponse("tied", f"The estimates cannot tell it apart from {others}."))
+    return f"The estimates cannot tell it apart from {others}."
 
 
-def terms_told(question: Question, answer: Answer) -> tuple[str, ...]:
-    """The terms of the objective that ranked."""
-    if answer.price_ignored:
-        return ("hours",)
-    return tuple([term for term, weight in question.objective.weights.items() if weight])
+def _measured(rate: NamedRate) -> str:
+    return rate.text
 
 
-def reasons_for(
-    choice: Choice, terms: Sequence[str], outlook: FleetEstimate[Any] | None
-) -> tuple[str, list[StatementResponse]]:
-    """The figures that put the choice where it stands, and the reasons besides."""
-    tell = figure_told if outlook is None else partial(job_figure_told, outlook.job)
-    told = dict.fromkeys(figure for term in terms if (figure := tell(term, choice)))
-    figures = " and ".join(told) or "its market"
-    if outlook is not None:
-        return figures, [] if isinstance(outlook.job, NamedWork) else [StatementResponse("fits", room(choice, outlook))]
-    if choice.precision is None:
-        return figures, []
-    peak = "an unknown peak" if choice.speed is None else f"a dense peak of {choice.speed:g} TFLOPS for the machine"
-    return figures, [StatementResponse("precision", f"Rated at {choice.precision}, with {peak}.")]
+def _within_limits(
+    hours: float, deadline_hours: float | None, usd: float | None, budget_usd: float | None, safe: bool, instances: int
+) -> str:
+    kept = []
+    if deadline_hours is not None:
+        kept.append(f"done in {hours:.3g} of {deadline_hours:g} hours")
+    if budget_usd is not None:
+        kept.append(f"paid with ${usd:.4g} of ${budget_usd:g}")
+    end = "; the limits hold at the pessimistic end as well" if safe else ""
+    subject = f"On {instances} independent instances that share the work, the job" if instances > 1 else "The job"
+    return f"{subject} is {' and '.join(kept)}{end}."
 
 
-def room(choice: Choice, outlook: FleetEstimate[Any]) -> str:
-    on_nodes = outlook.on(choice.nodes)
-    needed, usable = (float(column[choice.place]) / GIB for column in (on_nodes.needed_bytes, on_nodes.usable_bytes))
-    return f"Needs {needed:.1f} of the {usable:.1f} GiB that each GPU has to use."
-
-
-def figure_told(term: str, choice: Choice) -> str | None:
-    """What a term of the objective comes to here; nothing for risk, which the market tells."""
-    price, speed, watts = choice.offer.price.usd_per_hour, choice.speed, choice.instance_type.tdp_watts
-    match term:
-        case "usd":
-            return "an unknown price" if price is None else f"${price:g} an hour"
-        case "hours" | "samples_per_second":
-            return "an unknown peak" if speed is None else f"a peak of {speed:g} {unit(choice)}"
-        case "samples_per_usd":
-            if price is None or speed is None:
-                return "an unknown peak per dollar"
-            return f"{speed / price:.4g} {unit(choice)} per dollar-hour"
-        case "joules":
-            if watts is None or speed is None:
-                return "an unknown peak per watt"
-            return f"{speed / watts:.4g} {unit(choice)} per watt"
-        case _:
-            return None
-
-
-def job_figure_told(job: Job, term: str, choice: Choice) -> str | None:
-    """The same of a job: dollars and hours of the whole of it, where the amount of work is told."""
-    usd, speed, watts = choice.usd, choice.speed, choice.instance_type.tdp_watts
-    machines = choice.nodes * choice.instances
-    price = choice.offer.price.usd_per_hour
-    assert speed is not None
-    match term:
-        case "usd":
-            if usd is None:
-                return "an unknown price"
-            return f"${usd:.4g} an hour" if job.amount is None else f"${usd:.4g} for the whole job"
-        case "hours" if choice.hours is not None:
-            return f"{choice.hours:.3g} hours"
-        case "hours" | "samples_per_second":
-            return f"{speed:.4g} samples per second"
-        case "samples_per_usd":
-            return (
-                "an unknown price"
-                if not price
-                else f"{samples_per_usd(speed, price * machines):.4g} samples per dollar"
-            )
-        case "joules":
-            return "an unknown power" if watts is None else f"{watts * machines / speed:.4g} joules per sample"
-        case _:
-            return None
-
-
-def unit(choice: Choice) -> str:
-    return "TFLOPS" if choice.precision else "vCPU" if choice.speed == 1 else "vCPUs"
-
-
-def warnings_for(
-    choice: Choice,
-    asked: RecommendRequest,
-    needs: Requirements,
-    found: JobEstimate | None,
-    job: Job | None,
-    catalog: Catalog,
-) -> list[StatementResponse]:
-    """`found` is the job on the choice, where there is one."""
-    told = (
-        use_warnings(choice, asked)
-        | lifecycle_warnings(choice, catalog)
-        | successor_warnings(choice, catalog)
-        | software_warnings(choice, asked.workload.task, needs, catalog)
-        | network_warnings(choice)
-        | host_warnings(choice.instance_type, asked.workload, loading_of(asked.workload, job), found, choice.nodes)
-        | price_warnings(choice, catalog)
-    )
-    return [StatementResponse(code=code, text=text) for code, text in told.items()]
-
-
-def use_warnings(choice: Choice, asked: RecommendRequest) -> dict[str, str]:
-    kind, work = choice.instance_type, asked.workload
-    found: dict[str, str] = {}
-    if work.task == "training" and kind.gpu_count > 1 and kind.interconnect == "pcie":
-        found["pcie_multi_gpu"] = (
-            f"The {kind.gpu_count} GPUs talk over PCIe. Training one model on all of them can be slow; measure it."
-        )
-    if work.task == "training" and kind.gpu and kind.gpu.positioned_for == "inference":
-        found["sold_for_inference"] = (
-            f"The maker sells the {kind.gpu.name} for inference. It can train; a measurement decides how well."
-        )
-    if kind.cpu_architecture == "arm64":
-        found["arm_host"] = "The host CPU is Arm: every library of the workload must exist for it."
-    if kind.gpu and kind.gpu.fraction < 1:
-        found["part_of_a_card"] = f"This is {kind.gpu.fraction:.3g} of a {kind.gpu.partition_of}, not a whole card."
-    return found
-
-
-def lifecycle_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
-    match choice.instance_type.state_on(catalog.day):
-        case "preview":
-            return {"preview": "The type is in preview: access must be granted and may be withdrawn."}
-        case "closed_to_new":
-            return {"closed_to_new": "The provider no longer admits new customers to this type."}
-        case _:
-            return {}
-
-
-def successor_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
-    """Of machines with a GPU: what replaces them, in the figures of a whole machine on demand."""
-    new = successor(choice.place, catalog) if choice.instance_type.gpu else None
-    if new is None:
-        return {}
-    return {
-        "superseded": f"{new.instance_type.name} is newer: {new.peak_tflops:g} TFLOPS at peak for "
-        f"${new.usd_per_hour:g} an hour on demand; this has {new.old_peak_tflops:g} for ${new.old_usd_per_hour:g}."
-    }
-
-
-def software_warnings(choice: Choice, task: str, needs: Requirements, catalog: Catalog) -> dict[str, str]:
-    gpu = choice.instance_type.gpu
-    if task in ("training", "inference") and gpu and no_framework_mask(catalog)[choice.place]:
-        return {"no_framework": f"No deep-learning framework is known to run on the {gpu.name}."}
-    parts = partly_run(needs, choice.place, catalog)
-    told = ", ".join(software if note is None else f"{software} ({note})" for software, note in parts)
-    return {"software_partly": f"Runs here in part, or with less than on other machines: {told}."} if told else {}
-
-
-def network_warnings(choice: Choice) -> dict[str, str]:
-    kind = choice.instance_type
-    if choice.nodes == 1 or kind.rdma:
-        return {}
-    speed = "a network of unknown speed" if kind.network_gbps is None else f"{kind.network_gbps:g} Gbps"
-    rdma = "without RDMA" if kind.rdma is False else "of which nobody tells whether it has RDMA"
-    return {"slow_network": f"The {choice.nodes} nodes talk over {speed} {rdma}: one job over them may scale badly."}
-
-
-def spot_dearer(choice: Choice, catalog: Catalog) -> dict[str, str]:
-    """Where the same machine costs less on demand in the region."""
-    spot = choice.offer.price.usd_per_hour
-    offers = [catalog.offer(place) for place in catalog.offer_places(choice.place)]
-    on_demand = [
-        each.price.usd_per_hour
-        for each in offers
-        if each.market == "on_demand" and each.region == choice.offer.region and each.price.usd_per_hour is not None
-    ]
-    if spot is None or not on_demand or min(on_demand) >= spot:
-        return {}
-    return {"spot_dearer": f"On demand it costs ${min(on_demand):g} an hour here, less than the ${spot:g} of spot."}
-
-
-def price_warnings(choice: Choice, catalog: Catalog) -> dict[str, str]:
-    price, found = choice.offer.price, {}
-    if choice.offer.market == "spot":
-        seller = catalog.reference.providers[choice.instance_type.provider]
-        notice = "" if seller.spot_notice_seconds is None else f" with {seller.spot_notice_seconds} seconds' notice"
-        found["spot_can_be_interrupted"] = f"Spot machines can be taken away{notice}; the work must save and resume."
-        found |= spot_dearer(choice, catalog)
-    if price.usd_per_hour is None:
-        return found
-    if price.observed_on is None:
-        found["price_undated"] = "Nobody knows on which day this price was seen."
-    elif (age := (catalog.day - price.observed_on).days) > OLD_PRICE_DAYS:
-        found["price_old"] = f"The price was last seen {age} days before the catalog's day, on {price.observed_on}."
-    if price.kind == "assumed":
-        found["price_assumed"] = f"The price is carried over, not seen: {price.note or 'no note tells from where'}."
-    return found
-
-
-def rejection_json(rejection: Rejection, catalog: Catalog) -> bytes:
-    """As `RejectionTold` says; there are many in an answer, so what a code always says is encoded once."""
-    turned = b"1 instance type was" if rejection.count == 1 else b"%d instance types were" % rejection.count
-    alone = b", %d of them by this alone" % rejection.only_this if rejection.only_this else b""
-    return b'%b%b turned away%b.","count":%d,"only_this":%d,"relax":%b}' % (
-        rejection_opening(rejection.code, rejection.ground),
-        turned,
-        alone,
-        rejection.count,
-        rejection.only_this,
-        b"null" if rejection.relaxation is None else relaxation_json(rejection.relaxation, catalog),
+def _spot_in_expectation(spot: SpotEstimate) -> str:
+    expected: Expectation = spot.expected
+    if spot.break_even_per_hour is None:
+        compared = "it is no cheaper than on demand"
+    else:
+        compared = f"up to {spot.break_even_per_hour:.3g} interruptions an hour it costs less than on demand"
+    return (
+        f"About {spot.interruptions.likely:.3g} interruptions are expected, so {expected.hours.likely:.4g} hours are "
+        f"paid, {100 * (expected.stretch - 1):.3g} % more than undisturbed; {compared}."
     )
 
 
-@cache
-def rejection_opening(code: str, ground: str) -> bytes:
-    """The first sentence of a rejection's text, and what stands before it."""
-    return to_json({"code": code, "ground": ground, "text": f"{REJECTIONS[code]} "}).removesuffix(b'"}')
+REASONS: Mapping[ReasonCode, Sentence] = {
+    ReasonCode.OBJECTIVE: _objective,
+    ReasonCode.ONLY_CHOICE: "Nothing else satisfies the constraints.",
+    ReasonCode.PRECISION: _precision,
+    ReasonCode.FITS: _fits,
+    ReasonCode.MEASURED: _measured,
+    ReasonCode.SCALED: _measured,
+    ReasonCode.WITHIN_LIMITS: _within_limits,
+    ReasonCode.SPOT_IN_EXPECTATION: _spot_in_expectation,
+    ReasonCode.TIED: _tied,
+}
 
 
-def relaxation_json(relaxed: RelaxationOutcome, catalog: Catalog) -> bytes:
-    def encode() -> bytes:
-        return to_json(
-            {
-                "instance": relaxed.instance_type.id,
-                "region": relaxed.offer.region,
-                "market": relaxed.offer.market,
-                "usd_per_hour": relaxed.offer.price.usd_per_hour,
-            }
-        )
-
-    best = catalog.fragments.get_or_compute(("best", relaxed.offer_place), encode)
-    return b'{"to":%b,"admits":%d,"best":%b}' % (to_json(relaxed.to), relaxed.admits, best)
+# Warnings
 
 
-PLAIN = frozenset({"task", "precision", "precision_support", "fault_tolerant"})
-"""Of work of which no more is told, the notes depend on which fields are told and not on what they say."""
+def _superseded(successor: Successor) -> str:
+    return (
+        f"{successor.instance_type.name} is newer: {successor.peak_tflops:g} TFLOPS at peak for "
+        f"${successor.usd_per_hour:g} an hour on demand; this has {successor.old_peak_tflops:g} for "
+        f"${successor.old_usd_per_hour:g}."
+    )
 
 
-def notes_json(asked: RecommendRequest, answer: Answer, catalog: Catalog) -> bytes:
-    """Each as `NoteResponse` says; usual ones are encoded once."""
-    work = asked.workload
-    told = work.model_fields_set
-    if not told <= PLAIN or leaves_spot_out(asked):
-        return to_json(notes_on(asked, answer, catalog))
-    limits = asked.constraints.model_fields_set
-    key = ("notes", frozenset(asked.model_fields_set), frozenset(told), frozenset(limits), answer.price_ignored)
-    return catalog.fragments.get_or_compute(key, lambda: to_json(notes_on(asked, answer, catalog)))
+def _software_partly(software: Sequence[tuple[str, str | None]]) -> str:
+    names = ", ".join(name if remark is None else f"{name} ({remark})" for name, remark in software)
+    return f"Runs here in part, or with less than on other machines: {names}."
 
 
-def notes_on(asked: RecommendRequest, answer: Answer, catalog: Catalog) -> list[NoteResponse]:
-    notes = []
-    if "objective" not in asked.model_fields_set:
-        notes.append(
-            NoteResponse(
-                code="objective_defaulted", text="No objective was named; cheapest was taken.", fields=["objective"]
-            )
-        )
-    if answer.price_ignored:
-        notes.append(
-            NoteResponse(
-                code="price_ignored",
-                text="No candidate has a known price, so hardware alone ranks them.",
-                fields=["objective"],
-            )
-        )
-    if answer.outlook is not None and answer.outlook.job.amount is None:
-        text = "No amount of work was told, so what an hour costs ranks, not what the job does."
-        notes.append(NoteResponse(code="no_amount", text=text, fields=["workload.amount"]))
-    if asked.workload.amount is not None and asked.constraints.deadline_hours is None:
-        text = "No deadline was told, so none limits; many plan for a run to end within a day (deadline_hours: 24)."
-        notes.append(NoteResponse(code="no_deadline", text=text, fields=["constraints.deadline_hours"]))
-    if answer.in_time is not None or answer.in_budget is not None:
-        notes.append(
-            NoteResponse("nearest", nearest_told(answer), ["constraints.deadline_hours", "constraints.budget_usd"])
-        )
-    if (name := asked.workload.name) is not None and not seen_under(name, catalog):
-        text = f"Nothing was measured under '{name}' by then, so the name did not rank."
-        notes.append(NoteResponse("name_not_measured", text, ["workload.name"]))
-    if leaves_spot_out(asked):
-        text = "The work bears no fault, so an interruption would lose all of it: spot machines were left out."
-        notes.append(NoteResponse("spot_left_out", text, ["constraints.market", "workload.fault_tolerant"]))
-    if unknown := unknown_software(asked.workload, catalog):
-        text = "Nobody tells where this software runs, so it turned nothing away; GET /frameworks lists what is known."
-        notes.append(NoteResponse(code="software_unknown", text=text, fields=unknown))
-    if unweighed := unweighed_fields(asked, None if answer.outlook is None else answer.outlook.job):
-        rests = "the physics of the job" if answer.outlook is not None else "hardware and price"
-        notes.append(
-            NoteResponse(
-                code="not_weighed",
-                text=f"These fields were read and checked but did not weigh: the ranking rests on {rests}.",
-                fields=unweighed,
-            )
-        )
-    return notes
+def _slow_network(nodes: int, gbps: float | None, rdma: bool | None) -> str:
+    speed = "a network of unknown speed" if gbps is None else f"{gbps:g} Gbps"
+    link = "without RDMA" if rdma is False else "for which RDMA is unknown"
+    return f"The {nodes} nodes are connected by {speed} {link}: one job on all of them may scale badly."
 
 
-def nearest_told(answer: Answer) -> str:
-    """What comes nearest on each side where nothing is both in time and within the budget."""
+def _few_vcpus(vcpus_per_gpu: float, requested: float | None, usual: tuple[float, float]) -> str:
+    if requested is not None:
+        return f"{vcpus_per_gpu:g} vCPUs per GPU; the workload asks for {requested:g}."
+    return (
+        f"{vcpus_per_gpu:.3g} vCPUs per GPU; loading samples usually takes {usual[0]:g} to {usual[1]:g}, unless the "
+        "workload needs little of its CPUs."
+    )
+
+
+def _host_bound(rate: float, vcpus: float, fed: float) -> str:
+    return (
+        f"The GPUs of a node could take {_rate(rate)} samples per second; its {vcpus:g} vCPUs prepare {_rate(fed)}. "
+        "The estimate does not include this."
+    )
+
+
+def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float) -> str:
+    return (
+        f"The GPUs of a node could take {_rate(rate)} samples per second; {gbps:g} Gbps deliver {_rate(read)} of "
+        f"{sample_mb:g} MB. The estimate does not include this."
+    )
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def _local_storage_small(needed_gb: float | None, local_gb: float) -> str:
+    if not local_gb:
+        return "The machine has no local disks to read from."
+    return f"The samples take {needed_gb:.4g} GB; the local disks hold {local_gb:g}."
+
+
+def _spot_can_be_interrupted(notice_seconds: int | None) -> str:
+    notice = "" if notice_seconds is None else f" with {notice_seconds} seconds' notice"
+    return f"Spot machines can be taken away{notice}; the work must save and resume."
+
+
+def _price_assumed(note: str | None) -> str:
+    return f"The price is carried over, not observed: {note or 'without a note of its origin'}."
+
+
+WARNINGS: Mapping[WarningCode, Sentence] = {
+    WarningCode.PCIE_MULTI_GPU: "The {gpus} GPUs are linked by PCIe only. Training one model on all of them can be "
+    "slow; measure it.",
+    WarningCode.SOLD_FOR_INFERENCE: "The vendor positions the {gpu} for inference. Measure how well it trains.",
+    WarningCode.ARM_HOST: "The host CPU is Arm: every library of the workload must exist for it.",
+    WarningCode.PART_OF_A_CARD: "This is {fraction:.3g} of a {card}, not a whole card.",
+    WarningCode.PREVIEW: "The type is in preview: access must be granted and may be withdrawn.",
+    WarningCode.CLOSED_TO_NEW: "The provider no longer admits new customers to this type.",
+    WarningCode.SUPERSEDED: _superseded,
+    WarningCode.NO_FRAMEWORK: "No deep-learning framework is known to run on the {gpu}.",
+    WarningCode.SOFTWARE_PARTLY: _software_partly,
+    WarningCode.SLOW_NETWORK: _slow_network,
+    WarningCode.FEW_VCPUS: _few_vcpus,
+    WarningCode.HOST_BOUND: _host_bound,
+    WarningCode.SLOW_READS: _slow_reads,
+    WarningCode.HOST_MEMORY_UNKNOWN: "Its host memory is unknown; the workload asks for {needed_gib:g} GiB.",
+    WarningCode.LOCAL_STORAGE_SMALL: _local_storage_small,
+    WarningCode.SPOT_CAN_BE_INTERRUPTED: _spot_can_be_interrupted,
+    WarningCode.SPOT_DEARER: "On demand it costs ${on_demand:g} an hour here, less than the ${spot:g} of spot.",
+    WarningCode.PRICE_UNDATED: "The day on which this price was observed is unknown.",
+    WarningCode.PRICE_OLD: "The price was last observed {days} days before the catalog's day, on {observed_on}.",
+    WarningCode.PRICE_ASSUMED: _price_assumed,
+    **WARNINGS_OF_ESTIMATES,
+    WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",
+    WarningCode.MEASUREMENT_OTHER_SOFTWARE: "Measured with {measured}; the workload asks for {requested}. Measure it "
+    "again.",
+}
+
+
+# Advice
+
+Priced = tuple[float, InstanceType]
+
+WITHOUT_GPU = {
+    "classical": "Classical machine learning",
+    "sequential": "Work that goes step by step",
+    "development": "Writing and debugging code",
+}
+ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
+BASES = {"peak": "the vendors' peak rates", "modelled": "a model of the job"}
+
+
+def _current_ends(instance: str, state: str, since: object) -> str:
+    return f"{instance} {ENDED[state]} since {since}: plan to move what runs on it."
+
+
+def _no_accelerator_needed(task: str, cheapest: Priced | None) -> str:
+    opening = f"{WITHOUT_GPU[task]} gains nothing from a GPU"
+    if cheapest is None:
+        return f"{opening}."
+    usd, machine = cheapest
+    return f"{opening}: {machine.id} has none, and {_vcpus(machine.vcpus)} for ${usd:g} an hour."
+
+
+def _vcpus(vcpus: float | None) -> str:
+    return "an unknown number of vCPUs" if vcpus is None else f"{vcpus:g} vCPUs"
+
+
+def _separate_dev_and_training(cheapest: Priced | None) -> str:
+    price = "" if cheapest is None else f" (from ${cheapest[0]:g} an hour: {cheapest[1].id})"
+    return f"Keep development apart from training, and rent a GPU{price} only for the hours of a run."
+
+
+def _graphics(cheapest: Priced) -> str:
+    usd, machine = cheapest
+    name = machine.gpu.name if machine.gpu else "GPU"
+    return f"The {name} is sold for graphics: {machine.id} has {machine.gpu_count} from ${usd:g} an hour."
+
+
+def _fractional_gpu(cheapest: Priced | None, card: str | None, services: Sequence[str]) -> str:
+    told = []
+    if cheapest is not None:
+        usd, machine = cheapest
+        told.append(f"{machine.id} rents {machine.whole_gpus:.3g} of an {card} for ${usd:g} an hour.")
+    told += [f"{name} attaches a fraction of an accelerator to a machine without a GPU." for name in services]
+    return " ".join(told)
+
+
+def _faster(ending: str, unit: str = "TFLOPS") -> Callable[..., str]:
+    """Returns a sentence such as `At bf16 or fp16 the A100 peaks at 312 TFLOPS, 16 times its fp32; …`."""
+
+    def sentence(formats: Sequence[str], gpu: str, tflops: float, times: float, now: str) -> str:
+        names = " or ".join(formats)
+        return f"At {names} the {gpu} peaks at {tflops:g} {unit}, {times:.3g} times its {now}; {ending}."
+
+    return sentence
+
+
+def _quantisation_required(gpu: str, toolkits: Sequence[str]) -> str:
+    with_kit = f", and run by its vendor's software ({', '.join(toolkits)})" if toolkits else ""
+    return f"The {gpu} multiplies only in int8: the model must be quantised{with_kit}."
+
+
+def _independent_runs(runs: int, gpus: int, memory_gb: float | None) -> str:
+    if runs <= gpus:
+        return f"The {runs} runs take one of the {gpus} GPUs each: none waits for another, and links do not matter."
+    on_each = -(-runs // gpus)
+    shared = f"{runs} runs share {_plural(gpus, 'GPU')}, up to {on_each} on each"
+    return f"{shared}." if memory_gb is None else f"{shared}, with {memory_gb / on_each:.3g} GB of memory for a run."
+
+
+def _one_model_per_gpu(gpus: int, memory_gb: float | None) -> str:
+    size = "" if memory_gb is None else f" of up to {memory_gb:g} GB"
+    return f"Each of the {gpus} GPUs can serve a model of its own{size}, or another copy of one."
+
+
+def _gpu_decoding(vcpus: float | None) -> str:
+    usual, less = USUAL_CORES_PER_GPU, CORES_PER_GPU_THAT_DECODES
+    return (
+        f"{_vcpus(vcpus)} bind: decoding on the GPU (NVIDIA DALI) takes {less[0]:g} to {less[1]:g} cores per GPU "
+        f"instead of {usual[0]:g} to {usual[1]:g}."
+    )
+
+
+def _migration_path(old: str, new: str, gpus: int, links: str | None, times: float, usd: float) -> str:
+    over = "" if links is None else f" over {links}"
+    return (
+        f"From {old}, code and precisions carry over to {new} of the same architecture: {gpus} GPUs{over}, "
+        f"{times:.3g} times the peak, from ${usd:g} an hour."
+    )
+
+
+def _evaluate_next(basis: str, first: str, second: str) -> str:
+    return f"The order rests on {BASES[basis]}: before a long run, measure the work on {first} and on {second}."
+
+
+def _managed_spot(services: Sequence[str]) -> str:
+    return f"{' and '.join(services)} runs the work on spot capacity and handles interruptions and checkpoints."
+
+
+def _managed_training(service: str, family: str, percent: float | None) -> str:
+    fee = "" if percent is None else f"; an hour of {family} costs {percent:g} % more there"
+    return f"{service} starts a machine for the run and bills only the run{fee}."
+
+
+def _image_advice(images: Sequence[str]) -> str:
+    return f"{' and '.join(images)} come with drivers and frameworks built for these machines."
+
+
+ADVICE: Mapping[AdviceCode, Sentence] = {
+    AdviceCode.CURRENT_ENDS: _current_ends,
+    AdviceCode.NO_ACCELERATOR_NEEDED: _no_accelerator_needed,
+    AdviceCode.SEPARATE_DEV_AND_TRAINING: _separate_dev_and_training,
+    AdviceCode.GRAPHICS: _graphics,
+    AdviceCode.QUANTISATION_REQUIRED: _quantisation_required,
+    AdviceCode.FRACTIONAL_GPU: _fractional_gpu,
+    AdviceCode.TF32: _faster("numbers stay fp32 in memory, and the code needs no change"),
+    AdviceCode.TF32_OFF_BY_DEFAULT: "PyTorch leaves TF32 off for matrix products from {since} on: "
+    "torch.set_float32_matmul_precision('high') turns it on.",
+    AdviceCode.MIXED_PRECISION: _faster("mixed precision usually needs changes of the training code"),
+    AdviceCode.HALF_PRECISION: _faster("serving need not keep the precision of training"),
+    AdviceCode.INT8: _faster("the model must be quantised, and its answers checked", "TOPS"),
+    AdviceCode.CODE_CHANGE_REQUIRED: "One model trains on the {gpus} GPUs only with code that is written for it "
+    "(torch.distributed, tf.distribute, Horovod); other code keeps one of them busy.",
+    AdviceCode.INDEPENDENT_RUNS: _independent_runs,
+    AdviceCode.ONE_MODEL_PER_GPU: _one_model_per_gpu,
+    AdviceCode.GPU_DECODING: _gpu_decoding,
+    AdviceCode.MIGRATION_PATH: _migration_path,
+    AdviceCode.EVALUATE_NEXT: _evaluate_next,
+    AdviceCode.MANAGED_SPOT: _managed_spot,
+    AdviceCode.MANAGED_TRAINING: _managed_training,
+    AdviceCode.IMAGE_ADVICE: _image_advice,
+}
+
+SENTENCES: Mapping[str, Sentence] = dict(chain(REASONS.items(), WARNINGS.items(), ADVICE.items()))
+
+
+# Notes
+
+
+def _nearest(in_time: RankedOffer | None, in_budget: RankedOffer | None) -> str:
     sides = []
-    if (one := answer.in_time) is not None and one.usd is not None:
-        sides.append(f"in time, the cheapest is {one.instance_type.id} for ${one.usd:.4g}")
-    if (one := answer.in_budget) is not None and one.hours is not None:
-        sides.append(f"within the budget, the fastest is {one.instance_type.id} in {one.hours:.3g} hours")
+    if in_time is not None and in_time.usd is not None:
+        sides.append(f"in time, the cheapest is {in_time.instance_type.id} for ${in_time.usd:.4g}")
+    if in_budget is not None and in_budget.hours is not None:
+        sides.append(f"within the budget, the fastest is {in_budget.instance_type.id} in {in_budget.hours:.3g} hours")
     return f"Nothing is both in time and within the budget: {'; '.join(sides)}."
 
 
-WEIGHED = {"task", "precision", "precision_support", "fault_tolerant", "host", "software", "numerics"}
-ONLY_OF_A_JOB = {"cpu_samples_per_second_per_vcpu"}
-"""Of the host: how fast samples must come is known of a job alone."""
-NOT_WEIGHED = (
-    "budget_usd", "deadline_hours", "min_nodes", "max_nodes", "max_instances", "same_placement", "confidence",
-)  # fmt: skip
-WEIGHED_BY_NAME = {"name", "amount", "checkpoint"}
-NOT_WEIGHED_IN_A_JOB = {"concurrent_runs"}
-TRAINING_ONLY = {
-    "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
-    "fused_optimizer", "offload_activations", "global_batch_size",
-}  # fmt: skip
-ANSWERING_ONLY = {"kv_cache_precision", "concurrency", "batch_size", "input_length", "output_length"}
-LIMITS_OF_A_JOB = {"min_nodes", "max_nodes"}
-LIMITS_OF_AN_AMOUNT = {"deadline_hours", "budget_usd", "max_instances", "confidence"}
+def _not_weighed(has_job: bool) -> str:
+    basis = "the physics of the job" if has_job else "hardware and price"
+    return f"These fields were read and checked but did not affect the ranking, which rests on {basis}."
 
 
-def not_weighed_in(task: str) -> set[str]:
-    """Of a job, the fields that its task does not ask for are not weighed either."""
-    return NOT_WEIGHED_IN_A_JOB | (ANSWERING_ONLY if task == "training" else TRAINING_ONLY)
-
-
-def unweighed_fields(asked: RecommendRequest, job: Job | NamedWork | None) -> list[str]:
-    work, limits = asked.workload, asked.constraints
-    told = work.model_fields_set
-    has_job = job is not None
-    if job is None:
-        fields = told - WEIGHED - {"name"}
-    elif isinstance(job, NamedWork):
-        fields = told - WEIGHED - WEIGHED_BY_NAME
-    else:
-        fields = told & (not_weighed_in(work.task) | (set() if job.amount is not None else {"checkpoint"}))
-    weighed = LIMITS_OF_A_JOB if has_job else set[str]()
-    if job is not None and job.amount is not None:
-        weighed = weighed | LIMITS_OF_AN_AMOUNT
-    return [
-        *(f"workload.{name}" for name in sorted(fields)),
-        *(f"workload.host.{name}" for name in sorted(set() if has_job else work.host.model_fields_set & ONLY_OF_A_JOB)),
-        *(f"constraints.{name}" for name in NOT_WEIGHED if name in limits.model_fields_set and name not in weighed),
-    ]
+NOTES: Mapping[NoteCode, Sentence] = {
+    NoteCode.OBJECTIVE_DEFAULTED: "No objective was given, so `cheapest` was used.",
+    NoteCode.PRICE_IGNORED: "No candidate has a known price, so the ranking is by hardware alone.",
+    NoteCode.NO_AMOUNT: "No amount of work was given, so the ranking is by the cost of an hour, not of the job.",
+    NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
+    NoteCode.NEAREST: _nearest,
+    NoteCode.NAME_NOT_MEASURED: "No measurement exists under '{name}' by then, so the name did not affect the ranking.",
+    NoteCode.SPOT_LEFT_OUT: "The workload is not fault-tolerant, and an interruption would lose all of its progress, "
+    "so spot machines were left out.",
+    NoteCode.SOFTWARE_UNKNOWN: "No rule says where this software runs, so it rejected nothing; GET /frameworks lists "
+    "the software with rules.",
+    NoteCode.NOT_WEIGHED: _not_weighed,
+}

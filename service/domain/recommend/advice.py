@@ -1,7 +1,8 @@
-"""What else would help, beside taking the first choice: a sentence with its figures, told only where it applies."""
+"""What else would help besides the first choice: codes with figures, each only where it applies."""
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu, InstanceType
@@ -9,131 +10,177 @@ from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.reference import Service
 from service.domain.catalog.software_support import RUNS, rules_by_type, said
-from service.domain.physics.input_pipeline import CORES_PER_GPU_THAT_DECODES, USUAL_CORES_PER_GPU
+from service.domain.layouts.job_estimate import JobEstimate
+from service.domain.recommend.answer import Choice, Question, Statement, WorkEstimate
+from service.domain.recommend.codes import AdviceCode
 from service.domain.recommend.successors import best_peak
+from service.domain.recommend.warnings import cpus_are_too_few
 from service.domain.selection.requirements import Requirement
-from service.domain.versions import known_versions, written
+from service.domain.versions import Versions, known_versions, written
 
-MOST_ADVICE = 6
+MAX_ADVICE = 6
 HALF = ("bf16", "fp16")
-WITHOUT_GPU = {
-    "classical": "Classical machine learning",
-    "sequential": "Work that goes step by step",
-    "development": "Writing and debugging code",
-}
-ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
-"""How a type's end is told of, by its state."""
+TASKS_WITHOUT_GPU = frozenset({"classical", "sequential", "development"})
+TASKS_OF_DEEP_LEARNING = frozenset({"training", "inference"})
+ENDED = frozenset({"closed_to_new", "retired"})
+"""States after which an instance type in use has to be replaced."""
 
 SLOW_LINKS = (None, "none", "pcie")
 MUCH_FASTER = 2.0
-"""A machine that is less than twice as fast is no step up, only another choice."""
+"""Minimum ratio of peaks for a larger machine to count as a step up rather than as another choice."""
+
+SMALL_SHARE = 0.5
+"""Share of a card's memory below which a job may fit on a part of a card."""
 
 
-class Advice(NamedTuple):
-    """A code of the closed list, and its sentence."""
-
-    code: str
-    text: str
-
-
-class Situation(NamedTuple):
-    """What was asked, and what came out on top. Machines are places in the catalog.
-
-    It is made for each answer and looked up, which takes a tuple half as long as a dataclass.
-    """
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What advice depends on. Machines are indices of instance types in the catalog."""
 
     task: str
     top: int | None = None
+    """The first choice."""
     precision: str | None = None
-    """What the first choice runs the work in."""
+    """The precision in which the first choice runs the workload."""
     other: int | None = None
     """The best choice with another GPU."""
     nodes: int = 1
     current: int | None = None
     providers: tuple[str, ...] = ()
-    """Empty: any."""
+    """Requested providers; empty: any."""
     refused: tuple[str, ...] = ()
-    """Precisions whose numbers the work does not bear."""
+    """Precisions that the workload cannot tolerate."""
     framework: Requirement | None = None
     concurrent_runs: int = 1
     fault_tolerant: bool = False
     cores_bind: bool = False
+    """Whether the CPUs of the first choice are too few and decode the samples."""
     part: float | None = None
-    """Of a card, where that may be enough."""
+    """The part of a card that may be enough."""
     cut_over_gpus: bool = False
-    """One GPU does not hold the model."""
+    """Whether one GPU does not hold the model."""
     basis: str = "peak"
 
 
-Adviser = Callable[[Situation, Catalog], str | None]
+Figures = Mapping[str, Any]
+Adviser = Callable[[Situation, Catalog], Figures | None]
+"""Returns the figures of a piece of advice, or None if it does not apply."""
 
 
-def advise(asked: Situation, catalog: Catalog) -> list[Advice]:
-    """The few that matter most."""
-    told = ((code, adviser(asked, catalog)) for code, adviser in ADVISERS.items())
-    return [Advice(code, text) for code, text in told if text is not None][:MOST_ADVICE]
+def situation_of(question: Question, choices: tuple[Choice, ...], catalog: Catalog) -> Situation:
+    """Returns what the advice for an answer depends on."""
+    top = choices[0] if choices else None
+    work = top.estimate if top is not None and isinstance(top.estimate, WorkEstimate) else None
+    modelled = None if work is None else work.modelled
+    return Situation(
+        task=question.task,
+        top=None if top is None else top.index,
+        precision=modelled.precision if modelled is not None else None if top is None else top.precision,
+        other=None if top is None else next((each.index for each in choices if _has_another_gpu(each, top)), None),
+        nodes=1 if top is None else top.nodes,
+        current=None if question.current_instance is None else catalog.place_of[question.current_instance],
+        providers=question.constraints.words.get("provider", ()),
+        refused=question.refused_precisions,
+        framework=question.needs.framework,
+        concurrent_runs=question.concurrent_runs,
+        fault_tolerant=question.fault_tolerant,
+        cores_bind=top is not None
+        and not question.decodes_on_gpu
+        and cpus_are_too_few(question, top, modelled, catalog),
+        part=_part_of_a_card(question, modelled),
+        cut_over_gpus=modelled is not None and modelled.estimate.layout.model_ranks > 1,
+        basis="peak" if question.job is None else _basis(work),
+    )
 
 
-def machine(place: int | None, catalog: Catalog) -> InstanceType | None:
-    return None if place is None else catalog.instance_types[place]
+def advise(situation: Situation, catalog: Catalog) -> tuple[Statement[AdviceCode], ...]:
+    """Returns the most important advice that applies."""
+    figures = ((code, adviser(situation, catalog)) for code, adviser in ADVISERS.items())
+    return tuple([Statement(code, each) for code, each in figures if each is not None][:MAX_ADVICE])
 
 
-def gpu_on_top(asked: Situation, catalog: Catalog) -> Gpu | None:
-    kind = machine(asked.top, catalog)
-    return None if kind is None else kind.gpu
+def _has_another_gpu(choice: Choice, top: Choice) -> bool:
+    gpu, gpu_of_top = choice.instance_type.gpu, top.instance_type.gpu
+    return gpu is not None and gpu_of_top is not None and gpu.id != gpu_of_top.id
+
+
+def _part_of_a_card(question: Question, modelled: JobEstimate | None) -> float | None:
+    """Returns the smallest part of a card that may be enough: as requested, or by the memory that the job needs."""
+    least = question.constraints.at_least.get("gpu_count")
+    if least is not None and least < 1:
+        return least
+    if modelled is None or modelled.estimate.layout.gpus > 1 or not modelled.estimate.memory.usable_bytes:
+        return None
+    share = modelled.estimate.memory.needed_bytes / modelled.estimate.memory.usable_bytes
+    return share if share < SMALL_SHARE else None
+
+
+def _basis(work: WorkEstimate | None) -> str:
+    """Returns what the figures of a choice rest on; an old measurement does not save measuring again."""
+    if work is None:
+        return "peak"
+    return "modelled" if work.measured is None or work.measured.stale else work.measured.basis
+
+
+def _machine(index: int | None, catalog: Catalog) -> InstanceType | None:
+    return None if index is None else catalog.instance_types[index]
+
+
+def _gpu_on_top(situation: Situation, catalog: Catalog) -> Gpu | None:
+    instance_type = _machine(situation.top, catalog)
+    return None if instance_type is None else instance_type.gpu
 
 
 # Machines by price
 
 
-def is_without_gpu(kind: InstanceType) -> bool:
-    return kind.gpu is None
+def _is_without_gpu(instance_type: InstanceType) -> bool:
+    return instance_type.gpu is None
 
 
-def has_gpu(kind: InstanceType) -> bool:
-    return kind.gpu is not None
+def _has_gpu(instance_type: InstanceType) -> bool:
+    return instance_type.gpu is not None
 
 
-def is_for_graphics(kind: InstanceType) -> bool:
-    return kind.gpu is not None and kind.gpu.positioned_for == "graphics"
+def _is_for_graphics(instance_type: InstanceType) -> bool:
+    return instance_type.gpu is not None and instance_type.gpu.positioned_for == "graphics"
 
 
-def is_part(kind: InstanceType) -> bool:
-    return kind.gpu is not None and kind.gpu.fraction < 1
+def _is_part(instance_type: InstanceType) -> bool:
+    return instance_type.gpu is not None and instance_type.gpu.fraction < 1
 
 
 Kind = Callable[[InstanceType], bool]
+Priced = tuple[float, InstanceType]
 
 
-def by_price(wanted: Kind, catalog: Catalog) -> list[tuple[float, InstanceType]]:
-    """The machines of a kind that can be had by the hour on demand, the cheapest first."""
+def _by_price(kind: Kind, catalog: Catalog) -> list[Priced]:
+    """Returns the available machines of a kind with their on-demand price, the cheapest first."""
 
-    def find() -> list[tuple[float, InstanceType]]:
-        found = []
-        for kind, place in zip(catalog.instance_types, catalog.default_offers.tolist(), strict=True):
-            if wanted(kind) and (usd := on_demand(place, catalog)) and kind.state_on(catalog.day) == "available":
-                found.append((usd, kind))
-        return sorted(found, key=lambda each: (each[0], each[1].id))
+    def find() -> list[Priced]:
+        pairs = zip(catalog.instance_types, catalog.default_offers.tolist(), strict=True)
+        priced = [(_on_demand(offer, catalog), each) for each, offer in pairs if kind(each)]
+        available = [(usd, each) for usd, each in priced if usd and each.state_on(catalog.day) == "available"]
+        return sorted(available, key=lambda pair: (pair[0], pair[1].id))
 
-    return catalog.memory.get_or_compute(("by_price", wanted), find)
+    return catalog.memory.get_or_compute(("by_price", kind), find)
 
 
-def on_demand(place: int, catalog: Catalog) -> float | None:
-    """Dollars per hour of an offer; nothing where it has no price or is of another market."""
-    if place < 0 or MARKETS[catalog.offers.market[place]] != "on_demand":
+def _on_demand(offer_index: int, catalog: Catalog) -> float | None:
+    """Returns the dollars per hour of an offer; None without a price or in another market."""
+    if offer_index < 0 or MARKETS[catalog.offers.market[offer_index]] != "on_demand":
         return None
-    usd = float(catalog.offers.usd_per_hour[place])
+    usd = float(catalog.offers.usd_per_hour[offer_index])
     return usd if usd > 0 else None
 
 
-def cheapest(
-    wanted: Kind, asked: Situation, catalog: Catalog, least_gpus: float = 0.0
-) -> tuple[float, InstanceType] | None:
+def _cheapest(kind: Kind, situation: Situation, catalog: Catalog, least_gpus: float = 0.0) -> Priced | None:
+    providers = situation.providers
     return next(
         (
-            each
-            for each in by_price(wanted, catalog)
-            if (not asked.providers or each[1].provider in asked.providers) and each[1].whole_gpus >= least_gpus
+            (usd, instance_type)
+            for usd, instance_type in _by_price(kind, catalog)
+            if (not providers or instance_type.provider in providers) and instance_type.whole_gpus >= least_gpus
         ),
         None,
     )
@@ -142,325 +189,270 @@ def cheapest(
 # Work that needs another kind of machine
 
 
-def no_accelerator_needed(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task not in WITHOUT_GPU:
+def _no_accelerator_needed(situation: Situation, catalog: Catalog) -> Figures | None:
+    if situation.task not in TASKS_WITHOUT_GPU:
         return None
-    opening = f"{WITHOUT_GPU[asked.task]} gains nothing from a GPU"
-    found = cheapest(is_without_gpu, asked, catalog)
-    if found is None:
-        return f"{opening}."
-    usd, kind = found
-    return f"{opening}: {kind.id} has none, and {told_cores(kind)} for ${usd:g} an hour."
+    return {"task": situation.task, "cheapest": _cheapest(_is_without_gpu, situation, catalog)}
 
 
-def told_cores(kind: InstanceType) -> str:
-    return "an unknown number of vCPUs" if kind.vcpus is None else f"{kind.vcpus:g} vCPUs"
+def _separate_dev_and_training(situation: Situation, catalog: Catalog) -> Figures | None:
+    return {"cheapest": _cheapest(_has_gpu, situation, catalog)} if situation.task == "development" else None
 
 
-def separate_dev_and_training(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task != "development":
+def _graphics(situation: Situation, catalog: Catalog) -> Figures | None:
+    cheapest = _cheapest(_is_for_graphics, situation, catalog) if situation.task == "graphics" else None
+    return None if cheapest is None else {"cheapest": cheapest}
+
+
+def _fractional_gpu(situation: Situation, catalog: Catalog) -> Figures | None:
+    if situation.task != "inference" or situation.part is None:
         return None
-    found = cheapest(has_gpu, asked, catalog)
-    from_usd = "" if found is None else f" (from ${found[0]:g} an hour: {found[1].id})"
-    return f"Keep development apart from training, and rent a GPU{from_usd} for the hours of a run alone."
-
-
-def graphics(asked: Situation, catalog: Catalog) -> str | None:
-    found = cheapest(is_for_graphics, asked, catalog) if asked.task == "graphics" else None
-    if found is None:
+    top = _gpu_on_top(situation, catalog)
+    part = None
+    if top is None or top.fraction == 1:
+        part = _cheapest(_is_part, situation, catalog, least_gpus=situation.part)
+    services = [each.name for each in _services("fraction", situation.providers, catalog)]
+    if part is None and not services:
         return None
-    usd, kind = found
-    assert kind.gpu is not None
-    return f"The {kind.gpu.name} is sold for graphics: {kind.id} has {kind.gpu_count} from ${usd:g} an hour."
+    return {"cheapest": part, "card": part and _whole_card(part[1], catalog), "services": services}
 
 
-def fractional_gpu(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task != "inference" or asked.part is None:
-        return None
-    told, top = [], gpu_on_top(asked, catalog)
-    part = cheapest(is_part, asked, catalog, least_gpus=asked.part)
-    if part is not None and (top is None or top.fraction == 1):
-        usd, kind = part
-        told.append(f"{kind.id} rents {kind.whole_gpus:.3g} of {whole_card(kind, catalog)} for ${usd:g} an hour.")
-    told += [
-        f"{each.name} attaches a fraction of an accelerator to a machine without a GPU."
-        for each in services("fraction", asked.providers, catalog)
-    ]
-    return " ".join(told) or None
-
-
-def whole_card(kind: InstanceType, catalog: Catalog) -> str:
-    """The name of the card that a machine has a part of."""
-    assert kind.gpu is not None
-    whole = catalog.reference.gpus.get(kind.gpu.partition_of or kind.gpu.id, kind.gpu)
-    return f"an {whole.name}"
+def _whole_card(instance_type: InstanceType, catalog: Catalog) -> str:
+    """Returns the name of the card of which a machine has a part."""
+    assert instance_type.gpu is not None
+    gpu = instance_type.gpu
+    return catalog.reference.gpus.get(gpu.partition_of or gpu.id, gpu).name
 
 
 # Number formats
 
 
-def peak_at(gpu: Gpu, precision: str | None) -> float | None:
-    return gpu.tflops(precision) if precision and gpu.runs(precision) else None
-
-
-def quicker(asked: Situation, catalog: Catalog, formats: Iterable[str]) -> str | None:
-    """`At bf16 or fp16 the A100 peaks at 312 TFLOPS, 16 times its fp32`; nothing where none is quicker."""
-    gpu = gpu_on_top(asked, catalog)
-    now = None if gpu is None else peak_at(gpu, asked.precision)
+def _faster(situation: Situation, catalog: Catalog, formats: Iterable[str]) -> Figures | None:
+    """Returns the formats with the highest peak; None if none is faster than the precision in use."""
+    gpu = _gpu_on_top(situation, catalog)
+    now = None if gpu is None else _peak_at(gpu, situation.precision)
     if gpu is None or not now:
         return None
-    peaks = {name: peak_at(gpu, name) or 0.0 for name in formats if name not in asked.refused}
+    peaks = {name: _peak_at(gpu, name) or 0.0 for name in formats if name not in situation.refused}
     best = max(peaks.values(), default=0.0)
     if best <= now:
         return None
-    names = " or ".join(name for name, peak in peaks.items() if peak == best)
-    return f"At {names} the {gpu.name} peaks at {best:g} TFLOPS, {best / now:.3g} times its {asked.precision}"
+    names = tuple(name for name, peak in peaks.items() if peak == best)
+    return {"formats": names, "gpu": gpu.name, "tflops": best, "times": best / now, "now": situation.precision}
 
 
-def tf32(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task not in ("training", "inference") or asked.precision != "fp32":
+def _peak_at(gpu: Gpu, precision: str | None) -> float | None:
+    return gpu.tflops(precision) if precision and gpu.runs(precision) else None
+
+
+def _tf32(situation: Situation, catalog: Catalog) -> Figures | None:
+    if situation.task not in TASKS_OF_DEEP_LEARNING or situation.precision != "fp32":
         return None
-    found = quicker(asked, catalog, ("tf32",))
-    return found and f"{found}; numbers stay fp32 in memory, and the code needs no change."
+    return _faster(situation, catalog, ("tf32",))
 
 
-def tf32_off_by_default(asked: Situation, catalog: Catalog) -> str | None:
-    """Where the framework is PyTorch in a version that does not use TF32 by itself."""
-    framework, gpu = asked.framework, gpu_on_top(asked, catalog)
-    if asked.top is None or gpu is None or framework is None or framework.software != "pytorch":
+def _tf32_off_by_default(situation: Situation, catalog: Catalog) -> Figures | None:
+    """Applies if the framework is PyTorch in a version that does not use TF32 by itself."""
+    framework, gpu = situation.framework, _gpu_on_top(situation, catalog)
+    if situation.top is None or gpu is None or framework is None or framework.software != "pytorch":
         return None
-    if asked.precision not in SINGLE_PRECISIONS or not gpu.runs("tf32"):
+    if situation.precision not in SINGLE_PRECISIONS or not gpu.runs("tf32"):
         return None
-    for rule in rules_by_type(catalog, "pytorch-tf32-matmul-default")[asked.top]:
+    since = _disabled_since(framework.versions, situation.top, catalog)
+    return None if since is None else {"since": written(since.low)}
+
+
+def _disabled_since(versions: Versions, index: int, catalog: Catalog) -> Versions | None:
+    for rule in rules_by_type(catalog, "pytorch-tf32-matmul-default")[index]:
         since = known_versions(rule.versions)
-        if rule.supported == "no" and since.meets(framework.versions):
-            return (
-                f"PyTorch leaves TF32 off for matrix products from {written(since.low)} on: "
-                "torch.set_float32_matmul_precision('high') turns it on."
-            )
+        if rule.supported == "no" and since.meets(versions):
+            return since
     return None
 
 
-def mixed_precision(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task != "training" or asked.precision not in SINGLE_PRECISIONS:
+def _mixed_precision(situation: Situation, catalog: Catalog) -> Figures | None:
+    applies = situation.task == "training" and situation.precision in SINGLE_PRECISIONS
+    return _faster(situation, catalog, HALF) if applies else None
+
+
+def _half_precision(situation: Situation, catalog: Catalog) -> Figures | None:
+    applies = situation.task == "inference" and situation.precision in SINGLE_PRECISIONS
+    return _faster(situation, catalog, HALF) if applies else None
+
+
+def _int8(situation: Situation, catalog: Catalog) -> Figures | None:
+    applies = situation.task == "inference" and situation.precision in USUAL_PRECISIONS
+    return _faster(situation, catalog, ("int8",)) if applies else None
+
+
+def _quantisation_required(situation: Situation, catalog: Catalog) -> Figures | None:
+    gpu, top = _gpu_on_top(situation, catalog), situation.top
+    if top is None or gpu is None or not gpu.runs("int8") or any(map(gpu.runs, USUAL_PRECISIONS)):
         return None
-    found = quicker(asked, catalog, HALF)
-    return found and f"{found}; mixed precision usually needs changes of the training code."
-
-
-def half_precision(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task != "inference" or asked.precision not in SINGLE_PRECISIONS:
-        return None
-    found = quicker(asked, catalog, HALF)
-    return found and f"{found}; answers need not keep the precision of training."
-
-
-def int8(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task != "inference" or asked.precision not in USUAL_PRECISIONS:
-        return None
-    found = quicker(asked, catalog, ("int8",))
-    return found and f"{found.replace('TFLOPS', 'TOPS')}; the model must be quantised, and its answers checked."
-
-
-def quantisation_required(asked: Situation, catalog: Catalog) -> str | None:
-    gpu = gpu_on_top(asked, catalog)
-    if asked.top is None or gpu is None or not gpu.runs("int8") or any(map(gpu.runs, USUAL_PRECISIONS)):
-        return None
-    kits = [name for name in toolkits(catalog) if said(rules_by_type(catalog, name)[asked.top]) in RUNS]
-    with_kit = f", and run by what its maker has for it ({', '.join(kits)})" if kits else ""
-    return f"The {gpu.name} multiplies in int8 alone: the model must be quantised{with_kit}."
-
-
-def toolkits(catalog: Catalog) -> list[str]:
-    """Software layers of GPUs; every host runs what is for CPUs."""
-    return sorted({rule.software for rule in catalog.software if rule.kind == "toolkit"} - {"cpu"})
+    toolkits = sorted({rule.software for rule in catalog.software if rule.kind == "toolkit"} - {"cpu"})
+    return {"gpu": gpu.name, "toolkits": [kit for kit in toolkits if said(rules_by_type(catalog, kit)[top]) in RUNS]}
 
 
 # Several GPUs
 
 
-def code_change_required(asked: Situation, catalog: Catalog) -> str | None:
-    kind = machine(asked.top, catalog)
-    gpus = 0 if kind is None else kind.gpu_count * asked.nodes
-    if asked.task != "training" or gpus < 2 or asked.concurrent_runs > 1:
+def _code_change_required(situation: Situation, catalog: Catalog) -> Figures | None:
+    instance_type = _machine(situation.top, catalog)
+    gpus = 0 if instance_type is None else instance_type.gpu_count * situation.nodes
+    if situation.task != "training" or gpus < 2 or situation.concurrent_runs > 1:
         return None
-    return (
-        f"One model trains on the {gpus} GPUs only with code that is written for it "
-        "(torch.distributed, tf.distribute, Horovod); other code keeps one of them busy."
-    )
+    return {"gpus": gpus}
 
 
-def independent_runs(asked: Situation, catalog: Catalog) -> str | None:
-    kind, runs = machine(asked.top, catalog), asked.concurrent_runs
-    if kind is None or kind.gpu is None or runs < 2:
+def _independent_runs(situation: Situation, catalog: Catalog) -> Figures | None:
+    instance_type, runs = _machine(situation.top, catalog), situation.concurrent_runs
+    if instance_type is None or instance_type.gpu is None or runs < 2:
         return None
-    gpus = kind.gpu_count * asked.nodes
-    if runs <= gpus:
-        return f"The {runs} runs take one of the {gpus} GPUs each: none waits for another, and links do not count."
-    shared = f"{runs} runs share {gpus} GPU{'s' if gpus > 1 else ''}, up to {-(-runs // gpus)} on each"
-    memory = kind.gpu.memory_gb
-    return f"{shared}." if memory is None else f"{shared}, with {memory / -(-runs // gpus):.3g} GB of memory for a run."
+    return {"runs": runs, "gpus": instance_type.gpu_count * situation.nodes, "memory_gb": instance_type.gpu.memory_gb}
 
 
-def one_model_per_gpu(asked: Situation, catalog: Catalog) -> str | None:
-    kind = machine(asked.top, catalog)
-    if asked.task != "inference" or kind is None or kind.gpu is None or kind.gpu_count < 2 or asked.cut_over_gpus:
+def _one_model_per_gpu(situation: Situation, catalog: Catalog) -> Figures | None:
+    instance_type = _machine(situation.top, catalog)
+    if situation.task != "inference" or instance_type is None or situation.cut_over_gpus:
         return None
-    size = "" if kind.gpu.memory_gb is None else f" of up to {kind.gpu.memory_gb:g} GB"
-    return f"Each of the {kind.gpu_count} GPUs can serve a model of its own{size}, or another copy of one."
-
-
-def gpu_decoding(asked: Situation, catalog: Catalog) -> str | None:
-    kind = machine(asked.top, catalog)
-    if asked.top is None or kind is None or not asked.cores_bind:
+    if instance_type.gpu is None or instance_type.gpu_count < 2:
         return None
-    if said(rules_by_type(catalog, "dali")[asked.top]) != "yes":
+    return {"gpus": instance_type.gpu_count, "memory_gb": instance_type.gpu.memory_gb}
+
+
+def _gpu_decoding(situation: Situation, catalog: Catalog) -> Figures | None:
+    instance_type = _machine(situation.top, catalog)
+    if situation.top is None or instance_type is None or not situation.cores_bind:
         return None
-    usual, less = USUAL_CORES_PER_GPU, CORES_PER_GPU_THAT_DECODES
-    return (
-        f"{told_cores(kind)} bind: decoding on the GPU (NVIDIA DALI) takes {less[0]:g} to {less[1]:g} cores per GPU "
-        f"instead of {usual[0]:g} to {usual[1]:g}."
-    )
+    runs = said(rules_by_type(catalog, "dali")[situation.top]) == "yes"
+    return {"vcpus": instance_type.vcpus} if runs else None
 
 
-# What next
+# Next steps
 
 
-def current_ends(asked: Situation, catalog: Catalog) -> str | None:
-    kind = machine(asked.current, catalog)
-    event = None if kind is None else kind.event_on(catalog.day)
-    if kind is None or event is None or event.state not in ENDED:
+def _current_ends(situation: Situation, catalog: Catalog) -> Figures | None:
+    instance_type = _machine(situation.current, catalog)
+    event = None if instance_type is None else instance_type.event_on(catalog.day)
+    if instance_type is None or event is None or event.state not in ENDED:
         return None
-    return f"{kind.id} {ENDED[event.state]} since {event.starts_on}: plan to move what runs on it."
+    return {"instance": instance_type.id, "state": event.state, "since": event.starts_on}
 
 
-def migration_path(asked: Situation, catalog: Catalog) -> str | None:
-    start = asked.top if asked.current is None else asked.current
-    if asked.task != "training" or start is None:
+def _migration_path(situation: Situation, catalog: Catalog) -> Figures | None:
+    start = situation.top if situation.current is None else situation.current
+    if situation.task != "training" or start is None:
         return None
-    found = catalog.memory.get_or_compute(("grows", start), lambda: grows_to(catalog.instance_types[start], catalog))
-    if found is None:
-        return None
-    usd, kind = found
     old = catalog.instance_types[start]
-    links = "" if kind.interconnect in SLOW_LINKS else f" over {kind.interconnect}"
-    return (
-        f"From {old.id}, code and precisions carry over to {kind.id} of the same architecture: {kind.gpu_count} GPUs"
-        f"{links}, {best_peak(kind) / best_peak(old):.3g} times the peak, from ${usd:g} an hour."
-    )
+    larger = catalog.memory.get_or_compute(("larger", start), lambda: _larger_machine(old, catalog))
+    if larger is None:
+        return None
+    usd, new = larger
+    links = None if new.interconnect in SLOW_LINKS else new.interconnect
+    times = best_peak(new) / best_peak(old)
+    return {"old": old.id, "new": new.id, "gpus": new.gpu_count, "links": links, "times": times, "usd": usd}
 
 
-def grows_to(old: InstanceType, catalog: Catalog) -> tuple[float, InstanceType] | None:
-    """The fastest machine of the architecture there, of those with fast links if there are any; even ones by price."""
+def _larger_machine(old: InstanceType, catalog: Catalog) -> Priced | None:
+    """Returns the fastest machine of the same architecture there; fast links come first, then peak, then price."""
     if old.gpu is None:
         return None
-    least = MUCH_FASTER * best_peak(old)
-    alike = [
-        (usd, kind)
-        for usd, kind in by_price(has_gpu, catalog)
-        if (kind.provider, kind.service) == (old.provider, old.service)
-        and kind.gpu is not None
-        and kind.gpu.architecture == old.gpu.architecture
-        and kind.cpu_architecture == old.cpu_architecture
-        and best_peak(kind) >= least
+    similar = [
+        (usd, new)
+        for usd, new in _by_price(_has_gpu, catalog)
+        if (new.provider, new.service, new.cpu_architecture) == (old.provider, old.service, old.cpu_architecture)
+        and new.gpu is not None
+        and new.gpu.architecture == old.gpu.architecture
+        and best_peak(new) >= MUCH_FASTER * best_peak(old)
     ]
     return max(
-        alike,
-        key=lambda each: (each[1].interconnect not in SLOW_LINKS, best_peak(each[1]), -each[0]),
+        similar,
+        key=lambda pair: (pair[1].interconnect not in SLOW_LINKS, best_peak(pair[1]), -pair[0]),
         default=None,
     )
 
 
-RESTS_ON = {"peak": "the makers' peak rates", "modelled": "a model of the job"}
-
-
-def evaluate_next(asked: Situation, catalog: Catalog) -> str | None:
-    top, other = machine(asked.top, catalog), machine(asked.other, catalog)
-    if asked.task not in ("training", "inference") or top is None or other is None or asked.basis not in RESTS_ON:
+def _evaluate_next(situation: Situation, catalog: Catalog) -> Figures | None:
+    top, other = _machine(situation.top, catalog), _machine(situation.other, catalog)
+    if situation.task not in TASKS_OF_DEEP_LEARNING or situation.basis not in ("peak", "modelled"):
         return None
-    rests = f"The order rests on {RESTS_ON[asked.basis]}"
-    return f"{rests}: before a long run, measure the work on {top.id} and on {other.id}."
+    return None if top is None or other is None else {"basis": situation.basis, "first": top.id, "second": other.id}
 
 
-# What the provider rents beside machines
+# Services of the provider
 
 
-def services(kind: str, providers: tuple[str, ...], catalog: Catalog) -> list[Service]:
-    """Those that new customers can have on the catalog's day."""
+def _services(kind: str, providers: tuple[str, ...], catalog: Catalog) -> list[Service]:
+    """Returns the services that admit new customers on the catalog's day."""
     return [
-        each
-        for each in catalog.reference.services
-        if each.kind == kind
-        and (not providers or each.provider in providers)
-        and each.state_on(catalog.day) == "available"
+        service
+        for service in catalog.reference.services
+        if service.kind == kind
+        and (not providers or service.provider in providers)
+        and service.state_on(catalog.day) == "available"
     ]
 
 
-def services_beside(asked: Situation, kind: str, catalog: Catalog) -> list[Service]:
-    """Of the first choice's provider, unless that is such a service itself."""
-    top = machine(asked.top, catalog)
-    return [] if top is None or top.twin_of else services(kind, (top.provider,), catalog)
+def _services_of_top(situation: Situation, kind: str, catalog: Catalog) -> list[Service]:
+    """Returns services of the first choice's provider; none if the choice is such a service itself."""
+    top = _machine(situation.top, catalog)
+    return [] if top is None or top.twin_of else _services(kind, (top.provider,), catalog)
 
 
-def managed_spot(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task != "training" or not asked.fault_tolerant:
+def _managed_spot(situation: Situation, catalog: Catalog) -> Figures | None:
+    if situation.task != "training" or not situation.fault_tolerant:
         return None
-    names = " and ".join(each.name for each in services_beside(asked, "managed_spot", catalog))
-    return f"{names} runs the work on spot capacity and looks after interruptions and checkpoints." if names else None
+    names = [service.name for service in _services_of_top(situation, "managed_spot", catalog)]
+    return {"services": names} if names else None
 
 
-def managed_training(asked: Situation, catalog: Catalog) -> str | None:
-    top = machine(asked.top, catalog)
-    if asked.task != "training" or top is None:
+def _managed_training(situation: Situation, catalog: Catalog) -> Figures | None:
+    top = _machine(situation.top, catalog)
+    services = _services_of_top(situation, "managed_training", catalog) if situation.task == "training" else []
+    if top is None or not services:
         return None
-    for each in services_beside(asked, "managed_training", catalog):
-        fee = premium(each, top, catalog)
-        costs = "" if fee is None else f"; an hour of {top.family} costs {fee:g} % more there"
-        return f"{each.name} starts a machine for the run and bills the run alone{costs}."
-    return None
+    return {"service": services[0].name, "family": top.family, "percent": _premium(services[0], top, catalog)}
 
 
-def premium(service: Service, kind: InstanceType, catalog: Catalog) -> float | None:
-    """In percent of the plain machine's price on the catalog's day: the family's own, else that of every other."""
+def _premium(service: Service, instance_type: InstanceType, catalog: Catalog) -> float | None:
+    """Returns the fee in percent of the plain machine's price: of its family, else the one for all families."""
     fees = [
         fee
         for fee in catalog.reference.fees
         if (fee.provider, fee.service) == (service.provider, service.id)
-        and fee.family in ("", kind.family)
+        and fee.family in ("", instance_type.family)
         and fee.valid_from <= catalog.day
     ]
     return max(fees, key=lambda fee: (fee.family, fee.valid_from)).percent_of_compute if fees else None
 
 
-def image_advice(asked: Situation, catalog: Catalog) -> str | None:
-    if asked.task not in ("training", "inference"):
+def _image_advice(situation: Situation, catalog: Catalog) -> Figures | None:
+    if situation.task not in TASKS_OF_DEEP_LEARNING:
         return None
-    names = " and ".join(each.name for each in services_beside(asked, "image", catalog))
-    if not names:
-        return None
-    return f"{names} come with drivers and frameworks built for these machines; stock packages are built for any."
+    names = [service.name for service in _services_of_top(situation, "image", catalog)]
+    return {"images": names} if names else None
 
 
-ADVISERS: dict[str, Adviser] = {
-    "current_ends": current_ends,
-    "no_accelerator_needed": no_accelerator_needed,
-    "separate_dev_and_training": separate_dev_and_training,
-    "graphics": graphics,
-    "quantisation_required": quantisation_required,
-    "fractional_gpu": fractional_gpu,
-    "tf32": tf32,
-    "tf32_off_by_default": tf32_off_by_default,
-    "mixed_precision": mixed_precision,
-    "half_precision": half_precision,
-    "int8": int8,
-    "code_change_required": code_change_required,
-    "independent_runs": independent_runs,
-    "one_model_per_gpu": one_model_per_gpu,
-    "gpu_decoding": gpu_decoding,
-    "migration_path": migration_path,
-    "evaluate_next": evaluate_next,
-    "managed_spot": managed_spot,
-    "managed_training": managed_training,
-    "image_advice": image_advice,
+ADVISERS: dict[AdviceCode, Adviser] = {
+    AdviceCode.CURRENT_ENDS: _current_ends,
+    AdviceCode.NO_ACCELERATOR_NEEDED: _no_accelerator_needed,
+    AdviceCode.SEPARATE_DEV_AND_TRAINING: _separate_dev_and_training,
+    AdviceCode.GRAPHICS: _graphics,
+    AdviceCode.QUANTISATION_REQUIRED: _quantisation_required,
+    AdviceCode.FRACTIONAL_GPU: _fractional_gpu,
+    AdviceCode.TF32: _tf32,
+    AdviceCode.TF32_OFF_BY_DEFAULT: _tf32_off_by_default,
+    AdviceCode.MIXED_PRECISION: _mixed_precision,
+    AdviceCode.HALF_PRECISION: _half_precision,
+    AdviceCode.INT8: _int8,
+    AdviceCode.CODE_CHANGE_REQUIRED: _code_change_required,
+    AdviceCode.INDEPENDENT_RUNS: _independent_runs,
+    AdviceCode.ONE_MODEL_PER_GPU: _one_model_per_gpu,
+    AdviceCode.GPU_DECODING: _gpu_decoding,
+    AdviceCode.MIGRATION_PATH: _migration_path,
+    AdviceCode.EVALUATE_NEXT: _evaluate_next,
+    AdviceCode.MANAGED_SPOT: _managed_spot,
+    AdviceCode.MANAGED_TRAINING: _managed_training,
+    AdviceCode.IMAGE_ADVICE: _image_advice,
 }
-"""By code, what matters most first."""
+"""All advice, the most important first."""

@@ -1,11 +1,11 @@
-"""What "best" means: a few terms, and one scale-free way to weigh them."""
+"""What "best" means: a few criteria, and one scale-free way to weigh them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from service.domain.arrays import Floats
+from service.domain.arrays import Floats, Mask
 
 NAMED: dict[str, dict[str, float]] = {
     "cheapest": {"usd": 1.0},
@@ -13,7 +13,7 @@ NAMED: dict[str, dict[str, float]] = {
     "best_value": {"samples_per_usd": 1.0},
     "most_efficient": {"joules": 1.0},
 }
-"""The objectives that have a name, each as weights of terms."""
+"""The named objectives, each as weights of criteria."""
 
 MORE_IS_BETTER = frozenset({"samples_per_second", "samples_per_usd"})
 NEEDS_PRICE = frozenset({"usd", "samples_per_usd"})
@@ -21,85 +21,94 @@ NEEDS_SPEED = frozenset({"hours", "samples_per_second", "samples_per_usd", "joul
 NEEDS_POWER = frozenset({"joules"})
 TERMS = ("usd", "hours", "samples_per_second", "samples_per_usd", "joules", "risk")
 
+DECIMALS = 9
+EVEN = 10.0**-DECIMALS
+"""Scores that differ by no more, a part in a billion of a figure, are equal: rounding alone can cause that."""
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """Weights of terms; a heavier term counts for more.
+    """Weights of criteria; a higher weight counts for more.
 
-    Only their ratios count: the heaviest is taken as 1, so that what is even does not depend on how they were told.
+    Only ratios of weights matter: the highest is scaled to 1, so that ties do not depend on the scale of the weights.
     """
 
     weights: Mapping[str, float]
     key: tuple[tuple[str, float], ...] = field(init=False, repr=False, compare=False)
-    """The same weights, for what is remembered of an objective."""
+    """The weights as a hashable value."""
 
     def __post_init__(self) -> None:
-        heaviest = max(self.weights.values(), default=0.0) or 1.0
-        object.__setattr__(self, "weights", {term: weight / heaviest for term, weight in self.weights.items()})
+        highest = max(self.weights.values(), default=0.0) or 1.0
+        object.__setattr__(self, "weights", {name: weight / highest for name, weight in self.weights.items()})
         object.__setattr__(self, "key", tuple(self.weights.items()))
 
-    def needs(self, terms: frozenset[str]) -> bool:
-        return any(weight and term in terms for term, weight in self.weights.items())
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        """Criteria with a weight."""
+        return tuple(name for name, weight in self.weights.items() if weight)
+
+    def needs(self, criteria: frozenset[str]) -> bool:
+        """Returns whether any of the criteria has a weight."""
+        return any(name in criteria for name in self.criteria)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the terms are made of, one entry per candidate; NaN is unknown.
-
-    `usd` is what an hour or the whole job costs, `usd_per_hour` the price of all nodes. `hours` are those of the job,
-    or of a unit of work where no amount is told. `speed` is work per hour in any unit, as long as it is one for all
-    candidates, and `paid_speed` work per hour that is paid for. `risk` is how probable an interruption is.
-    """
+    """The figures behind the criteria, one entry per candidate; NaN is unknown."""
 
     usd: Floats
+    """Cost of the whole job, or of an hour."""
     usd_per_hour: Floats
+    """Price of all machines."""
     hours: Floats
+    """Hours of the job, or of a unit of work if there is no amount."""
     speed: Floats
+    """Work per hour, in any unit that is the same for all candidates."""
     paid_speed: Floats
+    """Work per paid hour, in the same unit."""
     watts: Floats
     risk: Floats
+    """Probability of an interruption."""
+
+    def each(self, change: Callable[[Floats], Floats]) -> "Figures":
+        """Returns the figures with every column changed."""
+        return Figures(*(change(getattr(self, column.name)) for column in fields(self)))
+
+    def of_runs_that_end(self, ends: Mask) -> "Figures":
+        """Returns the figures, unknown where a run does not end; its price, power and risk are known all the same."""
+        names = ("usd", "hours", "speed", "paid_speed")
+        return replace(self, **{name: np.where(ends, getattr(self, name), np.nan) for name in names})
 
 
-def term(name: str, figures: Figures) -> Floats:
-    match name:
-        case "usd":
-            return figures.usd
-        case "hours":
-            return figures.hours
-        case "samples_per_second":
-            return figures.speed
-        case "samples_per_usd":
-            return figures.paid_speed / figures.usd_per_hour
-        case "joules":
-            return figures.watts / figures.paid_speed
-        case _:
-            return figures.risk
-
-
-DECIMALS = 9
-EVEN = 10.0**-DECIMALS
-"""Scores that are no farther apart, a part in a billion of a figure, are even: so far off, sums may round."""
+_CRITERIA: Mapping[str, Callable[[Figures], Floats]] = {
+    "usd": lambda figures: figures.usd,
+    "hours": lambda figures: figures.hours,
+    "samples_per_second": lambda figures: figures.speed,
+    "samples_per_usd": lambda figures: figures.paid_speed / figures.usd_per_hour,
+    "joules": lambda figures: figures.watts / figures.paid_speed,
+    "risk": lambda figures: figures.risk,
+}
 
 
 def compared(score: Floats) -> Floats:
-    """Scores as they decide: even ones are the same, whatever was rounded on the way to them."""
+    """Returns scores rounded so that equal ones compare as equal."""
     return score.round(DECIMALS)
 
 
-@np.errstate(divide="ignore", over="ignore", invalid="ignore")  # infinitely far from the best is a score as well
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")  # a score may be infinite
 def scores(objective: Objective, figures: Figures) -> Floats:
-    """How far each candidate is from the best on every term, weighted; 0 is best at everything, and lower is better.
+    """Returns how far each candidate is from the best on every criterion, weighted; 0 is best at everything.
 
-    sum over terms of weight x |ln(value / best value)|: a term counts by its ratio, so its unit does not matter, and
-    doubling the price weighs as much as halving the speed. Risk is a probability already and enters as it is.
+    sum over criteria of weight x |ln(value / best value)|: a criterion counts by its ratio, so its unit does not
+    matter, and doubling the price weighs as much as halving the speed. Risk is a probability and is added as it is.
     """
     total = np.zeros(len(figures.usd))
     for name, weight in objective.weights.items():
-        values = term(name, figures)
+        values = _CRITERIA[name](figures)
         if name == "risk":
             total = total + weight * values
         elif weight and len(values):
             best = (np.fmax if name in MORE_IS_BETTER else np.fmin).reduce(values)
-            if 0 < best < np.inf:  # what nobody tells of any candidate, or is as good as nothing, sets none apart
+            if 0 < best < np.inf:  # a figure that is unknown or 0 for every candidate ranks none of them
                 total = total + weight * np.abs(np.log(values / best))
     return total

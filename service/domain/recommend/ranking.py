@@ -1,187 +1,202 @@
-"""Candidates in their order under an objective: the best of them, the best of each type, and the Pareto front."""
+"""Candidates in their order under an objective: the best of each type, the Pareto front, ties and fallbacks."""
 
-from bisect import bisect_left
-from dataclasses import dataclass, field
-from functools import reduce
-from math import inf
-from operator import or_
-from threading import Lock
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from math import inf, log
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices, Mask
+from service.domain.arrays import Floats, Indices
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import InstanceType
+from service.domain.layouts.fleet_columns import EstimateColumns
 from service.domain.pareto import pareto
-from service.domain.recommend.objective import Figures, Objective, compared, scores
-from service.domain.recommend.plans import SPOT, Plans
-from service.domain.selection.offers import AdmittedOffers, CheapestOffers
+from service.domain.recommend.objective import EVEN, Figures, Objective, compared, scores
+from service.domain.recommend.plans import SPEED_CRITERIA, SPOT, Plans
+from service.domain.selection.offers import CheapestOffers
 from service.domain.typeset import TypeSet, types_where
 
-BLOCK = 16
-Block = list[tuple[TypeSet, int, int, float]]
-"""Of each cell its type, as a set and by its place, its offer and its price."""
+PEAKS_APART = log(1.1)
+"""Peaks that differ by less do not show which machine is faster: for eight of ten rates that are scaled by peaks, the
+truth is 0.47 to 2.11 times the estimate (`SCALED_BANDS`)."""
 
-
-class Blocks:
-    """Cells in their order, a few at a time, each made when somebody first looks so far: most look at the first."""
-
-    def __init__(self, kinds: Indices, offers: Indices, usd: Floats) -> None:
-        self._columns = (kinds, offers, usd)
-        self._blocks: list[Block] = []
-        self._through: list[TypeSet] = []
-        """The types that have a cell in a block or in one before."""
-        self._lock = Lock()
-
-    def first(self, types: TypeSet, limit: float) -> tuple[int, int]:
-        """Type and offer of the first cell of these types that costs no more than the limit."""
-        start = bisect_left(self._through, 1, key=lambda held: (held & types) != 0)
-        for number in range(start, -(-len(self._columns[0]) // BLOCK)):
-            for one, kind, offer, usd in self._block(number):
-                if one & types and usd <= limit:
-                    return kind, offer
-        raise AssertionError("every candidate is among the cells")
-
-    def _block(self, number: int) -> Block:
-        if number >= len(self._blocks):
-            with self._lock:
-                while number >= len(self._blocks):
-                    self._make()
-        return self._blocks[number]
-
-    def _make(self) -> None:
-        start = len(self._blocks) * BLOCK
-        kinds, offers, usd = (column[start : start + BLOCK].tolist() for column in self._columns)
-        block = [(1 << kind, kind, offer, price) for kind, offer, price in zip(kinds, offers, usd, strict=True)]
-        before = self._through[-1] if self._through else 0
-        self._blocks.append(block)
-        self._through.append(reduce(or_, (cell[0] for cell in block), before))
+NO_WORSE_THAN = log(2.0) + EVEN
+"""A fallback that differs is preferred while it is at most twice as bad as the best; scores are logarithms."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """Cells under an objective, best first. Columns stand side by side.
+class Ranked:
+    """Candidates, best first. An unknown cost or speed is NaN.
 
-    Scores are sums of logarithms beside those of the best, so a choice among the cells shifts them all alike: what is
-    first of all cells is first of any part that it belongs to.
+    Scores are sums of logarithms relative to the best, so leaving candidates out shifts all others alike and keeps
+    their order.
     """
 
     instance_type: Indices
     offer: Indices
     usd: Floats
-    """The price of an hour, which limits are on."""
+    """Price per hour, which limits refer to."""
     cost: Floats
-    """Of the job where there is one, else of an hour."""
+    """Cost of the job; without one, of an hour."""
     speed: Floats
     score: Floats
-    """Infinite: it misses a limit on the whole job."""
+    """Infinite for candidates that miss a limit on the whole job."""
     cell: Indices
-    """Where it stands among the cells."""
+    """Index of each candidate in the columns before ordering."""
     plans: Plans | None
-    """Of the cells, where there is a job."""
+    """Plans of the columns before ordering, if there is a job."""
     unknown: TypeSet
-    """The types whose score is not known; among others, none of which has the figure, it may be."""
-    one_each: bool
-    """No type has more than one cell."""
-    blocks: Blocks
-    identity: object = field(default_factory=object)
-    """By which others remember what they make of it, without holding it."""
+    """Types whose score is unknown. It may be known among candidates none of which has the missing figure."""
 
-    def ranked(self) -> "Ranked":
-        return Ranked(self.instance_type, self.offer, self.cost, self.speed, self.score, self.cell, self.plans)
+    def rows(self, indices: NDArray[Any]) -> "Ranked":
+        """Returns some of the rows, by index or mask."""
+        return Ranked(
+            self.instance_type[indices],
+            self.offer[indices],
+            self.usd[indices],
+            self.cost[indices],
+            self.speed[indices],
+            self.score[indices],
+            self.cell[indices],
+            self.plans,
+            self.unknown,
+        )
 
-    def among(self, some: AdmittedOffers) -> "Ranked":
-        """The candidates that keep the limits on the whole job, best first."""
-        return self.ranked().some(self._places(some))
+    def keeping_limits(self) -> "Ranked":
+        """Returns the rows that keep the limits on the whole job."""
+        return self if self.plans is None else self.rows(self.score != inf)
 
-    def best_of_each(self, some: AdmittedOffers) -> "Ranked":
-        """Of them the best of each type."""
-        places = self._places(some)
-        if not self.one_each:
-            places = places[first_of_each(self.instance_type[places])]
-        return self.ranked().some(places)
+    def best_of_each(self) -> "Ranked":
+        """Returns the best row of each instance type."""
+        _, first = np.unique(self.instance_type, return_index=True)
+        return self.rows(np.sort(first))
 
-    def _places(self, some: AdmittedOffers) -> Indices:
-        places = some.among(self.instance_type, self.usd).nonzero()[0]
-        return places if self.plans is None else places[self.score[places] != inf]
-
-    def first(self, some: AdmittedOffers) -> tuple[int, int]:
-        """Type and offer of the best of the candidates: faster than the column of all of them."""
-        return self.blocks.first(some.types, inf if some.limit is None else some.limit)
+    def front(self, limit: int) -> list[bool]:
+        """Returns for each of the first rows whether it is on the Pareto front of all rows."""
+        return pareto(self.cost, self.speed, min(limit, len(self.score)))
 
 
-def order_of(
-    cells: CheapestOffers, objective: Objective, told: Figures, plans: Plans | None, catalog: Catalog
-) -> Order:
-    """Best score first; ties go to the lower price, then to on-demand, then by name."""
-    score = scores(objective, told)
+def rank(
+    cells: CheapestOffers, objective: Objective, figures: Figures, plans: Plans | None, catalog: Catalog
+) -> Ranked:
+    """Returns the best score first; ties go to the lower price, then to on-demand, then by name."""
+    score = scores(objective, figures)
     if plans is not None:
         score = np.where(plans.keeps, score, np.inf)
     spot = catalog.offers.market[cells.offer] == SPOT
-    order = order_by(compared(score), cells.usd, spot, cells.instance_type, cells.offer)
-    kinds, offers, usd = cells.instance_type[order], cells.offer[order], cells.usd[order]
+    order = np.lexsort((cells.offer, cells.instance_type, spot, cells.usd, compared(score)))
     lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
-    return Order(
-        instance_type=kinds,
-        offer=offers,
-        usd=usd,
-        cost=told.usd[order],
-        speed=told.speed[order],
+    return Ranked(
+        instance_type=cells.instance_type[order],
+        offer=cells.offer[order],
+        usd=cells.usd[order],
+        cost=figures.usd[order],
+        speed=figures.speed[order],
         score=score[order],
         cell=order,
         plans=plans,
         unknown=types_where(lacking > 0),
-        one_each=len(kinds) == cells.types.bit_count(),
-        blocks=Blocks(kinds, offers, usd),
     )
 
 
-class Ranked(NamedTuple):
-    """Candidates, best first. An unknown cost is NaN, and so is an unknown speed."""
-
-    instance_type: Indices
-    offer: Indices
-    cost: Floats
-    speed: Floats
-    score: Floats
-    cell: Indices
-    plans: Plans | None
-
-    def front(self, limit: int) -> list[bool]:
-        """Of the first ones, as many as the limit, whether each stands on the Pareto front of them all."""
-        return pareto(self.cost, self.speed, min(limit, len(self.score)))
-
-    def some(self, places: Indices) -> "Ranked":
-        return Ranked(
-            self.instance_type.take(places),
-            self.offer.take(places),
-            self.cost.take(places),
-            self.speed.take(places),
-            self.score.take(places),
-            self.cell.take(places),
-            self.plans,
-        )
+# Fallbacks
 
 
-def order_by(score: Floats, *tie_breakers: np.ndarray) -> Indices:
-    """Where to find the lowest score, the next and so on; even ones by the first tie breaker, then by the next.
+def fallbacks(
+    score: Floats, domains: Sequence[NDArray[Any]], limit: int, once: NDArray[Any] | None = None
+) -> NDArray[np.int64]:
+    """Returns indices of candidates to try, the best first; scores are in ascending order.
 
-    Sorting by every key costs several times as much as sorting by the score, and mostly few scores are even.
+    Each next one shares the fewest failure domains (family, region, market) with earlier ones; ties go to the better
+    score. Of `once`, such as the instance type, no value is taken twice.
     """
-    order = np.argsort(score, kind="stable")
-    ordered = score[order]
-    even = np.zeros(len(order) + 1, np.bool_)
-    even[1:-1] = ordered[1:] == ordered[:-1]
-    among = np.flatnonzero(even[1:] | even[:-1])
-    if len(among):
-        mixed = order[among]
-        order[among] = mixed[np.lexsort([key[mixed] for key in (*reversed(tie_breakers), score)])]
-    return order
+    shared, taken = np.zeros(len(score)), np.zeros(len(score), np.bool_)
+    far = np.zeros(len(score)) if not len(score) else np.where(score <= score[0] + NO_WORSE_THAN, 0.0, 1e9)
+    picked: list[int] = []
+    while len(picked) < limit and not taken.all():
+        index = int(np.argmin(np.where(taken, np.inf, shared + far)))
+        picked.append(index)
+        taken |= np.arange(len(score)) == index if once is None else once == once[index]
+        for domain in domains:
+            shared += domain == domain[index]
+    return np.array(picked, np.int64)
 
 
-def first_of_each(kinds: Indices) -> Mask:
-    """Where each kind stands for the first time."""
-    places = np.arange(len(kinds))
-    first = np.zeros(int(kinds.max(initial=-1)) + 1, np.int64)
-    first[kinds[::-1]] = places[::-1]
-    return np.asarray(first[kinds] == places, np.bool_)
+# Ties
+
+
+class Uncertain(NamedTuple):
+    """The score of a choice, and how far it may be off.
+
+    `better` and `worse` are how much the score falls or rises at the ends of the estimate's band. Estimates of the same
+    hardware are off together, so their scores alone decide.
+    """
+
+    score: float
+    better: float
+    worse: float
+    hardware: Hashable
+
+
+def tie_distance_of_peaks(objective: Objective) -> float:
+    """Returns the difference of scores up to which choices that are ranked by peak are tied; prices are exact."""
+    criteria = {criterion: weight for criterion, weight in objective.weights.items() if weight}
+    return PEAKS_APART * sum(criteria.values()) if criteria.keys() <= SPEED_CRITERIA else EVEN
+
+
+def uncertain(
+    score: float,
+    weight: float,
+    columns: EstimateColumns,
+    index: int,
+    instance_type: InstanceType,
+    nodes: float,
+    *,
+    measured: bool,
+) -> Uncertain:
+    """Returns the uncertainty of one choice; `weight` is how much a speed counts in the score."""
+    low, likely, high = columns.low.item(index), columns.likely.item(index), columns.high.item(index)
+    gpu = instance_type.gpu.id if instance_type.gpu else None
+    hardware: Hashable = (gpu, instance_type.gpu_count, instance_type.interconnect, nodes)
+    if measured:  # a measurement is off by itself
+        hardware = instance_type.id
+    if not 0 < low <= likely <= high < inf:
+        return Uncertain(score, 0.0, 0.0, hardware)
+    return Uncertain(score, weight * log(high / likely), weight * log(likely / low), hardware)
+
+
+def tied_with(index: int, ranked: Sequence[Uncertain]) -> tuple[int, ...]:
+    """Returns the ranks of the choices whose likely scores are within this one's band, and this one's within theirs."""
+    one, ranks = ranked[index], list[int]()
+    # Scores rise with the rank, so on either side the first one beyond this one's own band ends the search.
+    for better in range(index - 1, -1, -1):
+        if one.score - ranked[better].score > max(EVEN, one.better):
+            break
+        if tie(ranked[better], one):
+            ranks.insert(0, better + 1)
+    for worse in range(index + 1, len(ranked)):
+        if ranked[worse].score - one.score > max(EVEN, one.worse):
+            break
+        if tie(one, ranked[worse]):
+            ranks.append(worse + 1)
+    return tuple(ranks)
+
+
+def tie(first: Uncertain, second: Uncertain) -> bool:
+    """Returns whether the estimates cannot tell a choice from a later one."""
+    lead = second.score - first.score
+    if first.hardware == second.hardware:
+        return lead <= EVEN
+    return lead <= max(EVEN, min(first.worse, second.better))
+
+
+def weight_of_speed(objective: Objective, *, has_amount: bool) -> float:
+    """Returns how much the score changes with the logarithm of a speed; dollars of a whole job change with it too."""
+    return sum(
+        weight
+        for criterion, weight in objective.weights.items()
+        if criterion in ("hours", "samples_per_second", "samples_per_usd", "joules")
+        or (criterion == "usd" and has_amount)
+    )

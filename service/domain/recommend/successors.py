@@ -1,4 +1,4 @@
-"""Machines that a newer one of the same provider beats in everything that is asked of most: price, peak, memory."""
+"""Machines that a newer one of the same provider beats or equals in price, peak, memory and links."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,13 +9,22 @@ from service.domain.arrays import Floats
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import number_column
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.physics.input_pipeline import USUAL_CORES_PER_GPU
+
+AT_LEAST_AS_GOOD: tuple[Callable[[InstanceType], float | None], ...] = (
+    lambda instance_type: instance_type.total_gpu_memory_gb,
+    lambda instance_type: instance_type.gpu.memory_gb if instance_type.gpu else None,
+    lambda instance_type: _total_bandwidth(instance_type),
+    lambda instance_type: instance_type.interconnect not in ("none", "pcie", None),
+)
+"""Memory of all GPUs and of each, total bandwidth, and fast links. An unknown figure is never at least as good."""
 
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """The newer machine, and both in dollars per hour on demand and 10^12 operations per second at peak."""
+    """The newer machine, with both prices (US dollars per hour on demand) and peaks (10^12 operations per second)."""
 
     instance_type: InstanceType
     usd_per_hour: float
@@ -24,72 +33,69 @@ class Successor:
     old_peak_tflops: float
 
 
-def successor(place: int, catalog: Catalog) -> Successor | None:
-    """The one with the most peak per dollar among those that beat the machine; nothing where none does."""
-    return catalog.memory.get_or_compute("superseded", lambda: successors(catalog)).get(place)
+def successor(index: int, catalog: Catalog) -> Successor | None:
+    """Returns the machine with the most peak per dollar among those that supersede an instance type; cached."""
+    return catalog.memory.get_or_compute("successors", lambda: _successors(catalog)).get(index)
 
 
-def successors(catalog: Catalog) -> dict[int, Successor]:
-    """Newer by the year of the card, of the same makers, no dearer, faster, and with no less of what work may need."""
-    alike: dict[tuple[str, str, str, str | None], list[int]] = {}
-    for place, kind in enumerate(catalog.instance_types):
-        if kind.gpu is not None and release_year(kind) is not None:
-            key = (kind.provider, kind.service, kind.gpu.vendor, kind.cpu_architecture)
-            alike.setdefault(key, []).append(place)
-    found = {}
-    for places in alike.values():
-        found.update(successors_among(places, catalog))
-    return found
-
-
-def successors_among(places: list[int], catalog: Catalog) -> dict[int, Successor]:
-    kinds = [catalog.instance_types[place] for place in places]
-    usd = on_demand_prices(places, catalog)
-    peak = number_column([best_peak(kind) for kind in kinds])
-    year = number_column([release_year(kind) for kind in kinds])
-    rentable = np.array([kind.state_on(catalog.day) == "available" for kind in kinds])
-    cores = number_column([kind.vcpus for kind in kinds])
-    plenty = USUAL_CORES_PER_GPU[-1] * number_column([kind.whole_gpus for kind in kinds])
-    has_more = [number_column([read(kind) for kind in kinds]) for read in NO_LESS]
-    found = {}
-    for old, place in enumerate(places):
-        better = rentable & (year > year[old]) & (usd <= usd[old]) & (peak > peak[old])
-        better &= np.isnan(cores[old]) | (cores >= np.minimum(plenty, cores[old]))
-        for column in has_more:
-            better &= column >= column[old]
-        if better.any():
-            new = int(np.argmax(np.where(better, peak / usd, -np.inf)))
-            found[place] = Successor(kinds[new], float(usd[new]), float(usd[old]), float(peak[new]), float(peak[old]))
-    return found
-
-
-NO_LESS: tuple[Callable[[InstanceType], float | None], ...] = (
-    lambda kind: kind.total_gpu_memory_gb,
-    lambda kind: kind.gpu.memory_gb if kind.gpu else None,
-    lambda kind: total_bandwidth(kind),
-    lambda kind: kind.interconnect not in ("none", "pcie", None),
-)
-"""Memory of all GPUs and of each, how fast it is, and fast links; what is not known is never shown to be no less."""
-
-
-def total_bandwidth(kind: InstanceType) -> float | None:
-    one = kind.gpu.memory_bandwidth_gb_per_second if kind.gpu else None
-    return None if one is None else one * kind.gpu_count
-
-
-def on_demand_prices(places: list[int], catalog: Catalog) -> Floats:
-    """The lowest of each type anywhere; NaN where none is known."""
-    offers, default = catalog.offers, catalog.default_offers[places]
-    known = (default >= 0) & (offers.market[default] == 0) if len(offers) else np.zeros(len(places), np.bool_)
-    return np.where(known, offers.usd_per_hour[default] if len(offers) else np.nan, np.nan)
-
-
-def best_peak(kind: InstanceType) -> float:
-    """Of all its GPUs; NaN where none is known."""
-    peaks = [kind.tflops(name) for name in USUAL_PRECISIONS if kind.gpu and kind.gpu.runs(name)]
+def best_peak(instance_type: InstanceType) -> float:
+    """Returns the peak of all GPUs at the fastest usual precision; NaN if none is known."""
+    gpu = instance_type.gpu
+    peaks = [instance_type.tflops(name) for name in USUAL_PRECISIONS if gpu and gpu.runs(name)]
     return max((peak for peak in peaks if peak is not None), default=np.nan)
 
 
-def release_year(kind: InstanceType) -> int | None:
-    """Of a whole card; nobody dates the parts of one."""
-    return int(kind.gpu.released_on[:4]) if kind.gpu and kind.gpu.released_on else None
+def _successors(catalog: Catalog) -> dict[int, Successor]:
+    """Compares machines of one provider, service, GPU vendor and CPU architecture; a newer GPU must be faster."""
+    comparable: dict[tuple[str, str, str, str | None], list[int]] = {}
+    for index, instance_type in enumerate(catalog.instance_types):
+        if instance_type.gpu is not None and _release_year(instance_type) is not None:
+            gpu = instance_type.gpu
+            key = (instance_type.provider, instance_type.service, gpu.vendor, instance_type.cpu_architecture)
+            comparable.setdefault(key, []).append(index)
+    successors = {}
+    for indices in comparable.values():
+        successors.update(_successors_among(indices, catalog))
+    return successors
+
+
+def _successors_among(indices: list[int], catalog: Catalog) -> dict[int, Successor]:
+    types = [catalog.instance_types[index] for index in indices]
+    usd = _on_demand_prices(indices, catalog)
+    peak = number_column([best_peak(each) for each in types])
+    year = number_column([_release_year(each) for each in types])
+    available = np.array([each.state_on(catalog.day) == "available" for each in types])
+    cores = number_column([each.vcpus for each in types])
+    plenty = USUAL_CORES_PER_GPU[-1] * number_column([each.whole_gpus for each in types])
+    columns = [number_column([read(each) for each in types]) for read in AT_LEAST_AS_GOOD]
+    successors = {}
+    for old, index in enumerate(indices):
+        better = available & (year > year[old]) & (usd <= usd[old]) & (peak > peak[old])
+        better &= np.isnan(cores[old]) | (cores >= np.minimum(plenty, cores[old]))
+        for column in columns:
+            better &= column >= column[old]
+        if better.any():
+            new = int(np.argmax(np.where(better, peak / usd, -np.inf)))
+            figures = (usd[new], usd[old], peak[new], peak[old])
+            successors[index] = Successor(types[new], *(float(figure) for figure in figures))
+    return successors
+
+
+def _total_bandwidth(instance_type: InstanceType) -> float | None:
+    bandwidth = instance_type.gpu.memory_bandwidth_gb_per_second if instance_type.gpu else None
+    return None if bandwidth is None else bandwidth * instance_type.gpu_count
+
+
+def _on_demand_prices(indices: list[int], catalog: Catalog) -> Floats:
+    """Returns the lowest on-demand price of each type in any region; NaN if unknown."""
+    offers, default = catalog.offers, catalog.default_offers[indices]
+    if not len(offers):
+        return np.full(len(indices), np.nan)
+    on_demand = (default >= 0) & (offers.market[default] == MARKETS.index("on_demand"))
+    return np.where(on_demand, offers.usd_per_hour[default], np.nan)
+
+
+def _release_year(instance_type: InstanceType) -> int | None:
+    """Returns the year of the card; parts of a card have no date."""
+    gpu = instance_type.gpu
+    return int(gpu.released_on[:4]) if gpu and gpu.released_on else None

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.recommend.host import too_few_cores
+from service.api.recommend.sentences import said
 from service.domain.physics.input_pipeline import SampleLoading
+from service.domain.recommend.warnings import too_few_cores
 from tests.builders.instance_types import instance_type
 
 Answer = Any
@@ -123,7 +124,7 @@ def test_a_card_of_int8_alone_asks_for_a_quantised_model(client: TestClient) -> 
 
 
 def test_what_to_measure_next_is_told(client: TestClient) -> None:
-    assert "makers' peak rates" in advice(ask(client, "training", AWS))["evaluate_next"]
+    assert "vendors' peak rates" in advice(ask(client, "training", AWS))["evaluate_next"]
     assert "a model of the job" in advice(ask(client, "training", AWS, **RESNET))["evaluate_next"]
     assert "evaluate_next" not in advice(ask(client, "training", {"instance": ["g5.xlarge"]}))
 
@@ -169,9 +170,11 @@ def test_few_cores_warn_by_the_rule_or_as_told_and_less_with_decoding_on_the_gpu
 
 def test_the_rule_of_thumb_speaks_of_logical_cores() -> None:
     bare = instance_type(vcpus=24.0, gpu_count=8)
-    assert "3 vCPUs per GPU; loading samples usually takes 4 to 8" in too_few_cores(bare, SampleLoading())["few_vcpus"]
-    assert too_few_cores(bare, SampleLoading(gpu_decoding=True)) == {}
-    assert too_few_cores(instance_type(vcpus=None), SampleLoading()) == {}
+    assert (
+        "3 vCPUs per GPU; loading samples usually takes 4 to 8" in said(next(too_few_cores(bare, SampleLoading()))).text
+    )
+    assert not list(too_few_cores(bare, SampleLoading(gpu_decoding=True)))
+    assert not list(too_few_cores(instance_type(vcpus=None), SampleLoading()))
 
 
 def test_a_jobs_own_rate_tells_what_cores_and_network_let_through(client: TestClient) -> None:
@@ -182,7 +185,7 @@ def test_a_jobs_own_rate_tells_what_cores_and_network_let_through(client: TestCl
     assert choice["host"]["needed_vcpus"] == pytest.approx(rate / 100, rel=1e-3)
     assert ("host_bound" in warnings(choice)) is (rate > 9600)
     starved = ask(client, "training", one, **RESNET, host={"cpu_samples_per_second_per_vcpu": 10})
-    assert "96 vCPUs feed 960" in warnings(starved["choices"][0])["host_bound"]
+    assert "96 vCPUs prepare 960" in warnings(starved["choices"][0])["host_bound"]
     assert "gpu_decoding" in advice(starved)
     assert "gpu_decoding" not in advice(
         ask(client, "training", one, **RESNET, host={"cpu_samples_per_second_per_vcpu": 10, "gpu_decoding": True})

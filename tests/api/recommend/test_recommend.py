@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
 from service.api.http.batch import together
-from service.api.recommend.recommend import RecommendResponse
+from service.api.recommend.response import RecommendResponse
 from tests.api.answers import get_json, post_recommend
 from tests.builders.request_bodies import Body, question, relaxed
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from service.api.recommend.recommend import RecommendResponse, ratio
+from service.api.recommend.response import RecommendResponse, ratio
 from tests.api.answers import get_json, post_recommend
 from tests.api.raw_asgi import recommend
 from tests.builders.request_bodies import Body, question, relaxed
@@ -360,6 +360,6 @@ def test_a_choice_that_is_next_to_nothing_beside_the_current_machine_is_not_told
     )
     compared = post_recommend(client, body)["choices"][0]["compared_to_current"]
     assert all(figure is None or figure > 0 for figure in compared.values())
-    assert ratio(1.0, 3e7) == 3.333e-08
-    assert ratio(2.0, 3.0) == 0.6667
-    assert ratio(20.0, 3.0) == 6.6667
+    assert ratio(1.0 / 3e7) == 3.333e-08
+    assert ratio(2.0 / 3.0) == 0.6667
+    assert ratio(20.0 / 3.0) == 6.6667

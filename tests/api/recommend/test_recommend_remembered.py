@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from service.api.recommend.recommend import ASKED, answer_in
+from service.api.recommend.recommend import REQUEST, answer_in
 from service.domain.cache import Cache
 from service.domain.catalog.catalog import Catalog
 
@@ -63,7 +63,7 @@ def questions(workload: dict[str, Any]) -> list[dict[str, Any]]:
 def test_what_was_asked_before_changes_no_answer(app: FastAPI, name: str) -> None:
     catalog: Catalog = app.state.live_catalog.on(None)
     warm, asked = forgetful(catalog), questions(WORKLOADS[name])
-    expected = [answer_in(ASKED.validate_python(each), forgetful(catalog)) for each in asked]
+    expected = [answer_in(REQUEST.validate_python(each), forgetful(catalog)) for each in asked]
     for seed in range(3):
         for place in Random(seed).sample(range(len(asked)), len(asked)):
-            assert answer_in(ASKED.validate_python(asked[place]), warm) == expected[place], asked[place]
+            assert answer_in(REQUEST.validate_python(asked[place]), warm) == expected[place], asked[place]

@@ -14,7 +14,7 @@ from service.db.read_history import read_history
 from service.domain.catalog.catalog import Catalog
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.stacks import SoftwareStack
-from service.domain.recommend.fleet import FleetEstimate, job_checks, outlook_of
+from service.domain.recommend.fleet import FleetEstimate, estimate_fleet, job_checks
 from service.domain.typeset import TypeSet
 from tests.oracles.fleet import NodeEstimate, checks_missed, estimate_on_nodes
 from tests.strategies.catalogs import World
@@ -51,7 +51,7 @@ def reasons(found: FleetEstimate[Job], catalog: Catalog) -> list[set[str]]:
 @given(physical_worlds(), jobs(), node_choices)
 def test_it_equals_the_loop_over_every_type_and_number_of_nodes(world: World, job: Job, nodes: tuple[int, ...]) -> None:
     catalog = world.catalog
-    found = outlook_of(job, nodes, catalog)
+    found = estimate_fleet(job, nodes, catalog)
     failed = reasons(found, catalog)
     for place, kind in enumerate(catalog.instance_types):
         slow = [estimate_on_nodes(job, kind, each, catalog) for each in nodes]
@@ -107,7 +107,7 @@ def job_called(name: str, catalog: Catalog) -> Job:
 @pytest.mark.parametrize("name", REAL)
 def test_it_equals_the_loop_on_machines_that_are_rented_out(seed: Catalog, name: str) -> None:
     job, nodes = job_called(name, seed), (1, 2, 3, 4)
-    found = outlook_of(job, nodes, seed)
+    found = estimate_fleet(job, nodes, seed)
     failed = reasons(found, seed)
     for place in picked(seed):
         slow = [estimate_on_nodes(job, seed.instance_types[place], each, seed) for each in nodes]

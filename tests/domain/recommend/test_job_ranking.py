@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from service.domain.bill.interruption import Checkpoints
 from service.domain.catalog.hardware import InstanceType
 from service.domain.jobs.job import Job
+from service.domain.recommend.answer import Answer, Choice, Limits, Question
 from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, Objective
-from service.domain.recommend.plans import Limits
-from service.domain.recommend.recommend import Answer, Choice, Question, recommend
+from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.calibrations import FITTED
 from tests.oracles.fleet import NodeEstimate, PlainPlan, estimate_on_nodes, plan_on_offer
@@ -184,7 +184,7 @@ def test_it_equals_the_loop_over_every_candidate_and_offer(
     expected = sorted(each for _, each in rows) if per_offer else sorted(best_of_each(iter(rows)).values())
     found = [loop.figure_of(choice) for choice in answer.choices]
     assert found == pytest.approx(expected, rel=1e-6)
-    assert {choice.place for choice in answer.choices} == {place for place, _ in rows}
+    assert {choice.index for choice in answer.choices} == {place for place, _ in rows}
 
 
 @some
@@ -249,7 +249,7 @@ def test_what_the_price_alone_keeps_out_comes_in_without_it(
 
 
 def rank_of(answer: Answer, place: int) -> float:
-    return next((choice.rank for choice in answer.choices if choice.place == place), inf)
+    return next((choice.rank for choice in answer.choices if choice.index == place), inf)
 
 
 @some

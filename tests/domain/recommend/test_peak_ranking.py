@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleEvent
 from service.domain.catalog.precision import SUPPORT_LEVELS, Rate
+from service.domain.recommend.answer import Answer, Choice, Question
 from service.domain.recommend.objective import MORE_IS_BETTER, NAMED, NEEDS_POWER, NEEDS_PRICE, NEEDS_SPEED, Objective
 from service.domain.recommend.peaks import PRECISION_BY_TASK
-from service.domain.recommend.recommend import Answer, Choice, Question, recommend
+from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.oracles.selection import offer_misses, relaxed_constraints, runs, type_misses
 from tests.strategies.catalogs import (
@@ -164,14 +165,14 @@ def test_it_equals_the_loop_over_every_offer(world: World, asked: Question) -> N
     expected = sorted(row.score for row in (found if asked.per_offer else best_of_each(found)))
     told = [score_of(choice, asked, objective) for choice in answer.choices]
     assert told == pytest.approx(expected, abs=1e-9)
-    assert {choice.place for choice in answer.choices} == {row.place for row in found}
+    assert {choice.index for choice in answer.choices} == {row.place for row in found}
     assert answer.admitted == len({row.place for row in found})
     for choice in answer.choices:
         assert choice.speed == speed(choice.instance_type, asked)
 
 
 def score_of(choice: Choice, asked: Question, objective: Objective) -> float:
-    offer = (choice.place, choice.offer.region, choice.offer.market, choice.offer.price.usd_per_hour, None)
+    offer = (choice.index, choice.offer.region, choice.offer.market, choice.offer.price.usd_per_hour, None)
     return score(choice.instance_type, offer, asked, objective)
 
 
@@ -202,12 +203,12 @@ def again(world: World, offers: list[Offer]) -> World:
 
 
 def rank_of(answer: Answer, place: int) -> float:
-    return next((choice.rank for choice in answer.choices if choice.place == place), inf)
+    return next((choice.rank for choice in answer.choices if choice.index == place), inf)
 
 
 def told_of(answer: Answer) -> list[tuple[int, float | None, str, str | None]]:
     return [
-        (choice.place, choice.offer.price.usd_per_hour, choice.offer.market, choice.offer.region)
+        (choice.index, choice.offer.price.usd_per_hour, choice.offer.market, choice.offer.region)
         for choice in answer.choices
     ]
 
@@ -318,7 +319,7 @@ def test_a_relaxation_admits_what_it_promises_and_its_best_is_the_best_of_them(w
     answer = recommend(asked, world.catalog)
     if answer.price_ignored:
         return
-    inside = {choice.place for choice in answer.choices}
+    inside = {choice.index for choice in answer.choices}
     for rejection in answer.rejections:
         if rejection.relaxation is None:
             continue
@@ -327,8 +328,8 @@ def test_a_relaxation_admits_what_it_promises_and_its_best_is_the_best_of_them(w
         if "workload.precision" in to:
             changed = replace(changed, precisions=changed.constraints.precision_any)
         after = recommend(changed, world.catalog)
-        added = [choice for choice in after.choices if choice.place not in inside]
-        assert len({choice.place for choice in added}) == rejection.relaxation.admits, rejection
+        added = [choice for choice in after.choices if choice.index not in inside]
+        assert len({choice.index for choice in added}) == rejection.relaxation.admits, rejection
         if "workload.precision" not in to:
             best = min(added, key=lambda choice: choice.rank)
             promised = next(each for each in added if each.instance_type.id == rejection.relaxation.instance_type.id)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.recommend.answer import Answer, Question
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, Objective
-from service.domain.recommend.recommend import Answer, Question, recommend
+from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, precision, rate

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.recommend.objective import NAMED, Objective
-from service.domain.recommend.ties import Uncertain, lead_of_peaks, tie, tied_with, weight_of_speed
+from service.domain.recommend.ranking import Uncertain, tie, tie_distance_of_peaks, tied_with, weight_of_speed
 
 wide = st.builds(
     Uncertain,
@@ -59,6 +59,6 @@ def test_dollars_of_a_whole_job_are_as_uncertain_as_its_hours() -> None:
 
 
 def test_peaks_within_a_tenth_are_tied_and_prices_are_not() -> None:
-    assert lead_of_peaks(Objective(NAMED["fastest"]).key) == pytest.approx(log(1.1))
-    assert lead_of_peaks(Objective(NAMED["cheapest"]).key) < 1e-6
-    assert lead_of_peaks(Objective({"hours": 1.0, "usd": 1.0}).key) < 1e-6
+    assert tie_distance_of_peaks(Objective(NAMED["fastest"])) == pytest.approx(log(1.1))
+    assert tie_distance_of_peaks(Objective(NAMED["cheapest"])) < 1e-6
+    assert tie_distance_of_peaks(Objective({"hours": 1.0, "usd": 1.0})) < 1e-6

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from service.api.recommend.sentences import said
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType, LifecycleState
 from service.domain.catalog.reference import Fee, Service, ServiceEvent
-from service.domain.recommend.advice import ADVISERS, MOST_ADVICE, Situation, advise
+from service.domain.recommend.advice import ADVISERS, MAX_ADVICE, Situation, advise
+from service.domain.recommend.answer import Statement
+from service.domain.recommend.codes import AdviceCode
 from service.domain.selection.requirements import Requirement
 from service.domain.versions import versions_of
 from tests.builders.catalogs import catalog, software_rule
@@ -91,8 +94,13 @@ def given(
     code: str, task: str = "training", *, top: InstanceType | None = P4D, of: Catalog = WORLD, **told: Any
 ) -> str:
     """The sentence, or nothing."""
-    asked = Situation(task=task, top=None if top is None else place(top), **told)
-    return ADVISERS[code](asked, of) or ""
+    return text(code, Situation(task=task, top=None if top is None else place(top), **told), of)
+
+
+def text(code: str, situation: Situation, of: Catalog) -> str:
+    """The sentence of the advice, or nothing where it does not apply."""
+    figures = ADVISERS[AdviceCode(code)](situation, of)
+    return "" if figures is None else said(Statement(AdviceCode(code), figures)).text
 
 
 def pytorch(versions: str) -> Requirement:
@@ -204,7 +212,7 @@ def test_the_path_leads_upwards_in_the_same_architecture_to_what_can_be_had() ->
 def test_who_runs_on_what_has_ended_is_told(day: date, state: LifecycleState, told: str) -> None:
     old = instance_type("p2.xlarge", lifecycle=(event(), event(state, date(2025, 5, 24))))
     world = catalog(priced(old, 0.9), priced(G5, 1.0), day=day)
-    found = ADVISERS["current_ends"](Situation("training", current=world.place_of[old.id]), world) or ""
+    found = text("current_ends", Situation("training", current=world.place_of[old.id]), world)
     assert found.startswith(told)
     assert bool(found) == bool(told)
 
@@ -212,7 +220,7 @@ def test_who_runs_on_what_has_ended_is_told(day: date, state: LifecycleState, to
 def test_a_host_of_another_kind_of_cpu_is_no_step_up() -> None:
     arm = replace(G5, name="g5g.xlarge", cpu_architecture="arm64")
     world = catalog(priced(arm, 1.0), priced(P4D, 32.0))
-    assert ADVISERS["migration_path"](Situation("training", world.place_of[arm.id]), world) is None
+    assert not text("migration_path", Situation("training", world.place_of[arm.id]), world)
 
 
 def test_what_to_measure_is_told_while_nothing_was() -> None:
@@ -240,10 +248,10 @@ def test_there_are_only_a_few_and_the_first_matter_most() -> None:
         framework=pytorch("2.0"), cores_bind=True,
     )  # fmt: skip
     told = [each.code for each in advise(asked, WORLD)]
-    assert len(told) == MOST_ADVICE
+    assert len(told) == MAX_ADVICE
     assert told[:3] == ["tf32", "tf32_off_by_default", "mixed_precision"]
     assert [each for each in ADVISERS if each in told] == told
 
 
 def test_where_nothing_is_admitted_nothing_of_a_first_choice_is_told() -> None:
-    assert advise(Situation(task="training"), WORLD) == []
+    assert advise(Situation(task="training"), WORLD) == ()

@@ -1,0 +1,449 @@
+"""The answer of POST /recommend, rendered from the domain's values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from service.api.catalog.instance_type import InstanceTypeResponse, PriceResponse
+from service.api.estimate.response import (
+    BandResponse,
+    ModelledEstimateResponse,
+    estimate_told,
+    figure,
+    maybe,
+    published_run,
+    rounded,
+)
+from service.api.http.current import CatalogStamp, stamp
+from service.api.http.fields import NoteResponse, StatementResponse
+from service.api.recommend.request import RecommendRequest
+from service.api.recommend.sentences import note, placement_text, rejection_text, said
+from service.domain.band import Band
+from service.domain.catalog.catalog import Catalog
+from service.domain.evidence.named import NamedRate
+from service.domain.physics.cluster import GIB
+from service.domain.recommend.answer import (
+    Answer,
+    Choice,
+    Comparison,
+    HostNeeds,
+    PeakEstimate,
+    Rejection,
+    RelaxationOutcome,
+    SpotEstimate,
+    WorkEstimate,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenGpuResponse:
+    """The GPU of a choice."""
+
+    id: str
+    per_node: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeakEstimateResponse:
+    """The figures that rank a choice without a job. `basis: peak` is the vendor's peak rate, not a predicted speed."""
+
+    basis: Literal["peak"]
+    precision: str | None
+    peak_tflops: Annotated[
+        float | None, Field(description="Dense peak of the machine at the precision, in 10^12 operations per second.")
+    ]
+    peak_tflops_per_usd_hour: float | None
+    peak_tflops_per_watt: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobEstimateResponse(ModelledEstimateResponse):
+    """The job on all instances of a choice, and its cost there, interruptions included."""
+
+    usd: Annotated[
+        BandResponse | None, Field(description="Of the whole job; null without a price or an amount of work.")
+    ]
+    samples_per_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredEstimateResponse:
+    """A workload that is known by its name alone: as measured on this machine, or scaled from the most similar one."""
+
+    basis: Literal["measured", "scaled"]
+    samples_per_second: BandResponse
+    hours: Annotated[BandResponse | None, Field(description="Of the whole amount; null without one in samples.")]
+    usd: BandResponse | None
+    samples_per_usd: float | None
+    joules_per_sample: Annotated[float | None, Field(description="At the rated power of the GPUs.")]
+
+
+@dataclass(frozen=True, slots=True)
+class SpotResponse:
+    """Spot in expectation. Interruptions are those of all nodes and instances together."""
+
+    interruptions: BandResponse
+    interruptions_per_hour: BandResponse
+    checkpoint_interval_minutes: float
+    stretch: Annotated[float, Field(description="Paid hours divided by those of an undisturbed run.")]
+    paid_hours: BandResponse
+    notice_seconds: Annotated[int | None, Field(description="Between the warning and the end.")]
+    break_even_interruptions_per_hour: Annotated[
+        float | None,
+        Field(description="At which on demand costs as much there; null if spot never pays."),
+    ]
+    basis: str
+    source: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementResponse:
+    """Where the nodes of a choice have to stand."""
+
+    together: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostResponse:
+    """Cores and memory that each node's host should have; `specs` has what it has."""
+
+    needed_vcpus: float | None
+    ideal_vcpus: float | None
+    needed_memory_gib: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedToCurrentResponse:
+    """The choice relative to the caller's current instance."""
+
+    relative_usd_per_hour: float | None
+    relative_peak: Annotated[float | None, Field(description="If peaks rank; null for a job.")]
+    relative_speed: Annotated[float | None, Field(description="For a job: samples per second; null if peaks rank.")]
+    relative_usd: Annotated[float | None, Field(description="Of the whole job; null without an amount of work.")]
+
+
+@dataclass(frozen=True, slots=True)
+class AvailabilityResponse:
+    """Current availability. Always `unknown` for now: no feed reports capacity."""
+
+    state: Literal["unknown"]
+    confidence: float | None
+    observed_on: date | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceResponse:
+    """A ranked offer."""
+
+    rank: int
+    provider: str
+    instance: str
+    region: str | None
+    zone: str | None
+    market: str
+    nodes: int
+    instances: int
+    gpu: ChosenGpuResponse | None
+    usd_per_hour: float | None
+    price: PriceResponse
+    estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse
+    placement: Annotated[
+        PlacementResponse | None, Field(description="Of several nodes: whether they must stand together.")
+    ]
+    spot: Annotated[SpotResponse | None, Field(description="For a job on a spot machine: the cost of interruptions.")]
+    specs: InstanceTypeResponse
+    compared_to_current: ComparedToCurrentResponse | None
+    reasons: list[StatementResponse]
+    host: HostResponse
+    availability: AvailabilityResponse
+    warnings: list[StatementResponse]
+    evidence: list[dict[str, str]]
+    tied_with: list[int]
+    pareto: Annotated[
+        bool,
+        Field(description="No other candidate is both cheaper and faster: for a job in all, else by price and peak."),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class RelaxationBestResponse:
+    """The best of the types that a relaxation admits."""
+
+    instance: str
+    region: str | None
+    market: str
+    usd_per_hour: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RelaxationResponse:
+    """The smallest change of one constraint that admits something."""
+
+    to: Annotated[
+        dict[str, Any],
+        Field(description="Constraints (or paths into the question) with their new values; null removes one."),
+    ]
+    admits: int
+    best: RelaxationBestResponse
+
+
+@dataclass(frozen=True, slots=True)
+class RejectionResponse:
+    """How many instance types a constraint rejected."""
+
+    code: str
+    ground: str
+    text: str
+    count: int
+    only_this: Annotated[int, Field(description="Those of them that nothing else rejects.")]
+    relax: RelaxationResponse | None
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentInstanceResponse:
+    """The caller's current instance, priced and rated like a choice."""
+
+    instance: str
+    market: str
+    nodes: int
+    usd_per_hour: Annotated[float | None, Field(description="Of all nodes.")]
+    estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None
+
+
+@dataclass(frozen=True, slots=True)
+class CountsResponse:
+    """Every instance type of the catalog's day is either admitted or rejected."""
+
+    considered: int
+    admitted: int
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendResponse:
+    """Ranked choices, and why the rest is not among them."""
+
+    catalog: CatalogStamp
+    question: Annotated[RecommendRequest, Field(description="The question with every default filled in.")]
+    counts: CountsResponse
+    choices: list[ChoiceResponse]
+    rejections: list[RejectionResponse]
+    current: CurrentInstanceResponse | None
+    advice: list[StatementResponse]
+    notes: list[NoteResponse]
+
+
+AVAILABILITY = AvailabilityResponse(state="unknown", confidence=None, observed_on=None)
+
+
+def rendered(request: RecommendRequest, answer: Answer, catalog: Catalog) -> RecommendResponse:
+    """Returns the answer; `request` is the question with every default filled in."""
+    together = request.constraints.same_placement
+    return RecommendResponse(
+        catalog=stamp(catalog),
+        question=request,
+        counts=CountsResponse(answer.considered, answer.admitted, answer.considered - answer.admitted),
+        choices=[_choice(choice, catalog, together=together) for choice in answer.choices],
+        rejections=[_rejection(rejection) for rejection in answer.rejections],
+        current=None if answer.current is None else _current(answer.current),
+        advice=[said(advice) for advice in answer.advice],
+        notes=[note(each) for each in answer.notes],
+    )
+
+
+def _choice(choice: Choice, catalog: Catalog, *, together: bool) -> ChoiceResponse:
+    instance_type, offer = choice.instance_type, choice.offer
+    gpu, estimate = instance_type.gpu, choice.estimate
+    work = estimate if isinstance(estimate, WorkEstimate) else None
+    rendered_estimate = _estimate(estimate)
+    assert rendered_estimate is not None, "every choice can run the job"
+    return ChoiceResponse(
+        rank=choice.rank,
+        provider=instance_type.provider,
+        instance=instance_type.name,
+        region=offer.region,
+        zone=offer.zone,
+        market=offer.market,
+        nodes=choice.nodes,
+        instances=choice.instances,
+        gpu=None if gpu is None else ChosenGpuResponse(gpu.id, instance_type.gpu_count),
+        usd_per_hour=_usd_per_hour(choice),
+        price=PriceResponse.of(offer),
+        estimate=rendered_estimate,
+        placement=None if choice.nodes == 1 else PlacementResponse(together, placement_text(choice, together=together)),
+        spot=None if work is None or work.spot is None else _spot(work.spot),
+        specs=_specs(choice, catalog),
+        compared_to_current=None if choice.comparison is None else _compared(choice.comparison),
+        reasons=[said(reason) for reason in choice.reasons],
+        host=_host(choice.host),
+        availability=AVAILABILITY,
+        warnings=[said(warning) for warning in choice.warnings],
+        evidence=[] if work is None else [*_measurement(work.measured), *map(published_run, work.evidence)],
+        tied_with=list(choice.tied_with),
+        pareto=choice.pareto,
+    )
+
+
+def _specs(choice: Choice, catalog: Catalog) -> InstanceTypeResponse:
+    """Returns the instance type as every endpoint shows it; made once per catalog."""
+    return catalog.memory.get_or_compute(
+        ("specs", choice.index),
+        lambda: InstanceTypeResponse.of(choice.instance_type, catalog.day),
+    )
+
+
+def _usd_per_hour(choice: Choice) -> float | None:
+    usd = choice.usd_per_hour
+    return usd if usd is None or choice.machines == 1 else rounded(usd)
+
+
+def _host(host: HostNeeds) -> HostResponse:
+    memory = host.needed_memory_bytes
+    return HostResponse(
+        needed_vcpus=None if host.needed_vcpus is None else round(host.needed_vcpus, 3),
+        ideal_vcpus=None if host.ideal_vcpus is None else round(host.ideal_vcpus, 3),
+        needed_memory_gib=None if memory is None else round(memory / GIB, 3),
+    )
+
+
+def _compared(comparison: Comparison) -> ComparedToCurrentResponse:
+    return ComparedToCurrentResponse(
+        relative_usd_per_hour=ratio(comparison.usd_per_hour),
+        relative_peak=ratio(comparison.peak),
+        relative_speed=ratio(comparison.speed),
+        relative_usd=ratio(comparison.usd),
+    )
+
+
+def ratio(value: float | None) -> float | None:
+    """Returns a ratio with four decimals, or four digits if it is below 1, so that a ratio above 0 never becomes 0."""
+    if value is None:
+        return None
+    return round(value, 4) if value >= 1 else float(f"{value:.4g}")
+
+
+def _current(current: Choice) -> CurrentInstanceResponse:
+    usd = current.usd_per_hour
+    return CurrentInstanceResponse(
+        instance=current.instance_type.id,
+        market=current.offer.market,
+        nodes=current.nodes,
+        usd_per_hour=None if usd is None else rounded(usd),
+        estimate=_estimate(current.estimate),
+    )
+
+
+# Estimates
+
+
+def _estimate(
+    estimate: WorkEstimate | PeakEstimate | None,
+) -> JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None:
+    if estimate is None:
+        return None
+    if isinstance(estimate, PeakEstimate):
+        return PeakEstimateResponse(
+            basis="peak",
+            precision=estimate.precision,
+            peak_tflops=estimate.tflops,
+            peak_tflops_per_usd_hour=_four_decimals(estimate.tflops_per_usd_hour),
+            peak_tflops_per_watt=_four_decimals(estimate.tflops_per_watt),
+        )
+    return _measured(estimate) if estimate.modelled is None else _modelled(estimate)
+
+
+def _four_decimals(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _measured(estimate: WorkEstimate) -> MeasuredEstimateResponse:
+    assert estimate.measured is not None
+    assert estimate.samples_per_second is not None
+    return MeasuredEstimateResponse(
+        basis=estimate.measured.basis,
+        samples_per_second=BandResponse.of(estimate.samples_per_second),
+        hours=maybe(estimate.hours),
+        usd=maybe(estimate.usd),
+        samples_per_usd=figure(estimate.samples_per_usd),
+        joules_per_sample=figure(estimate.joules_per_sample),
+    )
+
+
+def _modelled(estimate: WorkEstimate) -> JobEstimateResponse:
+    assert estimate.modelled is not None
+    of_one = estimate_told(estimate.modelled, None)
+    values = {name: getattr(of_one, name) for name in ModelledEstimateResponse.__dataclass_fields__}
+    physics = estimate.modelled.estimate
+    return JobEstimateResponse(
+        **values
+        | {
+            "basis": "modelled" if estimate.measured is None else estimate.measured.basis,
+            "samples_per_second": maybe(estimate.samples_per_second),
+            "tokens_per_second": _of_all(physics.tokens_per_second, estimate.instances),
+            "prefill_tokens_per_second": _of_all(physics.prefill_tokens_per_second, estimate.instances),
+            "hours": maybe(estimate.hours),
+            "joules_per_sample": figure(estimate.joules_per_sample),
+        },
+        usd=maybe(estimate.usd),
+        samples_per_usd=figure(estimate.samples_per_usd),
+    )
+
+
+def _of_all(rate: Band | None, instances: int) -> BandResponse | None:
+    return None if rate is None else BandResponse.of(rate.times(instances))
+
+
+def _spot(spot: SpotEstimate) -> SpotResponse:
+    expected = spot.expected
+    return SpotResponse(
+        interruptions=BandResponse.of(spot.interruptions),
+        interruptions_per_hour=BandResponse.of(spot.interruptions_per_hour),
+        checkpoint_interval_minutes=rounded(expected.interval_seconds / 60),
+        stretch=rounded(expected.stretch),
+        paid_hours=BandResponse.of(expected.hours),
+        notice_seconds=spot.notice_seconds,
+        break_even_interruptions_per_hour=figure(spot.break_even_per_hour),
+        basis=expected.basis,
+        source=expected.source,
+    )
+
+
+def _measurement(rate: NamedRate | None) -> Sequence[dict[str, str]]:
+    if rate is None:
+        return ()
+    measurement = rate.evidence
+    return (
+        {
+            "kind": "measurement",
+            "id": measurement.id,
+            "date": measurement.measured_on.isoformat(),
+            "source": measurement.source,
+            "nearness": "same machine" if rate.basis == "measured" else "another machine",
+            "measured": f"{measurement.workload} on {measurement.machine}: "
+            f"{measurement.samples_per_second:,g} samples/s",
+        },
+    )
+
+
+# Rejections
+
+
+def _rejection(rejection: Rejection) -> RejectionResponse:
+    return RejectionResponse(
+        code=rejection.code,
+        ground=rejection.ground,
+        text=rejection_text(rejection),
+        count=rejection.count,
+        only_this=rejection.only_this,
+        relax=None if rejection.relaxation is None else _relaxation(rejection.relaxation),
+    )
+
+
+def _relaxation(relaxation: RelaxationOutcome) -> RelaxationResponse:
+    offer = relaxation.offer
+    best = RelaxationBestResponse(relaxation.instance_type.id, offer.region, offer.market, offer.price.usd_per_hour)
+    return RelaxationResponse(relaxation.to, relaxation.admits, best)

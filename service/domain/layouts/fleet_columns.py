@@ -1,0 +1,288 @@
+"""Estimates of a job as columns of instance types. Clusters that do not differ are estimated once, all together."""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.arrays import Floats, Indices, Mask, taken
+from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.step_kinds import TRAINING
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import Gpu, InstanceType
+from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
+from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
+from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands, where_inference_fits
+from service.domain.layouts.training_search import fastest_training_layouts, training_bands, where_training_fits
+from service.domain.physics.cluster import Cluster, cluster_of_instance
+from service.domain.physics.estimate import forward_batch
+from service.domain.physics.features import training_config_features
+from service.domain.physics.parallelism import Layout, LayoutTable, layout_of
+from service.domain.typeset import TypeSet, types_where
+
+SECONDS_PER_HOUR = 3600.0
+Config = TrainingConfig | InferenceConfig
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateColumns:
+    """A job on a number of nodes of each instance type. Rates are samples per second, 0 if it cannot run."""
+
+    nodes: Floats
+    runs: Mask
+    """Whether the GPU has a requested precision, and the figures that estimates need."""
+    exists: Mask
+    """Whether some layout divides the batch over the cluster."""
+    fits: Mask
+    needed_bytes: Floats
+    usable_bytes: Floats
+    low: Floats
+    likely: Floats
+    high: Floats
+    hours: Floats
+    """Likely hours of the whole amount, or of one sample if there is no amount; infinite if it does not run."""
+
+    @property
+    def works(self) -> Mask:
+        """Types that run the job and hold it in memory."""
+        return np.asarray(self.runs & self.exists & self.fits, np.bool_)
+
+
+class FleetLayouts(NamedTuple):
+    """The best layout on a number of nodes of each instance type."""
+
+    rows: NDArray[np.unsignedinteger]
+    """One for each distinct cluster, as in `LayoutTable.rows`, in the narrowest type that holds it."""
+    cluster: Indices
+    """Row of each instance type; -1, the last row, without a GPU."""
+
+    def of(self, index: int) -> Layout:
+        """Returns the layout of one instance type."""
+        return layout_of(self.rows[self.cluster[index]])
+
+
+class FleetClusters(NamedTuple):
+    """The distinct clusters of all instance types that have GPUs."""
+
+    distinct: tuple[Cluster, ...]
+    gpu: Indices
+    """Index of each cluster's GPU among the rated ones."""
+    of_types: tuple[Indices, ...]
+    """For each number of nodes, the cluster of each instance type; -1 if it has none."""
+
+
+class _Part(NamedTuple):
+    """The clusters on which a job runs in the same config."""
+
+    config: Config
+    table: ClusterTable
+    indices: Indices
+    wanted: Mask | None
+    """Which of the clusters to estimate; all of them if None."""
+
+
+def estimate_columns(
+    job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None = None
+) -> tuple[tuple[EstimateColumns, ...], tuple[FleetLayouts, ...]]:
+    """Returns estimates and layouts for each number of nodes, optionally only for some of the types."""
+    clusters = _clusters_on(counts, catalog)
+    rows_of_all = len(clusters.distinct) + 1  # the last row is of types without a GPU
+    columns, layouts = no_estimates(rows_of_all), LayoutTable.plain(rows_of_all).rows()
+    for part in _parts(job, counts, catalog, among):
+        estimates, layouts[part.indices] = _estimate(catalog.reference.physics, job, part)
+        for name in EstimateColumns.__dataclass_fields__:
+            getattr(columns, name)[part.indices] = getattr(estimates, name)
+    narrow = layouts.astype(np.min_scalar_type(int(layouts.max())))  # a quarter of the bytes for every cached job
+    return (
+        tuple(
+            replace(taken(columns, of_types), nodes=np.broadcast_to(np.float64(count), len(of_types)))
+            for of_types, count in zip(clusters.of_types, counts, strict=True)
+        ),
+        tuple(FleetLayouts(narrow, of_types) for of_types in clusters.of_types),
+    )
+
+
+def types_it_fits(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Catalog) -> TypeSet:
+    """Returns those of the types that hold the job on any of these numbers of nodes, however fast they are."""
+    clusters, physics = _clusters_on(counts, catalog), catalog.reference.physics
+    fits = np.zeros(len(clusters.distinct) + 1, np.bool_)
+    for config, table, indices, wanted in _parts(job, counts, catalog, among):
+        if isinstance(config, TrainingConfig):
+            fits[indices] = where_training_fits(physics, config, table, wanted)
+        else:
+            fits[indices] = where_inference_fits(physics, config, table, wanted)
+    admits = 0
+    for of_types in clusters.of_types:
+        admits |= types_where(fits[of_types])
+    return among & admits
+
+
+def no_estimates(rows: int) -> EstimateColumns:
+    """Returns columns of types on which nothing runs."""
+    return EstimateColumns(
+        nodes=np.ones(rows),
+        runs=np.zeros(rows, np.bool_),
+        exists=np.zeros(rows, np.bool_),
+        fits=np.zeros(rows, np.bool_),
+        needed_bytes=np.full(rows, np.inf),
+        usable_bytes=np.zeros(rows),
+        low=np.zeros(rows),
+        likely=np.zeros(rows),
+        high=np.zeros(rows),
+        hours=np.full(rows, np.inf),
+    )
+
+
+def has_gpu(instance_type: InstanceType) -> bool:
+    """Returns whether an instance type has at least one GPU."""
+    return instance_type.gpu is not None and instance_type.gpu_count > 0
+
+
+def is_rated(gpu: Gpu) -> bool:
+    """Returns whether the memory, the bandwidth and some rate of a GPU are known."""
+    rated = any(rate.dense_tflops for rate in gpu.rates.values())
+    return rated and gpu.memory_bandwidth_gb_per_second is not None and gpu.memory_gb is not None
+
+
+# Clusters
+
+
+def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None) -> Iterator[_Part]:
+    """Yields the clusters in groups that run the job in the same config."""
+    clusters = _clusters_on(counts, catalog)
+    wanted = None
+    if among is not None:
+        wanted = np.zeros(len(clusters.distinct) + 1, np.bool_)
+        for of_types in clusters.of_types:
+            wanted[of_types[catalog.mask(among)]] = True
+    configs, config_of_gpu = _configs(job, catalog)
+    config_of_cluster = config_of_gpu[clusters.gpu]
+    for number, config in enumerate(configs):
+        indices = np.flatnonzero(config_of_cluster == number)
+        here = None if wanted is None else wanted[indices]
+        if len(indices) and (here is None or here.any()):
+            yield _Part(config, _table(clusters, counts, indices, catalog), indices, here)
+
+
+def _table(clusters: FleetClusters, counts: tuple[int, ...], indices: Indices, catalog: Catalog) -> ClusterTable:
+    key = ("cluster_table", counts, indices.tobytes())
+    return catalog.memory.get_or_compute(key, lambda: cluster_table([clusters.distinct[index] for index in indices]))
+
+
+def _clusters_on(counts: tuple[int, ...], catalog: Catalog) -> FleetClusters:
+    return catalog.memory.get_or_compute(("clusters", counts), lambda: _find_clusters(catalog, counts))
+
+
+def _find_clusters(catalog: Catalog, counts: tuple[int, ...]) -> FleetClusters:
+    types = catalog.instance_types
+    usable = np.array([has_gpu(each) and each.gpu is not None and is_rated(each.gpu) for each in types])
+    rated = [each for each, is_usable in zip(types, usable.tolist(), strict=True) if is_usable]
+    known, cluster = distinct(cluster_of_instance(each, count) for count in counts for each in rated)
+    of_types = []
+    for part in np.split(cluster, len(counts)):
+        column = np.full(len(types), -1)
+        column[usable] = part
+        of_types.append(column)
+    index_of = {gpu.id: index for index, gpu in enumerate(_rated_gpus(catalog))}
+    return FleetClusters(known, np.array([index_of[each.gpu.id] for each in known], np.int64), tuple(of_types))
+
+
+def _configs(job: Job, catalog: Catalog) -> tuple[list[Config], Indices]:
+    """Returns the distinct configs, and the one of each rated GPU; -1 if it lacks every requested precision."""
+    numbers: dict[Config, int] = {}
+    by_sort: dict[Hashable, int] = {}
+    sorts = catalog.memory.get_or_compute("sorts_of_gpus", lambda: list(map(gpu_traits, _rated_gpus(catalog))))
+    for gpu, sort in zip(_rated_gpus(catalog), sorts, strict=True):
+        if sort not in by_sort:
+            config = config_on(job, gpu)
+            by_sort[sort] = -1 if config is None else numbers.setdefault(config, len(numbers))
+    return list(numbers), np.array([by_sort[sort] for sort in sorts], np.int64)
+
+
+def _rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
+    """Returns the rated GPUs of all instance types, each once."""
+
+    def find() -> tuple[Gpu, ...]:
+        gpus = [each.gpu for each in catalog.instance_types if each.gpu is not None]
+        return tuple({gpu.id: gpu for gpu in gpus if is_rated(gpu)}.values())
+
+    return catalog.memory.get_or_compute("rated_gpus", find)
+
+
+# Estimates
+
+
+def _estimate(physics: Physics, job: Job, part: _Part) -> tuple[EstimateColumns, Floats]:
+    """Returns the job on each cluster of a part, and the rows of its best layouts."""
+    if isinstance(part.config, TrainingConfig):
+        return _training_columns(physics, job, part.config, part.table, part.wanted)
+    return _inference_columns(physics, job, part.config, part.table, part.wanted)
+
+
+def _training_columns(
+    physics: Physics, job: Job, config: TrainingConfig, table: ClusterTable, wanted: Mask | None
+) -> tuple[EstimateColumns, Floats]:
+    best = fastest_training_layouts(physics, config, table, wanted=wanted)
+    with np.errstate(divide="ignore"):
+        rate = np.where(best.fits, 1 / best.seconds_per_sample, 0.0)
+    bands = training_bands(physics, config, table)
+    samples = _samples(job, config.mean_length or config.sequence_length or 0, best.layouts.global_batch)
+    beyond_steps = np.exp(_log_beyond_steps(physics, config, table)) if job.amount is not None else 1.0
+    columns = _columns(table, best.exists, best.fits, best.needed_bytes, rate, bands, samples * beyond_steps)
+    return columns, best.layouts.rows()
+
+
+def _log_beyond_steps(physics: Physics, config: TrainingConfig, table: ClusterTable) -> Floats:
+    """Returns the logarithm of what evaluation, saving and starting add to the steps, as in runs of the stack."""
+    calibration, features = physics.calibration, training_config_features(config)
+    timed = {**features, "measured": "wall"}
+
+    of_config = calibration.log_factor(TRAINING, "*", timed, of=("measured",))
+    slow, plain = (calibration.log_factors(TRAINING, "*", each, table.features) for each in (timed, features))
+    return np.broadcast_to(of_config + slow - plain, len(table))
+
+
+def _inference_columns(
+    physics: Physics, job: Job, config: InferenceConfig, table: ClusterTable, wanted: Mask | None
+) -> tuple[EstimateColumns, Floats]:
+    best = fastest_inference_layouts(physics, config, table, wanted=wanted)
+    generates = config.model.generates
+    units_per_sample = max(1.0, config.output_length) if generates else 1.0
+    # A step of a model that does not generate is a batch on one GPU, as in the estimate of one cluster.
+    per_step = best.concurrency if generates else np.full(len(table), forward_batch(config))
+    samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
+    rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, config, table)
+    columns = _columns(table, best.exists, best.fits, best.needed_bytes, rate, bands, samples)
+    return columns, best.layouts.rows()
+
+
+def _samples(job: Job, length: float, per_step: Floats) -> Floats:
+    """Returns the samples of the whole amount; 1 without an amount."""
+    if job.amount is None:
+        return np.ones(len(per_step))
+    if job.amount.steps is not None:
+        return job.amount.steps * per_step
+    return np.full(len(per_step), samples_of(job.amount, length, 1.0) or 1.0)
+
+
+def _columns(
+    table: ClusterTable, exists: Mask, fits: Mask, needed: Floats, rate: Floats, bands: Floats, samples: Floats
+) -> EstimateColumns:
+    likely = rate * bands[:, 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hours = np.where(likely > 0, samples / likely / SECONDS_PER_HOUR, np.inf)
+    return EstimateColumns(
+        nodes=table.nodes,
+        runs=np.ones(len(table), np.bool_),
+        exists=exists,
+        fits=fits,
+        needed_bytes=needed,
+        usable_bytes=table.usable_bytes,
+        low=rate * bands[:, 0],
+        likely=likely,
+        high=rate * bands[:, 2],
+        hours=hours,
+    )

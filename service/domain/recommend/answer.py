@@ -1,0 +1,269 @@
+"""The question that a recommendation answers, and the answer: values without behaviour."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from service.domain.band import Band
+from service.domain.bill.interruption import Checkpoints, Expectation
+from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.offer import Offer
+from service.domain.evidence.named import NamedRate
+from service.domain.evidence.published import Evidence
+from service.domain.jobs.job import Amount, Job
+from service.domain.layouts.job_estimate import JobEstimate
+from service.domain.physics.cluster import Cluster
+from service.domain.physics.input_pipeline import SampleLoading
+from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
+from service.domain.recommend.objective import Objective
+from service.domain.selection.constraints import Constraints
+from service.domain.selection.requirements import NOTHING, Requirements
+
+Code = TypeVar("Code", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedWork:
+    """A workload of which only the name is known, and with it what was measured under that name."""
+
+    name: str
+    task: str
+    precision: str | None
+    amount: Amount | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on the whole job, at the likely end of the estimates or, if `safe`, at the pessimistic one."""
+
+    deadline_hours: float | None = None
+    budget_usd: float | None = None
+    max_instances: int = 1
+    """Maximum number of independent instances that share the work."""
+    safe: bool = False
+
+    @property
+    def bind(self) -> bool:
+        """Whether there is a limit on the hours or the dollars of the whole job."""
+        return self.deadline_hours is not None or self.budget_usd is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request in the catalog's own words."""
+
+    task: str
+    precisions: tuple[str, ...]
+    """In order of preference; empty: the best of the task's usual ones that each GPU has."""
+    constraints: Constraints
+    objective: Objective
+    current_instance: str | None
+    limit: int
+    per_offer: bool
+    job: Job | NamedWork | None = None
+    """Ranked by physics, or by measurements under its name; without a job, peaks rank."""
+    name: str | None = None
+    """The name under which the workload was measured."""
+    nodes: tuple[int, int] = (1, 1)
+    """Minimum and maximum number of nodes."""
+    limits: Limits = field(default_factory=Limits)
+    checkpoints: Checkpoints = field(default_factory=lambda: Checkpoints(save_seconds=0.0, restart_seconds=0.0))
+    diversify: bool = False
+    needs: Requirements = NOTHING
+    usual: tuple[str, ...] = ()
+    """If no precision is named and the workload cannot tolerate all of the task's usual ones: those that it can."""
+    given: frozenset[str] = frozenset()
+    """Paths of the fields that the caller set, such as `workload.amount`."""
+    framework: str | None = None
+    """As the caller wrote it, with versions."""
+    loading: SampleLoading = field(default_factory=SampleLoading)
+    decodes_on_gpu: bool = False
+    samples: float | None = None
+    """Samples of one epoch, if the amount is given in samples."""
+    concurrent_runs: int = 1
+    fault_tolerant: bool = False
+    spot_left_out: bool = False
+    """Whether spot was removed from the requested markets, because the workload is not fault-tolerant."""
+    refused_precisions: tuple[str, ...] = ()
+    """Precisions that the workload cannot tolerate."""
+    software_unknown: tuple[str, ...] = ()
+    """Fields that name software without any rule."""
+
+    @property
+    def modelled(self) -> Job | None:
+        """The job, if physics can estimate it."""
+        return None if isinstance(self.job, NamedWork) else self.job
+
+    @property
+    def has_amount(self) -> bool:
+        """Whether there is a job with an amount of work."""
+        return self.job is not None and self.job.amount is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement(Generic[Code]):
+    """A code of a closed list with the figures of its sentence."""
+
+    code: Code
+    figures: Mapping[str, Any]
+
+
+def statement(code: Code, **figures: Any) -> Statement[Code]:
+    """Returns the code with its figures."""
+    return Statement(code, figures)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something to know about the whole answer, and the fields of the question that it is about."""
+
+    code: NoteCode
+    fields: tuple[str, ...]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PeakEstimate:
+    """What ranks a choice without a job. Rates are in 10^12 operations per second of the whole machine."""
+
+    precision: str | None
+    tflops: float | None
+    tflops_per_usd_hour: float | None
+    tflops_per_watt: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpotEstimate:
+    """Interruptions of a choice on spot machines. `expected` is of one instance; all instances together have more."""
+
+    expected: Expectation
+    interruptions: Band
+    interruptions_per_hour: Band
+    notice_seconds: int | None
+    break_even_per_hour: float | None
+    """Interruptions per hour at which on-demand costs as much; null if spot is never cheaper."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEstimate:
+    """A job on a choice. Rates are of all instances; hours last until the work is done, interruptions included."""
+
+    modelled: JobEstimate | None
+    """The physics of one instance, on this cluster."""
+    cluster: Cluster | None
+    instances: int
+    measured: NamedRate | None
+    """The rate of one machine that was measured or scaled under the workload's name; it replaces the modelled one."""
+    samples_per_second: Band | None
+    hours: Band | None
+    usd: Band | None
+    samples_per_usd: float | None
+    joules_per_sample: float | None
+    """At the rated power of the GPUs."""
+    spot: SpotEstimate | None
+    evidence: tuple[Evidence, ...]
+    """The nearest published runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostNeeds:
+    """CPU cores and memory that each node's host should have."""
+
+    needed_vcpus: float | None
+    ideal_vcpus: float | None
+    needed_memory_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Figures of a choice divided by those of the current machine; null if either is unknown or does not apply."""
+
+    usd_per_hour: float | None
+    peak: float | None
+    speed: float | None
+    usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankedOffer:
+    """An offer in the order of the ranking."""
+
+    rank: int
+    instance_type: InstanceType
+    index: int
+    """Index of the instance type in the catalog."""
+    offer_index: int
+    offer: Offer
+    precision: str | None
+    speed: float | None
+    """Samples per second of all nodes; without a job, the peak in 10^12 operations per second, or the vCPUs."""
+    nodes: int
+    instances: int
+    hours: float | None
+    """Likely hours until the job is done, interruptions included; null without an amount of work."""
+    usd: float | None
+    """Likely cost of the whole job, or of an hour if there is no amount; null without a job or a price."""
+    score: float
+    tied_with: tuple[int, ...] = ()
+    pareto: bool = False
+
+    @property
+    def machines(self) -> int:
+        """Number of machines: nodes of all instances."""
+        return self.nodes * self.instances
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Price of an hour of all machines."""
+        usd = self.offer.price.usd_per_hour
+        return None if usd is None else usd * self.machines
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(RankedOffer):
+    """A ranked offer with everything that the answer says about it."""
+
+    estimate: WorkEstimate | PeakEstimate | None = None
+    """Null for a current machine that cannot run the job."""
+    host: HostNeeds = field(default_factory=lambda: HostNeeds(None, None, None))
+    reasons: tuple[Statement[ReasonCode], ...] = ()
+    warnings: tuple[Statement[WarningCode], ...] = ()
+    comparison: Comparison | None = None
+
+
+class RelaxationOutcome(NamedTuple):
+    """The smallest change of one constraint that admits something, the number of types, and the best of them."""
+
+    to: dict[str, object]
+    admits: int
+    instance_type: InstanceType
+    offer_index: int
+    offer: Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Number of types that a constraint rejects, and of those that only it rejects."""
+
+    code: str
+    ground: str
+    count: int
+    only_this: int
+    relaxation: RelaxationOutcome | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Ranked choices and counted rejections; every type considered is either admitted or rejected."""
+
+    choices: tuple[Choice, ...]
+    rejections: tuple[Rejection, ...]
+    considered: int
+    admitted: int
+    ranked: int
+    """Number of choices that there would be without a limit: one per admitted type, or one per offer."""
+    current: Choice | None
+    price_ignored: bool
+    advice: tuple[Statement[AdviceCode], ...]
+    notes: tuple[Note, ...]

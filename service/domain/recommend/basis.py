@@ -1,0 +1,165 @@
+"""What a ranking rests on: the plans of a job, or peaks if there is no job, under one objective."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from service.domain.catalog.catalog import Catalog
+from service.domain.jobs.job import Job
+from service.domain.recommend.answer import Limits, NamedWork, Question, RankedOffer
+from service.domain.recommend.fleet import (
+    FleetEstimate,
+    estimate_by_name,
+    estimate_fleet,
+    job_checks,
+    measured_under,
+    node_counts,
+    not_measured,
+    with_measurements,
+)
+from service.domain.recommend.objective import NEEDS_POWER, NEEDS_SPEED, Objective
+from service.domain.recommend.peaks import Peaks, assumed_peaks, figures_of, known
+from service.domain.recommend.plans import Planner, keeping_on_more_nodes, limit_checks, plans_of
+from service.domain.recommend.ranking import Ranked, rank
+from service.domain.selection.constraints import Constraints
+from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offer_choice
+from service.domain.selection.relax import Check
+from service.domain.selection.requirements import NOTHING, Requirements, requirement_checks
+from service.domain.selection.selection import Selection, select
+from service.domain.typeset import types_where
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The objective with the planner of a job or with peaks; exactly one of these is set."""
+
+    objective: Objective
+    planner: Planner | None
+    peaks: Peaks | None
+    needs: Requirements
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Identifies the order that the basis gives to some offers."""
+        return self.objective.key, self.planner and self.planner.key, self.peaks and self.peaks.key
+
+    def under(self, objective: Objective, limits: Limits | None = None) -> "Basis":
+        """Returns the same basis under another objective and, if given, other limits."""
+        planner = self.planner
+        if planner is not None:
+            planner = replace(planner, objective=objective, limits=planner.limits if limits is None else limits)
+        return replace(self, objective=objective, planner=planner)
+
+
+def basis_of(question: Question, catalog: Catalog) -> Basis:
+    """Returns the basis of a question's ranking; estimates the fleet if there is a job."""
+    if question.job is None:
+        support = question.constraints.precision_support
+        peaks = assumed_peaks(question.task, question.precisions, question.usual, support, catalog)
+        return Basis(question.objective, None, peaks, question.needs)
+    fleet = _fleet(question.job, question.name, node_counts(*question.nodes), catalog)
+    planner = Planner(fleet, question.objective, question.limits, question.checkpoints)
+    return Basis(question.objective, planner, None, question.needs)
+
+
+def _fleet(
+    job: Job | NamedWork, name: str | None, counts: tuple[int, ...], catalog: Catalog
+) -> FleetEstimate[Job] | FleetEstimate[NamedWork]:
+    if isinstance(job, NamedWork):
+        return estimate_by_name(job, counts, catalog)
+    fleet = estimate_fleet(job, counts, catalog)
+    return with_measurements(fleet, name, catalog) if name is not None and measured_under(name, catalog) else fleet
+
+
+# Select
+
+
+def select_by(basis: Basis, constraints: Constraints, catalog: Catalog) -> Selection:
+    """Returns what the constraints admit of the types that the basis can rank."""
+    return select(constraints, catalog, [*_job_checks(basis, constraints, catalog), *_figure_checks(basis, catalog)])
+
+
+def _job_checks(basis: Basis, constraints: Constraints, catalog: Catalog) -> Iterator[Check]:
+    planner = basis.planner
+    if planner is None:
+        return
+    cells = offer_choice(constraints.of_offers, catalog).cells
+    if isinstance(planner.fleet.job, NamedWork):
+        yield from not_measured(planner.fleet, catalog)
+    else:
+        keeping = partial(keeping_on_more_nodes, planner, cells, catalog=catalog) if planner.limits.bind else None
+        yield from job_checks(planner.fleet, keeping)
+    yield from limit_checks(planner, cells, constraints.max_usd_per_hour, catalog)
+
+
+def _figure_checks(basis: Basis, catalog: Catalog) -> Iterator[Check]:
+    """Yields checks for types without a figure that the objective needs, and for the workload's requirements."""
+    if basis.peaks is not None and basis.objective.needs(NEEDS_SPEED):
+        yield Check("peak_unknown", "data", basis.peaks.unknown)
+    if basis.objective.needs(NEEDS_POWER):
+        watts = catalog.columns.numbers["tdp_watts"]
+        unknown = catalog.memory.get_or_compute("power_unknown", lambda: types_where(np.isnan(watts)))
+        yield Check("power_unknown", "data", unknown)
+    if basis.needs is not NOTHING:
+        yield from requirement_checks(basis.needs, catalog)
+
+
+# Rank
+
+
+def rank_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
+    """Returns the admitted offers, best first; those that miss a limit on the whole job come last."""
+    # Offers that stay, such as the cheapest of each type and market, are ordered once and not per question.
+    ranked = admitted.cells.orders.get_or_compute(basis.key, lambda: order(basis, admitted.cells, catalog))
+    if ranked.unknown & admitted.types:
+        ranked = order(basis, CheapestOffers.of(admitted.cells.offer[admitted.places], catalog), catalog)
+    return ranked.rows(admitted.among(ranked.instance_type, ranked.usd))
+
+
+def order(basis: Basis, cells: CheapestOffers, catalog: Catalog) -> Ranked:
+    """Returns all of some offers, best first; those that miss a limit on the whole job have an infinite score."""
+    if basis.planner is not None:
+        plans = plans_of(basis.planner, cells, catalog)
+        return rank(cells, basis.objective, plans.figures, plans, catalog)
+    assert basis.peaks is not None
+    return rank(cells, basis.objective, figures_of(cells, basis.peaks, catalog), None, catalog)
+
+
+def ranked_offer(
+    basis: Basis,
+    ranked: Ranked,
+    row: int,
+    catalog: Catalog,
+    tied_with: tuple[int, ...] = (),
+    *,
+    pareto: bool = False,
+) -> RankedOffer:
+    """Returns one row of a ranking as a value."""
+    index, offer_index = int(ranked.instance_type[row]), int(ranked.offer[row])
+    precision, speed, nodes, instances, hours, usd = None, None, 1, 1, None, None
+    if ranked.plans is None:
+        assert basis.peaks is not None
+        precision, speed = basis.peaks.assumed[index]
+    else:
+        plans, cell = ranked.plans, int(ranked.cell[row])
+        nodes, instances = int(plans.nodes[cell]), int(plans.instances[cell])
+        speed, hours = known(float(plans.rate[cell])), known(float(plans.hours[cell]))
+        usd = known(float(plans.figures.usd[cell]))
+    return RankedOffer(
+        rank=row + 1,
+        instance_type=catalog.instance_types[index],
+        index=index,
+        offer_index=offer_index,
+        offer=catalog.offer(offer_index),
+        precision=precision,
+        speed=speed,
+        nodes=nodes,
+        instances=instances,
+        hours=hours,
+        usd=usd,
+        score=float(ranked.score[row]),
+        tied_with=tied_with,
+        pareto=pareto,
+    )

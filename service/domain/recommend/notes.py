@@ -1,0 +1,89 @@
+"""What to know about a whole answer: defaults that were taken, and fields that did not affect the ranking."""
+
+from collections.abc import Iterator
+
+from service.domain.catalog.catalog import Catalog
+from service.domain.recommend.answer import NamedWork, Note, Question, RankedOffer
+from service.domain.recommend.codes import NoteCode
+from service.domain.recommend.fleet import measured_under
+
+ALWAYS_WEIGHED = frozenset({"task", "precision", "precision_support", "fault_tolerant", "host", "software", "numerics"})
+"""Fields of a workload that affect every ranking."""
+
+WEIGHED_BY_NAME = frozenset({"name", "amount", "checkpoint"})
+"""Fields that also affect the ranking of a workload that is known by its name alone."""
+
+TRAINING_ONLY = frozenset({
+    "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
+    "fused_optimizer", "offload_activations", "global_batch_size",
+})  # fmt: skip
+INFERENCE_ONLY = frozenset({"kv_cache_precision", "concurrency", "batch_size", "input_length", "output_length"})
+
+LIMITS_OF_A_JOB = ("min_nodes", "max_nodes")
+LIMITS_OF_AN_AMOUNT = ("budget_usd", "deadline_hours", "max_instances", "confidence")
+LIMITS = ("budget_usd", "deadline_hours", "min_nodes", "max_nodes", "max_instances", "same_placement", "confidence")
+"""Limits that only some questions can apply, in the order of the note."""
+
+
+def notes_on(
+    question: Question,
+    nearest: tuple[RankedOffer | None, RankedOffer | None],
+    catalog: Catalog,
+    *,
+    price_ignored: bool,
+) -> Iterator[Note]:
+    """Yields the notes of an answer. `nearest` is the cheapest offer in time and the fastest within the budget."""
+    given, job = question.given, question.job
+    if given and "objective" not in given:
+        yield Note(NoteCode.OBJECTIVE_DEFAULTED, ("objective",))
+    if price_ignored:
+        yield Note(NoteCode.PRICE_IGNORED, ("objective",))
+    if job is not None and job.amount is None:
+        yield Note(NoteCode.NO_AMOUNT, ("workload.amount",))
+    if "workload.amount" in given and question.limits.deadline_hours is None:
+        yield Note(NoteCode.NO_DEADLINE, ("constraints.deadline_hours",))
+    if nearest != (None, None):
+        in_time, in_budget = nearest
+        limits = ("constraints.deadline_hours", "constraints.budget_usd")
+        yield Note(NoteCode.NEAREST, limits, {"in_time": in_time, "in_budget": in_budget})
+    if question.name is not None and not measured_under(question.name, catalog):
+        yield Note(NoteCode.NAME_NOT_MEASURED, ("workload.name",), {"name": question.name})
+    if question.spot_left_out:
+        yield Note(NoteCode.SPOT_LEFT_OUT, ("constraints.market", "workload.fault_tolerant"))
+    if question.software_unknown:
+        yield Note(NoteCode.SOFTWARE_UNKNOWN, question.software_unknown)
+    if fields := tuple(_fields_without_effect(question)):
+        yield Note(NoteCode.NOT_WEIGHED, fields, {"has_job": job is not None})
+
+
+def _fields_without_effect(question: Question) -> Iterator[str]:
+    for name in sorted(_names(question, "workload.") & _without_effect(question)):
+        yield f"workload.{name}"
+    # The rate at which samples are needed is known only for a job.
+    if question.job is None and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:
+        yield "workload.host.cpu_samples_per_second_per_vcpu"
+    applied = (
+        *(LIMITS_OF_A_JOB if question.job is not None else ()),
+        *(LIMITS_OF_AN_AMOUNT if question.has_amount else ()),
+    )
+    for name in LIMITS:
+        if f"constraints.{name}" in question.given and name not in applied:
+            yield f"constraints.{name}"
+
+
+def _names(question: Question, prefix: str) -> frozenset[str]:
+    """Returns the names of the given fields directly under a path."""
+    paths = (path.removeprefix(prefix) for path in question.given if path.startswith(prefix))
+    return frozenset(name for name in paths if "." not in name)
+
+
+def _without_effect(question: Question) -> frozenset[str]:
+    """Returns the fields of the workload that cannot affect this ranking, whether given or not."""
+    given = _names(question, "workload.")
+    if question.job is None:
+        return given - ALWAYS_WEIGHED - {"name"}
+    if isinstance(question.job, NamedWork):
+        return given - ALWAYS_WEIGHED - WEIGHED_BY_NAME
+    of_another_task = INFERENCE_ONLY if question.task == "training" else TRAINING_ONLY
+    without_amount = frozenset[str]() if question.has_amount else frozenset({"checkpoint"})
+    return of_another_task | without_amount | {"concurrent_runs"}

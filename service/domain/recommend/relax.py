@@ -1,0 +1,75 @@
+"""What would admit more: the rejections with their relaxations, and the offers nearest to the limits of a job."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from service.domain.catalog.catalog import Catalog
+from service.domain.recommend.answer import RankedOffer, Rejection, RelaxationOutcome
+from service.domain.recommend.basis import Basis, rank_by, ranked_offer, select_by
+from service.domain.recommend.objective import NAMED, Objective
+from service.domain.recommend.plans import plans_of, types_among
+from service.domain.selection.constraints import Constraints
+from service.domain.selection.offers import AdmittedOffers
+from service.domain.selection.relax import Obstacle, Relaxation
+from service.domain.selection.selection import Selection
+
+LIMITS = frozenset({"deadline_hours", "budget_usd"})
+"""Relaxations that change a limit on the whole job."""
+
+
+def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
+    """Returns the rejections of a selection, the most frequent first and equal ones by code."""
+    ordered = sorted(selection.obstacles, key=lambda obstacle: (-obstacle.fails.bit_count(), obstacle.code))
+    return tuple(_rejection(basis, obstacle, catalog) for obstacle in ordered)
+
+
+def nearest(basis: Basis, constraints: Constraints, catalog: Catalog) -> tuple[RankedOffer | None, RankedOffer | None]:
+    """Returns the cheapest offer in time and the fastest within the budget; None without both limits."""
+    planner = basis.planner
+    if planner is None or planner.limits.deadline_hours is None or planner.limits.budget_usd is None:
+        return None, None
+    in_time = basis.under(Objective(NAMED["cheapest"]), replace(planner.limits, budget_usd=None))
+    in_budget = basis.under(Objective(NAMED["fastest"]), replace(planner.limits, deadline_hours=None))
+    return _best(in_time, constraints, catalog), _best(in_budget, constraints, catalog)
+
+
+def _best(basis: Basis, constraints: Constraints, catalog: Catalog) -> RankedOffer | None:
+    ranked = rank_by(basis, select_by(basis, constraints, catalog).admitted, catalog).keeping_limits()
+    return ranked_offer(basis, ranked, 0, catalog) if len(ranked.score) else None
+
+
+def _rejection(basis: Basis, obstacle: Obstacle, catalog: Catalog) -> Rejection:
+    relaxation = obstacle.relax(catalog)
+    outcome = None if relaxation is None else _outcome(basis, relaxation, catalog)
+    return Rejection(obstacle.code, obstacle.ground, obstacle.fails.bit_count(), obstacle.alone.bit_count(), outcome)
+
+
+def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
+    to, admitted = relaxation
+    if basis.planner is not None and "max_nodes" not in to:
+        basis = _with_limits(basis, to)
+        admitted = _keeping(basis, admitted, catalog)
+    if not admitted.types:
+        return None
+    ranked = rank_by(basis, admitted, catalog)
+    index, offer = int(ranked.instance_type[0]), int(ranked.offer[0])
+    return RelaxationOutcome(to, admitted.types.bit_count(), catalog.instance_types[index], offer, catalog.offer(offer))
+
+
+def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
+    """Returns the basis with the limits on the whole job that a relaxation changes."""
+    changed = {name: value for name, value in to.items() if name in LIMITS}
+    if basis.planner is None or not changed:
+        return basis
+    return basis.under(basis.objective, replace(basis.planner.limits, **changed))
+
+
+def _keeping(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:
+    """Returns the part of the offers whose type keeps the limits on the whole job."""
+    assert basis.planner is not None
+    cells, limit = admitted.cells, admitted.limit
+    plans = plans_of(basis.planner, cells, catalog)
+    keeps = plans.keeps if limit is None else plans.keeps & (cells.usd <= limit)
+    types = types_among(cells, keeps, len(catalog.instance_types))
+    return admitted._replace(types=admitted.types & types)

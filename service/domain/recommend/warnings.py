@@ -1,0 +1,246 @@
+"""Risks of a choice, as codes and figures: its machine, software, network, host, price and estimate."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.precision import bytes_per_value
+from service.domain.catalog.software_support import no_framework_mask
+from service.domain.evidence.named import NamedRate
+from service.domain.layouts.job_estimate import JobEstimate
+from service.domain.physics.cluster import GIB, Cluster
+from service.domain.physics.input_pipeline import (
+    CORES_PER_GPU_THAT_DECODES,
+    USUAL_CORES_PER_GPU,
+    SampleLoading,
+    cores_needed,
+    samples_fed_per_second,
+    samples_read_per_second,
+)
+from service.domain.recommend.answer import HostNeeds, Question, RankedOffer, Statement, WorkEstimate, statement
+from service.domain.recommend.codes import WarningCode
+from service.domain.recommend.successors import successor
+from service.domain.selection.requirements import partly_run
+
+OLD_PRICE_DAYS = 90
+"""Prices of instance types change a few times a year; spot prices change daily."""
+
+TASKS_THAT_LOAD = frozenset({"training", "inference"})
+"""Tasks whose samples the host prepares for the GPUs."""
+
+Warnings = Iterator[Statement[WarningCode]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """An offer that answers a question, and the physics of the job on one instance of it, if there is a job."""
+
+    question: Question
+    offer: RankedOffer
+    modelled: JobEstimate | None
+    catalog: Catalog
+
+    @property
+    def instance_type(self) -> InstanceType:
+        return self.offer.instance_type
+
+
+def warnings_on(
+    question: Question, offer: RankedOffer, estimate: WorkEstimate | None, catalog: Catalog
+) -> tuple[Statement[WarningCode], ...]:
+    """Returns the risks of an offer that answers a question."""
+    subject = _Subject(question, offer, None if estimate is None else estimate.modelled, catalog)
+    warnings = [warning for warn in _WARNERS for warning in warn(subject)]
+    if estimate is not None and estimate.modelled is not None and estimate.cluster is not None:
+        warnings += estimate_warnings(estimate.modelled, estimate.cluster)
+    if estimate is not None and estimate.measured is not None:
+        warnings += _measurement_warnings(estimate.measured, question.framework)
+    return tuple(warnings)
+
+
+def estimate_warnings(estimate: JobEstimate, cluster: Cluster) -> Warnings:
+    """Yields the risks that a modelled estimate shows: memory, slow links, a precision without its own units."""
+    config, layout, gpu = estimate.config, estimate.estimate.layout, cluster.gpu
+    if not estimate.estimate.fits:
+        yield statement(WarningCode.GPU_MEMORY, estimate=estimate.estimate)
+    crosses_nodes = layout.tensor > cluster.linked_gpus
+    if layout.tensor > 1 and (crosses_nodes or cluster.interconnect in ("pcie", "none")):
+        yield statement(WarningCode.TENSOR_OVER_SLOW_LINKS, tensor=layout.tensor, crosses_nodes=crosses_nodes)
+    if not gpu.runs(config.precision) and bytes_per_value(config.precision) >= 1 and config.precision in gpu.rates:
+        yield statement(WarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=config.precision)
+    if estimate.estimate.extrapolates:
+        yield statement(WarningCode.EXTRAPOLATES, properties=estimate.estimate.extrapolates)
+
+
+def _measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings:
+    # No release of software multiplies onto a measurement: it stays as it was made.
+    measurement = measured.evidence
+    if measured.stale:
+        yield statement(WarningCode.MEASUREMENT_OLD, measured_on=measurement.measured_on, machine=measurement.machine)
+    if framework is not None and measurement.software is not None and framework != measurement.software:
+        yield statement(WarningCode.MEASUREMENT_OTHER_SOFTWARE, measured=measurement.software, requested=framework)
+
+
+# The machine
+
+
+def _use_warnings(subject: _Subject) -> Warnings:
+    instance_type, trains = subject.instance_type, subject.question.task == "training"
+    gpu = instance_type.gpu
+    if trains and instance_type.gpu_count > 1 and instance_type.interconnect == "pcie":
+        yield statement(WarningCode.PCIE_MULTI_GPU, gpus=instance_type.gpu_count)
+    if trains and gpu and gpu.positioned_for == "inference":
+        yield statement(WarningCode.SOLD_FOR_INFERENCE, gpu=gpu.name)
+    if instance_type.cpu_architecture == "arm64":
+        yield statement(WarningCode.ARM_HOST)
+    if gpu and gpu.fraction < 1:
+        yield statement(WarningCode.PART_OF_A_CARD, fraction=gpu.fraction, card=gpu.partition_of)
+
+
+def _lifecycle_warnings(subject: _Subject) -> Warnings:
+    state = subject.instance_type.state_on(subject.catalog.day)
+    if state in ("preview", "closed_to_new"):
+        yield statement(WarningCode(state))
+
+
+def _successor_warnings(subject: _Subject) -> Warnings:
+    newer = successor(subject.offer.index, subject.catalog) if subject.instance_type.gpu else None
+    if newer is not None:
+        yield statement(WarningCode.SUPERSEDED, successor=newer)
+
+
+def _software_warnings(subject: _Subject) -> Warnings:
+    gpu, index = subject.instance_type.gpu, subject.offer.index
+    if gpu and subject.question.task in ("training", "inference") and no_framework_mask(subject.catalog)[index]:
+        yield statement(WarningCode.NO_FRAMEWORK, gpu=gpu.name)
+    elif partly := partly_run(subject.question.needs, index, subject.catalog):
+        yield statement(WarningCode.SOFTWARE_PARTLY, software=partly)
+
+
+def _network_warnings(subject: _Subject) -> Warnings:
+    instance_type, nodes = subject.instance_type, subject.offer.nodes
+    if nodes > 1 and not instance_type.rdma:
+        yield statement(WarningCode.SLOW_NETWORK, nodes=nodes, gbps=instance_type.network_gbps, rdma=instance_type.rdma)
+
+
+# The host
+
+
+def host_needs(question: Question, instance_type: InstanceType, nodes: int, modelled: JobEstimate | None) -> HostNeeds:
+    """Returns the cores and the memory that each node's host should have, requested or computed."""
+    cores = None
+    if question.task in TASKS_THAT_LOAD:
+        cores = cores_needed(instance_type, question.loading, _samples_per_second_of_a_node(modelled, nodes))
+    requested = question.needs.host_memory_gib
+    host = None if modelled is None else modelled.estimate.host
+    known = [None if requested is None else requested * GIB, None if host is None else host.needed_bytes]
+    return HostNeeds(
+        needed_vcpus=None if cores is None else cores.needed,
+        ideal_vcpus=None if cores is None else cores.ideal,
+        needed_memory_bytes=max((size for size in known if size is not None), default=None),
+    )
+
+
+def cpus_are_too_few(question: Question, offer: RankedOffer, modelled: JobEstimate | None, catalog: Catalog) -> bool:
+    """Returns whether the CPUs of the host cannot prepare samples fast enough."""
+    codes = {warning.code for warning in _host_warnings(_Subject(question, offer, modelled, catalog))}
+    return not codes.isdisjoint({WarningCode.FEW_VCPUS, WarningCode.HOST_BOUND})
+
+
+def _samples_per_second_of_a_node(modelled: JobEstimate | None, nodes: int) -> float | None:
+    rate = None if modelled is None else modelled.estimate.samples_per_second
+    return None if rate is None else rate.likely / nodes
+
+
+def _host_warnings(subject: _Subject) -> Warnings:
+    instance_type, loading = subject.instance_type, subject.question.loading
+    needed = subject.question.needs.host_memory_gib
+    if needed is not None and instance_type.memory_gib is None:
+        yield statement(WarningCode.HOST_MEMORY_UNKNOWN, needed_gib=needed)
+    yield from _disk_warnings(instance_type, loading, subject.question.samples)
+    if subject.question.task not in TASKS_THAT_LOAD or not instance_type.gpu_count:
+        return
+    rate = _samples_per_second_of_a_node(subject.modelled, subject.offer.nodes)
+    fed, read = samples_fed_per_second(instance_type, loading), samples_read_per_second(instance_type, loading)
+    if rate is None or fed is None:
+        yield from too_few_cores(instance_type, loading)
+    elif fed < rate:
+        yield statement(WarningCode.HOST_BOUND, rate=rate, vcpus=instance_type.vcpus, fed=fed)
+    if rate is not None and read is not None and read < rate:
+        yield statement(
+            WarningCode.SLOW_READS,
+            rate=rate, gbps=instance_type.network_gbps, read=read, sample_mb=loading.sample_mb,
+        )  # fmt: skip
+
+
+def too_few_cores(instance_type: InstanceType, loading: SampleLoading) -> Warnings:
+    """Yields a warning if the host has fewer cores per GPU than requested, or than loading usually takes."""
+    cores = cores_needed(instance_type, loading, None)
+    if cores is None or instance_type.vcpus is None or instance_type.vcpus >= cores.needed:
+        return
+    usual = CORES_PER_GPU_THAT_DECODES if loading.gpu_decoding else USUAL_CORES_PER_GPU
+    yield statement(
+        WarningCode.FEW_VCPUS,
+        vcpus_per_gpu=instance_type.vcpus / instance_type.whole_gpus,
+        requested=loading.vcpus_per_gpu,
+        usual=usual,
+    )
+
+
+def _disk_warnings(instance_type: InstanceType, loading: SampleLoading, samples: float | None) -> Warnings:
+    local_gb = instance_type.local_storage_gb
+    if not loading.from_local_disks or local_gb is None:
+        return
+    needed_gb = None if samples is None or loading.sample_mb is None else samples * loading.sample_mb / 1000
+    if not local_gb or (needed_gb is not None and needed_gb > local_gb):
+        yield statement(WarningCode.LOCAL_STORAGE_SMALL, needed_gb=needed_gb, local_gb=local_gb)
+
+
+# The price
+
+
+def _spot_warnings(subject: _Subject) -> Warnings:
+    if subject.offer.offer.market != "spot":
+        return
+    seller = subject.catalog.reference.providers[subject.instance_type.provider]
+    yield statement(WarningCode.SPOT_CAN_BE_INTERRUPTED, notice_seconds=seller.spot_notice_seconds)
+    spot, on_demand = subject.offer.offer.price.usd_per_hour, _on_demand_usd_per_hour(subject)
+    if spot is not None and on_demand is not None and on_demand < spot:
+        yield statement(WarningCode.SPOT_DEARER, on_demand=on_demand, spot=spot)
+
+
+def _on_demand_usd_per_hour(subject: _Subject) -> float | None:
+    """Returns the lowest on-demand price of the same machine in the same region."""
+    catalog = subject.catalog
+    offers = [catalog.offer(index) for index in catalog.offer_places(subject.offer.index)]
+    prices = [
+        offer.price.usd_per_hour
+        for offer in offers
+        if offer.market == "on_demand" and offer.region == subject.offer.offer.region
+    ]
+    return min((price for price in prices if price is not None), default=None)
+
+
+def _price_warnings(subject: _Subject) -> Warnings:
+    price = subject.offer.offer.price
+    if price.usd_per_hour is None:
+        return
+    if price.observed_on is None:
+        yield statement(WarningCode.PRICE_UNDATED)
+    elif (age := (subject.catalog.day - price.observed_on).days) > OLD_PRICE_DAYS:
+        yield statement(WarningCode.PRICE_OLD, days=age, observed_on=price.observed_on)
+    if price.kind == "assumed":
+        yield statement(WarningCode.PRICE_ASSUMED, note=price.note)
+
+
+_WARNERS = (
+    _use_warnings,
+    _lifecycle_warnings,
+    _successor_warnings,
+    _software_warnings,
+    _network_warnings,
+    _host_warnings,
+    _spot_warnings,
+    _price_warnings,
+)
