@@ -1,20 +1,19 @@
-"""Scores a table of published runs through `POST /estimate/batch` of a running service, as any client would ask it."""
+"""Scores a table of published runs through `POST /estimate/batch` of a running service, as any client would."""
 
-import csv
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from service.accuracy.rows import Row, RunQuestion, UnansweredRun, question_of
+from service.accuracy.rows import Row, RunQuestion, UnansweredRun, counted_rows, question_of
 from service.accuracy.scoring import ScoredAnswer
 from service.domain.catalog.names import VARIANTS, fold_model
 
-AT_ONCE = 200
+ITEMS_PER_BATCH = 200
 BYTES_PER_GIB = 1024.0**3
-SCORED = "AB"
-"""Qualities of rows that count; the others are rounded, recalled or inconsistent."""
+
+Band = Mapping[str, float]
 
 
 class AccuracyClient(Protocol):
@@ -27,35 +26,32 @@ class AccuracyClient(Protocol):
 
 @dataclass(slots=True)
 class AnsweredRuns:
-    """What was answered, and why rows were not."""
+    """The answers, and why some rows have none."""
 
     answers: list[ScoredAnswer] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     rows: int = 0
 
 
-def ask_table(table: Path, client: AccuracyClient, qualities: str = SCORED) -> AnsweredRuns:
-    """Every row that counts, asked of the service."""
+def ask_table(table: Path, client: AccuracyClient) -> AnsweredRuns:
+    """The answers of the service to every row that counts."""
     asked = AnsweredRuns()
     known = names_known(client)
     pairs: list[tuple[Row, RunQuestion]] = []
-    with table.open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if row["quality"] not in qualities:
-                continue
-            asked.rows += 1
-            try:
-                pairs.append((row, question_of(row, known)))
-            except UnansweredRun as why:
-                asked.refused[str(why)] += 1
-    for start in range(0, len(pairs), AT_ONCE):
-        part = pairs[start : start + AT_ONCE]
-        told = client.post("/estimate/batch", json={"items": [question.body for _, question in part]})
-        told.raise_for_status()
-        for (row, question), item in zip(part, told.json()["items"], strict=True):
+    for row in counted_rows(table):
+        asked.rows += 1
+        try:
+            pairs.append((row, question_of(row, known)))
+        except UnansweredRun as why:
+            asked.refused[str(why)] += 1
+    for start in range(0, len(pairs), ITEMS_PER_BATCH):
+        batch = pairs[start : start + ITEMS_PER_BATCH]
+        response = client.post("/estimate/batch", json={"items": [question.body for _, question in batch]})
+        response.raise_for_status()
+        for (row, question), item in zip(batch, response.json()["items"], strict=True):
             if "problem" in item:
                 asked.refused[item["problem"]["detail"]] += 1
-            elif (band := figure_of(item, question)) is None:
+            elif (band := _figure_of(item, question)) is None:
                 asked.refused["It does not fit, by the estimate, and yet was run."] += 1
             else:
                 asked.answers.append(ScoredAnswer(question, row, band["likely"], band["low"], band["high"]))
@@ -63,64 +59,52 @@ def ask_table(table: Path, client: AccuracyClient, qualities: str = SCORED) -> A
 
 
 def names_known(client: AccuracyClient) -> Callable[[str], bool]:
-    """Whether the service has a model of a name."""
+    """A function that says whether the service has a model of a name."""
     spellings = {
-        fold_model(name) for model in models(client) for name in (model["id"], model["name"], *model["aliases"])
+        fold_model(name) for model in _models(client) for name in (model["id"], model["name"], *model["aliases"])
     }
 
-    def known(name: str) -> bool:
+    def is_known(name: str) -> bool:
         folded = fold_model(name)
-        ending = next((each for each in VARIANTS if folded.endswith(each)), "")
+        ending = next((variant for variant in VARIANTS if folded.endswith(variant)), "")
         return folded in spellings or folded.removesuffix(ending) in spellings
 
-    return known
+    return is_known
 
 
-def models(client: AccuracyClient) -> Iterator[Mapping[str, Any]]:
-    cursor = ""
-    while True:
-        page = client.get(f"/models?limit=500{cursor}").json()
+def _models(client: AccuracyClient) -> Iterator[Mapping[str, Any]]:
+    cursor: str | None = ""
+    while cursor is not None:
+        page = client.get(f"/models?limit=500{cursor and f'&cursor={cursor}'}").json()
         yield from page["items"]
-        if not page["next_cursor"]:
-            return
-        cursor = f"&cursor={page['next_cursor']}"
+        cursor = page["next_cursor"]
 
 
-Band = Mapping[str, float]
-
-
-def figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
-    """The figure that the row tells, as the service has it, in the row's units."""
+def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
+    """The figure of an answer that the row measured, in the row's units."""
     estimate = item["estimate"]
     match question.quantity:
         case "fits" | "max_context_tokens":
             fits = float(item["fits"])
             return {"low": fits, "likely": fits, "high": fits}
         case "memory_bytes_per_gpu":
-            return scaled(estimate["memory"]["band_gib_per_gpu"], BYTES_PER_GIB)
+            return _scaled(estimate["memory"]["band_gib_per_gpu"], BYTES_PER_GIB)
         case "seconds":
-            return scaled(estimate["hours"], 3600.0)
+            return _scaled(estimate["hours"], 3600.0)
         case "model_flops_utilisation":
-            return shaped(estimate["tokens_per_second"], estimate["model_flops_utilisation"])
+            return _with_band_of_rate(estimate, estimate["model_flops_utilisation"])
         case "flops_per_second_per_gpu":
             name = "hardware_tflops_per_gpu" if question.extras.get("hardware") else "model_tflops_per_gpu"
-            return shaped(estimate["tokens_per_second"], estimate[name], 1e12)
+            return _with_band_of_rate(estimate, estimate[name], 1e12)
         case name:
-            return scaled(estimate[name], 1.0)
+            return _scaled(estimate[name], 1.0)
 
 
-def scaled(band: Band | None, factor: float) -> Band | None:
+def _scaled(band: Band | None, factor: float) -> Band | None:
     return None if band is None else {name: value * factor for name, value in band.items()}
 
 
-def shaped(band: Band | None, likely: float | None, factor: float = 1.0) -> Band | None:
-    """A figure that goes with a rate has the rate's band."""
-    if band is None or likely is None:
-        return None
-    return scaled(band, likely * factor / band["likely"])
-
-
-def refusals(asked: AnsweredRuns, most: int = 12) -> Sequence[str]:
-    told = [f"  {count:4} {why}" for why, count in asked.refused.most_common(most)]
-    rest = sum(asked.refused.values()) - sum(count for _, count in asked.refused.most_common(most))
-    return [*told, *([f"  {rest:4} for other reasons"] if rest else [])]
+def _with_band_of_rate(estimate: Mapping[str, Any], likely: float | None, factor: float = 1.0) -> Band | None:
+    """A figure that is proportional to the rate of tokens has the band of that rate."""
+    rate = estimate["tokens_per_second"]
+    return None if likely is None or rate is None else _scaled(rate, likely * factor / rate["likely"])

@@ -15,7 +15,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import peak_flops
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import inference_on, training_on
-from service.domain.layouts.usual import usual_inference_layout, usual_training_layout
+from service.domain.layouts.usual import FixedLayout, usual_inference_layout, usual_training_layout
 from service.domain.models.counts import published_training_flops_per_sample
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import language_terms, step_of
@@ -27,111 +27,82 @@ from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import StepTerms
 from service.domain.physics.training_roofline import training_terms
 
+FEWEST_RUNS = 5
+"""Runs that a kind of step needs to be fitted."""
+
+MEMORY_QUANTITIES = ("memory_bytes_per_gpu", "fits", "max_context_tokens")
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question with everything that its estimate is made of."""
+    """A question with everything that its estimate is made of; for memory, bytes take the place of seconds."""
 
     question: RunQuestion
     kind: StepKind
     terms: StepTerms
-    facts: Features
+    features: Features
     seconds: float
-    """What the step took, by the published figure."""
+    """Time of the step by the published figure."""
     scale: float
-    """published value = scale / seconds for rates, scale * seconds for times."""
+    """The published value is scale / seconds for rates, and scale * seconds for times."""
     is_rate: bool
     bound: int = 0
     usable_bytes: float = 0.0
     scored: bool = True
-    """False of what a row says beside its figure: it helps to fit, and no report counts it."""
+    """False for a conclusion from the row besides its figure: it helps to fit, and no report counts it."""
 
     @property
     def weight(self) -> float:
-        """That it fitted says less than a figure, and that a run was published less than a report on memory."""
+        """1, and less for a report that a run fitted, or for a conclusion that it must have."""
         return 1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15
 
     @property
     def run(self) -> CalibrationRun:
-        return CalibrationRun(
-            self.terms.seconds, self.facts, self.seconds, self.weight, self.question.group, self.bound
-        )
+        """The case as the fit takes it."""
+        return CalibrationRun(self.terms.seconds, self.features, self.seconds, self.weight, self.bound)
+
+    def estimated_seconds(self, calibration: Calibration) -> float:
+        """Time of the step by the calibration."""
+        return step_of(calibration, self.kind, self.terms, self.features).seconds
 
     def predicted(self, calibration: Calibration) -> float:
-        """The published figure as the calibration would have it; of a decision, 1 when it fits."""
-        seconds = step_of(calibration, self.kind, self.terms, self.facts).seconds
+        """The figure that the calibration predicts; for a decision, 1 if the run fits."""
+        seconds = self.estimated_seconds(calibration)
         if self.bound:
             return float(seconds <= self.usable_bytes)
         return self.scale / seconds if self.is_rate else self.scale * seconds
 
     def miss(self, calibration: Calibration) -> Miss:
-        new = unseen(calibration, self.kind, self.facts)
-        seconds = step_of(calibration, self.kind, self.terms, self.facts).seconds
-        error = log(seconds / self.seconds)
-        return Miss(self.kind.name, str(self.facts.get("family", "")), new, error)
+        """The error of the calibration on this case."""
+        new = unseen(calibration, self.kind, self.features)
+        error = log(self.estimated_seconds(calibration) / self.seconds)
+        return Miss(self.kind.name, str(self.features.get("family", "")), new, error)
 
 
-def fit_all(cases: Sequence[Case]) -> tuple[Calibration, list[Coefficient]]:
-    """Every kind of work fitted on its cases."""
-    values: dict[str, Mapping[str, float]] = {}
+def fit_all(cases: Sequence[Case]) -> list[Coefficient]:
+    """The coefficients of every kind of step with enough cases."""
     coefficients: list[Coefficient] = []
     for kind in KINDS:
         runs = [case.run for case in cases if case.kind is kind]
         if len(runs) >= FEWEST_RUNS:
-            calibration, found = fit(kind, runs)
-            values.update(calibration.values)
-            coefficients.extend(found)
-    return Calibration(values), coefficients
-
-
-FEWEST_RUNS = 5
+            coefficients += fit(kind, runs)
+    return coefficients
 
 
 def case_of(question: RunQuestion, catalog: Catalog) -> Case:
-    """Raises `QuestionError` where the service would refuse the question."""
-    asked = EstimateRequest.model_validate(question.body)
-    assert asked.workload is not None
-    job, fixed = job_of(asked.workload, catalog), fixed_layout(asked)
-    where = machine_asked(asked, None, catalog)
+    """The case of a question. Raises `QuestionError` where the service would refuse the question."""
+    request = EstimateRequest.model_validate(question.body)
+    assert request.workload is not None
+    job, cluster = job_of(request.workload, catalog), machine_asked(request, None, catalog)
     assert job is not None
-    assert where is not None
-    quantity, value = question.quantity, question.value
+    assert cluster is not None
     if job.task == "training":
-        work = training_on(job, where.gpu)
-        layout = usual_training_layout(work, where, fixed)
-        if quantity in MEMORY_QUANTITIES:
-            return memory_case(
-                question, where, figures(training_parts(work, layout)), training_features(work, where, layout)
-            )
-        return training_case(question, work, where, layout)
-    answering = inference_on(job, where.gpu)
-    layout = usual_inference_layout(where, fixed)
-    facts = dict(inference_features(answering, where, layout))
-    if quantity in MEMORY_QUANTITIES:
-        length = answering.input_length + answering.output_length
-        parts = inference_parts(answering, layout, answering.concurrency or 1.0, length)
-        return memory_case(question, where, figures(parts), facts)
-    if not answering.model.generates:
-        return forward_case(question, answering, where, facts)
-    if quantity == "seconds_to_first_token":
-        terms = prefill_terms(answering, where, layout, 1.0, max(1.0, answering.input_length))
-        return Case(question, PREFILL, terms, facts | {"what": "first"}, value, 1.0, is_rate=False)
-    if quantity == "prefill_tokens_per_second":
-        terms = prefill_terms(answering, where, layout, 1.0, max(1.0, answering.input_length))
-        return Case(
-            question, PREFILL, terms, facts | {"what": "prefill"}, terms.units / value, terms.units, is_rate=True
-        )
-    at = float(in_flight(answering, where.usable_bytes, layout))
-    kind, terms, what = language_terms(answering, where, layout, at)
-    if quantity == "seconds_per_output_token":
-        told = facts | ({"what": "token"} if what else {})
-        return Case(question, kind, terms, told, value, 1.0, is_rate=False)
-    total_at = at * float(replicas_in_use(answering, layout))
-    return Case(question, kind, terms, facts | what, total_at / value, total_at, is_rate=True)
+        return _training_case(question, training_on(job, cluster.gpu), cluster, fixed_layout(request))
+    return _inference_case(question, inference_on(job, cluster.gpu), cluster, fixed_layout(request))
 
 
 def also_fitted(question: RunQuestion, catalog: Catalog) -> Case | None:
-    """That a training run with a known batch per GPU was published says that it fitted."""
+    """The conclusion that a published training run with a known batch per GPU fitted."""
     if question.body["workload"]["task"] != "training" or "micro_batch" not in question.body["layout"]:
         return None
     if question.quantity in MEMORY_QUANTITIES:
@@ -139,58 +110,77 @@ def also_fitted(question: RunQuestion, catalog: Catalog) -> Case | None:
     return replace(case_of(replace(question, quantity="fits", value=1.0), catalog), scored=False)
 
 
-MEMORY_QUANTITIES = ("memory_bytes_per_gpu", "fits", "max_context_tokens")
-
-
-def forward_case(question: RunQuestion, work: InferenceConfig, where: Cluster, facts: dict[str, str | float]) -> Case:
-    offline = work.concurrency is None
-    batch = work.concurrency or 128.0
-    terms = forward_terms(work, where, batch)
-    total_batch = batch * where.gpus
-    facts["offline"] = "yes" if offline else "no"
-    return Case(question, FORWARD, terms, facts, total_batch / question.value, total_batch, is_rate=True)
-
-
-def memory_case(question: RunQuestion, where: Cluster, parts: Mapping[str, float], facts: Features) -> Case:
-    """Bytes stand where seconds do."""
-    parts, value = dict(parts), question.value
-    if question.quantity == "memory_bytes_per_gpu":
-        return Case(question, MEMORY, StepTerms(parts, 1.0), facts, value, 1.0, is_rate=False)
-    fits = question.quantity != "fits" or bool(value)
-    edge = where.usable_bytes * (0.97 if fits else 1.03)
-    return Case(
-        question,
-        MEMORY,
-        StepTerms(parts, 1.0),
-        facts,
-        edge,
-        1.0,
-        is_rate=False,
-        bound=-1 if fits else 1,
-        usable_bytes=where.usable_bytes,
-    )
-
-
-def training_case(question: RunQuestion, work: TrainingConfig, where: Cluster, layout: Layout) -> Case:
-    terms = training_terms(work, where, layout)
-    facts = dict(training_features(work, where, layout))
-    samples = terms.units
-    length = work.mean_length or work.sequence_length or 1
-    quantity, value = question.quantity, question.value
-    if quantity == "samples_per_second":
-        return Case(question, TRAINING, terms, facts, samples / value, samples, is_rate=True)
-    if quantity == "tokens_per_second":
-        tokens = samples * length
-        return Case(question, TRAINING, terms, facts, tokens / value, tokens, is_rate=True)
-    if quantity == "seconds":
+def _training_case(question: RunQuestion, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout) -> Case:
+    layout = usual_training_layout(config, cluster, fixed)
+    features = training_features(config, cluster, layout)
+    if question.quantity in MEMORY_QUANTITIES:
+        return _memory_case(question, cluster, figures(training_parts(config, layout)), features)
+    terms = training_terms(config, cluster, layout)
+    if question.quantity == "seconds":
+        length = config.mean_length or config.sequence_length or 1
         amount = question.extras["amount"]
-        steps = (amount["samples"] if "samples" in amount else amount["tokens"] / length) / samples
-        return Case(question, TRAINING, terms, facts | {"measured": "wall"}, value / steps, steps, is_rate=False)
-    if quantity in ("model_flops_utilisation", "flops_per_second_per_gpu"):
-        recomputed = question.extras.get("hardware") and layout.activation_checkpointing == "full"
-        each = published_training_flops_per_sample(work.model, work.sequence_length, passes=4 if recomputed else 3)
-        flops = each * samples / where.gpus
-        if quantity == "model_flops_utilisation":
-            flops /= peak_flops(where.gpu, "bf16")
-        return Case(question, TRAINING, terms, facts, flops / value, flops, is_rate=True)
-    raise ValueError(quantity)
+        steps = (amount["samples"] if "samples" in amount else amount["tokens"] / length) / terms.units
+        features = {**features, "measured": "wall"}
+        return Case(question, TRAINING, terms, features, question.value / steps, steps, is_rate=False)
+    per_step = terms.units * _units_per_sample(question, config, cluster, layout)
+    return Case(question, TRAINING, terms, features, per_step / question.value, per_step, is_rate=True)
+
+
+def _units_per_sample(question: RunQuestion, config: TrainingConfig, cluster: Cluster, layout: Layout) -> float:
+    """What the published rate counts of one sample: the sample, its tokens, or its FLOPs per GPU."""
+    match question.quantity:
+        case "samples_per_second":
+            return 1.0
+        case "tokens_per_second":
+            return config.mean_length or config.sequence_length or 1
+        case "flops_per_second_per_gpu" | "model_flops_utilisation":
+            recomputed = question.extras.get("hardware") and layout.activation_checkpointing == "full"
+            flops = published_training_flops_per_sample(
+                config.model, config.sequence_length, passes=4 if recomputed else 3
+            )
+            peak = peak_flops(cluster.gpu, "bf16") if question.quantity == "model_flops_utilisation" else 1.0
+            return flops / cluster.gpus / peak
+    raise ValueError(question.quantity)
+
+
+def _inference_case(question: RunQuestion, config: InferenceConfig, cluster: Cluster, fixed: FixedLayout) -> Case:
+    quantity, value = question.quantity, question.value
+    layout = usual_inference_layout(cluster, fixed)
+    features = dict(inference_features(config, cluster, layout))
+    if quantity in MEMORY_QUANTITIES:
+        length = config.input_length + config.output_length
+        parts = inference_parts(config, layout, config.concurrency or 1.0, length)
+        return _memory_case(question, cluster, figures(parts), features)
+    if not config.model.generates:
+        return _forward_case(question, config, cluster, features)
+    if quantity in ("seconds_to_first_token", "prefill_tokens_per_second"):
+        terms = prefill_terms(config, cluster, layout, 1.0, max(1.0, config.input_length))
+        if quantity == "seconds_to_first_token":
+            return Case(question, PREFILL, terms, features | {"what": "first"}, value, 1.0, is_rate=False)
+        seconds = terms.units / value
+        return Case(question, PREFILL, terms, features | {"what": "prefill"}, seconds, terms.units, is_rate=True)
+    at = float(in_flight(config, cluster.usable_bytes, layout))
+    kind, terms, what = language_terms(config, cluster, layout, at)
+    if quantity == "seconds_per_output_token":
+        return Case(question, kind, terms, features | ({"what": "token"} if what else {}), value, 1.0, is_rate=False)
+    tokens = at * float(replicas_in_use(config, layout))
+    return Case(question, kind, terms, features | what, tokens / value, tokens, is_rate=True)
+
+
+def _forward_case(
+    question: RunQuestion, config: InferenceConfig, cluster: Cluster, features: dict[str, str | float]
+) -> Case:
+    batch = config.concurrency or 128.0
+    features["offline"] = "yes" if config.concurrency is None else "no"
+    samples = batch * cluster.gpus
+    terms = forward_terms(config, cluster, batch)
+    return Case(question, FORWARD, terms, features, samples / question.value, samples, is_rate=True)
+
+
+def _memory_case(question: RunQuestion, cluster: Cluster, parts: Mapping[str, float], features: Features) -> Case:
+    terms = StepTerms(dict(parts), 1.0)
+    if question.quantity == "memory_bytes_per_gpu":
+        return Case(question, MEMORY, terms, features, question.value, 1.0, is_rate=False)
+    fits, usable = question.quantity != "fits" or bool(question.value), cluster.usable_bytes
+    edge, bound = (0.97 * usable, -1) if fits else (1.03 * usable, 1)
+    return Case(question, MEMORY, terms, features, edge, 1.0, is_rate=False, bound=bound, usable_bytes=usable)

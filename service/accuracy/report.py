@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 
-from service.accuracy.client import AnsweredRuns, refusals
+from service.accuracy.client import AnsweredRuns
 from service.accuracy.scoring import ScoredAnswer, decisions, pairs_in_order, scores, subset_of
+
+MOST_REASONS = 12
 
 
 def accuracy_text(asked: AnsweredRuns) -> str:
-    """The whole report."""
-    expressed = len(asked.answers)
-    head = f"{asked.rows} rows count, {expressed} were answered, {asked.rows - expressed} were not:"
-    return "\n".join([head, *refusals(asked), "", *score_lines(asked.answers)])
+    """The whole report on the answers of a service."""
+    answered, reasons = len(asked.answers), asked.refused.most_common(MOST_REASONS)
+    lines = [f"{asked.rows} rows count, {answered} were answered, {asked.rows - answered} were not:"]
+    lines += [f"  {count:4} {why}" for why, count in reasons]
+    if rest := asked.refused.total() - sum(count for _, count in reasons):
+        lines.append(f"  {rest:4} for other reasons")
+    return "\n".join([*lines, "", *score_lines(asked.answers)])
 
 
 def score_lines(answers: Sequence[ScoredAnswer]) -> list[str]:
@@ -19,11 +24,11 @@ def score_lines(answers: Sequence[ScoredAnswer]) -> list[str]:
     for name, line in scores(answers).items():
         lines.append(f"{name:44} {line.rows:4} {line.error:6.1%} {line.bias:6.2f} {line.inside:6.0%}")
     for task in ("training fits", "inference fits"):
-        told = decisions([a for a in answers if subset_of(a.question, a.row) == task])
+        made = decisions([a for a in answers if subset_of(a.question, a.row) == task])
         lines.append(
-            f"{task}: {told.accuracy:.1%} right; of {told.right_ooms + told.false_fits} that ran out of memory "
-            f"{told.false_fits} were told to fit, of {told.right_fits + told.false_ooms} that fitted "
-            f"{told.false_ooms} were told not to"
+            f"{task}: {made.accuracy:.1%} right; of {made.right_ooms + made.false_fits} that ran out of memory "
+            f"{made.false_fits} fit by the estimate, of {made.right_fits + made.false_ooms} that fitted "
+            f"{made.false_ooms} do not"
         )
     for apart in (0.0, 0.05):
         right, total = pairs_in_order(answers, apart)

@@ -1,11 +1,13 @@
-"""A row of the ground-truth table, as a question to `POST /estimate` and the figure to compare its answer with.
+"""A row of a table of published runs, as a question to `POST /estimate` and the figure to compare its answer with.
 
-Knows nothing of the service but the words of its API.
+This file knows the fields of the API and nothing else of the service.
 """
 
+import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 Row = dict[str, str]
@@ -115,12 +117,10 @@ PRECISIONS: list[tuple[str, str, str]] = [
     (r"^(int4|q4|exl2|gptq|awq|gguf|q\d)", "int4", "mixed"),
 ]
 
-STORED_BITS = {"llama.cpp": {"4": 4.85}}
-
 
 @dataclass(frozen=True, slots=True)
 class RunQuestion:
-    """A request body, and which figure of the answer the row tells."""
+    """A request body, and the figure of its answer that the row measured."""
 
     id: str
     kind: str
@@ -128,10 +128,8 @@ class RunQuestion:
     quantity: str
     value: float
     group: str
-    source: str
     accelerator: str
     model: str
-    family: str
     extras: dict[str, Any] = field(default_factory=dict)
 
 
@@ -139,13 +137,23 @@ class UnansweredRun(Exception):
     """The row cannot be put as a question; the sentence says why."""
 
 
-def number(row: Row, column: str) -> float | None:
+COUNTED_QUALITIES = "AB"
+"""Qualities of rows that count; the figures of others are rounded, recalled or inconsistent."""
+
+
+def counted_rows(table: Path) -> Iterator[Row]:
+    """The rows of a table (CSV) that count."""
+    with table.open(encoding="utf-8") as file:
+        yield from (row for row in csv.DictReader(file) if row["quality"] in COUNTED_QUALITIES)
+
+
+def _number(row: Row, column: str) -> float | None:
     text = row[column].strip()
     return float(text) if text else None
 
 
-def whole(row: Row, column: str, default: int) -> int:
-    return int(number(row, column) or default)
+def _whole(row: Row, column: str, default: int) -> int:
+    return int(_number(row, column) or default)
 
 
 def gpu_of(row: Row) -> str:
@@ -153,12 +161,12 @@ def gpu_of(row: Row) -> str:
     return GPUS.get(name, name.lower())
 
 
-def machine_of(row: Row) -> dict[str, Any]:
+def _machine_of(row: Row) -> dict[str, Any]:
     gpu = gpu_of(row)
-    total = whole(row, "total_accelerators", 0)
+    total = _whole(row, "total_accelerators", 0)
     if not total:
-        raise UnansweredRun("The number of accelerators is not told.")
-    per_node = min(total, whole(row, "accelerators_per_node", 8))
+        raise UnansweredRun("The number of accelerators is not given.")
+    per_node = min(total, _whole(row, "accelerators_per_node", 8))
     linked = bool(LINKED.search(gpu))
     rate = next((g for start, g in NETWORK_GBPS_PER_GPU.items() if gpu.startswith(start)), DEFAULT_NETWORK_GBPS_PER_GPU)
     body: dict[str, Any] = {"gpu": gpu, "gpu_count": per_node, "network_gbps": rate * per_node}
@@ -167,23 +175,23 @@ def machine_of(row: Row) -> dict[str, Any]:
     return {"machine": body, "nodes": -(-total // per_node)}
 
 
-def slug(text: str) -> str:
+def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
 
 
-def model_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any] | str:
-    """The model by the name that the service knows, or else by its size."""
+def _model_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any] | str:
+    """The name of the model where the service knows it, and its size otherwise."""
     name = "ssd300-vgg16" if row["model"] == "MLPerf-ssd" and "v1.1" in row["source"] else row["model"]
     if known(name):
         return name
     body: dict[str, Any] = {"name": row["model"], "family": row["family"]}
-    parameters, active = number(row, "params_b"), number(row, "active_params_b")
+    parameters, active = _number(row, "params_b"), _number(row, "active_params_b")
     if parameters:
         body["parameters"] = parameters * 1e9
     if active:
         body["active_parameters"] = active * 1e9
     if row["layers"] and row["hidden"] and not row["fwd_gflops_per_sample"]:
-        return body | dimensions_of(row)
+        return body | _dimensions_of(row)
     if not row["fwd_gflops_per_sample"] or not parameters:
         raise UnansweredRun("Neither the model's name nor its size is known.")
     return body | {"forward_flops_per_sample": 1e9 * float(row["fwd_gflops_per_sample"])}
@@ -202,8 +210,8 @@ DIMENSIONS = {
 }
 
 
-def dimensions_of(row: Row) -> dict[str, Any]:
-    body: dict[str, Any] = {ours: whole(row, theirs, 0) for theirs, ours in DIMENSIONS.items() if row[theirs]}
+def _dimensions_of(row: Row) -> dict[str, Any]:
+    body: dict[str, Any] = {ours: _whole(row, theirs, 0) for theirs, ours in DIMENSIONS.items() if row[theirs]}
     body["decoder"] = row["family"] not in ("encoder", "vit")
     if "MLA" in row["notes"]:
         body |= {"mla_kv_rank": 512, "mla_rope_size": 64, "mla_value_size": 128}
@@ -211,7 +219,7 @@ def dimensions_of(row: Row) -> dict[str, Any]:
 
 
 def software_of(row: Row) -> dict[str, str]:
-    """The stack by name and release, as somebody who runs it would tell it."""
+    """The framework or engine, with its release."""
     text = row["framework"].strip()
     if "mlcommons/training" in row["source"]:
         return {"framework": "mlperf-training"}
@@ -227,10 +235,10 @@ def software_of(row: Row) -> dict[str, str]:
     return {"framework": f"{line}=={release[1]}" if release else line}
 
 
-def precision_of(row: Row) -> tuple[str, str, float | None]:
+def _precision_of(row: Row) -> tuple[str, str, float | None]:
     text = row["precision"].lower()
     name, recipe = next(((p, r) for pattern, p, r in PRECISIONS if re.search(pattern, text)), ("bf16", "mixed"))
-    bits = number(row, "weight_bits")
+    bits = _number(row, "weight_bits")
     if "nf4-dq" in text:
         bits = 4.127
     elif "nf4" in text or (text == "fp4" and "litgpt" in row["framework"]):
@@ -245,22 +253,22 @@ def precision_of(row: Row) -> tuple[str, str, float | None]:
 CHECKPOINTING = {"full": "full", "selective": "selective", "selective+sp": "selective", "none": "none"}
 
 
-def layout_of(row: Row, gpus: int) -> dict[str, Any]:
-    tensor, pipeline = whole(row, "tp", 1), whole(row, "pp", 1)
-    context, expert = whole(row, "cp", 1), whole(row, "ep", 1)
+def _layout_of(row: Row, gpus: int) -> dict[str, Any]:
+    tensor, pipeline = _whole(row, "tp", 1), _whole(row, "pp", 1)
+    context, expert = _whole(row, "cp", 1), _whole(row, "ep", 1)
     body: dict[str, Any] = {}
     if row["tp"] or row["pp"]:
         if re.search("trainium|inferentia", gpu_of(row)):
             tensor = max(1, tensor // CORES_PER_CHIP)
         tensor = min(tensor, gpus)
         if "litgpt" in row["framework"] and row["kind"] != "infer_throughput" and tensor > 1:
-            tensor, body["zero_stage"] = 1, 3  # it shards (FSDP) where the table says it cuts
+            tensor, body["zero_stage"] = 1, 3  # litgpt shards (FSDP) what the table calls tensor parallel
         data = max(1, gpus // (tensor * pipeline * context))
         body |= {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": min(expert, gpus), "data": data}
     if row["zero_stage"]:
-        body["zero_stage"] = whole(row, "zero_stage", 0)
+        body["zero_stage"] = _whole(row, "zero_stage", 0)
     if row["micro_batch"]:
-        body["micro_batch"] = whole(row, "micro_batch", 1)
+        body["micro_batch"] = _whole(row, "micro_batch", 1)
     if row["activation_checkpointing"]:
         body["activation_checkpointing"] = CHECKPOINTING.get(row["activation_checkpointing"], "none")
     if "interleaved" in row["notes"]:
@@ -272,19 +280,15 @@ CORES_PER_CHIP = 2
 """AWS counts tensor parallelism in NeuronCores, of which a chip of the first two generations has two."""
 
 METHODS = {"lora": "lora", "qlora": "qlora", "adapter": "adapters", "peft_other": "lora"}
-
-
 NF4_BITS = 4.5
-
-
 STORED_AS = {4.127: "nf4-dq", 4.5: "nf4", 8.0: "int8"}
 
 
-def training_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
-    precision, recipe, bits = precision_of(row)
+def _training_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
+    precision, recipe, bits = _precision_of(row)
     work: dict[str, Any] = {
         "task": "training",
-        "model": model_of(row, known),
+        "model": _model_of(row, known),
         "precision": [precision],
         "method": METHODS.get(row["task"], "full"),
         "software": software_of(row),
@@ -294,21 +298,21 @@ def training_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
         work["mixed_precision"] = False
     if work["method"] == "qlora" or row["precision"].startswith(("nf4", "int8(")):
         work |= {"method": "qlora", "weight_precision": STORED_AS.get(bits or NF4_BITS, "nf4")}
-    return work | sizes_of(row) | techniques_of(row)
+    return work | _sizes_of(row) | _techniques_of(row)
 
 
-def sizes_of(row: Row) -> dict[str, Any]:
-    """Lengths, batch and trainable parameters, as far as they are told."""
+def _sizes_of(row: Row) -> dict[str, Any]:
+    """Lengths, batch and trainable parameters, as far as the row has them."""
     body: dict[str, Any] = {}
     mean = re.search(r"mean ~(\d+) tok", row["notes"])
     if row["input_len"]:
-        body["mean_length"] = number(row, "input_len")
+        body["mean_length"] = _number(row, "input_len")
     elif mean and row["unit"].startswith("tokens"):
         body["mean_length"] = float(mean[1])
     if row["seq_len"]:
-        body["sequence_length"] = whole(row, "seq_len", 1)
+        body["sequence_length"] = _whole(row, "seq_len", 1)
     if row["global_batch"]:
-        body["global_batch_size"] = whole(row, "global_batch", 1)
+        body["global_batch_size"] = _whole(row, "global_batch", 1)
     if row["trainable_params_m"]:
         body["trainable_parameters"] = 1e6 * float(row["trainable_params_m"])
     if "paged" in row["optimizer"]:
@@ -327,15 +331,14 @@ TECHNIQUES = (
     "LoRA",
     "QLoRA",
 )
-"""The order in which a table of techniques adds them, each row to the ones before."""
-
+"""The order in which a published table adds techniques, each row to the ones before."""
 
 UNPACKED_LENGTH = 256
-"""What a batch of instructions is padded to, about, before samples are packed."""
+"""Approximate length that a batch of instructions is padded to before samples are packed."""
 
 
-def techniques_of(row: Row) -> dict[str, Any]:
-    """What a cumulative technique of the row's note says of the recipe."""
+def _techniques_of(row: Row) -> dict[str, Any]:
+    """The techniques that the row's note counts up to the one it names."""
     if not row["notes"].startswith("cumulative technique"):
         return {}
     name = row["notes"].split(":", 1)[1].strip().lstrip("+ ").strip()
@@ -350,11 +353,11 @@ def techniques_of(row: Row) -> dict[str, Any]:
     return body
 
 
-def inference_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
-    precision, _, bits = precision_of(row)
+def _inference_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
+    precision, _, bits = _precision_of(row)
     work: dict[str, Any] = {
         "task": "inference",
-        "model": model_of(row, known),
+        "model": _model_of(row, known),
         "precision": [precision],
         "software": software_of(row),
     }
@@ -364,8 +367,8 @@ def inference_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
         work["precision"] = ["bf16"]  # only weights are stored so
     if row["precision"].startswith("q4f16"):
         work["precision"] = ["int4"]
-    inputs, outputs = number(row, "input_len"), number(row, "output_len")
-    work["input_length"] = round(inputs if inputs is not None else number(row, "seq_len") or 0)
+    inputs, outputs = _number(row, "input_len"), _number(row, "output_len")
+    work["input_length"] = round(inputs if inputs is not None else _number(row, "seq_len") or 0)
     work["output_length"] = round(outputs or 0)
     batch = row["batch_or_concurrency"]
     if re.fullmatch(r"[\d.]+", batch):
@@ -376,33 +379,23 @@ def inference_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
 
 
 def question_of(row: Row, known: Callable[[str], bool]) -> RunQuestion:
-    """The row as a question; `known` tells names of models that the service knows. Raises Refused with a sentence."""
-    machine = machine_of(row)
+    """The row as a question; `known` says whether the service knows the name of a model. Raises `UnansweredRun`."""
+    machine = _machine_of(row)
     gpus = machine["machine"]["gpu_count"] * machine["nodes"]
     inference = row["kind"] == "infer_throughput" or row["task"].startswith("infer")
-    work = inference_of(row, known) if inference else training_of(row, known)
-    layout = layout_of(row, gpus)
+    work = _inference_of(row, known) if inference else _training_of(row, known)
+    layout = _layout_of(row, gpus)
     if "torchtitan" in row["framework"] and layout.get("pipeline", 1) > 1 and "micro_batch" in layout:
         work["global_batch_size"] = layout["micro_batch"] * layout["data"]
         layout["micro_batch"] = 1
-    quantity, value, extras = observed(row, gpus)
+    quantity, value, extras = _observed(row, gpus)
     if "amount" in extras:
         work["amount"] = extras["amount"]
     # A run had the layout that people choose; whether it ran out of memory is asked of that one.
     layout["choose"] = "usual" if quantity == "fits" else "usual_if_it_fits"
     body = {"workload": work, **machine, "layout": layout}
     return RunQuestion(
-        row["id"],
-        row["kind"],
-        body,
-        quantity,
-        value,
-        row["group"],
-        row["source"],
-        row["accelerator"],
-        row["model"],
-        row["family"],
-        extras,
+        row["id"], row["kind"], body, quantity, value, row["group"], row["accelerator"], row["model"], extras
     )
 
 
@@ -424,8 +417,8 @@ SCALED = {
 DURATIONS = {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "gpu-hours": 3600.0}
 
 
-def observed(row: Row, gpus: int) -> tuple[str, float, dict[str, Any]]:
-    """What the row tells, in the units of the answer."""
+def _observed(row: Row, gpus: int) -> tuple[str, float, dict[str, Any]]:
+    """The quantity that the row measured, its value in the units of the answer, and what else the comparison needs."""
     value, unit = float(row["value"]), row["unit"]
     if unit in RATES:
         return RATES[unit], value, {}
@@ -435,19 +428,19 @@ def observed(row: Row, gpus: int) -> tuple[str, float, dict[str, Any]]:
     if unit == "tokens/s/gpu":
         return "tokens_per_second", value * gpus, {}
     if unit in ("max context tokens", "KV tokens"):
-        return "max_context_tokens", value, {"limit": number(row, "seq_len")}
+        return "max_context_tokens", value, {"limit": _number(row, "seq_len")}
     if unit.endswith("TFLOP/s/gpu"):
         return "flops_per_second_per_gpu", value * 1e12, {"hardware": unit.startswith("hw")}
     if unit in DURATIONS:
         seconds = value * DURATIONS[unit] / (gpus if unit == "gpu-hours" else 1)
-        return "seconds", seconds, {"amount": amount_of(row)}
+        return "seconds", seconds, {"amount": _amount_of(row)}
     raise UnansweredRun(f"The unit '{unit}' is not one the answer has.")
 
 
-def amount_of(row: Row) -> dict[str, float]:
-    tokens, samples = number(row, "train_tokens_b"), number(row, "train_samples")
+def _amount_of(row: Row) -> dict[str, float]:
+    tokens, samples = _number(row, "train_tokens_b"), _number(row, "train_samples")
     if tokens:
         return {"tokens": tokens * 1e9}
     if samples:
         return {"samples": samples}
-    raise UnansweredRun("The amount of work is not told.")
+    raise UnansweredRun("The amount of work is not given.")

@@ -12,7 +12,7 @@ from service.accuracy.rows import Row, RunQuestion
 
 @dataclass(frozen=True, slots=True)
 class ScoredAnswer:
-    """What was answered to a question, beside what was published."""
+    """The answer to a question about a published run, with the row it comes from."""
 
     question: RunQuestion
     row: Row
@@ -30,19 +30,19 @@ class ScoredAnswer:
 
 
 def subset_of(question: RunQuestion, row: Row) -> str:
-    """The line of the table that a row counts in."""
+    """The line of the report that a row counts in."""
     if question.quantity in ("fits", "max_context_tokens"):
         return "inference fits" if row["task"].startswith("infer") else "training fits"
     if question.quantity == "memory_bytes_per_gpu":
         return "inference memory" if row["task"].startswith("infer") else "training memory"
     if question.kind == "train_throughput":
-        return training_subset(row)
+        return _training_subset(row)
     if question.kind == "infer_throughput":
-        return inference_subset(row)
+        return _inference_subset(row)
     return question.kind
 
 
-def training_subset(row: Row) -> str:
+def _training_subset(row: Row) -> str:
     if row["model"].startswith("TransformerXL"):
         return "training: Transformer-XL"
     if row["task"] in ("lora", "qlora", "peft_other", "adapter"):
@@ -63,7 +63,7 @@ UNITS = {
 }
 
 
-def inference_subset(row: Row) -> str:
+def _inference_subset(row: Row) -> str:
     if row["unit"] in UNITS:
         return f"inference: {UNITS[row['unit']]}"
     if "decode" in row["unit"] or "tokens" in row["unit"]:
@@ -82,7 +82,7 @@ class Score:
     inside: float
 
 
-def score(answers: Sequence[ScoredAnswer]) -> Score:
+def _score(answers: Sequence[ScoredAnswer]) -> Score:
     return Score(
         len(answers),
         median(a.error for a in answers),
@@ -92,7 +92,7 @@ def score(answers: Sequence[ScoredAnswer]) -> Score:
 
 
 def scores(answers: Iterable[ScoredAnswer]) -> dict[str, Score]:
-    """By subset, and of each kind as a whole."""
+    """Scores by line of the report, and of all lines of one task."""
     groups: dict[str, list[ScoredAnswer]] = defaultdict(list)
     for answer in answers:
         if answer.question.quantity in ("fits", "max_context_tokens"):
@@ -101,12 +101,12 @@ def scores(answers: Iterable[ScoredAnswer]) -> dict[str, Score]:
         groups[name].append(answer)
         if ":" in name:
             groups[name.split(":")[0] + ", all"].append(answer)
-    return {name: score(group) for name, group in sorted(groups.items())}
+    return {name: _score(group) for name, group in sorted(groups.items())}
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Fits or not: right and wrong of each sort."""
+    """Right and wrong answers to whether a run fits."""
 
     right_fits: int
     right_ooms: int
@@ -120,9 +120,10 @@ class Decisions:
 
 
 def decisions(answers: Iterable[ScoredAnswer]) -> Decisions:
-    told = [(a.likely >= 0.5, a.question.value >= 0.5) for a in answers if a.question.quantity == "fits"]
+    """Right and wrong decisions among the answers to whether a run fits."""
+    pairs = [(a.likely >= 0.5, a.question.value >= 0.5) for a in answers if a.question.quantity == "fits"]
     return Decisions(
-        told.count((True, True)), told.count((False, False)), told.count((True, False)), told.count((False, True))
+        pairs.count((True, True)), pairs.count((False, False)), pairs.count((True, False)), pairs.count((False, True))
     )
 
 
@@ -143,9 +144,9 @@ SAME_WORKLOAD = (
 
 
 def pairs_in_order(answers: Iterable[ScoredAnswer], apart: float = 0.0) -> tuple[int, int]:
-    """Pairs of machines put in the right order, of all pairs under workloads that three or more machines ran.
+    """Pairs of machines put in the right order, and all pairs, under workloads that three or more machines ran.
 
-    Of several runs of a workload on one machine the median counts; pairs nearer than `apart` are left out.
+    The median counts where a machine ran a workload several times; pairs closer than `apart` are left out.
     """
     groups: dict[tuple[str, ...], dict[str, list[ScoredAnswer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
@@ -158,10 +159,10 @@ def pairs_in_order(answers: Iterable[ScoredAnswer], apart: float = 0.0) -> tuple
             continue
         for one, other in combinations(machines.values(), 2):
             truth = median(a.question.value for a in one) / median(a.question.value for a in other)
-            told = median(a.likely for a in one) / median(a.likely for a in other)
+            estimate = median(a.likely for a in one) / median(a.likely for a in other)
             if max(truth, 1 / truth) > 1 + apart:
                 total += 1
-                right += (truth > 1) == (told > 1)
+                right += (truth > 1) == (estimate > 1)
     return right, total
 
 
@@ -177,4 +178,4 @@ SPLITS: Mapping[str, Splitter] = {
     "accelerator": lambda q: q.accelerator,
     "model": lambda q: q.model,
 }
-"""What is left out together."""
+"""Rows with an equal value are left out together."""

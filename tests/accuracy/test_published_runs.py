@@ -27,8 +27,8 @@ def question_or_reason(row: Row) -> RunQuestion | str:
 def test_nearly_all_can_be_put_as_questions_and_the_others_say_why(rows: list[Row]) -> None:
     told = [question_or_reason(row) for row in rows]
     assert Counter(each for each in told if isinstance(each, str)) == {
-        "The amount of work is not told.": 14,
-        "The number of accelerators is not told.": 4,
+        "The amount of work is not given.": 14,
+        "The number of accelerators is not given.": 4,
         "The unit 'scaling efficiency % vs 1 GPU' is not one the answer has.": 1,
     }
 

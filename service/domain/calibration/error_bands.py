@@ -1,10 +1,10 @@
-"""How far an estimate may be off: quantiles of the errors that were made on runs that were not fitted.
+"""How far an estimate may be off: quantiles of the errors on published runs that were left out of the fit.
 
-Errors are kept by kind of work and by what of the question the calibration had never seen (its chip, model or stack),
-so that an extrapolation says so and has a wider band.
+Errors are grouped by kind of step, family of the model, and the features of a question that no fitted run had (its GPU,
+model or stack), so that an extrapolation says so and has a wider band.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 
@@ -12,65 +12,77 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.band import Band
-from service.domain.calibration.coefficients import Calibration, Coefficient, Features, StepKind, calibration_of
+from service.domain.calibration.coefficients import Calibration, Coefficient, Features, StepKind, values_by_name
 
 NOVELTIES = ("stack", "gpu", "model")
-FEWEST = 10
-"""Errors that make a quantile; with fewer, the next wider group speaks."""
+"""Features whose absence from all fitted runs widens a band."""
+
+FEWEST_ERRORS = 10
+"""Errors that a quantile needs; a group with fewer takes the quantiles of the next wider one."""
 
 UNKNOWN_STACK = "unseen=any stack"
 
 UNKNOWN_BAND = (0.45, 2.0)
-"""Where nothing at all is known: about the error of rules of thumb."""
+"""Factors where no group has errors: about the error of rules of thumb."""
 
 
-def unseen(calibration: Calibration, kind: StepKind, facts: Features) -> tuple[str, ...]:
-    """What of the question no fitted run had; a stack that nobody tells is one of them."""
-    untold = {"stack"} if facts.get("stack") == "unknown" else set()
-    return tuple(fact for fact in NOVELTIES if fact in untold or not calibration.knows(kind, fact, facts))
+@dataclass(frozen=True, slots=True)
+class Physics:
+    """The calibration in force: coefficients of every term, and error bands."""
+
+    calibration: Calibration
+    bands: "ErrorBands"
 
 
-def band_scopes(family: str, new: Sequence[str]) -> tuple[str, ...]:
-    """From the narrowest group of errors to the widest."""
-    novelty = "+".join(new) or "nothing"
-    widest = "stack" if "stack" in new else novelty
-    return (f"family={family}|unseen={novelty}", f"unseen={novelty}", f"unseen={widest}", "")
+def physics_of(coefficients: Iterable[Coefficient]) -> Physics:
+    """The calibration and the error bands that these coefficients make up."""
+    values = values_by_name(coefficients)
+    bands = {name: values.pop(name) for name in list(values) if name.startswith("band.")}
+    return Physics(Calibration(values), ErrorBands(bands))
+
+
+def unseen(calibration: Calibration, kind: StepKind, features: Features) -> tuple[str, ...]:
+    """Features of the question that no fitted run had; a stack that is not named is one of them."""
+    return tuple(
+        name
+        for name in NOVELTIES
+        if (name == "stack" and features.get("stack") == "unknown") or not calibration.knows(kind, name, features)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorBands:
-    """Low and high factors by kind and scope."""
+    """Low and high factors by kind of step and group of errors."""
 
     values: Mapping[str, Mapping[str, float]]
 
-    def factors(self, kind: StepKind, facts: Features, new: Sequence[str]) -> tuple[float, float]:
-        """What truth ÷ estimate was at the 10th and 90th percentile; never narrower for being less known."""
-        low, high = self.values.get(f"band.{kind.name}.low", {}), self.values.get(f"band.{kind.name}.high", {})
-        known = self._first(low, high, str(facts.get("family", "")), ())
+    def factors(self, kind: StepKind, features: Features, new: Sequence[str]) -> tuple[float, float]:
+        """Truth ÷ estimate at the 10th and 90th percentile; never narrower where more is new."""
+        family = str(features.get("family", ""))
+        low, high = self._narrowest(kind, family, ())
         if not new:
-            return known
-        here = self._first(low, high, str(facts.get("family", "")), new)
-        return min(known[0], here[0]), max(known[1], here[1])
+            return low, high
+        new_low, new_high = self._narrowest(kind, family, new)
+        return min(low, new_low), max(high, new_high)
 
-    def _first(
-        self, low: Mapping[str, float], high: Mapping[str, float], family: str, new: Sequence[str]
-    ) -> tuple[float, float]:
-        for scope in band_scopes(family, new):
+    def _narrowest(self, kind: StepKind, family: str, new: Sequence[str]) -> tuple[float, float]:
+        low, high = (self.values.get(f"band.{kind.name}.{end}", {}) for end in ("low", "high"))
+        for scope in _groups(family, new):
             if scope in low and scope in high:
                 return exp(low[scope]), exp(high[scope])
         return UNKNOWN_BAND
 
     def caution(self, kind: StepKind, new: Sequence[str]) -> float:
-        """What rates in unknown stacks came to in the middle: most published stacks are tuned, others are not."""
+        """Median of truth ÷ estimate of rates where the stack is new: published stacks are tuned, most others not."""
         if "stack" not in new:
             return 1.0
         return exp(self.values.get(f"band.{kind.name}.middle", {}).get(UNKNOWN_STACK, 0.0))
 
     def around(
-        self, likely: float, kind: StepKind, facts: Features, new: Sequence[str], *, of_rate: bool = True
+        self, likely: float, kind: StepKind, features: Features, new: Sequence[str], *, of_rate: bool = True
     ) -> Band:
         """The band of a rate, or of the seconds of a step."""
-        low, high = self.factors(kind, facts, new)
+        low, high = self.factors(kind, features, new)
         middle = self.caution(kind, new)
         if not of_rate:
             low, high, middle = 1.0 / high, 1.0 / low, 1.0 / middle
@@ -79,24 +91,34 @@ class ErrorBands:
 
 
 def bands_by_gpu(
-    calibration: Calibration, bands: ErrorBands, kind: StepKind, facts: Features, gpus: Sequence[str]
+    calibration: Calibration, bands: ErrorBands, kind: StepKind, features: Features, gpus: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Low, likely and high of the rate on each GPU, over what the calibration says; they differ by what is known."""
-    known: dict[tuple[str, ...], tuple[float, float, float]] = {}
+    """Low, likely and high factors of the rate on each GPU, a row per GPU; they differ by what is new on it."""
+    by_novelty: dict[tuple[str, ...], Band] = {}
     rows = []
     for gpu in gpus:
-        here = {**facts, "gpu": gpu}
-        new = unseen(calibration, kind, here)
-        if new not in known:
-            band = bands.around(1.0, kind, here, new)
-            known[new] = (band.low, band.likely, band.high)
-        rows.append(known[new])
+        on_gpu = {**features, "gpu": gpu}
+        new = unseen(calibration, kind, on_gpu)
+        if new not in by_novelty:
+            by_novelty[new] = bands.around(1.0, kind, on_gpu, new)
+        band = by_novelty[new]
+        rows.append((band.low, band.likely, band.high))
     return np.array(rows, dtype=np.float64).reshape(-1, 3)
+
+
+def _groups(family: str, new: Sequence[str]) -> tuple[str, ...]:
+    """The groups of errors that a question belongs to, the narrowest first."""
+    novelty = "+".join(new) or "nothing"
+    widest = "stack" if "stack" in new else novelty
+    return (f"family={family}|unseen={novelty}", f"unseen={novelty}", f"unseen={widest}", "")
+
+
+# The fit
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """The logarithm of truth ÷ estimate, as rates, of a run that was not fitted."""
+    """The logarithm of truth ÷ estimate, as rates, of a run that was left out of the fit."""
 
     kind: str
     family: str
@@ -105,43 +127,25 @@ class Miss:
 
 
 def fitted_bands(misses: Sequence[Miss], inside: float = 0.8) -> list[Coefficient]:
-    """Quantiles of the misses by kind, family and what was new."""
+    """Quantiles of the misses by kind of step, family and what was new, that hold this share of the errors."""
     groups: dict[tuple[str, str], list[float]] = {}
+    of_new_stacks: dict[str, list[float]] = {}
     for miss in misses:
-        for scope in dict.fromkeys(band_scopes(miss.family, miss.new)):
+        for scope in dict.fromkeys(_groups(miss.family, miss.new)):
             groups.setdefault((miss.kind, scope), []).append(miss.log_error)
-    result = []
-    for kind in sorted({miss.kind for miss in misses}):
-        errors = [miss.log_error for miss in misses if miss.kind == kind and "stack" in miss.new]
-        if len(errors) >= FEWEST:
-            middle = round(float(np.median(errors)), 4)
-            result.append(Coefficient(f"band.{kind}.middle", UNKNOWN_STACK, middle, "calibrate", kind, len(errors)))
+        if "stack" in miss.new:
+            of_new_stacks.setdefault(miss.kind, []).append(miss.log_error)
+    fitted = []
+    for kind, errors in sorted(of_new_stacks.items()):
+        if len(errors) >= FEWEST_ERRORS:
+            fitted.append(_coefficient(kind, "middle", UNKNOWN_STACK, float(np.median(errors)), len(errors)))
     for (kind, scope), errors in sorted(groups.items()):
-        if len(errors) < FEWEST and scope:
-            continue
-        low, high = np.quantile(errors, [(1 - inside) / 2, (1 + inside) / 2])
-        for name, value in (("low", low), ("high", high)):
-            result.append(
-                Coefficient(f"band.{kind}.{name}", scope, round(float(value), 4), "calibrate", kind, len(errors))
-            )
-    return result
+        if len(errors) >= FEWEST_ERRORS or not scope:
+            quantiles = np.quantile(errors, [(1 - inside) / 2, (1 + inside) / 2])
+            for end, value in zip(("low", "high"), quantiles, strict=True):
+                fitted.append(_coefficient(kind, end, scope, float(value), len(errors)))
+    return fitted
 
 
-def bands_of(coefficients: Sequence[Coefficient]) -> ErrorBands:
-    values: dict[str, dict[str, float]] = {}
-    for one in coefficients:
-        if one.name.startswith("band."):
-            values.setdefault(one.name, {})[one.scope] = one.value
-    return ErrorBands(values)
-
-
-@dataclass(frozen=True, slots=True)
-class Physics:
-    """The calibration in force: coefficients of every term, and bands."""
-
-    calibration: Calibration
-    bands: ErrorBands
-
-
-def physics_of(coefficients: Sequence[Coefficient]) -> Physics:
-    return Physics(calibration_of([c for c in coefficients if not c.name.startswith("band.")]), bands_of(coefficients))
+def _coefficient(kind: str, name: str, scope: str, value: float, errors: int) -> Coefficient:
+    return Coefficient(f"band.{kind}.{name}", scope, round(value, 4), "calibrate", kind, errors)

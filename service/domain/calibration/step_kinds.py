@@ -1,74 +1,55 @@
-"""The kinds of work that are calibrated together, and which scopes each part of a step looks at."""
+"""The kinds of step that are calibrated together, with the scopes that each part of a step looks at."""
 
-from service.domain.calibration.coefficients import EVERYTHING, Pattern, StepKind
+from collections.abc import Mapping, Sequence
+
+from service.domain.calibration.coefficients import Pattern, StepKind
 
 BROAD, WIDE, MIDDLE, NARROW = 1.0, 0.5, 0.25, 0.12
 """How far coefficients may reach from zero (standard deviations of their logarithm), from broad scopes to narrow."""
 
+EVERYTHING = ""
+"""The pattern of no feature, whose one coefficient applies to all steps of a kind."""
+
+
+def _patterns(by_spread: Mapping[float, Sequence[str]]) -> tuple[tuple[Pattern, float], ...]:
+    """Patterns as features separated by spaces, grouped by how far their coefficients may reach."""
+    return tuple((tuple(text.split()), spread) for spread, texts in by_spread.items() for text in texts)
+
+
 TRAINING = StepKind(
     "training",
     {
-        "*": (
-            (("class",), WIDE),
-            (("stack",), WIDE),
-            (("release",), MIDDLE),
-            (("family",), WIDE),
-            (("model",), MIDDLE),
-            (("architecture", "precision"), MIDDLE),
-            (("gpu",), MIDDLE),
-            (("method",), MIDDLE),
-            (("stack", "precision"), MIDDLE),
-            (("stack", "architecture"), MIDDLE),
-            (("stack", "family"), MIDDLE),
-            (("model", "precision"), NARROW),
-            (("model", "architecture"), NARROW),
-            (("model", "stack"), MIDDLE),
-            (("stack", "gpu"), NARROW),
-            (("method", "stack"), MIDDLE),
-            (("measured", "stack"), WIDE),
-            (("measured", "family"), WIDE),
-            (("#log_gpus", "several"), NARROW),
-            (("#log_gpus", "stack"), 0.05),
-            (("#log_gpus", "model"), 0.05),
-            (("purpose",), MIDDLE),
-            (("purpose", "stack"), NARROW),
-            (("#log_gpus", "measured"), 0.1),
-            (("recipe",), NARROW),
-            (("#log_length", "family"), 0.1),
-            (("#log_length", "stack"), 0.1),
-            (("checkpointing", "stack"), NARROW),
-            (("zero", "stack"), NARROW),
-            (("gpu", "precision"), NARROW),
-            (("#log_micro", "stack"), 0.05),
-            (("#log_micro", "model"), 0.05),
+        "*": _patterns(
+            {
+                WIDE: ("class", "stack", "family", "measured stack", "measured family"),
+                MIDDLE: (
+                    "release", "model", "gpu", "method", "purpose", "architecture precision", "stack precision",
+                    "stack architecture", "stack family", "model stack", "method stack",
+                ),
+                NARROW: (
+                    "recipe", "model precision", "model architecture", "stack gpu", "gpu precision", "purpose stack",
+                    "checkpointing stack", "zero stack", "#log_gpus several",
+                ),
+                0.1: ("#log_gpus measured", "#log_length family", "#log_length stack"),
+                0.05: ("#log_gpus stack", "#log_gpus model", "#log_micro stack", "#log_micro model"),
+            }
         ),
-        "matrix": (
-            (EVERYTHING, BROAD),
-            (("architecture", "precision"), WIDE),
-            (("family",), WIDE),
-            (("class",), MIDDLE),
-        ),
-        "narrow": ((EVERYTHING, BROAD), (("family",), WIDE), (("architecture",), MIDDLE)),
-        "attention": ((EVERYTHING, BROAD), (("architecture",), MIDDLE)),
-        "memory": (
-            (EVERYTHING, BROAD),
-            (("family",), BROAD),
-            (("class",), WIDE),
-            (("model",), WIDE),
-            (("architecture",), MIDDLE),
-        ),
-        "weights": ((EVERYTHING, BROAD),),
-        "launch": ((EVERYTHING, BROAD), (("class",), BROAD), (("stack",), WIDE), (("family",), BROAD)),
-        "tensor": ((EVERYTHING, BROAD), (("class",), WIDE), (("link",), MIDDLE)),
-        "context": ((EVERYTHING, BROAD),),
-        "routing": ((EVERYTHING, BROAD), (("stack",), WIDE), (("release",), WIDE)),
-        "expert": ((EVERYTHING, BROAD), (("stack",), WIDE), (("link",), MIDDLE), (("architecture",), MIDDLE)),
-        "bubble": ((EVERYTHING, BROAD), (("stack",), MIDDLE)),
-        "data": ((EVERYTHING, BROAD), (("class",), WIDE), (("link",), MIDDLE), (("stack",), WIDE)),
-        "optimizer": ((EVERYTHING, BROAD), (("class",), WIDE)),
-        "offload": ((EVERYTHING, BROAD),),
-        "step": ((EVERYTHING, BROAD), (("class",), BROAD)),
-        "input": ((EVERYTHING, BROAD), (("class",), BROAD), (("stack",), WIDE)),
+        "matrix": _patterns({BROAD: (EVERYTHING,), WIDE: ("architecture precision", "family"), MIDDLE: ("class",)}),
+        "narrow": _patterns({BROAD: (EVERYTHING,), WIDE: ("family",), MIDDLE: ("architecture",)}),
+        "attention": _patterns({BROAD: (EVERYTHING,), MIDDLE: ("architecture",)}),
+        "memory": _patterns({BROAD: (EVERYTHING, "family"), WIDE: ("class", "model"), MIDDLE: ("architecture",)}),
+        "weights": _patterns({BROAD: (EVERYTHING,)}),
+        "launch": _patterns({BROAD: (EVERYTHING, "class", "family"), WIDE: ("stack",)}),
+        "tensor": _patterns({BROAD: (EVERYTHING,), WIDE: ("class",), MIDDLE: ("link",)}),
+        "context": _patterns({BROAD: (EVERYTHING,)}),
+        "routing": _patterns({BROAD: (EVERYTHING,), WIDE: ("stack", "release")}),
+        "expert": _patterns({BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("link", "architecture")}),
+        "bubble": _patterns({BROAD: (EVERYTHING,), MIDDLE: ("stack",)}),
+        "data": _patterns({BROAD: (EVERYTHING,), WIDE: ("class", "stack"), MIDDLE: ("link",)}),
+        "optimizer": _patterns({BROAD: (EVERYTHING,), WIDE: ("class",)}),
+        "offload": _patterns({BROAD: (EVERYTHING,)}),
+        "step": _patterns({BROAD: (EVERYTHING, "class")}),
+        "input": _patterns({BROAD: (EVERYTHING, "class"), WIDE: ("stack",)}),
     },
     {
         "matrix": 1.3,
@@ -88,56 +69,42 @@ TRAINING = StepKind(
         "step": 1.0,
         "input": 0.02,
     },
-)
+)  # fmt: skip
 
-_LANGUAGE: dict[str, tuple[tuple[Pattern, float], ...]] = {
-    "*": (
-        (("class",), WIDE),
-        (("stack",), WIDE),
-        (("release",), MIDDLE),
-        (("model",), MIDDLE),
-        (("gpu",), MIDDLE),
-        (("architecture",), MIDDLE),
-        (("family",), MIDDLE),
-        (("stack", "architecture"), MIDDLE),
-        (("stack", "gpu"), NARROW),
-        (("stack", "model"), MIDDLE),
-        (("stack", "bits"), MIDDLE),
-        (("gpu", "bits"), NARROW),
-        (("model", "bits"), NARROW),
-        (("what",), WIDE),
-        (("what", "stack"), MIDDLE),
-        (("what", "release"), NARROW),
-        (("#log_pipeline", "stack"), WIDE),
-        (("tier", "architecture"), WIDE),
-        (("#log_tensor", "stack"), 0.1),
+_LANGUAGE = {
+    "*": _patterns(
+        {
+            WIDE: ("class", "stack", "what", "#log_pipeline stack", "tier architecture"),
+            MIDDLE: (
+                "release", "model", "gpu", "architecture", "family", "stack architecture", "stack model", "stack bits",
+                "what stack",
+            ),
+            NARROW: ("stack gpu", "gpu bits", "model bits", "what release"),
+            0.1: ("#log_tensor stack",),
+        }
     ),
-    "weights": (
-        (EVERYTHING, BROAD),
-        (("stack",), WIDE),
-        (("stack", "bits"), WIDE),
-        (("architecture",), MIDDLE),
-        (("tier",), MIDDLE),
+    "weights": _patterns(
+        {BROAD: (EVERYTHING,), WIDE: ("stack", "stack bits"), MIDDLE: ("architecture", "tier")}
     ),
-    "cache": ((EVERYTHING, BROAD), (("stack",), WIDE), (("architecture",), MIDDLE)),
-    "matrix": ((EVERYTHING, BROAD), (("stack",), WIDE), (("architecture", "precision"), MIDDLE)),
-    "prefill": (
-        (EVERYTHING, BROAD),
-        (("stack",), WIDE),
-        (("architecture", "precision"), MIDDLE),
-        (("family",), MIDDLE),
-        (("stack", "architecture"), MIDDLE),
+    "cache": _patterns({BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("architecture",)}),
+    "matrix": _patterns({BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("architecture precision",)}),
+    "prefill": _patterns(
+        {
+            BROAD: (EVERYTHING,),
+            WIDE: ("stack",),
+            MIDDLE: ("architecture precision", "family", "stack architecture"),
+        }
     ),
-    "attention": ((EVERYTHING, WIDE),),
-    "memory": ((EVERYTHING, BROAD), (("stack",), WIDE), (("stack", "bits"), MIDDLE)),
-    "prefill_memory": ((EVERYTHING, BROAD), (("stack",), WIDE)),
-    "launch": ((EVERYTHING, BROAD), (("class",), BROAD), (("stack",), BROAD), (("stack", "bits"), MIDDLE)),
-    "tensor": ((EVERYTHING, BROAD), (("stack",), WIDE), (("link",), MIDDLE)),
-    "latency": ((EVERYTHING, BROAD), (("stack",), WIDE), (("link",), MIDDLE)),
-    "step": ((EVERYTHING, BROAD), (("stack",), BROAD), (("release",), WIDE)),
-    "request": ((EVERYTHING, BROAD), (("stack",), BROAD), (("release",), WIDE)),
-    "vocabulary": ((EVERYTHING, BROAD), (("stack",), WIDE)),
-}
+    "attention": _patterns({WIDE: (EVERYTHING,)}),
+    "memory": _patterns({BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("stack bits",)}),
+    "prefill_memory": _patterns({BROAD: (EVERYTHING,), WIDE: ("stack",)}),
+    "launch": _patterns({BROAD: (EVERYTHING, "class", "stack"), MIDDLE: ("stack bits",)}),
+    "tensor": _patterns({BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("link",)}),
+    "latency": _patterns({BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("link",)}),
+    "step": _patterns({BROAD: (EVERYTHING, "stack"), WIDE: ("release",)}),
+    "request": _patterns({BROAD: (EVERYTHING, "stack"), WIDE: ("release",)}),
+    "vocabulary": _patterns({BROAD: (EVERYTHING,), WIDE: ("stack",)}),
+}  # fmt: skip
 _LANGUAGE_START = {
     "weights": 1.3,
     "cache": 1.3,
@@ -157,80 +124,45 @@ _LANGUAGE_START = {
 DECODE = StepKind("decode", _LANGUAGE, _LANGUAGE_START)
 SERVING = StepKind("serving", _LANGUAGE, _LANGUAGE_START, noise=0.3)
 PREFILL = StepKind("prefill", _LANGUAGE, _LANGUAGE_START)
+
 FORWARD = StepKind(
     "forward",
     {
-        "*": (
-            (("class",), WIDE),
-            (("stack",), WIDE),
-            (("release",), MIDDLE),
-            (("family",), WIDE),
-            (("model",), WIDE),
-            (("gpu",), MIDDLE),
-            (("architecture",), MIDDLE),
-            (("stack", "architecture"), MIDDLE),
-            (("stack", "family"), MIDDLE),
-            (("architecture", "precision"), MIDDLE),
-            (("gpu", "precision"), NARROW),
-            (("model", "precision"), NARROW),
-            (("family", "precision"), MIDDLE),
-            (("offline", "stack"), MIDDLE),
-            (("#log_gpus", "stack"), 0.05),
-            (("stack", "precision"), MIDDLE),
+        "*": _patterns(
+            {
+                WIDE: ("class", "stack", "family", "model"),
+                MIDDLE: (
+                    "release", "gpu", "architecture", "stack architecture", "stack family", "stack precision",
+                    "architecture precision", "family precision", "offline stack",
+                ),
+                NARROW: ("gpu precision", "model precision"),
+                0.05: ("#log_gpus stack",),
+            }
         ),
-        "matrix": (
-            (EVERYTHING, BROAD),
-            (("family",), WIDE),
-            (("architecture", "precision"), MIDDLE),
-            (("class",), WIDE),
-        ),
-        "memory": (
-            (EVERYTHING, BROAD),
-            (("family",), BROAD),
-            (("class",), WIDE),
-            (("model",), WIDE),
-            (("architecture",), MIDDLE),
-        ),
-        "weights": ((EVERYTHING, BROAD),),
-        "launch": ((EVERYTHING, BROAD), (("stack",), BROAD), (("family",), WIDE), (("release",), MIDDLE)),
-        "step": ((EVERYTHING, BROAD), (("stack",), BROAD), (("release",), WIDE)),
+        "matrix": _patterns({BROAD: (EVERYTHING,), WIDE: ("family", "class"), MIDDLE: ("architecture precision",)}),
+        "memory": _patterns({BROAD: (EVERYTHING, "family"), WIDE: ("class", "model"), MIDDLE: ("architecture",)}),
+        "weights": _patterns({BROAD: (EVERYTHING,)}),
+        "launch": _patterns({BROAD: (EVERYTHING, "stack"), WIDE: ("family",), MIDDLE: ("release",)}),
+        "step": _patterns({BROAD: (EVERYTHING, "stack"), WIDE: ("release",)}),
     },
     {"matrix": 1.5, "memory": 0.5, "weights": 1.0, "launch": 0.5, "step": 0.3},
-)
+)  # fmt: skip
 
+_MEMORY = {
+    "weights": _patterns({MIDDLE: ("sharded stack", "method sharded")}),
+    "gradients": _patterns({MIDDLE: ("class",)}),
+    "optimizer": _patterns({NARROW: ("class",)}),
+    "live": _patterns({WIDE: (EVERYTHING,), MIDDLE: ("stack",)}),
+    "context": _patterns({WIDE: (EVERYTHING, "class", "stack")}),
+    "logits": _patterns({WIDE: (EVERYTHING, "stack"), MIDDLE: ("class",)}),
+    "kept": _patterns({WIDE: (EVERYTHING, "method"), MIDDLE: ("stack", "method stack")}),
+    "selected": _patterns({WIDE: (EVERYTHING,), MIDDLE: ("stack",)}),
+    "boundaries": _patterns({WIDE: (EVERYTHING,), MIDDLE: ("stack",)}),
+    "activations": _patterns({WIDE: (EVERYTHING, "stack", "family", "model")}),
+    "kv_cache": (),
+}
 MEMORY = StepKind(
-    "memory",
-    {
-        "*": ((("stack",), 0.05), (("model",), 0.05)),
-        "weights": ((("sharded", "stack"), MIDDLE), (("method", "sharded"), MIDDLE)),
-        "gradients": ((("class",), MIDDLE),),
-        "optimizer": ((("class",), NARROW),),
-        "live": ((EVERYTHING, WIDE), (("stack",), MIDDLE)),
-        "context": ((EVERYTHING, WIDE), (("class",), WIDE), (("stack",), WIDE)),
-        "logits": ((EVERYTHING, WIDE), (("class",), MIDDLE), (("stack",), WIDE)),
-        "kept": ((EVERYTHING, WIDE), (("method",), WIDE), (("stack",), MIDDLE), (("method", "stack"), MIDDLE)),
-        "selected": ((EVERYTHING, WIDE), (("stack",), MIDDLE)),
-        "boundaries": ((EVERYTHING, WIDE), (("stack",), MIDDLE)),
-        "activations": ((EVERYTHING, WIDE), (("stack",), WIDE), (("family",), WIDE), (("model",), WIDE)),
-        "kv_cache": (),
-    },
-    dict.fromkeys(
-        (
-            "weights",
-            "gradients",
-            "optimizer",
-            "live",
-            "context",
-            "logits",
-            "kept",
-            "selected",
-            "boundaries",
-            "activations",
-            "kv_cache",
-        ),
-        1.0,
-    ),
-    noise=0.1,
+    "memory", {"*": _patterns({0.05: ("stack", "model")}), **_MEMORY}, dict.fromkeys(_MEMORY, 1.0), noise=0.1
 )
 """Bytes by part, calibrated like seconds: what stacks keep beyond the arithmetic."""
 

@@ -4,16 +4,16 @@ from math import exp
 
 import pytest
 
-from service.domain.calibration.coefficients import EVERYTHING, StepKind, scope_of
-from service.domain.calibration.error_bands import Miss, bands_of, fitted_bands, unseen
+from service.domain.calibration.coefficients import Calibration, StepKind, scope_of
+from service.domain.calibration.error_bands import Miss, fitted_bands, physics_of, unseen
 from service.domain.calibration.fit import CalibrationRun, fit
 
 KIND = StepKind(
     "work",
     {
         "*": ((("stack",), 0.5), (("stack", "gpu"), 0.2), (("gpu",), 0.3)),
-        "matrix": ((EVERYTHING, 1.0),),
-        "launch": ((EVERYTHING, 1.0),),
+        "matrix": (((), 1.0),),
+        "launch": (((), 1.0),),
     },
     {"matrix": 1.0, "launch": 1.0},
     noise=0.02,
@@ -34,23 +34,28 @@ def made(stacks: dict[str, float]) -> list[CalibrationRun]:
     ]
 
 
+def calibrated(runs: list[CalibrationRun]) -> Calibration:
+    return physics_of(fit(KIND, runs)).calibration
+
+
 def test_the_law_is_found_again() -> None:
-    calibration, coefficients = fit(KIND, made({"fast": 1.0, "slow": 1.5}))
+    coefficients = fit(KIND, made({"fast": 1.0, "slow": 1.5}))
+    calibration = physics_of(coefficients).calibration
     for one in made({"fast": 1.0, "slow": 1.5}):
-        assert sum(calibration.seconds(KIND, one.ideal, one.facts).values()) == pytest.approx(one.seconds, rel=0.02)
+        assert sum(calibration.seconds(KIND, one.ideal, one.features).values()) == pytest.approx(one.seconds, rel=0.02)
     assert {c.name for c in coefficients} == {"work.*", "work.matrix", "work.launch"}
 
 
 def test_an_unknown_stack_takes_what_is_common() -> None:
-    calibration, _ = fit(KIND, made({"fast": 1.0, "slow": 1.5}))
+    calibration = calibrated(made({"fast": 1.0, "slow": 1.5}))
     parts = calibration.seconds(KIND, {"matrix": 1.0, "launch": 0.1}, {"stack": "new", "gpu": "a"})
     assert 2.05 <= sum(parts.values()) <= 1.5 * 2.05
     assert unseen(calibration, KIND, {"stack": "new", "gpu": "a", "model": "x"}) == ("stack", "model")
 
 
 def test_a_bound_that_holds_does_not_pull() -> None:
-    free, _ = fit(KIND, made({"fast": 1.0}))
-    held, _ = fit(KIND, [*made({"fast": 1.0}), run(1.0, 0.1, "fast", "a", 50.0, bound=-1)])
+    free = calibrated(made({"fast": 1.0}))
+    held = calibrated([*made({"fast": 1.0}), run(1.0, 0.1, "fast", "a", 50.0, bound=-1)])
     known = {"stack": "fast", "gpu": "a"}
     assert held.seconds(KIND, {"matrix": 1.0}, known)["matrix"] == pytest.approx(
         free.seconds(KIND, {"matrix": 1.0}, known)["matrix"], rel=1e-3
@@ -59,20 +64,20 @@ def test_a_bound_that_holds_does_not_pull() -> None:
 
 def test_a_bound_that_is_broken_pulls() -> None:
     runs = [run(1.0, 0.0, "fast", "a", 1.0, bound=1)] * 5 + [run(1.0, 0.0, "slow", "a", 5.0)]
-    calibration, _ = fit(KIND, [*runs, run(1.0, 0.0, "fast", "b", 0.5, bound=-1)])
+    calibration = calibrated([*runs, run(1.0, 0.0, "fast", "b", 0.5, bound=-1)])
     assert sum(calibration.seconds(KIND, {"matrix": 1.0}, {"stack": "fast", "gpu": "b"}).values()) <= 0.55
 
 
 def test_scopes_name_facts_in_the_order_of_the_pattern() -> None:
     assert scope_of(("stack", "#log"), {"stack": "x", "log": 2.0}) == ("stack=x|#log", 2.0)
     assert scope_of(("stack",), {"stack": ""}) is None
-    assert scope_of(EVERYTHING, {}) == ("", 1.0)
+    assert scope_of((), {}) == ("", 1.0)
 
 
 def test_bands_hold_eight_of_ten_and_never_narrow_for_the_unknown() -> None:
     known = [Miss("work", "llm", (), (i - 50) / 100) for i in range(101)]
     new = [Miss("work", "llm", ("gpu",), (i - 50) / 1000) for i in range(101)]
-    bands = bands_of(fitted_bands([*known, *new]))
+    bands = physics_of(fitted_bands([*known, *new])).bands
     low, high = bands.factors(KIND, {"family": "llm"}, ())
     assert (low, high) == pytest.approx((exp(-0.4), exp(0.4)))
     wide = bands.factors(KIND, {"family": "llm"}, ("gpu",))
@@ -84,7 +89,7 @@ def test_bands_hold_eight_of_ten_and_never_narrow_for_the_unknown() -> None:
 
 def test_an_unknown_stack_is_estimated_with_caution() -> None:
     """Where unknown stacks ran at 0.8 of the estimate, the next one is expected to, in seconds as in rates."""
-    bands = bands_of(fitted_bands([Miss("work", "llm", ("stack",), -0.2)] * 20))
+    bands = physics_of(fitted_bands([Miss("work", "llm", ("stack",), -0.2)] * 20)).bands
     rate = bands.around(10.0, KIND, {"family": "llm"}, ("stack",))
     seconds = bands.around(0.1, KIND, {"family": "llm"}, ("stack",), of_rate=False)
     assert rate.likely == pytest.approx(10 * exp(-0.2))
