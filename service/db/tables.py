@@ -157,7 +157,8 @@ GPU = _table(
     *_optional(TEXT, "positioned_for"),
     *_optional(REAL, "memory_gb", "usable_memory_gib", "memory_bandwidth_gb_per_second", "tdp_watts"),
     *_optional(REAL, "base_clock_mhz", "boost_clock_mhz", "interconnect_gb_per_second"),
-    *_optional(WHOLE, "cores", "gpus_per_board", "tensor_core_generation"),
+    *_optional(WHOLE, "cores", "gpus_per_board", "gpus_per_rack", "tensor_core_generation"),
+    *_optional(FLAG, "consumer"),
     *_required(REAL, "fraction"),
     # Checked at commit, since a part may be inserted before its card.
     Column("partition_of", TEXT, ForeignKey("gpu.id", deferrable=True, initially="DEFERRED")),

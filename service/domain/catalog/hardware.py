@@ -41,12 +41,16 @@ class Gpu:
     boost_clock_mhz: float | None
     gpus_per_board: int | None
     """Above 1, a board is sold that a machine sees as several GPUs."""
+    gpus_per_rack: int | None
+    """GPUs on one fast link where that is more than a node: NVL72 racks and TPU pods (makers' data sheets)."""
     compute_capability: str | None
     tensor_core_generation: int | None
     interconnect: str | None
     interconnect_gb_per_second: float | None
     form_factor: str | None
     positioned_for: str | None
+    consumer: bool | None
+    """Whether it is sold in the GeForce, GTX, RTX or Titan lines; None when unknown."""
     fraction: float
     partition_of: str | None
     source: str

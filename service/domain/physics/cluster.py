@@ -21,9 +21,6 @@ PCIE_5 = frozenset({"hopper", "blackwell", "blackwell-ultra", "cdna-3", "cdna-4"
 PCIE_5_GB_PER_SECOND = 50.0
 """Cards of these architectures have a bus of the fifth generation, twice as fast."""
 
-RACK_GPUS = {"gb200-186gb": 72, "gb300-288gb": 72, "tpu-v4-32gb": 4096, "tpu-v5p-95gb": 8960, "tpu-v5e-16gb": 256}
-"""GPUs on one fast link where that is more than a node: NVL72 racks and TPU pods (makers' data sheets)."""
-
 DEFAULT_NETWORK_GBPS = 100.0
 DEFAULT_VCPUS_PER_GPU = 16.0
 
@@ -104,7 +101,7 @@ def cluster_of(
 
 def linked_gpus(gpu: Gpu, gpus_per_node: int, nodes: int) -> int:
     """GPUs that reach each other over the fast link: a node's, or a rack's."""
-    return max(gpus_per_node, min(RACK_GPUS.get(gpu.id, 1), gpus_per_node * nodes))
+    return max(gpus_per_node, min(gpu.gpus_per_rack or 1, gpus_per_node * nodes))
 
 
 def with_nodes(cluster: Cluster, nodes: int) -> Cluster:

@@ -27,7 +27,7 @@ def hardware_features(cluster: Cluster) -> dict[str, str | float]:
         "architecture": gpu.architecture,
         "gpu": gpu.id,
         "link": "none" if cluster.gpus == 1 else "pcie" if cluster.interconnect in ("pcie", "none") else "fast",
-        "tier": "consumer" if gpu.id.startswith(("rtx-", "gtx-", "titan-")) else "server",
+        "tier": "consumer" if gpu.consumer else "server",
         "several": "yes" if cluster.gpus > 1 else "no",
         "log_gpus": log(cluster.gpus),
     }
