@@ -6,6 +6,8 @@ from operator import truediv
 from statistics import median
 from typing import Literal
 
+from tabulate import tabulate
+
 from bench.figures import exponent
 from bench.load import Asked
 from bench.questions import (
@@ -158,16 +160,9 @@ def growths(found: Found, question: Question) -> float:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they need, the first to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [head, ["-" * width for width in widths], *rows]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    """Returns columns as wide as they need, the first one to the left and the others to the right."""
+    align = ["left", *["right"] * (len(head) - 1)]
+    return tabulate(rows, head, "simple", disable_numparse=True, colalign=align)
 
 
 def told(value: float) -> str:

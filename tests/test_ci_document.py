@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from ruamel.yaml import YAML
 
 from tests.server import Server
 
@@ -24,7 +24,7 @@ def blocks(language: str) -> list[str]:
 
 def commands() -> list[str]:
     """What the workflows run that is ours, and the curl line."""
-    _, github, gitlab = (yaml.safe_load(block) for block in blocks("yaml"))
+    _, github, gitlab = (YAML(typ="safe", pure=True).load(block) for block in blocks("yaml"))
     steps: list[Any] = [step.get("run", "") for step in github["jobs"]["cost"]["steps"]] + gitlab["cost"]["script"]
     return [step for step in steps if step.startswith("instance-selector")] + blocks("sh")
 

@@ -1,8 +1,10 @@
-"""An answer of `POST /estimate` for a terminal, a pull request or another program, and the exit code with it."""
+"""Renders an answer of `POST /estimate` for a terminal, a pull request or a program, and gives its exit code."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from tabulate import tabulate
 
 PASSED, FAILED, UNANSWERED = 0, 1, 2
 
@@ -10,9 +12,11 @@ Answer = Mapping[str, Any]
 
 MARKS = {"pass": "✅ pass", "fail": "❌ fail"}
 
+HEADINGS = ("market", "region", "hours", "USD", "low", "high", "unknown")
+
 
 def exit_code(answer: Answer) -> int:
-    """0: it passes, or nothing was asked of it; 1: it fails; 2: the cost is not known."""
+    """Returns 0 if the job passes or has no limits, 1 if it fails, and 2 if its cost is unknown."""
     if answer["verdict"] is not None:
         if answer["verdict_of"]["usd"] is None:
             return UNANSWERED
@@ -22,70 +26,68 @@ def exit_code(answer: Answer) -> int:
 
 
 def as_json(answer: Answer) -> str:
+    """Returns the answer itself, indented."""
     return json.dumps(answer, indent=2, ensure_ascii=False)
 
 
 def as_table(answer: Answer) -> str:
-    """Columns for a terminal."""
-    told = [*conclusion(answer), ""]
-    told += columns([HEADINGS, *(row_of(each) for each in answer["cost"])])
-    entry = spoken_of(answer)
+    """Returns columns for a terminal."""
+    lines = [*_conclusion(answer), "", _table([HEADINGS, *map(_cost_row, answer["cost"])], "plain")]
+    entry = _decisive_entry(answer)
     if entry is not None and entry["parts"]:
-        told += ["", f"Of which, {way_of(entry)}:", *columns([part_row(each) for each in parts_told(entry)])]
-    return "\n".join([*told, *footnotes(answer)])
+        parts = _table(list(map(_part_row, _shown_parts(entry))), "plain")
+        lines += ["", f"Parts of the bill, {_way_of(entry)}:", parts]
+    return "\n".join([*lines, *_footnotes(answer)])
 
 
 def as_markdown(answer: Answer) -> str:
-    """For a comment on a pull request."""
-    told = [f"### {MARKS.get(answer['verdict'], 'Cost')}", "", *conclusion(answer), ""]
-    told += markdown_table([HEADINGS, *(row_of(each) for each in answer["cost"])])
-    entry = spoken_of(answer)
+    """Returns Markdown for a comment on a pull request."""
+    lines = [f"### {MARKS.get(answer['verdict'], 'Cost')}", "", *_conclusion(answer), ""]
+    lines += [_table([HEADINGS, *map(_cost_row, answer["cost"])], "pipe")]
+    entry = _decisive_entry(answer)
     if entry is not None and entry["parts"]:
-        told += ["", f"<details><summary>The bill, {way_of(entry)}</summary>", ""]
-        told += [*markdown_table([("part", "USD", "how"), *(part_row(each) for each in parts_told(entry))]), ""]
-        told += ["</details>"]
-    return "\n".join([*told, *footnotes(answer)])
+        lines += ["", f"<details><summary>Parts of the bill, {_way_of(entry)}</summary>", ""]
+        lines += [_table([("part", "USD", "how"), *map(_part_row, _shown_parts(entry))], "pipe"), "", "</details>"]
+    return "\n".join([*lines, *_footnotes(answer)])
 
 
 FORMATS = {"table": as_table, "markdown": as_markdown, "json": as_json}
 
-HEADINGS = ("market", "region", "hours", "USD", "low", "high", "not known")
 
-
-def conclusion(answer: Answer) -> list[str]:
+def _conclusion(answer: Answer) -> list[str]:
     if answer["verdict"] is not None:
         return [f"{answer['verdict']}: {answer['verdict_of']['sentence']}"]
-    entry = spoken_of(answer)
-    return ["Nothing is offered." if entry is None else entry["text"]]
+    entry = _decisive_entry(answer)
+    return ["There is no offer." if entry is None else entry["text"]]
 
 
-def spoken_of(answer: Answer) -> Answer | None:
-    """The entry that the verdict speaks of; without a verdict the first."""
+def _decisive_entry(answer: Answer) -> Answer | None:
+    """The entry that decided the verdict; without a verdict, the first."""
     of = answer["verdict_of"]
     wanted = {} if of is None else {name: of[name] for name in ("market", "term", "region")}
     entries: list[Answer] = answer["cost"]
     return next((each for each in entries if all(each[name] == value for name, value in wanted.items())), None)
 
 
-def way_of(entry: Answer) -> str:
+def _way_of(entry: Answer) -> str:
     way = entry["term"] or entry["market"]
     return f"{way} through {entry['managed_service']}" if entry["managed_service"] else str(way)
 
 
-def row_of(entry: Answer) -> tuple[str, ...]:
+def _cost_row(entry: Answer) -> tuple[str, ...]:
     usd = entry["usd"] or (entry["month"] or {}).get("usd")
     hours = "" if entry["hours"] is None else f"{entry['hours']['likely']:.4g}"
     if entry["usd"] is None and usd is not None:
         hours = "a month"
     low, likely, high = (
-        ("", "not known", "") if usd is None else (amount(usd[case]) for case in ("low", "likely", "high"))
+        ("", "unknown", "") if usd is None else (_amount(usd[case]) for case in ("low", "likely", "high"))
     )
     missing = "" if usd is not None and entry["usd"] is None else " ".join(entry["missing"])
-    return (way_of(entry), entry["region"] or "", hours, likely, low, high, missing)
+    return (_way_of(entry), entry["region"] or "", hours, likely, low, high, missing)
 
 
-def parts_told(entry: Answer) -> list[Answer]:
-    """The parts that cost something, or would if it were known; a millionth of rounding is for programs."""
+def _shown_parts(entry: Answer) -> list[Answer]:
+    """The parts that cost something or may do so, without rounding, which matters to programs only."""
     return [
         each
         for each in entry["parts"]
@@ -93,27 +95,23 @@ def parts_told(entry: Answer) -> list[Answer]:
     ]
 
 
-def part_row(part: Answer) -> tuple[str, ...]:
+def _part_row(part: Answer) -> tuple[str, ...]:
     usd = part["usd"]
-    return (part["name"], "not known" if usd is None else amount(usd["likely"]), part["reason"] or part["text"])
+    return (part["name"], "unknown" if usd is None else _amount(usd["likely"]), part["reason"] or part["text"])
 
 
-def amount(dollars: float) -> str:
-    """Cents, and for less than one as many digits as it takes."""
+def _amount(dollars: float) -> str:
+    """Dollars with cents, or with six digits for less than a cent."""
     return f"{dollars:,.2f}" if dollars == 0 or abs(dollars) >= 0.01 else f"{dollars:.6f}"
 
 
-def footnotes(answer: Answer) -> list[str]:
+def _footnotes(answer: Answer) -> list[str]:
     catalog = answer["catalog"]
     notes = [*(each["text"] for each in answer["warnings"]), *answer["notes"]]
     return ["", *notes, f"Catalog of {catalog['as_of']}, version {catalog['version']}."]
 
 
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))] if rows else []
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return [lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]
+def _table(rows: Sequence[Sequence[str]], style: str) -> str:
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows] if style == "pipe" else rows
+    headers = escaped[0] if style == "pipe" else ()
+    return tabulate(escaped[1:] if headers else escaped, headers, style, disable_numparse=True)

@@ -12,7 +12,7 @@ def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(percent: 
 
 
 def test_there_is_no_percentile_of_nothing() -> None:
-    with pytest.raises(ValueError, match="not one answer"):
+    with pytest.raises(ValueError, match="no answer came back"):
         percentile([], 50)
 
 

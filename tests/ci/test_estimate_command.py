@@ -65,7 +65,7 @@ def test_people_read_the_total_the_verdict_and_the_parts(
     assert "fail: The run costs $219.58, which is over the budget of $1.00." in told
     assert "10 h x 1 machine at 21.957642 USD an hour" in told
     assert "Catalog of 2026-10-01" in told
-    assert ("| on_demand | us-east-1 | 10 | 219.58 |" in told) == (shape == "markdown")
+    assert ("| on_demand | us-east-1 | 10 | 219.58 |" in " ".join(told.split())) == (shape == "markdown")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_people_read_the_total_the_verdict_and_the_parts(
     [
         ("hours: [", "neither YAML nor JSON"),
         ("- 1", "must hold the fields"),
-        ("hours: 1\nhours: 2", "names 'hours' twice"),
+        ("hours: 1\nhours: 2", 'repeats a name: found duplicate key "hours"'),
         ("hours: 1\nmachine: aws/p4d.24xlarg", "Did you mean"),
         ("hours: 1\nmachine: aws/p4d.24xlarge\nmarket: spott", "Did you mean spot?"),
         ("a: &a [*a]", "YAML"),
