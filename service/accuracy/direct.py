@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import log
 
 from service.accuracy.rows import RunQuestion
-from service.api.estimate.estimate import EstimateRequest, fixed_layout, machine_asked
+from service.api.estimate.request import EstimateRequest, cluster_in, fixed_layout
 from service.api.workload.job import job_of
 from service.domain.calibration.coefficients import Calibration, Coefficient, Features, StepKind
 from service.domain.calibration.error_bands import Miss, unseen
@@ -93,7 +93,7 @@ def case_of(question: RunQuestion, catalog: Catalog) -> Case:
     """The case of a question. Raises `QuestionError` where the service would refuse the question."""
     request = EstimateRequest.model_validate(question.body)
     assert request.workload is not None
-    job, cluster = job_of(request.workload, catalog), machine_asked(request, None, catalog)
+    job, cluster = job_of(request.workload, catalog), cluster_in(request, None, catalog)
     assert job is not None
     assert cluster is not None
     if job.task == "training":

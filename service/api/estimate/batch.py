@@ -4,22 +4,20 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
-from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import Field, TypeAdapter, WithJsonSchema
+from starlette.concurrency import run_in_threadpool
 
 from service.api.estimate.cost_request import only_one
-from service.api.estimate.estimate import ANSWER, EstimateRequest, EstimateResponse, appraised_on, estimate
-from service.api.estimate.what_if import MatrixRequest, MatrixResponse, combinations, matrix
+from service.api.estimate.estimate import ANSWER, EstimateResponse, response_of
+from service.api.estimate.request import EstimateRequest, question_of
+from service.api.estimate.what_if import ASKED, MatrixRequest, MatrixResponse, combinations, matrix
 from service.api.http.batch import RefusedItem, answered, items_of
 from service.api.http.body import JsonItemsRoute
 from service.api.http.current import Live, catalog_on
 from service.api.http.examples import ESTIMATE_BATCH
 from service.api.http.fields import BodyModel, RequestModel
-from service.api.http.problems import ProblemDocument, document_of, invalid
-from service.db.live_catalog import PinnedCatalog
-from service.domain.catalog.catalog import Catalog
+from service.domain.bill.estimate import estimate
 from service.domain.errors import QuestionError
-from service.domain.layouts.job_estimate import JobEstimate
-from service.domain.physics.cluster import Cluster
 
 router = APIRouter(tags=["decision"], route_class=JsonItemsRoute)
 
@@ -45,13 +43,12 @@ class EstimateBatchResponse:
     items: list[EstimateResponse | RefusedItem]
 
 
-ASKED: TypeAdapter[EstimateRequest] = TypeAdapter(EstimateRequest)
 MATRIX = TypeAdapter(MatrixResponse)
 
 
 @router.post("/estimate/batch", summary="Estimate many at once", response_model=EstimateBatchResponse | MatrixResponse)
 async def post_estimate_batch(
-    asked: Annotated[EstimateBatchRequest, Body(openapi_examples=ESTIMATE_BATCH)],
+    body: Annotated[EstimateBatchRequest, Body(openapi_examples=ESTIMATE_BATCH)],
     _query: Annotated[RequestModel, Query()],
     live: Live,
     request: Request,
@@ -62,44 +59,19 @@ async def post_estimate_batch(
     instances, hours, regions, markets and managed services vary; its answers are sorted by likely dollars, and marked
     where no other is both as quick and as cheap.
     """
-
     pinned = live.pinned()
 
-    def answer(each: EstimateRequest) -> bytes:
-        return ANSWER.dump_json(estimate(each, catalog_on(pinned, each.as_of)))
+    def answer(item: EstimateRequest) -> bytes:
+        catalog = catalog_on(pinned, item.as_of)
+        return ANSWER.dump_json(response_of(item, estimate(question_of(item, catalog), catalog), catalog))
 
-    only_one((("items", asked.items), ("base", asked.base)), "Tell either items, or a base and what to vary over.")
-    if asked.items is not None:
-        if asked.over is not None:
-            raise QuestionError("Tell either items or over: a base is what varies.", field="over")
-        return await answered(asked.items, ASKED, answer, request)
-    if asked.over is None:
-        raise QuestionError("Tell a list of values in over: what the base shall vary.", field="over")
-    cells = combinations(asked.over)
-    asking = Varied(asked.base or {}, pinned, request)
-    return Response(MATRIX.dump_json(await matrix(cells, asking.answer)), media_type="application/json")
-
-
-class Varied:
-    """Answers the combinations of a base; the physics of a machine is worked out once for all its markets."""
-
-    def __init__(self, base: dict[str, Any], live: PinnedCatalog, request: Request) -> None:
-        self._base, self._live, self._request = base, live, request
-        self._kept: dict[tuple[str, int], JobEstimate] = {}
-
-    def answer(self, cell: dict[str, Any]) -> EstimateResponse | ProblemDocument:
-        body = {**self._base, **cell}
-        try:
-            asked = ASKED.validate_python(body)
-            return estimate(asked, catalog_on(self._live, asked.as_of), self._appraised)
-        except ValidationError as error:
-            found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
-            return invalid(found, body, self._request)
-        except QuestionError as error:
-            return document_of(error)
-
-    def _appraised(self, asked: EstimateRequest, machine: Cluster | None, catalog: Catalog) -> JobEstimate:
-        key = (repr(asked.machine), asked.nodes)
-        if key not in self._kept:
-            self._kept[key] = appraised_on(asked, machine, catalog)
-        return self._kept[key]
+    only_one((("items", body.items), ("base", body.base)), "Give either items, or a base and what to vary over.")
+    if body.items is not None:
+        if body.over is not None:
+            raise QuestionError("Send either `items`, or `base` with `over`.", field="over")
+        return await answered(body.items, ASKED, answer, request)
+    if body.over is None:
+        raise QuestionError("Give a list of values in over: fields of the base that vary.", field="over")
+    cells = combinations(body.over)
+    rows = await run_in_threadpool(matrix, body.base or {}, cells, pinned, request)
+    return Response(MATRIX.dump_json(rows), media_type="application/json")

@@ -1,4 +1,4 @@
-"""What a cost depends on beside the workload and the machine, as it is sent, and the same as a run of the domain."""
+"""The part of an estimate's body that is about cost: markets, storage, transfer, load and limits."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -6,10 +6,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from service.api.http.fields import LARGEST, MOST_VALUES, Amount, AtLeastOne, BodyModel, Name, Positive, split_commas
-from service.api.workload.workload import CheckpointRequest, WorkloadRequest
+from service.api.workload.workload import CheckpointRequest
 from service.domain.band import Band
 from service.domain.bill.run import LONGEST_HOURS, BilledRun, StoredData, TransferredData
 from service.domain.bill.serving import Load
+from service.domain.bill.verdict import Gate
 from service.domain.errors import QuestionError
 
 Hours = Annotated[float, Field(gt=0, le=LONGEST_HOURS, allow_inf_nan=False)]
@@ -17,7 +18,7 @@ Rate = Annotated[float, Field(ge=1e-9, le=LARGEST, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
-def one_or_more(value: Any) -> Any:
+def _one_or_more(value: Any) -> Any:
     """A name, names between commas, a list of names, or null for none."""
     return () if value is None else split_commas(value)
 
@@ -26,21 +27,21 @@ OneOrMore = Annotated[
     tuple[Name, ...],
     Field(max_length=MOST_VALUES),
     BeforeValidator(
-        one_or_more, json_schema_input_type=Annotated[list[Name], Field(max_length=MOST_VALUES)] | Name | None
+        _one_or_more, json_schema_input_type=Annotated[list[Name], Field(max_length=MOST_VALUES)] | Name | None
     ),
 ]
 
 
 class StorageRequest(BodyModel):
-    """Something kept while the run lasts, or for hours of its own."""
+    """Data that is stored as long as the run lasts, or for hours of its own."""
 
     gib: Amount
     storage_class: Annotated[Name, Field(alias="class", description="Such as `gp3`, `s3-standard` or `pd-ssd`.")]
-    hours: Annotated[Hours | None, Field(description="Left out: as long as the run lasts.")] = None
-    what: Annotated[Name, Field(description="For the bill, such as `dataset` or `checkpoints`.")] = "volume"
+    hours: Annotated[Hours | None, Field(description="Default: as long as the run lasts.")] = None
+    what: Annotated[Name, Field(description="A name on the bill, such as `dataset` or `checkpoints`.")] = "volume"
 
 
-def one_or_several(value: Any) -> Any:
+def _one_or_several(value: Any) -> Any:
     if value is None:
         return ()
     return tuple(value) if isinstance(value, list) else (value,) if isinstance(value, dict) else value
@@ -50,62 +51,55 @@ Storages = Annotated[
     tuple[StorageRequest, ...],
     Field(max_length=MOST_VALUES),
     BeforeValidator(
-        one_or_several,
+        _one_or_several,
         json_schema_input_type=Annotated[list[StorageRequest], Field(max_length=MOST_VALUES)] | StorageRequest | None,
     ),
 ]
 
 
 class BaselineRequest(BodyModel):
-    """What the run cost before, for a gate."""
+    """The cost of an earlier run, to compare with."""
 
     usd: Annotated[float, Field(ge=0.000001, le=LARGEST, allow_inf_nan=False)]
-    fail_above_percent: Annotated[Amount, Field(description="How much more is allowed.")] = 0
+    fail_above_percent: Annotated[Amount, Field(description="How many percent more are allowed.")] = 0
 
 
 class LoadRequest(BodyModel):
-    """Requests or answered tokens per second to serve for a month of 730 hours, day and night."""
+    """Requests or output tokens per second to serve for a month of 730 hours, day and night."""
 
     requests_per_second: Positive | None = None
     tokens_per_second: Annotated[Positive | None, Field(description="Tokens of the answers.")] = None
     utilisation: Annotated[
-        float, Field(ge=0.01, le=1, description="The share of what a replica can do that it is loaded to.")
+        float, Field(ge=0.01, le=1, description="Each replica is loaded to at most this share of its own rate.")
     ] = 1.0
-    max_seconds_to_first_token: Annotated[Positive | None, Field(description="Of the likely figure.")] = None
-    max_seconds_per_output_token: Annotated[Positive | None, Field(description="Of the likely figure.")] = None
-
-
-class MeasuredRateRequest(BodyModel):
-    """What one gang of nodes was seen to do, and how much there is to do: it takes the place of the physics."""
-
-    samples_per_second: Rate | None = None
-    tokens_per_second: Rate | None = None
-    samples: Annotated[Positive | None, Field(description="Of one epoch, where epochs are told.")] = None
-    tokens: Positive | None = None
-    epochs: Positive | None = None
+    max_seconds_to_first_token: Annotated[Positive | None, Field(description="Limits the likely figure.")] = None
+    max_seconds_per_output_token: Annotated[Positive | None, Field(description="Limits the likely figure.")] = None
 
 
 class CostRequest(BodyModel):
-    """What a run costs beside its hours, in which markets and regions, and what it may cost."""
+    """The run apart from its hours, its markets and regions, and the limits of its cost."""
 
     instances: Annotated[
         AtLeastOne,
         Field(description="Independent gangs of `nodes`: they share the amount of work, and each runs plain `hours`."),
     ] = 1
-    region: Annotated[OneOrMore, Field(description="Left out: the cheapest region of every market.")] = ()
+    region: Annotated[OneOrMore, Field(description="Default: the cheapest region of every market.")] = ()
     market: Annotated[
         OneOrMore,
         Field(
             description="`on_demand`, `spot`, `reserved`, or a term such as `1y_reserved_no_upfront`. "
-            "Left out: every market side by side, and managed services too."
+            "Default: every market side by side, and managed services too."
         ),
     ] = ()
     managed_service: Annotated[
-        Name | None, Field(description="Rent through it, such as `sagemaker-training`; its premium is a part.")
+        Name | None,
+        Field(description="Rents the machine through it, such as `sagemaker-training`; its premium is a part."),
     ] = None
     storage: Annotated[Storages, Field(description="One, or a list.")] = ()
     data_transfer_out_gb: Annotated[Amount, Field(description="To the internet.")] = 0
-    data_transfer_already_gb: Annotated[Amount, Field(description="Sent out earlier in the month: tiers go by it.")] = 0
+    data_transfer_already_gb: Annotated[
+        Amount, Field(description="Sent to the internet earlier in the month, which decides the price tier.")
+    ] = 0
     data_transfer_between_regions_gb: Amount = 0
     data_transfer_between_zones_gb: Amount = 0
     setup_minutes: Annotated[
@@ -113,47 +107,50 @@ class CostRequest(BodyModel):
     ] = 0
     idle_fraction: Annotated[Share, Field(description="The share of paid time in which nothing runs.")] = 0
     checkpoint: Annotated[
-        CheckpointRequest | None, Field(description="How the run saves and resumes; a workload may tell it too.")
+        CheckpointRequest | None, Field(description="How the run saves and resumes; overrides the workload's own.")
     ] = None
     load: LoadRequest | None = None
     baseline: Annotated[BaselineRequest | None, Field(description="The verdict compares with it.")] = None
     budget_usd: Annotated[Positive | None, Field(description="The verdict fails above it.")] = None
 
 
-def run_of(asked: CostRequest, hours: Band, nodes: int, basis: str) -> BilledRun:
-    """The run whose work takes each machine so many hours."""
+def run_of(body: CostRequest, nodes: int) -> BilledRun:
+    """Returns the run that the body describes, without its hours."""
     sent = (
-        (asked.data_transfer_out_gb, "internet", asked.data_transfer_already_gb),
-        (asked.data_transfer_between_regions_gb, "region", 0.0),
-        (asked.data_transfer_between_zones_gb, "zone", 0.0),
+        (body.data_transfer_out_gb, "internet", body.data_transfer_already_gb),
+        (body.data_transfer_between_regions_gb, "region", 0.0),
+        (body.data_transfer_between_zones_gb, "zone", 0.0),
     )
     return BilledRun(
-        hours=hours,
+        hours=Band(0.0, 0.0, 0.0),
         nodes=nodes,
-        instances=asked.instances,
-        setup_minutes=asked.setup_minutes,
-        idle_fraction=asked.idle_fraction,
-        stored=tuple(StoredData(each.what, each.gib, each.storage_class, each.hours) for each in asked.storage),
+        instances=body.instances,
+        setup_minutes=body.setup_minutes,
+        idle_fraction=body.idle_fraction,
+        stored=tuple(StoredData(data.what, data.gib, data.storage_class, data.hours) for data in body.storage),
         sent=tuple(TransferredData(gb, destination, already) for gb, destination, already in sent if gb),
-        basis=basis,
     )
 
 
-def checkpoint_told(asked: CostRequest, work: WorkloadRequest | None) -> CheckpointRequest:
-    return asked.checkpoint or (work.checkpoint if work is not None else CheckpointRequest())
+def gate_of(body: CostRequest) -> Gate | None:
+    """Returns the limits of the verdict; None without any."""
+    baseline = body.baseline
+    if baseline is None:
+        return None if body.budget_usd is None else Gate(budget_usd=body.budget_usd)
+    return Gate(baseline.usd, baseline.fail_above_percent, body.budget_usd)
 
 
-def load_of(asked: LoadRequest) -> Load:
-    """Raises `QuestionError` unless the load is told in one unit."""
-    if (asked.requests_per_second is None) == (asked.tokens_per_second is None):
-        raise QuestionError("Tell either load.requests_per_second or load.tokens_per_second.", field="load")
-    return Load(**{name: getattr(asked, name) for name in LoadRequest.model_fields})
+def load_of(body: LoadRequest) -> Load:
+    """Raises `QuestionError` unless the load is given in one unit."""
+    if (body.requests_per_second is None) == (body.tokens_per_second is None):
+        raise QuestionError("Give either load.requests_per_second or load.tokens_per_second.", field="load")
+    return Load(**{name: getattr(body, name) for name in LoadRequest.model_fields})
 
 
-def only_one(told: Sequence[tuple[str, object]], needed: str) -> None:
-    """Raises `QuestionError` unless exactly one of several ways was taken."""
-    given = [name for name, value in told if value is not None]
+def only_one(fields: Sequence[tuple[str, object]], needed: str) -> None:
+    """Raises `QuestionError` unless exactly one of several fields has a value."""
+    given = [name for name, value in fields if value is not None]
     if not given:
-        raise QuestionError(needed, field=told[0][0])
+        raise QuestionError(needed, field=fields[0][0])
     if len(given) > 1:
-        raise QuestionError(f"Tell either {' or '.join(given)}, not both.", field=given[1])
+        raise QuestionError(f"Give either {' or '.join(given)}, not both.", field=given[1])

@@ -1,17 +1,31 @@
-"""A bill as it is told: every amount in dollars and in the seller's currency, with how it is known."""
+"""The bills of an answer: every amount in dollars and in the seller's currency, with how it is known."""
 
 from dataclasses import dataclass
 from datetime import date
-from fractions import Fraction
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.api.estimate.response import BandResponse, maybe
+from service.api.estimate.response import BandResponse, figure, maybe, rounded
+from service.api.estimate.sentences import (
+    break_even_text,
+    commitment_text,
+    cost_text,
+    month_text,
+    part_text,
+    verdict_text,
+)
 from service.domain.band import Band
-from service.domain.bill.bill import Part
-from service.domain.catalog.tariffs import BillingRule
-from service.domain.money import MICRO, USD, Exact, ExchangeRate, Micros, exact, half_up, number
+from service.domain.bill.bill import Part, PartName
+from service.domain.bill.estimate import Elsewhere, EstimateAnswer
+from service.domain.bill.market_bills import MarketBill
+from service.domain.bill.serving import Served
+from service.domain.bill.unit_costs import UnitCosts
+from service.domain.bill.verdict import Verdict
+from service.domain.catalog.tariffs import HOURS_A_MONTH, BillingRule
+from service.domain.money import USD, Exact, ExchangeRate, Micros, Unknown, number
+
+OWN_PRICE_SOURCE = "the request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +36,18 @@ class MoneyResponse:
     likely: float
     high: float
 
-    @classmethod
-    def of(cls, amount: Micros) -> "MoneyResponse":
-        return cls(number(amount.low), number(amount.likely), number(amount.high))
-
-    @classmethod
-    def of_band(cls, dollars: Band) -> "MoneyResponse":
-        return cls.of(Micros(*(half_up(exact(each) * MICRO) for each in (dollars.low, dollars.likely, dollars.high))))
-
 
 def money(amount: Micros | None) -> MoneyResponse | None:
-    return None if amount is None else MoneyResponse.of(amount)
+    """Returns the amount in whole units of its currency; None for None."""
+    return None if amount is None else MoneyResponse(number(amount.low), number(amount.likely), number(amount.high))
 
 
-def hours_told(hours: Exact | None) -> BandResponse | None:
+def _amount(micros: int | None) -> float | None:
+    return None if micros is None else number(micros)
+
+
+def hours_band(hours: Exact | None) -> BandResponse | None:
+    """Returns the rounded hours; None for None."""
     return maybe(None if hours is None else Band(float(hours.low), float(hours.likely), float(hours.high)))
 
 
@@ -43,10 +55,7 @@ def hours_told(hours: Exact | None) -> BandResponse | None:
 class CostPartResponse:
     """One line of the bill; the parts add up to the total to the last millionth, in both currencies."""
 
-    name: Literal[
-        "compute", "interruption", "setup", "idle", "billing_rounding", "management_fee", "storage", "transfer",
-        "rounding",
-    ]  # fmt: skip
+    name: PartName
     usd: Annotated[MoneyResponse | None, Field(description="Null when it is not known; `reason` then says why.")]
     native: Annotated[MoneyResponse | None, Field(description="In the seller's currency.")]
     basis: Annotated[
@@ -56,15 +65,14 @@ class CostPartResponse:
             "`exact`, `none` (there is nothing to pay) or `unknown`."
         ),
     ]
-    text: Annotated[str, Field(description="How it was got.")]
+    text: Annotated[str, Field(description="How it was computed.")]
     reason: str | None
     source: str | None
 
     @classmethod
     def of(cls, part: Part) -> "CostPartResponse":
-        return cls(
-            part.name, money(part.usd), money(part.native), part.basis, part.text, part.reason, part.source or None
-        )
+        usd, native = money(part.usd), money(part.native)
+        return cls(part.name, usd, native, part.basis, part_text(part), part.reason, part.source or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +86,15 @@ class BillingResponse:
     note: str | None
 
     @classmethod
-    def of(cls, rule: BillingRule) -> "BillingResponse":
+    def of(cls, rule: BillingRule | Unknown | None) -> "BillingResponse | None":
+        if rule is None or isinstance(rule, Unknown):
+            return None
         return cls(rule.increment_seconds, rule.minimum_seconds, rule.valid_from, rule.source, rule.note)
 
 
 @dataclass(frozen=True, slots=True)
 class HourlyRateResponse:
-    """What a unit of the seller's currency was worth on a day."""
+    """The value of a unit of the seller's currency on a day."""
 
     usd_per_unit: float
     on: date
@@ -99,7 +109,7 @@ class HourlyRateResponse:
 
 @dataclass(frozen=True, slots=True)
 class PerUnitResponse:
-    """What a unit of the work costs; null of what the run does not count in."""
+    """The cost of a unit of the work; null for a unit that the run does not count in."""
 
     usd_per_epoch: MoneyResponse | None
     usd_per_million_tokens: Annotated[
@@ -116,19 +126,37 @@ class PerUnitResponse:
         MoneyResponse | None, Field(description="Of machine time, at the rate at which answers are written.")
     ]
 
+    @classmethod
+    def of(cls, costs: UnitCosts) -> "PerUnitResponse":
+        return cls(
+            usd_per_epoch=money(costs.usd_per_epoch),
+            usd_per_million_tokens=money(costs.usd_per_million_tokens),
+            usd_per_thousand_samples=money(costs.usd_per_thousand_samples),
+            samples_per_usd=maybe(costs.samples_per_usd),
+            usd_per_million_input_tokens=money(costs.usd_per_million_input_tokens),
+            usd_per_million_output_tokens=money(costs.usd_per_million_output_tokens),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class MonthResponse:
-    """The load of a month of 730 hours, day and night: machine time of all replicas, nothing stored or sent."""
+    """The load of a month of 730 hours, day and night: machine time of all replicas, without storage and transfer."""
 
     usd: MoneyResponse | None
     hours: int
     text: str
 
+    @classmethod
+    def of(cls, bill: MarketBill, served: Served | Unknown | None, nodes: int) -> "MonthResponse | None":
+        if served is None:
+            return None
+        text = served.reason if isinstance(served, Unknown) else month_text(served, bill.month, nodes)
+        return cls(money(bill.month), HOURS_A_MONTH, text)
+
 
 @dataclass(frozen=True, slots=True)
 class CommitmentResponse:
-    """What a term costs, whatever the run uses of it."""
+    """The cost of a term, whatever share of it the run uses."""
 
     plan: str
     committed_hours: BandResponse
@@ -140,8 +168,24 @@ class CommitmentResponse:
     break_even_utilisation: Annotated[
         float | None, Field(description="The share of a term that must be used to cost no more than on demand.")
     ]
-    break_even_hours: Annotated[float | None, Field(description="The same in hours of one term.")]
+    break_even_hours: Annotated[float | None, Field(description="That share in hours of one term.")]
     text: str
+
+    @classmethod
+    def of(cls, bill: MarketBill) -> "CommitmentResponse | None":
+        cost = bill.commitment
+        if cost is None:
+            return None
+        return cls(
+            plan=cost.plan,
+            committed_hours=hours_band(cost.committed_hours) or BandResponse(0, 0, 0),
+            usd_used=money(bill.used_usd),
+            usd_committed=money(bill.committed_usd),
+            used_share=rounded(cost.used_share),
+            break_even_utilisation=figure(cost.break_even_utilisation),
+            break_even_hours=figure(cost.break_even_hours),
+            text=commitment_text(cost.used_share, cost.break_even_utilisation),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +197,18 @@ class BreakEvenResponse:
         float | None, Field(description="Of the likely bill; below 0 it costs more. Null where either is not known.")
     ]
     interruptions_per_hour: Annotated[
-        float | None, Field(description="Of spot: so many, and it costs as much. Null: it is no cheaper undisturbed.")
+        float | None,
+        Field(description="Of spot, at which it costs as much. Null for other markets, and if spot never pays."),
     ]
     text: str
+
+    @classmethod
+    def of(cls, bill: MarketBill) -> "BreakEvenResponse | None":
+        even = bill.break_even
+        if even is None or bill.option is None:
+            return None
+        text = break_even_text(even, spot=bill.option.offer.market == "spot")
+        return cls("on_demand", round(even.saves_percent, 2), figure(even.interruptions_per_hour), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +222,19 @@ class PriceUsedResponse:
     observed_on: date | None
     source: str
 
+    @classmethod
+    def of(cls, bill: MarketBill) -> "PriceUsedResponse":
+        usd, native = _amount(bill.usd_micros_per_hour), bill.terms.price
+        if bill.option is None:
+            return cls(usd, usd, USD, "given", None, OWN_PRICE_SOURCE)
+        price = bill.option.offer.price
+        per_hour = None if isinstance(native, Unknown) else number(native.micros_per_hour)
+        return cls(usd, per_hour, price.currency, price.kind, price.observed_on, price.source)
+
 
 @dataclass(frozen=True, slots=True)
 class CostResponse:
-    """What the run costs in one market."""
+    """The cost of the run in one market."""
 
     market: str
     term: Annotated[str | None, Field(description="Of a reserved offer, such as `1y_reserved_all_upfront`.")]
@@ -183,9 +245,9 @@ class CostResponse:
     price: PriceUsedResponse
     hours: Annotated[
         BandResponse | None,
-        Field(description="That each machine is in use: work, interruptions, set-up and idle time."),
+        Field(description="For which each machine is in use: work, interruptions, set-up and idle time."),
     ]
-    billed_hours: Annotated[BandResponse | None, Field(description="That each machine is paid for.")]
+    billed_hours: Annotated[BandResponse | None, Field(description="For which each machine is paid.")]
     elapsed_hours: Annotated[
         BandResponse | None,
         Field(description="Of the calendar, with waiting for capacity; null when that is not known."),
@@ -196,7 +258,7 @@ class CostResponse:
     usd_complete: Annotated[
         bool, Field(description="False: something is not known, and `usd` is a lower bound or null.")
     ]
-    missing: Annotated[list[str], Field(description="What is not known, in sentences.")]
+    missing: Annotated[list[str], Field(description="Sentences about everything that is not known.")]
     native: Annotated[MoneyResponse | None, Field(description="The total in the seller's currency.")]
     currency: str
     exchange_rate: Annotated[HourlyRateResponse | None, Field(description="Null where the seller asks dollars.")]
@@ -207,19 +269,70 @@ class CostResponse:
     unknown_because: Annotated[str | None, Field(description="Why `usd` is null.")]
     text: Annotated[str, Field(description="The cost in a sentence.")]
 
+    @classmethod
+    def of(cls, entry: MarketBill, answer: EstimateAnswer) -> "CostResponse":
+        offer, bill, terms = None if entry.option is None else entry.option.offer, entry.bill, entry.terms
+        instance_type, hourly = answer.question.instance_type, entry.usd_micros_per_hour
+        missing = entry.missing
+        return cls(
+            market="on_demand" if offer is None else offer.market,
+            term=None if offer is None else offer.term,
+            region=None if offer is None else offer.region,
+            zone=None if offer is None else offer.zone,
+            managed_service=None if entry.option is None else entry.option.service,
+            usd_per_hour=None if hourly is None else number(hourly * entry.machines),
+            price=PriceUsedResponse.of(entry),
+            hours=None if bill is None else hours_band(bill.hours),
+            billed_hours=None if bill is None else hours_band(bill.billed_hours),
+            elapsed_hours=None if bill is None else hours_band(bill.elapsed_hours),
+            billing=BillingResponse.of(terms.rule),
+            parts=[] if bill is None else [CostPartResponse.of(part) for part in bill.parts],
+            usd=money(entry.usd),
+            usd_complete=not missing,
+            missing=list(missing),
+            native=None if bill is None else money(bill.native),
+            currency=terms.currency,
+            exchange_rate=HourlyRateResponse.of(terms.rate),
+            per_unit=PerUnitResponse.of(entry.per_unit),
+            month=MonthResponse.of(entry, answer.served, answer.question.run.nodes),
+            commitment=CommitmentResponse.of(entry),
+            break_even=BreakEvenResponse.of(entry),
+            unknown_because=missing[0] if entry.usd is None and missing else None,
+            text=cost_text(entry, None if instance_type is None else instance_type.id),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LoadResponse:
-    """What it takes to serve the load; a replica is `nodes` machines."""
+    """The replicas that serve the load; a replica is `nodes` machines."""
 
     replicas: Annotated[int | None, Field(description="At the likely rate; null where no replica is quick enough.")]
     replicas_low: int | None
     replicas_high: int | None
-    concurrency: Annotated[float | None, Field(description="Requests in flight per replica, for the latency asked.")]
+    concurrency: Annotated[
+        float | None, Field(description="Requests in flight per replica, for the requested latency.")
+    ]
     per_replica_per_second: Annotated[BandResponse | None, Field(description="In the unit of the load.")]
     seconds_to_first_token: BandResponse | None
     seconds_per_output_token: BandResponse | None
     reason: str | None
+
+    @classmethod
+    def of(cls, served: Served | Unknown | None) -> "LoadResponse | None":
+        if served is None:
+            return None
+        if isinstance(served, Unknown):
+            return cls(None, None, None, None, None, None, None, served.reason)
+        return cls(
+            replicas=served.likely,
+            replicas_low=served.few,
+            replicas_high=served.many,
+            concurrency=figure(served.concurrency),
+            per_replica_per_second=BandResponse.of(served.per_second),
+            seconds_to_first_token=maybe(served.seconds_to_first_token),
+            seconds_per_output_token=maybe(served.seconds_per_output_token),
+            reason=None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +346,27 @@ class VerdictResponse:
     term: str | None
     region: str | None
 
+    @classmethod
+    def of(cls, verdict: Verdict, answer: EstimateAnswer) -> "VerdictResponse":
+        entry = answer.verdict_on
+        offer = None if entry is None or entry.option is None else entry.option.offer
+        month = None
+        if entry is not None and entry.usd is None and entry.month is not None and isinstance(answer.served, Served):
+            month = month_text(answer.served, entry.month, answer.question.run.nodes)
+        change = verdict.change_percent
+        return cls(
+            sentence=verdict_text(verdict, month),
+            usd=money(verdict.usd),
+            change_percent=None if change is None else round(change, 2),
+            market=offer.market if offer is not None else None if entry is None else "on_demand",
+            term=None if offer is None else offer.term,
+            region=None if offer is None else offer.region,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class GpuHourResponse:
-    """An hour of one GPU of the same kind on another machine, on demand."""
+    """The price of one GPU of the same model for an hour on another machine, on demand."""
 
     instance: str
     region: str | None
@@ -247,11 +377,14 @@ class GpuHourResponse:
         float | None, Field(description="Against this machine's own on-demand hour; below 0 it costs more.")
     ]
 
-
-def plain_usd(micros: int, machines: int) -> float:
-    """Dollars of so many machines, without the error of floats."""
-    return number(micros * machines)
-
-
-def rounded_usd(dollars: Fraction | float) -> float:
-    return number(half_up((dollars if isinstance(dollars, Fraction) else exact(dollars)) * MICRO))
+    @classmethod
+    def of(cls, elsewhere: Elsewhere) -> "GpuHourResponse":
+        hour, saves = elsewhere.hour, elsewhere.saves_percent
+        return cls(
+            instance=hour.instance,
+            region=hour.offer.region,
+            gpus=hour.gpus,
+            usd_per_gpu_hour=round(hour.usd_per_gpu_hour, 6),
+            observed_on=hour.offer.price.observed_on,
+            saves_percent=None if saves is None else round(saves, 2),
+        )

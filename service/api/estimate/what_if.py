@@ -1,47 +1,50 @@
 """What-if: one estimate over machines, markets, regions and nodes, sorted by dollars."""
 
-import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Annotated, Any
 
-import numpy as np
-from pydantic import BeforeValidator, Field
+from fastapi import Request
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from service.api.estimate.cost_request import Hours
-from service.api.estimate.cost_response import MoneyResponse
-from service.api.estimate.estimate import EstimateResponse, MachineDescriptionRequest
-from service.api.estimate.response import BandResponse
-from service.api.estimate.verdict import spoken_of
+from service.api.estimate.cost_response import MoneyResponse, money
+from service.api.estimate.estimate import EstimateResponse, response_of
+from service.api.estimate.request import EstimateRequest, MachineDescriptionRequest, question_of
+from service.api.estimate.response import BandResponse, maybe
 from service.api.http.batch import MOST_ITEMS
+from service.api.http.current import catalog_on
 from service.api.http.fields import AtLeastOne, BodyModel, Name, Named, standing
-from service.api.http.problems import ProblemDocument
+from service.api.http.problems import ProblemDocument, document_of, invalid
+from service.db.live_catalog import PinnedCatalog
+from service.domain.bill.what_if import Combination, what_if
 from service.domain.errors import QuestionError
-from service.domain.pareto import pareto
+
+ASKED: TypeAdapter[EstimateRequest] = TypeAdapter(EstimateRequest)
 
 
-def values_of(each: Any) -> Any:
+def _values_of(value: Any) -> Any:
     """A list of values that a field takes in turn."""
-    return Annotated[tuple[each, ...], Field(min_length=1, max_length=MOST_ITEMS), BeforeValidator(standing)] | None
+    return Annotated[tuple[value, ...], Field(min_length=1, max_length=MOST_ITEMS), BeforeValidator(standing)] | None
 
 
 class MatrixRequest(BodyModel):
     """The values that fields of the base take in turn: every combination is asked, 1,000 at most."""
 
-    machine: values_of(Named[Name, MachineDescriptionRequest]) = None  # type: ignore[valid-type]
-    nodes: values_of(AtLeastOne) = None  # type: ignore[valid-type]
-    instances: values_of(AtLeastOne) = None  # type: ignore[valid-type]
-    hours: values_of(Hours) = None  # type: ignore[valid-type]
-    region: values_of(Name) = None  # type: ignore[valid-type]
-    market: values_of(Name) = None  # type: ignore[valid-type]
-    managed_service: values_of(Name) = None  # type: ignore[valid-type]
+    machine: _values_of(Named[Name, MachineDescriptionRequest]) = None  # type: ignore[valid-type]
+    nodes: _values_of(AtLeastOne) = None  # type: ignore[valid-type]
+    instances: _values_of(AtLeastOne) = None  # type: ignore[valid-type]
+    hours: _values_of(Hours) = None  # type: ignore[valid-type]
+    region: _values_of(Name) = None  # type: ignore[valid-type]
+    market: _values_of(Name) = None  # type: ignore[valid-type]
+    managed_service: _values_of(Name) = None  # type: ignore[valid-type]
 
 
 @dataclass(frozen=True, slots=True)
 class CombinationResponse:
-    """One combination, by its entry on demand where it has one, else by its cheapest; a `problem` has no figures."""
+    """One combination, by its on-demand entry where it has one, else by its cheapest; a `problem` has no figures."""
 
     over: Annotated[dict[str, Any], Field(description="The values that the fields took.")]
     fits: bool | None
@@ -53,11 +56,6 @@ class CombinationResponse:
     problem: ProblemDocument | None
 
 
-NOTHING = CombinationResponse(
-    over={}, fits=None, hours=None, usd=None, usd_complete=False, pareto=False, answer=None, problem=None
-)
-
-
 @dataclass(frozen=True, slots=True)
 class MatrixResponse:
     """Combinations by likely dollars; then those whose cost is not known, then those that cannot be answered."""
@@ -66,57 +64,60 @@ class MatrixResponse:
 
 
 def combinations(over: MatrixRequest) -> list[dict[str, Any]]:
-    """Every combination of the values. Raises `QuestionError` for none, and for more than a batch holds."""
-    told: dict[str, Sequence[Any]] = {
-        name: getattr(over, name) for name in over.model_fields_set if getattr(over, name)
+    """Returns every combination of the values. Raises `QuestionError` for none, and for more than a batch holds."""
+    values: dict[str, Sequence[Any]] = {
+        name: getattr(over, name) for name in MatrixRequest.model_fields if getattr(over, name)
     }
-    if not told:
-        raise QuestionError(
-            f"Tell a list of values of {', '.join(MatrixRequest.model_fields)}, or of several of these.", field="over"
-        )
-    count = prod(len(values) for values in told.values())
+    if not values:
+        names = ", ".join(MatrixRequest.model_fields)
+        raise QuestionError(f"Give a list of values of {names}, or of several of these.", field="over")
+    count = prod(map(len, values.values()))
     if count > MOST_ITEMS:
         raise QuestionError(f"That is {count:,} combinations; more than {MOST_ITEMS:,} are not answered.", field="over")
-    names = [name for name in MatrixRequest.model_fields if name in told]
-    return [dict(zip(names, values, strict=True)) for values in product(*(told[name] for name in names))]
+    return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
 
 
-async def matrix(
-    cells: Sequence[dict[str, Any]], answer: Callable[[dict[str, Any]], EstimateResponse | ProblemDocument]
-) -> MatrixResponse:
-    rows = []
-    for cell in cells:
-        rows.append(combination(cell, answer(cell)))
-        await asyncio.sleep(0)
-    rows.sort(key=lambda row: (row.problem is not None, row.usd is None, row.usd.likely if row.usd else 0.0))
-    best = on_front([point(row) for row in rows])
-    return MatrixResponse([replace(row, pareto=good) for row, good in zip(rows, best, strict=True)])
+def matrix(base: dict[str, Any], cells: list[dict[str, Any]], live: PinnedCatalog, request: Request) -> MatrixResponse:
+    """Returns the answers to a base with the values of every cell."""
+    bodies: dict[int, EstimateRequest] = {}
+    questions, problems, catalog = {}, {}, live.on(None)
+    for index, cell in enumerate(cells):
+        body = {**base, **cell}
+        try:
+            bodies[index] = ASKED.validate_python(body)
+            catalog = catalog_on(live, bodies[index].as_of)
+            questions[index] = question_of(bodies[index], catalog)
+        except ValidationError as error:
+            errors = [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
+            problems[index] = invalid(errors, body, request)
+        except QuestionError as error:
+            problems[index] = document_of(error)
+    answered, refused = what_if(questions, catalog)
+    problems |= {index: document_of(error) for index, error in refused.items()}
+    items = [
+        _combination(cells[each.index], each, response_of(bodies[each.index], each.answer, catalog))
+        for each in answered
+    ]
+    return MatrixResponse([*items, *(_refused(cells[index], problems[index]) for index in sorted(problems))])
 
 
-def combination(cell: dict[str, Any], told: EstimateResponse | ProblemDocument) -> CombinationResponse:
-    over = {name: value.model_dump() if isinstance(value, BodyModel) else value for name, value in cell.items()}
-    if isinstance(told, ProblemDocument):
-        return replace(NOTHING, over=over, problem=told)
-    answered = replace(NOTHING, over=over, fits=told.fits, answer=told)
-    entry = spoken_of(told.cost)
-    if entry is None:
-        return answered
-    return replace(
-        answered,
-        hours=entry.elapsed_hours or entry.hours,
-        usd=entry.usd,
-        usd_complete=entry.usd_complete,
+def _combination(cell: dict[str, Any], combination: Combination, answer: EstimateResponse) -> CombinationResponse:
+    bill = combination.bill
+    return CombinationResponse(
+        over=_over(cell),
+        fits=answer.fits,
+        hours=maybe(combination.hours),
+        usd=None if bill is None else money(bill.usd),
+        usd_complete=bill is not None and not bill.missing,
+        pareto=combination.on_front,
+        answer=answer,
+        problem=None,
     )
 
 
-def point(row: CombinationResponse) -> tuple[float, float] | None:
-    """Likely dollars and hours, where both are known."""
-    return None if row.usd is None or row.hours is None else (row.usd.likely, row.hours.likely)
+def _refused(cell: dict[str, Any], problem: ProblemDocument) -> CombinationResponse:
+    return CombinationResponse(_over(cell), None, None, None, False, False, None, problem)  # noqa: FBT003
 
 
-def on_front(points: Sequence[tuple[float, float] | None]) -> list[bool]:
-    """Marks the points that no other one beats in one figure without losing in the other; equals are all marked."""
-    known = sorted({point for point in points if point is not None})
-    usd, hours = np.array(known, np.float64).reshape(-1, 2).T
-    front = {point for point, good in zip(known, pareto(usd, -hours, len(known)), strict=True) if good}
-    return [point in front for point in points]
+def _over(cell: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.model_dump() if isinstance(value, BodyModel) else value for name, value in cell.items()}

@@ -11,9 +11,9 @@ from service.api.catalog.instance_type import InstanceTypeResponse, PriceRespons
 from service.api.estimate.response import (
     BandResponse,
     ModelledEstimateResponse,
-    estimate_told,
     figure,
     maybe,
+    modelled_estimate,
     published_run,
     rounded,
 )
@@ -375,7 +375,7 @@ def _measured(estimate: WorkEstimate) -> MeasuredEstimateResponse:
 
 def _modelled(estimate: WorkEstimate) -> JobEstimateResponse:
     assert estimate.modelled is not None
-    of_one = estimate_told(estimate.modelled, None)
+    of_one = modelled_estimate(estimate.modelled, None)
     values = {name: getattr(of_one, name) for name in ModelledEstimateResponse.__dataclass_fields__}
     physics = estimate.modelled.estimate
     return JobEstimateResponse(

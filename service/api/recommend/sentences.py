@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from service.api.estimate.response import WARNINGS as WARNINGS_OF_ESTIMATES
+from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
@@ -12,9 +12,10 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.evidence.named import NamedRate
 from service.domain.physics.cluster import GIB
 from service.domain.physics.input_pipeline import CORES_PER_GPU_THAT_DECODES, USUAL_CORES_PER_GPU
-from service.domain.recommend.answer import Choice, Note, RankedOffer, Rejection, SpotEstimate, Statement
+from service.domain.recommend.answer import Choice, Note, RankedOffer, Rejection, SpotEstimate
 from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.successors import Successor
+from service.domain.statement import Statement
 
 Sentence = str | Callable[..., str]
 """A template or a function of the figures."""
@@ -226,7 +227,7 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PRICE_UNDATED: "The day on which this price was observed is unknown.",
     WarningCode.PRICE_OLD: "The price was last observed {days} days before the catalog's day, on {observed_on}.",
     WarningCode.PRICE_ASSUMED: _price_assumed,
-    **WARNINGS_OF_ESTIMATES,
+    **{WarningCode(code): sentence for code, sentence in WARNINGS_OF_ESTIMATES.items()},
     WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",
     WarningCode.MEASUREMENT_OTHER_SOFTWARE: "Measured with {measured}; the workload asks for {requested}. Measure it "
     "again.",

@@ -1,14 +1,15 @@
-"""The bill of a run: what it costs, part by part, and what is not known of it.
+"""The bill of a run: its cost, part by part, and the reason for every part that is unknown.
 
 Every part has three cases, low, likely and high, which follow the hours; within a case the parts add up to the total.
-A part that is not known is null with its reason. The total of the others is then a lower bound and says so, and where
-the price of the machine itself is not known there is no total, for the rest alone would look like a price.
+A part that is unknown is null with its reason. The total of the others is then a lower bound, and `missing` says so.
+Where the price of the machine itself is unknown there is no total, because the rest alone would look like a price.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
-from typing import Literal
+from typing import TypeAlias
 
 from service.domain.bill.interruption import Expectation
 from service.domain.bill.run import BilledRun, StoredData, TransferredData, check
@@ -28,15 +29,29 @@ from service.domain.money import (
     total_of,
 )
 
-PartName = Literal[
-    "compute", "interruption", "setup", "idle", "billing_rounding", "management_fee", "storage", "transfer", "rounding"
-]
-MACHINE_TIME: tuple[PartName, ...] = ("compute", "interruption", "setup", "idle", "billing_rounding")
+
+class PartName(StrEnum):
+    """The parts of a bill, in their order."""
+
+    COMPUTE = "compute"
+    INTERRUPTION = "interruption"
+    SETUP = "setup"
+    IDLE = "idle"
+    BILLING_ROUNDING = "billing_rounding"
+    MANAGEMENT_FEE = "management_fee"
+    STORAGE = "storage"
+    TRANSFER = "transfer"
+    ROUNDING = "rounding"
+
+
+MACHINE_TIME = (
+    PartName.COMPUTE, PartName.INTERRUPTION, PartName.SETUP, PartName.IDLE, PartName.BILLING_ROUNDING,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class HourlyPrice:
-    """What an hour of one machine costs, in millionths of the seller's currency, and how that is known."""
+    """The price of one machine for an hour, in millionths of the seller's currency, and how it is known."""
 
     micros_per_hour: int
     currency: str
@@ -50,14 +65,14 @@ class HourlyPrice:
 
 @dataclass(frozen=True, slots=True)
 class Contained:
-    """The price of the machine already holds the service's premium, as that of an ml.* twin does."""
+    """The price of the machine already contains the service's premium, as that of an ml.* twin does."""
 
 
 @dataclass(frozen=True, slots=True)
 class SellerTerms:
-    """What the seller asks, as far as it is known; `storage` and `transfer` stand beside the run's own entries.
+    """The prices and rules of a seller, as far as they are known; `storage` and `transfer` follow the run's entries.
 
-    `interruptions` and `fee` are None where there are none to expect and none to pay, and `rule` where nobody rounds.
+    `interruptions` is None where none are expected, `fee` where none is paid, and `rule` where time is not rounded.
     """
 
     price: HourlyPrice | Unknown
@@ -74,27 +89,50 @@ class SellerTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One line of a bill, in dollars and in the seller's currency. `basis` says how it is known, `text` how it was got.
+class MachineTime:
+    """Likely hours of each of some machines at an hourly price."""
 
-    `usd` and `native` are null where they are not known, and `reason` says why.
+    hours: float
+    machines: int
+    price: HourlyPrice
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVolume:
+    """Data in storage for likely hours; the price is None where it is unknown, and a block volume is per machine."""
+
+    data: StoredData
+    price: StoragePrice | None
+    hours: float
+    machines: int
+
+
+Calculation: TypeAlias = MachineTime | Fee | StoredVolume | TransferredData | None
+"""The figures that a part was computed from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One line of a bill, in dollars and in the seller's currency. `basis` says how it is known.
+
+    `usd` and `native` are null where they are unknown, and `reason` says why.
     """
 
     name: PartName
     usd: Micros | None
     native: Micros | None
     basis: str
-    text: str
+    calculation: Calculation = None
     reason: str | None = None
     source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What a run costs. `missing` has the sentences of all that is not known; `complete` says that there are none.
+    """The cost of a run in parts. `missing` has a sentence for everything unknown; `complete` means that it is empty.
 
     `usd` and `native` are sums of the known parts: a lower bound where the bill is not complete, and null where the
-    price of the machine is not known. `hours` are those of one machine as it is used, `billed_hours` as it is paid for,
+    price of the machine is unknown. `hours` are those of one machine as it is used, `billed_hours` as it is paid for,
     `elapsed_hours` those of the calendar where waiting for capacity is known.
     """
 
@@ -114,68 +152,84 @@ class Bill:
     def complete(self) -> bool:
         return not self.missing
 
-    def part(self, name: PartName) -> Part:
+    def part(self, name: str) -> Part:
+        """Returns the first part of that name."""
         return next(part for part in self.parts if part.name == name)
 
 
 @dataclass(frozen=True, slots=True)
-class BillLine:
+class _Line:
     """A part before it is rounded: an amount in one of the two currencies, or the reason why there is none."""
 
     name: PartName
     amount: Exact | Unknown
     currency: str
     basis: str
-    text: str
+    calculation: Calculation = None
     source: str | None = None
 
 
 def bill_of(run: BilledRun, terms: SellerTerms) -> Bill:
-    """The bill of a run on these terms. Raises `ImpossibleRun` for hours or amounts that nothing can have."""
+    """Returns the bill of a run on these terms. Raises `ImpossibleRun` for impossible hours or amounts."""
     check(run)
-    hours = machine_hours(run, terms)
-    used = total_of(known for name, known in hours.items() if name != "billing_rounding" and isinstance(known, Exact))
-    billed = total_of(known for known in hours.values() if isinstance(known, Exact))
-    elapsed = elapsed_hours(used, terms.interruptions)
+    hours = _machine_hours(run, terms)
+    known = {name: time for name, time in hours.items() if isinstance(time, Exact)}
+    used = total_of(time for name, time in known.items() if name != PartName.BILLING_ROUNDING)
+    billed = total_of(known.values())
+    elapsed = _elapsed_hours(used, terms.interruptions)
     lines = [
-        *machine_lines(run, terms, hours),
-        fee_line(run, terms, billed),
-        *storage_lines(run, terms, elapsed or used),
-        *transfer_lines(run, terms),
+        *(_machine_line(run, terms, name, hours[name]) for name in MACHINE_TIME),
+        _fee_line(run, terms, billed),
+        *_storage_lines(run, terms, elapsed or used),
+        *_transfer_lines(run, terms),
     ]
-    return settled_bill(run, terms, lines, used, billed, elapsed)
+    usd, native, parts = _settled(lines, terms)
+    known_price = parts[0].usd is not None
+    return Bill(
+        parts=parts,
+        usd=usd if known_price else None,
+        native=native if parts[0].native is not None else None,
+        currency=terms.currency,
+        rate=terms.rate,
+        hours=used,
+        billed_hours=billed,
+        elapsed_hours=elapsed,
+        machines=run.machines,
+        rule=None if isinstance(terms.rule, Unknown) else terms.rule,
+        missing=tuple(dict.fromkeys(part.reason for part in parts if part.reason)),
+    )
 
 
 # Time
 
 
-Hours = dict[PartName, Exact | Unknown]
+def _machine_hours(run: BilledRun, terms: SellerTerms) -> dict[PartName, Exact | Unknown]:
+    """Hours that one machine is paid for, by purpose. Idle hours are a share of all hours in use."""
+    work, interruptions = Exact.of(run.hours), terms.interruptions
+    lost: Exact | Unknown = NOTHING
+    if interruptions is not None:
+        lost = interruptions if isinstance(interruptions, Unknown) else Exact.of(interruptions.hours) - work
+    setup = Exact.same(exact(run.setup_minutes) / 60)
+    busy = total_of(time for time in (work, lost, setup) if isinstance(time, Exact))
+    share = exact(run.idle_fraction)
+    idle = busy.times(share / (1 - share))
+    return {
+        PartName.COMPUTE: work,
+        PartName.INTERRUPTION: lost,
+        PartName.SETUP: setup,
+        PartName.IDLE: idle,
+        PartName.BILLING_ROUNDING: _rounding_hours(terms.rule, busy + idle),
+    }
 
 
-def machine_hours(run: BilledRun, terms: SellerTerms) -> Hours:
-    """Hours that one machine is paid for, by what they are for. Idle hours are a share of all that it is used."""
-    hours: Hours = {"compute": Exact.of(run.hours), "interruption": NOTHING}
-    if isinstance(terms.interruptions, Unknown):
-        hours["interruption"] = terms.interruptions
-    elif terms.interruptions is not None:
-        hours["interruption"] = Exact.of(terms.interruptions.hours) - Exact.of(run.hours)
-    hours["setup"] = Exact.same(exact(run.setup_minutes) / 60)
-    busy = total_of(known for known in hours.values() if isinstance(known, Exact))
-    idle = exact(run.idle_fraction)
-    hours["idle"] = wasted = busy.times(idle / (1 - idle))
-    used = busy + wasted
-    hours["billing_rounding"] = rounding_hours(terms.rule, used)
-    return hours
-
-
-def rounding_hours(rule: BillingRule | Unknown | None, used: Exact) -> Exact | Unknown:
+def _rounding_hours(rule: BillingRule | Unknown | None, used: Exact) -> Exact | Unknown:
     if rule is None:
         return NOTHING
     return rule if isinstance(rule, Unknown) else used.each(rule.billed_hours) - used
 
 
-def elapsed_hours(used: Exact, interruptions: Expectation | Unknown | None) -> Exact | None:
-    """Hours of the calendar: nobody pays for waiting until capacity is there, but storage is held meanwhile."""
+def _elapsed_hours(used: Exact, interruptions: Expectation | Unknown | None) -> Exact | None:
+    """Hours of the calendar: waiting for capacity is not paid, but data is stored meanwhile."""
     if interruptions is None:
         return used
     if isinstance(interruptions, Unknown) or interruptions.elapsed is None:
@@ -186,123 +240,93 @@ def elapsed_hours(used: Exact, interruptions: Expectation | Unknown | None) -> E
 # Lines
 
 
-def machine_lines(run: BilledRun, terms: SellerTerms, hours: Hours) -> list[BillLine]:
-    return [machine_line(run, terms, name, hours[name]) for name in MACHINE_TIME]
-
-
-def machine_line(run: BilledRun, terms: SellerTerms, name: PartName, hours: Exact | Unknown) -> BillLine:
-    basis = time_basis(run, terms, name)
-    if isinstance(hours, Unknown):
-        return BillLine(name, hours, terms.currency, "unknown", "")
-    if not hours:
-        return BillLine(name, NOTHING, terms.currency, "none", "none")
-    if isinstance(terms.price, Unknown):
-        return BillLine(name, terms.price, terms.currency, "unknown", "")
+def _machine_line(run: BilledRun, terms: SellerTerms, name: PartName, hours: Exact | Unknown) -> _Line:
     price = terms.price
-    text = f"{told(hours)} h x {counted(run.machines, 'machine')} at {plain(price.per_hour)} {price.currency} an hour"
-    return BillLine(name, hours.times(run.machines * price.per_hour), price.currency, basis, text, price.source)
-
-
-def time_basis(run: BilledRun, terms: SellerTerms, name: PartName) -> str:
-    """How the hours of a part are known; their price has a kind of its own, which the offer tells."""
-    if name == "interruption" and isinstance(terms.interruptions, Expectation):
-        return terms.interruptions.basis
-    if name == "billing_rounding":
-        return "rule"
-    return run.basis if name == "compute" else "given"
-
-
-def fee_line(run: BilledRun, terms: SellerTerms, billed: Exact) -> BillLine:
-    """The premium of a managed service, in percent of all machine time that is paid for."""
-    fee, price = terms.fee, terms.price
-    if fee is None:
-        return BillLine("management_fee", NOTHING, terms.currency, "none", "none")
-    if isinstance(fee, Contained):
-        return BillLine("management_fee", NOTHING, terms.currency, "contained", "contained in the price of the machine")
-    if isinstance(fee, Unknown) or isinstance(price, Unknown):
-        reason = fee if isinstance(fee, Unknown) else price
-        assert isinstance(reason, Unknown)
-        return BillLine("management_fee", reason, terms.currency, "unknown", "")
-    amount = billed.times(run.machines * price.per_hour * exact(fee.percent_of_compute) / 100)
-    text = f"{fee.percent_of_compute:g} % of the machines' price, for {fee.service}"
-    return BillLine("management_fee", amount, price.currency, "published", text, fee.source)
-
-
-def storage_lines(run: BilledRun, terms: SellerTerms, elapsed: Exact) -> list[BillLine]:
-    if not run.stored:
-        return [BillLine("storage", NOTHING, USD, "none", "none")]
-    return [storage_line(run, each, price, elapsed) for each, price in zip(run.stored, terms.storage, strict=True)]
-
-
-def storage_line(run: BilledRun, stored: StoredData, price: StoragePrice | Unknown, elapsed: Exact) -> BillLine:
+    if isinstance(hours, Unknown):
+        return _Line(name, hours, terms.currency, "unknown")
+    if not hours:
+        return _Line(name, NOTHING, terms.currency, "none")
     if isinstance(price, Unknown):
-        return BillLine("storage", price, USD, "unknown", stored.what)
-    hours = elapsed if stored.hours is None else Exact.same(stored.hours)
-    of = f" x {counted(run.machines, 'machine')}" if price.kind == "block" else ""
-    per_month = "comes with the machine" if price.micros_per_gib_month is None else (
-        f"at {plain(Fraction(price.micros_per_gib_month, MICRO))} USD a GiB-month of 730 hours"
-    )  # fmt: skip
-    text = f"{stored.what}: {stored.gib:g} GiB of {price.storage_class} for {told(hours)} h{of}, {per_month}"
-    return BillLine("storage", price.cost(stored.gib, hours, run.machines), USD, "published", text, price.source)
+        return _Line(name, price, terms.currency, "unknown")
+    time = MachineTime(float(hours.likely), run.machines, price)
+    amount = hours.times(run.machines * price.per_hour)
+    return _Line(name, amount, price.currency, _time_basis(run, terms, name), time, price.source)
 
 
-def transfer_lines(run: BilledRun, terms: SellerTerms) -> list[BillLine]:
+def _time_basis(run: BilledRun, terms: SellerTerms, name: PartName) -> str:
+    """How the hours of a part are known; their price has a kind of its own."""
+    if name == PartName.INTERRUPTION and isinstance(terms.interruptions, Expectation):
+        return terms.interruptions.basis
+    if name == PartName.BILLING_ROUNDING:
+        return "rule"
+    return run.basis if name == PartName.COMPUTE else "given"
+
+
+def _fee_line(run: BilledRun, terms: SellerTerms, billed: Exact) -> _Line:
+    """The premium of a managed service, in percent of all machine time that is paid for."""
+    name, fee, price = PartName.MANAGEMENT_FEE, terms.fee, terms.price
+    if fee is None:
+        return _Line(name, NOTHING, terms.currency, "none")
+    if isinstance(fee, Contained):
+        return _Line(name, NOTHING, terms.currency, "contained")
+    if isinstance(fee, Unknown):
+        return _Line(name, fee, terms.currency, "unknown")
+    if isinstance(price, Unknown):
+        return _Line(name, price, terms.currency, "unknown")
+    amount = billed.times(run.machines * price.per_hour * exact(fee.percent_of_compute) / 100)
+    return _Line(name, amount, price.currency, "published", fee, fee.source)
+
+
+def _storage_lines(run: BilledRun, terms: SellerTerms, elapsed: Exact) -> list[_Line]:
+    if not run.stored:
+        return [_Line(PartName.STORAGE, NOTHING, USD, "none")]
+    return [_storage_line(run, *entry, elapsed) for entry in zip(run.stored, terms.storage, strict=True)]
+
+
+def _storage_line(run: BilledRun, data: StoredData, price: StoragePrice | Unknown, elapsed: Exact) -> _Line:
+    hours = elapsed if data.hours is None else Exact.same(data.hours)
+    known = None if isinstance(price, Unknown) else price
+    volume = StoredVolume(data, known, float(hours.likely), run.machines)
+    if isinstance(price, Unknown):
+        return _Line(PartName.STORAGE, price, USD, "unknown", volume)
+    cost = price.cost(data.gib, hours, run.machines)
+    return _Line(PartName.STORAGE, cost, USD, "published", volume, price.source)
+
+
+def _transfer_lines(run: BilledRun, terms: SellerTerms) -> list[_Line]:
     if not run.sent:
-        return [BillLine("transfer", NOTHING, USD, "none", "none")]
-    return [transfer_line(each, tiers) for each, tiers in zip(run.sent, terms.transfer, strict=True)]
+        return [_Line(PartName.TRANSFER, NOTHING, USD, "none")]
+    return [_transfer_line(*entry) for entry in zip(run.sent, terms.transfer, strict=True)]
 
 
-def transfer_line(sent: TransferredData, tiers: tuple[TransferPrice, ...] | Unknown) -> BillLine:
-    text = f"{sent.gb:g} GB to {DESTINATION_TEXT.get(sent.destination, sent.destination)}"
-    if sent.gb == 0:
-        return BillLine("transfer", NOTHING, USD, "none", text)
+def _transfer_line(data: TransferredData, tiers: tuple[TransferPrice, ...] | Unknown) -> _Line:
+    if data.gb == 0:
+        return _Line(PartName.TRANSFER, NOTHING, USD, "none", data)
     if isinstance(tiers, Unknown):
-        return BillLine("transfer", tiers, USD, "unknown", text)
-    text += f", after {sent.already_gb:g} GB in the same month"
-    return BillLine("transfer", transfer_cost(tiers, sent.gb, sent.already_gb), USD, "published", text, tiers[0].source)
-
-
-DESTINATION_TEXT = {"internet": "the internet", "region": "another region", "zone": "another zone"}
+        return _Line(PartName.TRANSFER, tiers, USD, "unknown", data)
+    cost = transfer_cost(tiers, data.gb, data.already_gb)
+    return _Line(PartName.TRANSFER, cost, USD, "published", data, tiers[0].source)
 
 
 # The sum
 
 
-def settled_bill(
-    run: BilledRun, terms: SellerTerms, lines: Sequence[BillLine], used: Exact, billed: Exact, elapsed: Exact | None
-) -> Bill:
-    """Both currencies settled apart, so that the parts add up in each."""
-    in_usd = in_native = amounts(lines, USD, terms.rate)
+def _settled(lines: Sequence[_Line], terms: SellerTerms) -> tuple[Micros, Micros, tuple[Part, ...]]:
+    """The totals and the parts. Each currency is settled by itself, so that the parts add up in both."""
+    in_usd = in_native = _amounts(lines, USD, terms.rate)
     usd = native = settle([amount for amount in in_usd if amount is not None])
     if terms.currency != USD:
-        in_native = amounts(lines, terms.currency, terms.rate)
+        in_native = _amounts(lines, terms.currency, terms.rate)
         native = settle([amount for amount in in_native if amount is not None])
     usd_parts, native_parts = iter(usd.parts), iter(native.parts)
     parts = [
-        part_of(line, None if a is None else next(usd_parts), None if b is None else next(native_parts), terms)
+        _part(line, None if a is None else next(usd_parts), None if b is None else next(native_parts), terms)
         for line, a, b in zip(lines, in_usd, in_native, strict=True)
     ]
-    rounding = Part(
-        "rounding", usd.rounding, native.rounding, "exact", "what the rounded parts lack of the rounded total"
-    )
-    missing = tuple(dict.fromkeys(part.reason for part in parts if part.reason))
-    compute = parts[0]
-    return Bill(
-        parts=(*parts, rounding),
-        usd=None if compute.usd is None else usd.total,
-        native=None if compute.native is None else native.total,
-        currency=terms.currency,
-        rate=terms.rate,
-        hours=used,
-        billed_hours=billed,
-        elapsed_hours=elapsed,
-        machines=run.machines,
-        rule=None if isinstance(terms.rule, Unknown) else terms.rule,
-        missing=missing,
-    )
+    return usd.total, native.total, (*parts, Part(PartName.ROUNDING, usd.rounding, native.rounding, "exact"))
 
 
-def amounts(lines: Sequence[BillLine], currency: str, rate: ExchangeRate | None) -> list[Exact | None]:
+def _amounts(lines: Sequence[_Line], currency: str, rate: ExchangeRate | None) -> list[Exact | None]:
     """The exact amount of every line in a currency, before anything is rounded."""
     return [
         None
@@ -312,20 +336,8 @@ def amounts(lines: Sequence[BillLine], currency: str, rate: ExchangeRate | None)
     ]  # fmt: skip
 
 
-def part_of(line: BillLine, usd: Micros | None, native: Micros | None, terms: SellerTerms) -> Part:
+def _part(line: _Line, usd: Micros | None, native: Micros | None, terms: SellerTerms) -> Part:
     reason = line.amount.reason if isinstance(line.amount, Unknown) else None
     if reason is None and (usd is None or native is None):
         reason = f"No exchange rate of {terms.currency} is known for the day."
-    return Part(line.name, usd, native, line.basis, line.text, reason, line.source)
-
-
-def told(hours: Exact) -> str:
-    return f"{float(hours.likely):.4g}"
-
-
-def plain(amount: Fraction) -> str:
-    return f"{float(amount):.10g}"
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return Part(line.name, usd, native, line.basis, line.calculation, reason, line.source)

@@ -1,18 +1,19 @@
-"""What runs: hours of work on machines, and what is stored and sent with it."""
+"""What runs: how much work, on how many machines, and the data stored and sent with it."""
 
 from dataclasses import dataclass
 from math import isfinite
 
 from service.domain.band import Band
 from service.domain.errors import ImpossibleRun
+from service.domain.money import Unknown
 
 LONGEST_HOURS = 1_000_000.0
-"""More than a century: a slip of the pen."""
+"""More than a century: a longer run is a slip of the pen."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredData:
-    """So many GiB of a storage class, for so many hours or, without, as long as the run lasts."""
+    """GiB in a storage class; without `hours` they are stored as long as the run lasts."""
 
     what: str
     gib: float
@@ -22,17 +23,37 @@ class StoredData:
 
 @dataclass(frozen=True, slots=True)
 class TransferredData:
-    """So many GB that leave for the internet, another region or another zone."""
+    """GB that leave for the internet, another region or another zone."""
 
     gb: float
     destination: str = "internet"
     already_gb: float = 0.0
-    """Sent earlier in the month: tiers count what an account sends in one."""
+    """GB sent earlier in the month: price tiers count what an account sends in a month."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAmount:
+    """How much work a run does. Hours are of each machine, rates of one gang; None where something does not apply."""
+
+    hours: Band | Unknown
+    basis: str
+    samples: float | None = None
+    tokens: float | None = None
+    epochs: float | None = None
+    samples_per_second: Band | None = None
+    input_tokens_per_second: Band | None = None
+    output_tokens_per_second: Band | None = None
+
+    @property
+    def billable_hours(self) -> Band | Unknown:
+        if isinstance(self.hours, Band) and self.hours.high > LONGEST_HOURS:
+            return Unknown(f"The run would take more than {LONGEST_HOURS:,.0f} hours, which is more than a century.")
+        return self.hours
 
 
 @dataclass(frozen=True, slots=True)
 class BilledRun:
-    """What runs: hours of undisturbed work on each of `nodes` x `instances` machines, and what comes with it.
+    """Hours of undisturbed work on each of `nodes` x `instances` machines, and the data that comes with it.
 
     `nodes` work as one gang, `instances` independently. `idle_fraction` is the share of the paid time in which nothing
     runs. `basis` says where the hours come from: `given`, `measured`, `scaled`, `modelled` or `peak`.
@@ -53,7 +74,7 @@ class BilledRun:
 
 
 def check(run: BilledRun) -> None:
-    """Raises `ImpossibleRun` with a sentence about the first figure that cannot be."""
+    """Raises `ImpossibleRun` with a sentence about the first impossible figure."""
     hours = run.hours
     if not 0 <= hours.low <= hours.likely <= hours.high <= LONGEST_HOURS:
         raise ImpossibleRun(f"A run lasts between 0 and {LONGEST_HOURS:,.0f} hours.", field="hours")
@@ -63,10 +84,10 @@ def check(run: BilledRun) -> None:
         raise ImpossibleRun("A share of idle time is at least 0 and below 1.", field="idle_fraction")
     amounts = [
         ("setup_minutes", run.setup_minutes),
-        *(("storage", each.gib) for each in run.stored),
-        *(("storage", each.hours or 0.0) for each in run.stored),
-        *(("data_transfer_out_gb", each.gb) for each in run.sent),
-        *(("data_transfer_out_gb", each.already_gb) for each in run.sent),
+        *(("storage", data.gib) for data in run.stored),
+        *(("storage", data.hours or 0.0) for data in run.stored),
+        *(("data_transfer_out_gb", data.gb) for data in run.sent),
+        *(("data_transfer_out_gb", data.already_gb) for data in run.sent),
     ]
     for field, amount in amounts:
         if amount < 0 or not isfinite(amount):

@@ -1,4 +1,4 @@
-"""What the catalog knows of the terms of an offer: its price, and what its seller charges beside."""
+"""The terms of an offer, as the catalog knows them: its price, and the seller's other charges."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -22,12 +22,12 @@ from service.domain.catalog.tariffs import (
 from service.domain.money import Unknown, rate_on
 
 UNINTERRUPTED = ("on_demand", "reserved")
-"""Markets whose machines nobody takes back: where nothing is known of their failures, none are counted."""
+"""Markets whose machines are not taken back: without a prior of their failures, none are counted."""
 
 
 def terms_of(
     reference: Reference,
-    kind: InstanceType,
+    instance_type: InstanceType,
     offer: Offer,
     run: BilledRun,
     day: date,
@@ -36,75 +36,87 @@ def terms_of(
     service: str | None = None,
     operating_system: str = "linux",
 ) -> SellerTerms:
-    """The terms of a run on an offer on a day; `service` is a managed service that the plain machine is rented through.
+    """Returns the terms of a run on an offer on a day, rented plainly or through a managed `service`.
 
-    Raises `UnknownName` for a storage class that nothing is known of anywhere.
+    Raises `UnknownName` for a storage class that no provider has.
     """
     return SellerTerms(
-        price=hourly_price(offer.price, kind, offer.region),
+        price=hourly_price(offer.price, instance_type, offer.region),
         rate=rate_on(reference.exchange_rates, offer.price.currency, day_of(offer.price.valid_from)),
         rule=rule_of(
             reference.billing_rules,
-            kind.provider,
-            kind.service,
-            "bare_metal" if kind.bare_metal else "virtual",
+            instance_type.provider,
+            instance_type.service,
+            "bare_metal" if instance_type.bare_metal else "virtual",
             offer.market,
             operating_system,
             day,
         ),
-        storage=storage_of(reference.storage_prices, run.stored, kind.provider, offer.region, day),
-        transfer=transfer_of(reference.transfer_prices, run.sent, kind.provider, offer.region, day),
-        fee=fee_of(reference.fees, kind, service, day),
-        interruptions=interruptions_of(reference, kind, offer, run, day, checkpoints),
+        storage=_storage_of(reference.storage_prices, run.stored, instance_type.provider, offer.region, day),
+        transfer=_transfer_of(reference.transfer_prices, run.sent, instance_type.provider, offer.region, day),
+        fee=_fee_of(reference.fees, instance_type, service, day),
+        interruptions=_interruptions_of(reference, instance_type, offer, run, day, checkpoints),
     )
 
 
-def hourly_price(price: Price, kind: InstanceType, region: str | None) -> HourlyPrice | Unknown:
+def hourly_price(price: Price, instance_type: InstanceType, region: str | None) -> HourlyPrice | Unknown:
+    """Returns the price in the seller's currency, or the reason why it is unknown."""
     if price.native_micros_per_hour is None:
         where = f" in {region}" if region else ""
-        return Unknown(f"What an hour of {kind.id}{where} costs is not known{f': {price.note}' if price.note else ''}.")
+        return Unknown(
+            f"What an hour of {instance_type.id}{where} costs is not known{f': {price.note}' if price.note else ''}."
+        )
     return HourlyPrice(price.native_micros_per_hour, price.currency, price.kind, price.source)
 
 
-def storage_of(
+def _storage_of(
     prices: Sequence[StoragePrice], stored: Sequence[StoredData], provider: str, region: str | None, day: date
 ) -> tuple[StoragePrice | Unknown, ...]:
-    known = storage_classes(prices)
-    for each in stored:
-        if each.storage_class not in known:
-            raise unknown("storage class", each.storage_class, known, "storage.class")
-    return tuple(storage_price_of(prices, provider, region, each.storage_class, day) for each in stored)
+    return tuple(
+        storage_price_of(prices, provider, region, known_storage_class(prices, data.storage_class), day)
+        for data in stored
+    )
 
 
-def transfer_of(
+def known_storage_class(prices: Sequence[StoragePrice], name: str) -> str:
+    """Returns the storage class of that name. Raises `UnknownName` where no provider has it."""
+    classes = storage_classes(prices)
+    if name not in classes:
+        raise unknown("storage class", name, classes, "storage.class")
+    return name
+
+
+def _transfer_of(
     prices: Sequence[TransferPrice], sent: Sequence[TransferredData], provider: str, region: str | None, day: date
 ) -> tuple[tuple[TransferPrice, ...] | Unknown, ...]:
-    return tuple(transfer_prices_of(prices, provider, region, each.destination, day) for each in sent)
+    return tuple(transfer_prices_of(prices, provider, region, data.destination, day) for data in sent)
 
 
-def fee_of(fees: Sequence[Fee], kind: InstanceType, service: str | None, day: date) -> Fee | Contained | Unknown | None:
-    """The premium on a plain machine under a service; the price of a managed twin already contains it."""
-    if kind.twin_of is not None:
+def _fee_of(
+    fees: Sequence[Fee], instance_type: InstanceType, service: str | None, day: date
+) -> Fee | Contained | Unknown | None:
+    """The premium of a service on a plain machine; the price of a managed twin already contains it."""
+    if instance_type.twin_of is not None:
         return Contained()
     if service is None:
         return None
     known = [
         fee
         for fee in fees
-        if (fee.provider, fee.service) == (kind.provider, service)
-        and fee.family in ("", kind.family)
+        if (fee.provider, fee.service) == (instance_type.provider, service)
+        and fee.family in ("", instance_type.family)
         and fee.valid_from <= day
     ]
     if not known:
-        return Unknown(f"The premium of {service} on {kind.family} machines is not known.")
+        return Unknown(f"The premium of {service} on {instance_type.family} machines is not known.")
     return max(known, key=lambda fee: (bool(fee.family), fee.valid_from))
 
 
-def interruptions_of(
-    reference: Reference, kind: InstanceType, offer: Offer, run: BilledRun, day: date, checkpoints: Checkpoints
+def _interruptions_of(
+    reference: Reference, instance_type: InstanceType, offer: Offer, run: BilledRun, day: date, checkpoints: Checkpoints
 ) -> Expectation | Unknown | None:
-    gpu = kind.gpu.id if kind.gpu else None
-    prior = prior_of(reference.interruption_priors, kind.provider, offer.market, gpu, day)
+    gpu = instance_type.gpu.id if instance_type.gpu else None
+    prior = prior_of(reference.interruption_priors, instance_type.provider, offer.market, gpu, day)
     if isinstance(prior, Unknown) and offer.market in UNINTERRUPTED:
         return None
     return expect_by_prior(run.hours, prior, checkpoints, run.nodes)

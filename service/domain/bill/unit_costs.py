@@ -1,58 +1,67 @@
-"""What a run costs per epoch, token or sample, and what a load costs per month."""
+"""The price of a unit of work: of an epoch, a sample or a token, and of a month of a load."""
 
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
 from service.domain.band import Band
+from service.domain.bill.run import RunAmount
 from service.domain.catalog.tariffs import HOURS_A_MONTH
-from service.domain.money import MICRO, Micros, exact, half_up
+from service.domain.money import MICRO, Micros, exact, half_up, number
 
 SECONDS_AN_HOUR = 3600
 MILLION = 1_000_000
 LEAST_AMOUNT = 1e-9
-"""Of less, a unit has no price that could be printed."""
+"""Smallest amount of work whose units have a price that can be printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitCosts:
-    """Dollars of a run per unit of its work, in millionths; None of what the run does not count in."""
+    """Prices of units of work; None for a unit that the run does not count in.
+
+    The first three divide the whole bill by the work. The others are of machine time alone, at the rates of one gang.
+    """
 
     usd_per_epoch: Micros | None
     usd_per_million_tokens: Micros | None
     usd_per_thousand_samples: Micros | None
     samples_per_usd: Band | None
+    usd_per_million_input_tokens: Micros | None
+    usd_per_million_output_tokens: Micros | None
 
 
-def unit_costs(
-    usd: Micros | None, *, epochs: float | None = None, tokens: float | None = None, samples: float | None = None
-) -> UnitCosts:
-    """A bill's total over all that the run does; nothing where the total is not known."""
+def unit_costs(usd: Micros | None, amount: RunAmount, gang_micros_per_hour: int | None) -> UnitCosts:
+    """Returns a bill's total over the amount of work, and the hourly price of a gang over its rates."""
+    gang_usd = None if gang_micros_per_hour is None else number(gang_micros_per_hour)
+    rate = amount.samples_per_second
     return UnitCosts(
-        usd_per_epoch=per(usd, 1, epochs),
-        usd_per_million_tokens=per(usd, MILLION, tokens),
-        usd_per_thousand_samples=per(usd, 1000, samples),
-        samples_per_usd=samples_for(usd, samples),
+        usd_per_epoch=usd_per(usd, 1, amount.epochs),
+        usd_per_million_tokens=usd_per(usd, MILLION, amount.tokens),
+        usd_per_thousand_samples=usd_per(usd, 1000, amount.samples),
+        samples_per_usd=None if not gang_usd or rate is None else rate.times(samples_per_usd(1.0, gang_usd)),
+        usd_per_million_input_tokens=_at_rate(gang_usd, amount.input_tokens_per_second),
+        usd_per_million_output_tokens=_at_rate(gang_usd, amount.output_tokens_per_second),
     )
 
 
-def per(usd: Micros | None, units: int, amount: float | None) -> Micros | None:
-    """Millionths of a dollar for so many units of an amount, rounded half up."""
+def usd_per(usd: Micros | None, units: int, amount: float | None) -> Micros | None:
+    """Returns millionths of a dollar for so many units of an amount, rounded half up."""
     if usd is None or amount is None or amount < LEAST_AMOUNT:
         return None
     share = Fraction(units) / exact(amount)
     return Micros(half_up(usd.low * share), half_up(usd.likely * share), half_up(usd.high * share))
 
 
-def samples_for(usd: Micros | None, samples: float | None) -> Band | None:
-    if usd is None or not samples or usd.low <= 0:
-        return None
-    return Band(samples * MICRO / usd.high, samples * MICRO / usd.likely, samples * MICRO / usd.low)
-
-
 def samples_per_usd(samples_per_second: float, usd_per_hour: float) -> float:
     """Samples for a dollar of machine time: samples/s x 3600 / hourly price."""
     return samples_per_second * SECONDS_AN_HOUR / usd_per_hour
+
+
+def _at_rate(usd_per_hour: float | None, tokens_per_second: Band | None) -> Micros | None:
+    if usd_per_hour is None or tokens_per_second is None:
+        return None
+    usd = usd_per_million_tokens(usd_per_hour, tokens_per_second)
+    return Micros(*(half_up(exact(dollars) * MICRO) for dollars in (usd.low, usd.likely, usd.high)))
 
 
 # Serving
@@ -68,10 +77,10 @@ def usd_per_million_tokens(usd_per_hour: float, tokens_per_second: Band) -> Band
 
 
 def replicas_for(needed_per_second: float, per_replica: float, utilisation: float = 1.0) -> int:
-    """Machines (or gangs) for a rate, when each is loaded to at most this share of what it can do."""
+    """Returns the number of replicas for a rate if each is loaded to at most this share of its own rate."""
     return max(1, ceil(exact(needed_per_second) / (exact(per_replica) * exact(utilisation))))
 
 
 def usd_micros_a_month(usd_micros_per_hour: int, replicas: int, nodes: int = 1) -> int:
-    """Millionths of a dollar for a month of 730 hours, day and night."""
+    """Returns millionths of a dollar for a month of 730 hours, day and night."""
     return usd_micros_per_hour * replicas * nodes * HOURS_A_MONTH

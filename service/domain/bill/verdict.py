@@ -1,76 +1,55 @@
-"""The gate for continuous integration: does a run cost more than it did, or more than it may?"""
+"""The gate for continuous integration: does a run cost more than its baseline, or more than its budget?"""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
-from typing import Literal
 
 from service.domain.money import MICRO, Micros, exact
 
-Outcome = Literal["pass", "fail"]
+
+class Outcome(StrEnum):
+    """Whether the cost passes the gate."""
+
+    PASS = "pass"  # noqa: S105 (no password)
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Limits of the likely cost: so many percent above a baseline, and a budget."""
+
+    baseline_usd: float | None = None
+    fail_above_percent: float = 0.0
+    budget_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Pass or fail, the sentence that says why, and by how many percent the cost moved against the baseline."""
+    """Whether the likely total passes the gate, and by how many percent it differs from the baseline.
+
+    `over_budget` is None without a budget, and `change_percent` without a baseline above 0.
+    """
 
     outcome: Outcome
-    sentence: str
+    gate: Gate
+    usd: Micros | None
+    missing: tuple[str, ...]
     change_percent: float | None
+    over_budget: bool | None
 
 
-def verdict(
-    usd: Micros | None,
-    *,
-    what: str = "The run",
-    missing: tuple[str, ...] = (),
-    baseline_usd: float | None = None,
-    fail_above_percent: float | None = None,
-    budget_usd: float | None = None,
-) -> Verdict:
-    """Asked of the likely total. What is not known cannot pass; a lower bound passes with what it leaves out told.
+def verdict(usd: Micros | None, gate: Gate, missing: tuple[str, ...] = ()) -> Verdict:
+    """Judges the likely total. An unknown cost fails; a lower bound with something `missing` may pass.
 
-    It fails when the total is more than `fail_above_percent` (0 where not given) above the baseline, or above the
-    budget; to cost exactly as much as allowed is to pass.
+    It fails if the total is more than the allowed percent above the baseline, or above the budget; equal passes.
     """
     if usd is None:
-        return Verdict("fail", f"The cost is not known. {' '.join(missing)}".strip(), None)
-    total = Fraction(usd.likely, MICRO)
-    change = percent_above(total, baseline_usd)
-    sentence = f"{what} costs {'at least ' if missing else ''}${total_text(total)}"
-    failed = False
-    if baseline_usd is not None:
-        allowed = exact(fail_above_percent or 0.0)
-        limit = exact(baseline_usd) * (1 + allowed / 100)
-        failed = total > limit
-        sentence += (
-            f", {compared(total, change)} the baseline of ${total_text(exact(baseline_usd))}, "
-            f"and {float(allowed):g} % more is allowed"
-        )
-    if budget_usd is not None:
-        over = total > exact(budget_usd)
-        failed = failed or over
-        sentence += ", which is" if baseline_usd is None else "; it is"
-        sentence += f" {'over' if over else 'within'} the budget of ${total_text(exact(budget_usd))}"
-    sentence += "."
-    if missing:
-        sentence += f" Not counted: {' '.join(missing)}"
-    return Verdict("fail" if failed else "pass", sentence, None if change is None else round(float(change), 2))
-
-
-def percent_above(total: Fraction, baseline_usd: float | None) -> Fraction | None:
-    if not baseline_usd:
-        return None
-    return (total / exact(baseline_usd) - 1) * 100
-
-
-def compared(total: Fraction, change: Fraction | None) -> str:
-    if change is None:
-        return "as much as" if total == 0 else "more than"
-    if change == 0:
-        return "exactly"
-    return f"{abs(float(change)):.3g} % {'above' if change > 0 else 'below'}"
-
-
-def total_text(amount: Fraction) -> str:
-    """Dollars and cents, and as many digits of a cent as it takes to show that it is not nothing."""
-    return f"{float(amount):,.2f}" if amount >= Fraction(1, 100) or amount == 0 else f"{float(amount):.6f}"
+        return Verdict(Outcome.FAIL, gate, None, missing, None, None)
+    total, change, over_baseline = Fraction(usd.likely, MICRO), None, False
+    if gate.baseline_usd is not None:
+        baseline = exact(gate.baseline_usd)
+        over_baseline = total > baseline * (1 + exact(gate.fail_above_percent) / 100)
+        change = float((total / baseline - 1) * 100) if baseline else None
+    over_budget = None if gate.budget_usd is None else total > exact(gate.budget_usd)
+    outcome = Outcome.FAIL if over_baseline or over_budget else Outcome.PASS
+    return Verdict(outcome, gate, usd, missing, change, over_budget)

@@ -11,11 +11,12 @@ from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.reference import Service
 from service.domain.catalog.software_support import RUNS, rules_by_type, said
 from service.domain.layouts.job_estimate import JobEstimate
-from service.domain.recommend.answer import Choice, Question, Statement, WorkEstimate
+from service.domain.recommend.answer import Choice, Question, WorkEstimate
 from service.domain.recommend.codes import AdviceCode
 from service.domain.recommend.successors import best_peak
 from service.domain.recommend.warnings import cpus_are_too_few
 from service.domain.selection.requirements import Requirement
+from service.domain.statement import Statement
 from service.domain.versions import Versions, known_versions, written
 
 MAX_ADVICE = 6

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints, Expectation
@@ -19,6 +19,7 @@ from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, War
 from service.domain.recommend.objective import Objective
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import NOTHING, Requirements
+from service.domain.statement import Statement
 
 Code = TypeVar("Code", bound=StrEnum)
 
@@ -99,19 +100,6 @@ class Question:
     def has_amount(self) -> bool:
         """Whether there is a job with an amount of work."""
         return self.job is not None and self.job.amount is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Statement(Generic[Code]):
-    """A code of a closed list with the figures of its sentence."""
-
-    code: Code
-    figures: Mapping[str, Any]
-
-
-def statement(code: Code, **figures: Any) -> Statement[Code]:
-    """Returns the code with its figures."""
-    return Statement(code, figures)
 
 
 @dataclass(frozen=True, slots=True)

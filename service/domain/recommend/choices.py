@@ -22,13 +22,12 @@ from service.domain.recommend.answer import (
     Question,
     RankedOffer,
     SpotEstimate,
-    Statement,
     WorkEstimate,
-    statement,
 )
 from service.domain.recommend.codes import ReasonCode
 from service.domain.recommend.plans import Planner
 from service.domain.recommend.warnings import host_needs, warnings_on
+from service.domain.statement import Statement, statement
 
 _RANKED = tuple(column.name for column in fields(RankedOffer))
 Reasons = Iterator[Statement[ReasonCode]]

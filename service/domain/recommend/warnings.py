@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.precision import bytes_per_value
 from service.domain.catalog.software_support import no_framework_mask
 from service.domain.evidence.named import NamedRate
 from service.domain.layouts.job_estimate import JobEstimate
-from service.domain.physics.cluster import GIB, Cluster
+from service.domain.layouts.warnings import estimate_warnings
+from service.domain.physics.cluster import GIB
 from service.domain.physics.input_pipeline import (
     CORES_PER_GPU_THAT_DECODES,
     USUAL_CORES_PER_GPU,
@@ -18,10 +18,11 @@ from service.domain.physics.input_pipeline import (
     samples_fed_per_second,
     samples_read_per_second,
 )
-from service.domain.recommend.answer import HostNeeds, Question, RankedOffer, Statement, WorkEstimate, statement
+from service.domain.recommend.answer import HostNeeds, Question, RankedOffer, WorkEstimate
 from service.domain.recommend.codes import WarningCode
 from service.domain.recommend.successors import successor
 from service.domain.selection.requirements import partly_run
+from service.domain.statement import Statement, statement
 
 OLD_PRICE_DAYS = 90
 """Prices of instance types change a few times a year; spot prices change daily."""
@@ -53,24 +54,13 @@ def warnings_on(
     subject = _Subject(question, offer, None if estimate is None else estimate.modelled, catalog)
     warnings = [warning for warn in _WARNERS for warning in warn(subject)]
     if estimate is not None and estimate.modelled is not None and estimate.cluster is not None:
-        warnings += estimate_warnings(estimate.modelled, estimate.cluster)
+        warnings += [
+            Statement(WarningCode(warning.code), warning.figures)
+            for warning in estimate_warnings(estimate.modelled, estimate.cluster)
+        ]
     if estimate is not None and estimate.measured is not None:
         warnings += _measurement_warnings(estimate.measured, question.framework)
     return tuple(warnings)
-
-
-def estimate_warnings(estimate: JobEstimate, cluster: Cluster) -> Warnings:
-    """Yields the risks that a modelled estimate shows: memory, slow links, a precision without its own units."""
-    config, layout, gpu = estimate.config, estimate.estimate.layout, cluster.gpu
-    if not estimate.estimate.fits:
-        yield statement(WarningCode.GPU_MEMORY, estimate=estimate.estimate)
-    crosses_nodes = layout.tensor > cluster.linked_gpus
-    if layout.tensor > 1 and (crosses_nodes or cluster.interconnect in ("pcie", "none")):
-        yield statement(WarningCode.TENSOR_OVER_SLOW_LINKS, tensor=layout.tensor, crosses_nodes=crosses_nodes)
-    if not gpu.runs(config.precision) and bytes_per_value(config.precision) >= 1 and config.precision in gpu.rates:
-        yield statement(WarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=config.precision)
-    if estimate.estimate.extrapolates:
-        yield statement(WarningCode.EXTRAPOLATES, properties=estimate.estimate.extrapolates)
 
 
 def _measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings:

@@ -69,7 +69,8 @@ BEYOND_A_SCHEMA = re.compile(
     r"No .* is called|lies in the future|The catalog begins in|is above m|The cursor|needs? a precision|is after to"
     r"|need workload.precision|There is no (column|facet)|needs at least one above 0|On .* there is no instance type"
     r"|String should have at least 1 character"  # between two commas
-    r"|Tell (a|either) |An estimate needs|Nothing is known of|has no GPU|does not run|description is incomplete|cannot"
+    r"|(Tell|Give|Send) (a|either) |An estimate needs|Nothing is known of|has no GPU|does not run"
+    r"|description is incomplete|cannot"
     r"|needs? (its|a|samples)|must be |between \d|is given in|may be any of|The layout|each needs a sample"
     r"|both or neither"
     r"|needs the model's parameters|belong to|No layout|more than|Several providers"

@@ -11,9 +11,9 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType, LifecycleState
 from service.domain.catalog.reference import Fee, Service, ServiceEvent
 from service.domain.recommend.advice import ADVISERS, MAX_ADVICE, Situation, advise
-from service.domain.recommend.answer import Statement
 from service.domain.recommend.codes import AdviceCode
 from service.domain.selection.requirements import Requirement
+from service.domain.statement import Statement
 from service.domain.versions import versions_of
 from tests.builders.catalogs import catalog, software_rule
 from tests.builders.gpus import gpu, rate

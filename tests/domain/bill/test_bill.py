@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.band import Band
-from service.domain.bill.bill import Bill, Contained, PartName, SellerTerms, bill_of
+from service.domain.bill.bill import Bill, Contained, SellerTerms, bill_of
 from service.domain.bill.interruption import Checkpoints, Expectation, expect
 from service.domain.bill.run import BilledRun, StoredData, TransferredData
 from service.domain.errors import ImpossibleRun
@@ -19,7 +19,7 @@ from tests.builders.bills import AWS_OUT, fee, hours, price, rate, rule, run, st
 NOT_KNOWN = Unknown("Nobody knows.")
 
 
-def likely(bill: Bill, name: PartName) -> int:
+def likely(bill: Bill, name: str) -> int:
     usd = bill.part(name).usd
     assert usd is not None
     return usd.likely
@@ -155,7 +155,7 @@ def test_an_unknown_price_is_null_with_its_reason_and_never_nothing() -> None:
     assert bill.missing == ("Nobody knows.",)
 
 
-UNKNOWNS: dict[str, tuple[dict[str, Any], PartName]] = {
+UNKNOWNS: dict[str, tuple[dict[str, Any], str]] = {
     "storage": ({"storage": (NOT_KNOWN,)}, "storage"),
     "transfer": ({"transfer": (NOT_KNOWN,)}, "transfer"),
     "fee": ({"fee": NOT_KNOWN}, "management_fee"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.bill.commitments import Commitment, block_days, break_even_hours, commitment_in, committed_cost
+from service.domain.bill.commitments import Commitment, block_days, commitment_in, committed_cost
 from service.domain.money import Exact
 from tests.builders.bills import price
 
@@ -37,15 +37,16 @@ def test_what_a_run_uses_and_what_it_commits_to() -> None:
     assert found.commits.likely == 8760 * 2 * 6_000_000
     assert found.used_share == 0.1
     assert found.break_even_utilisation == 0.6
-    assert break_even_hours(year, price(6.0), price(10.0)) == 5256
+    assert found.break_even_hours == 5256
 
 
 def test_without_a_price_to_compare_with_there_is_no_break_even() -> None:
     year = Commitment("reserved", 8760)
     assert committed_cost(year, Exact.same(1), 1, price(6.0), None).break_even_utilisation is None
     assert committed_cost(year, Exact.same(1), 1, price(6.0, "EUR"), price(10.0)).break_even_utilisation is None
-    assert break_even_hours(year, price(6.0, "EUR"), price(10.0)) is None
-    assert break_even_hours(Commitment("capacity_block", None), price(6.0), price(10.0)) is None
+    assert committed_cost(year, Exact.same(1), 1, price(6.0, "EUR"), price(10.0)).break_even_hours is None
+    block = Commitment("capacity_block", None)
+    assert committed_cost(block, Exact.same(1), 1, price(6.0), price(10.0)).break_even_hours is None
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,6 @@ def test_no_less_is_paid_for_than_is_used(hours: int, length: int | None) -> Non
 @given(st.integers(1, 10**8), st.integers(1, 10**8))
 def test_at_the_break_even_both_cost_the_same(reserved: int, on_demand: int) -> None:
     year, one, other = Commitment("reserved", 8760), price(reserved / 1e6), price(on_demand / 1e6)
-    used = break_even_hours(year, one, other)
+    used = committed_cost(year, Exact.same(1), 1, one, other).break_even_hours
     assert used is not None
     assert used * other.micros_per_hour == pytest.approx(8760 * one.micros_per_hour)

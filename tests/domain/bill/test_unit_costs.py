@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.band import Band
+from service.domain.bill.run import RunAmount
 from service.domain.bill.unit_costs import (
-    per,
     replicas_for,
     samples_per_usd,
     unit_costs,
     usd_micros_a_month,
+    usd_per,
     usd_per_million_tokens,
 )
 from service.domain.money import Micros
@@ -22,23 +23,27 @@ def test_samples_for_a_dollar_as_the_article_has_them() -> None:
 
 def test_a_run_per_epoch_token_and_sample() -> None:
     usd = Micros(90_000_000, 100_000_000, 120_000_000)
-    found = unit_costs(usd, epochs=3, tokens=2e9, samples=1e6)
+    rate = Band(1.0, 10.0, 100.0)
+    amount = RunAmount(Band(1, 1, 1), "given", samples=1e6, tokens=2e9, epochs=3, samples_per_second=rate)
+    found = unit_costs(usd, amount, 3_600_000)
     assert found.usd_per_epoch == Micros(30_000_000, 33_333_333, 40_000_000)
     assert found.usd_per_million_tokens == Micros(45_000, 50_000, 60_000)
     assert found.usd_per_thousand_samples == Micros(90_000, 100_000, 120_000)
     assert found.samples_per_usd is not None
     assert found.samples_per_usd.likely == pytest.approx(10_000)
     assert found.samples_per_usd.low < found.samples_per_usd.high
+    assert found.usd_per_million_input_tokens is None
 
 
 def test_what_is_not_counted_or_not_known_has_no_price() -> None:
-    assert unit_costs(Micros(1, 1, 1)).usd_per_epoch is None
-    assert unit_costs(None, samples=10).usd_per_thousand_samples is None
-    assert unit_costs(Micros(0, 0, 0), samples=10).samples_per_usd is None
+    hour, rate = Band(1, 1, 1), Band(1, 2, 3)
+    assert unit_costs(Micros(1, 1, 1), RunAmount(hour, "given"), 1).usd_per_epoch is None
+    assert unit_costs(None, RunAmount(hour, "given", samples=10), None).usd_per_thousand_samples is None
+    assert unit_costs(Micros(0, 0, 0), RunAmount(hour, "given", samples_per_second=rate), 0).samples_per_usd is None
 
 
 def test_a_vanishing_amount_has_no_price_per_unit() -> None:
-    assert per(Micros(1, 2, 3), 1000, 1e-310) is None
+    assert usd_per(Micros(1, 2, 3), 1000, 1e-310) is None
 
 
 def test_tokens_of_a_machine_that_serves() -> None:

@@ -1,0 +1,212 @@
+"""The body of POST /estimate, and the question that it asks of the domain."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from service.api.catalog.filters import resolved
+from service.api.estimate.cost_request import CostRequest, Hours, Rate, gate_of, load_of, only_one, run_of
+from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Positive, whole
+from service.api.workload.checkpoints import checkpoints_in
+from service.api.workload.job import job_of
+from service.api.workload.workload import CheckpointRequest, WorkloadRequest
+from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
+from service.domain.bill.payment_options import markets_known, service_known
+from service.domain.bill.serving import Load
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.names import resolve, resolve_gpus, resolve_instance
+from service.domain.errors import QuestionError
+from service.domain.layouts.usual import FREE, FixedLayout
+from service.domain.physics.cluster import Cluster, cluster_of, cluster_of_instance
+
+Degree = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(whole)]
+
+
+class MachineDescriptionRequest(BodyModel):
+    """One node of hardware that need not be for rent."""
+
+    gpu: Name
+    gpu_count: AtLeastOne = 1
+    interconnect: Annotated[
+        Literal["none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce"] | None,
+        Field(description="How the GPUs are linked. Default: as is usual for the GPU."),
+    ] = None
+    interconnect_gb_per_second: Annotated[Positive | None, Field(description="Per GPU, both directions added.")] = None
+    vcpus: Positive | None = None
+    memory_gib: Annotated[Positive | None, Field(description="Host memory.")] = None
+    network_gbps: Annotated[Positive | None, Field(description="Of the node.")] = None
+    usd_per_hour: Annotated[Amount | None, Field(description="Of the node.")] = None
+    watts: Annotated[Positive | None, Field(description="Of the node. Default: the rated power of its GPUs.")] = None
+
+
+class LayoutRequest(BodyModel):
+    """How the job is divided over the GPUs; omitted fields are chosen."""
+
+    tensor: Degree | None = None
+    pipeline: Degree | None = None
+    data: Degree | None = None
+    context: Degree | None = None
+    expert: Degree | None = None
+    zero_stage: Annotated[int | None, Field(ge=0, le=3), BeforeValidator(whole)] = None
+    micro_batch: Degree | None = None
+    accumulation: Degree | None = None
+    activation_checkpointing: Literal["none", "selective", "full"] | None = None
+    virtual_stages: Degree | None = None
+    choose: Annotated[
+        Literal["fastest", "usual", "usual_if_it_fits"],
+        Field(
+            description="How omitted fields are chosen: the fastest layout that fits, the usual one, "
+            "or the usual one if it fits."
+        ),
+    ] = "fastest"
+
+
+class MeasuredRateRequest(BodyModel):
+    """The measured rate of one gang of nodes, and the amount of work; it replaces the physics."""
+
+    samples_per_second: Rate | None = None
+    tokens_per_second: Rate | None = None
+    samples: Annotated[Positive | None, Field(description="Of one epoch, if epochs are given.")] = None
+    tokens: Positive | None = None
+    epochs: Positive | None = None
+
+
+class EstimateRequest(CostRequest):
+    """A workload, or a measured rate, or plain hours, on a machine."""
+
+    workload: WorkloadRequest | None = None
+    hours: Annotated[Hours | None, Field(description="Instead of a workload: how long each machine runs.")] = None
+    measured: Annotated[MeasuredRateRequest | None, Field(description="Instead of a workload: its measured rate.")] = (
+        None
+    )
+    machine: Annotated[
+        Named[Name, MachineDescriptionRequest],
+        Field(description="An instance type such as `aws/p4d.24xlarge`, or a description."),
+    ]
+    nodes: AtLeastOne = 1
+    layout: LayoutRequest = LayoutRequest()
+    as_of: AsOf = None
+
+    @property
+    def checkpoints_sent(self) -> CheckpointRequest:
+        """The run's checkpoints, else the workload's."""
+        if self.checkpoint is not None:
+            return self.checkpoint
+        return CheckpointRequest() if self.workload is None else self.workload.checkpoint
+
+
+def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
+    """Returns the question with every name resolved. Raises `QuestionError`."""
+    only_one(
+        (("workload", body.workload), ("hours", body.hours), ("measured", body.measured)),
+        "Give a workload, or a number of hours.",
+    )
+    instance_type = _instance_type(body.machine, catalog) if isinstance(body.machine, str) else None
+    cluster = cluster_in(body, instance_type, catalog)
+    own = body.machine if isinstance(body.machine, MachineDescriptionRequest) else None
+    return EstimateQuestion(
+        work=_work(body, cluster, catalog),
+        instance_type=instance_type,
+        cluster=cluster,
+        run=run_of(body, body.nodes),
+        checkpoints=checkpoints_in(body.checkpoints_sent, body.workload),
+        own_usd_per_hour=None if own is None else own.usd_per_hour,
+        own_watts=None if own is None else own.watts,
+        load=_load(body),
+        service=_service(body, catalog),
+        regions=resolved("region", body.region, catalog),
+        markets=resolve("market", body.market, markets_known(catalog), "market"),
+        gate=gate_of(body),
+    )
+
+
+def _instance_type(name: str, catalog: Catalog) -> InstanceType:
+    return catalog.instance_types[catalog.place_of[resolve_instance(name, catalog, "machine")]]
+
+
+def cluster_in(body: EstimateRequest, instance_type: InstanceType | None, catalog: Catalog) -> Cluster | None:
+    """Returns the nodes that the body asks for; None for a type without a GPU. Raises `QuestionError`."""
+    if instance_type is not None:
+        has_gpu = instance_type.gpu is not None and instance_type.gpu_count
+        return cluster_of_instance(instance_type, body.nodes) if has_gpu else None
+    machine = body.machine
+    assert isinstance(machine, MachineDescriptionRequest)
+    gpus = resolve_gpus([machine.gpu], catalog, "machine.gpu")
+    if len(gpus) > 1:
+        raise QuestionError(
+            f"'{machine.gpu}' may be any of {', '.join(gpus)}: name one.", field="machine.gpu", near=gpus[:3]
+        )
+    for field in ("market", "region", "managed_service"):
+        if getattr(body, field):
+            raise QuestionError(
+                f"A machine that is described has a price of its own: {field} cannot be asked of it.", field=field
+            )
+    return cluster_of(
+        catalog.reference.gpus[gpus[0]],
+        machine.gpu_count,
+        body.nodes,
+        machine.interconnect,
+        machine.interconnect_gb_per_second,
+        machine.network_gbps,
+        machine.vcpus,
+        machine.memory_gib,
+    )
+
+
+def _work(body: EstimateRequest, cluster: Cluster | None, catalog: Catalog) -> JobQuestion | MeasuredRate | float:
+    if body.hours is not None:
+        return body.hours
+    if body.measured is not None:
+        return _measured(body.measured)
+    work = body.workload
+    assert work is not None
+    job = job_of(work, catalog)
+    if job is None:
+        raise QuestionError(
+            "An estimate needs workload.model: a name of GET /models, or its dimensions."
+            if work.model is None
+            else f"The duration of '{work.task}' cannot be estimated; give hours instead.",
+            field="workload.model" if work.model is None else "workload.task",
+        )
+    if cluster is None:
+        raise QuestionError("The machine has no GPU to estimate for.", field="machine")
+    tokens, epochs = (None, None) if work.amount is None else (work.amount.tokens, work.amount.epochs)
+    return JobQuestion(job, cluster, fixed_layout(body), body.layout.choose, tokens, epochs)
+
+
+def fixed_layout(body: EstimateRequest) -> FixedLayout:
+    """Returns the fields of the layout that are given; a training batch per GPU is its micro-batch."""
+    given = {name: getattr(body.layout, name) for name in body.layout.model_fields_set if name != "choose"}
+    work = body.workload
+    if work is not None and work.task == "training" and work.batch_size is not None:
+        given.setdefault("micro_batch", work.batch_size)
+    return FixedLayout(**given) if given else FREE
+
+
+def _measured(rate: MeasuredRateRequest) -> MeasuredRate:
+    if (rate.samples_per_second is None) == (rate.tokens_per_second is None):
+        raise QuestionError("Give either measured.samples_per_second or measured.tokens_per_second.", field="measured")
+    if rate.samples is not None and rate.tokens is not None:
+        raise QuestionError("Give either measured.samples or measured.tokens.", field="measured.tokens")
+    if rate.epochs is not None and rate.samples is None:
+        raise QuestionError("Epochs need samples: how many one epoch has.", field="measured.epochs")
+    unit, other = ("tokens", "samples") if rate.tokens_per_second is not None else ("samples", "tokens")
+    if getattr(rate, other) is not None:
+        raise QuestionError("The amount must be in the unit of the rate: samples or tokens.", field=f"measured.{other}")
+    amount = rate.tokens if unit == "tokens" else None if rate.samples is None else rate.samples * (rate.epochs or 1)
+    return MeasuredRate(getattr(rate, f"{unit}_per_second"), unit, amount, rate.epochs)
+
+
+def _load(body: EstimateRequest) -> Load | None:
+    if body.load is None:
+        return None
+    load = load_of(body.load)
+    if body.workload is None or body.workload.task != "inference":
+        raise QuestionError("A load needs a workload of the task 'inference'.", field="load")
+    return load
+
+
+def _service(body: EstimateRequest, catalog: Catalog) -> str | None:
+    name = body.managed_service
+    return None if name is None else service_known(catalog, name, "managed_service")

@@ -1,0 +1,192 @@
+"""The sentences of POST /estimate: each says in words the figures that the domain has computed."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from service.api.estimate.response import memory_response
+from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
+from service.domain.bill.market_bills import BreakEven, MarketBill
+from service.domain.bill.run import TransferredData
+from service.domain.bill.serving import Served
+from service.domain.bill.verdict import Verdict
+from service.domain.catalog.reference import Fee
+from service.domain.catalog.tariffs import HOURS_A_MONTH
+from service.domain.layouts.warnings import EstimateWarningCode
+from service.domain.layouts.would_fit import FitChange
+from service.domain.money import MICRO, Micros, number
+from service.domain.physics.cluster import GIB
+from service.domain.physics.estimate import Estimate
+from service.domain.statement import Statement
+
+OWN_MACHINE = "A machine that is described has no seller: its hour costs the given price, and nothing else is known."
+MARKET_WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}
+DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zone": "another zone"}
+
+
+# The estimate
+
+
+def _does_not_fit(estimate: Estimate) -> str:
+    memory = memory_response(estimate.memory)
+    largest = sorted(memory.parts.items(), key=lambda part: -part[1])
+    parts = ", ".join(f"{gib:.1f} {name.replace('_', ' ')}" for name, gib in largest if gib >= 0.05)
+    return f"{memory.usable_gib_per_gpu:.1f} GiB per GPU can be used; needs {memory.needed_gib_per_gpu:.1f}: {parts}."
+
+
+def _tensor_over_slow_links(tensor: int, crosses_nodes: bool) -> str:
+    return f"Tensor parallelism of {tensor} crosses {'nodes' if crosses_nodes else 'PCIe'}: every layer waits for it."
+
+
+def _extrapolates(properties: Iterable[str]) -> str:
+    return f"No published run had this {', '.join(properties)}, so the band is wider."
+
+
+WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
+    EstimateWarningCode.GPU_MEMORY: _does_not_fit,
+    EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
+    EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} at a token rate or by conversion only.".format,
+    EstimateWarningCode.EXTRAPOLATES: _extrapolates,
+}
+"""Texts of the risks that an estimate shows, from their figures."""
+
+
+def warning_text(warning: Statement[EstimateWarningCode]) -> str:
+    """Returns the sentence of a risk that an estimate shows."""
+    return WARNINGS[warning.code](**warning.figures)
+
+
+def fit_change_text(change: FitChange) -> str:
+    """Returns the sentence of a change that would make a job fit."""
+    needed = f"{change.needed_bytes / GIB:.1f} GiB"
+    match change.code:
+        case "nodes":
+            return f"On {change.to:g} nodes it needs {needed} per GPU."
+        case "usable_memory_gib":
+            return f"A GPU with {needed} of usable memory holds it."
+        case "host_memory_gib":
+            return f"A host with {needed} of memory holds it."
+        case "layout":
+            return f"In a layout that is free to choose it needs {needed} per GPU."
+        case code:
+            to = f"{change.to:g}" if isinstance(change.to, float) else str(change.to).lower()
+            return f"With {code} {to} it needs {needed} per GPU."
+
+
+# The bill
+
+
+def market_text(bill: MarketBill, instance: str | None) -> str:
+    """Returns the machine, its market and its region."""
+    if bill.option is None:
+        return "the machine described"
+    offer, service = bill.option.offer, bill.option.service
+    market = MARKET_WORDS[offer.market] if offer.term is None else f"under {offer.term}"
+    region = f" in {offer.region}" if offer.region else ""
+    return f"{instance} {market}{region}{f' through {service}' if service else ''}"
+
+
+def cost_text(bill: MarketBill, instance: str | None) -> str:
+    """Returns the cost of a run in one market."""
+    where, usd, missing = market_text(bill, instance), bill.usd, bill.missing
+    if usd is None or bill.bill is None:
+        return f"What the run costs on {where} is not known. {' '.join(missing)}".strip()
+    span = "" if usd.low == usd.high else f" ({_dollars(usd.low)} to {_dollars(usd.high)})"
+    hours = f"{float(bill.bill.hours.likely):.4g} h on {'' if bill.machines == 1 else f'{bill.machines} x '}{where}"
+    unknown = f" Not known: {missing[0]}" if missing else ""
+    return f"{hours} cost {'at least ' if missing else ''}{_dollars(usd.likely)}{span}.{unknown}"
+
+
+def _dollars(micros: int) -> str:
+    return f"${micros / MICRO:,.2f}" if micros >= MICRO or micros == 0 else f"${micros / MICRO:.4g}"
+
+
+def part_text(part: Part) -> str:
+    """Returns how a part of a bill was computed."""
+    match part.calculation:
+        case MachineTime(hours, machines, price):
+            per_hour = number(price.micros_per_hour)
+            return f"{hours:.4g} h x {_machines(machines)} at {per_hour:.10g} {price.currency} an hour"
+        case Fee(percent_of_compute=percent, service=service):
+            return f"{percent:g} % of the machines' price, for {service}"
+        case StoredVolume() as volume:
+            return _storage_text(volume)
+        case TransferredData() as data:
+            text = f"{data.gb:g} GB to {DESTINATION_WORDS.get(data.destination, data.destination)}"
+            return text if part.basis != "published" else f"{text}, after {data.already_gb:g} GB in the same month"
+    if part.name == PartName.ROUNDING:
+        return "the difference between the rounded total and the rounded parts"
+    return {"none": "none", "contained": "contained in the price of the machine"}.get(part.basis, "")
+
+
+def _storage_text(volume: StoredVolume) -> str:
+    data, price = volume.data, volume.price
+    if price is None:
+        return data.what
+    machines = f" x {_machines(volume.machines)}" if price.kind == "block" else ""
+    per_month = "included in the price of the machine"
+    if price.micros_per_gib_month is not None:
+        per_month = f"at {number(price.micros_per_gib_month):.10g} USD a GiB-month of {HOURS_A_MONTH} hours"
+    return f"{data.what}: {data.gib:g} GiB of {price.storage_class} for {volume.hours:.4g} h{machines}, {per_month}"
+
+
+def _machines(count: int) -> str:
+    return "1 machine" if count == 1 else f"{count} machines"
+
+
+def commitment_text(used_share: float, break_even: float | None) -> str:
+    """Returns how much of a commitment a run uses, and from which share on the commitment pays."""
+    used = f"The run uses {used_share:.3g} of the committed hours"
+    return (
+        f"{used}."
+        if break_even is None
+        else f"{used}; from {break_even:.3g} on, the term costs no more than on demand."
+    )
+
+
+def break_even_text(break_even: BreakEven, *, spot: bool) -> str:
+    """Returns the saving over on demand, and how often spot may be interrupted until it costs as much."""
+    saves, often = round(break_even.saves_percent, 2), break_even.interruptions_per_hour
+    text = f"{'Saves' if saves >= 0 else 'Costs'} {abs(saves):g} % {'of' if saves >= 0 else 'more than'} on demand."
+    if not spot:
+        return text
+    if often is None:
+        return f"{text} It is no cheaper even undisturbed."
+    return f"{text} With {often:.3g} interruptions an hour it would cost as much."
+
+
+def month_text(served: Served, usd: Micros | None, nodes: int) -> str:
+    """Returns the replicas that serve a load for a month."""
+    gang = f"{served.likely} x {nodes} machines" if nodes > 1 else f"{served.likely} replicas"
+    return f"{gang}; the price of an hour is not known." if usd is None else f"{gang} for {HOURS_A_MONTH} h."
+
+
+# The verdict
+
+
+def verdict_text(verdict: Verdict, month: str | None) -> str:
+    """Returns why a cost passes or fails; `month` describes the load where its month was judged, not a run."""
+    gate, usd, missing = verdict.gate, verdict.usd, verdict.missing
+    if usd is None:
+        return f"The cost is not known. {' '.join(missing)}".strip()
+    subject = "The run" if month is None else f"A month of the load ({month.rstrip('.')})"
+    text = f"{subject} costs {'at least ' if missing else ''}${_total(number(usd.likely))}"
+    if gate.baseline_usd is not None:
+        text += (
+            f", {_compared(verdict.change_percent)} the baseline of ${_total(gate.baseline_usd)}, "
+            f"and {gate.fail_above_percent:g} % more is allowed"
+        )
+    if gate.budget_usd is not None:
+        text += ", which is" if gate.baseline_usd is None else "; it is"
+        text += f" {'over' if verdict.over_budget else 'within'} the budget of ${_total(gate.budget_usd)}"
+    uncounted = f" Not counted: {' '.join(missing)}" if missing else ""
+    return f"{text}.{uncounted}"
+
+
+def _compared(change_percent: float | None) -> str:
+    if not change_percent:
+        return "exactly"
+    return f"{abs(change_percent):.3g} % {'above' if change_percent > 0 else 'below'}"
+
+
+def _total(usd: float) -> str:
+    """Dollars and cents; below a cent, as many digits as show that it is not zero."""
+    return f"{usd:,.2f}" if usd >= 0.01 or usd == 0 else f"{usd:.6f}"

@@ -1,0 +1,234 @@
+"""The answer to POST /estimate: a job or a run on a machine, with its physics and its bill in every market."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from service.domain.band import Band
+from service.domain.bill.interruption import Checkpoints
+from service.domain.bill.market_bills import (
+    MarketBill,
+    PricedRun,
+    price_everywhere,
+    price_own_machine,
+    verdict_on,
+)
+from service.domain.bill.payment_options import GpuHour, cheapest_gpu_hours, payment_options
+from service.domain.bill.run import BilledRun, RunAmount
+from service.domain.bill.serving import Load, Served, serve
+from service.domain.bill.unit_costs import SECONDS_AN_HOUR
+from service.domain.bill.verdict import Gate, Verdict
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import InstanceType
+from service.domain.evidence.published import Evidence, evidence_for
+from service.domain.jobs.job import Job
+from service.domain.layouts.job_estimate import Choose, JobEstimate, estimate_job
+from service.domain.layouts.usual import FixedLayout
+from service.domain.layouts.warnings import EstimateWarningCode, estimate_warnings
+from service.domain.layouts.would_fit import FitChange, nearest_changes
+from service.domain.money import Unknown
+from service.domain.physics.cluster import Cluster
+from service.domain.statement import Statement
+
+NO_AMOUNT = Unknown("No amount of work is given, so only its hours are priced.")
+DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hours.")
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuestion:
+    """A job on a cluster. `tokens` and `epochs` are given with its amount, and count for the cost per unit."""
+
+    job: Job
+    cluster: Cluster
+    layout: FixedLayout
+    choose: Choose
+    tokens: float | None = None
+    epochs: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRate:
+    """The measured rate of one gang per second, in samples or in tokens, and the amount of work in the same unit."""
+
+    per_second: float
+    unit: str
+    amount: float | None = None
+    epochs: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateQuestion:
+    """A job, a measured rate or plain hours, on nodes of an instance type or on a machine of one's own.
+
+    `run` has no hours yet. `markets`, `regions` and `service` do not apply to a machine of one's own.
+    """
+
+    work: JobQuestion | MeasuredRate | float
+    instance_type: InstanceType | None
+    cluster: Cluster | None
+    run: BilledRun
+    checkpoints: Checkpoints
+    own_usd_per_hour: float | None = None
+    own_watts: float | None = None
+    load: Load | None = None
+    markets: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    service: str | None = None
+    gate: Gate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The price of one GPU for an hour on another machine, and how many percent it saves."""
+
+    hour: GpuHour
+    saves_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateAnswer:
+    """An estimate with its bills; the physics is None where only hours or a rate were given.
+
+    `nearest_changes` is None where the job fits, and where it was not asked for.
+    """
+
+    question: EstimateQuestion
+    job: JobEstimate | None
+    joules_per_sample: float | None
+    warnings: tuple[Statement[EstimateWarningCode], ...]
+    evidence: tuple[Evidence, ...]
+    served: Served | Unknown | None
+    bills: tuple[MarketBill, ...]
+    elsewhere: tuple[Elsewhere, ...]
+    verdict: Verdict | None
+    verdict_on: MarketBill | None
+    nearest_changes: tuple[FitChange, ...] | None = None
+
+
+def estimate(
+    question: EstimateQuestion, catalog: Catalog, job: JobEstimate | None = None, *, changes: bool = False
+) -> EstimateAnswer:
+    """Returns the physics and the bills of a question. Raises `QuestionError`.
+
+    `job` is the estimate of the same job on the same cluster, where it is known already. With `changes`, a job that
+    does not fit gets the nearest changes that would make it fit, which takes dozens of searches.
+    """
+    work, cluster, physics = question.work, question.cluster, catalog.reference.physics
+    if isinstance(work, JobQuestion) and job is None:
+        job = estimate_job(physics, work.job, work.cluster, work.layout, work.choose)
+    served = None if question.load is None else _served(question, job, catalog)
+    bills = _bills(question, job, served, catalog)
+    verdict, judged = (None, None) if question.gate is None else verdict_on(bills, question.gate)
+    unfit = changes and job is not None and not job.estimate.fits
+    fit_changes = None
+    if unfit and isinstance(work, JobQuestion) and job is not None:
+        fit_changes = nearest_changes(physics, job.config, work.cluster, work.layout)
+    return EstimateAnswer(
+        question=question,
+        job=job,
+        joules_per_sample=None if job is None else _joules_per_sample(question, job),
+        warnings=() if job is None or cluster is None else tuple(estimate_warnings(job, cluster)),
+        evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
+        served=served,
+        bills=bills,
+        elsewhere=_elsewhere(question, bills, catalog),
+        verdict=verdict,
+        verdict_on=judged,
+        nearest_changes=fit_changes,
+    )
+
+
+def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | None:
+    """The rated power of all nodes over the likely rate."""
+    cluster, rate = question.cluster, job.estimate.samples_per_second
+    if question.own_watts is not None:
+        watts = question.own_watts * question.run.nodes
+    elif cluster is None or cluster.gpu.tdp_watts is None:
+        return None
+    else:
+        watts = cluster.gpu.tdp_watts * cluster.gpus
+    return None if rate is None else watts / rate.likely
+
+
+# The bills
+
+
+def _bills(
+    question: EstimateQuestion, job: JobEstimate | None, served: Served | Unknown | None, catalog: Catalog
+) -> tuple[MarketBill, ...]:
+    amount = run_amount(question.work, job, question.run.instances)
+    priced = PricedRun(question.run, amount, question.checkpoints, served)
+    instance_type, work = question.instance_type, question.work
+    if instance_type is None:
+        return (price_own_machine(priced, question.own_usd_per_hour, catalog),)
+    training = not isinstance(work, JobQuestion) or work.job.task == "training"
+    options = payment_options(
+        catalog, instance_type, question.regions, question.markets, question.service, training=training
+    )
+    return price_everywhere(priced, instance_type, options, catalog)
+
+
+def run_amount(work: JobQuestion | MeasuredRate | float, job: JobEstimate | None, instances: int) -> RunAmount:
+    """Returns the hours of each machine, and the work in units; the instances share the work, but not plain hours."""
+    if isinstance(work, MeasuredRate):
+        return _measured_amount(work, instances)
+    if isinstance(work, JobQuestion):
+        assert job is not None
+        return _job_amount(work, job, instances)
+    return RunAmount(Band(work, work, work), "given")
+
+
+def _measured_amount(work: MeasuredRate, instances: int) -> RunAmount:
+    hours: Band | Unknown = NO_AMOUNT
+    if work.amount is not None:
+        likely = work.amount / (work.per_second * instances) / SECONDS_AN_HOUR
+        hours = Band(likely, likely, likely)
+    if work.unit == "tokens":
+        return RunAmount(hours, "measured", tokens=work.amount, epochs=work.epochs)
+    rate = Band(work.per_second, work.per_second, work.per_second)
+    return RunAmount(hours, "measured", samples=work.amount, epochs=work.epochs, samples_per_second=rate)
+
+
+def _job_amount(work: JobQuestion, job: JobEstimate, instances: int) -> RunAmount:
+    inference = work.job.task == "inference"
+    length = work.job.output_length if inference else job.tokens_per_sample
+    tokens = work.tokens
+    if tokens is None and job.samples is not None and length:
+        tokens = job.samples * length
+    unknown = NO_AMOUNT if job.estimate.fits else DOES_NOT_FIT
+    return RunAmount(
+        hours=unknown if job.hours is None else job.hours.times(1 / instances),
+        basis="modelled",
+        samples=job.samples,
+        tokens=tokens,
+        epochs=work.epochs,
+        samples_per_second=job.estimate.samples_per_second,
+        input_tokens_per_second=job.estimate.prefill_tokens_per_second,
+        output_tokens_per_second=job.estimate.tokens_per_second if inference else None,
+    )
+
+
+def _served(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> Served | Unknown:
+    work, load = question.work, question.load
+    assert isinstance(work, JobQuestion)
+    assert job is not None
+    assert load is not None
+
+    def with_concurrency(concurrency: float) -> JobEstimate:
+        fewer = replace(work.job, concurrency=int(concurrency))
+        return estimate_job(catalog.reference.physics, fewer, work.cluster, work.layout, work.choose)
+
+    return serve(job, load, None if work.job.concurrency is not None else with_concurrency)
+
+
+def _elsewhere(question: EstimateQuestion, bills: Sequence[MarketBill], catalog: Catalog) -> tuple[Elsewhere, ...]:
+    """The cheapest hours of the same GPU on other machines, compared with this machine's own on-demand hour."""
+    cluster, instance_type = question.cluster, question.instance_type
+    if cluster is None:
+        return ()
+    plain = next((bill for bill in bills if bill.on_demand), None)
+    own = None if plain is None or plain.usd_micros_per_hour is None else plain.usd_micros_per_hour / 1e6
+    hours = cheapest_gpu_hours(catalog, cluster.gpu.id, None if instance_type is None else instance_type.id)
+    return tuple(
+        Elsewhere(hour, 100 - hour.usd_per_gpu_hour / (own / cluster.gpus_per_node) * 100 if own else None)
+        for hour in hours
+    )

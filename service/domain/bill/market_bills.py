@@ -1,0 +1,213 @@
+"""A run priced in every market of an instance type, side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from service.domain.bill.bill import Bill, HourlyPrice, SellerTerms, bill_of
+from service.domain.bill.commitments import CommittedCost, commitment_in, committed_cost
+from service.domain.bill.interruption import Checkpoints, break_even_rate
+from service.domain.bill.payment_options import PaymentOption, on_demand_offer
+from service.domain.bill.run import BilledRun, RunAmount
+from service.domain.bill.seller_terms import hourly_price, known_storage_class, terms_of
+from service.domain.bill.serving import Served
+from service.domain.bill.unit_costs import UnitCosts, unit_costs, usd_micros_a_month
+from service.domain.bill.verdict import Gate, Verdict, verdict
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import InstanceType
+from service.domain.money import MICRO, USD, ExchangeRate, Micros, Unknown, exact, half_up, rate_on
+
+OWN_MACHINE = "for a machine of one's own"
+
+
+@dataclass(frozen=True, slots=True)
+class PricedRun:
+    """A run that is about to be priced. `run` has no hours of its own: they are those of `amount`."""
+
+    run: BilledRun
+    amount: RunAmount
+    checkpoints: Checkpoints
+    served: Served | Unknown | None = None
+
+    @property
+    def timed(self) -> BilledRun:
+        """The run with its hours, or without any where they are unknown."""
+        hours = self.amount.billable_hours
+        return self.run if isinstance(hours, Unknown) else replace(self.run, hours=hours, basis=self.amount.basis)
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """A market compared with renting on demand in the same region.
+
+    `saves_percent` is of the likely bill, and negative where the market costs more. `interruptions_per_hour` is the
+    rate at which spot costs as much; None for other markets, and where spot is no cheaper even undisturbed.
+    """
+
+    saves_percent: float
+    interruptions_per_hour: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MarketBill:
+    """The finished bill of a run in one market. `option` is None for a machine of one's own.
+
+    `usd_micros_per_hour` is the price of one machine, and `month` the cost of serving the load for a month.
+    """
+
+    option: PaymentOption | None
+    terms: SellerTerms
+    usd_micros_per_hour: int | None
+    machines: int
+    bill: Bill | None
+    missing: tuple[str, ...]
+    per_unit: UnitCosts
+    month: Micros | None
+    commitment: CommittedCost | None = None
+    used_usd: Micros | None = None
+    """The billed hours at the price of the commitment, in dollars; None where the exchange rate is unknown."""
+    committed_usd: Micros | None = None
+    """The whole commitment in dollars."""
+    break_even: BreakEven | None = None
+
+    @property
+    def usd(self) -> Micros | None:
+        return None if self.bill is None else self.bill.usd
+
+    @property
+    def on_demand(self) -> bool:
+        """Whether this is plain on-demand, without a managed service."""
+        return self.option is None or (self.option.offer.market == "on_demand" and self.option.service is None)
+
+
+def price_everywhere(
+    priced: PricedRun, instance_type: InstanceType, options: Sequence[PaymentOption], catalog: Catalog
+) -> tuple[MarketBill, ...]:
+    """Returns the bill of a run under every payment option. Raises `QuestionError`."""
+    bills = {option: _plain_bill(priced, instance_type, option, catalog) for option in options}
+    return tuple(_compared(priced, instance_type, bill, bills, catalog) for bill in list(bills.values()))
+
+
+def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Catalog) -> MarketBill:
+    """Returns the bill on a machine without a seller: its hour as given, billed as used. Raises `UnknownName`."""
+    run = priced.run
+    for data in run.stored:
+        known_storage_class(catalog.reference.storage_prices, data.storage_class)
+    micros = None if usd_per_hour is None else half_up(exact(usd_per_hour) * MICRO)
+    terms = SellerTerms(
+        price=Unknown("The machine was described without usd_per_hour.")
+        if micros is None
+        else HourlyPrice(micros, USD, "given", ""),
+        rate=rate_on((), USD, catalog.day),
+        rule=None,
+        storage=tuple(Unknown(f"What {data.storage_class} costs {OWN_MACHINE} is not known.") for data in run.stored),
+        transfer=tuple(Unknown(f"What sending data costs {OWN_MACHINE} is not known.") for _ in run.sent),
+    )  # fmt: skip
+    return _market_bill(priced, None, terms, micros)
+
+
+def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, MarketBill | None]:
+    """Returns the verdict and the bill that it is about; the month of a load replaces an unknown total."""
+    bill = representative(bills)
+    if bill is None:
+        return verdict(None, gate, ("Nothing is offered.",)), None
+    if bill.usd is None and bill.month is not None:
+        return verdict(bill.month, gate), bill
+    return verdict(bill.usd, gate, bill.missing), bill
+
+
+def representative(bills: Sequence[MarketBill]) -> MarketBill | None:
+    """Returns the bill that stands for the run: the cheapest plain on-demand one, else the cheapest; known first."""
+    return min(
+        bills, key=lambda bill: (not bill.on_demand, bill.usd is None, bill.usd.likely if bill.usd else 0), default=None
+    )
+
+
+def _plain_bill(priced: PricedRun, instance_type: InstanceType, option: PaymentOption, catalog: Catalog) -> MarketBill:
+    terms = terms_of(
+        catalog.reference, instance_type, option.offer, priced.timed, catalog.day, priced.checkpoints,
+        service=option.service,
+    )  # fmt: skip
+    return _market_bill(priced, option, terms, option.offer.price.usd_micros_per_hour)
+
+
+def _market_bill(
+    priced: PricedRun, option: PaymentOption | None, terms: SellerTerms, usd_micros_per_hour: int | None
+) -> MarketBill:
+    hours = priced.amount.billable_hours
+    bill, nodes = None, priced.run.nodes
+    if isinstance(hours, Unknown):
+        missing = (*((terms.price.reason,) if isinstance(terms.price, Unknown) else ()), hours.reason)
+    else:
+        bill = bill_of(priced.timed, terms)
+        missing = bill.missing
+    gang_micros = None if usd_micros_per_hour is None else usd_micros_per_hour * nodes
+    return MarketBill(
+        option=option,
+        terms=terms,
+        usd_micros_per_hour=usd_micros_per_hour,
+        machines=priced.run.machines,
+        bill=bill,
+        missing=missing,
+        per_unit=unit_costs(None if bill is None else bill.usd, priced.amount, gang_micros),
+        month=_month(priced.served, usd_micros_per_hour, nodes),
+    )
+
+
+def _month(served: Served | Unknown | None, usd_micros_per_hour: int | None, nodes: int) -> Micros | None:
+    if not isinstance(served, Served) or usd_micros_per_hour is None:
+        return None
+    counts = (served.few, served.likely, served.many)
+    return Micros(*(usd_micros_a_month(usd_micros_per_hour, count, nodes) for count in counts))
+
+
+# Compared with on demand
+
+
+def _compared(
+    priced: PricedRun, instance_type: InstanceType, bill: MarketBill,
+    bills: dict[PaymentOption, MarketBill], catalog: Catalog,
+) -> MarketBill:  # fmt: skip
+    """Adds the commitment and the break-even; a missing on-demand bill is added to `bills`."""
+    assert bill.option is not None
+    offer = bill.option.offer
+    if offer.market == "on_demand":
+        return bill
+    plain = on_demand_offer(catalog, instance_type, offer.region)
+    listed = None if plain is None else hourly_price(plain.price, instance_type, plain.region)
+    bill = _with_commitment(bill, listed if isinstance(listed, HourlyPrice) else None)
+    if plain is None or bill.usd is None:
+        return bill
+    option = PaymentOption(plain, None if bill.option is None else bill.option.service)
+    if option not in bills:
+        bills[option] = _plain_bill(priced, instance_type, option, catalog)
+    return replace(bill, break_even=_break_even(priced, bill, bills[option]))
+
+
+def _with_commitment(bill: MarketBill, on_demand: HourlyPrice | None) -> MarketBill:
+    terms, price = bill.terms, bill.terms.price
+    commitment = None if bill.option is None else commitment_in(bill.option.offer.term)
+    if commitment is None or isinstance(price, Unknown) or bill.bill is None:
+        return bill
+    cost = committed_cost(commitment, bill.bill.billed_hours, bill.machines, price, on_demand)
+    used, committed = (_in_usd(amount, terms.currency, terms.rate) for amount in (cost.uses, cost.commits))
+    return replace(bill, commitment=cost, used_usd=used, committed_usd=committed)
+
+
+def _break_even(priced: PricedRun, bill: MarketBill, on_demand: MarketBill) -> BreakEven | None:
+    assert bill.option is not None
+    if bill.usd is None or on_demand.usd is None or not on_demand.usd.likely:
+        return None
+    saves = float(100 - Fraction(bill.usd.likely, on_demand.usd.likely) * 100)
+    hours, spot, full = priced.amount.hours, bill.usd_micros_per_hour, on_demand.usd_micros_per_hour
+    if bill.option.offer.market != "spot" or isinstance(hours, Unknown) or not hours.likely or spot is None or not full:
+        return BreakEven(saves, None)
+    return BreakEven(saves, break_even_rate(hours.likely, spot / full, priced.checkpoints))
+
+
+def _in_usd(amount: Micros, currency: str, rate: ExchangeRate | None) -> Micros | None:
+    if currency == USD:
+        return amount
+    if rate is None:
+        return None
+    return Micros(*(half_up(micros * rate.usd_per_unit) for micros in (amount.low, amount.likely, amount.high)))

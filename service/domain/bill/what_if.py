@@ -1,0 +1,86 @@
+"""A what-if: one job over machines, markets, regions and nodes, compared by dollars and hours."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from service.domain.band import Band
+from service.domain.bill.estimate import EstimateAnswer, EstimateQuestion, JobQuestion, estimate
+from service.domain.bill.market_bills import MarketBill, representative
+from service.domain.catalog.catalog import Catalog
+from service.domain.errors import QuestionError
+from service.domain.layouts.job_estimate import JobEstimate
+from service.domain.pareto import pareto
+from service.domain.physics.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One combination and the bill that stands for its run.
+
+    `hours` are of the calendar where those are known, else of use. `on_front`: no other combination is both as quick
+    and as cheap, by the likely figures.
+    """
+
+    index: int
+    answer: EstimateAnswer
+    bill: MarketBill | None
+    hours: Band | None
+    on_front: bool = False
+
+    @property
+    def likely_micros(self) -> int | None:
+        return None if self.bill is None or self.bill.usd is None else self.bill.usd.likely
+
+
+def what_if(
+    questions: Mapping[int, EstimateQuestion], catalog: Catalog
+) -> tuple[list[Combination], dict[int, QuestionError]]:
+    """Returns the combinations by likely dollars, then those of unknown cost; and the errors of refused questions.
+
+    All questions are of one job, so its physics is computed once for each cluster.
+    """
+    jobs: dict[tuple[object, ...], JobEstimate | None] = {}
+    combinations, refused = [], {}
+    for index, question in questions.items():
+        key = _cluster_key(question.cluster)
+        try:
+            answer = estimate(question, catalog, jobs.get(key))
+        except QuestionError as error:
+            refused[index] = error
+            continue
+        if isinstance(question.work, JobQuestion):
+            jobs[key] = answer.job
+        bill = representative(answer.bills)
+        combinations.append(Combination(index, answer, bill, _hours(bill)))
+    combinations.sort(key=lambda each: (each.likely_micros is None, each.likely_micros or 0))
+    front = on_front([_point(each) for each in combinations])
+    return [replace(each, on_front=good) for each, good in zip(combinations, front, strict=True)], refused
+
+
+def on_front(points: list[tuple[float, float] | None]) -> list[bool]:
+    """Marks the points that no other one beats in one figure without losing in the other; of equals, all."""
+    known = sorted({point for point in points if point is not None})
+    usd, hours = np.array(known, np.float64).reshape(-1, 2).T
+    front = {point for point, good in zip(known, pareto(usd, -hours, len(known)), strict=True) if good}
+    return [point in front for point in points]
+
+
+def _cluster_key(cluster: Cluster | None) -> tuple[object, ...]:
+    if cluster is None:
+        return ()
+    return (cluster.gpu.id, *(getattr(cluster, field.name) for field in fields(cluster) if field.name != "gpu"))
+
+
+def _hours(bill: MarketBill | None) -> Band | None:
+    if bill is None or bill.bill is None:
+        return None
+    hours = bill.bill.elapsed_hours or bill.bill.hours
+    return Band(float(hours.low), float(hours.likely), float(hours.high))
+
+
+def _point(combination: Combination) -> tuple[float, float] | None:
+    """Likely dollars and hours, where both are known."""
+    micros, hours = combination.likely_micros, combination.hours
+    return None if micros is None or hours is None else (micros, hours.likely)

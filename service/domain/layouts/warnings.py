@@ -1,0 +1,36 @@
+"""Risks that an estimate of a job shows, as codes and figures."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from service.domain.catalog.precision import bytes_per_value
+from service.domain.layouts.job_estimate import JobEstimate
+from service.domain.physics.cluster import Cluster
+from service.domain.statement import Statement, statement
+
+SLOW_INTERCONNECTS = ("pcie", "none")
+
+
+class EstimateWarningCode(StrEnum):
+    """A risk of running a job on a cluster."""
+
+    GPU_MEMORY = "gpu_memory"
+    TENSOR_OVER_SLOW_LINKS = "tensor_over_slow_links"
+    PRECISION_REDUCED = "precision_reduced"
+    EXTRAPOLATES = "extrapolates"
+
+
+def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields the risks of an estimate: memory, slow links, a precision without its own units, no similar run."""
+    estimate, gpu, precision = job_estimate.estimate, cluster.gpu, job_estimate.precision
+    if not estimate.fits:
+        yield statement(EstimateWarningCode.GPU_MEMORY, estimate=estimate)
+    tensor = estimate.layout.tensor
+    crosses_nodes = tensor > cluster.linked_gpus
+    if tensor > 1 and (crosses_nodes or cluster.interconnect in SLOW_INTERCONNECTS):
+        yield statement(EstimateWarningCode.TENSOR_OVER_SLOW_LINKS, tensor=tensor, crosses_nodes=crosses_nodes)
+    # Narrower formats only store weights.
+    if not gpu.runs(precision) and bytes_per_value(precision) >= 1 and precision in gpu.rates:
+        yield statement(EstimateWarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)
+    if estimate.extrapolates:
+        yield statement(EstimateWarningCode.EXTRAPOLATES, properties=estimate.extrapolates)
