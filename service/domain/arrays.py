@@ -10,20 +10,20 @@ Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 Indices: TypeAlias = NDArray[np.int64]
 Number: TypeAlias = float | NDArray[Any]
-"""A scalar or a column of numbers. Formulas written for it serve one layout and a table of layouts alike."""
+"""A scalar or a column of numbers. A formula for it serves a single layout and a table of layouts."""
 
 Column = TypeVar("Column", bound=NDArray[Any])
 Table = TypeVar("Table")
 """A dataclass of arrays of equal length, or of such dataclasses."""
 
 
-def taken(table: Table, places: NDArray[np.int64]) -> Table:
-    """Those rows, in that order."""
-    return type(table)(**{name: _taken(value, places) for name, value in _columns(table).items()})
+def taken(table: Table, rows: Indices) -> Table:
+    """Returns some rows of a table, in the given order."""
+    return type(table)(**{name: _taken(value, rows) for name, value in _columns(table).items()})
 
 
 def either(first: Table, second: Table, second_is_better: NDArray[np.bool_]) -> Table:
-    """Row by row the first, or the second where it is better."""
+    """Returns each row of the first table, or of the second where that is better."""
     others = _columns(second)
     columns = _columns(first).items()
     return type(first)(**{name: _either(value, others[name], second_is_better) for name, value in columns})
@@ -34,8 +34,8 @@ def _columns(table: object) -> dict[str, Any]:
     return {field.name: getattr(table, field.name) for field in fields(table)}
 
 
-def _taken(value: Any, places: NDArray[np.int64]) -> Any:
-    return taken(value, places) if is_dataclass(value) else value[places]
+def _taken(value: Any, rows: Indices) -> Any:
+    return taken(value, rows) if is_dataclass(value) else value[rows]
 
 
 def _either(first: Any, second: Any, second_is_better: NDArray[np.bool_]) -> Any:

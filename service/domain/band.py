@@ -12,8 +12,9 @@ class Band:
     high: float
 
     def inverse_of(self, amount: float) -> "Band":
-        """amount / figure: the hours of a rate."""
+        """Returns amount / figure, such as the hours of a rate."""
         return Band(amount / self.high, amount / self.likely, amount / self.low)
 
     def times(self, factor: float) -> "Band":
+        """Returns the figure multiplied by a factor."""
         return Band(self.low * factor, self.likely * factor, self.high * factor)

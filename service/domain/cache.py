@@ -21,6 +21,7 @@ class Cache:
         self._older: dict[Hashable, Any] = {}
 
     def get_or_compute(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Returns the value of a key, computed if it is not cached."""
         try:
             return self._newer[key]  # type: ignore[no-any-return]
         except KeyError:

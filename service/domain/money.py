@@ -1,6 +1,6 @@
 """Exact money: every amount is a fraction until it is shown, and what is shown adds up.
 
-Amounts are fractions of the decimal numbers that people wrote, so 0.1 is one tenth and not the float beside it. They
+Amounts are fractions of the decimal numbers that people wrote, so 0.1 is one tenth and not the nearest float. They
 are rounded once, half up, to millionths of their currency, when a bill is settled; the difference between the rounded
 total and the rounded parts is a part of its own, so the parts add up to the last millionth in every currency.
 In JSON an amount is a plain number (`number`), like every other price of this service.
@@ -22,23 +22,23 @@ USD = "USD"
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A figure that nobody knows, and the sentence that says why."""
+    """An unknown figure, with the sentence that says why."""
 
     reason: str
 
 
 def exact(number: float | int) -> Fraction:
-    """The decimal number that was written, without the error of its binary form: 0.1 is one tenth."""
+    """Returns the decimal number that was written, without the error of its binary form: 0.1 is one tenth."""
     return Fraction(number) if isinstance(number, int) else Fraction(repr(float(number)))
 
 
 def half_up(amount: Fraction) -> int:
-    """The nearest whole number; a half goes away from zero, as on paper."""
+    """Returns the nearest whole number; a half is rounded away from zero, as on paper."""
     return floor(amount + Fraction(1, 2)) if amount >= 0 else -floor(Fraction(1, 2) - amount)
 
 
 def number(micros: int) -> float:
-    """Millionths as the number to print: at most six decimals and no artefact, up to a thousand million units.
+    """Returns millionths as the number to print: at most six decimals and no artefact, up to a thousand million units.
 
     The quotient is the float nearest to a decimal of at most 15 digits, and such a float prints as that decimal.
     """
@@ -70,17 +70,21 @@ class Exact:
 
     @classmethod
     def of(cls, band: Band) -> "Exact":
+        """Returns the exact figures of a band."""
         return cls(exact(band.low), exact(band.likely), exact(band.high))
 
     @classmethod
     def same(cls, figure: float | int | Fraction) -> "Exact":
+        """Returns a certain figure: low, likely and high are equal."""
         value = figure if isinstance(figure, Fraction) else exact(figure)
         return cls(value, value, value)
 
     def each(self, change: Callable[[Fraction], Fraction]) -> "Exact":
+        """Returns the figure with a change applied to low, likely and high."""
         return Exact(change(self.low), change(self.likely), change(self.high))
 
     def times(self, factor: Fraction | int) -> "Exact":
+        """Returns the figure multiplied by a factor."""
         return Exact(self.low * factor, self.likely * factor, self.high * factor)
 
     def __add__(self, other: "Exact") -> "Exact":
@@ -90,11 +94,12 @@ class Exact:
         return Exact(self.low - other.low, self.likely - other.likely, self.high - other.high)
 
     def __bool__(self) -> bool:
-        """Whether any of the three is more than nothing."""
+        """Whether any of the three is not 0."""
         return bool(self.low or self.likely or self.high)
 
     @property
     def micros(self) -> Micros:
+        """The figure rounded to millionths."""
         if self.low == self.high == self.likely:
             same = half_up(self.likely * MICRO)
             return Micros(same, same, same)
@@ -105,9 +110,10 @@ NOTHING = Exact.same(0)
 
 
 def total_of(amounts: Iterable[Exact]) -> Exact:
+    """Returns the sum of some amounts."""
     total = NOTHING
     for amount in amounts:
-        # Most parts of most bills are nothing, and adding fractions is what bills spend their time on.
+        # Most parts of most bills are 0, and bills spend most of their time on adding fractions.
         total = total + amount if amount else total
     return total
 
@@ -122,7 +128,7 @@ class Settled:
 
 
 def settle(amounts: Sequence[Exact]) -> Settled:
-    """Round the total once and each part for itself; `rounding` is what the parts then lack or have too much."""
+    """Rounds the total and each part; `rounding` is the difference between the total and the sum of the parts."""
     parts = tuple(amount.micros for amount in amounts)
     total = total_of(amounts).micros
     shown = Micros(0, 0, 0)
@@ -136,7 +142,7 @@ def settle(amounts: Sequence[Exact]) -> Settled:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRate:
-    """What a unit of a currency was worth from a day on, in thousand-millionths of a dollar."""
+    """The value of a unit of a currency from a day on, in thousand-millionths of a dollar."""
 
     currency: str
     on: date
@@ -145,18 +151,20 @@ class ExchangeRate:
 
     @property
     def usd_per_unit(self) -> Fraction:
+        """US dollars per unit of the currency."""
         return Fraction(self.usd_per_unit_nanos, NANO)
 
     def to_usd(self, amount: Exact) -> Exact:
+        """Returns an amount of the currency in US dollars."""
         return amount.times(self.usd_per_unit)
 
     def from_usd(self, amount: Exact) -> Exact:
-        """The inverse of `to_usd`, exactly."""
+        """Returns an amount of US dollars in the currency: the exact inverse of `to_usd`."""
         return amount.times(1 / self.usd_per_unit)
 
 
 def rate_on(rates: Sequence[ExchangeRate], currency: str, day: date) -> ExchangeRate | None:
-    """The rate of that day, or the last one before it; None where no rate is that old. Rates are in order of days."""
+    """Returns the last rate by a day; None if every rate is newer. Rates are in order of days."""
     if currency == USD:
         return ExchangeRate(USD, day, NANO, "")
     known = [rate for rate in rates if rate.currency == currency]
@@ -165,7 +173,7 @@ def rate_on(rates: Sequence[ExchangeRate], currency: str, day: date) -> Exchange
 
 
 def converted(amount: Exact, currency: str, into: str, rate: ExchangeRate | None) -> Exact | None:
-    """An amount in another currency, one of the two being the dollar; None where the rate is not known."""
+    """Returns an amount in another currency, one of the two being the dollar; None if the rate is unknown."""
     if currency == into:
         return amount
     if rate is None:

@@ -1,4 +1,4 @@
-"""A workload as it is sent: what shall run, however much of it is told."""
+"""A workload as it is sent. Everything but its task is optional."""
 
 from typing import Annotated, Any, Literal
 
@@ -28,36 +28,36 @@ Length = Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(whole)]
 
 
 class SoftwareRequest(BodyModel):
-    """What the code is written for."""
+    """Software that the code is written for."""
 
     framework: Annotated[Words | None, Field(description="Such as `pytorch` or `pytorch>=2.3`.")] = None
     engine: Annotated[Words | None, Field(description="Such as `vllm==0.6.0`.")] = None
-    cuda: Annotated[Words | None, Field(description="Toolkit versions that will do: `12.1` or `>=11.8,<13`.")] = None
+    cuda: Annotated[Words | None, Field(description="CUDA toolkit versions that work: `12.1` or `>=11.8,<13`.")] = None
     platforms: Annotated[
         Names,
-        Field(description="What the code runs on, any of: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cann`, `cpu`."),
+        Field(description="Platforms of the code, any of: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cann`, `cpu`."),
     ] = ()
     libraries: Annotated[
         tuple[dict[str, Words | bool], ...],
-        Field(max_length=50, description="Each a `name`, with versions if need be, and `required` (true if not told)."),
+        Field(max_length=50, description="Each has a `name`, optionally with versions, and `required` (default true)."),
         BeforeValidator(standing),
     ] = ()
-    custom_cuda_kernels: Annotated[bool, Field(description="Only where they run as they are.")] = False
+    custom_cuda_kernels: Annotated[bool, Field(description="CUDA kernels of its own must run unchanged.")] = False
 
 
 class HostRequest(BodyModel):
-    """What the input pipeline needs of the host."""
+    """Requirements of the input pipeline on the host."""
 
     vcpus_per_gpu: Annotated[Amount | None, Field(description="Fewer warn; `min_vcpus_per_gpu` rejects.")] = None
     memory_gib: Annotated[Amount | None, Field(description="Machines known to have less are rejected.")] = None
     cpu_samples_per_second_per_vcpu: Annotated[
-        Amount | None, Field(description="What one vCPU prepares; of a job, too few warn with the figures.")
+        Amount | None, Field(description="Samples that one vCPU prepares. Too few vCPUs cause a warning.")
     ] = None
     gpu_decoding: bool = False
 
 
 class CheckpointRequest(BodyModel):
-    """How the work saves and resumes."""
+    """How the workload saves and resumes."""
 
     interval_minutes: Positive | None = None
     save_seconds: Amount | None = None
@@ -82,7 +82,7 @@ class AmountRequest(BodyModel):
 
 
 class NumericsRequest(BodyModel):
-    """What the numbers of the work bear."""
+    """What the workload tolerates of number formats."""
 
     fp16_overflows: Annotated[bool, Field(description="Precisions with the narrow range of fp16 are not used.")] = False
     min_bits: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] | None = None
@@ -92,7 +92,7 @@ DEEPEST = 16
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """The value, when it can be sent back as it came. Raises `ValueError`."""
+    """Returns the value if it can be sent back as it came. Raises `ValueError`."""
     if depth > DEEPEST:
         raise ValueError(f"nested more than {DEEPEST} deep")
     if isinstance(value, dict):
@@ -110,7 +110,7 @@ HuggingfaceConfig = Annotated[dict[str, Any], Field(max_length=300), AfterValida
 
 
 class ModelDimensionsRequest(BodyModel):
-    """A model by its size: a transformer's dimensions, a Hugging Face config, or parameters and forward FLOPs."""
+    """A model by its dimensions, by a Hugging Face config, or by its parameters and forward FLOPs."""
 
     name: Name | None = None
     family: Annotated[Name | None, Field(description="Such as `llm`, `moe`, `encoder`, `cnn` or `vit`.")] = None
@@ -143,24 +143,25 @@ class ModelDimensionsRequest(BodyModel):
 
 
 class WorkloadRequest(BodyModel):
-    """What shall run."""
+    """The work to run."""
 
     task: Task
     name: Name | None = None
     model: Named[Name, ModelDimensionsRequest] | None = None
     method: Literal["full", "lora", "qlora", "adapters"] | None = None
     purpose: Annotated[
-        Literal["pretrain", "finetune"] | None, Field(description="Long packed sequences, or short examples.")
+        Literal["pretrain", "finetune"] | None,
+        Field(description="Long packed sequences, or short examples."),
     ] = None
     precision: Annotated[
-        Names, Field(description="In order of preference; left out: the best usual one of each GPU.")
+        Names, Field(description="In order of preference. Default: the best usual one of each GPU.")
     ] = ()
     precision_support: PrecisionSupport = "native"
     weight_precision: Annotated[
-        Name | None, Field(description="How weights are kept where that differs, such as `int4`, `nf4` or `fp8`.")
+        Name | None, Field(description="Format of stored weights if it differs, such as `int4`, `nf4` or `fp8`.")
     ] = None
     weight_bits: Annotated[
-        float | None, Field(gt=0, le=64, description="Bits a stored weight takes, its scales included.")
+        float | None, Field(gt=0, le=64, description="Bits per stored weight, including its scales.")
     ] = None
     kv_cache_precision: Name | None = None
     optimizer: Annotated[Name | None, Field(description=f"One of {', '.join(OPTIMIZER_STATES)}.")] = None
@@ -176,14 +177,14 @@ class WorkloadRequest(BodyModel):
     offload_activations: bool = False
     sequence_length: Annotated[Length | None, Field(description="Tokens of a training sample.")] = None
     mean_length: Annotated[
-        Positive | None, Field(description="Real tokens of a sample in the mean, where samples are padded or packed.")
+        Positive | None, Field(description="Mean number of real tokens per sample if samples are padded or packed.")
     ] = None
     global_batch_size: Annotated[AtLeastOneOfMany | None, Field(description="Samples per optimizer step.")] = None
     batch_size: Annotated[
         AtLeastOneOfMany | None, Field(description="Training: samples per GPU and pass. Inference: samples at once.")
     ] = None
     concurrency: Annotated[
-        AtLeastOneOfMany | None, Field(description="Requests in flight; left out: the most that fits.")
+        AtLeastOneOfMany | None, Field(description="Requests in flight. Default: as many as fit.")
     ] = None
     input_length: Annotated[Length | None, Field(description="Tokens of a prompt, or of a sample.")] = None
     output_length: Annotated[Length | None, Field(description="Tokens of an answer.")] = None

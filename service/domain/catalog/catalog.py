@@ -1,10 +1,10 @@
 """The catalog of one day: instance types and offers as columns, never changed once built."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date
 from functools import cached_property
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +22,18 @@ T = TypeVar("T")
 
 
 class Prices(Protocol):
-    """Whatever can tell the price behind a row number."""
+    """A table of prices."""
 
-    def price(self, row: int) -> Price: ...
+    def price(self, row: int) -> Price:
+        """Returns the price in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """One entry per offer, by instance type; within one, known prices first, on-demand before spot, cheap first.
+    """One row per offer, ordered by instance type, then known prices first, on-demand before spot, cheapest first.
 
-    Reserved offers come last, known or not: nobody can rent a single hour of them.
-    So the first entry of a type is its default offer, and its offers are one slice: `starts[i]` to `starts[i + 1]`.
+    Reserved offers come last, since no single hour of them can be rented. So the first row of a type is its default
+    offer, and the offers of a type are one slice: `starts[i]` to `starts[i + 1]`.
     """
 
     instance_type: NDArray[np.int32]
@@ -47,37 +48,15 @@ class Offers:
     places: tuple[str, ...]
     prices: Prices
 
-    @classmethod
-    def sorted_by_type(
-        cls,
-        *,
-        instance_type: NDArray[np.int32],
-        region: NDArray[np.int32],
-        zone: NDArray[np.int32],
-        market: NDArray[np.int8],
-        usd_per_hour: Floats,
-        age_days: Floats,
-        price_row: NDArray[np.int32],
-        term: NDArray[np.int16],
-        terms: tuple[str, ...],
-        places: tuple[str, ...],
-        prices: Prices,
-    ) -> "Offers":
-        reserved = market == MARKETS.index("reserved")
-        order = np.lexsort((zone, region, usd_per_hour, market, np.isnan(usd_per_hour), reserved, instance_type))
-        return cls(
-            instance_type=still(instance_type[order]),
-            region=still(region[order]),
-            zone=still(zone[order]),
-            market=still(market[order]),
-            usd_per_hour=still(usd_per_hour[order]),
-            age_days=still(age_days[order]),
-            price_row=still(price_row[order]),
-            term=still(term[order]),
-            terms=terms,
-            places=places,
-            prices=prices,
+    def sorted_by_type(self) -> "Offers":
+        """Returns the offers as read-only columns in their order."""
+        reserved, unknown = self.market == MARKETS.index("reserved"), np.isnan(self.usd_per_hour)
+        order = np.lexsort(
+            (self.zone, self.region, self.usd_per_hour, self.market, unknown, reserved, self.instance_type)
         )
+        columns: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        ordered = {name: still(column[order]) for name, column in columns.items() if isinstance(column, np.ndarray)}
+        return Offers(**{**columns, **ordered})
 
     def __len__(self) -> int:
         return len(self.instance_type)
@@ -104,7 +83,7 @@ class Offers:
 
 @dataclass(frozen=True, eq=False)
 class Catalog:
-    """What could be rented on one day, and what was known of it. `identity` names its content."""
+    """The instance types and offers of one day, and what was known about them. `identity` names the content."""
 
     version: int
     day: date
@@ -114,8 +93,9 @@ class Catalog:
     starts: NDArray[np.int64]
     reference: Reference
     memory: Cache = field(default_factory=Cache)
+    """Values derived from the catalog alone; see `derive`."""
     choices: Cache = field(default_factory=lambda: Cache(size=32))
-    """What was once chosen among the offers: entries as large as the columns, so only a few."""
+    """Offers that pass some constraints. An entry is as large as the columns, so there are few."""
     outlooks: Cache = field(default_factory=lambda: Cache(size=48))
     """What jobs come to on every type: entries as large as forty columns of types, the most that is kept of a job."""
     works: Cache = field(default_factory=Cache)
@@ -159,16 +139,17 @@ class Catalog:
         return (1 << len(self.instance_types)) - 1
 
     def mask(self, types: TypeSet) -> Mask:
+        """Returns a mask of the instance types that is true at those in the set."""
         return mask_of(types, len(self.instance_types))
 
     @cached_property
     def place_of(self) -> dict[str, int]:
-        """Where an instance type stands, by `provider/name`."""
-        return {kind.id: place for place, kind in enumerate(self.instance_types)}
+        """Index of each instance type, by `provider/name`."""
+        return {instance_type.id: index for index, instance_type in enumerate(self.instance_types)}
 
     @cached_property
     def default_offers(self) -> NDArray[np.int64]:
-        """Per instance type its first offer; -1 where it has none, or only such as commit to a term."""
+        """The first offer of each instance type; -1 if it has none, or only offers that commit to a term."""
         if not len(self.offers):
             return still(np.full(len(self.instance_types), -1, np.int64))
         first = np.minimum(self.starts[:-1], len(self.offers) - 1)
@@ -183,7 +164,7 @@ class Catalog:
     @cached_property
     def measurements(self) -> tuple[Measurement, ...]:
         """The measurements made by the catalog's day."""
-        return tuple(seen for seen in self.reference.measurements if seen.measured_on <= self.day)
+        return tuple(each for each in self.reference.measurements if each.measured_on <= self.day)
 
     @cached_property
     def published_runs(self) -> tuple[PublishedRun, ...]:
@@ -197,7 +178,7 @@ class Catalog:
 
     @cached_property
     def undated(self) -> Mask:
-        """Which offers have a price of which nobody knows the day."""
+        """Which offers have a price whose day of observation is unknown."""
         return self.known_prices & np.isnan(self.offers.age_days)
 
     @cached_property
@@ -206,7 +187,7 @@ class Catalog:
         return self.span_of(self.offers.age_days)
 
     def span_of(self, age_days: Floats) -> tuple[date | None, date | None]:
-        """Ages of prices in days → the days of the oldest and of the newest; nothing where no age is known."""
+        """Returns the days of the oldest and of the newest of some prices; None if no age is known."""
         known = age_days[~np.isnan(age_days)]
         if not len(known):
             return None, None
@@ -214,5 +195,5 @@ class Catalog:
         return date.fromordinal(today - int(known.max())), date.fromordinal(today - int(known.min()))
 
     def offer_places(self, place: int) -> range:
-        """Where the offers of an instance type stand."""
+        """Returns the indices of the offers of an instance type."""
         return range(int(self.starts[place]), int(self.starts[place + 1]))

@@ -60,7 +60,7 @@ class Gpu:
 
     @property
     def has_tensor_cores(self) -> bool:
-        """By that name, which is NVIDIA's; other makers' matrix engines show as `accelerated` precisions."""
+        """Whether it has NVIDIA's tensor cores; other matrix engines show as `accelerated` precisions."""
         return self.tensor_core_generation is not None
 
     @property
@@ -160,7 +160,7 @@ class InstanceType:
         return None if event is None else event.state
 
     def event_on(self, day: date) -> LifecycleEvent | None:
-        """What brought the state in force on a day."""
+        """Returns the event that began the state in force on a day."""
         started = [event for event in self.lifecycle if event.starts_on <= day]
         return started[-1] if started else None
 

@@ -1,4 +1,4 @@
-"""Everything ever recorded, as columns; from it the catalog of any day is cut."""
+"""All prices ever recorded, as columns, from which the catalog of any day is made."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -12,7 +12,7 @@ from service.domain.catalog.offer import DATED, PRICE_KINDS, Price
 from service.domain.catalog.reference import Reference
 
 UNKNOWN = -1
-"""Stands for null in integer columns, none of which can be negative."""
+"""Null in integer columns, whose other values are never negative."""
 
 SECONDS_A_DAY = 86_400
 EPOCH = date(1970, 1, 1).toordinal()
@@ -21,9 +21,9 @@ FOREVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class OfferColumns:
-    """One entry per offer. `instance_type` points into the types, `region` and `zone` into `places` (-1: none).
+    """One row per offer. `instance_type` is an index into the types, `region` and `zone` into `places` (-1: none).
 
-    `term` points into `terms` (-1: none); only reserved offers have one.
+    `term` is an index into `terms` (-1: none); only reserved offers have one.
     """
 
     instance_type: NDArray[np.int32]
@@ -34,14 +34,15 @@ class OfferColumns:
     term: NDArray[np.int16]
     terms: tuple[str, ...]
 
-    def term_of(self, place: int) -> str | None:
-        code = int(self.term[place])
+    def term_of(self, offer: int) -> str | None:
+        """Returns the term that an offer commits to; None if it commits to none."""
+        code = int(self.term[offer])
         return None if code == UNKNOWN else self.terms[code]
 
 
 @dataclass(frozen=True, slots=True)
 class PriceColumns:
-    """One entry per recorded price: half-open intervals in epoch seconds, money in millionths (-1: not known)."""
+    """One row per recorded price: half-open intervals in epoch seconds, money in millionths (-1: unknown)."""
 
     offer: NDArray[np.int32]
     valid_from: NDArray[np.int64]
@@ -55,12 +56,13 @@ class PriceColumns:
     source: NDArray[np.int32]
     note: NDArray[np.int32]
     words: tuple[str, ...]
-    """What `currency`, `source` and `note` point into."""
+    """Texts that `currency`, `source` and `note` are indices into."""
 
     def __len__(self) -> int:
         return len(self.offer)
 
     def price(self, row: int) -> Price:
+        """Returns the price in a row."""
         observed = int(self.observed_day[row])
         usd, native = int(self.usd_micros[row]), int(self.native_micros[row])
         note, end = int(self.note[row]), int(self.valid_to[row])
@@ -88,23 +90,23 @@ class CatalogHistory:
     prices: PriceColumns
     reference: Reference
     facts_version: int = 0
-    """Stays where a version has only more measurements than the one before."""
+    """Stays the same in a version that only adds measurements."""
 
     def on(self, day: date) -> Catalog:
-        """The catalog as it stood at the end of a day (UTC): types announced by then, and prices valid then."""
+        """Returns the catalog at the end of a day (UTC): types announced by then, and prices valid then."""
         moment = end_of_day(day)
-        announced = [i for i, kind in enumerate(self.instance_types) if kind.state_on(day) is not None]
-        place_of = np.full(len(self.instance_types), UNKNOWN, np.int32)
-        place_of[announced] = np.arange(len(announced), dtype=np.int32)
+        announced = [i for i, each in enumerate(self.instance_types) if each.state_on(day) is not None]
+        index_of = np.full(len(self.instance_types), UNKNOWN, np.int32)
+        index_of[announced] = np.arange(len(announced), dtype=np.int32)
 
         rows = np.flatnonzero((self.prices.valid_from <= moment) & (moment < self.prices.valid_to))
-        kinds = place_of[self.offers.instance_type[self.prices.offer[rows]]]
-        rows, kinds = rows[kinds != UNKNOWN], kinds[kinds != UNKNOWN]
+        types = index_of[self.offers.instance_type[self.prices.offer[rows]]]
+        rows, types = rows[types != UNKNOWN], types[types != UNKNOWN]
         offer = self.prices.offer[rows]
         micros = self.prices.usd_micros[rows]
         observed = self.prices.observed_day[rows].astype(np.float64)
-        offers = Offers.sorted_by_type(
-            instance_type=kinds,
+        offers = Offers(
+            instance_type=types,
             region=self.offers.region[offer],
             zone=self.offers.zone[offer],
             market=self.offers.market[offer],
@@ -115,20 +117,20 @@ class CatalogHistory:
             terms=self.offers.terms,
             places=self.offers.places,
             prices=self.prices,
-        )
+        ).sorted_by_type()
         return Catalog.of(self.version, day, tuple(self.instance_types[i] for i in announced), offers, self.reference)
 
 
 def start_of_day(day: date) -> int:
-    """The first second of a day (UTC), in epoch seconds."""
+    """Returns the first second of a day (UTC), in epoch seconds."""
     return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
 
 
 def end_of_day(day: date) -> int:
-    """The last second of a day (UTC), in epoch seconds: what started on that day has started."""
+    """Returns the last second of a day (UTC), in epoch seconds."""
     return start_of_day(day) + SECONDS_A_DAY - 1
 
 
 def day_of(moment: int) -> date:
-    """The day (UTC) of an instant in epoch seconds."""
+    """Returns the day (UTC) of an instant in epoch seconds."""
     return date.fromordinal(EPOCH + moment // SECONDS_A_DAY)

@@ -8,7 +8,7 @@ Market = Literal["on_demand", "spot", "reserved"]
 MARKETS: tuple[Market, ...] = get_args(Market)
 
 BY_THE_HOUR: tuple[Market, ...] = ("on_demand", "spot")
-"""Markets where a single hour can be had: what is meant where no market is named."""
+"""Markets that rent single hours; they are the default."""
 
 PriceKind = Literal["api", "published", "entered", "assumed"]
 PRICE_KINDS: tuple[PriceKind, ...] = get_args(PriceKind)
@@ -20,7 +20,7 @@ DATED: tuple[Dated, ...] = get_args(Dated)
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What an offer costs over `[valid_from, valid_to)`; money in millionths, null when it is not known."""
+    """The price of an offer over `[valid_from, valid_to)`; money in millionths, None if it is unknown."""
 
     usd_micros_per_hour: int | None
     native_micros_per_hour: int | None
@@ -35,12 +35,13 @@ class Price:
 
     @property
     def usd_per_hour(self) -> float | None:
+        """US dollars per hour of one machine; None if unknown."""
         return None if self.usd_micros_per_hour is None else self.usd_micros_per_hour / 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One place and market where an instance type can be had, with its price at the catalog's moment."""
+    """An instance type in a region and a market, with its price on the catalog's day."""
 
     instance_type: int
     region: str | None
@@ -48,4 +49,4 @@ class Offer:
     market: Market
     price: Price
     term: str | None = None
-    """What a reserved offer commits to: see `service.domain.commitments`."""
+    """The term that a reserved offer commits to, as `service.domain.bill.commitments` reads it."""

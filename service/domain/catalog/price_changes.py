@@ -1,4 +1,4 @@
-"""What changed of the prices between two days: offers that are dearer or cheaper, new or gone."""
+"""Price changes between two days: offers that became more expensive or cheaper, appeared or disappeared."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -13,7 +13,7 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """One entry per offer whose price differs: its row on the earlier and on the later day (-1: none)."""
+    """Offers whose price differs, with the row of the price on the earlier and on the later day (-1: none)."""
 
     offer: NDArray[np.int64]
     before: NDArray[np.int64]
@@ -24,11 +24,11 @@ class Changes:
 
 
 def changes_between(history: CatalogHistory, wanted: NDArray[np.bool_], first: date, last: date) -> Changes:
-    """Offers among the wanted whose dollars per hour differ, by instance type, then offer.
+    """Returns the wanted offers whose dollars per hour differ, ordered by instance type, then by offer.
 
-    A price that was not known and is known is a change too; so is an offer that appeared or went.
+    A price that became known or unknown is a change; so is an offer that appeared or disappeared.
     """
-    before, after = (rows_on(history, day) for day in (first, last))
+    before, after = (_rows_on(history, day) for day in (first, last))
     known = np.append(history.prices.usd_micros, UNKNOWN)
     moved = ((before == NONE) != (after == NONE)) | (known[before] != known[after])
     offers = np.flatnonzero(moved & wanted)
@@ -36,8 +36,8 @@ def changes_between(history: CatalogHistory, wanted: NDArray[np.bool_], first: d
     return Changes(offers, before[offers], after[offers])
 
 
-def rows_on(history: CatalogHistory, day: date) -> NDArray[np.int64]:
-    """Per offer the row of its price at the end of a day; -1 where it had none."""
+def _rows_on(history: CatalogHistory, day: date) -> NDArray[np.int64]:
+    """The row of each offer's price at the end of a day; -1 if it had none."""
     moment, prices = end_of_day(day), history.prices
     rows = np.full(len(history.offers.instance_type), NONE, np.int64)
     held = np.flatnonzero((prices.valid_from <= moment) & (moment < prices.valid_to))

@@ -1,4 +1,4 @@
-"""What the catalog knows beside machines and prices: providers, regions, software, measurements, models, sources."""
+"""Facts other than instance types and prices: providers, regions, software, measurements, models, sources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from service.domain.money import ExchangeRate
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a fact came from."""
+    """A source of facts."""
 
     id: str
     title: str
@@ -44,7 +44,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class RegionCpu:
-    """The CPU that a region is known to put beside a GPU."""
+    """The CPU that machines with a GPU are known to have in a region."""
 
     gpu: str
     cpu_model: str
@@ -78,7 +78,7 @@ class ServiceEvent:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Something rented beside instance types: managed training, a fraction of a card, an image."""
+    """Something that a provider offers besides instance types: managed training, a fraction of a card, an image."""
 
     provider: str
     id: str
@@ -89,6 +89,7 @@ class Service:
     lifecycle: tuple[ServiceEvent, ...]
 
     def state_on(self, day: date) -> LifecycleState | None:
+        """Returns the state in force on a day; None before the first event."""
         started = [event for event in self.lifecycle if event.starts_on <= day]
         return started[-1].state if started else None
 
@@ -108,7 +109,7 @@ class Fee:
 
 @dataclass(frozen=True, slots=True)
 class SoftwareRule:
-    """What software is known to do on some hardware, over a span of days (open where an end is null)."""
+    """How well software is known to run on some hardware from one day to another; an end that is None is open."""
 
     software: str
     kind: str
@@ -123,12 +124,13 @@ class SoftwareRule:
     note: str | None
 
     def holds_on(self, day: date) -> bool:
+        """Returns whether the rule is in force on a day."""
         return (self.valid_from is None or self.valid_from <= day) and (self.valid_to is None or day < self.valid_to)
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Samples per second that somebody saw on a machine."""
+    """Samples per second that were measured on a machine."""
 
     id: str
     workload: str
@@ -144,16 +146,16 @@ class Measurement:
     source: str
     note: str | None
     nodes: int = 1
-    """That ran it together; the rate is of all of them, `gpu_count` of one."""
+    """Machines that ran it together. The rate is of all of them, `gpu_count` of one."""
     software: str | None = None
-    """In the words of whoever measured, such as `pytorch==2.0`."""
+    """As the measurement names it, such as `pytorch==2.0`."""
 
 
 RUN_KINDS = (
     "train_throughput", "train_mfu", "train_time", "train_gpu_hours", "train_memory_fit", "infer_throughput",
     "infer_memory_fit", "oom",
 )  # fmt: skip
-"""What a published run tells: speed, the time of a whole run, or memory; `oom` is a report of too little memory."""
+"""Kinds of published figures: speed, the time of a whole run, or memory; `oom` reports too little memory."""
 
 RUN_UNITS = (
     "tokens_per_second", "tokens_per_second_per_gpu", "samples_per_second", "output_tokens_per_second",
@@ -167,43 +169,43 @@ RUN_UNITS = (
 
 @dataclass(frozen=True, slots=True)
 class PublishedRun:
-    """A figure that somebody published of a training or of answering, as the source tells it."""
+    """A published figure of training or inference, as its source states it."""
 
     id: str
     kind: str
     task: str
     model: str
     gpu: str
-    """Ours; where the catalog has no such card, the nearest, and the note says so."""
+    """GPU id of the catalog; if the exact card is missing, the nearest one (see `note`)."""
     gpu_count: int | None
-    """In one node."""
+    """GPUs in one node."""
     nodes: int | None
     machine: str | None
-    """`provider/name`, where the source names a machine that is for rent."""
+    """`provider/name`, if the source names an instance type."""
     precision: str
-    """Ours: what numbers are multiplied in."""
+    """Precision of the catalog in which numbers are multiplied."""
     format: str
-    """The number format in the source's words."""
+    """The number format as the source names it."""
     weight_bits: float | None
     framework: str | None
-    """The line of software, by our name."""
+    """The framework or engine, as the catalog names it."""
     software: str | None
-    """In the source's words."""
+    """The software as the source names it."""
     sequence_length: int | None
     input_length: int | None
     output_length: int | None
     micro_batch: int | None
     global_batch: int | None
     concurrency: int | None
-    """Requests at once; unknown, or as many as fit, is null."""
+    """Requests in flight; None if unknown or as many as fit."""
     tokens: float | None
-    """Of the whole run."""
+    """Tokens of the whole run."""
     samples: float | None
     value: float
     unit: str
     year: int
     quality: str
-    """`A` is read from a log or a table, `B` from elsewhere or with a setting missing."""
+    """`A` was read from a log or a table, `B` from elsewhere or with a setting missing."""
     source: str
     detail: str
     note: str | None
@@ -212,11 +214,12 @@ class PublishedRun:
 
     @property
     def gpus(self) -> int | None:
+        """GPUs of all nodes; None if unknown."""
         return None if self.gpu_count is None or self.nodes is None else self.gpu_count * self.nodes
 
 
 def first_known(year: int, source: Source) -> date:
-    """From when a figure of that year can be told: the year's end, or the day of its source if that was before."""
+    """Returns the first day by which a figure was certainly published: its year's end, or its source's day."""
     days = [date(year, 12, 31), source.retrieved_on]
     if source.published_on and len(source.published_on) == len("2022-11-09"):
         published = date.fromisoformat(source.published_on)
@@ -238,7 +241,7 @@ class ImportSummary:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Everything known that is neither a machine nor a price; tuples in the order of their keys."""
+    """All facts other than instance types and prices; tuples are in the order of their keys."""
 
     sources: Mapping[str, Source]
     precisions: Mapping[str, Precision]

@@ -16,7 +16,7 @@ RATES = ("fp32", "fp16", "bf16")
 """Peaks that enter the distance; others would count one engine several times."""
 
 UNKNOWN_APART = np.log(2.0)
-"""A figure that only one of two machines tells counts as if they differed by two."""
+"""Distance for a figure that is known of only one of two types: as if they differed by a factor of two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What sellers charge beside the hour of a machine: rounding of time, storage, and what leaves their network."""
+"""Charges other than the hour of a machine: rounding of time, storage, and data that leaves the network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,11 @@ from typing import Literal, get_args
 from service.domain.band import Band
 from service.domain.money import MICRO, Exact, Unknown, exact, half_up
 
+FAR = 10**18
+"""End of a tier without an end, in GB."""
+
 HOURS_A_MONTH = 730
-"""Hours that a price per month is spread over: a year of 8,760 hours in twelve parts, as AWS and Azure count."""
+"""Hours of a price per month: a twelfth of a year of 8,760 hours, as AWS and Azure count."""
 
 StorageKind = Literal["block", "file", "object"]
 STORAGE_KINDS: tuple[StorageKind, ...] = get_args(StorageKind)
@@ -25,7 +28,7 @@ DESTINATIONS: tuple[Destination, ...] = get_args(Destination)
 
 @dataclass(frozen=True, slots=True)
 class BillingRule:
-    """How a seller rounds time, from a day on. An empty service, machine, market or operating system is every one."""
+    """How a provider rounds time, from a day on. An empty service, machine, market or operating system means any."""
 
     provider: str
     service: str
@@ -39,9 +42,9 @@ class BillingRule:
     note: str | None
 
     def billed_hours(self, hours: Fraction) -> Fraction:
-        """Hours that are paid for: whole increments, and no less than the minimum; nothing for nothing.
+        """Returns the hours that are paid for: whole increments, and at least the minimum; 0 for no time.
 
-        Time is taken to the microsecond, so that 105 seconds told as a float of hours do not begin a 106th.
+        Time is rounded to the microsecond, so that 105 seconds as a float of hours do not begin a 106th.
         """
         seconds = Fraction(half_up(hours * 3600 * MICRO), MICRO)
         if seconds <= 0:
@@ -52,7 +55,7 @@ class BillingRule:
 
 @dataclass(frozen=True, slots=True)
 class StoragePrice:
-    """What a GiB of a storage class costs a month, from a day on. `included`: it comes with the machine, for nothing.
+    """The price of a GiB of a storage class per month, from a day on. `included` storage comes with the machine, free.
 
     A block volume belongs to one machine and is paid for each; files and objects are shared.
     """
@@ -68,7 +71,7 @@ class StoragePrice:
     note: str | None
 
     def cost(self, gib: float, hours: Exact, machines: int) -> Exact:
-        """Dollars of so many GiB, held for so many hours."""
+        """Returns the dollars for some GiB over some hours."""
         if self.micros_per_gib_month is None:
             return Exact.same(0)
         volumes = machines if self.kind == "block" else 1
@@ -78,7 +81,7 @@ class StoragePrice:
 
 @dataclass(frozen=True, slots=True)
 class TransferPrice:
-    """What a GB costs that leaves for a destination, of the GB of a month from `tier_from_gb` to `tier_to_gb`."""
+    """The price of a GB sent to a destination, for the GB of a month from `tier_from_gb` to `tier_to_gb`."""
 
     provider: str
     from_region: str
@@ -91,13 +94,13 @@ class TransferPrice:
     note: str | None
 
     def cost(self, start: Fraction, end: Fraction) -> Fraction:
-        """Dollars of what lies in this tier of the GB from `start` to `end`."""
+        """Returns the dollars for the GB from `start` to `end` that are in this tier."""
         upper = end if self.tier_to_gb is None else min(end, Fraction(self.tier_to_gb))
         return max(Fraction(0), upper - max(start, Fraction(self.tier_from_gb))) * self.micros_per_gb / MICRO
 
 
 def transfer_cost(tiers: Sequence[TransferPrice], gb: float, already_gb: float = 0.0) -> Exact | Unknown:
-    """Dollars of so many GB after `already_gb` of the same month; unknown where the tiers do not reach."""
+    """Returns the dollars for some GB after `already_gb` of the same month; unknown beyond the last tier."""
     start = exact(already_gb)
     end = start + exact(gb)
     reach = max((FAR if tier.tier_to_gb is None else tier.tier_to_gb for tier in tiers), default=0)
@@ -106,18 +109,11 @@ def transfer_cost(tiers: Sequence[TransferPrice], gb: float, already_gb: float =
     return Exact.same(sum((tier.cost(start, end) for tier in tiers), Fraction(0)))
 
 
-FAR = 10**18
-"""GB that nobody sends."""
-
-
-# What holds somewhere on a day
-
-
 def rule_of(
     rules: Sequence[BillingRule], provider: str, service: str, machine: MachineKind, market: str,
     operating_system: str, day: date,
 ) -> BillingRule | Unknown:  # fmt: skip
-    """The rule that speaks most precisely of what is rented; of those the newest by that day."""
+    """Returns the most specific rule that applies; among equally specific ones the newest by that day."""
     known = [
         rule
         for rule in rules
@@ -142,7 +138,7 @@ def rule_of(
 def storage_price_of(
     prices: Sequence[StoragePrice], provider: str, region: str | None, storage_class: str, day: date
 ) -> StoragePrice | Unknown:
-    """The price of a class in a region, or the one without a region that stands for all; the newest by that day."""
+    """Returns the newest price of a class by a day: of the region, or else of every region."""
     known = [
         price
         for price in prices
@@ -153,18 +149,18 @@ def storage_price_of(
     ]
     if known:
         return max(known, key=lambda price: (bool(price.region), price.valid_from))
-    return Unknown(f"What {storage_class} costs at {place_of(provider, region)} is not known.")
+    return Unknown(f"What {storage_class} costs at {_location(provider, region)} is not known.")
 
 
 def storage_classes(prices: Sequence[StoragePrice], provider: str | None = None) -> tuple[str, ...]:
-    """The classes that anything is known of, of one provider or of all."""
+    """Returns the known storage classes, of one provider or of all."""
     return tuple(sorted({price.storage_class for price in prices if provider in (None, price.provider)}))
 
 
 def transfer_prices_of(
     prices: Sequence[TransferPrice], provider: str, region: str | None, destination: str, day: date
 ) -> tuple[TransferPrice, ...] | Unknown:
-    """The tiers from a region, or those without a region that stand for all; the newest table by that day."""
+    """Returns the tiers of the newest table by a day: of the region, or else of every region."""
     known = [
         price
         for price in prices
@@ -176,24 +172,24 @@ def transfer_prices_of(
     if not known:
         away = {"internet": "to the internet", "region": "to another region", "zone": "to another zone"}
         return Unknown(
-            f"What a GB {away.get(destination, destination)} costs at {place_of(provider, region)} is not known."
+            f"What a GB {away.get(destination, destination)} costs at {_location(provider, region)} is not known."
         )
     table = max((bool(price.from_region), price.valid_from) for price in known)
     tiers = [price for price in known if (bool(price.from_region), price.valid_from) == table]
     return tuple(sorted(tiers, key=lambda tier: tier.tier_from_gb))
 
 
-def place_of(provider: str, region: str | None) -> str:
+def _location(provider: str, region: str | None) -> str:
     return f"{provider} in {region}" if region else provider
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptionPrior:
-    """What is believed of interruptions until they are measured, per hour of a node.
+    """Interruptions per hour of a node, assumed until they are measured.
 
-    `lost_together` is the share of interruptions of a node that take the whole gang with them; `available_share` is
-    the share of time in which capacity is there at all. An empty provider or GPU is every other one. Bands that
-    providers publish are not believed: see `rate_of_monthly_share`.
+    `lost_together` is the share of the interruptions of a node that stop the whole gang; `available_share` is the share
+    of time in which capacity is available. An empty provider or GPU means every other one. Bands that providers publish
+    are not used: see `rate_of_monthly_share`.
     """
 
     market: str
