@@ -18,7 +18,7 @@ router = APIRouter(tags=["catalog"])
 
 
 class CompareRequest(DayRequest):
-    """What to compare, and by what."""
+    """Instance types to compare, and the figures to compare them by."""
 
     instance: Annotated[
         tuple[Name, ...],
@@ -26,16 +26,16 @@ class CompareRequest(DayRequest):
         SplitAtCommas,
         Field(description="Instance types, as `name` or `provider/name`.", json_schema_extra={"minItems": 1}),
     ]
-    baseline: Annotated[Name | None, Field(description="What the ratios refer to; left out: the first instance.")] = (
-        None
-    )
+    baseline: Annotated[
+        Name | None, Field(description="The instance type that ratios refer to. Default: the first instance.")
+    ] = None
     workload: Annotated[Name | None, Field(description="The name of a measured workload.")] = None
-    precision: Annotated[Name | None, Field(description="Left out: the fastest usual precision of each GPU.")] = None
+    precision: Annotated[Name | None, Field(description="Default: the fastest usual precision of each GPU.")] = None
     region: Names = ()
 
 
 class ComparedInstanceResponse(ResponseModel):
-    """One instance type against the baseline; a ratio is null where one of its figures is not known."""
+    """One instance type against the baseline; a ratio is null if one of its figures is unknown."""
 
     instance: str
     basis: Literal["measured", "peak"]
@@ -66,7 +66,7 @@ class ComparedInstanceResponse(ResponseModel):
 
 
 class ComparisonResponse(ResponseModel):
-    """The rows in the order asked for, and what they refer to."""
+    """The instance types in the order of the request, and the baseline of their ratios."""
 
     baseline: str
     items: list[ComparedInstanceResponse]

@@ -42,7 +42,7 @@ else:
 
 
 class InstanceFilters(ColumnFilters):
-    """What an instance type must be. With several values of one filter, any of them passes."""
+    """Filters of instance types. Of several values of one filter, any one passes."""
 
     region: Annotated[Names, Field(description="Region ids, see `/regions`.")] = ()
     market: Annotated[Names, Field(description="`on_demand`, `spot` or `reserved`.")] = ()

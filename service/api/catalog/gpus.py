@@ -1,4 +1,4 @@
-"""GPUs with a row per precision; a name that means several cards is answered with all of them."""
+"""GPUs with their precisions; a name that several GPUs share is answered with all of them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -42,7 +42,7 @@ class BoardResponse(ResponseModel):
 
 
 class GpuResponse(ResponseModel):
-    """A card, or a part of one; figures are of one such unit."""
+    """A GPU, which may be a part of a card; figures are of one GPU."""
 
     id: str
     name: str
@@ -55,10 +55,10 @@ class GpuResponse(ResponseModel):
     memory_type: str | None
     memory_bandwidth_gb_per_second: float | None
     tdp_watts: float | None
-    cores: int | None = Field(description="That add and multiply: CUDA cores, stream processors.")
+    cores: int | None = Field(description="CUDA cores or stream processors.")
     base_clock_mhz: float | None
     boost_clock_mhz: float | None
-    board: BoardResponse | None = Field(description="Totals of a board, which a machine may see as several GPUs.")
+    board: BoardResponse | None = Field(description="Totals of the board, which may hold several GPUs.")
     compute_capability: str | None
     tensor_core_generation: int | None
     interconnect: str | None
@@ -75,6 +75,7 @@ class GpuResponse(ResponseModel):
 
     @classmethod
     def of(cls, gpu: Gpu, catalog: Catalog) -> "GpuResponse":
+        """The GPU, with the number of instance types that carry it."""
         return cls.like(
             gpu,
             aliases=list(gpu.aliases),

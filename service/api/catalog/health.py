@@ -1,4 +1,4 @@
-"""For those who run the service: is it alive, is it ready, and how does it fare."""
+"""Operation of the service: whether it is alive and ready, and its metrics."""
 
 from datetime import datetime
 from typing import Literal
@@ -11,12 +11,12 @@ from service.api.http.current import CatalogStamp, Live, stamp
 from service.api.http.fields import ResponseModel
 
 
-async def not_kept(response: Response) -> None:
-    """These answers hold for the moment only."""
+async def _not_kept(response: Response) -> None:
+    """These answers are valid for a moment only."""
     response.headers["Cache-Control"] = "no-store"
 
 
-router = APIRouter(tags=["operations"], dependencies=[Depends(not_kept)])
+router = APIRouter(tags=["operations"], dependencies=[Depends(_not_kept)])
 
 
 class AliveResponse(ResponseModel):
@@ -36,13 +36,13 @@ class ReadyResponse(ResponseModel):
 
 @router.get("/healthz", summary="Is the process alive")
 async def get_healthz() -> AliveResponse:
-    """Answers as long as the process does; asks nothing of the database."""
+    """Answers as long as the process runs; does not use the database."""
     return AliveResponse(status="ok")
 
 
 @router.get("/readyz", summary="Is the catalog loaded")
 async def get_readyz(live: Live) -> ReadyResponse:
-    """The catalog in use, and the last look at the database. While that is lost, the last good catalog answers."""
+    """The catalog in use, and the last check of the database. While the database is lost, the last good catalog answers."""
     health = live.health
     return ReadyResponse(
         status="ready", catalog=stamp(live.on(None)), checked_at=health.checked_at, problem=health.problem
@@ -55,12 +55,12 @@ async def get_metrics(live: Live) -> Response:
     registry = CollectorRegistry()
     catalog, health = live.on(None), live.health
     _, newest = catalog.observed_span
-    told = {
+    gauges = {
         "selector_catalog_version": ("Version of the catalog in use.", float(catalog.version)),
         "selector_instance_types": ("Instance types in today's catalog.", float(len(catalog.instance_types))),
         "selector_offers": ("Offers in today's catalog.", float(len(catalog.offers))),
         "selector_database_reachable": (
-            "1 while the last look at the database succeeded.",
+            "1 while the last check of the database succeeded.",
             float(health.problem is None),
         ),
         "selector_catalog_checked_timestamp_seconds": (
@@ -70,7 +70,7 @@ async def get_metrics(live: Live) -> Response:
     }
     if newest:
         age = (catalog.day - newest).days
-        told["selector_newest_price_age_days"] = ("Days since the newest price was seen.", float(age))
-    for name, (meaning, value) in told.items():
+        gauges["selector_newest_price_age_days"] = ("Days since the newest price was observed.", float(age))
+    for name, (meaning, value) in gauges.items():
         Gauge(name, meaning, registry=registry).set(value)
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST, headers={"Cache-Control": "no-store"})

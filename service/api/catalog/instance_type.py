@@ -13,8 +13,8 @@ from service.domain.catalog.offer import Offer
 class PrecisionRateResponse(ResponseModel):
     """How one GPU runs one precision."""
 
-    support: str | None = Field(description="`accelerated`, `native`, `reduced` or `none`; null: not known.")
-    tflops: float | None = Field(description="Dense peak of one GPU in 10^12 operations per second; null: not known.")
+    support: str | None = Field(description="`accelerated`, `native`, `reduced` or `none`; null: unknown.")
+    tflops: float | None = Field(description="Dense peak of one GPU in 10^12 operations per second; null: unknown.")
 
 
 class InstanceGpuResponse(ResponseModel):
@@ -45,15 +45,15 @@ class CpuResponse(ResponseModel):
 
 
 class PriceResponse(ResponseModel):
-    """What an offer costs per hour, and how well that is known."""
+    """The price of an offer per hour, with its source."""
 
-    usd_per_hour: float | None = Field(description="Null when it is not known; `unknown_because` then says why.")
+    usd_per_hour: float | None = Field(description="Null if unknown; `unknown_because` then says why.")
     market: str
-    term: str | None = Field(description="What a reserved offer commits to, such as `1y_reserved_all_upfront`.")
+    term: str | None = Field(description="The commitment of a reserved offer, such as `1y_reserved_all_upfront`.")
     region: str | None
     zone: str | None
     currency: str
-    per_hour: float | None = Field(description="In the seller's currency.")
+    per_hour: float | None = Field(description="In the provider's currency.")
     observed_on: date | None
     dated: str
     kind: str
@@ -62,6 +62,7 @@ class PriceResponse(ResponseModel):
 
     @classmethod
     def of(cls, offer: Offer) -> "PriceResponse":
+        """The price of this offer."""
         price = offer.price
         native = price.native_micros_per_hour
         return cls(
@@ -76,11 +77,11 @@ class PriceResponse(ResponseModel):
             dated=price.dated,
             kind=price.kind,
             source=price.source,
-            unknown_because=unknown_because(offer),
+            unknown_because=_unknown_because(offer),
         )
 
 
-def unknown_because(offer: Offer) -> str | None:
+def _unknown_because(offer: Offer) -> str | None:
     if offer.price.usd_per_hour is not None:
         return None
     if offer.price.native_micros_per_hour is not None:

@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from service.api.catalog.facets import FacetResponse, facets_of
 from service.api.catalog.filters import InstanceFilters, PrecisionSupport, Task, constraints_of, resolved
 from service.api.catalog.instance_type import (
     CpuResponse,
@@ -29,12 +28,12 @@ from service.domain.catalog.similar import Similar, SpecChange, similar_types
 from service.domain.catalog.software_support import speaks_of
 from service.domain.errors import NotFound, QuestionError
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.instance_list import list_instances
+from service.domain.selection.instance_list import count_values, list_instances
 
 router = APIRouter(tags=["catalog"])
 
 IN_USE = ("available", "closed_to_new", "preview")
-"""What a list shows unless the caller asks for other lifecycle states."""
+"""Lifecycle states that a list shows unless the caller asks for others."""
 
 
 class InstancesRequest(InstanceFilters, PageRequest):
@@ -46,7 +45,7 @@ class InstancesRequest(InstanceFilters, PageRequest):
         Field(description="`native` (default) takes accelerated too; `any` takes reduced rates as well."),
     ] = "native"
     task: Annotated[
-        Task | None, Field(description="Leaves out what no software can use for the task; nothing else.")
+        Task | None, Field(description="Leaves out types that no software can use for the task; nothing else.")
     ] = None
     q: Annotated[Name | None, Field(description="Words to be found in names, families, GPUs and aliases.")] = None
     sort: Annotated[
@@ -55,10 +54,15 @@ class InstancesRequest(InstanceFilters, PageRequest):
     ] = ()
     facets: Annotated[
         Names,
-        Field(
-            description="Columns whose values in the whole list are to be told and counted: any word or range filter."
-        ),
+        Field(description="Columns whose values in the whole list are counted: any word or range filter."),
     ] = ()
+
+
+class FacetResponse(ResponseModel):
+    """A value, and how many items of the whole list have it."""
+
+    value: Annotated[str | float | None, Field(description="Null: unknown or not applicable.")]
+    count: int
 
 
 class InstancesPageResponse(Page[InstanceResponse]):
@@ -66,7 +70,7 @@ class InstancesPageResponse(Page[InstanceResponse]):
 
     facets: Annotated[
         dict[str, list[FacetResponse]] | None,
-        Field(description="By column: each value that the whole list holds, and how often. Null where none is asked."),
+        Field(description="By column: each value in the whole list, with its count. Null if no column is asked for."),
     ]
 
 
@@ -88,7 +92,8 @@ async def get_instances(request: Request) -> Response:
     asked = _read_query(request)
     catalog = catalog_for(request, asked.as_of)
     rows = list_instances(_constraints(asked, catalog), asked.q, asked.sort, catalog)
-    facets = facets_of(asked.facets, catalog, rows[:, 0])
+    counts = {name: count_values(name, rows[:, 0], catalog) for name in asked.facets}
+    facets = {name: [FacetResponse(value=value, count=count) for value, count in counts[name]] for name in counts}
     return page_answer(
         request,
         asked,
@@ -96,7 +101,7 @@ async def get_instances(request: Request) -> Response:
         rows,
         lambda row: catalog.instance_types[row[0]].id,
         lambda row: instance_response(catalog, *row),
-        partial(InstancesPageResponse, facets=facets),
+        partial(InstancesPageResponse, facets=facets or None),
         encoded_items=catalog.encoded_items,
     )
 
@@ -119,7 +124,7 @@ def _constraints(asked: InstancesRequest, catalog: Catalog) -> Constraints:
 
 
 class PrecisionDetailResponse(ResponseModel):
-    """How one GPU runs one precision, and who says so."""
+    """How one GPU runs one precision, with the source."""
 
     support: str | None
     dense_tflops: float | None
@@ -139,7 +144,7 @@ class LifecycleResponse(ResponseModel):
 
 
 class SoftwareSupportResponse(ResponseModel):
-    """What software is known to do on this hardware."""
+    """A known rule of how software runs on this hardware."""
 
     software: str
     kind: str
@@ -165,7 +170,7 @@ class EvidenceResponse(ResponseModel):
 
 
 class RegionCpuResponse(ResponseModel):
-    """The CPU that a region is known to put beside the GPU."""
+    """The CPU that a region is known to combine with the GPU."""
 
     region: str
     cpu: CpuResponse
@@ -179,7 +184,7 @@ class RegionCpuResponse(ResponseModel):
 
 
 class NamePartsResponse(ResponseModel):
-    """What the name tells, where the seller builds names by a rule."""
+    """Parts of the name, if the provider builds names by a rule."""
 
     letters: str
     generation: int
@@ -192,7 +197,7 @@ class InstanceDetailResponse(InstanceTypeResponse):
     """An instance type in full."""
 
     name_parts: NamePartsResponse | None
-    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: nobody says.")]
+    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: unknown.")]
 
     vcpus_per_gpu: float | None
     interconnect: str | None

@@ -1,4 +1,4 @@
-"""Measurements: what was seen on machines by name, and what others published of training and answering."""
+"""Measurements: named workloads on machines, and published runs of training and inference."""
 
 from datetime import date
 from functools import partial
@@ -62,39 +62,39 @@ OF_PUBLISHED_RUNS = (
 
 
 class MeasurementResponse(ResponseModel):
-    """A figure that was seen: under a workload's own name on a machine, or in public of a model on a GPU."""
+    """A measured figure: of a named workload on a machine, or of a model in a published run."""
 
     id: str
     kind: str
-    workload: str | None = Field(description="The workload's own name; null of a published run.")
+    workload: str | None = Field(description="The workload's own name; null for a published run.")
     model: str | None = Field(description="Null where only a workload is named.")
     task: str | None
-    gpu: str | None = Field(description="Null where the catalog does not know the machine.")
+    gpu: str | None = Field(description="Null if the catalog does not have the machine.")
     gpu_count: int | None = Field(description="In one node.")
     nodes: int | None
     machine: str | None = Field(description="`provider/name`, where one is named.")
     precision: str | None
     format: str | None = Field(description="The number format in the words of the source.")
     weight_bits: float | None
-    framework: str | None = Field(description="The line of software.")
+    framework: str | None = Field(description="The framework or engine, by our name.")
     software: str | None = Field(description="The software in the words of the source.")
     sequence_length: int | None
     input_length: int | None
     output_length: int | None
     batch_size: int | None = Field(description="Of all GPUs together.")
     micro_batch: int | None
-    concurrency: int | None = Field(description="Requests at once; null: not told, or as many as fit.")
-    tokens: float | None = Field(description="Of a whole run that `value` is the time of.")
-    samples: float | None = Field(description="Of a whole run that `value` is the time of.")
+    concurrency: int | None = Field(description="Requests at once; null: unknown, or as many as fit.")
+    tokens: float | None = Field(description="Amount of work of the run, if `value` is its time.")
+    samples: float | None = Field(description="Amount of work of the run, if `value` is its time.")
     samples_per_second: float | None = Field(description="`value`, where that is its unit.")
     seconds_per_batch: float | None
-    usd_per_hour: float | None = Field(description="What was paid for one machine.")
+    usd_per_hour: float | None = Field(description="Price paid for one machine.")
     value: float
     unit: str = Field(description="Rates are of the whole job unless they end in `per_gpu`; `fits` is 1 or 0.")
     measured_on: date | None = Field(description="Null where only the year is known.")
     year: int
     quality: str | None = Field(
-        description="`A`: from a log or table; `B`: from elsewhere, or with a setting missing. Null: as it was sent."
+        description="`A`: from a log or table; `B`: from elsewhere, or with a setting missing. Null: sent by a caller."
     )
     source: str
     detail: str | None = Field(description="Where in the source.")
@@ -136,7 +136,7 @@ SORTABLE = ("id", "kind", "model", "gpu", "gpu_count", "value", "year", "measure
 
 @router.get("/measurements", summary="List measurements", response_model=Page[MeasurementResponse])
 async def get_measurements(request: Request, asked: Annotated[MeasurementsRequest, Query()], live: Live) -> Response:
-    """What was measured by that day: workloads by name on machines, and published runs of models on GPUs."""
+    """Measurements made by that day: named workloads on machines, and published runs of models on GPUs."""
     catalog = catalog_on(live, asked.as_of)
     rows = in_order(asked.sort, partial(column_of, SORTABLE), _filtered(asked, catalog))
     return page_answer(request, asked, catalog, rows, attrgetter("id"), lambda row: row)

@@ -1,4 +1,4 @@
-"""POST /measurements: what callers saw on machines by name, all of a call or none."""
+"""POST /measurements: figures that callers measured, stored all together or not at all."""
 
 from datetime import date
 from typing import Annotated
@@ -37,7 +37,7 @@ router = APIRouter(tags=["catalog"], route_class=JsonItemsRoute)
 MOST_ITEMS = 1000
 LEAST = 1e-9
 MOST_SAMPLES_A_BATCH = 1_000_000_000
-SENT_BY_NOBODY = "sent"
+UNNAMED_SOURCE = "sent"
 LOOP = ("steps", "seconds", "batch_size", "world_size")
 
 PrintedName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -55,7 +55,7 @@ class NamedWorkloadRequest(BodyModel):
 
 
 class SoftwareUsedRequest(BodyModel):
-    """What the code ran on."""
+    """The software of the measurement."""
 
     framework: Annotated[PrintedName | None, Field(description="Such as `pytorch==2.0`.")] = None
 
@@ -63,37 +63,40 @@ class SoftwareUsedRequest(BodyModel):
 class MeasurementRequest(BodyModel):
     """One measurement: whose, where, and how fast, as a rate or as the times of a loop."""
 
-    name: Annotated[PrintedName | None, Field(description="The workload's own name; or tell `workload`.")] = None
+    name: Annotated[PrintedName | None, Field(description="The workload's own name; or send `workload`.")] = None
     workload: Annotated[
         Named[PrintedName, NamedWorkloadRequest] | None, Field(description="The workload's name, plain or as `name`.")
     ] = None
     machine: Annotated[Name, Field(description="The instance type, as `name` or `provider/name`.")]
     nodes: Annotated[AtLeastOne, Field(description="Such machines that ran it together.")] = 1
-    precision: Annotated[Name | None, Field(description="What numbers were multiplied in, see `/precisions`.")] = None
+    precision: Annotated[
+        Name | None, Field(description="The number format of the multiplications, see `/precisions`.")
+    ] = None
     software: SoftwareUsedRequest = SoftwareUsedRequest()
     samples_per_second: Annotated[Rate | None, Field(description="Of all nodes together.")] = None
     steps: Annotated[
-        Steps | None, Field(description="With `seconds`, `batch_size` and `world_size`: the rate is computed of them.")
+        Steps | None,
+        Field(description="With `seconds`, `batch_size` and `world_size`: the rate is computed from them."),
     ] = None
     seconds: Annotated[Positive | None, Field(description="That the steps took.")] = None
     batch_size: Annotated[
         AtLeastOneOfMany | None, Field(description="Samples a step: of one worker with `steps`, else of all together.")
     ] = None
     world_size: Annotated[Workers | None, Field(description="Workers, each with a batch of its own.")] = None
-    usd_per_hour: Annotated[UsdPerHour | None, Field(description="What was paid for one machine.")] = None
+    usd_per_hour: Annotated[UsdPerHour | None, Field(description="Price paid for one machine.")] = None
     measured_at: Annotated[Day | None, Field(description="The day; left out: today, in UTC.")] = None
-    source: Annotated[PrintedName, Field(description="Who or what measured.")] = SENT_BY_NOBODY
+    source: Annotated[PrintedName, Field(description="Who or what measured.")] = UNNAMED_SOURCE
     note: Text | None = None
 
 
 class MeasurementsPostRequest(BodyModel):
-    """Measurements to keep."""
+    """Measurements to store."""
 
     items: Annotated[list[MeasurementRequest], Field(min_length=1, max_length=MOST_ITEMS)]
 
 
 class MeasurementsPostResponse(ResponseModel):
-    """The measurements as they are kept, in the order in which they were sent."""
+    """The measurements as stored, in the order in which they were sent."""
 
     items: list[MeasurementResponse]
 
@@ -104,32 +107,32 @@ def post_measurements(
     _query: Annotated[RequestModel, Query()],
     live: Live,
 ) -> MeasurementsPostResponse:
-    """Keep what was measured of workloads by name; every process answers from it within seconds, this one at once.
+    """Store measurements of named workloads; every process uses them within seconds, and this one immediately.
 
-    All items are kept, or none. The same measurement sent again is kept once and answered alike, so that a call whose
-    answer was lost can be sent again; let such a call tell `measured_at`.
+    All items are stored, or none. A measurement that is sent again is stored once and gets the same answer, so a call
+    whose answer was lost can be repeated; such a call should send `measured_at`.
     """
     catalog = live.on(None)
     kept = live.add_measurements(
-        [measurement_of(each, catalog, f"items.{place}") for place, each in enumerate(sent.items)]
+        [_measurement_of(item, catalog, f"items.{index}") for index, item in enumerate(sent.items)]
     )
     catalog = live.on(None)
     return MeasurementsPostResponse(items=[MeasurementResponse.of_named(row, catalog) for row in kept])
 
 
-def measurement_of(sent: MeasurementRequest, catalog: Catalog, field: str) -> Measurement:
+def _measurement_of(sent: MeasurementRequest, catalog: Catalog, field: str) -> Measurement:
     """In the catalog's own words. Raises `QuestionError`."""
     machine = resolve_instance(sent.machine, catalog, f"{field}.machine")
     precision = (
         sent.precision and resolve("precision", [sent.precision], catalog.reference.precisions, f"{field}.precision")[0]
     )
-    rate, batch_size, seconds_per_batch = speed_of(sent, field)
+    rate, batch_size, seconds_per_batch = _speed_of(sent, field)
     software = sent.software.framework
     return identified(
         Measurement(
             id="",
-            workload=workload_of(sent, field),
-            framework=software and line_of(software, f"{field}.software.framework", catalog),
+            workload=_workload_of(sent, field),
+            framework=software and _line_of(software, f"{field}.software.framework", catalog),
             machine=machine,
             gpu_count=catalog.instance_types[catalog.place_of[machine]].gpu_count,
             precision=precision,
@@ -137,7 +140,7 @@ def measurement_of(sent: MeasurementRequest, catalog: Catalog, field: str) -> Me
             seconds_per_batch=seconds_per_batch,
             samples_per_second=rate,
             usd_per_hour=sent.usd_per_hour,
-            measured_on=day_of(sent, catalog.day, f"{field}.measured_at"),
+            measured_on=_day_of(sent, catalog.day, f"{field}.measured_at"),
             source=sent.source,
             note=sent.note,
             nodes=sent.nodes,
@@ -146,26 +149,26 @@ def measurement_of(sent: MeasurementRequest, catalog: Catalog, field: str) -> Me
     )
 
 
-def workload_of(sent: MeasurementRequest, field: str) -> str:
+def _workload_of(sent: MeasurementRequest, field: str) -> str:
     named = sent.workload.name if isinstance(sent.workload, NamedWorkloadRequest) else sent.workload
     if (named is None) == (sent.name is None):
-        raise QuestionError(f"Tell either {field}.name or {field}.workload.", field=f"{field}.name")
+        raise QuestionError(f"Send either {field}.name or {field}.workload.", field=f"{field}.name")
     return named or sent.name or ""
 
 
-def speed_of(sent: MeasurementRequest, field: str) -> tuple[float, int | None, float | None]:
-    """Samples per second, samples of a step, and seconds of one where they are told."""
-    told = {name: getattr(sent, name) for name in LOOP}
-    loop = any(told[name] is not None for name in LOOP if name != "batch_size")
+def _speed_of(sent: MeasurementRequest, field: str) -> tuple[float, int | None, float | None]:
+    """Samples per second, samples per step, and seconds per step if the times of a loop were sent."""
+    values = {name: getattr(sent, name) for name in LOOP}
+    loop = any(values[name] is not None for name in LOOP if name != "batch_size")
     if loop == (sent.samples_per_second is not None):
         raise QuestionError(
-            f"Tell either {field}.samples_per_second, or all of steps, seconds, batch_size and world_size.",
+            f"Send either {field}.samples_per_second, or all of steps, seconds, batch_size and world_size.",
             field=f"{field}.samples_per_second",
         )
     if sent.samples_per_second is not None:
         return sent.samples_per_second, sent.batch_size, None
     if sent.steps is None or sent.seconds is None or sent.batch_size is None or sent.world_size is None:
-        missing = next(name for name in LOOP if told[name] is None)
+        missing = next(name for name in LOOP if values[name] is None)
         raise QuestionError(
             f"'{field}.{missing}' is missing: steps need {', '.join(LOOP[1:])}.", field=f"{field}.{missing}"
         )
@@ -183,15 +186,15 @@ def speed_of(sent: MeasurementRequest, field: str) -> tuple[float, int | None, f
     return rate, batch_size, sent.seconds / sent.steps
 
 
-def line_of(text: str, field: str, catalog: Catalog) -> str:
-    """The line of software by our name, or by the caller's where we know none."""
+def _line_of(text: str, field: str, catalog: Catalog) -> str:
+    """The software by our name, or by the caller's name if we have none."""
     name, _ = split_requirement(text, field)
     line = software_called(name).line
     known = catalog.derive(software_names)
     return name if name in known or line == UNKNOWN.line else line
 
 
-def day_of(sent: MeasurementRequest, today: date, field: str) -> date:
+def _day_of(sent: MeasurementRequest, today: date, field: str) -> date:
     day = sent.measured_at or today
     if day > today:
         raise QuestionError(f"{day} lies in the future; today is {today} in UTC.", field=field)

@@ -1,4 +1,4 @@
-"""ML models: presets with their dimensions, and what these say of parameters, FLOPs and cache."""
+"""ML models with their dimensions, and the parameters, FLOPs and cache that follow from these."""
 
 from functools import partial
 from operator import attrgetter
@@ -27,7 +27,7 @@ from service.domain.models.model import FAMILIES, Model, Transformer
 router = APIRouter(tags=["catalog"])
 
 USUAL_CONTEXT = 2048
-"""Where nobody says how long: what a training sequence was for years."""
+"""Tokens per sequence if the caller gives none: for years the usual length in training."""
 FP16_BYTES = 2
 
 
@@ -55,7 +55,7 @@ class TransformerResponse(ResponseModel):
     mla_value_size: int
     sliding_window: int
     global_layers: int
-    context_tokens: int = Field(description="0: not known, or not limited.")
+    context_tokens: int = Field(description="0: unknown or unlimited.")
     decoder: bool
     encoder_layers: int
     learned_positions: int
@@ -69,17 +69,17 @@ class TransformerResponse(ResponseModel):
 
 
 class ModelResponse(ResponseModel):
-    """A network by name."""
+    """An ML model of the catalog."""
 
     id: str
     name: str
     family: str
     aliases: list[str]
     parameters: int
-    active_parameters: int = Field(description="Those that take part in one token or sample.")
-    sample: str = Field(description="What one sample is.")
+    active_parameters: int = Field(description="Parameters that take part in one token or sample.")
+    sample: str = Field(description="The meaning of one sample.")
     forward_flops_per_sample: float | None = Field(description="2 x multiply-accumulates.")
-    dimensions: TransformerResponse | None = Field(description="Null of a network that is no transformer.")
+    dimensions: TransformerResponse | None = Field(description="Null if the model is not a transformer.")
     released_on: str | None
     source: str
     note: str | None
@@ -108,7 +108,7 @@ SORTABLE = ("id", "parameters", "active_parameters", "released_on")
 
 @router.get("/models", summary="List ML models", response_model=Page[ModelResponse])
 async def get_models(request: Request, asked: Annotated[ModelsRequest, Query()], live: Live) -> Response:
-    """Networks that questions can name, with their dimensions and sources."""
+    """Models that requests can name, with their dimensions and sources."""
     catalog = catalog_on(live, asked.as_of)
     models = sorted(_filtered(asked, catalog), key=attrgetter("id"))
     rows = in_order(asked.sort, partial(column_of, SORTABLE), models)
@@ -142,7 +142,7 @@ def _searched(model: Model) -> str:
 
 
 class ModelRequest(DayRequest):
-    """At which length to compute."""
+    """The sequence length to compute for."""
 
     context_tokens: Annotated[
         int | None, Field(ge=1, le=1_000_000_000, description="Default: 2048, or all that the model reads if less.")
@@ -172,16 +172,20 @@ class FlopsResponse(ResponseModel):
 
 
 class ComputedResponse(ResponseModel):
-    """What the dimensions say by themselves."""
+    """Figures computed from the dimensions."""
 
     context_tokens: int
-    parameters: int = Field(description="Counted from the dimensions; `parameters` of the model is what is published.")
+    parameters: int = Field(
+        description="Counted from the dimensions; `parameters` of the model is the published count."
+    )
     active_parameters: int
     parameters_by_part: ParameterPartsResponse
-    forward_flops_per_token: FlopsResponse = Field(description="Of an encoder with a decoder: one token on each side.")
-    kv_bytes_per_token_fp16: float = Field(description="Before any sliding window lets a token go.")
+    forward_flops_per_token: FlopsResponse = Field(
+        description="Of a model with an encoder and a decoder: one token on each side."
+    )
+    kv_bytes_per_token_fp16: float = Field(description="Without the effect of sliding windows.")
     kv_cache_bytes_fp16: float = Field(description="Of one sequence of `context_tokens`, with its sliding windows.")
-    state_bytes_fp16: float = Field(description="What state spaces keep of a sequence, however long.")
+    state_bytes_fp16: float = Field(description="State of the state-space layers, independent of the sequence length.")
 
     @classmethod
     def of(cls, transformer: Transformer, context_tokens: int) -> "ComputedResponse":
@@ -201,13 +205,13 @@ class ComputedResponse(ResponseModel):
 class ModelDetailResponse(ModelResponse):
     """A model, with the figures that follow from its dimensions."""
 
-    computed: ComputedResponse | None = Field(description="Null of a network that is no transformer.")
+    computed: ComputedResponse | None = Field(description="Null if the model is not a transformer.")
     catalog: CatalogStamp
 
 
 @router.get("/models/{id:path}", summary="One ML model", response_model=ModelDetailResponse)
 async def get_model(id: Name, asked: Annotated[ModelRequest, Query()], live: Live) -> Response:  # noqa: A002
-    """By id, name or alias, such as `meta-llama/Llama-3.1-8B`, with its parameters by part, FLOPs and cache."""
+    """A model by id, name or alias, such as `meta-llama/Llama-3.1-8B`, with its parameters by part, FLOPs and cache."""
     catalog = catalog_on(live, asked.as_of)
     try:
         model = resolve_model(id, catalog, "id")

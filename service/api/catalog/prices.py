@@ -1,4 +1,4 @@
-"""Prices of offers, as they stand or as they were."""
+"""Prices of offers: those in force on a day, or their history."""
 
 from datetime import date
 from functools import partial
@@ -33,7 +33,7 @@ NAMES = ("provider", "instance", "region", "market")
 
 
 class PriceFilters(PageRequest):
-    """Which offers to tell of."""
+    """Which offers to include."""
 
     provider: Names = ()
     instance: Annotated[Names, Field(description="Instance types, as `name` or `provider/name`.")] = ()

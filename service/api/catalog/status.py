@@ -1,4 +1,4 @@
-"""What the catalog holds, how fresh it is, and what was seen and dropped."""
+"""The content of the catalog, the age of its prices, and the rows that imports kept or set aside."""
 
 from collections import Counter
 from datetime import date, datetime
@@ -16,7 +16,7 @@ router = APIRouter(tags=["catalog"])
 
 
 class RowCountsResponse(ResponseModel):
-    """How much the catalog holds on its day."""
+    """Row counts of the catalog on its day."""
 
     gpus: int
     precisions: int
@@ -43,7 +43,7 @@ class ProviderFreshnessResponse(ResponseModel):
 
 
 class ImportResponse(ResponseModel):
-    """The last import of a feed that took effect: rows seen, kept, and set aside by reason."""
+    """The last import of a feed that took effect: rows read, kept, and set aside by reason."""
 
     feed: str
     finished_at: datetime
@@ -53,7 +53,7 @@ class ImportResponse(ResponseModel):
 
 
 class CatalogResponse(ResponseModel):
-    """The catalog of a day: how much, how fresh, and from where."""
+    """The catalog of a day: its size, its age and its sources."""
 
     catalog: CatalogStamp
     rows: RowCountsResponse

@@ -40,7 +40,7 @@ class PrecisionResponse(ResponseModel):
 
 @router.get("/precisions", summary="List precisions", response_model=Page[PrecisionResponse])
 async def get_precisions(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
-    """Number formats that GPUs are asked for, and how many GPUs of the catalog run each."""
+    """Number formats, and how many GPUs of the catalog run each."""
     catalog = catalog_on(live, asked.as_of)
     gpus = catalog.reference.gpus.values()
     supports = Counter((name, rate.support) for gpu in gpus for name, rate in gpu.rates.items())
@@ -66,7 +66,7 @@ class ServiceStateResponse(ResponseModel):
 
 
 class ServiceResponse(ResponseModel):
-    """Something the provider rents beside instance types."""
+    """A service of the provider other than instance types."""
 
     id: str
     name: str
@@ -94,7 +94,7 @@ class FeeResponse(ResponseModel):
 
 
 class ProviderResponse(ResponseModel):
-    """A seller, its own words, and how much of the catalog is its."""
+    """A provider, its terms, and its share of the catalog."""
 
     id: str
     name: str
@@ -102,7 +102,7 @@ class ProviderResponse(ResponseModel):
     on_demand_term: str | None
     spot_term: str | None
     spot_notice_seconds: int | None
-    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: nobody says.")]
+    gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: unknown.")]
     instance_types: int
     offers: int
     services: list[ServiceResponse]
@@ -144,7 +144,7 @@ class RegionsRequest(PageRequest):
 
 
 class RegionResponse(ResponseModel):
-    """A place where a provider rents machines out."""
+    """A region in which a provider rents machines out."""
 
     provider: str
     id: str
@@ -161,7 +161,7 @@ class RegionResponse(ResponseModel):
 
 @router.get("/regions", summary="List regions", response_model=Page[RegionResponse])
 async def get_regions(request: Request, asked: Annotated[RegionsRequest, Query()], live: Live) -> Response:
-    """Regions with their country, and the CPU model beside a GPU where it is known."""
+    """Regions with their country, and the CPU model combined with a GPU, if it is known."""
     catalog = catalog_on(live, asked.as_of)
     providers = resolved("provider", asked.provider, catalog)
     countries = resolve(
@@ -184,7 +184,7 @@ class FrameworksRequest(PageRequest):
 
 
 class FrameworkResponse(ResponseModel):
-    """A rule in force: what software does on some hardware."""
+    """A rule in force: how software runs on some hardware."""
 
     software: str
     kind: str

@@ -11,7 +11,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.errors import QuestionError
 
 EARLIEST = date(2006, 1, 1)
-"""Before the first rented machine there is nothing to tell."""
+"""Amazon EC2, the first provider of the catalog, opened in 2006."""
 
 
 class CatalogStamp(BaseModel):
@@ -19,35 +19,37 @@ class CatalogStamp(BaseModel):
 
     version: int = Field(description="Raised by every change of the catalog.")
     as_of: date = Field(description="The day whose catalog answered.")
-    prices_oldest: date | None = Field(description="The oldest day on which a price still in force was seen.")
-    prices_newest: date | None = Field(description="The newest day on which a price was seen.")
+    prices_oldest: date | None = Field(description="The oldest day on which a price still in force was observed.")
+    prices_newest: date | None = Field(description="The newest day on which a price was observed.")
 
 
 def stamp(catalog: Catalog) -> CatalogStamp:
+    """Returns the stamp of this catalog."""
     oldest, newest = catalog.observed_span
     return CatalogStamp(version=catalog.version, as_of=catalog.day, prices_oldest=oldest, prices_newest=newest)
 
 
 def stamp_json(catalog: Catalog) -> bytes:
+    """Returns the JSON of the stamp."""
     return catalog.memory.get_or_compute("stamp", lambda: stamp(catalog).model_dump_json().encode())
 
 
-async def live_catalog(request: Request) -> LiveCatalog:
+async def _live_catalog(request: Request) -> LiveCatalog:
     live: LiveCatalog = request.app.state.live_catalog
     return live
 
 
-Live = Annotated[LiveCatalog, Depends(live_catalog)]
+Live = Annotated[LiveCatalog, Depends(_live_catalog)]
 
 
 def catalog_for(request: Request, day: date | None) -> Catalog:
-    """The catalog of a day, for endpoints that are asked so often that a dependency's own time counts."""
+    """Returns the catalog of a day, for endpoints so frequent that the time of a dependency counts."""
     live: LiveCatalog = request.app.state.live_catalog
     return catalog_on(live, day)
 
 
 def catalog_on(live: LiveCatalog | PinnedCatalog, day: date | None) -> Catalog:
-    """The catalog of a day. Raises `QuestionError` for days that no catalog can know."""
+    """Returns the catalog of a day. Raises `QuestionError` for a day in the future or before `EARLIEST`."""
     newest = live.on(None)
     if day is not None and day > newest.day:
         raise QuestionError(f"{day} lies in the future; the newest catalog is of {newest.day}.", field="as_of")

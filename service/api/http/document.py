@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI reads off the code, and what holds for all operations alike."""
+"""The OpenAPI document: FastAPI derives it from the code; problems, ETags and examples are added to each operation."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -13,11 +13,11 @@ Node = dict[str, Any]
 
 PROBLEMS = {
     "400": "The body cannot be read as JSON.",
-    "404": "There is no such thing in the catalog; near names are told.",
-    "410": "The cursor's place is gone since the catalog changed.",
+    "404": "The catalog has no such thing; the problem lists near names.",
+    "410": "The catalog has changed and no longer has the cursor's item.",
     "413": "The body is too large.",
     "415": "The body is not sent as JSON.",
-    "422": "The question cannot be answered as asked: the field and near names are told.",
+    "422": "The question cannot be answered as asked; the problem names the field and near names.",
     "503": "The database cannot be written to now; nothing of the request was kept.",
 }
 ETAG = {
@@ -35,15 +35,15 @@ IF_NONE_MATCH = {
 
 
 def complete_document(app: FastAPI) -> None:
-    """Let the app tell the whole document instead of what FastAPI knows by itself."""
+    """Makes the app return the completed document instead of the one that FastAPI derives."""
     derived = app.openapi
 
     @cache
-    def told() -> Node:
+    def completed() -> Node:
         document = derived()
         for path, operations in document["paths"].items():
             for operation in operations.values():
-                complete(operation, path)
+                _complete(operation, path)
         schemas = document["components"]["schemas"]
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
@@ -51,46 +51,46 @@ def complete_document(app: FastAPI) -> None:
         schemas |= problem.pop("$defs") | {"ProblemDocument": problem}
         return document
 
-    app.openapi = told  # type: ignore[method-assign]
+    app.openapi = completed  # type: ignore[method-assign]
 
 
-def complete(operation: Node, path: str) -> None:
+def _complete(operation: Node, path: str) -> None:
     parameters: list[Node] = operation.setdefault("parameters", [])
     for parameter in parameters:
         if parameter["in"] == "query":
-            parameter["schema"] = in_query(parameter["schema"])
-    names = {each["name"] for each in parameters}
+            parameter["schema"] = _in_query(parameter["schema"])
+    names = {parameter["name"] for parameter in parameters}
     responses: Node = operation["responses"]
     responses.pop("422", None)
-    for status in problem_statuses(operation, names):
+    for status in _problem_statuses(operation, names):
         schema = {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}
         responses[status] = {"description": PROBLEMS[status], "content": {MEDIA_TYPE: schema}}
-    answer = next(told for status, told in responses.items() if status < "300")
+    answer = next(response for status, response in responses.items() if status < "300")
     if "as_of" in names:  # the answer rests on a catalog, and on nothing else
         parameters.append(IF_NONE_MATCH)
-        answer["headers"] = headers(ETAG)
-        responses["304"] = {"description": "The answer that the client has still holds.", "headers": headers(ETAG)}
+        answer["headers"] = _headers(ETAG)
+        responses["304"] = {"description": "The answer that the client has still holds.", "headers": _headers(ETAG)}
     if "cursor" in names:
         answer["content"]["text/csv"] = {"schema": {"type": "string"}}
-        answer["headers"] |= headers({"X-Next-Cursor": ("In CSV: the cursor of the next page, if any.", "string")})
-    add_examples(operation, path)
+        answer["headers"] |= _headers({"X-Next-Cursor": ("In CSV: the cursor of the next page, if any.", "string")})
+    _add_examples(operation, path)
     operation["responses"] = dict(sorted(responses.items()))
 
 
-def in_query(schema: Node) -> Node:
-    """A query cannot say null, and of a list and its comma form the list is enough."""
+def _in_query(schema: Node) -> Node:
+    """Drops null, which a query cannot express, and of a list and its comma form keeps the list."""
     options = [option for option in schema.get("anyOf", []) if option.get("type") != "null"]
     if not options:
         return schema
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
-    kept: Node = next((each for each in options if each.get("type") == "array"), options[0])
+    kept: Node = next((option for option in options if option.get("type") == "array"), options[0])
     return kept | rest
 
 
-def problem_statuses(operation: Node, names: set[str]) -> Iterator[str]:
+def _problem_statuses(operation: Node, names: set[str]) -> Iterator[str]:
     if "requestBody" in operation:
         yield from ("400", "413", "415")
-    if any(each["in"] == "path" for each in operation["parameters"]):
+    if any(parameter["in"] == "path" for parameter in operation["parameters"]):
         yield "404"
     if "cursor" in names:
         yield "410"
@@ -100,12 +100,12 @@ def problem_statuses(operation: Node, names: set[str]) -> Iterator[str]:
         yield "503"
 
 
-def headers(table: dict[str, tuple[str, str]]) -> Node:
-    return {name: {"description": told, "schema": {"type": kind}} for name, (told, kind) in table.items()}
+def _headers(table: dict[str, tuple[str, str]]) -> Node:
+    return {name: {"description": text, "schema": {"type": type_}} for name, (text, type_) in table.items()}
 
 
-def add_examples(operation: Node, path: str) -> None:
-    """Each example to the answer with its status, and the first one's names to the path."""
+def _add_examples(operation: Node, path: str) -> None:
+    """Adds each example to the response with its status, and the names in the first one's path to the parameters."""
     for example in examples_of(operation["operationId"]):
         content = operation["responses"][example.status]["content"]
         media = next(iter(content.values()))

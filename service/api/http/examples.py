@@ -1,6 +1,6 @@
-"""Examples for the OpenAPI document: real answers of the seeded service, kept in the folder `examples`.
+"""Examples for the OpenAPI document: real answers of the seeded service, stored in the folder `examples`.
 
-`instance-selector openapi --renew-examples` asks again and writes them anew; a test fails while they are out of date.
+`instance-selector openapi --renew-examples` asks again and rewrites them; a test fails while they are out of date.
 """
 
 import json
@@ -37,7 +37,7 @@ QUESTIONS: dict[str, Any] = {
 
 QUESTION_BATCH: dict[str, Any] = {
     "two": {
-        "summary": "A job that can be placed, and one whose model nobody knows",
+        "summary": "A job that can be placed, and one whose model is unknown",
         "value": {
             "items": [
                 {
@@ -138,7 +138,7 @@ MEASUREMENTS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A request, and the answer that it had."""
+    """A request whose answer is stored."""
 
     operation: str
     name: str
@@ -200,31 +200,33 @@ EXAMPLES = (
     Example("get_metrics", "all", "GET", "/metrics"),
     Example("post_measurements", "loop", "POST", "/measurements", MEASUREMENTS["loop"]["value"], status="201"),
 )
-"""What is written comes last: it changes the catalog that the others tell of."""
+"""The request that writes comes last: it changes the catalog on which the others rest."""
 
 
 def examples_of(operation: str) -> Iterator[Example]:
-    return (each for each in EXAMPLES if each.operation == operation)
+    """Returns the examples of an operation."""
+    return (example for example in EXAMPLES if example.operation == operation)
 
 
 class Client(Protocol):
-    """What can ask the service: httpx's client, or Starlette's for tests."""
+    """A client of the service: httpx's, or Starlette's for tests."""
 
     def request(self, method: str, url: str, *, json: Any = ...) -> Any: ...
 
 
 def ask(example: Example, client: Client) -> Any:
-    """What the service answers now. Times of day are left out: they differ at every start."""
-    told = client.request(example.method, example.target, json=example.body)
-    assert str(told.status_code) == example.status, f"{example.summary}: {told.text}"
-    text = re.sub(r'("(?:checked|finished)_at":")[^"]*', rf"\g<1>{DAY}T00:00:00Z", told.text)
+    """Returns the current answer, without times of day: they differ at every start."""
+    response = client.request(example.method, example.target, json=example.body)
+    assert str(response.status_code) == example.status, f"{example.summary}: {response.text}"
+    text = re.sub(r'("(?:checked|finished)_at":")[^"]*', rf"\g<1>{DAY}T00:00:00Z", response.text)
     text = re.sub(r"(?m)^(selector_catalog_checked_timestamp_seconds) .*", r"\1 0.0", text)
-    return text if told.headers["Content-Type"].startswith("text/") else json.loads(text)
+    return text if response.headers["Content-Type"].startswith("text/") else json.loads(text)
 
 
 def renew(client: Client) -> None:
+    """Asks every example again and stores the answers."""
     for old in FOLDER.glob("*.json"):
         old.unlink()
-    for each in EXAMPLES:
-        text = json.dumps(ask(each, client), indent=2, ensure_ascii=False)
-        each.path.write_text(text + "\n", encoding="utf-8")
+    for example in EXAMPLES:
+        text = json.dumps(ask(example, client), indent=2, ensure_ascii=False)
+        example.path.write_text(text + "\n", encoding="utf-8")

@@ -24,7 +24,7 @@ SEPARATOR = re.compile(r",(?! )")
 
 
 def split_commas(value: Any) -> Any:
-    """`a,b` and a repeated parameter mean the same."""
+    """Splits `a,b`, which means the same as a repeated parameter."""
     if isinstance(value, str):
         return tuple(SEPARATOR.split(value))
     if not isinstance(value, list):
@@ -33,14 +33,14 @@ def split_commas(value: Any) -> Any:
 
 
 def one_day(value: Any) -> Any:
-    """Only YYYY-MM-DD: pydantic by itself would read 1645056000 and 2022-02-17T00:00:00 as days as well."""
+    """Reads YYYY-MM-DD only: pydantic by itself would take 1645056000 and 2022-02-17T00:00:00 as days, too."""
     if isinstance(value, date) or (isinstance(value, str) and WRITTEN_DAY.fullmatch(value)):
         return date.fromisoformat(value) if isinstance(value, str) else value
     raise ValueError("a day is written YYYY-MM-DD")
 
 
 def whole(value: Any) -> Any:
-    """JSON does not tell 5.0 from 5."""
+    """Returns 5 for 5.0: in JSON both are the same number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -69,7 +69,7 @@ AsOf = Annotated[
 
 
 class RequestModel(BaseModel):
-    """A request, or a part of one: what it does not know, it refuses."""
+    """A request, or a part of one. It refuses fields that it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -87,7 +87,7 @@ class ResponseModel(BaseModel):
 
     @classmethod
     def like(cls, value: object, /, **more: object) -> Self:
-        """What the value holds under the same names, and more."""
+        """Returns a response with the attributes of the value that have the same names, and with `more`."""
         same = {name: getattr(value, name) for name in cls.model_fields if name not in more}
         return cls(**same, **more)
 
@@ -119,4 +119,4 @@ class NoteResponse:
 
     code: str
     text: str
-    fields: Annotated[list[str], Field(description="The fields of the question that it speaks of.")]
+    fields: Annotated[list[str], Field(description="The fields of the question that it is about.")]

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.http.problems import FieldError, problem
 
 READ_ON = 16
-"""So many limits are read and dropped before the answer: a client in the middle of sending would not hear it."""
+"""Times the limit that is read and dropped before the answer: a client that is still sending would not read it."""
 
 
 class TooLarge(Exception):

@@ -1,4 +1,4 @@
-"""Errors → problem documents (RFC 9457): a sentence, the field, near names. Never what was sent; always ASCII."""
+"""Errors as problem documents (RFC 9457): a sentence, the field, near names; never the value sent, and always ASCII."""
 
 import json
 import logging
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 LONGEST_TEXT = 200
 RETRY_SECONDS = 10
-ERRORS_TOLD = 20
-"""A request can be wrong in ten thousand places; the first few are enough to mend it."""
+MAX_ERRORS = 20
+"""A request can be wrong in ten thousand places; a caller needs only the first few."""
 
 
 class FieldError(BaseModel):
-    """What is wrong with one field."""
+    """An error in one field."""
 
     field: str = Field(description="Where: the query parameter, or the path into the body.")
     message: str
@@ -43,7 +43,7 @@ class ProblemDocument(BaseModel):
     errors: list[FieldError]
 
 
-def document(status: int, detail: str, errors: Iterable[FieldError] = ()) -> ProblemDocument:
+def _document(status: int, detail: str, errors: Iterable[FieldError] = ()) -> ProblemDocument:
     return ProblemDocument(
         type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail, errors=list(errors)
     )
@@ -52,78 +52,80 @@ def document(status: int, detail: str, errors: Iterable[FieldError] = ()) -> Pro
 def problem(
     status: int, detail: str, errors: Iterable[FieldError] = (), headers: Mapping[str, str] | None = None
 ) -> Response:
-    return response(document(status, detail, errors), headers)
+    """Returns a problem as a response."""
+    return _response(_document(status, detail, errors), headers)
 
 
-def response(told: ProblemDocument, headers: Mapping[str, str] | None = None) -> Response:
-    body = json.dumps(told.model_dump(), ensure_ascii=True)
-    return Response(body, told.status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+def _response(document: ProblemDocument, headers: Mapping[str, str] | None = None) -> Response:
+    body = json.dumps(document.model_dump(), ensure_ascii=True)
+    return Response(body, document.status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
 class BodyUnreadable(HTTPException):
-    """The body cannot be read as JSON that means one thing."""
+    """The body is not JSON, is ambiguous, or is too complex."""
 
     def __init__(self, sentence: str, field: str = "body") -> None:
-        super().__init__(400, printable(sentence))
-        self.field = printable(field)
+        super().__init__(400, _printable(sentence))
+        self.field = _printable(field)
 
 
 STATUS_OF: dict[type[QuestionError], int] = {NotFound: 404, CursorExpired: 410}
 
 
-async def question_problem(_request: Request, error: Exception) -> Response:
+async def _question_problem(_request: Request, error: Exception) -> Response:
     assert isinstance(error, QuestionError)
-    return response(document_of(error))
+    return _response(document_of(error))
 
 
 def document_of(error: QuestionError) -> ProblemDocument:
-    return document(STATUS_OF.get(type(error), 422), error.sentence, field_errors(error))
+    """Returns the problem that the domain raised."""
+    return _document(STATUS_OF.get(type(error), 422), error.sentence, _field_errors(error))
 
 
-def field_errors(error: QuestionError) -> list[FieldError]:
+def _field_errors(error: QuestionError) -> list[FieldError]:
     if error.field is None:
         return []
     return [FieldError(field=error.field, message=error.sentence, near=list(error.near))]
 
 
-async def validation_problem(request: Request, error: Exception) -> Response:
+async def _validation_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found: Sequence[Any] = error.errors()
-    if any(each["type"] == "json_invalid" for each in found):
-        return body_problem(400, "The body is not valid JSON.")
+    errors: Sequence[Any] = error.errors()
+    if any(fault["type"] == "json_invalid" for fault in errors):
+        return _body_problem(400, "The body is not valid JSON.")
     if isinstance(error.body, bytes):
-        return body_problem(415, "Send the body as JSON, with the header Content-Type: application/json.")
-    return response(invalid(found, error.body, request))
+        return _body_problem(415, "Send the body as JSON, with the header Content-Type: application/json.")
+    return _response(invalid(errors, error.body, request))
 
 
-def invalid(found: Sequence[Any], body: Any, request: Request) -> ProblemDocument:
-    """What pydantic found wrong, in sentences."""
-    errors = [field_error(each, body, request) for each in found[:ERRORS_TOLD]]
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return document(422, f"{errors[0].message}{more}" if errors else "The request cannot be understood.", errors)
+def invalid(faults: Sequence[Any], body: Any, request: Request) -> ProblemDocument:
+    """Returns the errors that pydantic found, as sentences."""
+    errors = [_field_error(fault, body, request) for fault in faults[:MAX_ERRORS]]
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return _document(422, f"{errors[0].message}{more}" if errors else "The request cannot be understood.", errors)
 
 
-def body_problem(status: int, sentence: str, field: str = "body") -> Response:
+def _body_problem(status: int, sentence: str, field: str = "body") -> Response:
     return problem(status, sentence, [FieldError(field=field, message=sentence, near=[])])
 
 
-def field_error(found: Mapping[str, Any], body: Any, request: Request) -> FieldError:
-    where, *path = found["loc"]
+def _field_error(fault: Mapping[str, Any], body: Any, request: Request) -> FieldError:
+    where, *path = fault["loc"]
     # In a query every value belongs to a parameter; in a body pydantic's path has more in it than names and places.
-    steps = list(trodden(path, body, missing=found["type"] == "missing")) if where == "body" else path[:1]
-    field = printable(".".join(str(step) for step in steps)) or str(where)
+    steps = list(_steps_in_body(path, body, missing=fault["type"] == "missing")) if where == "body" else path[:1]
+    field = _printable(".".join(str(step) for step in steps)) or str(where)
     near: Sequence[str] = ()
-    match found["type"]:
+    match fault["type"]:
         case "extra_forbidden":
-            near = near_names(field.rsplit(".", 1)[-1], known_names(request))
+            near = near_names(field.rsplit(".", 1)[-1], _known_names(request))
             message = f"There is no {'query parameter' if where == 'query' else 'field'} '{field}'."
         case "literal_error":
-            near = near_names(str(found["input"]), re.findall(r"'([^']*)'", found["ctx"]["expected"]))
-            message = f"'{field}': {found['msg']}."
+            near = near_names(str(fault["input"]), re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
+            message = f"'{field}': {fault['msg']}."
         case "missing":
             message = f"'{field}' is missing."
         case kind:
-            said = SENTENCES.get(kind) or found["msg"].removeprefix("Value error, ").replace("Tuple", "List")
+            said = SENTENCES.get(kind) or fault["msg"].removeprefix("Value error, ").replace("Tuple", "List")
             message = f"'{field}': {said}."
     tail = f" Did you mean {' or '.join(near)}?" if near else ""
     return FieldError(field=field, message=message + tail, near=list(near))
@@ -133,11 +135,11 @@ SENTENCES = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "Input should be a JSON object"),
     "tuple_type": "Input should be a valid list",
 }
-"""Where pydantic's own words speak of Python."""
+"""Replacements for messages of pydantic that use the words of Python."""
 
 
-def trodden(path: Sequence[Any], body: Any, *, missing: bool) -> Iterator[Any]:
-    """Of pydantic's path into the body, the names and places in it; the branches of unions are left out."""
+def _steps_in_body(path: Sequence[Any], body: Any, *, missing: bool) -> Iterator[Any]:
+    """The names and indices in pydantic's path into the body, without the branches of unions."""
     for place, step in enumerate(path):
         match body, step:
             case dict(), str() if step in body:
@@ -153,70 +155,73 @@ def trodden(path: Sequence[Any], body: Any, *, missing: bool) -> Iterator[Any]:
         yield step
 
 
-def printable(text: str) -> str:
-    """What comes from outside may be long, or hold halves of characters that no JSON reader takes."""
+def _printable(text: str) -> str:
+    """Shortens text from outside, and replaces halves of characters, which no JSON reader accepts."""
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
 
-def known_names(request: Request) -> list[str]:
-    """The parameters and body fields that the operation asked has, for near names."""
+def _known_names(request: Request) -> list[str]:
+    """The parameters and body fields of the operation, for near names."""
     document = request.app.openapi()
     route = request.scope.get("route")
     operation = document["paths"].get(getattr(route, "path_format", ""), {}).get(request.method.lower(), {})
     names = [parameter["name"] for parameter in operation.get("parameters", [])]
-    return [*names, *fields_within(operation.get("requestBody", {}), document["components"]["schemas"], set())]
+    return [*names, *_fields_within(operation.get("requestBody", {}), document["components"]["schemas"], set())]
 
 
-def fields_within(node: Any, schemas: Mapping[str, Any], seen: set[str]) -> Iterator[str]:
+def _fields_within(node: Any, schemas: Mapping[str, Any], seen: set[str]) -> Iterator[str]:
     """The names of all properties in a schema and in those that it refers to."""
     if isinstance(node, list):
         for each in node:
-            yield from fields_within(each, schemas, seen)
+            yield from _fields_within(each, schemas, seen)
     if not isinstance(node, dict):
         return
     name = str(node.get("$ref", "")).rpartition("/")[2]
     if name and name not in seen:
         seen.add(name)
-        yield from fields_within(schemas[name], schemas, seen)
+        yield from _fields_within(schemas[name], schemas, seen)
     yield from node.get("properties", {})
-    yield from fields_within([held for key, held in node.items() if key not in ("example", "examples")], schemas, seen)
+    yield from _fields_within([held for key, held in node.items() if key not in ("example", "examples")], schemas, seen)
 
 
-async def http_problem(request: Request, error: Exception) -> Response:
+async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error, BodyUnreadable):
-        return body_problem(400, error.detail, error.field)
+        return _body_problem(400, error.detail, error.field)
     if error.status_code == 404:
         return problem(404, "There is nothing at this address. /docs lists what there is.")
     if error.status_code == 405:
         first = (error.headers or {}).get("Allow", "")
-        return problem(405, f"This address does not take {request.method}.", headers={"Allow": allowed(request, first)})
+        return problem(
+            405, f"This address does not take {request.method}.", headers={"Allow": _allowed(request, first)}
+        )
     return problem(error.status_code, str(error.detail), headers=error.headers)
 
 
-def allowed(request: Request, first: str) -> str:
-    """Every method of the address: Starlette tells only those of the first route that has it."""
+def _allowed(request: Request, first: str) -> str:
+    """Every method of the address: Starlette lists only those of its first route."""
     path = getattr(request.scope.get("route"), "path_format", "")
     operations = request.app.openapi()["paths"].get(path, {})
     return ", ".join(sorted(map(str.upper, operations))) or first
 
 
-async def database_problem(request: Request, error: Exception) -> Response:
-    """What is wrong with the database is for whoever runs it; the client hears that nothing has happened."""
+async def _database_problem(request: Request, error: Exception) -> Response:
+    """Logs the fault for the operator; the client only learns that nothing was stored."""
     log.error("%s %s was refused: %s", request.method, request.url.path, error)
     sentence = "The database cannot be written to now, so nothing of this was kept. Send it again later."
     return problem(503, sentence, headers={"Retry-After": str(RETRY_SECONDS)})
 
 
-async def unexpected_problem(request: Request, error: Exception) -> Response:
+async def _unexpected_problem(request: Request, error: Exception) -> Response:
     log.error("%s %s failed.", request.method, request.url.path, exc_info=error)
     return problem(500, "The service failed on this request; the fault is logged and is ours.")
 
 
 def answer_problems(app: FastAPI) -> None:
-    app.add_exception_handler(QuestionError, question_problem)
-    app.add_exception_handler(RequestValidationError, validation_problem)
-    app.add_exception_handler(HTTPException, http_problem)
-    app.add_exception_handler(DatabaseUnusable, database_problem)
-    app.add_exception_handler(Exception, unexpected_problem)
+    """Makes the app answer every error with a problem document."""
+    app.add_exception_handler(QuestionError, _question_problem)
+    app.add_exception_handler(RequestValidationError, _validation_problem)
+    app.add_exception_handler(HTTPException, _http_problem)
+    app.add_exception_handler(DatabaseUnusable, _database_problem)
+    app.add_exception_handler(Exception, _unexpected_problem)

@@ -1,4 +1,4 @@
-"""Instance types that pass constraints, each with its best offer, in the order that was asked for."""
+"""Instance types that pass constraints, each with its best offer, in the requested order; and counts of their values."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +18,8 @@ from service.domain.selection.offers import offers_of_types
 from service.domain.selection.selection import select
 
 Indices = NDArray[np.int64]
+UNIQUE_COLUMNS = ("instance",)
+"""Columns in which every value occurs once."""
 
 
 def list_instances(constraints: Constraints, words: str | None, sort: Sequence[str], catalog: Catalog) -> Indices:
@@ -94,3 +96,24 @@ def _tflops(name: str, constraints: Constraints, catalog: Catalog, types: Indice
     if not constraints.precision_all:
         raise QuestionError(f"Sorting by {name} needs a precision: add for example precision=bf16.", field="sort")
     return catalog.columns.tflops[constraints.precision_all[0]][types]
+
+
+def count_values(column: str, types: Indices, catalog: Catalog) -> list[tuple[str | float | None, int]]:
+    """Returns each value that the instance types have in a column, with its count; values in order, unknown last.
+
+    Raises `QuestionError` for a column that does not exist or whose values are all different.
+    """
+    words, numbers = catalog.columns.words, catalog.columns.numbers
+    values: list[str | float | None]
+    if column in words and column not in UNIQUE_COLUMNS:
+        codes, counts = np.unique(words[column].codes[types], return_counts=True)
+        values = [None if code < 0 else words[column].words[code] for code in codes.tolist()]
+    elif column in numbers:
+        figures, counts = np.unique(numbers[column][types], return_counts=True)
+        values = [None if np.isnan(figure) else figure for figure in figures.tolist()]
+    else:
+        known = sorted({*words, *numbers} - {*UNIQUE_COLUMNS})
+        raise QuestionError(
+            f"There is no facet '{column}'. Known: {', '.join(known)}.", field="facets", near=near_names(column, known)
+        )
+    return sorted(zip(values, counts.tolist(), strict=True), key=lambda counted: counted[0] is None)
