@@ -42,7 +42,7 @@ async def get_healthz() -> AliveResponse:
 
 @router.get("/readyz", summary="Is the catalog loaded")
 async def get_readyz(live: Live) -> ReadyResponse:
-    """The catalog in use, and the last check of the database. While the database is lost, the last good catalog answers."""
+    """The catalog in use, and the last check of the database. While that is lost, the last good catalog answers."""
     health = live.health
     return ReadyResponse(
         status="ready", catalog=stamp(live.on(None)), checked_at=health.checked_at, problem=health.problem

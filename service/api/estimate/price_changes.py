@@ -18,8 +18,7 @@ from service.domain.bill.interruption import Checkpoints
 from service.domain.bill.run import BilledRun
 from service.domain.bill.seller_terms import terms_of
 from service.domain.catalog.history import CatalogHistory
-from service.domain.catalog.price_changes import changes_between
-from service.domain.catalog.price_history import offer_key, offer_of
+from service.domain.catalog.price_history import changes_between, offer_key, offer_of
 from service.domain.errors import QuestionError
 from service.domain.money import number
 

@@ -1,6 +1,7 @@
-"""Recorded prices: those of some offers, in force on a day or over a span of days."""
+"""Recorded prices of offers: those in force on a day or over a span of days, and their changes between two days."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -9,8 +10,10 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Mask
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.history import CatalogHistory, end_of_day, start_of_day
+from service.domain.catalog.history import UNKNOWN, CatalogHistory, end_of_day, start_of_day
 from service.domain.catalog.offer import MARKETS, Offer
+
+NONE = -1
 
 
 def offers_among(history: CatalogHistory, names: Mapping[str, Collection[str]]) -> Mask:
@@ -85,3 +88,40 @@ def offer_key(history: CatalogHistory, row: int) -> str:
     """Returns a name of the row's offer that stays the same when the catalog changes."""
     instance_type, offer = offer_of(history, row)
     return "|".join((instance_type.id, offer.region or "", offer.zone or "", offer.market, offer.term or ""))
+
+
+# Changes between two days
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """One entry per offer whose price differs: its row on the earlier and on the later day (-1: none)."""
+
+    offer: NDArray[np.int64]
+    before: NDArray[np.int64]
+    after: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offer)
+
+
+def changes_between(history: CatalogHistory, wanted: NDArray[np.bool_], first: date, last: date) -> Changes:
+    """Returns the wanted offers whose dollars per hour differ between the ends of two days, by instance type.
+
+    A price that became known or unknown is a change too, and so is an offer that appeared or ended.
+    """
+    before, after = (_rows_on(history, day) for day in (first, last))
+    known = np.append(history.prices.usd_micros, UNKNOWN)
+    moved = ((before == NONE) != (after == NONE)) | (known[before] != known[after])
+    offers = np.flatnonzero(moved & wanted)
+    offers = offers[np.lexsort((offers, history.offers.instance_type[offers]))]
+    return Changes(offers, before[offers], after[offers])
+
+
+def _rows_on(history: CatalogHistory, day: date) -> NDArray[np.int64]:
+    """The row of each offer's price at the end of a day; -1 if it had none."""
+    moment, prices = end_of_day(day), history.prices
+    rows = np.full(len(history.offers.instance_type), NONE, np.int64)
+    in_force = np.flatnonzero((prices.valid_from <= moment) & (moment < prices.valid_to))
+    rows[prices.offer[in_force]] = in_force
+    return rows

@@ -1,4 +1,4 @@
-"""Instance types that pass constraints, each with its best offer, in the requested order; and counts of their values."""
+"""Instance types that pass constraints, each with its best offer, in the requested order, and counts of values."""
 
 from collections.abc import Sequence
 from dataclasses import replace
