@@ -1,8 +1,8 @@
-"""Make the environment and run a task in it: `python3 dev.py run`. Needs Python 3.11 or later, and nothing else."""
+"""Creates the environment and runs a task in it: `python3 dev.py run`. Needs only Python 3.11 or later."""
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 - whoever has an older Python gets a sentence, not a traceback
+if sys.version_info < (3, 11):  # noqa: UP036 - an older Python gets a sentence, not a traceback
     sys.exit("dev.py needs Python 3.11 or later; this one is {}.{}.".format(*sys.version_info[:2]))
 
 import argparse
@@ -36,24 +36,24 @@ CHECKS = [
 
 
 class Refusal(Exception):
-    """What stands in the way, as a sentence."""
+    """A task cannot run; the message says why."""
 
 
 def run(args: list[str]) -> int:
-    """Serve on 127.0.0.1:8000, from a database made and seeded when there is none."""
+    """Serve on 127.0.0.1:8000; create and seed the database if it does not exist."""
     refuse_taken_port(args)
     make_environment()
     return become("instance-selector", "serve", "--seed-if-empty", *args)
 
 
 def test(args: list[str]) -> int:
-    """Run the tests on every core; arguments go to pytest."""
+    """Run the tests on all cores; arguments go to pytest."""
     make_environment()
     return become("pytest", "-n", "auto", *args)
 
 
 def check(args: list[str]) -> int:
-    """Run every linter and the type checker, or only those named, and tell all that fails."""
+    """Run all linters and the type checker, or only the named ones, and list the failures."""
     unknown = set(args) - {command[0] for command in CHECKS}
     if unknown:
         raise Refusal(f"No check is called {', '.join(sorted(unknown))}.")
@@ -76,7 +76,7 @@ def bench(args: list[str]) -> int:
 
 
 def accuracy(args: list[str]) -> int:
-    """Ask a service about published runs through POST /estimate/batch, and print how right it is."""
+    """Compare the estimates of a service with published runs."""
     make_environment()
     return become("instance-selector", "accuracy", *args)
 
@@ -85,19 +85,19 @@ def openapi(args: list[str]) -> int:
     """Write openapi/openapi.json from the code, with fresh examples."""
     make_environment()
     command = [str(BIN / "instance-selector"), "openapi", "--renew-examples", *args]
-    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE)
-    if told.returncode == 0:
-        (ROOT / "openapi" / "openapi.json").write_bytes(told.stdout)
-    return told.returncode
+    result = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE)
+    if result.returncode == 0:
+        (ROOT / "openapi" / "openapi.json").write_bytes(result.stdout)
+    return result.returncode
 
 
 def scenarios(args: list[str]) -> int:
     """Write docs/scenarios.md from tests/scenarios."""
     make_environment()
-    told = subprocess.run([str(PYTHON), "-m", "tests.scenarios.render", *args], cwd=ROOT, stdout=subprocess.PIPE)
-    if told.returncode == 0:
-        (ROOT / "docs" / "scenarios.md").write_bytes(told.stdout)
-    return told.returncode
+    result = subprocess.run([str(PYTHON), "-m", "tests.scenarios.render", *args], cwd=ROOT, stdout=subprocess.PIPE)
+    if result.returncode == 0:
+        (ROOT / "docs" / "scenarios.md").write_bytes(result.stdout)
+    return result.returncode
 
 
 def lock(args: list[str]) -> int:
@@ -127,11 +127,11 @@ TASKS: dict[str, Callable[[list[str]], int]] = {
 
 
 def make_environment() -> None:
-    """Build .venv anew, unless this Python built it from this lock."""
+    """Creates .venv, unless this Python has created it from this lock."""
     wanted = fingerprint()
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text() == wanted:
         return
-    print("Making the environment in .venv: a minute or two, once.", file=sys.stderr, flush=True)
+    print("Creating the environment in .venv, once. This takes a minute or two.", file=sys.stderr, flush=True)
     try:
         import venv
 
@@ -139,13 +139,13 @@ def make_environment() -> None:
     except ImportError:
         raise Refusal("This Python has no venv module. On Debian and Ubuntu: apt install python3-venv") from None
     except (OSError, ValueError) as error:
-        raise Refusal(f"The environment cannot be made in {VENV}: {error}") from error
+        raise Refusal(f"The environment cannot be created in {VENV}: {error}") from error
     install_packages()
     STAMP.write_text(wanted)
 
 
 def fingerprint() -> str:
-    """Changes with the lock, with how the project is installed, with the Python, and when the folder moves."""
+    """Returns a digest that changes with the lock, the project's packaging, the Python and the folder."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     installed_as = json.dumps([pyproject["build-system"], pyproject["project"], pyproject["tool"]["hatch"]])
     parts = [LOCK.read_text(), installed_as, sys.version, sys.base_prefix, str(ROOT)]
@@ -154,19 +154,19 @@ def fingerprint() -> str:
 
 def install_packages() -> None:
     locked = ["--require-hashes", "--requirement", str(LOCK)]
-    # The lock brings the build backend, so that installing the project fetches nothing that is not locked.
+    # The lock has the build backend, so that installing the project downloads only locked packages.
     project = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
     for installer in installers():
         if all(subprocess.call([*installer, *wanted], cwd=ROOT) == 0 for wanted in (locked, project)):
             return
     raise Refusal(
         "The packages could not be installed; the lines above say why. "
-        "Where no package index is reached, name one in UV_DEFAULT_INDEX or PIP_INDEX_URL."
+        "If the package index is not reachable, set another one in UV_DEFAULT_INDEX or PIP_INDEX_URL."
     )
 
 
 def installers() -> Iterator[list[str]]:
-    """Commands that install into .venv, best first: uv takes seconds where pip takes a minute."""
+    """Yields commands that install into .venv, fastest first: uv takes seconds, pip a minute."""
     uv = [shutil.which("uv") or "", "pip", "install", "--quiet", "--python", str(PYTHON)]
     if uv[0]:
         yield uv
@@ -186,13 +186,13 @@ def installers() -> Iterator[list[str]]:
 
 
 def locked_lines(package: str) -> str:
-    """What the lock says of one package: its version and its hashes."""
+    """Returns the lines of the lock for one package: its version and its hashes."""
     entry = re.search(rf"^{re.escape(package)}==(.*\\\n)*.*\n", LOCK.read_text(), re.MULTILINE)
     return entry[0] if entry else ""
 
 
 def refuse_taken_port(args: list[str]) -> None:
-    """Said before the environment is made, which may take a minute."""
+    """Checks the port before the environment is created, which may take a minute."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--host", default=os.environ.get("SELECTOR_HOST", "127.0.0.1"))
     parser.add_argument("--port", default=os.environ.get("SELECTOR_PORT", "8000"))
@@ -200,7 +200,7 @@ def refuse_taken_port(args: list[str]) -> None:
     try:
         socket.create_connection((address.host, int(address.port)), timeout=1).close()
     except (OSError, OverflowError, ValueError):
-        return  # nobody answers; an address that makes no sense is the service's to refuse
+        return  # the port is free; the service itself refuses an invalid address
     raise Refusal(f"Port {address.port} is taken. Choose another: python3 dev.py run --port {int(address.port) + 1}")
 
 
@@ -209,10 +209,10 @@ def call(command: str, *args: str) -> int:
 
 
 def become(command: str, *args: str) -> int:
-    """Let a command take the place of this process, so that Ctrl-C and signals reach it and it can tidy up."""
+    """Replaces this process by a command, so that Ctrl-C and other signals reach the command."""
     if os.name == "posix":
         os.chdir(ROOT)
-        # The whole path: Python finds its environment by the name that it is called by.
+        # The full path, because Python finds its environment by the path under which it is called.
         os.execv(BIN / command, [str(BIN / command), *args])
     return call(command, *args)
 

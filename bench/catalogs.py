@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, func, insert, select, update
 
-from service.cli import load_seed
 from service.db.engine import connect
 from service.db.tables import CATALOG_VERSION, INSTANCE_TYPE, OFFER, PRICE, REGION
 from service.domain.catalog.offer import MARKETS
 from service.files import SEED
+from service.importers.load_seed import load_seed
 
 FEED = "bench"
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

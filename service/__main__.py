@@ -1,9 +1,9 @@
-"""`python -m service`, and the command `instance-selector`."""
+"""Runs the command `instance-selector`, also as `python -m service`."""
 
 import gc
 import sys
 
-gc.disable()  # what modules make while they load is no garbage, and to look for some takes a tenth of the time
+gc.disable()  # loading modules leaves no garbage, and collecting takes a tenth of the start
 
 from service.cli import main  # noqa: E402
 

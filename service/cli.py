@@ -18,18 +18,18 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
-from sqlalchemy import Engine
 
 from service.api.http import examples
 from service.app import build_app, create_app
-from service.db.engine import connect, sqlite_path
+from service.db.engine import Engine, connect, sqlite_path
 from service.db.errors import DatabaseUnusable
 from service.db.migrate import require_current, upgrade
 from service.db.read_history import read_history
-from service.db.write_catalog import Written, record_failure, write
+from service.db.write_catalog import Written
 from service.files import SEED
 from service.importers.checks import check_seed
-from service.importers.seed import FEED, SeedBroken, read_seed
+from service.importers.load_seed import load_seed
+from service.importers.seed import SeedBroken, read_seed
 from service.settings import Settings, SettingsWrong, read_settings
 
 PUBLISHED_RUNS = SEED / "published_runs.csv"
@@ -37,86 +37,87 @@ PATIENCE_SECONDS = 120
 
 
 class ServiceSilent(Exception):
-    """A running service that was named does not answer."""
+    """A running service does not answer at its URL."""
 
 
-SENTENCES = (DatabaseUnusable, SettingsWrong, SeedBroken, ServiceSilent)
-"""What a person can mend: told as a sentence, without a traceback."""
+USER_ERRORS = (DatabaseUnusable, SettingsWrong, SeedBroken, ServiceSilent)
+"""Errors that the user can correct, which are printed as a sentence without a traceback."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 when it worked, 1 when it did not, 2 when it was not understood."""
-    asked = parser().parse_args(arguments)
+    """Runs one command. Returns 0 if it succeeds, 1 if it fails, and 2 if the arguments are wrong."""
+    parsed = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
-        command: Callable[[argparse.Namespace], int] = asked.command
-        return command(asked)
-    except SENTENCES as error:
+        command: Callable[[argparse.Namespace], int] = parsed.command
+        return command(parsed)
+    except USER_ERRORS as error:
         print(error, file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader, such as head, has seen enough
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
-def parser() -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(
         prog="instance-selector", description="Which machine should run this deep-learning job?"
     )
     commands = whole.add_subparsers(required=True, metavar="command")
 
-    serve = add(commands, "serve", run_serve, "answer HTTP requests")
+    serve = _add(commands, "serve", _run_serve, "answer HTTP requests")
     serve.add_argument("--host")
     serve.add_argument("--port", type=int)
     serve.add_argument("--workers", type=int)
     serve.add_argument(
-        "--seed-if-empty", action="store_true", help="make and seed a SQLite database that is not there yet"
+        "--seed-if-empty", action="store_true", help="create and seed the SQLite database if it does not exist"
     )
 
-    seed = add(commands, "seed", run_seed, "make the tables and load the catalog that comes with the code")
-    seed.add_argument("--check", action="store_true", help="prove the seed's integrity; write nothing")
+    seed = _add(commands, "seed", _run_seed, "create the tables and load the catalog that comes with the code")
+    seed.add_argument("--check", action="store_true", help="check the seed without writing to the database")
     seed.add_argument("--folder", type=Path, default=SEED, help=argparse.SUPPRESS)
 
-    add(commands, "migrate", run_migrate, "bring the database to the tables of this version")
+    _add(commands, "migrate", _run_migrate, "bring the tables of the database to this version")
 
-    recommend = add(commands, "recommend", run_recommend, "answer a question from a JSON file, or from standard input")
+    recommend = _add(commands, "recommend", _run_recommend, "answer a question from a JSON file or standard input")
     recommend.add_argument(
-        "file", type=text_of, metavar="FILE", help="the body of POST /recommend; - for standard input"
+        "file", type=_text_of, metavar="FILE", help="the body of POST /recommend; - for standard input"
     )
 
-    estimate = add(
-        commands, "estimate", run_estimate, "what a job costs: exits 0 when it may, 1 when not, 2 unanswered"
+    estimate = _add(
+        commands,
+        "estimate",
+        _run_estimate,
+        "price a job: exit code 0 if its cost is allowed, 1 if not, 2 if unknown",
     )
     estimate.add_argument(
         "--file", required=True, help="the body of POST /estimate as YAML or JSON; - for standard input"
     )
-    estimate.add_argument("--url", help="of a running service; without it the database of the settings is asked")
-    estimate.add_argument("--baseline", type=float, metavar="USD", help="what the job cost before")
-    estimate.add_argument(
-        "--fail-above", type=float, metavar="PERCENT", help="how much more than the baseline is allowed"
-    )
-    estimate.add_argument("--budget", type=float, metavar="USD", help="what the job may cost")
+    estimate.add_argument("--url", help="URL of a running service; by default the configured database answers")
+    estimate.add_argument("--baseline", type=float, metavar="USD", help="the previous cost of the job")
+    estimate.add_argument("--fail-above", type=float, metavar="PERCENT", help="the allowed increase over the baseline")
+    estimate.add_argument("--budget", type=float, metavar="USD", help="the highest allowed cost")
     estimate.add_argument("--format", choices=("table", "markdown", "json"), default="table")
 
-    instances = add(commands, "instances", run_instances, "list instance types, filtered as in GET /instances")
+    instances = _add(commands, "instances", _run_instances, "list instance types, with the filters of GET /instances")
     instances.add_argument("filter", nargs="*", help="for example: precision=bf16 sort=usd_per_hour limit=10")
 
-    accuracy = add(commands, "accuracy", run_accuracy, "ask a service about published runs, and tell how right it is")
+    accuracy = _add(commands, "accuracy", _run_accuracy, "compare the estimates of a service with published runs")
     accuracy.add_argument("table", type=Path, nargs="?", default=PUBLISHED_RUNS, help="default: the runs of the seed")
-    accuracy.add_argument("--url", help="of a running service; without it one is started on the seed")
+    accuracy.add_argument("--url", help="URL of a running service; by default the command starts one on the seed")
 
-    calibrate = add(commands, "calibrate", run_calibrate, "fit the coefficients of the physics on published runs")
+    calibrate = _add(commands, "calibrate", _run_calibrate, "fit the coefficients of the physics on published runs")
     calibrate.add_argument("table", type=Path, nargs="?", default=PUBLISHED_RUNS, help="default: the runs of the seed")
     calibrate.add_argument("--write", type=Path, metavar="FILE", help="such as seed/coefficients.csv")
 
-    openapi = add(commands, "openapi", run_openapi, "print the OpenAPI document")
+    openapi = _add(commands, "openapi", _run_openapi, "print the OpenAPI document")
     openapi.add_argument(
-        "--renew-examples", action="store_true", help="in a checkout: ask a freshly seeded service for its examples"
+        "--renew-examples", action="store_true", help="in a checkout: take the examples from a freshly seeded service"
     )
     return whole
 
 
-def add(
+def _add(
     commands: Any, name: str, command: Callable[[argparse.Namespace], int], help_text: str
 ) -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
@@ -124,22 +125,22 @@ def add(
     return made
 
 
-def text_of(file: str) -> str:
-    """What a file holds; `-` is standard input."""
+def _text_of(file: str) -> str:
+    """The content of a file; `-` is standard input."""
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise argparse.ArgumentTypeError(f"{file} cannot be read: {error}") from None
 
 
-def run_serve(asked: argparse.Namespace) -> int:
-    settings = read_settings(host=asked.host, port=asked.port, workers=asked.workers)
-    if asked.seed_if_empty:
-        seed_if_absent(settings)
+def _run_serve(arguments: argparse.Namespace) -> int:
+    settings = read_settings(host=arguments.host, port=arguments.port, workers=arguments.workers)
+    if arguments.seed_if_empty:
+        _seed_if_absent(settings)
     engine = connect(settings.database_url)
     require_current(engine)
     engine.dispose()
-    if (taken := port_taken(settings)) is not None:
+    if (taken := _port_taken(settings)) is not None:
         print(taken, file=sys.stderr)
         return 1
     uvicorn.run(
@@ -154,8 +155,8 @@ def run_serve(asked: argparse.Namespace) -> int:
     return 0
 
 
-def port_taken(settings: Settings) -> str | None:
-    """A sentence when something else listens there already."""
+def _port_taken(settings: Settings) -> str | None:
+    """A sentence if another process listens at that address already."""
     with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -165,24 +166,24 @@ def port_taken(settings: Settings) -> str | None:
     return None
 
 
-def seed_if_absent(settings: Settings) -> None:
+def _seed_if_absent(settings: Settings) -> None:
     engine = connect(settings.database_url)
     path = sqlite_path(engine.url)
     if path is None or not path.exists():
-        tell_seeding(engine, load_seed(engine, SEED))
+        _print_seeded(engine, load_seed(engine, SEED))
     engine.dispose()
 
 
-def run_seed(asked: argparse.Namespace) -> int:
-    if asked.check:
-        return tell_whether_sound(asked.folder)
+def _run_seed(arguments: argparse.Namespace) -> int:
+    if arguments.check:
+        return _print_seed_problems(arguments.folder)
     engine = connect(read_settings().database_url)
-    tell_seeding(engine, load_seed(engine, asked.folder))
+    _print_seeded(engine, load_seed(engine, arguments.folder))
     engine.dispose()
     return 0
 
 
-def tell_whether_sound(folder: Path) -> int:
+def _print_seed_problems(folder: Path) -> int:
     batch = read_seed(folder)
     problems = check_seed(batch, folder)
     for problem in problems:
@@ -192,29 +193,17 @@ def tell_whether_sound(folder: Path) -> int:
         f"{seen:,} rows, {len(problems)} problems."
         if problems
         else f"The seed is sound: of {seen:,} rows {kept:,} enter the catalog; "
-        f"{seen - kept:,} are set aside with a reason."
+        f"{seen - kept:,} are quarantined with a reason."
     )
     return 1 if problems else 0
 
 
-def load_seed(engine: Engine, folder: Path) -> Written:
-    """Make the tables and load the seed. Raises `SeedBroken` or `DatabaseUnusable`; then nothing has changed."""
-    now = datetime.now(UTC)
-    batch = read_seed(folder)
-    problems = check_seed(batch, folder)
-    if problems:
-        record_failure(engine, FEED, now, "refused", problems[0])
-        raise SeedBroken("\n".join(problems))
-    upgrade(engine)
-    return write(engine, batch, now)
-
-
-def tell_seeding(engine: Engine, written: Written) -> None:
+def _print_seeded(engine: Engine, written: Written) -> None:
     state = "is seeded" if written.state == "done" else "holds the seed already"
     print(f"{engine.url.render_as_string()} {state}; the catalog is version {written.version}.", file=sys.stderr)
 
 
-def run_migrate(_asked: argparse.Namespace) -> int:
+def _run_migrate(_arguments: argparse.Namespace) -> int:
     engine = connect(read_settings().database_url)
     upgrade(engine)
     print(f"{engine.url.render_as_string()} has the tables of this version.", file=sys.stderr)
@@ -222,84 +211,84 @@ def run_migrate(_asked: argparse.Namespace) -> int:
     return 0
 
 
-def run_recommend(asked: argparse.Namespace) -> int:
-    return ask("POST", "/recommend", content=asked.file, headers={"Content-Type": "application/json"})
+def _run_recommend(arguments: argparse.Namespace) -> int:
+    return _ask("POST", "/recommend", content=arguments.file, headers={"Content-Type": "application/json"})
 
 
-def run_instances(asked: argparse.Namespace) -> int:
-    return ask("GET", "/instances", params=[each.partition("=")[::2] for each in asked.filter])
+def _run_instances(arguments: argparse.Namespace) -> int:
+    return _ask("GET", "/instances", params=[each.partition("=")[::2] for each in arguments.filter])
 
 
-def run_estimate(asked: argparse.Namespace) -> int:
-    """0: the cost passes; 1: it does not; 2: there is no answer, so that a broken gate is not taken for a dear job."""
+def _run_estimate(arguments: argparse.Namespace) -> int:
+    """Exit code 2 separates a question without an answer from a job that is too expensive."""
     from service.ci.job_file import JobFileWrong, read_job, with_limits
     from service.ci.report import FORMATS, UNANSWERED, exit_code
 
-    limits = {"baseline": asked.baseline, "fail_above": asked.fail_above, "budget": asked.budget}
+    limits = {"baseline": arguments.baseline, "fail_above": arguments.fail_above, "budget": arguments.budget}
     try:
-        body = with_limits(read_job(text_of(asked.file)), **limits)
-        answer = estimate_at(asked.url, body)
-    except (JobFileWrong, argparse.ArgumentTypeError, *SENTENCES) as error:
+        body = with_limits(read_job(_text_of(arguments.file)), **limits)
+        answer = _estimate_at(arguments.url, body)
+    except (JobFileWrong, argparse.ArgumentTypeError, *USER_ERRORS) as error:
         print(error, file=sys.stderr)
         return UNANSWERED
     if not answer.is_success:
-        print(problem_of(answer), file=sys.stderr)
+        print(_problem_of(answer), file=sys.stderr)
         return UNANSWERED
-    print(FORMATS[asked.format](answer.json()))
+    print(FORMATS[arguments.format](answer.json()))
     return exit_code(answer.json())
 
 
-def estimate_at(url: str | None, body: dict[str, Any]) -> Any:
-    """The answer of a running service, or of this process. Raises `ServiceSilent`."""
+def _estimate_at(url: str | None, body: dict[str, Any]) -> Any:
+    """The answer of a running service, or of one in this process. Raises `ServiceSilent`."""
     import httpx2
 
     try:
         if url is None:
-            return asyncio.run(answer_to("POST", "/estimate", json=body))
+            return asyncio.run(_answer_to("POST", "/estimate", json=body))
         return httpx2.post(f"{url.rstrip('/')}/estimate", json=body, timeout=PATIENCE_SECONDS)
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         raise ServiceSilent(f"{url or 'The service'} does not answer: {error}") from None
 
 
-def problem_of(answer: Any) -> str:
-    """The sentence of a problem; of what is none, its status."""
+def _problem_of(answer: Any) -> str:
+    """The detail of a problem answer, or a sentence with the status of any other answer."""
     try:
         return str(answer.json()["detail"])
     except (ValueError, KeyError, TypeError):
         return f"The service answered with status {answer.status_code} and without a reason."
 
 
-def ask(method: str, path: str, **request: Any) -> int:
-    """Ask the service in this process, without a server, and print what it answers."""
-    answer = asyncio.run(answer_to(method, path, **request))
+def _ask(method: str, path: str, **request: Any) -> int:
+    """Asks the service in this process, without a server, and prints the answer."""
+    answer = asyncio.run(_answer_to(method, path, **request))
     print(json.dumps(answer.json(), indent=2))
     return 0 if answer.is_success else 1
 
 
-async def answer_to(method: str, path: str, **request: Any) -> Any:
-    import httpx2  # only these commands need a client; a server starts sooner without
+async def _answer_to(method: str, path: str, **request: Any) -> Any:
+    import httpx2  # imported here because only these commands need a client, and a server starts faster without
 
     within = httpx2.ASGITransport(app=create_app(), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=within, base_url="http://in-process") as client:
         return await client.request(method, path, **request)
 
 
-def run_accuracy(asked: argparse.Namespace) -> int:
+def _run_accuracy(arguments: argparse.Namespace) -> int:
     import httpx2
 
     from service.accuracy.client import ask_table
     from service.accuracy.report import accuracy_text
 
     with contextlib.ExitStack() as stack:
-        url = asked.url or stack.enter_context(serving_seed())
+        url = arguments.url or stack.enter_context(_serving_seed())
         client = stack.enter_context(httpx2.Client(base_url=url, timeout=PATIENCE_SECONDS))
-        print(accuracy_text(ask_table(asked.table, client)))
+        print(accuracy_text(ask_table(arguments.table, client)))
     return 0
 
 
 @contextlib.contextmanager
-def serving_seed() -> Iterator[str]:
-    """A service on the seed and a free port of the loopback, until the block ends."""
+def _serving_seed() -> Iterator[str]:
+    """Runs a service with the seed on a free port of the loopback interface until the block ends."""
     with TemporaryDirectory() as folder, socket.socket() as listening:
         settings = Settings(database_url=f"sqlite:///{folder}/seed.db")
         engine = connect(settings.database_url)
@@ -316,7 +305,7 @@ def serving_seed() -> Iterator[str]:
             thread.join()
 
 
-def run_calibrate(asked: argparse.Namespace) -> int:
+def _run_calibrate(arguments: argparse.Namespace) -> int:
     from service.accuracy.calibrate import calibrate
 
     with TemporaryDirectory() as folder:
@@ -324,18 +313,18 @@ def run_calibrate(asked: argparse.Namespace) -> int:
         load_seed(engine, SEED)
         catalog = read_history(engine).on(datetime.now(UTC).date())
         engine.dispose()
-    print(calibrate(asked.table, catalog, asked.write))
+    print(calibrate(arguments.table, catalog, arguments.write))
     return 0
 
 
-def run_openapi(asked: argparse.Namespace) -> int:
-    if asked.renew_examples:
-        renew_examples()
+def _run_openapi(arguments: argparse.Namespace) -> int:
+    if arguments.renew_examples:
+        _renew_examples()
     print(openapi_text(build_app()), end="")
     return 0
 
 
-def renew_examples() -> None:
+def _renew_examples() -> None:
     from fastapi.testclient import TestClient
 
     with TemporaryDirectory() as folder:
@@ -348,5 +337,5 @@ def renew_examples() -> None:
 
 
 def openapi_text(app: FastAPI) -> str:
-    """The OpenAPI document as it is committed."""
+    """Returns the OpenAPI document as it is committed."""
     return json.dumps(jsonable_encoder(app.openapi()), indent=2, sort_keys=True) + "\n"

@@ -1,4 +1,4 @@
-"""The environment, read once. Only app.py and cli.py import this."""
+"""Reads the settings from the environment. Only app.py and cli.py import this."""
 
 from typing import Annotated
 
@@ -9,11 +9,11 @@ PREFIX = "SELECTOR_"
 
 
 class SettingsWrong(Exception):
-    """A setting cannot be used; the message names it and says what it takes."""
+    """A setting has an invalid value; the message names it and says which values are valid."""
 
 
 class Settings(BaseSettings):
-    """Everything that can be set from outside, each by an environment variable `SELECTOR_<NAME>`."""
+    """All settings, each read from an environment variable `SELECTOR_<NAME>`."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, populate_by_name=True, extra="ignore")
 
@@ -28,7 +28,7 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=1, le=65535, description="The port to listen on.")] = 8000
     workers: Annotated[int, Field(ge=1, le=64, description="Server processes.")] = 1
     poll_seconds: Annotated[
-        float, Field(gt=0, le=60, description="How often to look whether the catalog has changed.")
+        float, Field(gt=0, le=60, description="Seconds between two checks for a changed catalog.")
     ] = 1.0
     max_body_bytes: Annotated[int, Field(ge=1024, le=64 * 1024**2, description="The largest request body.")] = (
         4 * 1024**2
@@ -37,14 +37,14 @@ class Settings(BaseSettings):
 
 
 def read_settings(**overrides: object) -> Settings:
-    """The settings of this process. Raises `SettingsWrong` with a sentence for each that cannot be used."""
+    """Returns the settings of this process. Raises `SettingsWrong` with a sentence for each invalid one."""
     try:
         return Settings(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
     except ValidationError as error:
-        raise SettingsWrong("\n".join(sentence(each) for each in error.errors())) from None
+        raise SettingsWrong("\n".join(_sentence(each) for each in error.errors())) from None
 
 
-def sentence(error: object) -> str:
+def _sentence(error: object) -> str:
     assert isinstance(error, dict)
     name = str(error["loc"][0])
     variable = name if name.isupper() else f"{PREFIX}{name.upper()}"

@@ -12,9 +12,9 @@ from sqlalchemy import URL, NullPool, create_engine, make_url, text
 
 from service.api.http import examples
 from service.app import create_app
-from service.cli import load_seed
 from service.db.engine import connect, parse_url
 from service.files import SEED
+from service.importers.load_seed import load_seed
 from service.settings import Settings
 from tests.databases import copied_database
 from tests.postgres import find_binaries, running_server

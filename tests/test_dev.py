@@ -38,7 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def builds_again(capfd: pytest.CaptureFixture[str]) -> bool:
     capfd.readouterr()
     dev.make_environment()
-    return "Making the environment" in capfd.readouterr().err
+    return "Creating the environment" in capfd.readouterr().err
 
 
 def test_an_old_python_gets_a_sentence() -> None:
@@ -56,7 +56,7 @@ def test_a_python_without_venv_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_environment_that_cannot_be_made_gets_a_sentence(project: Path) -> None:
     (project / ".venv").write_text("a file where a folder should be")
-    with pytest.raises(dev.Refusal, match="cannot be made in"):
+    with pytest.raises(dev.Refusal, match="cannot be created in"):
         dev.make_environment()
 
 

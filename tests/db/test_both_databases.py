@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from service.cli import load_seed
 from service.db.engine import connect
 from service.db.migrate import upgrade
 from service.db.read_history import read_history
@@ -14,6 +13,7 @@ from service.db.write_catalog import write
 from service.domain.calibration.error_bands import physics_of
 from service.domain.catalog.history import CatalogHistory, OfferColumns, PriceColumns
 from service.files import SEED
+from service.importers.load_seed import load_seed
 from service.importers.seed import read_seed
 
 

@@ -7,9 +7,9 @@ from fastapi.testclient import TestClient
 
 from service.api.http import examples
 from service.app import create_app
-from service.cli import load_seed
 from service.db.engine import connect
 from service.files import SEED
+from service.importers.load_seed import load_seed
 from service.settings import Settings
 from tests.builders.random_questions import Questions, Vocabulary
 

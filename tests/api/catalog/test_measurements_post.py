@@ -14,10 +14,10 @@ from sqlalchemy import text
 
 from service.api.http import examples
 from service.app import create_app
-from service.cli import load_seed
 from service.db import engine as engines
 from service.db.engine import connect
 from service.files import SEED
+from service.importers.load_seed import load_seed
 from service.settings import Settings
 from tests.api.answers import get_json
 from tests.api.raw_asgi import JSON, Answer, call
