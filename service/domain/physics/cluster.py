@@ -15,14 +15,18 @@ DEFAULT_ONE_WAY_GB_PER_SECOND = {
     "neuronlink": 96.0,
     "roce": 50.0,
 }
-"""One direction, per GPU, where the catalog has no figure; PCIe 4.0 x16 moves about 24 of its 32 GB/s."""
+"""Link rates in one direction, per GPU, if the catalog has none; PCIe 4.0 x16 moves about 24 of its 32 GB/s."""
 
 PCIE_5 = frozenset({"hopper", "blackwell", "blackwell-ultra", "cdna-3", "cdna-4"})
 PCIE_5_GB_PER_SECOND = 50.0
-"""Cards of these architectures have a bus of the fifth generation, twice as fast."""
+"""PCIe rate of the architectures above, whose bus is of the fifth generation."""
 
 DEFAULT_NETWORK_GBPS = 100.0
 DEFAULT_VCPUS_PER_GPU = 16.0
+
+USABLE_SHARE_OF_LABEL = 0.975
+"""Usable share of the nominal memory, which is GiB in practice: 79.1 of 80, 39.4 of 40 and 23.6 of 24 GiB (device
+memory logs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +57,10 @@ class Cluster:
 
     @property
     def usable_bytes(self) -> float:
-        """What a program can allocate on one GPU: the measured figure, or the label less what drivers keep."""
+        """Bytes that a program can allocate on one GPU: measured, or the nominal memory less the share of drivers."""
         if self.gpu.usable_memory_gib:
             return self.gpu.usable_memory_gib * GIB
         return (self.gpu.memory_gb or 0.0) * USABLE_SHARE_OF_LABEL * GIB
-
-    def link(self, ranks: int) -> float:
-        """The slowest link that a group of neighbouring ranks crosses, in bytes per second per GPU."""
-        if ranks <= self.linked_gpus:
-            return self.link_bytes_per_second
-        return min(self.link_bytes_per_second, self.network_bytes_per_second)
-
-
-USABLE_SHARE_OF_LABEL = 0.975
-"""Labels are GiB in practice; 79.1 of 80, 39.4 of 40 and 23.6 of 24 GiB are seen (device memory logs)."""
 
 
 def cluster_of(
@@ -79,7 +73,7 @@ def cluster_of(
     vcpus: float | None = None,
     memory_gib: float | None = None,
 ) -> Cluster:
-    """A machine described by hand; what is not given is what such a card usually comes with."""
+    """A cluster by its figures; missing ones take the usual figures of the GPU."""
     kind = interconnect or gpu.interconnect or "pcie"
     both_ways = interconnect_gb_per_second
     if both_ways is None and kind == gpu.interconnect:
@@ -93,20 +87,20 @@ def cluster_of(
         interconnect=kind,
         link_bytes_per_second=one_way * 1e9,
         network_bytes_per_second=network,
-        linked_gpus=linked_gpus(gpu, gpus_per_node, nodes),
+        linked_gpus=_linked_gpus(gpu, gpus_per_node, nodes),
         vcpus_per_gpu=vcpus / gpus_per_node if vcpus else None,
         host_memory_bytes=memory_gib * GIB if memory_gib else None,
     )
 
 
-def linked_gpus(gpu: Gpu, gpus_per_node: int, nodes: int) -> int:
+def _linked_gpus(gpu: Gpu, gpus_per_node: int, nodes: int) -> int:
     """GPUs that reach each other over the fast link: a node's, or a rack's."""
     return max(gpus_per_node, min(gpu.gpus_per_rack or 1, gpus_per_node * nodes))
 
 
 def with_nodes(cluster: Cluster, nodes: int) -> Cluster:
-    """More or fewer of the same nodes."""
-    linked = linked_gpus(cluster.gpu, cluster.gpus_per_node, nodes)
+    """The cluster with another number of the same nodes."""
+    linked = _linked_gpus(cluster.gpu, cluster.gpus_per_node, nodes)
     return replace(cluster, nodes=nodes, linked_gpus=linked)
 
 

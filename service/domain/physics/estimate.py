@@ -1,4 +1,4 @@
-"""An estimate: what a workload needs on a machine and what it yields, with the arithmetic shown."""
+"""An estimate: memory and speed of a configuration on a cluster in one layout, with the arithmetic shown."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +19,12 @@ from service.domain.physics.memory import figures, inference_parts, training_par
 from service.domain.physics.parallelism import AnyLayout, Layout
 from service.domain.physics.resources import Demands, StepTerms, ideal_seconds, seconds_per_unit
 from service.domain.physics.training_roofline import training_terms
+
+USUAL_FORWARD_BATCH = 128.0
+"""Samples in a forward pass by default (assumed: large enough to fill a GPU)."""
+
+MOST_OVER = 1.25
+"""Need over available memory of nearly all published runs that were too large."""
 
 BOTTLENECKS = {
     "matrix": "gpu_compute",
@@ -44,12 +50,12 @@ BOTTLENECKS = {
     "bubble": "pipeline_bubble",
     "input": "input",
 }
-"""Which part of a machine each term waits for."""
+"""The part of a cluster that each term waits for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step as it really takes: seconds by part, and what it yields."""
+    """A step with calibrated seconds by part, and how many units (samples, tokens) it yields."""
 
     seconds: float
     parts: Mapping[str, float]
@@ -57,11 +63,12 @@ class Step:
 
     @property
     def rate(self) -> float:
+        """Units per second."""
         return self.units / self.seconds
 
     @property
     def bottleneck(self) -> str:
-        """The part of the machine that takes most of the step."""
+        """The part of the cluster that takes most of the step."""
         shares: dict[str, float] = {}
         for term, seconds in self.parts.items():
             name = BOTTLENECKS[term]
@@ -70,17 +77,14 @@ class Step:
 
 
 def step_of(calibration: Calibration, kind: StepKind, terms: StepTerms, features: Features) -> Step:
+    """Calibrates the ideal seconds of a step."""
     parts = calibration.seconds(kind, terms.seconds, features)
     return Step(sum(parts.values()), parts, terms.units)
 
 
-MOST_OVER = 1.25
-"""Of the published runs that are told not to fit, nearly all need less than this share of what is there."""
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """Bytes per GPU: what is needed, in parts, and what is there."""
+    """Bytes that a GPU needs, in parts, and the bytes that it has."""
 
     needed_bytes: float
     usable_bytes: float
@@ -93,14 +97,14 @@ class MemoryNeed:
 
     @property
     def may_fit(self) -> bool:
-        """Whether it fits, or would if the need were as low as its band has it, and is not far beyond what is there."""
+        """Whether it fits, or would at the low end of its band without exceeding `MOST_OVER`."""
         near = self.needed_bytes <= MOST_OVER * self.usable_bytes
         return self.fits or (near and self.band.low <= self.usable_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What physics says; rates are None of a workload that cannot fit, and told of one that may."""
+    """Figures of one layout. Rates are None when the job cannot fit, and given when it may."""
 
     basis: str
     memory: MemoryNeed
@@ -115,7 +119,7 @@ class Estimate:
     seconds_per_output_token: Band | None = None
     kv_cache_tokens: float | None = None
     tensor_across_slow_links: bool = False
-    """The layout cuts tensors over GPUs that are not on one fast link: nothing else fits, or the caller said so."""
+    """Tensor parallelism crosses slow links: nothing else fits, or the caller fixed it so."""
 
     host: HostNeed | None = None
 
@@ -126,18 +130,15 @@ class Estimate:
 
     @property
     def bottleneck(self) -> str | None:
+        """The part of the cluster that takes most of the step."""
         return self.step.bottleneck if self.step else None
 
 
-def memory_need(physics: Physics, cluster: Cluster, parts: Mapping[str, Number], features: Features) -> MemoryNeed:
+def _memory_need(physics: Physics, cluster: Cluster, parts: Mapping[str, Number], features: Features) -> MemoryNeed:
     real = physics.calibration.seconds(MEMORY, figures(parts), features)
     needed = sum(real.values())
     band = physics.bands.around(needed, MEMORY, features, unseen(physics.calibration, MEMORY, features), of_rate=False)
     return MemoryNeed(needed, cluster.usable_bytes, real, band)
-
-
-def training_memory(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> MemoryNeed:
-    return memory_need(physics, cluster, training_parts(config, layout), training_features(config, cluster, layout))
 
 
 def estimate_config(physics: Physics, config: Config, cluster: Cluster, layout: Layout) -> Estimate:
@@ -148,9 +149,9 @@ def estimate_config(physics: Physics, config: Config, cluster: Cluster, layout: 
 
 
 def estimate_training(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> Estimate:
-    """A training step in a layout, and the rates it gives."""
+    """Memory and rates of training in a layout."""
     features = training_features(config, cluster, layout)
-    need = memory_need(physics, cluster, training_parts(config, layout), features)
+    need = _memory_need(physics, cluster, training_parts(config, layout), features)
     new = unseen(physics.calibration, TRAINING, features)
     host = host_memory_need(config, cluster, layout)
     if not (need.may_fit and host.fits):
@@ -165,7 +166,7 @@ def estimate_training(physics: Physics, config: TrainingConfig, cluster: Cluster
 def wall_seconds(
     physics: Physics, config: TrainingConfig, cluster: Cluster, estimate: Estimate, samples: float
 ) -> Band:
-    """Seconds of a whole run as people report it, with the evaluation and saving that runs of its stack had."""
+    """Seconds of a whole run, with evaluation and saving as in published runs of its stack."""
     assert estimate.samples_per_second is not None
     features = {**training_features(config, cluster, estimate.layout), "measured": "wall"}
     beyond = physics.calibration.log_factor(TRAINING, "*", features, of=("measured",))
@@ -173,13 +174,13 @@ def wall_seconds(
 
 
 def estimate_inference(physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Estimate:
-    """Answering in a layout: a language model decodes, anything else passes forward."""
+    """Memory and rates of inference in a layout: a language model decodes, any other model passes forward."""
     if not config.model.generates:
         return _estimate_forward(physics, config, cluster, layout)
     features = dict(inference_features(config, cluster, layout))
     at, replicas = float(in_flight(config, cluster.usable_bytes, layout)), float(replicas_in_use(config, layout))
     need = _inference_memory(physics, config, cluster, layout, at)
-    if not need.fits and at > 1:  # stacks keep more than the arithmetic; then one at a time is tried
+    if not need.fits and at > 1:  # stacks keep more than the arithmetic
         at = 1.0
         need = _inference_memory(physics, config, cluster, layout, at)
     kind, terms, what = language_terms(config, cluster, layout, at)
@@ -216,25 +217,19 @@ def estimate_inference(physics: Physics, config: InferenceConfig, cluster: Clust
 def _inference_memory(
     physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, at: float
 ) -> MemoryNeed:
-    """What so many conversations at once need on a GPU."""
     parts = inference_parts(config, layout, at, config.input_length + config.output_length)
-    return memory_need(physics, cluster, parts, inference_features(config, cluster, layout))
-
-
-def batches_continuously(config: InferenceConfig) -> bool:
-    """Whether newcomers are read between the decoding steps of the others."""
-    return config.software.stack_class.batches_continuously
+    return _memory_need(physics, cluster, parts, inference_features(config, cluster, layout))
 
 
 def language_kind(config: InferenceConfig) -> StepKind:
-    """Engines that batch continuously serve; anything else, and one conversation alone, decodes."""
-    return SERVING if batches_continuously(config) and config.concurrency != 1 else DECODE
+    """Kind of step: stacks that batch continuously serve; others, and one conversation alone, decode."""
+    return SERVING if config.software.stack_class.batches_continuously and config.concurrency != 1 else DECODE
 
 
 def language_demands(
     config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, at: Number
 ) -> tuple[StepKind, Demands, dict[str, str | float]]:
-    """Decoding alone, or serving with newcomers, and the fact that tells what is measured."""
+    """Demands of decoding, or of serving with the prefill of new requests, and a feature that selects coefficients."""
     if language_kind(config) is SERVING:
         return SERVING, serving_demands(config, layout, linked_gpus, at), {"what": "serving"}
     context = config.input_length + config.output_length / 2
@@ -244,22 +239,20 @@ def language_demands(
 def language_terms(
     config: InferenceConfig, cluster: Cluster, layout: Layout, at: float
 ) -> tuple[StepKind, StepTerms, dict[str, str | float]]:
-    """The same in ideal seconds on a machine."""
+    """Kind, ideal seconds and feature of a step on a cluster."""
     kind, demands, what = language_demands(config, layout, cluster.linked_gpus, at)
     return kind, StepTerms(ideal_seconds(demands, seconds_per_unit(config, cluster)), at), what
 
 
-USUAL_FORWARD_BATCH = 128.0
-
-
 def forward_batch(config: InferenceConfig) -> float:
+    """Samples of one forward pass on a GPU."""
     return config.concurrency or USUAL_FORWARD_BATCH
 
 
 def _estimate_forward(physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Estimate:
     features = dict(inference_features(config, cluster, layout)) | {"offline": "no" if config.concurrency else "yes"}
     batch = forward_batch(config)
-    need = memory_need(physics, cluster, inference_parts(config, layout, 0.0, 0.0), features)
+    need = _memory_need(physics, cluster, inference_parts(config, layout, 0.0, 0.0), features)
     new = unseen(physics.calibration, FORWARD, features)
     host = host_memory_need(config, cluster, layout)
     if not (need.may_fit and host.fits):

@@ -1,4 +1,4 @@
-"""What coefficients are looked up by: names and counts of a question, never rates of its hardware."""
+"""Features that select coefficients: names and counts of a configuration and its cluster, never rates of hardware."""
 
 from math import log
 
@@ -12,7 +12,7 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTable
 
 
-def software_features(software: SoftwareStack) -> dict[str, str | float]:
+def _software_features(software: SoftwareStack) -> dict[str, str | float]:
     return {
         "class": software.stack_class.id,
         "stack": software.line,
@@ -21,6 +21,7 @@ def software_features(software: SoftwareStack) -> dict[str, str | float]:
 
 
 def hardware_features(cluster: Cluster) -> dict[str, str | float]:
+    """Features of a cluster."""
     gpu = cluster.gpu
     return {
         "vendor": gpu.vendor,
@@ -34,7 +35,8 @@ def hardware_features(cluster: Cluster) -> dict[str, str | float]:
 
 
 def training_config_features(config: TrainingConfig) -> dict[str, str | float]:
-    return software_features(config.software) | {
+    """Features of a training configuration on any cluster."""
+    return _software_features(config.software) | {
         "family": config.model.family,
         "model": config.model.id,
         "method": config.method,
@@ -45,7 +47,7 @@ def training_config_features(config: TrainingConfig) -> dict[str, str | float]:
     }
 
 
-def layout_features(layout: Layout) -> dict[str, str | float]:
+def _layout_features(layout: Layout) -> dict[str, str | float]:
     return {
         "checkpointing": layout.activation_checkpointing,
         "zero": str(layout.zero_stage),
@@ -55,7 +57,7 @@ def layout_features(layout: Layout) -> dict[str, str | float]:
 
 
 def layout_columns(layouts: LayoutTable) -> dict[str, Column]:
-    """The same of many layouts."""
+    """Features of many layouts, one row each."""
     sharded = (layouts.zero_stage >= 3) & (layouts.data > 1)
     return {
         "checkpointing": Levels(CHECKPOINTINGS, layouts.checkpointing),
@@ -66,12 +68,14 @@ def layout_columns(layouts: LayoutTable) -> dict[str, Column]:
 
 
 def training_features(config: TrainingConfig, cluster: Cluster, layout: Layout) -> Features:
-    return training_config_features(config) | hardware_features(cluster) | layout_features(layout)
+    """All features of a training step in a layout."""
+    return training_config_features(config) | hardware_features(cluster) | _layout_features(layout)
 
 
 def inference_config_features(config: InferenceConfig) -> dict[str, str | float]:
+    """Features of an inference configuration on any cluster."""
     bits = config.weight_bits or format_of(config.precision).stored_bits
-    return software_features(config.software) | {
+    return _software_features(config.software) | {
         "method": "infer",
         "family": config.model.family,
         "model": config.model.id,
@@ -81,9 +85,11 @@ def inference_config_features(config: InferenceConfig) -> dict[str, str | float]
 
 
 def cut_columns(layouts: LayoutTable) -> dict[str, Column]:
+    """Features of many inference layouts, one row each."""
     return {"log_tensor": np.log(layouts.tensor), "log_pipeline": np.log(layouts.pipeline)}
 
 
 def inference_features(config: InferenceConfig, cluster: Cluster, layout: Layout) -> Features:
+    """All features of inference in a layout."""
     cut = {"log_tensor": log(layout.tensor), "log_pipeline": log(layout.pipeline)}
     return inference_config_features(config) | hardware_features(cluster) | cut

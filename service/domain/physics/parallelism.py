@@ -1,4 +1,4 @@
-"""Ways to cut a model over GPUs, and the traffic that each cut costs."""
+"""Layouts of a job over GPUs, and the traffic between the GPUs of a layout."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,18 +7,16 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Mask, Number
+from service.domain.arrays import Floats, Mask, Number
 
 Checkpointing = Literal["none", "selective", "full"]
 
 CHECKPOINTINGS: tuple[Checkpointing, ...] = ("none", "selective", "full")
 
-Floats: TypeAlias = NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a job is spread: degrees of each kind of parallelism, and how a step is cut into micro-batches."""
+    """Degrees of each kind of parallelism, and the division of a step into micro-batches."""
 
     tensor: int = 1
     pipeline: int = 1
@@ -31,7 +29,7 @@ class Layout:
     activation_checkpointing: Checkpointing = "none"
     virtual_stages: int = 1
     empty_samples: int = 0
-    """Places in the last round of micro-batches that no sample fills, where ranks do not divide the global batch."""
+    """Slots in the last round of micro-batches that no sample fills, if the ranks do not divide the global batch."""
 
     @property
     def gpus(self) -> int:
@@ -52,7 +50,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class LayoutTable:
-    """Layouts as columns, one row each, under the same names."""
+    """Layouts as columns, one row each."""
 
     tensor: Floats
     pipeline: Floats
@@ -63,7 +61,7 @@ class LayoutTable:
     micro_batch: Floats
     accumulation: Floats
     checkpointing: NDArray[np.int64]
-    """Places in CHECKPOINTINGS."""
+    """Indices in CHECKPOINTINGS."""
     empty_samples: Floats
     virtual_stages: Floats
 
@@ -72,30 +70,35 @@ class LayoutTable:
         return self.data * self.micro_batch * self.accumulation - self.empty_samples
 
     def checkpoints(self, how: Checkpointing) -> Mask:
-        found: Mask = self.checkpointing == CHECKPOINTINGS.index(how)
-        return found
+        return np.asarray(self.checkpointing == CHECKPOINTINGS.index(how))
 
     @staticmethod
     def plain(rows: int) -> "LayoutTable":
-        """So many layouts that cut nothing."""
+        """Layouts that divide nothing."""
         one, none = np.ones(rows), np.zeros(rows)
         return LayoutTable(one, one, one, one, one, none, one, one, none.astype(np.int64), none, one)
 
-    def row(self, place: int) -> Layout:
-        return layout_of([getattr(self, name)[place] for name in self.__dataclass_fields__])
+    def row(self, index: int) -> Layout:
+        """The layout in one row."""
+        return layout_of([getattr(self, name)[index] for name in self.__dataclass_fields__])
 
     def rows(self) -> Floats:
-        """The same as one array, which is quicker to take rows from."""
+        """All columns as one array, which is quicker to take rows from."""
         return np.column_stack([getattr(self, name) for name in self.__dataclass_fields__])
 
 
 def layout_of(row: Sequence[float] | NDArray[Any]) -> Layout:
-    """A row of a table of layouts."""
-    told = dict(zip(LayoutTable.__dataclass_fields__, map(int, row), strict=True))
-    return Layout(activation_checkpointing=CHECKPOINTINGS[told.pop("checkpointing")], **told)
+    """The layout in a row of `LayoutTable.rows`."""
+    values = dict(zip(LayoutTable.__dataclass_fields__, map(int, row), strict=True))
+    return Layout(activation_checkpointing=CHECKPOINTINGS[values.pop("checkpointing")], **values)
 
 
 AnyLayout: TypeAlias = Layout | LayoutTable
+
+
+def all_reduce_bytes(size: Number, ranks: Number) -> Number:
+    """Bytes that each rank of a ring sends: 2 (n-1)/n S, none for one rank."""
+    return 2.0 * (ranks - 1) / ranks * size
 
 
 def tensor_bytes_per_layer(tokens: Number, hidden: int, recompute: Number) -> Number:
@@ -104,7 +107,7 @@ def tensor_bytes_per_layer(tokens: Number, hidden: int, recompute: Number) -> Nu
 
 
 def data_bytes(parameters_here: Number, zero_stage: Number, gradient_bytes: float = 2.0) -> Number:
-    """All-reduce of gradients in bytes; ZeRO-3 gathers weights twice besides: 1.5 times the volume (1910.02054)."""
+    """Bytes of the all-reduce of gradients; ZeRO-3 also gathers weights twice: 1.5 times the volume (1910.02054)."""
     return gradient_bytes * parameters_here * (1.0 + 0.5 * (zero_stage >= 3))
 
 

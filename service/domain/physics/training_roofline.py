@@ -1,7 +1,7 @@
-"""Roofline of a training step: what it asks of each part of a machine, term by term.
+"""Roofline of a training step: its demands on each part of a cluster, term by term.
 
-Every term is what the work would take if that part of the machine ran at its rated speed and nothing else took time.
-`efficiency.py` says how many times longer each really takes; the step is their sum.
+A term is the time of one part of the step at the rated speed of its hardware. Calibration multiplies each term by how
+many times longer it really takes; the step is the sum of the terms.
 """
 
 import numpy as np
@@ -12,11 +12,11 @@ from service.domain.jobs.config import TrainingConfig
 from service.domain.models.counts import mean_attention_flops_per_token, multiplied_parameters, routed_layers
 from service.domain.models.model import Transformer
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.collectives import all_reduce_bytes
-from service.domain.physics.memory import trainable_parameters
+from service.domain.physics.memory import activation_bytes, trainable_parameters
 from service.domain.physics.parallelism import (
     AnyLayout,
     Layout,
+    all_reduce_bytes,
     bubble_share,
     data_bytes,
     expert_bytes_per_layer,
@@ -25,14 +25,14 @@ from service.domain.physics.parallelism import (
 from service.domain.physics.resources import Demands, StepTerms, ideal_seconds, over_links, seconds_per_unit
 
 LAUNCH_SECONDS = 5e-6
-"""What starting one kernel costs a CPU, nominally; its efficiency coefficient holds what each stack really pays."""
+"""Nominal CPU time to start one kernel; the coefficient of the term holds the real time of each stack."""
 
 KERNELS_PER_LAYER_FORWARD = 12
 ROUTING_SECONDS = 1e-3
-"""What a CPU spends on routing one expert layer of one micro-batch, nominally: sorting, counting, waiting for sizes."""
+"""Nominal CPU time to route one expert layer of one micro-batch: sorting, counting, waiting for sizes."""
 
 KERNELS_OF_A_PLAIN_NETWORK = 250
-"""Kernels in the forward pass of a convolutional network such as ResNet-50, where layers are not known."""
+"""Kernels in the forward pass of a network whose layers are unknown, such as ResNet-50."""
 
 ACTIVATION_BYTES_PER_FLOP = 0.021
 """Bytes moved per forward FLOP of a 16-bit convolutional network, forward pass: ResNet-50 moves about 0.52 GB per
@@ -42,53 +42,52 @@ LAYER_BYTES_PER_VALUE = 34.0
 """Bytes that a transformer layer writes per token and hidden value (Korthikanti et al. 2022, Table 2)."""
 
 DECODE_SECONDS_PER_VCPU_SAMPLE = 1 / 130
-"""One image decoded and augmented by one CPU core with Pillow: 100-150 per second."""
+"""Seconds of one CPU core per image: Pillow decodes and augments 100-150 per second."""
 
 NARROW = 1024.0
 """The width at which matrices stop filling a GPU; narrower ones take proportionally longer."""
 
 PASSES = {"full": 3.0, "lora": 2.0, "qlora": 2.0, "adapter": 2.0}
-"""Forward passes' worth of matrix work in a step: frozen weights need no gradient of their own, so 4N and not 6N."""
+"""Matrix work of a step, in forward passes: frozen weights need no gradient of their own, so 4N and not 6N."""
+
+OPTIMIZER_BYTES = 22.0
+"""Bytes that an Adam step reads and writes per parameter."""
+
+OFFLOADED_SECONDS = 1e-9
+"""CPU seconds per parameter of a GPU's share in an offloaded optimizer step: about 1.5 of the 2.4 s of a step of
+Qwen2.5-3B on two A100 (DeepSpeed's tutorial of ZeRO-Offload)."""
 
 
-def transformer_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Of one optimizer step of a transformer on one GPU; packed samples count their mean real length."""
-    per_micro = micro_batch_demands(config, layout, linked_gpus)
+def _transformer_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
+    """Demands of one optimizer step of a transformer on one GPU; packed samples count their mean real length."""
+    per_micro = _micro_batch_demands(config, layout, linked_gpus)
     m = layout.accumulation
     step = {key: m * amount for key, amount in per_micro.items()}
     if np.any(layout.pipeline > 1):
-        step |= bubble_demands(step, bubble_share(layout))
+        step |= _bubble_demands(step, bubble_share(layout))
     here = trainable_parameters(config) / (layout.tensor * layout.pipeline) / layout.expert
     gathers = 1.0 + (m - 1.0) * (layout.zero_stage >= 3)
-    step |= {key: gathers * amount for key, amount in data_demands(layout, linked_gpus, here).items()}
+    step |= {key: gathers * amount for key, amount in _data_demands(layout, linked_gpus, here).items()}
     sharded = 1.0 + (layout.data - 1.0) * (layout.zero_stage >= 1)
-    return step | optimizer_demands(config, here / sharded) | {("step", "seconds"): 1e-3}
+    return step | _optimizer_demands(config, here / sharded) | {("step", "seconds"): 1e-3}
 
 
-def bubble_demands(step: Demands, share: Number) -> Demands:
-    """That share of all that the work of a step asks for."""
+def _bubble_demands(step: Demands, share: Number) -> Demands:
+    """Idle time of a pipeline: that share of all demands of the step."""
     idle: dict[str, Number] = {}
     for (_, resource), amount in step.items():
         idle[resource] = idle.get(resource, 0.0) + amount
     return {("bubble", resource): share * amount for resource, amount in idle.items()}
 
 
-OPTIMIZER_BYTES = 22.0
-"""Bytes that an Adam step reads and writes per parameter."""
-
-OFFLOADED_SECONDS = 1e-9
-"""Of one parameter of a GPU's share, when the CPU steps it: about 1.5 of the 2.4 s of a step of Qwen2.5-3B on two A100
-(DeepSpeed's tutorial of ZeRO-Offload)."""
-
-
-def optimizer_demands(config: TrainingConfig, parameters: Number) -> Demands:
+def _optimizer_demands(config: TrainingConfig, parameters: Number) -> Demands:
     if config.offload_optimizer:
         return {("offload", "seconds"): OFFLOADED_SECONDS * parameters}
     return {("optimizer", "memory"): OPTIMIZER_BYTES * parameters}
 
 
-def micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Of one micro-batch, forward and backward."""
+def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
+    """Demands of one micro-batch, forward and backward."""
     model = config.model
     t = model.transformer
     assert t is not None
@@ -107,38 +106,35 @@ def micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: 
         ("matrix", "flops"): matrix,
         ("narrow", "flops"): matrix * NARROW * layout.tensor / width,
         ("attention", "wide_flops"): attention * (3.5 + recompute),
-        ("memory", "memory"): bytes_moved(config, t, tokens, length) / cut,
+        ("memory", "memory"): _bytes_moved(config, t, tokens, length) / cut,
         ("weights", "memory"): 3 * weights,
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * 3 * here * LAUNCH_SECONDS,
         ("routing", "seconds"): routed * ROUTING_SECONDS,
-        **tensor_demands(layout, linked_gpus, tokens * here, t.hidden, recompute),
-        **expert_demands(layout, linked_gpus, tokens * routed, t),
-        **context_demands(layout, linked_gpus, tokens * here, t),
+        **_tensor_demands(layout, linked_gpus, tokens * here, t.hidden, recompute),
+        **_expert_demands(layout, linked_gpus, tokens * routed, t),
+        **_context_demands(layout, linked_gpus, tokens * here, t),
     }
 
 
-def bytes_moved(config: TrainingConfig, t: Transformer, tokens: Number, length: float) -> Number:
-    """Activations written and read in three passes, the logits, and without FlashAttention the scores.
-
-    Narrower formats are of matrix products alone: what lies between these stays at 16 bits.
-    """
-    value = 4.0 if config.precision in ("fp32", "tf32") else 2.0
+def _bytes_moved(config: TrainingConfig, t: Transformer, tokens: Number, length: float) -> Number:
+    """Activations written and read in three passes, the logits, and without FlashAttention the scores."""
+    value = activation_bytes(config.precision)
     scores = 0.0 if config.flash_attention else 5.0 * length * t.heads
     layers = (LAYER_BYTES_PER_VALUE * t.hidden + scores) * t.layers * 3 * value / 2
     return tokens * (layers + 12.0 * 2 * t.vocabulary)
 
 
-def tensor_demands(
+def _tensor_demands(
     layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, hidden: int, recompute: Number
 ) -> Demands:
     size = tensor_bytes_per_layer(tokens_and_layers, hidden, recompute)
     return over_links("tensor", all_reduce_bytes(size, layout.tensor), layout.tensor <= linked_gpus)
 
 
-def expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:
-    """All-to-alls of the expert layers: inside the linked GPUs, and between such groups one copy per group.
+def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:
+    """All-to-alls of the expert layers: among the linked GPUs, and between such groups one copy per group.
 
-    Ranks of a tensor cut hold different tokens there (sequence parallelism), and an expert group counts them in.
+    Ranks of a tensor group hold different tokens there (sequence parallelism), and an expert group includes them.
     """
     if np.all(layout.expert == 1):
         return {}
@@ -153,18 +149,17 @@ def expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Nu
     }
 
 
-def context_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:
-    """Keys and values passed round the ring, forward and twice backward: 3 x 2 k d tokens (c - 1) values of 2 bytes."""
+def _context_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:
+    """Keys and values sent around the ring, forward and twice backward: 3 x 2 k d tokens (c - 1) values of 2 bytes."""
     if np.all(layout.context == 1):
         return {}
     size = 3 * 2 * 2.0 * t.kv_heads * t.head_size * tokens_and_layers * (layout.context - 1) / layout.tensor
     return over_links("context", size, layout.tensor * layout.context <= linked_gpus)
 
 
-def data_demands(layout: AnyLayout, linked_gpus: Number, parameters_here: Number) -> Demands:
-    """Gradients over the data-parallel group, which spans nodes once tensor x pipeline x data leaves one.
-
-    Reduce-scatter inside, all-reduce of 1/g between nodes, all-gather inside.
+def _data_demands(layout: AnyLayout, linked_gpus: Number, parameters_here: Number) -> Demands:
+    """Gradients over the data-parallel group: reduce-scatter within a node, all-reduce of 1/g between nodes, all-gather
+    within.
     """
     ranks = layout.data * layout.context
     size = data_bytes(parameters_here, layout.zero_stage)
@@ -176,8 +171,8 @@ def data_demands(layout: AnyLayout, linked_gpus: Number, parameters_here: Number
     }
 
 
-def network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Of one step of a network that is known by its forward FLOPs per sample (convolutions and others)."""
+def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
+    """Demands of one step of a network that is known by its forward FLOPs per sample (convolutions and others)."""
     model = config.model
     flops = model.forward_flops_per_sample or 2.0 * model.parameters
     samples = layout.micro_batch * layout.accumulation
@@ -187,20 +182,20 @@ def network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Numb
         ("memory", "memory"): moved * samples,
         ("launch", "seconds"): 3 * KERNELS_OF_A_PLAIN_NETWORK * LAUNCH_SECONDS * layout.accumulation,
         ("input", "vcpu"): samples * DECODE_SECONDS_PER_VCPU_SAMPLE,
-        **data_demands(layout, linked_gpus, model.parameters),
-        **optimizer_demands(config, model.parameters),
+        **_data_demands(layout, linked_gpus, model.parameters),
+        **_optimizer_demands(config, model.parameters),
         ("step", "seconds"): 1e-3,
     }
 
 
 def training_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Of one optimizer step on one GPU."""
+    """Demands of one optimizer step on one GPU."""
     if config.model.transformer is not None:
-        return transformer_demands(config, layout, linked_gpus)
-    return network_demands(config, layout, linked_gpus)
+        return _transformer_demands(config, layout, linked_gpus)
+    return _network_demands(config, layout, linked_gpus)
 
 
 def training_terms(config: TrainingConfig, cluster: Cluster, layout: Layout) -> StepTerms:
-    """Ideal seconds of one optimizer step; it yields samples."""
+    """Ideal seconds of one optimizer step, and its samples."""
     demands = training_demands(config, layout, cluster.linked_gpus)
     return StepTerms(ideal_seconds(demands, seconds_per_unit(config, cluster)), layout.global_batch)

@@ -16,7 +16,6 @@ from service.domain.physics.estimate import (
     Estimate,
     estimate_inference,
     estimate_training,
-    training_memory,
     wall_seconds,
 )
 from service.domain.physics.features import training_features
@@ -107,7 +106,7 @@ def test_a_smaller_precision_never_needs_more_memory_to_train(
     with_: Physics, layout: Layout, software: SoftwareStack
 ) -> None:
     needs = [
-        training_memory(with_, works(precision, software), cluster(nodes=2), layout).needed_bytes
+        estimate_training(with_, works(precision, software), cluster(nodes=2), layout).memory.needed_bytes
         for precision in ("fp8", "bf16", "tf32", "fp32")
     ]
     assert needs == sorted(needs)
