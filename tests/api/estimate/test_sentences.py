@@ -1,0 +1,42 @@
+"""The sentence of a verdict says how far a cost is from its limits."""
+
+from service.api.estimate.sentences import verdict_text
+from service.domain.bill.verdict import Gate, verdict
+from service.domain.money import Micros
+
+
+def usd(dollars: float) -> Micros:
+    return Micros(round(dollars * 5e5), round(dollars * 1e6), round(dollars * 2e6))
+
+
+def test_the_sentence_says_how_far_and_how_far_is_allowed() -> None:
+    text = verdict_text(verdict(usd(150.0), Gate(120.0, 10)), None)
+    assert text == "The run costs $150.00, 25 % above the baseline of $120.00, and 10 % more is allowed."
+
+
+def test_both_limits_stand_in_one_sentence() -> None:
+    assert verdict_text(verdict(usd(120.0), Gate(120.0, budget_usd=100.0)), None) == (
+        "The run costs $120.00, exactly the baseline of $120.00, and 0 % more is allowed; "
+        "it is over the budget of $100.00."
+    )
+
+
+def test_an_unknown_cost_says_why() -> None:
+    found = verdict(None, Gate(budget_usd=100.0), ("No price.",))
+    assert verdict_text(found, None) == "The cost is not known. No price."
+
+
+def test_a_lower_bound_says_what_it_leaves_out() -> None:
+    found = verdict(usd(0.004), Gate(budget_usd=100.0), ("No price of storage.",))
+    assert verdict_text(found, None) == (
+        "The run costs at least $0.004000, which is within the budget of $100.00. Not counted: No price of storage."
+    )
+
+
+def test_a_cost_without_limits_is_stated() -> None:
+    assert verdict_text(verdict(usd(7.0), Gate()), None) == "The run costs $7.00."
+
+
+def test_the_month_of_a_load_is_named() -> None:
+    text = verdict_text(verdict(usd(7.0), Gate(budget_usd=8.0)), "2 replicas for 730 h.")
+    assert text == "A month of the load (2 replicas for 730 h) costs $7.00, which is within the budget of $8.00."
