@@ -17,7 +17,7 @@ Band = Mapping[str, float]
 
 
 class AccuracyClient(Protocol):
-    """What can ask the service: httpx's client, or one that calls it in process."""
+    """A client that can ask the service: that of httpx, or one that calls it in process."""
 
     def get(self, url: str) -> Any: ...
 

@@ -127,7 +127,7 @@ def _training_case(question: RunQuestion, config: TrainingConfig, cluster: Clust
 
 
 def _units_per_sample(question: RunQuestion, config: TrainingConfig, cluster: Cluster, layout: Layout) -> float:
-    """What the published rate counts of one sample: the sample, its tokens, or its FLOPs per GPU."""
+    """Units of the published rate in one sample: 1, its tokens, or its FLOPs per GPU."""
     match question.quantity:
         case "samples_per_second":
             return 1.0

@@ -157,6 +157,7 @@ def _whole(row: Row, column: str, default: int) -> int:
 
 
 def gpu_of(row: Row) -> str:
+    """The id of the GPU in the catalog."""
     name = row["accelerator"]
     return GPUS.get(name, name.lower())
 

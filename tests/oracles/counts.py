@@ -8,7 +8,7 @@ from service.domain.models.model import Transformer
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer holds."""
+    """The parts that one layer has."""
 
     attends: bool = False
     windowed: bool = False

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Features = Mapping[str, str | float]
-"""What coefficients are looked up by: the name of a feature → its value, a name or a number."""
+"""Name of a feature → its value, a name or a number; coefficients are looked up by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,6 @@ class StepKind:
     """Term → its factor before anything is fitted."""
     noise: float = 0.15
     """Spread of published figures around any smooth law, against which the priors of coefficients are weighed."""
-
-
-def words_of(features: Features) -> tuple[str, ...]:
-    """The values that are names, in the order of the features; a key for results that depend on no number."""
-    return tuple(value for value in features.values() if isinstance(value, str))
 
 
 def scope_of(pattern: Pattern, features: Features) -> tuple[str, float] | None:
@@ -146,7 +141,7 @@ class Calibration:
     def log_factors(
         self, kind: StepKind, term: str, features: Features, columns: Mapping[str, Column]
     ) -> NDArray[np.float64] | float:
-        """What the columns of a table add to the logarithm in each row, by the patterns that name one of them."""
+        """Logarithm that the columns of a table add in each row, by the patterns that name one of them."""
         total: NDArray[np.float64] | float = 0.0
         for fitted in self.reads_of(kind, term, columns):
             total = total + _coefficients_by_row(fitted, features, columns)

@@ -136,7 +136,7 @@ class Model:
     forward_flops_per_sample: float | None = None
     """2 x multiply-accumulates."""
     sample: str = "token"
-    """What a sample is: `token`, `sequence of 512 tokens`, `image 224x224`."""
+    """The unit of work, such as `token`, `sequence of 512 tokens` or `image 224x224`."""
     released_on: str | None = None
     source: str = "caller"
     note: str | None = None

@@ -1,4 +1,4 @@
-"""Fitting finds what made the data, borrows from kin, and keeps to bounds."""
+"""Fitting finds what made the data, borrows from similar work, and keeps to bounds."""
 
 from math import exp
 
