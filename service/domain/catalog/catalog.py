@@ -98,14 +98,8 @@ class Catalog:
     """Offers that pass some constraints. An entry is as large as the columns, so there are few."""
     outlooks: Cache = field(default_factory=lambda: Cache(size=48))
     """What jobs come to on every type: entries as large as forty columns of types, the most that is kept of a job."""
-    works: Cache = field(default_factory=Cache)
-    """How jobs are done, and what is smaller than a column of them."""
-    leading: Cache = field(default_factory=lambda: Cache(size=500))
-    """What ranks first among some types, with what the outside makes of it: as large as an answer."""
     fragments: Cache = field(default_factory=lambda: Cache(size=10_000))
     """Encoded pieces of answers, which the outside keeps beside the catalog they belong to."""
-    of_jobs: Cache = field(default_factory=lambda: Cache(size=2_000))
-    """Such pieces that belong to one job on one type: without end, so fewer are kept."""
     encoded_items: Cache = field(default_factory=lambda: Cache(size=10_000))
     """JSON of instance types with one of their offers, as lists show them."""
 

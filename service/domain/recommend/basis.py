@@ -111,11 +111,24 @@ def _figure_checks(basis: Basis, catalog: Catalog) -> Iterator[Check]:
 
 def rank_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
     """Returns the admitted offers, best first; those that miss a limit on the whole job come last."""
+    ranked = _order_of(basis, admitted, catalog)
+    return ranked.rows(admitted.among(ranked.instance_type, ranked.usd))
+
+
+def best_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> tuple[int, int]:
+    """Returns the instance type and the offer of the best admitted offer, by index."""
+    ranked = _order_of(basis, admitted, catalog)
+    row = int(np.argmax(admitted.among(ranked.instance_type, ranked.usd)))
+    return int(ranked.instance_type[row]), int(ranked.offer[row])
+
+
+def _order_of(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
+    """Returns an order of offers that holds the admitted ones."""
     # Offers that stay, such as the cheapest of each type and market, are ordered once and not per question.
     ranked = admitted.cells.orders.get_or_compute(basis.key, lambda: order(basis, admitted.cells, catalog))
     if ranked.unknown & admitted.types:
         ranked = order(basis, CheapestOffers.of(admitted.cells.offer[admitted.places], catalog), catalog)
-    return ranked.rows(admitted.among(ranked.instance_type, ranked.usd))
+    return ranked
 
 
 def order(basis: Basis, cells: CheapestOffers, catalog: Catalog) -> Ranked:

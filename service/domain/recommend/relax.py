@@ -6,7 +6,7 @@ from typing import Any
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import RankedOffer, Rejection, RelaxationOutcome
-from service.domain.recommend.basis import Basis, rank_by, ranked_offer, select_by
+from service.domain.recommend.basis import Basis, best_by, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import NAMED, Objective
 from service.domain.recommend.plans import plans_of, types_among
 from service.domain.selection.constraints import Constraints
@@ -52,8 +52,7 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
         admitted = _keeping(basis, admitted, catalog)
     if not admitted.types:
         return None
-    ranked = rank_by(basis, admitted, catalog)
-    index, offer = int(ranked.instance_type[0]), int(ranked.offer[0])
+    index, offer = best_by(basis, admitted, catalog)
     return RelaxationOutcome(to, admitted.types.bit_count(), catalog.instance_types[index], offer, catalog.offer(offer))
 
 
