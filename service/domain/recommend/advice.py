@@ -96,8 +96,14 @@ def situation_of(question: Question, choices: tuple[Choice, ...], catalog: Catal
 
 def advise(situation: Situation, catalog: Catalog) -> tuple[Statement[AdviceCode], ...]:
     """Returns the most important advice that applies."""
-    figures = ((code, adviser(situation, catalog)) for code, adviser in ADVISERS.items())
-    return tuple([Statement(code, each) for code, each in figures if each is not None][:MAX_ADVICE])
+    advice = []
+    for code, adviser in ADVISERS.items():
+        figures = adviser(situation, catalog)
+        if figures is not None:
+            advice.append(Statement(code, figures))
+        if len(advice) == MAX_ADVICE:
+            break
+    return tuple(advice)
 
 
 def _has_another_gpu(choice: Choice, top: Choice) -> bool:

@@ -70,8 +70,10 @@ class Ranked:
 
     def best_of_each(self) -> "Ranked":
         """Returns the best row of each instance type."""
-        _, first = np.unique(self.instance_type, return_index=True)
-        return self.rows(np.sort(first))
+        indices = np.arange(len(self.instance_type))
+        first = np.zeros(int(self.instance_type.max(initial=-1)) + 1, np.int64)
+        first[self.instance_type[::-1]] = indices[::-1]  # of several rows of a type, the first is written last
+        return self.rows(first[self.instance_type] == indices)
 
     def front(self, limit: int) -> list[bool]:
         """Returns for each of the first rows whether it is on the Pareto front of all rows."""

@@ -40,9 +40,10 @@ def _best(basis: Basis, constraints: Constraints, catalog: Catalog) -> RankedOff
 
 
 def _rejection(basis: Basis, obstacle: Obstacle, catalog: Catalog) -> Rejection:
-    relaxation = obstacle.relax(catalog)
+    only_this = obstacle.alone.bit_count()
+    relaxation = obstacle.relax(catalog) if only_this else None
     outcome = None if relaxation is None else _outcome(basis, relaxation, catalog)
-    return Rejection(obstacle.code, obstacle.ground, obstacle.fails.bit_count(), obstacle.alone.bit_count(), outcome)
+    return Rejection(obstacle.code, obstacle.ground, obstacle.fails.bit_count(), only_this, outcome)
 
 
 def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:

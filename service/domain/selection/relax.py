@@ -80,8 +80,9 @@ class AddWord:
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
         types = rejected.types & self.fails
-        word = max(self.types_of, key=lambda each: (types & self.types_of[each]).bit_count(), default=None)
-        if word is not None and types & self.types_of[word]:
+        counts = [(types & of_word).bit_count() for of_word in self.types_of.values()]
+        if any(counts):
+            word = list(self.types_of)[counts.index(max(counts))]
             return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.types_of[word]))
         return Relaxation({self.field: []}, rejected.only(types)) if self.or_drop else None
 
