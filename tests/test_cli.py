@@ -1,4 +1,4 @@
-"""The command line answers like the service, and tells what is wrong in a sentence."""
+"""The command line answers like the service, and reports a fault in a sentence."""
 
 import io
 import json

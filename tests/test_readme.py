@@ -26,7 +26,7 @@ def commands() -> list[tuple[str, Any]]:
 
 
 def ask(command: str, base_url: str) -> Any:
-    """What the command would fetch, from our own server."""
+    """The answer to the command, from the server of the test."""
     url, body = "", None
     words = iter(shlex.split(command)[1:])
     for word in words:

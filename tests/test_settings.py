@@ -1,4 +1,4 @@
-"""Settings come from the environment, and a wrong one is told in a sentence."""
+"""Settings come from the environment, and a wrong one is reported in a sentence."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the API answers to a client: lists page by page, recommendations and estimates."""
+"""Answers of the API to a client: lists page by page, recommendations and estimates."""
 
 from collections.abc import Iterator
 from typing import Any

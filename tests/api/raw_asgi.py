@@ -38,7 +38,7 @@ def call(
     headers: Sequence[tuple[bytes, bytes]] = (),
     chunks: Iterable[bytes] = (b"",),
 ) -> Answer:
-    """What the app answers. An exception out of the app is the test's failure."""
+    """The answer of the app. An exception in the app fails the test."""
     raw = target if isinstance(target, bytes) else target.encode()
     path, _, query = raw.partition(b"?")
     scope = {

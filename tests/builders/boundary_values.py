@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Edges:
-    """Moves numbers of a body to an end of their range, and tells some that were left out."""
+    """Moves numbers of a body to an end of their range, and adds some that were left out."""
 
     def __init__(self, schemas: Mapping[str, Any], random: Random) -> None:
         self._schemas = schemas

@@ -1,4 +1,4 @@
-"""The same seed is the same catalog on SQLite and on Postgres."""
+"""A seed gives the same catalog on SQLite and on Postgres."""
 
 import dataclasses
 from datetime import UTC, date, datetime

@@ -1,4 +1,4 @@
-"""A change reaches the running service; nobody sees half of it; a lost database leaves the last good catalog."""
+"""A change reaches the running service; no reader sees half of it; a lost database leaves the last good catalog."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What was written is read: values as they went in, instants in UTC, money at the rate of its day, lives in order."""
+"""Rows are read as they were written: values, instants in UTC, money at the rate of its day, lifecycles in order."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""The same question on the same catalog gives the same bytes: on both databases, after a restart, in any order."""
+"""A question on a catalog always gives the same bytes: on both databases, after a restart, in any order."""
 
 from pathlib import Path
 from random import Random, SystemRandom
@@ -24,7 +24,7 @@ ASKED = 40
 
 
 def answers(client: TestClient) -> list[bytes]:
-    """In an order of their own: what was asked before must not matter."""
+    """The answers to the questions in a shuffled order: earlier questions must not matter."""
     questions = Questions(Vocabulary.of(client), Random(ASKED))
     bodies = [questions.question() for _ in range(ASKED)]
     order = SystemRandom().sample(range(ASKED), ASKED)

@@ -1,4 +1,4 @@
-"""A database that cannot be used is told in a sentence, to whoever asks in whichever way."""
+"""A database that cannot be used is reported in a sentence, by every command and endpoint."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -97,14 +97,14 @@ def test_a_file_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
-    (tmp_path / "letter.txt").write_text("Dear Sir or Madam,\n" * 99)
+    (tmp_path / "letter.txt").write_text("Good morning, all,\n" * 99)
     url = f"sqlite:///{tmp_path / 'letter.txt'}"
     sentence = f"{url} is not a database that this service can use: file is not a database."
     for act in (require_current, upgrade):
         engine = connect(url)
         assert refusal(lambda act=act, engine=engine: act(engine)) == sentence  # type: ignore[misc]
         engine.dispose()
-    assert (tmp_path / "letter.txt").read_text().startswith("Dear Sir")
+    assert (tmp_path / "letter.txt").read_text().startswith("Good morning")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is sent is kept once, whole or not at all, shown at once, and left alone by imports."""
+"""A measurement sent is kept once, whole or not at all, shown at once, and left alone by imports."""
 
 import threading
 from collections.abc import Iterator
@@ -115,7 +115,7 @@ def test_prices_are_not_read_again_for_a_measurement(engine: Engine) -> None:
 
 
 def read_history_like(engine: Engine, live: LiveCatalog) -> object:
-    """The whole read anew, with the columns of the one held, which compare by identity."""
+    """The history read again in full, with the columns of the held one, which compare by identity."""
     whole = read_history(engine)
     held = live.history
     physics = replace(whole.reference, physics=held.reference.physics)

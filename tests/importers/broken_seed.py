@@ -53,7 +53,7 @@ class SeedCopy:
         (self.folder / f"{file}.csv").write_text(text, encoding="utf-8")
 
     def problems(self) -> list[str]:
-        """What is wrong with it; only the files that were changed are read again."""
+        """The faults of the copy; only the files that were changed are read again."""
         again = {
             row: records(self.folder / f"{name}.csv", row) for name, row in TABLE_OF.items() if name in self.changed
         }

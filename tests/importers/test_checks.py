@@ -311,7 +311,7 @@ CHANGES = {
         "prices.csv, aws p4d.24xlarge us-east-1 on_demand linux GBP: exchange_rates.csv has no rate for 2022-08-23.",
     ),
     # charges
-    "rule of a service nobody has": (
+    "rule of a service that does not exist": (
         "billing_rules",
         EC2_RULE,
         {"service": "ec3"},

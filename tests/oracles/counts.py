@@ -8,7 +8,7 @@ from service.domain.models.model import Transformer
 
 @dataclass(frozen=True)
 class Layer:
-    """The parts that one layer has."""
+    """The parts of one layer."""
 
     attends: bool = False
     windowed: bool = False

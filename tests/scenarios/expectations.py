@@ -1,30 +1,30 @@
-"""What a scenario may expect of an answer, and how that is held against it."""
+"""Expectations of a scenario, and the check of an answer against them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]
 KEYS = ("instance", "name", "id", "code", "region", "market", "workload", "gpu", "value")
-"""What an item of a list is found by."""
+"""Fields by whose value an item of a list is found."""
 
 
-def items_of(answer: Told) -> list[Told]:
+def items_of(answer: Json) -> list[Json]:
     """The choices of a decision, or the items of a list."""
-    found: list[Told] = answer.get("choices", answer.get("items", []))
-    return found
+    items: list[Json] = answer.get("choices", answer.get("items", []))
+    return items
 
 
-def gpu_of(item: Told) -> Mapping[str, Any]:
+def gpu_of(item: Json) -> Mapping[str, Any]:
     gpu = item.get("specs", item).get("gpu")
     return gpu if isinstance(gpu, dict) else {}
 
 
-def instance_of(item: Told) -> str | None:
+def instance_of(item: Json) -> str | None:
     named: str | None = item.get("instance") or item.get("name")
     return named.rpartition("/")[2] if named else None
 
 
-VIEWS: Mapping[str, Callable[[Told], Any]] = {
+VIEWS: Mapping[str, Callable[[Json], Any]] = {
     "instances": instance_of,
     "families": lambda item: item.get("specs", item).get("family"),
     "gpus": lambda item: gpu_of(item).get("id") or item.get("id"),
@@ -35,32 +35,32 @@ VIEWS: Mapping[str, Callable[[Told], Any]] = {
 }
 
 
-def first(seen: Sequence[Any], wanted: Any) -> bool:
-    return bool(seen) and seen[0] in (wanted if isinstance(wanted, list) else [wanted])
+def first(values: Sequence[Any], wanted: Any) -> bool:
+    return bool(values) and values[0] in (wanted if isinstance(wanted, list) else [wanted])
 
 
-def in_order(seen: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    places = [seen.index(each) for each in wanted if each in seen]
-    return len(places) == len(wanted) and places == sorted(places)
+def in_order(values: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    positions = [values.index(each) for each in wanted if each in values]
+    return len(positions) == len(wanted) and positions == sorted(positions)
 
 
 RELATIONS: Mapping[str, Callable[[list[Any], Any], bool]] = {
     "first": first,
-    "last": lambda seen, wanted: set(seen[-len(wanted) :]) == set(wanted),
-    "among": lambda seen, wanted: set(wanted) <= set(seen),
-    "without": lambda seen, wanted: not set(wanted) & set(seen),
-    "only": lambda seen, wanted: set(seen) == set(wanted),
-    "no others than": lambda seen, wanted: bool(seen) and set(seen) <= set(wanted),
+    "last": lambda values, wanted: set(values[-len(wanted) :]) == set(wanted),
+    "among": lambda values, wanted: set(wanted) <= set(values),
+    "without": lambda values, wanted: not set(wanted) & set(values),
+    "only": lambda values, wanted: set(values) == set(wanted),
+    "no others than": lambda values, wanted: bool(values) and set(values) <= set(wanted),
     "order": in_order,
-    "above": lambda seen, pairs: all(in_order(seen, pair) for pair in pairs),
+    "above": lambda values, pairs: all(in_order(values, pair) for pair in pairs),
 }
 
 
-def codes_of(statements: Sequence[Told]) -> set[str]:
+def codes_of(statements: Sequence[Json]) -> set[str]:
     return {each["code"] for each in statements}
 
 
-CODES: Mapping[str, Callable[[Told], set[str]]] = {
+CODES: Mapping[str, Callable[[Json], set[str]]] = {
     "advice": lambda answer: codes_of(answer["advice"]),
     "notes": lambda answer: codes_of(answer["notes"]),
     "rejections": lambda answer: codes_of(answer["rejections"]),
@@ -70,14 +70,14 @@ CODES: Mapping[str, Callable[[Told], set[str]]] = {
 }
 
 
-def misses(answer: Told, expect: Told) -> Iterator[str]:
-    """What the answer does not hold of what is expected."""
+def misses(answer: Json, expect: Json) -> Iterator[str]:
+    """Yields a sentence for each expectation that the answer does not meet."""
     for name, wanted in expect.items():
         if name in VIEWS:
-            seen = list(dict.fromkeys(VIEWS[name](item) for item in items_of(answer)))
+            values = list(dict.fromkeys(VIEWS[name](item) for item in items_of(answer)))
             for relation, held in wanted.items():
-                if not RELATIONS[relation](seen, held):
-                    yield f"{name} {relation} {held}, but they are {seen[:25]}"
+                if not RELATIONS[relation](values, held):
+                    yield f"{name} {relation} {held}, but they are {values[:25]}"
         elif name in CODES:
             if lacking := set(wanted) - CODES[name](answer):
                 yield f"{name} lack {sorted(lacking)}: {sorted(CODES[name](answer))}"
@@ -85,8 +85,8 @@ def misses(answer: Told, expect: Told) -> Iterator[str]:
             yield from OTHERS[name](answer, wanted)
 
 
-def warned(answer: Told, wanted: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Each choice of a family, type or market says what is to be known of it."""
+def warned(answer: Json, wanted: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yields the warnings that the choices of a family, type or market lack."""
     for subject, codes in wanted.items():
         of_it = [
             item for item in items_of(answer) if subject in (instance_of(item), item["specs"]["family"], item["market"])
@@ -98,19 +98,19 @@ def warned(answer: Told, wanted: Mapping[str, Sequence[str]]) -> Iterator[str]:
                 yield f"{item['instance']} does not warn of {sorted(lacking)}"
 
 
-def figures(answer: Told, wanted: Mapping[str, Any]) -> Iterator[str]:
+def figures(answer: Json, wanted: Mapping[str, Any]) -> Iterator[str]:
     for path, figure in wanted.items():
         try:
-            found = at(answer, path)
+            value = at(answer, path)
         except LookupError as error:
             yield f"{path}: there is no {error}"
             continue
-        if not agrees(found, figure):
-            yield f"{path} is {found}, not {figure}"
+        if not agrees(value, figure):
+            yield f"{path} is {value}, not {figure}"
 
 
 def at(value: Any, path: str) -> Any:
-    """What stands there; an item of a list is named by its place or by what it is called."""
+    """The value at a path; a part of the path names an item of a list by its index or its name."""
     for part in path.split("/"):
         if isinstance(value, list):
             value = value[int(part)] if part.isdigit() else called(part, value)
@@ -119,35 +119,35 @@ def at(value: Any, path: str) -> Any:
     return value
 
 
-def called(name: str, items: Sequence[Told]) -> Told:
+def called(name: str, items: Sequence[Json]) -> Json:
     for item in items:
         if name in [str(item.get(key)) for key in KEYS] or instance_of(item) == name:
             return item
     raise LookupError(name)
 
 
-def agrees(found: Any, wanted: Any) -> bool:
+def agrees(value: Any, wanted: Any) -> bool:
     """A figure as it is, or a table: `about` and `within`, `at_least`, `at_most`, `has` (a list or text), `unknown`."""
     if not isinstance(wanted, dict):
-        return bool(found == wanted)
-    if found is None or "unknown" in wanted:
-        return found is None and "unknown" in wanted
+        return bool(value == wanted)
+    if value is None or "unknown" in wanted:
+        return value is None and "unknown" in wanted
     checks: dict[str, Callable[[Any], bool]] = {
-        "about": lambda limit: abs(found - limit) <= wanted["within"],
+        "about": lambda limit: abs(value - limit) <= wanted["within"],
         "within": lambda _: True,
-        "at_least": lambda limit: found >= limit,
-        "at_most": lambda limit: found <= limit,
-        "has": lambda each: all(one in found for one in each) if isinstance(each, list) else each in found,
+        "at_least": lambda limit: value >= limit,
+        "at_most": lambda limit: value <= limit,
+        "has": lambda each: all(one in value for one in each) if isinstance(each, list) else each in value,
     }
     return all(checks[name](limit) for name, limit in wanted.items())
 
 
-def counted(answer: Told, wanted: int) -> Iterator[str]:
+def counted(answer: Json, wanted: int) -> Iterator[str]:
     if len(items_of(answer)) < wanted:
         yield f"only {len(items_of(answer))}"
 
 
-def known(answer: Told, paths: Sequence[str]) -> Iterator[str]:
+def known(answer: Json, paths: Sequence[str]) -> Iterator[str]:
     for path in paths:
         try:
             if at(answer, path) is None:
@@ -156,13 +156,13 @@ def known(answer: Told, paths: Sequence[str]) -> Iterator[str]:
             yield f"there is no {path}"
 
 
-def near(answer: Told, wanted: Sequence[str]) -> Iterator[str]:
-    told = {name for error in answer["errors"] for name in error["near"]}
-    if lacking := set(wanted) - told:
-        yield f"near names lack {sorted(lacking)}: {sorted(told)}"
+def near(answer: Json, wanted: Sequence[str]) -> Iterator[str]:
+    names = {name for error in answer["errors"] for name in error["near"]}
+    if lacking := set(wanted) - names:
+        yield f"near names lack {sorted(lacking)}: {sorted(names)}"
 
 
-OTHERS: Mapping[str, Callable[[Told, Any], Iterator[str]]] = {
+OTHERS: Mapping[str, Callable[[Json, Any], Iterator[str]]] = {
     "warned": warned,
     "figures": figures,
     "at least so many": counted,

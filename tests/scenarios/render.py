@@ -17,7 +17,7 @@ STRENGTHS = {
     "derived": "It follows from figures that are known.",
     "correction": "What is often said is wrong or out of date; the answer is the fact.",
     "prior": "A rule of thumb, which data may overrule; then the scenario says so and expects what the data say.",
-    "soft": "A warning or a piece of advice stands beside the choices.",
+    "soft": "A warning or a piece of advice accompanies the choices.",
 }
 
 
@@ -58,39 +58,39 @@ def chapters() -> list[Chapter]:
 
 
 def read(path: Path) -> Chapter:
-    told = tomllib.loads(path.read_text(encoding="utf-8"))
-    scenarios = tuple(scenario(each, told["as_of"]) for each in told["scenario"])
-    return Chapter(path.stem, told["title"], told["about"], scenarios)
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    scenarios = tuple(scenario(each, table["as_of"]) for each in table["scenario"])
+    return Chapter(path.stem, table["title"], table["about"], scenarios)
 
 
-def scenario(told: Mapping[str, Any], usual_day: date) -> Scenario:
-    day = told.get("as_of", usual_day)
+def scenario(table: Mapping[str, Any], usual_day: date) -> Scenario:
+    day = table.get("as_of", usual_day)
     return Scenario(
-        id=told["id"],
-        title=told["title"],
-        strength=told["strength"],
+        id=table["id"],
+        title=table["title"],
+        strength=table["strength"],
         day=day,
-        why=told["why"],
-        steps=tuple(step(each, day) for each in (told, *told.get("then", ()))),
+        why=table["why"],
+        steps=tuple(step(each, day) for each in (table, *table.get("then", ()))),
     )
 
 
-def step(told: Mapping[str, Any], day: date) -> Step:
+def step(table: Mapping[str, Any], day: date) -> Step:
     """The catalog's day is put into the query or the body, and a limit that hides nothing."""
-    if "get" in told:
-        target = told["get"]
-        return Step("GET", f"{target}{'&' if '?' in target else '?'}as_of={day}", None, told["expect"])
-    body: dict[str, Any] = dict(told["ask"])
-    if told["post"] == "/recommend":
+    if "get" in table:
+        target = table["get"]
+        return Step("GET", f"{target}{'&' if '?' in target else '?'}as_of={day}", None, table["expect"])
+    body: dict[str, Any] = dict(table["ask"])
+    if table["post"] == "/recommend":
         body = {"limit": 100, **body}
-    if told["post"] in ("/recommend", "/estimate"):
+    if table["post"] in ("/recommend", "/estimate"):
         body = {**body, "as_of": day.isoformat()}
-    if told["post"] == "/measurements":
+    if table["post"] == "/measurements":
         body["items"] = [{"measured_at": day.isoformat(), **item} for item in body["items"]]
     elif "items" in body:
-        limit = {"limit": 100} if told["post"] == "/recommend/batch" else {}
+        limit = {"limit": 100} if table["post"] == "/recommend/batch" else {}
         body["items"] = [{**limit, **item, "as_of": day.isoformat()} for item in body["items"]]
-    return Step("POST", told["post"], body, told["expect"])
+    return Step("POST", table["post"], body, table["expect"])
 
 
 def document() -> str:
@@ -100,7 +100,7 @@ def document() -> str:
 def lines() -> Iterator[str]:
     yield "# Scenarios"
     yield ""
-    yield "What people ask of the service and hold to be true, as requests, and what the answer has to hold. They are"
+    yield "Questions and beliefs of users as requests, and the expectations that the answers have to meet. They are"
     yield "written down in `tests/scenarios/*.toml`, run against the seed by `tests/scenarios/test_scenarios.py`, and"
     yield "rendered here by `python3 dev.py scenarios`."
     yield ""
@@ -116,12 +116,12 @@ def lines() -> Iterator[str]:
             yield from scenario_lines(each)
 
 
-def scenario_lines(told: Scenario) -> Iterator[str]:
+def scenario_lines(scenario: Scenario) -> Iterator[str]:
     yield ""
-    yield f"### {told.title}"
+    yield f"### {scenario.title}"
     yield ""
-    yield f"*{told.strength}, {told.day.day} {told.day:%B %Y}.* {told.why}"
-    for each in told.steps:
+    yield f"*{scenario.strength}, {scenario.day.day} {scenario.day:%B %Y}.* {scenario.why}"
+    for each in scenario.steps:
         yield ""
         yield f"`{each.method} {unquote(each.target)}`"
         if each.body is not None:

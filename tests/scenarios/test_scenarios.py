@@ -1,4 +1,4 @@
-"""Every scenario holds, and the document tells them as they are."""
+"""Every scenario holds, and the document is rendered from them."""
 
 import pytest
 from fastapi.testclient import TestClient
@@ -9,19 +9,19 @@ from tests.scenarios.render import DOCUMENT, STRENGTHS, Scenario, chapters, docu
 SCENARIOS = [each for chapter in chapters() for each in chapter.scenarios]
 
 
-@pytest.mark.parametrize("told", SCENARIOS, ids=lambda told: told.id)
-def test_a_scenario_holds(told: Scenario, request: pytest.FixtureRequest) -> None:
-    writes = any(step.target == "/measurements" for step in told.steps)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.id)
+def test_a_scenario_holds(scenario: Scenario, request: pytest.FixtureRequest) -> None:
+    writes = any(step.target == "/measurements" for step in scenario.steps)
     client: TestClient = request.getfixturevalue("client_to_write" if writes else "client")
-    for step in told.steps:
+    for step in scenario.steps:
         answer = client.request(step.method, step.target, json=step.body)
         assert answer.status_code == step.expect.get("status", 200), answer.text
-        assert not list(misses(answer.json(), step.expect)), f"{told.title}: {step.method} {step.target}"
+        assert not list(misses(answer.json(), step.expect)), f"{scenario.title}: {step.method} {step.target}"
 
 
 def test_every_scenario_has_a_name_of_its_own_and_a_strength() -> None:
-    assert len({told.id for told in SCENARIOS}) == len(SCENARIOS)
-    assert {told.strength for told in SCENARIOS} <= set(STRENGTHS)
+    assert len({scenario.id for scenario in SCENARIOS}) == len(SCENARIOS)
+    assert {scenario.strength for scenario in SCENARIOS} <= set(STRENGTHS)
 
 
 def test_the_document_is_fresh() -> None:

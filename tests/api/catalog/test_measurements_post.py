@@ -1,4 +1,4 @@
-"""Measurements that are sent: kept once, told at once by every process, refused whole with the place that is wrong."""
+"""Measurements sent are kept once and visible at once in every process; a refusal names the wrong field."""
 
 import json
 import time
@@ -49,7 +49,7 @@ def send(client: TestClient, *items: Sent) -> list[Any]:
 
 
 def named(client: TestClient, workload: str) -> list[Any]:
-    """Those of a workload by its name; none where nobody knows it."""
+    """The measurements of a workload by its name; empty for an unknown name."""
     answer = client.get("/measurements", params={"workload": workload, "limit": 500})
     return answer.json()["items"] if answer.status_code == 200 else []
 

@@ -21,7 +21,7 @@ RUNS = (
     "ResNet-101", "ResNet-152", "ResNet-50", "SSD300-RN50", "TinyLlama-1.1B", "TransformerXL-large", "ViT-base-16",
     "bloomz-7b1", "generic-14B", "generic-70B", "gpt2-124M", "gpt2-xl", "mt0-xxl", "phi-1.5",
 )  # fmt: skip
-"""As published runs spell their models."""
+"""Names of models as published runs spell them."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What-if: a base over machines, markets, regions and nodes, sorted by dollars."""
+"""The what-if table: a base over machines, markets, regions and nodes, sorted by dollars."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a problem that names the field – or a good answer, but never a failure of ours."""
+"""Every request gets a good answer or a problem that names the field, and never a failure of the service."""
 
 import json
 import socket
@@ -550,7 +550,7 @@ def address(server: Server) -> tuple[str, int]:
 
 
 def everything(wire: socket.socket) -> bytes:
-    """What the server sends until it hangs up."""
+    """All bytes that the server sends until it closes the connection."""
     found = b""
     try:
         while part := wire.recv(65536):

@@ -1,4 +1,4 @@
-"""What every list and every GET answer has in common: envelope, pages, cursors, CSV, ETag, days."""
+"""Every list and GET answer has the same envelope, pages, cursors, CSV, ETag and days."""
 
 import csv
 import io
@@ -85,7 +85,7 @@ def test_a_list_reads_back_from_csv(client: TestClient, path: str) -> None:
 
 
 def cell(item: Any, name: str) -> str:
-    """What stands in an item at a dotted name, as CSV tells it."""
+    """The value of an item at a dotted name, as CSV writes it."""
     value = item
     for place, part in enumerate(name.split(".")):
         if not isinstance(value, dict):

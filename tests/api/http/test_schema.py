@@ -1,4 +1,4 @@
-"""What the OpenAPI document promises, for whatever schemathesis thinks of: in this process and over HTTP."""
+"""The promises of the OpenAPI document hold for the requests of schemathesis, in this process and over HTTP."""
 
 import re
 from copy import deepcopy
@@ -114,7 +114,7 @@ def fill(name: str, schema: dict[str, Any]) -> None:
 
 
 def accepts_what_the_document_allows(_context: Any, response: Any, case: Generated) -> None:
-    """Stands in for schemathesis's own check of this name, which takes every refusal for a fault of the schema."""
+    """Replaces schemathesis's own check of this name, which takes every refusal for a fault of the schema."""
     positive = case.meta is not None and case.meta.generation.mode.is_positive
     if positive and 400 <= response.status_code < 500 and response.status_code not in (404, 405):
         detail = response.json()["detail"]

@@ -1,4 +1,4 @@
-"""What answers say beside the ranking, on the seed: advice, warnings of the host and the software, needs that weigh."""
+"""Advice, warnings about the host and the software, and requirements in the answers on the seed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a whole job may cost and take: limits, instances, spot in expectation, ties and fallbacks, over the seed."""
+"""Decisions about a whole job: limits, instances, spot in expectation, ties and fallbacks, over the seed."""
 
 from typing import Any
 

@@ -276,7 +276,7 @@ def test_what_the_host_lacks_is_warned_of(client: TestClient) -> None:
         assert (choice in warned(answer, "few_vcpus")) == lacking
 
 
-# Prices that nobody knows
+# Unknown prices
 
 
 def test_without_any_price_hardware_ranks_and_the_answer_says_so(client: TestClient) -> None:

@@ -1,4 +1,4 @@
-"""POST /recommend with a model: choices as POST /estimate tells them, money that multiplies out, nothing unsaid."""
+"""POST /recommend with a model: choices equal POST /estimate, money multiplies out, every fact is stated."""
 
 import json
 from math import isfinite
@@ -96,7 +96,7 @@ def test_a_choice_is_what_an_estimate_of_its_machine_says(
         }
         alone = client.post("/estimate", json=asked).json()
         assert alone["fits"] is True
-        # Interruptions, which the estimate tells beside, are in the hours of spot machines.
+        # The hours of spot machines include interruptions, which the estimate reports in fields of their own.
         for field in SHARED - ({"hours"} if choice["market"] == "spot" else set()):
             assert choice["estimate"][field] == near(alone["estimate"][field]), field
 

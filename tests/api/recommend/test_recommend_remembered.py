@@ -1,4 +1,4 @@
-"""What was asked before changes no answer: everything that is remembered is remembered of just this question."""
+"""Earlier questions change no answer: every cache holds the answers to just its own question."""
 
 from dataclasses import fields, replace
 from random import Random
@@ -38,7 +38,7 @@ LIMITS = (None, 0.3, 1.0, 2.0, 3.0, 5.0, 20.0, 60.0)
 
 
 def forgetful(catalog: Catalog) -> Catalog:
-    """The same catalog, of which nothing has been asked yet."""
+    """A copy of the catalog with empty caches."""
     memories = {
         each.name: each.default_factory()  # type: ignore[operator]
         for each in fields(catalog)

@@ -16,7 +16,7 @@ from service.domain.errors import ImpossibleRun
 from service.domain.money import Micros, Unknown
 from tests.builders.bills import AWS_OUT, fee, hours, price, rate, rule, run, stored_at, terms
 
-NOT_KNOWN = Unknown("Nobody knows.")
+NOT_KNOWN = Unknown("The price is unknown.")
 
 
 def likely(bill: Bill, name: str) -> int:
@@ -150,9 +150,9 @@ def test_an_unknown_price_is_null_with_its_reason_and_never_nothing() -> None:
     assert bill.usd is None
     assert bill.native is None
     assert bill.part("compute").usd is None
-    assert bill.part("setup").reason == "Nobody knows."
+    assert bill.part("setup").reason == "The price is unknown."
     assert likely(bill, "storage") > 0
-    assert bill.missing == ("Nobody knows.",)
+    assert bill.missing == ("The price is unknown.",)
 
 
 UNKNOWNS: dict[str, tuple[dict[str, Any], str]] = {

@@ -1,4 +1,4 @@
-"""What the catalog knows of the terms of an offer."""
+"""The terms of an offer, from the facts of the catalog."""
 
 from datetime import date
 from typing import Any

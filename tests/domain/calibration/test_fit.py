@@ -1,4 +1,4 @@
-"""Fitting finds what made the data, borrows from similar work, and keeps to bounds."""
+"""Fitting finds the coefficients that made the data, borrows from similar groups, and keeps to bounds."""
 
 from math import exp
 

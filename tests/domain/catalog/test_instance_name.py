@@ -1,4 +1,4 @@
-"""What names of instance types tell."""
+"""The parts of the names of instance types."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What people type, and what is near it."""
+"""Names as people type them, and the near names of unknown ones."""
 
 import pytest
 

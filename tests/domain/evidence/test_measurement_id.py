@@ -1,4 +1,4 @@
-"""What a loop told is divided, and the same measurement has the same id whoever tells it when."""
+"""The figures of a loop are divided, and a measurement has the same id each time it is sent."""
 
 from dataclasses import replace
 from datetime import date

@@ -1,4 +1,4 @@
-"""What published runs and measurements say of a question: order, days, and how far a scaled rate reaches."""
+"""Published runs and measurements as evidence for a question: order, days, and how far a scaled rate reaches."""
 
 from dataclasses import replace
 from datetime import date
@@ -60,7 +60,7 @@ MODELS = {each.id: each for each in (LLAMA, MISTRAL, LARGE, RESNET)}
 
 
 def run(id: str = "r", **given: Any) -> PublishedRun:  # noqa: A002
-    """A training of the llama on eight A100s, unless told otherwise."""
+    """A training of the llama on eight A100s by default."""
     plain = PublishedRun(
         id=id,
         kind="train_throughput",

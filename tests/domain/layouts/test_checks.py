@@ -1,4 +1,4 @@
-"""What cannot be of a layout is said in a sentence."""
+"""An impossible layout is refused with a sentence."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What must hold of every layout that is searched for, whatever the work, the machine and the calibration."""
+"""Properties of every layout that a search finds, for any config, cluster and calibration."""
 
 from dataclasses import replace
 from math import isfinite
@@ -51,7 +51,7 @@ def test_the_search_equals_the_loop_over_every_layout(
     assert found.fits == plain.fits
     if found.fits:
         assert samples_per_second(found) == pytest.approx(samples_per_second(plain), rel=1e-6)
-    else:  # of those that need as little memory, any may be told
+    else:  # of layouts that need equally little memory, any may be the answer
         assert found.memory.needed_bytes == pytest.approx(plain.memory.needed_bytes, rel=1e-6)
 
 

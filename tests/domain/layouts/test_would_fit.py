@@ -1,4 +1,4 @@
-"""What would make a job fit: every change named must do so, and the figure must be the edge."""
+"""Changes that make a job fit: each one named must do so, and its figure must be the limit."""
 
 from dataclasses import replace
 

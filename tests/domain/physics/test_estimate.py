@@ -1,4 +1,4 @@
-"""What must hold of every estimate, whatever the calibration says."""
+"""Properties of every estimate, with and without fitted coefficients."""
 
 from dataclasses import replace
 from math import exp

@@ -1,4 +1,4 @@
-"""What host memory must hold, and what it means when it does not."""
+"""Contents of host memory, and the consequences where they do not fit."""
 
 from dataclasses import replace
 

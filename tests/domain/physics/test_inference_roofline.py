@@ -1,4 +1,4 @@
-"""What must hold of the layouts that are searched for answering."""
+"""Properties of the layouts that the search finds for inference."""
 
 from dataclasses import replace
 from math import isfinite

@@ -38,7 +38,7 @@ CHECKPOINTS = Checkpoints(save_seconds=30.0, restart_seconds=300.0)
 
 
 def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Question:
-    """As the API asks it: precision is the physics' to judge."""
+    """The question as the API asks it: the physics, not a constraint, judges the precision."""
     weights = Objective(NAMED[objective])
     limits = given_.get("limits", Limits())
     return Question(
@@ -56,7 +56,7 @@ def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Que
 
 
 def figure(objective: str, plan: PlainPlan, job: Job, one: NodeEstimate) -> float:
-    """What ranks, the lower the better: dollars, hours, or dollars per sample."""
+    """The figure that ranks, the lower the better: dollars, hours, or dollars per sample."""
     if objective == "fastest":
         return plan.hours if job.amount is not None else 1 / plan.rate
     if objective == "cheapest":
@@ -130,7 +130,7 @@ class Loop:
         )
 
     def figure_of(self, choice: Choice) -> float:
-        """What the choice ranks by, worked out for its nodes and offer."""
+        """The figure that ranks the choice, computed for its nodes and offer."""
         kind, offer = choice.instance_type, choice.offer
         one = estimate_on_nodes(self.job, kind, choice.nodes, self.world.catalog)
         plan = plan_on_offer(
@@ -272,7 +272,7 @@ def again(world: World, offers: list[Offer]) -> World:
 
 
 def best(asked: Question, objective: str, world: World) -> float:
-    """What the objective makes of the first choice; infinite without one that has a price."""
+    """The score of the first choice; infinite without a choice that has a price."""
     answer = recommend(asked, world.catalog)
     if answer.price_ignored or not answer.choices:
         return inf

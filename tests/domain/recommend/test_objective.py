@@ -1,4 +1,4 @@
-"""What "best" means: ratios to the best, whatever the unit."""
+"""Objectives compare ratios to the best figure, in any unit."""
 
 import numpy as np
 import pytest

@@ -76,7 +76,7 @@ def rich_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def questions(draw: st.DrawFn, asked: st.SearchStrategy[Constraints] = wide) -> Question:
-    """As the API asks them: the constraint on the precision is the question's own."""
+    """The questions as the API asks them: the constraint on the precision is the question's own."""
     task, objective = draw(tasks), draw(objectives)
     told = (
         ()
@@ -93,7 +93,7 @@ def questions(draw: st.DrawFn, asked: st.SearchStrategy[Constraints] = wide) -> 
 
 
 def speed(kind: InstanceType, asked: Question) -> float | None:
-    """The peak of the first precision told that runs there, or the highest usual one; else vCPUs; to develop, one."""
+    """The peak of the first precision given that runs there, or the highest usual one; else vCPUs; to develop, one."""
     usual = PRECISION_BY_TASK.get(asked.task, ())
     if not (asked.precisions or usual):
         return None if kind.vcpus is None else min(kind.vcpus, 1.0 if asked.task == "development" else inf)

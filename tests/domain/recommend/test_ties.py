@@ -1,4 +1,4 @@
-"""Which choices are tied: the bands of their estimates decide, and the same hardware is not uncertain beside itself."""
+"""Which choices are tied: the bands of their estimates decide, and hardware is not uncertain against itself."""
 
 from math import log
 

@@ -1,4 +1,4 @@
-"""What software, numbers and the host need: whom each turns away, and how little opens it again."""
+"""Requirements on software, numerics and the host: the types that each rejects, and its smallest relaxation."""
 
 from datetime import date
 from typing import Any
