@@ -1,4 +1,4 @@
-"""Recorded prices of offers: those in force on a day or over a span of days, and their changes between two days."""
+"""Recorded prices: those in force on a day or over a span of days, and the changes between two days."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import UNKNOWN, CatalogHistory, end_of_day, start_of_day
 from service.domain.catalog.offer import MARKETS, Offer
 
-NONE = -1
+_NO_PRICE = -1
+"""The row of an offer that had no price on a day; as an index it reads the UNKNOWN that is appended to the prices."""
 
 
 def offers_among(history: CatalogHistory, names: Mapping[str, Collection[str]]) -> Mask:
@@ -90,12 +91,9 @@ def offer_key(history: CatalogHistory, row: int) -> str:
     return "|".join((instance_type.id, offer.region or "", offer.zone or "", offer.market, offer.term or ""))
 
 
-# Changes between two days
-
-
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """One entry per offer whose price differs: its row on the earlier and on the later day (-1: none)."""
+    """Offers whose price differs between two days, with the row of the price on each day (-1: none)."""
 
     offer: NDArray[np.int64]
     before: NDArray[np.int64]
@@ -105,23 +103,22 @@ class Changes:
         return len(self.offer)
 
 
-def changes_between(history: CatalogHistory, wanted: NDArray[np.bool_], first: date, last: date) -> Changes:
-    """Returns the wanted offers whose dollars per hour differ between the ends of two days, by instance type.
+def changes_between(history: CatalogHistory, offers: Mask, first: date, last: date) -> Changes:
+    """Returns the changes of the prices in dollars of these offers between two days, by instance type, then offer.
 
-    A price that became known or unknown is a change too, and so is an offer that appeared or ended.
+    A price that was unknown on only one of the days counts as a change, and so does an offer without a price on one.
     """
     before, after = (_rows_on(history, day) for day in (first, last))
-    known = np.append(history.prices.usd_micros, UNKNOWN)
-    moved = ((before == NONE) != (after == NONE)) | (known[before] != known[after])
-    offers = np.flatnonzero(moved & wanted)
-    offers = offers[np.lexsort((offers, history.offers.instance_type[offers]))]
-    return Changes(offers, before[offers], after[offers])
+    usd_micros = np.append(history.prices.usd_micros, UNKNOWN)
+    differs = ((before == _NO_PRICE) != (after == _NO_PRICE)) | (usd_micros[before] != usd_micros[after])
+    changed = np.flatnonzero(differs & offers)
+    changed = changed[np.lexsort((changed, history.offers.instance_type[changed]))]
+    return Changes(changed, before[changed], after[changed])
 
 
 def _rows_on(history: CatalogHistory, day: date) -> NDArray[np.int64]:
-    """The row of each offer's price at the end of a day; -1 if it had none."""
-    moment, prices = end_of_day(day), history.prices
-    rows = np.full(len(history.offers.instance_type), NONE, np.int64)
+    prices, moment = history.prices, end_of_day(day)
+    rows = np.full(len(history.offers.instance_type), _NO_PRICE, np.int64)
     in_force = np.flatnonzero((prices.valid_from <= moment) & (moment < prices.valid_to))
     rows[prices.offer[in_force]] = in_force
     return rows
