@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
-from math import floor
 
 from service.domain.band import Band
 
@@ -32,9 +31,12 @@ def exact(number: float | int) -> Fraction:
     return Fraction(number) if isinstance(number, int) else Fraction(repr(float(number)))
 
 
-def half_up(amount: Fraction) -> int:
-    """Returns the nearest whole number; a half is rounded away from zero, as on paper."""
-    return floor(amount + Fraction(1, 2)) if amount >= 0 else -floor(Fraction(1, 2) - amount)
+def half_up(amount: Fraction, scale: int = 1) -> int:
+    """Returns amount x scale as the nearest whole number; a half is rounded away from zero, as on paper."""
+    # Whole numbers need no greatest common divisor, which is where a bill in fractions spends its time.
+    numerator, denominator = amount.numerator * scale, amount.denominator
+    rounded = (2 * abs(numerator) + denominator) // (2 * denominator)
+    return rounded if numerator >= 0 else -rounded
 
 
 def number(micros: int) -> float:
@@ -101,9 +103,9 @@ class Exact:
     def micros(self) -> Micros:
         """The figure rounded to millionths."""
         if self.low == self.high == self.likely:
-            same = half_up(self.likely * MICRO)
+            same = half_up(self.likely, MICRO)
             return Micros(same, same, same)
-        return Micros(half_up(self.low * MICRO), half_up(self.likely * MICRO), half_up(self.high * MICRO))
+        return Micros(half_up(self.low, MICRO), half_up(self.likely, MICRO), half_up(self.high, MICRO))
 
 
 NOTHING = Exact.same(0)

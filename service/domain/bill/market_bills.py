@@ -93,7 +93,7 @@ def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Ca
     run = priced.run
     for data in run.stored:
         known_storage_class(catalog.reference.storage_prices, data.storage_class)
-    micros = None if usd_per_hour is None else half_up(exact(usd_per_hour) * MICRO)
+    micros = None if usd_per_hour is None else half_up(exact(usd_per_hour), MICRO)
     terms = SellerTerms(
         price=Unknown("The machine was described without usd_per_hour.")
         if micros is None
@@ -210,4 +210,4 @@ def _in_usd(amount: Micros, currency: str, rate: ExchangeRate | None) -> Micros 
         return amount
     if rate is None:
         return None
-    return Micros(*(half_up(micros * rate.usd_per_unit) for micros in (amount.low, amount.likely, amount.high)))
+    return Micros(*(half_up(rate.usd_per_unit, micros) for micros in (amount.low, amount.likely, amount.high)))

@@ -49,7 +49,7 @@ def usd_per(usd: Micros | None, units: int, amount: float | None) -> Micros | No
     if usd is None or amount is None or amount < LEAST_AMOUNT:
         return None
     share = Fraction(units) / exact(amount)
-    return Micros(half_up(usd.low * share), half_up(usd.likely * share), half_up(usd.high * share))
+    return Micros(half_up(share, usd.low), half_up(share, usd.likely), half_up(share, usd.high))
 
 
 def samples_per_usd(samples_per_second: float, usd_per_hour: float) -> float:
@@ -61,7 +61,7 @@ def _at_rate(usd_per_hour: float | None, tokens_per_second: Band | None) -> Micr
     if usd_per_hour is None or tokens_per_second is None:
         return None
     usd = usd_per_million_tokens(usd_per_hour, tokens_per_second)
-    return Micros(*(half_up(exact(dollars) * MICRO) for dollars in (usd.low, usd.likely, usd.high)))
+    return Micros(*(half_up(exact(dollars), MICRO) for dollars in (usd.low, usd.likely, usd.high)))
 
 
 # Serving
