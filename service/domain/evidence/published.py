@@ -17,8 +17,10 @@ Nearness = Literal["same_model_and_gpu", "same_model_kin_gpu", "same_gpu_kin_mod
 NEAREST_FIRST: tuple[Nearness, ...] = (
     "same_model_and_gpu", "same_model_kin_gpu", "same_gpu_kin_model", "same_model", "kin_gpu_kin_model",
 )  # fmt: skip
-"""Similar ("kin") GPUs share vendor and architecture, similar models the family; neither is `SIMILAR_WITHIN` times the
-other."""
+"""Similar GPUs share vendor and architecture, similar models the family; neither is `SIMILAR_WITHIN` times the other.
+
+The API calls them kin in its codes.
+"""
 
 SIMILAR_WITHIN = 2.0
 """Ratio of memory bandwidths and of active parameters: an A10G has the architecture of an A100, and another speed."""
@@ -100,7 +102,7 @@ class Evidence:
 
     @property
     def date(self) -> str:
-        """As precise as it is known."""
+        """Year of the run."""
         return str(self.run.year)
 
 

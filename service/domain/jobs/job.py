@@ -39,7 +39,9 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What shall run. None leaves a choice to the stack and the GPU. Lengths count tokens, batches samples."""
+    """A workload with its names and defaults resolved. None leaves a choice to the stack and the GPU. Lengths are in
+    tokens, batches in samples.
+    """
 
     task: Task
     model: Model

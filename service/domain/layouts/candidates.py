@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Mask, Number
+from service.domain.arrays import Floats, Indices, Mask, Number
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.parallelism import CHECKPOINTINGS, LayoutTable
 
 Columns = dict[str, NDArray[Any]]
-Indices = NDArray[np.int64]
 Way = tuple[int, int]
 """A ZeRO stage, and an index in CHECKPOINTINGS."""
 
@@ -165,7 +164,7 @@ def _limits(config: Config) -> CutLimits:
     return CutLimits(contexts=contexts, experts=t.experts)
 
 
-def _factorisations(gpus: int, factors: int) -> NDArray[np.int64]:
+def _factorisations(gpus: int, factors: int) -> Indices:
     """Every way to write a number as a product of so many factors, in order, one per row."""
     divisors = _divisors(gpus)
     products = divisors
@@ -175,7 +174,7 @@ def _factorisations(gpus: int, factors: int) -> NDArray[np.int64]:
     return np.column_stack([*(divisors[index] for index in indices), gpus // products[indices]])
 
 
-def _divisors(number: int) -> NDArray[np.int64]:
+def _divisors(number: int) -> Indices:
     tried = np.arange(1, isqrt(number) + 1)
     small = tried[number % tried == 0]
     large = number // small[::-1]
@@ -226,7 +225,7 @@ def _with_micro_batches(
 def _with_ways(
     cuts: Columns, cut: Indices, fixed: FixedLayout, ways: Callable[[int], Sequence[Way]]
 ) -> tuple[Indices, Indices, Indices]:
-    """Each of the cuts with each way that is worth trying with it: indices of both, and all ways."""
+    """Pairs of a cut and a way that is worth trying with it, as indices of both; and all ways."""
     if fixed.zero_stage is not None:
         highest = np.full(len(cut), fixed.zero_stage)
     else:

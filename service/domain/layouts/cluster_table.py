@@ -4,9 +4,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Mask, Number
+from service.domain.arrays import Floats, Indices, Mask, Number
 from service.domain.calibration.coefficients import Column, Levels, StepKind
 from service.domain.calibration.error_bands import Physics, bands_by_gpu
 from service.domain.catalog.hardware import Gpu
@@ -17,8 +16,6 @@ from service.domain.physics.features import hardware_features
 from service.domain.physics.host_memory import host_parts
 from service.domain.physics.memory import total
 from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_of_hardware
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import TRAINING
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu, InstanceType
-from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands, where_inference_fits
@@ -24,7 +24,6 @@ from service.domain.physics.parallelism import Layout, LayoutTable, layout_of
 from service.domain.typeset import TypeSet, types_where
 
 SECONDS_PER_HOUR = 3600.0
-Config = TrainingConfig | InferenceConfig
 
 
 @dataclass(frozen=True, slots=True)

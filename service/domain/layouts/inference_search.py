@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.domain.arrays import Floats, Mask, either, taken
+from service.domain.arrays import Floats, Indices, Mask, either, taken
 from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import FORWARD, MEMORY
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
 from service.domain.layouts.calibrated import ConfigFactors
-from service.domain.layouts.candidates import Indices, crosses_slow_links, cuts_of
+from service.domain.layouts.candidates import crosses_slow_links, cuts_of
 from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, cluster_table, shapes_among
 from service.domain.layouts.usual import FREE, FixedLayout

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.domain.arrays import Floats, Mask, either, taken
+from service.domain.arrays import Floats, Indices, Mask, either, taken
 from service.domain.calibration.coefficients import Levels
 from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import MEMORY, TRAINING
@@ -13,7 +13,6 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
 from service.domain.layouts.calibrated import ConfigFactors
 from service.domain.layouts.candidates import (
-    Indices,
     LayoutCandidates,
     Way,
     crosses_slow_links,
