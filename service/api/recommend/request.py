@@ -1,6 +1,7 @@
-"""The question of POST /recommend: what is sent, and the same in the catalog's own words."""
+"""The request of POST /recommend, and its translation into a question in the catalog's words."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -29,13 +30,13 @@ from service.domain.recommend.peaks import usual_precisions
 from service.domain.selection.constraints import Constraints
 
 TASKS_OF_RULES = ("training", "inference", "graphics")
-"""Tasks that software rules speak of."""
+"""Tasks that software rules are about."""
 
 
 class ConstraintsRequest(InstanceFilters, BodyModel):
-    """What the answer must satisfy: every filter of `GET /instances`, and limits on the whole job."""
+    """Constraints on the answer: every filter of `GET /instances`, and limits on the whole job."""
 
-    exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs not to answer with.")] = ()
+    exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs to leave out.")] = ()
     budget_usd: Positive | None = None
     deadline_hours: Positive | None = None
     min_nodes: AtLeastOne = 1
@@ -44,13 +45,13 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     same_placement: bool = True
     confidence: Annotated[
         Literal["likely", "safe"],
-        Field(description="Which end of the estimates keeps deadline and budget: the likely one or the pessimistic."),
+        Field(description="Whether the likely or the pessimistic estimates must keep deadline and budget."),
     ] = "likely"
     allow_preview: bool = False
 
 
 class ObjectiveWeightsRequest(BodyModel):
-    """An objective of one's own: how much each term counts."""
+    """Weights of the criteria of an objective."""
 
     usd: Amount = 0
     hours: Amount = 0
@@ -81,34 +82,34 @@ class RecommendRequest(BodyModel):
     as_of: AsOf = None
 
 
-def left_open(asked: RecommendRequest) -> dict[str, tuple[str, ...]]:
-    """The constraints that the caller left open, as they are then taken."""
+def _left_open(asked: RecommendRequest) -> dict[str, tuple[str, ...]]:
+    """The defaults of the constraints that the caller left open."""
     limits, filled = asked.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
         filled["market"] = ("on_demand", "spot") if asked.workload.fault_tolerant else ("on_demand",)
-    elif leaves_spot_out(asked):
+    elif _leaves_spot_out(asked):
         filled["market"] = tuple(market for market in limits.market if market != "spot")
     if not limits.lifecycle:
         filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if limits.allow_preview else ()))
     return filled
 
 
-def leaves_spot_out(asked: RecommendRequest) -> bool:
-    """Work that says that it bears no fault gets no spot machines where others will do."""
+def _leaves_spot_out(asked: RecommendRequest) -> bool:
+    """Whether spot is left out: the workload is stated not to be fault-tolerant, and other markets are allowed."""
     markets = asked.constraints.market
     return "spot" in markets and len(markets) > 1 and bears_no_fault(asked.workload)
 
 
 def in_full(request: RecommendRequest, catalog: Catalog) -> RecommendRequest:
     """Returns the request with every default filled in."""
-    constraints = request.constraints.model_copy(update=left_open(request))
+    constraints = request.constraints.model_copy(update=_left_open(request))
     return request.model_copy(update={"constraints": constraints, "as_of": catalog.day})
 
 
 def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
-    """Returns the request in the catalog's own words. Raises `QuestionError` naming the field."""
+    """Returns the request in the catalog's words. Raises `QuestionError` naming the field."""
     work, limits = request.workload, request.constraints
-    objective = OBJECTIVES[request.objective] if isinstance(request.objective, str) else weighted(request.objective)
+    objective = OBJECTIVES[request.objective] if isinstance(request.objective, str) else _weighted(request.objective)
     job = job_of(work, catalog)
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
     required = None
@@ -125,7 +126,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     return Question(
         task=work.task,
         precisions=precisions if required is None or required.free else required.usable,
-        constraints=constraints(
+        constraints=_constraints(
             request, objective, precisions if required is None else required.wanted, catalog, has_job=named is not None
         ),
         objective=objective,
@@ -135,25 +136,25 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         job=named if job is None or required is None else replace(job, precisions=required.usable),
         name=work.name,
         nodes=(limits.min_nodes, limits.max_nodes),
-        limits=limits_of(limits),
+        limits=_limits_of(limits),
         checkpoints=checkpoints_in(work.checkpoint, work),
         diversify=request.diversify,
         needs=requirements_of(work, required, catalog, has_job=job is not None),
         usual=required.tolerated if required is not None and required.free else (),
-        given=frozenset(given_fields(request)),
+        given=frozenset(_given_fields(request)),
         framework=work.software.framework,
         loading=loading_of(work, job),
         decodes_on_gpu=work.host.gpu_decoding,
         samples=None if work.amount is None else work.amount.samples,
         concurrent_runs=work.concurrent_runs,
         fault_tolerant=work.fault_tolerant,
-        spot_left_out=leaves_spot_out(request),
+        spot_left_out=_leaves_spot_out(request),
         refused_precisions=refused_precisions(work, catalog),
         software_unknown=tuple(unknown_software(work, catalog)),
     )
 
 
-def given_fields(request: RecommendRequest) -> Iterator[str]:
+def _given_fields(request: RecommendRequest) -> Iterator[str]:
     """Yields the paths of the fields that the caller set, down to those of the host."""
     work, limits = request.workload, request.constraints
     yield from request.model_fields_set
@@ -175,7 +176,7 @@ def loading_of(work: WorkloadRequest, job: Job | None) -> SampleLoading:
     )
 
 
-def limits_of(asked: ConstraintsRequest) -> Limits:
+def _limits_of(asked: ConstraintsRequest) -> Limits:
     return Limits(
         deadline_hours=asked.deadline_hours,
         budget_usd=asked.budget_usd,
@@ -184,14 +185,14 @@ def limits_of(asked: ConstraintsRequest) -> Limits:
     )
 
 
-def weighted(weights: ObjectiveWeightsRequest) -> Objective:
+def _weighted(weights: ObjectiveWeightsRequest) -> Objective:
     named = {term: getattr(weights, term) for term in TERMS}
     if not any(named.values()):
         raise QuestionError("An objective of weights needs at least one above 0.", field="objective")
     return Objective(named)
 
 
-def constraints(
+def _constraints(
     asked: RecommendRequest, objective: Objective, precisions: tuple[str, ...], catalog: Catalog, *, has_job: bool
 ) -> Constraints:
     limits, work = asked.constraints, asked.workload
@@ -199,7 +200,7 @@ def constraints(
         raise QuestionError(
             f"min_nodes ({limits.min_nodes}) is above max_nodes ({limits.max_nodes}).", field="constraints.min_nodes"
         )
-    # Of a job, the physics says which GPUs run it.
+    # The estimate of a job decides which GPUs run it.
     needed = () if has_job else precisions or usual_precisions(work.task, catalog)
     if not needed and not limits.given().keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
@@ -207,33 +208,29 @@ def constraints(
         limits,
         catalog,
         prefix="constraints.",
-        usual=left_open(asked),
+        usual=_left_open(asked),
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
-        exclude=excluded(limits.exclude, catalog),
+        exclude=_excluded(limits.exclude, catalog),
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
     )
 
 
-def excluded(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
-    """Each name as the catalog's own: a provider, a family, an instance type, or what a GPU's name means."""
-    if not names:
-        return ()
-    words = catalog.columns.words
-    simple = {*catalog.reference.providers, *words["family"].words}
-    found: list[str] = []
-    for name in names:
-        if name in simple:
-            found.append(name)
-            continue
-        try:
-            found.append(resolve_instance(name, catalog, "constraints.exclude"))
-        except QuestionError:
-            try:
-                found.extend(resolve_gpus([name], catalog, "constraints.exclude"))
-            except QuestionError:
-                known = (*simple, *words["instance"].words, *words["gpu"].words)
-                raise unknown("provider, family, instance type or GPU", name, known, "constraints.exclude") from None
-    return tuple(dict.fromkeys(found))
+def _excluded(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(spelt for name in names for spelt in _excluded_by(name, catalog)))
+
+
+def _excluded_by(name: str, catalog: Catalog) -> tuple[str, ...]:
+    """A name as the catalog spells it: a provider, a family, an instance type, or the GPUs that it means."""
+    words, field = catalog.columns.words, "constraints.exclude"
+    providers_and_families = {*catalog.reference.providers, *words["family"].words}
+    if name in providers_and_families:
+        return (name,)
+    with suppress(QuestionError):
+        return (resolve_instance(name, catalog, field),)
+    with suppress(QuestionError):
+        return resolve_gpus([name], catalog, field)
+    known = (*providers_and_families, *words["instance"].words, *words["gpu"].words)
+    raise unknown("provider, family, instance type or GPU", name, known, field)

@@ -85,7 +85,7 @@ def _job_checks(basis: Basis, constraints: Constraints, catalog: Catalog) -> Ite
     planner = basis.planner
     if planner is None:
         return
-    cells = offer_choice(constraints.of_offers, catalog).cells
+    cells = offer_choice(constraints.of_offers, catalog).cheapest
     if isinstance(planner.fleet.job, NamedWork):
         yield from not_measured(planner.fleet, catalog)
     else:
@@ -125,9 +125,9 @@ def best_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> tuple[i
 def _order_of(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
     """Returns an order of offers that holds the admitted ones."""
     # Offers that stay, such as the cheapest of each type and market, are ordered once and not per question.
-    ranked = admitted.cells.orders.get_or_compute(basis.key, lambda: order(basis, admitted.cells, catalog))
+    ranked = admitted.cheapest.orders.get_or_compute(basis.key, lambda: order(basis, admitted.cheapest, catalog))
     if ranked.unknown & admitted.types:
-        ranked = order(basis, CheapestOffers.of(admitted.cells.offer[admitted.places], catalog), catalog)
+        ranked = order(basis, CheapestOffers.of(admitted.cheapest.offer[admitted.rows], catalog), catalog)
     return ranked
 
 

@@ -145,7 +145,7 @@ def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer 
         market=question.constraints.market,
     )
     admitted = select(constraints, catalog).admitted
-    offers = admitted.cells.offer[admitted.places]
+    offers = admitted.cheapest.offer[admitted.rows]
     if not len(offers):
         offers = np.array(catalog.offer_places(catalog.place_of[question.current_instance])[:1])
     if not len(offers):

@@ -68,7 +68,7 @@ def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
 def _keeping(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:
     """Returns the part of the offers whose type keeps the limits on the whole job."""
     assert basis.planner is not None
-    cells, limit = admitted.cells, admitted.limit
+    cells, limit = admitted.cheapest, admitted.limit
     plans = plans_of(basis.planner, cells, catalog)
     keeps = plans.keeps if limit is None else plans.keeps & (cells.usd <= limit)
     types = types_among(cells, keeps, len(catalog.instance_types))

@@ -35,7 +35,7 @@ class CheapestOffers:
     offer: Indices
     usd: Floats
     """Price per hour; infinite if unknown."""
-    cheapest: Floats
+    lowest_usd: Floats
     """Lowest price of each instance type; infinite if it has no offer here or no known price."""
     types: TypeSet
     """Types that have an offer here."""
@@ -47,20 +47,20 @@ class CheapestOffers:
         count = len(catalog.instance_types)
         types = catalog.offers.instance_type[offers].astype(np.int64)
         usd = np.nan_to_num(catalog.offers.usd_per_hour[offers], nan=np.inf)
-        cheapest = np.full(count, np.inf)
-        np.minimum.at(cheapest, types, usd)
+        lowest_usd = np.full(count, np.inf)
+        np.minimum.at(lowest_usd, types, usd)
         return cls(
             types,
             offers.astype(np.int64),
             usd,
-            cheapest,
+            lowest_usd,
             _types_of(offers, catalog),
         )
 
     @cached_property
     def prices(self) -> ThresholdIndex:
         """The lowest price of each type as an index of thresholds."""
-        return ThresholdIndex.of(self.cheapest)
+        return ThresholdIndex.of(self.lowest_usd)
 
     def within(self, limit: float | None) -> TypeSet:
         """Types with an offer that costs no more than the limit."""
@@ -76,21 +76,21 @@ class CheapestOffers:
 
 
 class AdmittedOffers(NamedTuple):
-    """The part of `cells` whose type is in `types` and whose price is within the limit."""
+    """The part of `cheapest` whose type is in `types` and whose price is within the limit."""
 
-    cells: CheapestOffers
+    cheapest: CheapestOffers
     types: TypeSet
     """Types that have an offer within the limit."""
     limit: float | None
 
     @property
-    def places(self) -> Indices:
-        """Rows of `cells` that belong to this part."""
-        return np.flatnonzero(self.among(self.cells.instance_type, self.cells.usd))
+    def rows(self) -> Indices:
+        """Rows of `cheapest` that belong to this part."""
+        return np.flatnonzero(self.among(self.cheapest.instance_type, self.cheapest.usd))
 
     def among(self, instance_type: NDArray[Any], usd: Floats) -> Mask:
         """Rows that belong to this part, given columns of types and prices in any order."""
-        of_types: Mask = mask_of(self.types, len(self.cells.cheapest)).take(instance_type)
+        of_types: Mask = mask_of(self.types, len(self.cheapest.lowest_usd)).take(instance_type)
         return of_types if self.limit is None else of_types & (usd <= self.limit)
 
     def only(self, types: TypeSet) -> "AdmittedOffers":
@@ -108,8 +108,8 @@ class NearMisses:
     """Types whose nearest offer, the one that misses the fewest constraints, misses this one."""
     offers: Indices
     code: NDArray[np.int32]
-    """Region or market of each row of `cells`; -1 if unknown."""
-    cells: CheapestOffers
+    """Region or market of each row of `cheapest`; -1 if unknown."""
+    cheapest: CheapestOffers
     """The cheapest of these offers for each type and region, or for each type and market."""
 
     @classmethod
@@ -125,7 +125,7 @@ class NearMisses:
     def with_code(self, code: int, catalog: Catalog) -> CheapestOffers:
         """The cheapest of these offers in one region or market."""
         return catalog.choices.get_or_compute(
-            (self.key, code), lambda: CheapestOffers.of(self.cells.offer[self.code == code], catalog)
+            (self.key, code), lambda: CheapestOffers.of(self.cheapest.offer[self.code == code], catalog)
         )
 
 
@@ -133,7 +133,7 @@ class NearMisses:
 class OfferChoice:
     """The offers that pass some constraints, and those that miss one of them."""
 
-    cells: CheapestOffers
+    cheapest: CheapestOffers
     """The cheapest passing offer of each type in each market."""
     unoffered: TypeSet
     """Types without any offer."""
@@ -157,8 +157,8 @@ def passing_offers(asked: OfferConstraints, types: TypeSet, limit: float | None,
 
 def offers_of_types(admitted: AdmittedOffers) -> tuple[Indices, Indices]:
     """Returns each admitted type, in the catalog's order, and its default offer among the admitted ones."""
-    rows = admitted.places
-    types, offers = admitted.cells.instance_type[rows], admitted.cells.offer[rows]
+    rows = admitted.rows
+    types, offers = admitted.cheapest.instance_type[rows], admitted.cheapest.offer[rows]
     order = np.lexsort((offers, types))  # offers stand in order of preference within a type
     types, offers = types[order], offers[order]
     first = _first_of_run(types)
@@ -203,7 +203,7 @@ def _check_offers(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
     ordered = np.lexsort((missed_count, offers.instance_type))
     nearest = ordered[_first_of_run(offers.instance_type[ordered])]
     return OfferChoice(
-        cells=CheapestOffers.of(best, catalog),
+        cheapest=CheapestOffers.of(best, catalog),
         unoffered=catalog.everyone & ~_types_of(nearest, catalog),
         near_misses={
             code: NearMisses.of(

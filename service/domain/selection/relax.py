@@ -140,7 +140,7 @@ class AddRegionOrMarket:
     near_misses: NearMisses
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation:
-        counts = np.bincount(self.near_misses.code[rejected.places] + 1, minlength=2)[1:]
+        counts = np.bincount(self.near_misses.code[rejected.rows] + 1, minlength=2)[1:]
         if not counts.any():
             return Relaxation({self.field: None}, rejected)
         code = int(counts.argmax())
@@ -169,5 +169,5 @@ class RaisePriceLimit:
     """Raises the price limit to the lowest price that admits something."""
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation:
-        limit = rejected.cells.prices.least(rejected.types)
-        return Relaxation({"max_usd_per_hour": limit}, rejected.cells.candidates(rejected.types, limit))
+        limit = rejected.cheapest.prices.least(rejected.types)
+        return Relaxation({"max_usd_per_hour": limit}, rejected.cheapest.candidates(rejected.types, limit))

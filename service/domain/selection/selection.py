@@ -39,8 +39,8 @@ def select(asked: Constraints, catalog: Catalog, more: Iterable[Check] = ()) -> 
     choice, limit = offer_choice(asked.of_offers, catalog), asked.max_usd_per_hour
     checks = [*type_checks(asked, catalog), *more]
     failing, failing_one = in_any_and_in_one(check.fails for check in checks)
-    admitted = choice.cells.candidates(catalog.everyone & ~failing, limit)
-    rejected = choice.cells.candidates(failing_one, limit)
+    admitted = choice.cheapest.candidates(catalog.everyone & ~failing, limit)
+    rejected = choice.cheapest.candidates(failing_one, limit)
     obstacles = [Obstacle(check.code, check.ground, check.fails, rejected, check.rule) for check in checks]
     obstacles += _offer_obstacles(asked, choice, catalog.everyone & ~admitted.types, failing)
     return Selection(admitted, [obstacle for obstacle in obstacles if obstacle.fails])
@@ -50,16 +50,16 @@ def _offer_obstacles(
     asked: Constraints, choice: OfferChoice, rejected: TypeSet, failing: TypeSet
 ) -> Iterator[Obstacle]:
     """The constraints on offers; a type that fails none of the other checks is rejected by these alone."""
-    cells, limit, only_by_offers = choice.cells, asked.max_usd_per_hour, rejected & ~failing
+    cheapest, limit, only_by_offers = choice.cheapest, asked.max_usd_per_hour, rejected & ~failing
     for code, near_misses in choice.near_misses.items():
-        alone = near_misses.cells.candidates(only_by_offers, limit)
-        fails = (rejected & near_misses.nearest & ~cells.types) | alone.types
+        alone = near_misses.cheapest.candidates(only_by_offers, limit)
+        fails = (rejected & near_misses.nearest & ~cheapest.types) | alone.types
         yield Obstacle(code, OFFER_CODES[code], fails, alone, _offer_rule(code, near_misses, asked))
-    none = AdmittedOffers(cells, 0, limit)
+    none = AdmittedOffers(cheapest, 0, limit)
     yield Obstacle("no_offer", "data", rejected & choice.unoffered, none)
     if limit is not None:
-        too_expensive = cells.types & ~cells.within(limit)
-        alone = AdmittedOffers(cells, only_by_offers & cells.prices.known, None)
+        too_expensive = cheapest.types & ~cheapest.within(limit)
+        alone = AdmittedOffers(cheapest, only_by_offers & cheapest.prices.known, None)
         yield Obstacle("max_usd_per_hour", "constraint", too_expensive, alone, RaisePriceLimit())
 
 

@@ -18,7 +18,7 @@ MANY = settings(max_examples=250, deadline=None)
 
 
 def admitted_types(some: AdmittedOffers) -> set[int]:
-    return set(some.cells.instance_type[some.places].tolist())
+    return set(some.cheapest.instance_type[some.rows].tolist())
 
 
 def members(types: TypeSet, world: World) -> set[int]:
@@ -29,7 +29,7 @@ def members(types: TypeSet, world: World) -> set[int]:
 @given(worlds(), constraints())
 def test_it_admits_what_a_plain_loop_over_every_offer_admits(world: World, asked: Constraints) -> None:
     selection = select(asked, world.catalog)
-    offers, cells, places = world.catalog.offers, selection.admitted.cells, selection.admitted.places
+    offers, cells, places = world.catalog.offers, selection.admitted.cheapest, selection.admitted.rows
     found = {
         (int(kind), MARKETS[offers.market[place]]): float(offers.usd_per_hour[place])
         for kind, place in zip(cells.instance_type[places], cells.offer[places], strict=True)
