@@ -1,4 +1,4 @@
-"""What-if: one estimate over machines, markets, regions and nodes, sorted by dollars."""
+"""One estimate over machines, markets, regions and nodes, sorted by dollars."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What runs: how much work, on how many machines, and the data stored and sent with it."""
+"""A run before it is priced: its work, its machines, and the data stored and sent with it."""
 
 from dataclasses import dataclass
 from math import isfinite
