@@ -29,11 +29,6 @@ def stamp(catalog: Catalog) -> CatalogStamp:
     return CatalogStamp(version=catalog.version, as_of=catalog.day, prices_oldest=oldest, prices_newest=newest)
 
 
-def stamp_json(catalog: Catalog) -> bytes:
-    """Returns the JSON of the stamp."""
-    return catalog.memory.get_or_compute("stamp", lambda: stamp(catalog).model_dump_json().encode())
-
-
 async def _live_catalog(request: Request) -> LiveCatalog:
     live: LiveCatalog = request.app.state.live_catalog
     return live
