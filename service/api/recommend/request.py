@@ -24,9 +24,9 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.physics.input_pipeline import SampleLoading
 from service.domain.recommend.answer import Limits, NamedWork, Question
+from service.domain.recommend.basis import usual_precisions
 from service.domain.recommend.fleet import measured_under
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
-from service.domain.recommend.peaks import usual_precisions
 from service.domain.selection.constraints import Constraints
 
 TASKS_OF_RULES = ("training", "inference", "graphics")

@@ -28,7 +28,7 @@ from service.domain.physics.cluster import GIB
 from service.domain.recommend.answer import (
     Answer,
     Choice,
-    Comparison,
+    CurrentComparison,
     HostNeeds,
     PeakEstimate,
     Rejection,
@@ -310,7 +310,7 @@ def _host(host: HostNeeds) -> HostResponse:
     )
 
 
-def _compared(comparison: Comparison) -> ComparedToCurrentResponse:
+def _compared(comparison: CurrentComparison) -> ComparedToCurrentResponse:
     return ComparedToCurrentResponse(
         relative_usd_per_hour=ratio(comparison.usd_per_hour),
         relative_peak=ratio(comparison.peak),

@@ -77,7 +77,7 @@ class Question:
     given: frozenset[str] = frozenset()
     """Paths of the fields that the caller set, such as `workload.amount`."""
     framework: str | None = None
-    """As the caller wrote it, with versions."""
+    """The name that the caller wrote, with versions."""
     loading: SampleLoading = field(default_factory=SampleLoading)
     decodes_on_gpu: bool = False
     samples: float | None = None
@@ -113,7 +113,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class PeakEstimate:
-    """What ranks a choice without a job. Rates are in 10^12 operations per second of the whole machine."""
+    """Peak rates, which rank a choice without a job. They are in 10^12 operations per second of the whole machine."""
 
     precision: str | None
     tflops: float | None
@@ -164,7 +164,7 @@ class HostNeeds:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CurrentComparison:
     """Figures of a choice divided by those of the current machine; null if either is unknown or does not apply."""
 
     usd_per_hour: float | None
@@ -217,7 +217,7 @@ class Choice(RankedOffer):
     host: HostNeeds = field(default_factory=lambda: HostNeeds(None, None, None))
     reasons: tuple[Statement[ReasonCode], ...] = ()
     warnings: tuple[Statement[WarningCode], ...] = ()
-    comparison: Comparison | None = None
+    comparison: CurrentComparison | None = None
 
 
 class RelaxationOutcome(NamedTuple):

@@ -16,7 +16,7 @@ from service.domain.money import Unknown
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.recommend.answer import (
     Choice,
-    Comparison,
+    CurrentComparison,
     NamedWork,
     PeakEstimate,
     Question,
@@ -36,7 +36,7 @@ _Modelled = tuple[JobEstimate | None, Cluster | None, tuple[Evidence, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Completer:
-    """What completing the choices of one answer rests on."""
+    """Completes the ranked offers of one answer to choices."""
 
     question: Question
     planner: Planner | None
@@ -125,7 +125,7 @@ def _modelled(offer: RankedOffer, planner: Planner, catalog: Catalog) -> _Modell
         estimate = estimate_job_in(physics, job, cluster, fleet.layout(offer.index, offer.nodes))
         return estimate, cluster, evidence_for(estimate.config, cluster.gpu, cluster.gpus, catalog)
 
-    # Estimating the shown choices takes three times as long as the rest of the answer for a job that was seen before.
+    # Estimating the shown choices takes three times as long as the rest of the answer for a job that was asked before.
     return catalog.memory.get_or_compute(("modelled", fleet.key, offer.index, offer.nodes), find)
 
 
@@ -261,9 +261,9 @@ def _limit_reasons(offer: RankedOffer, planner: Planner) -> Reasons:
 # The current machine
 
 
-def _comparison(offer: RankedOffer, current: Choice, question: Question) -> Comparison:
+def _comparison(offer: RankedOffer, current: Choice, question: Question) -> CurrentComparison:
     is_job, speed = question.job is not None, _quotient(offer.speed, current.speed)
-    return Comparison(
+    return CurrentComparison(
         usd_per_hour=_quotient(offer.usd_per_hour, current.usd_per_hour),
         peak=None if is_job else speed,
         speed=speed if is_job else None,

@@ -1,4 +1,4 @@
-"""What to know about a whole answer: defaults that were taken, and fields that did not affect the ranking."""
+"""Notes on a whole answer: defaults that were used, and fields that did not affect the ranking."""
 
 from collections.abc import Iterator
 

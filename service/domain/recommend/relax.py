@@ -1,4 +1,4 @@
-"""What would admit more: the rejections with their relaxations, and the offers nearest to the limits of a job."""
+"""The rejections of an answer with what would admit more, and the offers nearest to the limits of a job."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -191,7 +191,7 @@ def test_a_jobs_own_rate_tells_what_cores_and_network_let_through(client: TestCl
         ask(client, "training", one, **RESNET, host={"cpu_samples_per_second_per_vcpu": 10, "gpu_decoding": True})
     )
     wide = warnings(ask(client, "training", one, **RESNET, sample_mb=100, reads_from="network")["choices"][0])
-    assert "400 Gbps bring 500 of 100 MB" in wide["slow_reads"]
+    assert "400 Gbps deliver 500 of 100 MB" in wide["slow_reads"]
     near = warnings(ask(client, "training", one, **RESNET, sample_mb=0.1, reads_from="network")["choices"][0])
     assert "slow_reads" not in near
     local = warnings(ask(client, "training", one, **RESNET, sample_mb=0.11, reads_from="local")["choices"][0])

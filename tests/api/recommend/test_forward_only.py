@@ -12,7 +12,7 @@ from service.api.recommend import recommend, response, sentences
 
 
 def names_of_the_domain(module: ModuleType) -> Iterator[tuple[str, object]]:
-    """What a module imports from the domain."""
+    """Yields what a module imports from the domain."""
     for node in ast.walk(ast.parse(getsource(module))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("service.domain"):
             source = import_module(node.module or "")

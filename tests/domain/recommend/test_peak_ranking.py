@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleEvent
 from service.domain.catalog.precision import SUPPORT_LEVELS, Rate
 from service.domain.recommend.answer import Answer, Choice, Question
+from service.domain.recommend.basis import PRECISION_BY_TASK
 from service.domain.recommend.objective import MORE_IS_BETTER, NAMED, NEEDS_POWER, NEEDS_PRICE, NEEDS_SPEED, Objective
-from service.domain.recommend.peaks import PRECISION_BY_TASK
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.oracles.selection import offer_misses, relaxed_constraints, runs, type_misses
