@@ -38,12 +38,15 @@ def nearest_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
+    """Changes of one configuration on one cluster."""
+
     physics: Physics
     config: Config
     cluster: Cluster
     fixed: FixedLayout
 
     def all(self) -> Iterator[FitChange]:
+        """Every change that makes the job fit, the least intrusive first; none if it fits already."""
         now = self._best(self.config, self.fixed)
         if now is not None and now.fits:
             return

@@ -48,6 +48,7 @@ class Cluster:
 
     @property
     def gpus(self) -> int:
+        """GPUs of all nodes."""
         return self.gpus_per_node * self.nodes
 
     @property

@@ -93,6 +93,7 @@ class MemoryNeed:
 
     @property
     def fits(self) -> bool:
+        """Whether the GPU has the bytes that it needs."""
         return self.needed_bytes <= self.usable_bytes
 
     @property

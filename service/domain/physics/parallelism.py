@@ -33,6 +33,7 @@ class Layout:
 
     @property
     def gpus(self) -> int:
+        """GPUs that the layout takes."""
         return self.tensor * self.pipeline * self.context * self.data
 
     @property
@@ -42,9 +43,11 @@ class Layout:
 
     @property
     def global_batch(self) -> int:
+        """Samples of one step."""
         return self.data * self.micro_batch * self.accumulation - self.empty_samples
 
     def checkpoints(self, how: Checkpointing) -> bool:
+        """Whether activations are checkpointed in this way."""
         return self.activation_checkpointing == how
 
 
@@ -67,9 +70,11 @@ class LayoutTable:
 
     @property
     def global_batch(self) -> Floats:
+        """Samples of one step, in each row."""
         return self.data * self.micro_batch * self.accumulation - self.empty_samples
 
     def checkpoints(self, how: Checkpointing) -> Mask:
+        """Whether activations are checkpointed in this way, in each row."""
         return np.asarray(self.checkpointing == CHECKPOINTINGS.index(how))
 
     @staticmethod

@@ -30,7 +30,7 @@ class StepTerms(NamedTuple):
     units: float
 
 
-def wide_precision(config: Config) -> str:
+def _wide_precision(config: Config) -> str:
     """The precision of attention scores: 16 bits if the rest is narrower; engines always use 16."""
     if isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2:
         return "bf16"
@@ -39,7 +39,7 @@ def wide_precision(config: Config) -> str:
 
 def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
     """Seconds per FLOP of one GPU at the job's precision, and at that of its attention scores."""
-    precisions = {"flops": config.precision, "wide_flops": wide_precision(config)}
+    precisions = {"flops": config.precision, "wide_flops": _wide_precision(config)}
     return {resource: 1 / peak_flops(gpu, precision) for resource, precision in precisions.items()}
 
 
