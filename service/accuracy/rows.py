@@ -101,21 +101,24 @@ FRAMEWORKS: list[tuple[str, str]] = [
     (r"hai-llm", "hai-llm"),
 ]
 
-PRECISIONS: list[tuple[str, str, str]] = [
-    (r"nf4-dq", "bf16", "pure"),
-    (r"nf4", "bf16", "pure"),
-    (r"^(mxfp8|fp8-mx)", "mxfp8", "mixed"),
-    (r"^nvfp4", "nvfp4", "mixed"),
-    (r"^fp8", "fp8", "mixed"),
-    (r"^fp4", "fp4", "mixed"),
-    (r"^tf32", "tf32", "single"),
-    (r"^fp32", "fp32", "single"),
-    (r"^bf16-(pure|true)", "bf16", "pure"),
-    (r"^bf16", "bf16", "mixed"),
-    (r"^(fp16|amp|f16)", "fp16", "mixed"),
-    (r"^int8|^q8", "int8", "mixed"),
-    (r"^(int4|q4|exl2|gptq|awq|gguf|q\d)", "int4", "mixed"),
+PRECISIONS: list[tuple[str, str, str, float | None]] = [
+    (r"nf4-dq", "bf16", "pure", 4.127),
+    (r"nf4", "bf16", "pure", 4.5),
+    (r"^(mxfp8|fp8-mx)", "mxfp8", "mixed", None),
+    (r"^nvfp4", "nvfp4", "mixed", None),
+    (r"^fp8", "fp8", "mixed", None),
+    (r"^fp4", "fp4", "mixed", None),
+    (r"^tf32", "tf32", "single", None),
+    (r"^fp32", "fp32", "single", None),
+    (r"^bf16-(pure|true)", "bf16", "pure", None),
+    (r"^bf16", "bf16", "mixed", None),
+    (r"^(fp16|amp|f16)", "fp16", "mixed", None),
+    (r"^int8|^q8", "int8", "mixed", None),
+    (r"^int4-g32", "int4", "mixed", 5.0),
+    (r"^q4f16", "int4", "mixed", 4.5),
+    (r"^(int4|q4|exl2|gptq|awq|gguf|q\d)", "int4", "mixed", None),
 ]
+"""Pattern of a precision in the table → its name in the API, the recipe, and bits per weight where the row has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,18 +240,13 @@ def software_of(row: Row) -> dict[str, str]:
 
 
 def _precision_of(row: Row) -> tuple[str, str, float | None]:
-    text = row["precision"].lower()
-    name, recipe = next(((p, r) for pattern, p, r in PRECISIONS if re.search(pattern, text)), ("bf16", "mixed"))
-    bits = _number(row, "weight_bits")
-    if "nf4-dq" in text:
-        bits = 4.127
-    elif "nf4" in text or (text == "fp4" and "litgpt" in row["framework"]):
-        bits = 4.5
-    elif text == "int4-g32":
-        bits = 5.0
-    elif text == "q4f16" or (bits == 4 and text.startswith("fp4")):
-        bits = 4.5
-    return name, recipe, bits
+    """Name of the precision, recipe, and bits per weight."""
+    text, bits = row["precision"].lower(), _number(row, "weight_bits")
+    matching = (entry[1:] for entry in PRECISIONS if re.search(entry[0], text))
+    name, recipe, known_bits = next(matching, ("bf16", "mixed", None))
+    if text.startswith("fp4") and (bits == 4 or (text == "fp4" and "litgpt" in row["framework"])):
+        known_bits = 4.5
+    return name, recipe, known_bits or bits
 
 
 CHECKPOINTING = {"full": "full", "selective": "selective", "selective+sp": "selective", "none": "none"}
@@ -321,18 +319,18 @@ def _sizes_of(row: Row) -> dict[str, Any]:
     return body
 
 
-TECHNIQUES = (
-    "Packed Dataset",
-    "Compile",
-    "Chunked Cross Entropy",
-    "Activation Checkpointing",
-    "Fuse optimizer step into backward",
-    "Activation Offloading",
-    "8-bit AdamW",
-    "LoRA",
-    "QLoRA",
-)
-"""The order in which a published table adds techniques, each row to the ones before."""
+TECHNIQUES: dict[str, dict[str, Any]] = {
+    "Packed Dataset": {},
+    "Compile": {},
+    "Chunked Cross Entropy": {"chunked_loss": True},
+    "Activation Checkpointing": {},
+    "Fuse optimizer step into backward": {"fused_optimizer": True},
+    "Activation Offloading": {"offload_activations": True},
+    "8-bit AdamW": {"optimizer": "adamw_8bit"},
+    "LoRA": {"fused_optimizer": False, "optimizer": "adamw"},
+    "QLoRA": {},
+}
+"""The order in which a published table adds techniques, each row to the ones before, and the fields that each sets."""
 
 UNPACKED_LENGTH = 256
 """Approximate length that a batch of instructions is padded to before samples are packed."""
@@ -343,15 +341,12 @@ def _techniques_of(row: Row) -> dict[str, Any]:
     if not row["notes"].startswith("cumulative technique"):
         return {}
     name = row["notes"].split(":", 1)[1].strip().lstrip("+ ").strip()
-    at = TECHNIQUES.index(name) if name in TECHNIQUES else -1
-    if at < 0:
-        return {"sequence_length": UNPACKED_LENGTH, "mean_length": float(UNPACKED_LENGTH)}
-    body: dict[str, Any] = {"chunked_loss": at >= 2, "fused_optimizer": 4 <= at < 7}
-    if 6 <= at < 7:
-        body["optimizer"] = "adamw_8bit"
-    if at >= 5:
-        body["offload_activations"] = True
-    return body
+    fields: dict[str, Any] = {}
+    for technique, added in TECHNIQUES.items():
+        fields |= added
+        if technique == name:
+            return fields
+    return {"sequence_length": UNPACKED_LENGTH, "mean_length": float(UNPACKED_LENGTH)}
 
 
 def _inference_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
@@ -366,8 +361,6 @@ def _inference_of(row: Row, known: Callable[[str], bool]) -> dict[str, Any]:
         work["weight_bits"] = bits
     if row["precision"].startswith(("nf4", "int8(", "fp4")) and "litgpt" in row["framework"]:
         work["precision"] = ["bf16"]  # only weights are stored so
-    if row["precision"].startswith("q4f16"):
-        work["precision"] = ["int4"]
     inputs, outputs = _number(row, "input_len"), _number(row, "output_len")
     work["input_length"] = round(inputs if inputs is not None else _number(row, "seq_len") or 0)
     work["output_length"] = round(outputs or 0)
