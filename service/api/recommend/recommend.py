@@ -54,10 +54,10 @@ async def post_recommend(
     rejections, not an error.
     """
     read_query(request)
-    return answer_to(asked, request)
+    return _answer_to(asked, request)
 
 
-def answer_to(asked: RecommendRequest, request: Request) -> Response:
+def _answer_to(asked: RecommendRequest, request: Request) -> Response:
     return Response(answer_in(asked, catalog_for(request, asked.as_of)), media_type="application/json")
 
 

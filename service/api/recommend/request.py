@@ -143,7 +143,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         usual=required.tolerated if required is not None and required.free else (),
         given=frozenset(_given_fields(request)),
         framework=work.software.framework,
-        loading=loading_of(work, job),
+        loading=_loading_of(work, job),
         decodes_on_gpu=work.host.gpu_decoding,
         samples=None if work.amount is None else work.amount.samples,
         concurrent_runs=work.concurrent_runs,
@@ -163,7 +163,7 @@ def _given_fields(request: RecommendRequest) -> Iterator[str]:
     yield from (f"constraints.{name}" for name in limits.model_fields_set)
 
 
-def loading_of(work: WorkloadRequest, job: Job | None) -> SampleLoading:
+def _loading_of(work: WorkloadRequest, job: Job | None) -> SampleLoading:
     """Returns how samples reach the GPUs. Tokens are read as they are: nothing has to be decoded."""
     transformer = None if job is None else job.model.transformer
     reads_tokens = transformer is not None and transformer.vocabulary > 0

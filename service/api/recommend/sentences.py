@@ -59,8 +59,8 @@ def _plural(count: float, noun: str) -> str:
 
 def _objective(rank: int, ranked: int, figures: Sequence[tuple[str, float | None]]) -> str:
     place = "First" if rank == 1 else f"Number {rank}"
-    told = " and ".join(_criterion(name, value) for name, value in figures) or "its market"
-    return f"{place} of {ranked} by the objective, with {told}."
+    reasons = " and ".join(_criterion(name, value) for name, value in figures) or "its market"
+    return f"{place} of {ranked} by the objective, with {reasons}."
 
 
 CRITERIA: Mapping[str, tuple[str, str]] = {
@@ -275,12 +275,12 @@ def _graphics(cheapest: Priced) -> str:
 
 
 def _fractional_gpu(cheapest: Priced | None, card: str | None, services: Sequence[str]) -> str:
-    told = []
+    sentences = []
     if cheapest is not None:
         usd, machine = cheapest
-        told.append(f"{machine.id} rents {machine.whole_gpus:.3g} of an {card} for ${usd:g} an hour.")
-    told += [f"{name} attaches a fraction of an accelerator to a machine without a GPU." for name in services]
-    return " ".join(told)
+        sentences.append(f"{machine.id} rents {machine.whole_gpus:.3g} of an {card} for ${usd:g} an hour.")
+    sentences += [f"{name} attaches a fraction of an accelerator to a machine without a GPU." for name in services]
+    return " ".join(sentences)
 
 
 def _faster(ending: str, unit: str = "TFLOPS") -> Callable[..., str]:

@@ -1,4 +1,4 @@
-"""What else would help besides the first choice: codes with figures, each only where it applies."""
+"""Advice besides the first choice: codes with figures, each only where it applies."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ SMALL_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What advice depends on. Machines are indices of instance types in the catalog."""
+    """The part of a question and its choices that advice depends on. Machines are indices of instance types."""
 
     task: str
     top: int | None = None

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class ReasonCode(StrEnum):
-    """Why a choice stands where it does."""
+    """Why a choice has its rank."""
 
     OBJECTIVE = "objective"
     PRECISION = "precision"

@@ -37,7 +37,7 @@ class Comparison:
     @property
     def speed_per_cost(self) -> float | None:
         """relative speed / relative cost."""
-        return ratio(self.relative_speed, self.relative_cost)
+        return _ratio(self.relative_speed, self.relative_cost)
 
     @property
     def samples_per_usd(self) -> float | None:
@@ -47,7 +47,7 @@ class Comparison:
         return samples_per_usd(self.speed, self.usd_per_hour)
 
 
-def ratio(above: float | None, below: float | None) -> float | None:
+def _ratio(above: float | None, below: float | None) -> float | None:
     return None if above is None or not below else above / below
 
 
@@ -60,19 +60,19 @@ def compare(
     regions: tuple[str, ...],
 ) -> list[Comparison]:
     """Each type against the baseline, which must be among them: measured when a workload is named, else by peak."""
-    rows = {name: figures(catalog, name, workload, precision, regions) for name in instances}
+    rows = {name: _figures(catalog, name, workload, precision, regions) for name in instances}
     base = rows[baseline]
     return [
         replace(
             row,
-            relative_speed=ratio(row.speed, base.speed),
-            relative_cost=ratio(row.usd_per_hour, base.usd_per_hour),
+            relative_speed=_ratio(row.speed, base.speed),
+            relative_cost=_ratio(row.usd_per_hour, base.usd_per_hour),
         )
         for row in rows.values()
     ]
 
 
-def figures(
+def _figures(
     catalog: Catalog, instance: str, workload: str | None, precision: str | None, regions: tuple[str, ...]
 ) -> Comparison:
     offer = best_offer(catalog, instance, regions)

@@ -1,4 +1,4 @@
-"""What "best" means: a few criteria, and one scale-free way to weigh them."""
+"""Objectives of a ranking: a few criteria, and one scale-free way to weigh them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace

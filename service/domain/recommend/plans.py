@@ -57,7 +57,7 @@ class Plans:
     rate: Floats
     """Samples per second of all instances, while they run."""
     figures: Figures
-    """What the objective weighs; without an amount of work, dollars are those of an hour."""
+    """The figures that the objective weighs; without an amount of work, dollars are those of an hour."""
     ends: Mask
     """Whether the run ends in spite of interruptions."""
     in_time: Mask

@@ -30,8 +30,8 @@ NO_WORSE_THAN = log(2.0) + EVEN
 class Ranked:
     """Candidates, best first. An unknown cost or speed is NaN.
 
-    Scores are sums of logarithms relative to the best, so leaving candidates out shifts all others alike and keeps
-    their order.
+    Scores are sums of logarithms relative to the best, so leaving candidates out shifts all others by the same amount
+    and keeps their order.
     """
 
     instance_type: Indices
@@ -187,7 +187,7 @@ def tied_with(index: int, ranked: Sequence[Uncertain]) -> tuple[int, ...]:
 
 
 def tie(first: Uncertain, second: Uncertain) -> bool:
-    """Returns whether the estimates cannot tell a choice from a later one."""
+    """Returns whether the lead of a choice over a later one is within the uncertainty of the estimates."""
     lead = second.score - first.score
     if first.hardware == second.hardware:
         return lead <= EVEN

@@ -106,7 +106,7 @@ def _ranked_offers(basis: Basis, ranked: Ranked, limit: int, catalog: Catalog) -
 
 
 def _ties(basis: Basis, ranked: Ranked, shown: int, catalog: Catalog) -> list[tuple[int, ...]]:
-    """Returns for each of the shown rows the ranks of those that the estimates cannot tell from it."""
+    """Returns for each of the shown rows the ranks of those within the uncertainty of its estimate."""
     scores = ranked.score[: shown + MAX_TIES].tolist()
     if basis.planner is None or ranked.plans is None:
         distance = tie_distance_of_peaks(basis.objective)
