@@ -30,6 +30,7 @@ from service.files import SEED
 from service.importers.checks import check_seed
 from service.importers.load_seed import load_seed
 from service.importers.seed import SeedBroken, read_seed
+from service.server.process import serve as run_server
 from service.settings import Settings, SettingsWrong, read_settings
 
 PUBLISHED_RUNS = SEED / "published_runs.csv"
@@ -143,15 +144,7 @@ def _run_serve(arguments: argparse.Namespace) -> int:
     if (taken := _port_taken(settings)) is not None:
         print(taken, file=sys.stderr)
         return 1
-    uvicorn.run(
-        "service.app:create_app",
-        factory=True,
-        host=settings.host,
-        port=settings.port,
-        workers=settings.workers,
-        log_level=settings.log_level,
-        access_log=False,
-    )
+    run_server(settings)
     return 0
 
 

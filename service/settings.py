@@ -33,6 +33,13 @@ class Settings(BaseSettings):
     max_body_bytes: Annotated[int, Field(ge=1024, le=64 * 1024**2, description="The largest request body.")] = (
         4 * 1024**2
     )
+    connections_per_address: Annotated[
+        int, Field(ge=1, le=1_000_000, description="Open connections of one client address.")
+    ] = 1000
+    drain_seconds: Annotated[
+        float, Field(ge=0, le=600, description="How long to answer as not ready before stopping.")
+    ] = 0.0
+    grace_seconds: Annotated[int, Field(ge=0, le=600, description="How long to finish answers while stopping.")] = 30
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = "info"
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
@@ -28,7 +28,7 @@ class AliveResponse(ResponseModel):
 class ReadyResponse(ResponseModel):
     """The catalog is loaded; `problem` says when it can no longer be refreshed, while the last good one answers."""
 
-    status: Literal["ready"]
+    status: Literal["ready", "draining"]
     catalog: CatalogStamp
     checked_at: datetime
     problem: str | None
@@ -41,11 +41,13 @@ async def get_healthz() -> AliveResponse:
 
 
 @router.get("/readyz", summary="Is the catalog loaded")
-async def get_readyz(live: Live) -> ReadyResponse:
+async def get_readyz(live: Live, request: Request, response: Response) -> ReadyResponse:
     """The catalog in use, and the last check of the database. While that is lost, the last good catalog answers."""
     health = live.health
+    draining = getattr(request.state, "draining", False)
+    response.status_code = 503 if draining else 200
     return ReadyResponse(
-        status="ready", catalog=stamp(live.on(None)), checked_at=health.checked_at, problem=health.problem
+        status="draining" if draining else "ready", catalog=stamp(live.on(None)), checked_at=health.checked_at, problem=health.problem
     )
 
 
