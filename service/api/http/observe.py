@@ -1,0 +1,113 @@
+"""What can be observed of requests from outside: an id for each, a line in the log, and figures for Prometheus."""
+
+import logging
+import os
+import re
+from time import perf_counter
+from uuid import uuid4
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger("selector.access")
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+TRACE_PARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
+SLOW_SECONDS = 1.0
+"""Requests that take longer are logged as warnings."""
+
+REGISTRY = CollectorRegistry()
+REQUESTS = Counter(
+    "selector_requests", "Requests that were answered.", ["method", "route", "status"], registry=REGISTRY
+)
+SECONDS = Histogram(
+    "selector_request_seconds",
+    "Seconds from the first byte of a request to the last byte of its answer.",
+    ["method", "route"],
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+    registry=REGISTRY,
+)
+IN_FLIGHT = Gauge(
+    "selector_requests_in_flight", "Requests that are being answered.", registry=REGISTRY, multiprocess_mode="livesum"
+)
+
+
+def metrics_registry() -> CollectorRegistry:
+    """The figures of this process, or of all server processes when they share a folder of figures."""
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        return REGISTRY
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return registry
+
+
+class Observe:
+    """ASGI middleware: gives each request an id, counts it, measures it and logs it.
+
+    `X-Request-ID` is taken from the request or created, and returned. A valid `traceparent` is returned as well, and its
+    trace id is logged. Neither query values nor bodies nor keys are logged.
+    """
+
+    def __init__(self, app: ASGIApp, *, access_log: bool) -> None:
+        self._app = app
+        self._access_log = access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        sent = headers.get("x-request-id", "")
+        request_id = sent if REQUEST_ID.fullmatch(sent) else uuid4().hex
+        parent = headers.get("traceparent", "")
+        trace = parent if TRACE_PARENT.fullmatch(parent) else None
+        scope.setdefault("state", {})["request_id"] = request_id
+        status, size = 0, 0
+
+        async def observed(message: Message) -> None:
+            nonlocal status, size
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                answer = MutableHeaders(scope=message)
+                answer["X-Request-ID"] = request_id
+                if trace:
+                    answer["traceparent"] = trace
+            else:
+                size += len(message.get("body", b""))
+            await send(message)
+
+        started = perf_counter()
+        IN_FLIGHT.inc()
+        try:
+            await self._app(scope, receive, observed)
+        finally:
+            IN_FLIGHT.dec()
+            self._record(scope, status, size, perf_counter() - started, request_id, trace)
+
+    def _record(
+        self, scope: Scope, status: int, size: int, seconds: float, request_id: str, trace: str | None
+    ) -> None:
+        """Status 0 means that the client left before the answer began."""
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        route = getattr(scope.get("route"), "path", "none")
+        REQUESTS.labels(method, route, status).inc()
+        SECONDS.labels(method, route).observe(seconds)
+        slow = seconds > SLOW_SECONDS
+        if self._access_log or slow:
+            client = scope.get("client")
+            fields = {
+                "method": scope["method"],
+                "path": scope["path"][:200],
+                "route": route,
+                "status": status,
+                "milliseconds": round(seconds * 1000, 3),
+                "bytes": size,
+                "client": client[0] if client else None,
+                "request_id": request_id,
+                "trace_id": trace[3:35] if trace else None,
+            }
+            log.log(logging.WARNING if slow else logging.INFO, "answered", extra={"fields": fields})

@@ -1,0 +1,56 @@
+"""Headers that protect browsers, and the hosts that the service answers for."""
+
+from collections.abc import Sequence
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api.http.problems import FieldError, problem
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+NO_CONTENT = "default-src 'none'; frame-ancestors 'none'"
+"""The policy of every answer that is not a page. A page brings its own."""
+
+
+class Protect:
+    """ASGI middleware: adds the protecting headers, and refuses requests for hosts that are not allowed.
+
+    `hosts` are names without a port; `*.example.org` allows all names below example.org; empty allows every host.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Sequence[str]) -> None:
+        self._app = app
+        self._names = frozenset(host.lower() for host in hosts if not host.startswith("*."))
+        self._suffixes = tuple(host[1:].lower() for host in hosts if host.startswith("*."))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Content-Security-Policy", NO_CONTENT)
+            await send(message)
+
+        host = Headers(scope=scope).get("host", "")
+        if self._allows(host):
+            await self._app(scope, receive, protected)
+        else:
+            sentence = "The service does not answer for this host."
+            refusal = problem(421, sentence, [FieldError(field="Host", message=sentence, near=[])])
+            await refusal(scope, receive, protected)
+
+    def _allows(self, host: str) -> bool:
+        if not self._names and not self._suffixes:
+            return True
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and ":" in host else host
+        return name.lower() in self._names or name.lower().endswith(self._suffixes or ("\0",))

@@ -1,0 +1,53 @@
+"""The log of the server: one line per event, as text or as JSON."""
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+LogFormat = Literal["text", "json"]
+
+
+class TextFormatter(logging.Formatter):
+    """Formats an event as a line for people: time, level, message, and its fields as `name=value`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        parts = [_time_of(record), record.levelname.lower(), record.getMessage()]
+        parts += [f"{name}={value}" for name, value in _fields_of(record).items() if value is not None]
+        return " ".join(parts) + _traceback_of(self, record, "\n")
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats an event as one JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = {"time": _time_of(record), "level": record.levelname.lower(), "logger": record.name}
+        event |= {"message": record.getMessage(), **_fields_of(record)}
+        if record.exc_info:
+            event["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(event, ensure_ascii=False, default=str)
+
+
+def log_config(level: str, log_format: LogFormat) -> dict[str, Any]:
+    """The configuration for `logging.config.dictConfig`; uvicorn applies it in each of its processes."""
+    formatter = {"text": TextFormatter, "json": JsonFormatter}[log_format]
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": formatter}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+        "root": {"level": level.upper(), "handlers": ["stderr"]},
+    }
+
+
+def _time_of(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    return fields
+
+
+def _traceback_of(formatter: logging.Formatter, record: logging.LogRecord, before: str) -> str:
+    return before + formatter.formatException(record.exc_info) if record.exc_info else ""
