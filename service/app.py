@@ -18,7 +18,9 @@ from service.api.estimate import estimate, price_changes
 from service.api.http.document import complete_document
 from service.api.http.etag import ConditionalAnswers
 from service.api.http.limits import BodyLimit
+from service.api.http.observe import Observe
 from service.api.http.problems import answer_problems
+from service.api.http.protect import Protect, page_policy
 from service.api.recommend import codes, recommend
 from service.db.engine import connect
 from service.db.live_catalog import LiveCatalog, today
@@ -74,6 +76,9 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
     app.state.live_catalog = live
     app.add_middleware(ConditionalAnswers)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    hosts = [host.strip() for host in settings.allowed_hosts.split(",") if host.strip()]
+    app.add_middleware(Protect, hosts=hosts)
+    app.add_middleware(Observe, access_log=settings.access_log)
     return app
 
 
@@ -86,6 +91,7 @@ def build_app(**options: object) -> FastAPI:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         **options,  # type: ignore[arg-type]
     )
@@ -103,13 +109,15 @@ def serve_docs(app: FastAPI) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
-        return get_swagger_ui_html(
+        page = get_swagger_ui_html(
             openapi_url="/openapi.json",
             title="Instance Selector",
             swagger_js_url="/docs/files/swagger-ui-bundle.js",
             swagger_css_url="/docs/files/swagger-ui.css",
             swagger_favicon_url="/docs/files/favicon-32x32.png",
         )
+        page.headers["Content-Security-Policy"] = page_policy(bytes(page.body).decode())
+        return page
 
     @app.get("/", include_in_schema=False)
     async def home() -> RedirectResponse:

@@ -5,6 +5,8 @@ from typing import Annotated
 from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from service.server.logs import LogFormat
+
 PREFIX = "SELECTOR_"
 
 
@@ -40,6 +42,12 @@ class Settings(BaseSettings):
         float, Field(ge=0, le=600, description="How long to answer as not ready before stopping.")
     ] = 0.0
     grace_seconds: Annotated[int, Field(ge=0, le=600, description="How long to finish answers while stopping.")] = 30
+    allowed_hosts: Annotated[
+        str,
+        Field(max_length=10_000, description="Hosts to answer for, with commas; `*.example.org` allows all below it."),
+    ] = ""
+    access_log: Annotated[bool, Field(description="Whether to log each request.")] = True
+    log_format: Annotated[LogFormat, Field(description="`text` or `json`.")] = "text"
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = "info"
 
 

@@ -7,14 +7,17 @@ import socket
 import sys
 import threading
 from functools import partial
+from tempfile import mkdtemp
 from types import FrameType
 
 import uvicorn
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors import multiprocess
 
+from service.server.logs import log_config
 from service.server.protocol import BoundedProtocol, ConnectionLimits
 from service.settings import Settings
 
+DRAIN_VARIABLE = "SELECTOR_DRAIN_SECONDS"
 LAST_RESORT_SECONDS = 5.0
 """After the grace: how long the process may still take before it ends at once, whatever its threads do."""
 
@@ -22,14 +25,12 @@ LAST_RESORT_SECONDS = 5.0
 class DrainingServer(uvicorn.Server):
     """A server that first reports itself as not ready, then answers what is under way, and then stops."""
 
-    def __init__(self, config: uvicorn.Config, *, drain_seconds: float) -> None:
-        super().__init__(config)
-        self._drain_seconds = drain_seconds
+    drain_seconds = 0.0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begins to stop. A second signal stops at once."""
         grace = self.config.timeout_graceful_shutdown or 0
-        timer = threading.Timer(self._drain_seconds + grace + LAST_RESORT_SECONDS, os._exit, args=[0])
+        timer = threading.Timer(self.drain_seconds + grace + LAST_RESORT_SECONDS, os._exit, args=[0])
         timer.daemon = True
         timer.start()
         super().handle_exit(sig, frame)
@@ -37,8 +38,20 @@ class DrainingServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.lifespan.state["draining"] = True  # `/readyz` finds it in the state of its request
         if not self.force_exit:
-            await asyncio.sleep(self._drain_seconds)
+            await asyncio.sleep(self.drain_seconds)
         await super().shutdown(sockets)
+
+
+class DrainingProcess(multiprocess.Process):
+    """One of several server processes."""
+
+    @property
+    def server(self) -> DrainingServer:
+        if self._server is None:
+            self._server = DrainingServer(self.config)
+            self._server.drain_seconds = float(os.environ[DRAIN_VARIABLE])
+        assert isinstance(self._server, DrainingServer)
+        return self._server
 
 
 def serve(settings: Settings) -> None:
@@ -50,7 +63,7 @@ def serve(settings: Settings) -> None:
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
-        log_level=settings.log_level,
+        log_config=log_config(settings.log_level, settings.log_format),
         access_log=False,
         server_header=False,
         http=partial(BoundedProtocol, limits=limits),  # type: ignore[arg-type]  # uvicorn only calls it
@@ -61,11 +74,20 @@ def serve(settings: Settings) -> None:
     # uvicorn raises the signal again after it has stopped. Without a handler that would end the process with an error.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit_without_error)
-    server = DrainingServer(config, drain_seconds=settings.drain_seconds)
     if settings.workers > 1:
-        Multiprocess(config, target=server.run, sockets=[config.bind_socket()]).run()
+        _serve_with_processes(config, settings)
     else:
+        server = DrainingServer(config)
+        server.drain_seconds = settings.drain_seconds
         server.run()
+
+
+def _serve_with_processes(config: uvicorn.Config, settings: Settings) -> None:
+    # The processes are spawned: they share nothing with this one but the environment.
+    os.environ[DRAIN_VARIABLE] = str(settings.drain_seconds)
+    os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", mkdtemp(prefix="selector-metrics-"))
+    multiprocess.Process = DrainingProcess  # type: ignore[misc]  # the supervisor has no setting for it
+    multiprocess.Multiprocess(config, sockets=[config.bind_socket()]).run()
 
 
 def _exit_without_error(_number: int, _frame: FrameType | None) -> None:

@@ -21,7 +21,7 @@ Phase = Literal["header", "body", "answer", "idle", "refused"]
 
 SWEEP_SECONDS = 0.5
 LINGER_SECONDS = 2.0
-"""How long a refused or drained connection stays open, so that its client can read the answer or send one more request."""
+"""How long a refused or drained connection stays open, so that its client can read or send a last message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         register = _register_of(self.server_state, self.loop)
         register.add(self)
-        if register.by_address[self._address] > self.limits.per_address:
+        if register.by_address[self.address] > self.limits.per_address:
             self._refuse(503, "Too many connections from this address.", "retry-after: 1\r\n")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -157,9 +157,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def sweep(self, now: float) -> None:
         """Closes the connection if it has exceeded a time limit; called every `SWEEP_SECONDS`."""
         waited = now - self._since
-        if self._reads_too_slowly():
-            self.transport.abort()
-        elif self.phase == "refused" and waited > LINGER_SECONDS:
+        if self._reads_too_slowly() or (self.phase == "refused" and waited > LINGER_SECONDS):
             self.transport.abort()
         elif self.draining and self.phase in ("header", "body", "idle") and waited > LINGER_SECONDS:
             self.transport.close()
@@ -192,7 +190,8 @@ class BoundedProtocol(HttpToolsProtocol):
     # Refusals
 
     @property
-    def _address(self) -> str:
+    def address(self) -> str:
+        """The address of the client, or an empty string for a local socket."""
         return self.client[0] if self.client else ""
 
     def _enter(self, phase: Phase) -> None:
@@ -241,15 +240,15 @@ class _Register:
 
     def add(self, connection: BoundedProtocol) -> None:
         self._connections.add(connection)
-        self.by_address[connection._address] += 1
+        self.by_address[connection.address] += 1
         if self._timer is None:
             self._timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def remove(self, connection: BoundedProtocol) -> None:
         self._connections.discard(connection)
-        self.by_address[connection._address] -= 1
-        if self.by_address[connection._address] <= 0:
-            del self.by_address[connection._address]
+        self.by_address[connection.address] -= 1
+        if self.by_address[connection.address] <= 0:
+            del self.by_address[connection.address]
 
     def _sweep(self) -> None:
         now = self._loop.time()

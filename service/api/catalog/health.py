@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 
 from service.api.http.current import CatalogStamp, Live, stamp
 from service.api.http.fields import ResponseModel
+from service.api.http.observe import metrics_registry
 
 
 async def _not_kept(response: Response) -> None:
@@ -47,7 +48,10 @@ async def get_readyz(live: Live, request: Request, response: Response) -> ReadyR
     draining = getattr(request.state, "draining", False)
     response.status_code = 503 if draining else 200
     return ReadyResponse(
-        status="draining" if draining else "ready", catalog=stamp(live.on(None)), checked_at=health.checked_at, problem=health.problem
+        status="draining" if draining else "ready",
+        catalog=stamp(live.on(None)),
+        checked_at=health.checked_at,
+        problem=health.problem,
     )
 
 
@@ -75,4 +79,5 @@ async def get_metrics(live: Live) -> Response:
         gauges["selector_newest_price_age_days"] = ("Days since the newest price was observed.", float(age))
     for name, (meaning, value) in gauges.items():
         Gauge(name, meaning, registry=registry).set(value)
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST, headers={"Cache-Control": "no-store"})
+    figures = generate_latest(metrics_registry()) + generate_latest(registry)
+    return Response(figures, media_type=CONTENT_TYPE_LATEST, headers={"Cache-Control": "no-store"})

@@ -48,7 +48,7 @@ def metrics_registry() -> CollectorRegistry:
 class Observe:
     """ASGI middleware: gives each request an id, counts it, measures it and logs it.
 
-    `X-Request-ID` is taken from the request or created, and returned. A valid `traceparent` is returned as well, and its
+    `X-Request-ID` is taken from the request or created, and returned. A valid `traceparent` is returned too, and its
     trace id is logged. Neither query values nor bodies nor keys are logged.
     """
 
@@ -88,9 +88,7 @@ class Observe:
             IN_FLIGHT.dec()
             self._record(scope, status, size, perf_counter() - started, request_id, trace)
 
-    def _record(
-        self, scope: Scope, status: int, size: int, seconds: float, request_id: str, trace: str | None
-    ) -> None:
+    def _record(self, scope: Scope, status: int, size: int, seconds: float, request_id: str, trace: str | None) -> None:
         """Status 0 means that the client left before the answer began."""
         method = scope["method"] if scope["method"] in METHODS else "other"
         route = getattr(scope.get("route"), "path", "none")
