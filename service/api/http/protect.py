@@ -16,6 +16,8 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Load balancers and monitors ask these by address."""
 NO_CONTENT = "default-src 'none'; frame-ancestors 'none'"
 """The policy of every answer that is not a page. A page brings its own."""
 
@@ -59,7 +61,7 @@ class Protect:
             await send(message)
 
         host = Headers(scope=scope).get("host", "")
-        if self._allows(host):
+        if scope["path"] in PROBES or self._allows(host):
             await self._app(scope, receive, protected)
         else:
             sentence = "The service does not answer for this host."

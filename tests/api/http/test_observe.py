@@ -1,0 +1,84 @@
+"""Requests can be followed from outside: by their ids, in the log and in the figures."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.server.logs import JsonFormatter, TextFormatter
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.fixture
+def access_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.INFO, logger="selector.access"):
+        yield caplog
+
+
+def test_a_request_keeps_its_id_and_its_trace(client: TestClient) -> None:
+    answer = client.get("/healthz", headers={"X-Request-ID": "build-17.3", "traceparent": TRACE})
+    assert answer.headers["X-Request-ID"] == "build-17.3"
+    assert answer.headers["traceparent"] == TRACE
+
+
+@pytest.mark.parametrize("sent", ["", "a b", "x" * 200, "{}", "id\u00e9"])
+def test_an_unusable_id_is_replaced(client: TestClient, sent: str) -> None:
+    answer = client.get("/healthz", headers={b"X-Request-ID": sent.encode("latin-1"), b"traceparent": b"00-1-2-3"})
+    assert len(answer.headers["X-Request-ID"]) == 32
+    assert "traceparent" not in answer.headers
+
+
+def test_problems_have_ids_too(client: TestClient) -> None:
+    assert client.get("/nothing").headers["X-Request-ID"]
+    assert client.post("/recommend", json={}).headers["X-Request-ID"]
+
+
+def test_the_log_names_the_route_and_hides_the_query(client: TestClient, access_log: pytest.LogCaptureFixture) -> None:
+    client.get("/gpus/a100?as_of=2023-01-01", headers={"X-Request-ID": "one", "X-API-Key": "secret"})
+    (record,) = access_log.records
+    fields = record.__dict__["fields"]
+    assert (fields["route"], fields["status"], fields["request_id"]) == ("/gpus/{id}", 200, "one")
+    line = JsonFormatter().format(record)
+    assert json.loads(line)["path"] == "/gpus/a100"
+    for text in (line, TextFormatter().format(record)):
+        assert "2023-01-01" not in text
+        assert "secret" not in text
+        assert "\n" not in text
+
+
+def test_a_traceback_stays_within_one_json_line() -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        record = logging.getLogger("x").makeRecord("x", logging.ERROR, "f", 1, "failed", (), None)
+        record.exc_info = __import__("sys").exc_info()
+    line = JsonFormatter().format(record)
+    assert "\n" not in line
+    assert "ValueError: broken" in json.loads(line)["traceback"]
+
+
+def figure(client: TestClient, line: str) -> float:
+    lines = [each for each in client.get("/metrics").text.splitlines() if each.startswith(line)]
+    return float(lines[0].rpartition(" ")[2]) if lines else 0.0
+
+
+def test_requests_are_counted_by_route_and_status(client: TestClient) -> None:
+    good = 'selector_requests_total{method="GET",route="/gpus/{id}",status="200"}'
+    bad = 'selector_requests_total{method="GET",route="/gpus/{id}",status="404"}'
+    seconds = 'selector_request_seconds_count{method="GET",route="/gpus/{id}"}'
+    before = [figure(client, line) for line in (good, bad, seconds)]
+    client.get("/gpus/a100")
+    client.get("/gpus/nonsense")
+    after = [figure(client, line) for line in (good, bad, seconds)]
+    assert [new - old for new, old in zip(after, before, strict=True)] == [1, 1, 2]
+
+
+def test_made_up_methods_and_paths_do_not_multiply_the_figures(client: TestClient) -> None:
+    client.request("BREW", "/a/b/c")
+    text = client.get("/metrics").text
+    assert "BREW" not in text
+    assert "/a/b/c" not in text
+    assert figure(client, 'selector_requests_total{method="other",route="none"') >= 1
