@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from ruamel.yaml import YAML
 
 from service.api.http import observe
 from service.app import build_app
-from service.cli import parser
+from service.cli import _parser
 from service.settings import PREFIX, Settings
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -21,7 +21,7 @@ METRIC = re.compile(r"\bselector_[a-z_]+")
 
 
 def documents(path: Path) -> list[Any]:
-    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    return list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
 
 
 def containers() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -49,7 +49,7 @@ def test_every_command_exists() -> None:
     commands += re.findall(r"instance-selector (\w+)", (DEPLOY / "instance-selector.service").read_text())
     assert len(commands) >= 6
     for command in commands:
-        parser().parse_args([command] if isinstance(command, str) else command)
+        _parser().parse_args([command] if isinstance(command, str) else command)
 
 
 def test_probes_ask_routes_on_the_port_of_the_container() -> None:

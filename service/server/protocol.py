@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 Phase = Literal["header", "body", "answer", "idle", "refused"]
-"""What a connection waits for: a request's header or body, the answer, the next request, or its end after a refusal."""
+"""A connection waits for a request's header or body, the answer, the next request, or its end after a refusal."""
 
 SWEEP_SECONDS = 0.5
 LINGER_SECONDS = 2.0

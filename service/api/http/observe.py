@@ -1,4 +1,4 @@
-"""What can be observed of requests from outside: an id for each, a line in the log, and figures for Prometheus."""
+"""Observes requests: an id for each, a line in the log, and figures for Prometheus."""
 
 import logging
 import os
