@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from hypothesis import settings
 from sqlalchemy import URL, NullPool, create_engine, make_url, text
 
 from service.api.http import examples
@@ -21,6 +22,10 @@ from tests.postgres import find_binaries, running_server
 from tests.server import Server, running
 
 GIVEN = os.environ.get("DATABASE_URL", "")
+
+# Hypothesis measures a deadline on the clock: on a busy machine a correct test then fails now and then.
+settings.register_profile("without a deadline", deadline=None)
+settings.load_profile("without a deadline")
 
 
 @pytest.fixture(autouse=True)

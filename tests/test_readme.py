@@ -17,12 +17,12 @@ PAIR = re.compile(r"```sh\n(curl .*?)\n```\n```json\n(.*?)\n```", re.DOTALL)
 
 def commands() -> list[tuple[str, Any]]:
     """Each curl command of the README with the excerpt that stands under it."""
-    found: list[tuple[str, Any]] = []
+    pairs: list[tuple[str, Any]] = []
     for shell, excerpts in PAIR.findall(README.read_text(encoding="utf-8")):
         lines = re.split(r"\n(?=curl )", shell)
-        told = [json.loads(excerpts)] if len(lines) == 1 else [json.loads(line) for line in excerpts.splitlines()]
-        found.extend(zip(lines, told, strict=True))
-    return found
+        answers = [excerpts] if len(lines) == 1 else excerpts.splitlines()
+        pairs.extend(zip(lines, map(json.loads, answers), strict=True))
+    return pairs
 
 
 def ask(command: str, base_url: str) -> Any:
@@ -49,8 +49,8 @@ def assert_holds(whole: Any, excerpt: Any, where: str = "answer") -> None:
             assert_holds(whole[name], value, f"{where}.{name}")
     elif isinstance(excerpt, list):
         assert len(whole) >= len(excerpt), where
-        for place, value in enumerate(excerpt):
-            assert_holds(whole[place], value, f"{where}[{place}]")
+        for index, value in enumerate(excerpt):
+            assert_holds(whole[index], value, f"{where}[{index}]")
     else:
         assert whole == excerpt, where
 
@@ -69,4 +69,5 @@ def test_the_readme_lists_every_setting() -> None:
     text = README.read_text(encoding="utf-8")
     for name, field in Settings.model_fields.items():
         assert f"`SELECTOR_{name.upper()}`" in text
-        assert f"`{field.default}`" in text
+        default = str(field.default).lower() if isinstance(field.default, bool) else field.default
+        assert f"`{default}`" in text

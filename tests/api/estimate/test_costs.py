@@ -406,7 +406,7 @@ def test_what_cannot_be_is_a_sentence_with_the_near_names(client: TestClient, na
 # What holds of every bill
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(st.integers(1, 2000), st.integers(2, 9), st.integers(1, 8))
 def test_cost_is_linear_in_hours_and_machines_above_the_minimum(
     client: TestClient, minutes: int, times: int, nodes: int
@@ -421,7 +421,7 @@ def test_cost_is_linear_in_hours_and_machines_above_the_minimum(
     assert abs(usd(minutes / 60, nodes * times) - times * one) <= times * Decimal("0.000001")
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(st.floats(0.001, 1000), st.floats(0.01, 100), st.floats(0, 10), st.floats(0, 10))
 def test_cost_grows_with_price_and_hours(
     client: TestClient, hours: float, price: float, longer: float, dearer: float

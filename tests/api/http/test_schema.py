@@ -143,7 +143,6 @@ def bounded(examples: int) -> Any:
         max_examples=examples,
         derandomize=True,
         database=None,
-        deadline=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

@@ -328,7 +328,7 @@ def refuse(name: str) -> float:
     raise AssertionError(f"{name} is no JSON")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(bodies())
 def test_every_answer_is_json_with_finite_figures(app: FastAPI, body: Body) -> None:
     answer = recommend(app, body)

@@ -197,6 +197,7 @@ runs_drawn = st.lists(
         known_on=st.dates(date(2016, 1, 1), date(2026, 12, 31)),
     ),
     max_size=12,
+    unique_by=lambda run: run.id,
 )
 
 

@@ -26,7 +26,6 @@ from tests.builders.clusters import faster
 from tests.oracles.layouts import fastest_layout, samples_per_second
 from tests.strategies.layouts import clusters, fixed_layouts, training_configs
 
-unhurried = settings(deadline=None)
 physics = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
 SLACK = 1 - 1e-9
@@ -40,7 +39,7 @@ def found_for(with_: Physics, work: TrainingConfig, where: Cluster, fixed: Fixed
         reject()
 
 
-@settings(unhurried, max_examples=60)
+@settings(max_examples=60)
 @given(physics, training_configs(), clusters(), fixed_layouts)
 def test_the_search_equals_the_loop_over_every_layout(
     with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
@@ -55,7 +54,6 @@ def test_the_search_equals_the_loop_over_every_layout(
         assert found.memory.needed_bytes == pytest.approx(plain.memory.needed_bytes, rel=1e-6)
 
 
-@unhurried
 @given(physics, training_configs(), clusters(), fixed_layouts)
 def test_a_layout_takes_all_gpus_and_the_whole_batch(
     with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
@@ -68,7 +66,6 @@ def test_a_layout_takes_all_gpus_and_the_whole_batch(
         assert getattr(fixed, name) in (None, getattr(layout, name))
 
 
-@unhurried
 @given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6))
 def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: TrainingConfig, some: list[Cluster]) -> None:
     known, _ = distinct(some)
@@ -83,7 +80,6 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: TrainingC
             assert getattr(turned, column)[-1 - place] == pytest.approx(expected, rel=1e-9)
 
 
-@unhurried
 @given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6), st.data())
 def test_what_is_not_wanted_changes_nothing(
     with_: Physics, work: TrainingConfig, some: list[Cluster], data: st.DataObject
@@ -97,7 +93,6 @@ def test_what_is_not_wanted_changes_nothing(
     assert list(asked.needed_bytes[wanted]) == pytest.approx(list(every.needed_bytes[wanted]))
 
 
-@unhurried
 @given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6))
 def test_the_lightest_layout_tells_whether_the_fastest_fits(
     with_: Physics, work: TrainingConfig, some: list[Cluster]
@@ -109,7 +104,6 @@ def test_the_lightest_layout_tells_whether_the_fastest_fits(
     assert list(where_training_fits(with_, work, table, np.zeros(len(known), bool))) == [False] * len(known)
 
 
-@unhurried
 @given(physics, training_configs(), clusters(), more, more, more, more)
 def test_faster_hardware_never_trains_slower(
     with_: Physics, work: TrainingConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
@@ -120,7 +114,6 @@ def test_faster_hardware_never_trains_slower(
     assert samples_per_second(fast) >= samples_per_second(slow) * SLACK
 
 
-@unhurried
 @given(physics, training_configs(), clusters(), more)
 def test_more_memory_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster, times: float) -> None:
     assert where.gpu.memory_gb is not None
@@ -131,14 +124,12 @@ def test_more_memory_never_stops_fitting(with_: Physics, work: TrainingConfig, w
         assert samples_per_second(large) >= samples_per_second(small) * SLACK
 
 
-@unhurried
 @given(physics, training_configs(), clusters())
 def test_a_smaller_precision_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster) -> None:
     fits = [found_for(with_, replace(work, precision=name), where).fits for name in ("fp32", "tf32", "bf16", "fp8")]
     assert fits == sorted(fits)
 
 
-@unhurried
 @given(physics, training_configs(), clusters(), fixed_layouts)
 def test_figures_are_finite_and_parts_add_up(
     with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
@@ -155,7 +146,6 @@ def test_figures_are_finite_and_parts_add_up(
         assert isfinite(band.high)
 
 
-@unhurried
 @given(training_configs(), clusters())
 def test_seconds_per_sample_are_those_of_the_estimate(work: TrainingConfig, where: Cluster) -> None:
     table = fastest_training_layouts(FITTED, work, cluster_table([where]))

@@ -41,7 +41,7 @@ def test_70b_on_one_node_needs_more_nodes_or_lora() -> None:
     assert not best_training_layout(FITTED, work, with_nodes(cluster(), nodes - 1)).fits
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(training_configs(), clusters())
 def test_the_memory_named_is_the_least_that_does(work: TrainingConfig, where: Cluster) -> None:
     change = of(nearest_changes(FITTED, work, where)).get("usable_memory_gib")

@@ -5,7 +5,7 @@ from math import isfinite
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, reject, settings
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
 from service.domain.calibration.error_bands import Physics
@@ -28,7 +28,6 @@ from tests.strategies.layouts import clusters, inference_configs
 
 physics = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
-unhurried = settings(deadline=None)
 wishes = st.sampled_from([FixedLayout(), FixedLayout(tensor=2), FixedLayout(pipeline=2), FixedLayout(data=1)])
 SLACK = 1 - 1e-9
 
@@ -55,7 +54,6 @@ def best_of_all(with_: Physics, work: InferenceConfig, where: Cluster, fixed: Fi
     return min(inside or across, key=lambda each: each.memory.needed_bytes, default=None)
 
 
-@unhurried
 @given(physics, inference_configs(), clusters(), wishes)
 def test_the_search_equals_the_loop_over_every_layout(
     with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout
@@ -69,7 +67,6 @@ def test_the_search_equals_the_loop_over_every_layout(
         assert found.memory.needed_bytes == pytest.approx(plain.memory.needed_bytes, rel=1e-6)
 
 
-@unhurried
 @given(physics, inference_configs(), st.lists(clusters(), min_size=1, max_size=6))
 def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: InferenceConfig, some: list[Cluster]) -> None:
     known, _ = distinct(some)
@@ -87,7 +84,6 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
             assert list(rates) == pytest.approx([band.low, band.likely, band.high])
 
 
-@unhurried
 @given(physics, inference_configs(), st.lists(clusters(), min_size=1, max_size=6), st.data())
 def test_where_it_fits_is_told_without_looking_for_the_fastest(
     with_: Physics, work: InferenceConfig, some: list[Cluster], data: st.DataObject
@@ -107,7 +103,6 @@ def _rate(found: Estimate) -> float:
     return found.concurrency / found.step.seconds
 
 
-@unhurried
 @given(physics, inference_configs(), clusters(), more, more, more, more)
 def test_faster_hardware_never_answers_slower(
     with_: Physics, work: InferenceConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
@@ -118,7 +113,6 @@ def test_faster_hardware_never_answers_slower(
     assert samples_per_second(fast) >= samples_per_second(slow) * SLACK
 
 
-@unhurried
 @given(physics, inference_configs(), clusters(), more)
 def test_more_memory_never_stops_answering(with_: Physics, work: InferenceConfig, where: Cluster, times: float) -> None:
     assert where.gpu.memory_gb is not None
@@ -126,7 +120,6 @@ def test_more_memory_never_stops_answering(with_: Physics, work: InferenceConfig
     assert found_for(with_, work, where).fits <= found_for(with_, work, larger).fits
 
 
-@unhurried
 @given(physics, inference_configs(), clusters(), wishes)
 def test_figures_are_finite_and_parts_add_up(
     with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout

@@ -47,7 +47,7 @@ def reasons(found: FleetEstimate[Job], catalog: Catalog) -> list[set[str]]:
     return failed
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(physical_worlds(), jobs(), node_choices)
 def test_it_equals_the_loop_over_every_type_and_number_of_nodes(world: World, job: Job, nodes: tuple[int, ...]) -> None:
     catalog = world.catalog

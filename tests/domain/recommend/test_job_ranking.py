@@ -23,7 +23,7 @@ from tests.oracles.selection import offer_misses, relaxed_constraints, type_miss
 from tests.strategies.catalogs import Offer, World, catalog_of, constraints
 from tests.strategies.jobs import jobs, physical_worlds
 
-some = settings(max_examples=40, deadline=None)
+some = settings(max_examples=40)
 nodes = st.sampled_from([(1, 1), (1, 2), (1, 4), (2, 4), (1, 3)])
 objectives = st.sampled_from(["cheapest", "fastest", "best_value"])
 wide = st.one_of(st.just(Constraints()), st.just(Constraints()), constraints())
@@ -159,7 +159,7 @@ def best_of_each(figures: Iterator[tuple[int, float]]) -> dict[int, float]:
     return lowest
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(physical_worlds(), jobs(), objectives, wide, nodes, limits_of_jobs, st.booleans())
 def test_it_equals_the_loop_over_every_candidate_and_offer(
     world: World,

@@ -30,7 +30,7 @@ from tests.strategies.catalogs import (
     worlds,
 )
 
-MANY = settings(max_examples=60, deadline=None)
+MANY = settings(max_examples=60)
 named = st.sampled_from([*NAMED]).map(lambda name: Objective(NAMED[name]))
 weighted = st.dictionaries(
     st.sampled_from(["usd", "hours", "samples_per_second", "samples_per_usd", "joules", "risk"]),

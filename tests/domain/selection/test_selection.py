@@ -14,7 +14,7 @@ from service.domain.typeset import TypeSet
 from tests.oracles.selection import lowest_prices, offer_misses, relaxed_constraints, type_misses
 from tests.strategies.catalogs import World, catalog_of, constraints, worlds
 
-MANY = settings(max_examples=250, deadline=None)
+MANY = settings(max_examples=250)
 
 
 def admitted_types(some: AdmittedOffers) -> set[int]:
