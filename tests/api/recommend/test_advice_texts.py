@@ -86,20 +86,17 @@ PRICES_BY_ID = {
 WORLD = world_on(DAY)
 
 
-def place(kind: InstanceType) -> int:
-    return WORLD.place_of[kind.id]
-
-
 def given(
     code: str, task: str = "training", *, top: InstanceType | None = P4D, of: Catalog = WORLD, **told: Any
 ) -> str:
     """The sentence, or nothing."""
-    return text(code, Situation(task=task, top=None if top is None else place(top), **told), of)
+    return text(code, Situation(task=task, top=top, **told), of)
 
 
 def text(code: str, situation: Situation, of: Catalog) -> str:
     """The sentence of the advice, or nothing where it does not apply."""
-    figures = ADVISERS[AdviceCode(code)](situation, of)
+    tasks, adviser = ADVISERS[AdviceCode(code)]
+    figures = adviser(situation, of) if situation.task in tasks else None
     return "" if figures is None else said(Statement(AdviceCode(code), figures)).text
 
 
@@ -194,7 +191,7 @@ def test_cores_that_bind_are_relieved_by_the_gpu() -> None:
 def test_the_path_leads_upwards_in_the_same_architecture_to_what_can_be_had() -> None:
     told = given("migration_path", top=G5)
     assert "to aws/p4d.24xlarge of the same architecture: 8 GPUs over nvswitch, 36.6 times the peak" in told
-    assert "p4d.24xlarge" in given("migration_path", top=G4AD, current=place(G5))
+    assert "p4d.24xlarge" in given("migration_path", top=G4AD, current=G5)
     assert not given("migration_path", top=P4D)
     assert not given("migration_path", top=G4AD)
     assert not given("migration_path", "inference", top=G5)
@@ -212,7 +209,7 @@ def test_the_path_leads_upwards_in_the_same_architecture_to_what_can_be_had() ->
 def test_who_runs_on_what_has_ended_is_told(day: date, state: LifecycleState, told: str) -> None:
     old = instance_type("p2.xlarge", lifecycle=(event(), event(state, date(2025, 5, 24))))
     world = catalog(priced(old, 0.9), priced(G5, 1.0), day=day)
-    found = text("current_ends", Situation("training", current=world.place_of[old.id]), world)
+    found = text("current_ends", Situation("training", current=old), world)
     assert found.startswith(told)
     assert bool(found) == bool(told)
 
@@ -220,14 +217,14 @@ def test_who_runs_on_what_has_ended_is_told(day: date, state: LifecycleState, to
 def test_a_host_of_another_kind_of_cpu_is_no_step_up() -> None:
     arm = replace(G5, name="g5g.xlarge", cpu_architecture="arm64")
     world = catalog(priced(arm, 1.0), priced(P4D, 32.0))
-    assert not text("migration_path", Situation("training", world.place_of[arm.id]), world)
+    assert not text("migration_path", Situation("training", arm), world)
 
 
 def test_what_to_measure_is_told_while_nothing_was() -> None:
-    told = given("evaluate_next", other=place(G5))
+    told = given("evaluate_next", other=G5)
     assert "on aws/p4d.24xlarge and on aws/g5.xlarge" in told
-    assert "a model of the job" in given("evaluate_next", other=place(G5), basis="modelled")
-    assert not given("evaluate_next", other=place(G5), basis="measured")
+    assert "a model of the job" in given("evaluate_next", other=G5, basis="modelled")
+    assert not given("evaluate_next", other=G5, basis="measured")
     assert not given("evaluate_next")
 
 
@@ -244,7 +241,7 @@ def test_services_are_those_of_the_provider_on_the_day() -> None:
 
 def test_there_are_only_a_few_and_the_first_matter_most() -> None:
     asked = Situation(
-        task="training", top=place(P4D), precision="fp32", other=place(G5), current=place(G5), fault_tolerant=True,
+        task="training", top=P4D, precision="fp32", other=G5, current=G5, fault_tolerant=True,
         framework=pytorch("2.0"), cores_bind=True,
     )  # fmt: skip
     told = [each.code for each in advise(asked, WORLD)]
