@@ -139,7 +139,7 @@ def test_a_bare_a100_names_several_cards_and_there_is_no_t100(history: CatalogHi
 )
 def test_what_a_machine_cost_on_a_day(history: CatalogHistory, instance: str, day: date, usd: float) -> None:
     catalog = history.on(day)
-    offers = [catalog.offers.offer(place) for place in catalog.offer_places(catalog.place_of[f"aws/{instance}"])]
+    offers = [catalog.offers.offer(place) for place in catalog.offers_of(catalog.index_of[f"aws/{instance}"])]
     found = [o.price.usd_per_hour for o in offers if o.region == "us-east-1" and o.market == "on_demand"]
     assert found == [usd]
 
@@ -149,7 +149,7 @@ def test_prices_of_autodl_are_unknown_with_a_reason_and_its_hosts_scale_with_the
     places = [place for place, kind in enumerate(catalog.instance_types) if kind.provider == "autodl"]
     assert places
     for place in places:
-        for offer in catalog.offer_places(place):
+        for offer in catalog.offers_of(place):
             price = catalog.offers.offer(offer).price
             assert price.usd_per_hour is None
             assert price.note
@@ -159,7 +159,7 @@ def test_prices_of_autodl_are_unknown_with_a_reason_and_its_hosts_scale_with_the
 
 def test_part_of_a_card_counts_as_its_fraction(history: CatalogHistory) -> None:
     catalog = history.on(date(2026, 11, 21))
-    small = catalog.instance_types[catalog.place_of["aws/g6f.large"]]
+    small = catalog.instance_types[catalog.index_of["aws/g6f.large"]]
     assert small.whole_gpus == 0.125
     assert small.gpu is not None
     assert small.gpu.partition_of == "l4-24gb"

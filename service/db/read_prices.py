@@ -11,8 +11,8 @@ from sqlalchemy import Connection, select
 
 from service.db.bulk_columns import Numbers, read_columns
 from service.db.tables import EXCHANGE_RATE, OFFER, PRICE
-from service.domain.catalog.history import EPOCH, FOREVER, SECONDS_A_DAY, UNKNOWN, OfferColumns, PriceColumns
-from service.domain.catalog.offer import DATED, MARKETS, PRICE_KINDS
+from service.domain.catalog.history import EPOCH, SECONDS_A_DAY
+from service.domain.catalog.offer import DATED, FOREVER, MARKETS, PRICE_KINDS, UNKNOWN, OfferColumns, PriceColumns
 
 USD = "USD"
 NANO = 1_000_000_000

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 from service.domain.errors import QuestionError
 
@@ -64,7 +63,6 @@ def _next_sibling(version: Version) -> Version:
     return (*version[:-1], version[-1] + 1)
 
 
-@cache
 def known_versions(specifier: str | None) -> Versions:
     """Returns the versions of a specifier of the seed, which was checked on import."""
     return EVERY if not specifier else versions_of(specifier, "versions")

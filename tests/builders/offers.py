@@ -8,8 +8,19 @@ from typing import Any
 import numpy as np
 
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.history import FOREVER, UNKNOWN, OfferColumns, PriceColumns, start_of_day
-from service.domain.catalog.offer import DATED, MARKETS, PRICE_KINDS, Dated, Market, PriceKind
+from service.domain.catalog.history import start_of_day
+from service.domain.catalog.offer import (
+    DATED,
+    FOREVER,
+    MARKETS,
+    PRICE_KINDS,
+    UNKNOWN,
+    Dated,
+    Market,
+    OfferColumns,
+    PriceColumns,
+    PriceKind,
+)
 from tests.builders.instance_types import instance_type as p4d
 from tests.builders.sources import SOURCE
 

@@ -11,7 +11,8 @@ from service.db.migrate import upgrade
 from service.db.read_history import read_history
 from service.db.write_catalog import write
 from service.domain.calibration.error_bands import physics_of
-from service.domain.catalog.history import CatalogHistory, OfferColumns, PriceColumns
+from service.domain.catalog.history import CatalogHistory
+from service.domain.catalog.offer import OfferColumns, PriceColumns
 from service.files import SEED
 from service.importers.load_seed import load_seed
 from service.importers.seed import read_seed
@@ -58,12 +59,12 @@ def test_values_come_back_as_they_went_in(database_url: str) -> None:
     write(engine, read_seed(SEED), datetime(2026, 11, 21, tzinfo=UTC))
     history = read_history(engine)
     catalog = history.on(date(2023, 6, 7))
-    kind = catalog.instance_types[catalog.place_of["aws/p4d.24xlarge"]]
+    kind = catalog.instance_types[catalog.index_of["aws/p4d.24xlarge"]]
     assert (kind.gpu_count, kind.vcpus, kind.memory_gib, kind.rdma, kind.bare_metal) == (8, 96, 1152, True, False)
     assert kind.gpu is not None
     assert kind.gpu.usable_memory_gib is not None
     assert 39 < kind.gpu.usable_memory_gib < 40
-    offers = [catalog.offers.offer(place) for place in catalog.offer_places(catalog.place_of["aws/p4d.24xlarge"])]
+    offers = [catalog.offers.offer(place) for place in catalog.offers_of(catalog.index_of["aws/p4d.24xlarge"])]
     virginia = next(offer for offer in offers if offer.region == "us-east-1" and offer.market == "on_demand")
     assert virginia.price.usd_micros_per_hour == 32_772_600
     assert virginia.price.observed_on == date(2022, 8, 23)

@@ -47,8 +47,8 @@ def test_a_row_changed_by_plain_sql_shows_up(live: LiveCatalog, engine: Engine) 
         connection.execute(text("UPDATE instance_type SET vcpus = 97 WHERE name = 'p4d.24xlarge'"))
     await_version(live, before.version + 1)
     after = live.on(None)
-    assert after.instance_types[after.place_of["aws/p4d.24xlarge"]].vcpus == 97
-    assert before.instance_types[before.place_of["aws/p4d.24xlarge"]].vcpus == 96
+    assert after.instance_types[after.index_of["aws/p4d.24xlarge"]].vcpus == 97
+    assert before.instance_types[before.index_of["aws/p4d.24xlarge"]].vcpus == 96
 
 
 def test_a_change_is_seen_whole_or_not_at_all(live: LiveCatalog, engine: Engine) -> None:
@@ -60,7 +60,7 @@ def test_a_change_is_seen_whole_or_not_at_all(live: LiveCatalog, engine: Engine)
         while not stopping.is_set():
             catalog = live.on(None)
             pair = [
-                catalog.instance_types[catalog.place_of[name]].vcpus for name in ("aws/g5.xlarge", "aws/g5.2xlarge")
+                catalog.instance_types[catalog.index_of[name]].vcpus for name in ("aws/g5.xlarge", "aws/g5.2xlarge")
             ]
             if (pair[0] == 4) != (pair[1] == 8):
                 torn.append((pair[0], pair[1]))
@@ -89,7 +89,7 @@ def test_while_the_database_is_away_the_last_good_catalog_answers(engine: Engine
         connection.execute(text("ALTER TABLE catalog_version RENAME TO gone"))
     live.refresh()
     assert live.health.problem is not None
-    assert "aws/p4d.24xlarge" in live.on(None).place_of
+    assert "aws/p4d.24xlarge" in live.on(None).index_of
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE gone RENAME TO catalog_version"))
     live.refresh()
@@ -107,8 +107,8 @@ def test_a_new_day_is_a_new_catalog(engine: Engine) -> None:
     write(engine, new, datetime(2026, 11, 21, tzinfo=UTC))
     days = iter([date(2022, 2, 17), date(2022, 2, 17), date(2026, 11, 21)])
     live = LiveCatalog(engine, today=lambda: next(days))
-    assert "aws/g6.xlarge" not in live.on(None).place_of
-    assert "aws/g6.xlarge" in live.on(None).place_of
+    assert "aws/g6.xlarge" not in live.on(None).index_of
+    assert "aws/g6.xlarge" in live.on(None).index_of
 
 
 def test_what_is_rolled_back_never_shows(live: LiveCatalog, engine: Engine) -> None:
@@ -143,7 +143,7 @@ def test_a_lost_file_leaves_the_last_good_catalog(sqlite_tables: str, tmp_path: 
     file.write_text("This is no database, and it is longer than the header of one would be. " * 9)
     live.refresh()
     assert live.health.problem == "The database cannot be read: DatabaseError."
-    assert "aws/p4d.24xlarge" in live.on(None).place_of
+    assert "aws/p4d.24xlarge" in live.on(None).index_of
     aside.replace(file)
     live.refresh()
     assert live.health.problem is None
@@ -164,8 +164,8 @@ def test_a_lost_server_leaves_the_last_good_catalog() -> None:
             time.sleep(0.02)
         assert live.health.problem is not None
         assert live.health.checked_at >= seen
-        assert "aws/p4d.24xlarge" in live.on(None).place_of
-        assert "aws/p4d.24xlarge" in live.on(date(2023, 6, 7)).place_of
+        assert "aws/p4d.24xlarge" in live.on(None).index_of
+        assert "aws/p4d.24xlarge" in live.on(date(2023, 6, 7)).index_of
     finally:
         live.stop_watching()
         engine.dispose()

@@ -128,7 +128,7 @@ def test_what_changed_beside_a_measurement_is_read_too(engine: Engine) -> None:
         connection.execute(text("UPDATE instance_type SET vcpus = 97 WHERE name = 'g5.xlarge'"))
     live.add_measurements([SENT])
     catalog = live.on(None)
-    assert catalog.instance_types[catalog.place_of["aws/g5.xlarge"]].vcpus == 97
+    assert catalog.instance_types[catalog.index_of["aws/g5.xlarge"]].vcpus == 97
     assert SENT in catalog.measurements
     with engine.begin() as connection:
         connection.execute(text("UPDATE measurement SET note = 'by hand' WHERE id = 'sent-1'"))

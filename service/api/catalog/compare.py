@@ -61,7 +61,7 @@ class ComparedInstanceResponse(ResponseModel):
             speed_unit="samples_per_second" if row.measured else "tflops",
             price=None if row.offer is None else PriceResponse.of(row.offer),
             evidence=list(row.evidence),
-            specs=instance_response(catalog, catalog.place_of[row.instance]),
+            specs=instance_response(catalog, catalog.index_of[row.instance]),
         )
 
 

@@ -153,5 +153,5 @@ def instance_response(catalog: Catalog, index: int, offer_index: int | None = No
     return InstanceResponse.like(
         InstanceTypeResponse.of(catalog.instance_types[index], catalog.day),
         price=None if offer < 0 else PriceResponse.of(catalog.offers.offer(offer)),
-        offers=len(catalog.offer_places(index)),
+        offers=len(catalog.offers_of(index)),
     )

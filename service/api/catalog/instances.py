@@ -227,10 +227,10 @@ async def get_instance(provider: Name, name: Name, asked: Annotated[DayRequest, 
 
 def _index_of(provider: str, name: str, catalog: Catalog) -> int:
     """The index of the instance type. Raises `NotFound` with near names."""
-    index = catalog.place_of.get(f"{provider}/{name}")
+    index = catalog.index_of.get(f"{provider}/{name}")
     if index is not None:
         return index
-    near = near_names(f"{provider}/{name}", catalog.place_of)
+    near = near_names(f"{provider}/{name}", catalog.index_of)
     tail = f" Did you mean {' or '.join(near)}?" if near else ""
     raise NotFound(f"On {catalog.day} there is no instance type {provider}/{name}.{tail}", field="name", near=near)
 
@@ -253,7 +253,7 @@ def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
         network_baseline_gbps=instance_type.network_baseline_gbps,
         twin_of=instance_type.twin_of,
         precisions=precisions_of(gpu),
-        offers=[PriceResponse.of(catalog.offers.offer(offer)) for offer in catalog.offer_places(index)],
+        offers=[PriceResponse.of(catalog.offers.offer(offer)) for offer in catalog.offers_of(index)],
         lifecycle_events=[
             LifecycleResponse.like(event) for event in instance_type.lifecycle if event.starts_on <= catalog.day
         ],

@@ -103,7 +103,7 @@ class MeasurementResponse(ResponseModel):
     @classmethod
     def of_named(cls, row: Measurement, catalog: Catalog) -> "MeasurementResponse":
         """A measurement under a workload's name."""
-        index = catalog.place_of.get(row.machine)
+        index = catalog.index_of.get(row.machine)
         gpu = None if index is None else catalog.instance_types[index].gpu
         return cls.like(
             row,

@@ -134,7 +134,7 @@ def _measurement_of(sent: MeasurementRequest, catalog: Catalog, field: str) -> M
             workload=_workload_of(sent, field),
             framework=software and _line_of(software, f"{field}.software.framework", catalog),
             machine=machine,
-            gpu_count=catalog.instance_types[catalog.place_of[machine]].gpu_count,
+            gpu_count=catalog.instance_types[catalog.index_of[machine]].gpu_count,
             precision=precision,
             batch_size=batch_size,
             seconds_per_batch=seconds_per_batch,

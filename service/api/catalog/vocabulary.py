@@ -118,7 +118,7 @@ class ProviderResponse(ResponseModel):
         return cls.like(
             provider,
             instance_types=len(types),
-            offers=sum(len(catalog.offer_places(index)) for index in types),
+            offers=sum(len(catalog.offers_of(index)) for index in types),
             services=[ServiceResponse.of(service, catalog.day) for service in services],
             fees=[
                 FeeResponse.like(fee)

@@ -122,7 +122,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
 
 
 def _instance_type(name: str, catalog: Catalog) -> InstanceType:
-    return catalog.instance_types[catalog.place_of[resolve_instance(name, catalog, "machine")]]
+    return catalog.instance_types[catalog.index_of[resolve_instance(name, catalog, "machine")]]
 
 
 def cluster_in(body: EstimateRequest, instance_type: InstanceType | None, catalog: Catalog) -> Cluster | None:

@@ -1,89 +1,29 @@
 """The catalog of one day: instance types and offers as columns, never changed once built."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TypeVar, TypeVarTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices, Mask, still
+from service.domain.arrays import Floats, Mask, still
 from service.domain.cache import Cache
 from service.domain.catalog.columns import Columns
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.offer import MARKETS, Offer, Price
+from service.domain.catalog.offer import MARKETS, Offers
 from service.domain.catalog.reference import Measurement, PublishedRun, Reference, SoftwareRule
 from service.domain.typeset import TypeSet, mask_of
 
-P = ParamSpec("P")
+Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
-
-
-class Prices(Protocol):
-    """A table of prices."""
-
-    def price(self, row: int) -> Price:
-        """Returns the price in a row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Offers:
-    """One row per offer, ordered by instance type, then known prices first, on-demand before spot, cheapest first.
-
-    Reserved offers come last, since no single hour of them can be rented. So the first row of a type is its default
-    offer, and the offers of a type are one slice: `starts[i]` to `starts[i + 1]`.
-    """
-
-    instance_type: NDArray[np.int32]
-    region: NDArray[np.int32]
-    zone: NDArray[np.int32]
-    market: NDArray[np.int8]
-    usd_per_hour: Floats
-    age_days: Floats
-    price_row: NDArray[np.int32]
-    term: NDArray[np.int16]
-    terms: tuple[str, ...]
-    places: tuple[str, ...]
-    prices: Prices
-
-    def sorted_by_type(self) -> "Offers":
-        """Returns the offers as read-only columns in their order."""
-        reserved, unknown = self.market == MARKETS.index("reserved"), np.isnan(self.usd_per_hour)
-        order = np.lexsort(
-            (self.zone, self.region, self.usd_per_hour, self.market, unknown, reserved, self.instance_type)
-        )
-        columns: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
-        ordered = {name: still(column[order]) for name, column in columns.items() if isinstance(column, np.ndarray)}
-        return Offers(**{**columns, **ordered})
-
-    def __len__(self) -> int:
-        return len(self.instance_type)
-
-    def usd_per_hour_at(self, indices: NDArray[np.int32] | Indices) -> Floats:
-        """Prices of the offers at these indices; NaN where the index is -1 or the price is unknown."""
-        if not len(self):
-            return np.full(indices.shape, np.nan)
-        return np.where(indices < 0, np.nan, self.usd_per_hour[indices])
-
-    def offer(self, place: int) -> Offer:
-        return Offer(
-            instance_type=int(self.instance_type[place]),
-            region=self._word(int(self.region[place])),
-            zone=self._word(int(self.zone[place])),
-            market=MARKETS[self.market[place]],
-            price=self.prices.price(int(self.price_row[place])),
-            term=None if self.term[place] < 0 else self.terms[self.term[place]],
-        )
-
-    def _word(self, code: int) -> str | None:
-        return None if code < 0 else self.places[code]
 
 
 @dataclass(frozen=True, eq=False)
 class Catalog:
-    """The instance types and offers of one day, and what was known about them. `identity` names the content."""
+    """The instance types and offers of one day, and the facts known on it. `identity` names the content."""
 
     version: int
     day: date
@@ -91,40 +31,33 @@ class Catalog:
     columns: Columns
     offers: Offers
     starts: NDArray[np.int64]
+    """First row of the offers of each instance type; the next item is the row after its last one."""
     reference: Reference
     memory: Cache = field(default_factory=Cache)
     """Values derived from the catalog alone; see `derive`."""
     choices: Cache = field(default_factory=lambda: Cache(size=32))
-    """Offers that pass some constraints. An entry is as large as the columns, so there are few."""
+    """Offers that pass some constraints. An entry is as large as the columns of offers, so there are few."""
     outlooks: Cache = field(default_factory=lambda: Cache(size=48))
-    """What jobs come to on every type: entries as large as forty columns of types, the most that is kept of a job."""
-    fragments: Cache = field(default_factory=lambda: Cache(size=10_000))
-    """Encoded pieces of answers, which the outside keeps beside the catalog they belong to."""
+    """Estimates of a job on every type. An entry is as large as forty columns of types, so there are few."""
     encoded_items: Cache = field(default_factory=lambda: Cache(size=10_000))
-    """JSON of instance types with one of their offers, as lists show them."""
+    """JSON of instance types with one of their offers, for lists. Kept here, it is dropped with the catalog."""
 
     @classmethod
     def of(
-        cls,
-        version: int,
-        day: date,
-        instance_types: tuple[InstanceType, ...],
-        offers: Offers,
-        reference: Reference,
+        cls, version: int, day: date, instance_types: tuple[InstanceType, ...], offers: Offers, reference: Reference
     ) -> "Catalog":
+        """Builds the columns of the instance types and of their offers, which are sorted by type."""
         starts = still(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
         columns = Columns.of(instance_types, day, reference.precisions)
         return cls(version, day, instance_types, columns, offers, starts, reference)
 
-    def offer(self, place: int) -> Offer:
-        return self.fragments.get_or_compute(("offer", place), lambda: self.offers.offer(place))
-
-    def derive(self, compute: Callable[Concatenate["Catalog", P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def derive(self, compute: Callable[["Catalog", *Arguments], T], *args: *Arguments) -> T:
         """Returns `compute(catalog, *args)`, computed once and cached under the function and its arguments."""
-        return self.memory.get_or_compute((compute, *args, *kwargs.items()), lambda: compute(self, *args, **kwargs))
+        return self.memory.get_or_compute((compute, *args), lambda: compute(self, *args))
 
     @cached_property
     def identity(self) -> str:
+        """Version and day; catalogs with the same identity give the same answers."""
         return f"{self.version}-{self.day.isoformat()}"
 
     @cached_property
@@ -137,15 +70,20 @@ class Catalog:
         return mask_of(types, len(self.instance_types))
 
     @cached_property
-    def place_of(self) -> dict[str, int]:
+    def index_of(self) -> dict[str, int]:
         """Index of each instance type, by `provider/name`."""
         return {instance_type.id: index for index, instance_type in enumerate(self.instance_types)}
+
+    def offers_of(self, index: int) -> range:
+        """Returns the rows of the offers of an instance type."""
+        return range(int(self.starts[index]), int(self.starts[index + 1]))
 
     @cached_property
     def default_offers(self) -> NDArray[np.int64]:
         """The first offer of each instance type; -1 if it has none, or only offers that commit to a term."""
         if not len(self.offers):
             return still(np.full(len(self.instance_types), -1, np.int64))
+        # The start of a last type without offers lies behind the columns.
         first = np.minimum(self.starts[:-1], len(self.offers) - 1)
         reserved = self.offers.market[first] == MARKETS.index("reserved")
         return still(np.where((np.diff(self.starts) > 0) & ~reserved, first, -1))
@@ -158,7 +96,7 @@ class Catalog:
     @cached_property
     def measurements(self) -> tuple[Measurement, ...]:
         """The measurements made by the catalog's day."""
-        return tuple(each for each in self.reference.measurements if each.measured_on <= self.day)
+        return tuple(row for row in self.reference.measurements if row.measured_on <= self.day)
 
     @cached_property
     def published_runs(self) -> tuple[PublishedRun, ...]:
@@ -167,12 +105,12 @@ class Catalog:
 
     @cached_property
     def known_prices(self) -> Mask:
-        """Which offers have a price that is known in dollars."""
+        """Offers whose price in dollars is known."""
         return ~np.isnan(self.offers.usd_per_hour)
 
     @cached_property
     def undated(self) -> Mask:
-        """Which offers have a price whose day of observation is unknown."""
+        """Offers with a known price whose day of observation is unknown."""
         return self.known_prices & np.isnan(self.offers.age_days)
 
     @cached_property
@@ -187,7 +125,3 @@ class Catalog:
             return None, None
         today = self.day.toordinal()
         return date.fromordinal(today - int(known.max())), date.fromordinal(today - int(known.min()))
-
-    def offer_places(self, place: int) -> range:
-        """Returns the indices of the offers of an instance type."""
-        return range(int(self.starts[place]), int(self.starts[place + 1]))

@@ -1,11 +1,11 @@
 """GPUs and the instance types that carry them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
-from service.domain.catalog.instance_name import NameParts, name_parts
 from service.domain.catalog.precision import Rate, SupportAsked, format_of, runs_as
 
 LifecycleState = Literal["announced", "preview", "available", "closed_to_new", "retired"]
@@ -18,6 +18,12 @@ INTERCONNECTS = ("none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici",
 MATRIX_ENGINE_OVER_FP32 = 4.0
 """16-bit matrix rate over plain fp32, for GPUs that only publish the latter: 154.8 of 38.7 (RTX A6000), 261 of 65.3
 (RTX 5000 Ada)."""
+
+NAME_RULES = {
+    "aws": re.compile(r"(?:ml\.)?(?P<letters>[a-z]+?)(?P<generation>\d+)(?P<attributes>[a-z]*)\.(?P<size>[\w-]+)"),
+}
+"""The rule by which a provider builds names. AWS: letters and a number are the series, the letters after it are its
+variants (d local disk, n network, g Graviton), and the size follows the point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,29 @@ class LifecycleEvent:
     basis: str
     source: str
     note: str | None
+
+
+class NameParts(NamedTuple):
+    """The parts of a name: those of `p3dn.24xlarge` are p, 3, d and n, and 24xlarge."""
+
+    letters: str
+    generation: int
+    attributes: tuple[str, ...]
+    size: str
+
+    @property
+    def series(self) -> str:
+        """Letters and generation, such as `p3`."""
+        return f"{self.letters}{self.generation}"
+
+
+def name_parts(provider: str, name: str) -> NameParts | None:
+    """Returns the parts of a name; None if the provider has no rule or the name does not follow it."""
+    rule = NAME_RULES.get(provider)
+    match = rule.fullmatch(name) if rule else None
+    if match is None:
+        return None
+    return NameParts(match["letters"], int(match["generation"]), tuple(match["attributes"]), match["size"])
 
 
 @dataclass(frozen=True, slots=True)

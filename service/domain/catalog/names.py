@@ -62,11 +62,6 @@ def fold_gpu(name: str) -> str:
     return _GIGABYTES.sub(r"-\1gb", _BEFORE_A_GPU.sub("", folded))
 
 
-def gpu_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """Returns the GPU ids that each spelling can mean."""
-    return catalog.derive(_gpu_names)
-
-
 def _gpu_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
     spellings: dict[str, tuple[str, ...]] = {}
     for alias, ids in catalog.reference.gpu_aliases.items():
@@ -79,7 +74,7 @@ def _gpu_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
 
 def resolve_gpus(names: Iterable[str], catalog: Catalog, field: str = "gpu") -> tuple[str, ...]:
     """Returns GPU ids for ids, names and aliases; an alias of several GPUs means all of them. Raises `UnknownName`."""
-    spellings = gpu_names(catalog)
+    spellings = catalog.derive(_gpu_names)
     resolved: list[str] = []
     for name in names:
         ids = spellings.get(fold_gpu(name))
@@ -122,11 +117,6 @@ def fold_model(name: str) -> str:
     return named.replace("_", "-").replace(" ", "-")
 
 
-def model_names(catalog: Catalog) -> dict[str, str]:
-    """Returns the id of the model that each spelling means."""
-    return catalog.derive(_model_names)
-
-
 def _model_names(catalog: Catalog) -> dict[str, str]:
     models = catalog.reference.models.values()
     spellings = {fold_model(alias): model.id for model in models for alias in (model.name, *model.aliases)}
@@ -135,7 +125,7 @@ def _model_names(catalog: Catalog) -> dict[str, str]:
 
 def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
     """Returns the model of an id, name or alias; a chat variant is the model itself. Raises `UnknownName`."""
-    spellings = model_names(catalog)
+    spellings = catalog.derive(_model_names)
     folded = fold_model(name[:LONGEST_NAME])
     ending = next((variant for variant in VARIANTS if folded.endswith(variant)), "")
     model_id = spellings.get(folded) or spellings.get(folded.removesuffix(ending))

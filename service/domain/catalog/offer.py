@@ -1,8 +1,13 @@
-"""Offers: an instance type in a region, in a market, at a price."""
+"""Offers and their prices, as values and as columns. An offer is an instance type in a region and a market."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.arrays import Floats, Indices, still
 
 Market = Literal["on_demand", "spot", "reserved"]
 MARKETS: tuple[Market, ...] = get_args(Market)
@@ -16,6 +21,12 @@ PRICE_KINDS: tuple[PriceKind, ...] = get_args(PriceKind)
 Dated = Literal["day", "month", "not_before", "unknown"]
 DATED: tuple[Dated, ...] = get_args(Dated)
 """How well the day of an observation is known."""
+
+UNKNOWN = -1
+"""Null in integer columns, whose other values are never negative."""
+
+FOREVER = np.iinfo(np.int64).max
+"""End of a price that is still in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +61,111 @@ class Offer:
     price: Price
     term: str | None = None
     """The term that a reserved offer commits to, as `service.domain.bill.commitments` reads it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferColumns:
+    """One row per offer. `instance_type` is an index into the types, `region` and `zone` into `places` (-1: none).
+
+    `term` is an index into `terms` (-1: none); only reserved offers have one.
+    """
+
+    instance_type: NDArray[np.int32]
+    region: NDArray[np.int32]
+    zone: NDArray[np.int32]
+    market: NDArray[np.int8]
+    places: tuple[str, ...]
+    term: NDArray[np.int16]
+    terms: tuple[str, ...]
+
+    def offer_at(self, row: int, price: Price) -> Offer:
+        """Returns the offer in a row, with one of its prices."""
+        region, zone, term = int(self.region[row]), int(self.zone[row]), int(self.term[row])
+        return Offer(
+            instance_type=int(self.instance_type[row]),
+            region=None if region == UNKNOWN else self.places[region],
+            zone=None if zone == UNKNOWN else self.places[zone],
+            market=MARKETS[self.market[row]],
+            price=price,
+            term=None if term == UNKNOWN else self.terms[term],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PriceColumns:
+    """One row per recorded price: half-open intervals in epoch seconds, money in millionths (-1: unknown)."""
+
+    offer: NDArray[np.int32]
+    valid_from: NDArray[np.int64]
+    valid_to: NDArray[np.int64]
+    usd_micros: NDArray[np.int64]
+    native_micros: NDArray[np.int64]
+    observed_day: NDArray[np.int32]
+    currency: NDArray[np.int16]
+    dated: NDArray[np.int8]
+    kind: NDArray[np.int8]
+    source: NDArray[np.int32]
+    note: NDArray[np.int32]
+    words: tuple[str, ...]
+    """Texts that `currency`, `source` and `note` are indices into."""
+
+    def __len__(self) -> int:
+        return len(self.offer)
+
+    def price(self, row: int) -> Price:
+        """Returns the price in a row."""
+        observed = int(self.observed_day[row])
+        usd, native = int(self.usd_micros[row]), int(self.native_micros[row])
+        note, end = int(self.note[row]), int(self.valid_to[row])
+        return Price(
+            usd_micros_per_hour=None if usd == UNKNOWN else usd,
+            native_micros_per_hour=None if native == UNKNOWN else native,
+            currency=self.words[self.currency[row]],
+            valid_from=int(self.valid_from[row]),
+            valid_to=None if end == FOREVER else end,
+            observed_on=None if observed == UNKNOWN else date.fromordinal(observed),
+            dated=DATED[self.dated[row]],
+            kind=PRICE_KINDS[self.kind[row]],
+            source=self.words[self.source[row]],
+            note=None if note == UNKNOWN else self.words[note],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers(OfferColumns):
+    """The offers of one day, ordered by instance type, then known prices first, on-demand before spot, cheapest first.
+
+    Reserved offers come last, since no single hour of them can be rented. So the first row of a type is its default
+    offer, and the offers of a type are one slice.
+    """
+
+    usd_per_hour: Floats
+    """NaN if unknown."""
+    age_days: Floats
+    """Days since the price was observed; NaN if unknown."""
+    price_row: NDArray[np.int32]
+    """Rows of `prices`."""
+    prices: PriceColumns
+
+    def sorted_by_type(self) -> "Offers":
+        """Returns the offers as read-only columns in their order."""
+        reserved, unknown = self.market == MARKETS.index("reserved"), np.isnan(self.usd_per_hour)
+        order = np.lexsort(
+            (self.zone, self.region, self.usd_per_hour, self.market, unknown, reserved, self.instance_type)
+        )
+        columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        ordered = {name: still(column[order]) for name, column in columns.items() if isinstance(column, np.ndarray)}
+        return Offers(**{**columns, **ordered})
+
+    def __len__(self) -> int:
+        return len(self.instance_type)
+
+    def usd_per_hour_at(self, rows: NDArray[np.int32] | Indices) -> Floats:
+        """Returns the prices in some rows; NaN where the row is -1 or the price is unknown."""
+        if not len(self):
+            return np.full(rows.shape, np.nan)
+        return np.where(rows < 0, np.nan, self.usd_per_hour[rows])
+
+    def offer(self, row: int) -> Offer:
+        """Returns the offer in a row, with its price of the day."""
+        return self.offer_at(row, self.prices.price(int(self.price_row[row])))

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Mask
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.history import UNKNOWN, CatalogHistory, end_of_day, start_of_day
-from service.domain.catalog.offer import MARKETS, Offer
+from service.domain.catalog.history import CatalogHistory, end_of_day, start_of_day
+from service.domain.catalog.offer import MARKETS, UNKNOWN, Offer
 
 _NO_PRICE = -1
 """The row of an offer that had no price on a day; as an index it reads the UNKNOWN that is appended to the prices."""
@@ -71,18 +71,8 @@ def _in_order(history: CatalogHistory, wanted: Mask) -> NDArray[np.int64]:
 
 def offer_of(history: CatalogHistory, row: int) -> tuple[InstanceType, Offer]:
     """Returns the instance type and the offer, with its price, of a row."""
-    index = int(history.prices.offer[row])
-    offers = history.offers
-    type_index, region, zone = (int(column[index]) for column in (offers.instance_type, offers.region, offers.zone))
-    offer = Offer(
-        instance_type=type_index,
-        region=None if region < 0 else offers.places[region],
-        zone=None if zone < 0 else offers.places[zone],
-        market=MARKETS[offers.market[index]],
-        price=history.prices.price(row),
-        term=offers.term_of(index),
-    )
-    return history.instance_types[type_index], offer
+    offer = history.offers.offer_at(int(history.prices.offer[row]), history.prices.price(row))
+    return history.instance_types[offer.instance_type], offer
 
 
 def offer_key(history: CatalogHistory, row: int) -> str:

@@ -91,7 +91,7 @@ def situation_of(question: Question, choices: tuple[Choice, ...], catalog: Catal
     modelled = None if work is None else work.modelled
     situation = Situation(
         task=question.task,
-        current=None if current is None else catalog.instance_types[catalog.place_of[current]],
+        current=None if current is None else catalog.instance_types[catalog.index_of[current]],
         providers=question.constraints.words.get("provider", ()),
         refused=question.refused_precisions,
         framework=question.needs.framework,
@@ -240,8 +240,8 @@ def _quantisation_required(situation: Situation, catalog: Catalog) -> Figures | 
     return {"gpu": gpu.name, "toolkits": [kit for kit in toolkits if said(_rules(top, kit, catalog)) in RUNS]}
 
 
-def _rules(instance_type: InstanceType, software: str, catalog: Catalog) -> list[SoftwareRule]:
-    return rules_by_type(catalog, software)[catalog.place_of[instance_type.id]]
+def _rules(instance_type: InstanceType, software: str, catalog: Catalog) -> tuple[SoftwareRule, ...]:
+    return catalog.derive(rules_by_type, software)[catalog.index_of[instance_type.id]]
 
 
 # Several GPUs
@@ -293,7 +293,7 @@ def _migration_path(situation: Situation, catalog: Catalog) -> Figures | None:
 
 def _larger_machine(catalog: Catalog, name: str) -> _Priced | None:
     """Returns the fastest machine of the same architecture there; fast links come first, then peak, then price."""
-    old = catalog.instance_types[catalog.place_of[name]]
+    old = catalog.instance_types[catalog.index_of[name]]
     similar = [
         (usd, new)
         for usd, new in catalog.derive(_by_price)

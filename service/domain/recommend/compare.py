@@ -111,7 +111,7 @@ def _figures(
 
 def peak_rates(catalog: Catalog, instance: str, precisions: tuple[str, ...]) -> dict[str, float]:
     """The machine's known peaks among the precisions that its GPU runs."""
-    kind = catalog.instance_types[catalog.place_of[instance]]
+    kind = catalog.instance_types[catalog.index_of[instance]]
     if kind.gpu is None:
         return {}
     peaks = {name: kind.tflops(name) for name in precisions if kind.gpu.runs(name)}

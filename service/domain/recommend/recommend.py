@@ -147,7 +147,7 @@ def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer 
     admitted = select(constraints, catalog).admitted
     offers = admitted.cheapest.offer[admitted.rows]
     if not len(offers):
-        offers = np.array(catalog.offer_places(catalog.place_of[question.current_instance])[:1])
+        offers = np.array(catalog.offers_of(catalog.index_of[question.current_instance])[:1])
     if not len(offers):
         return None
     cheapest = int(offers[np.argmin(np.nan_to_num(catalog.offers.usd_per_hour_at(offers), nan=np.inf))])

@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.software_support import no_framework_mask
 from service.domain.evidence.named import NamedRate
 from service.domain.layouts.job_estimate import JobEstimate
@@ -102,7 +105,7 @@ def _successor_warnings(subject: _Subject) -> Warnings:
 
 def _software_warnings(subject: _Subject) -> Warnings:
     gpu, index = subject.instance_type.gpu, subject.offer.index
-    if gpu and subject.question.task in ("training", "inference") and no_framework_mask(subject.catalog)[index]:
+    if gpu and subject.question.task in ("training", "inference") and subject.catalog.derive(no_framework_mask)[index]:
         yield statement(WarningCode.NO_FRAMEWORK, gpu=gpu.name)
     elif partly := partly_run(subject.question.needs, index, subject.catalog):
         yield statement(WarningCode.SOFTWARE_PARTLY, software=partly)
@@ -202,14 +205,11 @@ def _spot_warnings(subject: _Subject) -> Warnings:
 
 def _on_demand_usd_per_hour(subject: _Subject) -> float | None:
     """Returns the lowest on-demand price of the same machine in the same region."""
-    catalog = subject.catalog
-    offers = [catalog.offer(index) for index in catalog.offer_places(subject.offer.index)]
-    prices = [
-        offer.price.usd_per_hour
-        for offer in offers
-        if offer.market == "on_demand" and offer.region == subject.offer.offer.region
-    ]
-    return min((price for price in prices if price is not None), default=None)
+    offers, rows = subject.catalog.offers, np.array(subject.catalog.offers_of(subject.offer.index))
+    in_region = offers.region[rows] == offers.region[subject.offer.offer_index]
+    on_demand = in_region & (offers.market[rows] == MARKETS.index("on_demand"))
+    prices = offers.usd_per_hour[rows[on_demand]]
+    return None if np.isnan(prices).all() else float(np.nanmin(prices))
 
 
 def _price_warnings(subject: _Subject) -> Warnings:

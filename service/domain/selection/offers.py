@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask
 from service.domain.cache import Cache
-from service.domain.catalog.catalog import Catalog, Offers
-from service.domain.catalog.offer import MARKETS
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.offer import MARKETS, Offers
 from service.domain.typeset import ThresholdIndex, TypeSet, mask_of, types_where
 
 

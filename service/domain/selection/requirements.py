@@ -131,7 +131,7 @@ def precision_requirement(
 def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[str, str | None]]:
     """Software that runs on a type only in part, or is optional and does not run, with the note of its rule."""
     requirements = [needs.framework, needs.engine, *needs.libraries, *needs.optional]
-    rules_of = {each: rules_by_type(catalog, each.software)[index] for each in requirements if each is not None}
+    rules_of = {each: catalog.derive(rules_by_type, each.software)[index] for each in requirements if each is not None}
     return [
         (requirement.software, next((rule.note for rule in rules if rule.note), None))
         for requirement, rules in rules_of.items()
@@ -186,7 +186,10 @@ class WidenVersions:
         software = self.requirement.software
         name = "" if self.field.endswith(".cuda") else software  # the field `cuda` holds versions only
         options = tuple(
-            ({self.field: f"{name}{versions}"}, self.fails & types_where(software_mask(catalog, software, versions)))
+            (
+                {self.field: f"{name}{versions}"},
+                self.fails & types_where(catalog.derive(software_mask, software, versions)),
+            )
             for versions in self._wider_versions(rejected.types, catalog)
         )
         return BestOption(self.fails, options, otherwise={self.field: None}).relax(rejected, catalog)
@@ -195,7 +198,7 @@ class WidenVersions:
         """The required versions, widened to reach each range that runs on one of the types."""
         if self.requirement.versions == EVERY:
             return []
-        rules = rules_by_type(catalog, self.requirement.software)
+        rules = catalog.derive(rules_by_type, self.requirement.software)
         indices = np.flatnonzero(catalog.mask(types & self.fails)).tolist()
         ranges = {known_versions(rule.versions) for i in indices for rule in rules[i] if rule.supported in RUNS}
         return sorted({self.requirement.versions.reaching(known) for known in ranges}, key=str)

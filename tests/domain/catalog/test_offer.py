@@ -13,7 +13,7 @@ def price_of(given: Priced) -> Price:
 
 
 def offer_of(given: Priced) -> Offer:
-    return catalog(given).offer(0)
+    return catalog(given).offers.offer(0)
 
 
 def test_dollars_per_hour_are_millionths_divided() -> None:

@@ -26,15 +26,15 @@ NEW = instance_type("g4dn.xlarge", gpu=NEW_CARD, gpu_count=1)
 
 def found(new: InstanceType, usd: float = 0.526, **offer: Any) -> str | None:
     world = catalog(priced(OLD, 0.75), priced(new, usd, **offer))
-    by = successor(world.place_of[OLD.id], world)
-    assert successor(world.place_of[new.id], world) is None
+    by = successor(world.index_of[OLD.id], world)
+    assert successor(world.index_of[new.id], world) is None
     return None if by is None else by.instance_type.name
 
 
 def test_a_newer_machine_that_is_no_worse_supersedes() -> None:
     assert found(NEW) == "g4dn.xlarge"
     world = catalog(priced(OLD, 0.75), priced(NEW, 0.526))
-    by = successor(world.place_of[OLD.id], world)
+    by = successor(world.index_of[OLD.id], world)
     assert by is not None
     assert (by.usd_per_hour, by.old_usd_per_hour, by.peak_tflops, by.old_peak_tflops) == (0.526, 0.75, 65.0, 4.8)
 
@@ -73,6 +73,6 @@ def test_fast_links_are_not_given_up() -> None:
     linked = replace(OLD, gpu_count=2, interconnect="nvlink")
     many = replace(NEW, gpu_count=8, interconnect="pcie")
     world = catalog(priced(linked, 5.0), priced(many, 4.0))
-    assert successor(world.place_of[linked.id], world) is None
+    assert successor(world.index_of[linked.id], world) is None
     world = catalog(priced(linked, 5.0), priced(replace(many, interconnect="nvswitch"), 4.0))
-    assert successor(world.place_of[linked.id], world) is not None
+    assert successor(world.index_of[linked.id], world) is not None

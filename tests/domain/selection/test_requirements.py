@@ -126,7 +126,7 @@ def test_the_platform_that_lets_in_the_most_is_added(world: Catalog) -> None:
     assert found is not None
     assert found.to == {"workload.software.platforms": ["rocm", "cuda"]}
     assert names(found.admitted.types, world) == {"k80", "v100", "h100"}
-    cpu = relaxed_check(check, world, check.fails & (1 << world.place_of["aws/cpu"]))
+    cpu = relaxed_check(check, world, check.fails & (1 << world.index_of["aws/cpu"]))
     assert cpu is not None
     assert cpu.to == {"workload.software.platforms": ["rocm", "cpu"]}
 
@@ -175,7 +175,7 @@ def test_if_peaks_rank_a_relaxation_admits_only_types_with_a_known_peak() -> Non
 
 
 def test_what_runs_in_part_is_told_with_what_is_known_of_it(world: Catalog) -> None:
-    k80, h100 = world.place_of["aws/k80"], world.place_of["aws/h100"]
+    k80, h100 = world.index_of["aws/k80"], world.index_of["aws/h100"]
     needs = Requirements(framework=wants("pytorch"), optional=(wants("nccl"),))
     assert partly_run(needs, k80, world) == [("pytorch", "old"), ("nccl", None)]
     assert partly_run(needs, h100, world) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.domain.catalog.instance_name import name_parts
+from service.domain.catalog.hardware import name_parts
 
 
 @pytest.mark.parametrize(
