@@ -12,7 +12,6 @@ from service.domain.band import Band
 from service.domain.bill.bill import Bill, Contained, SellerTerms, bill_of
 from service.domain.bill.interruption import Checkpoints, Expectation, expect
 from service.domain.bill.run import BilledRun, StoredData, TransferredData
-from service.domain.errors import ImpossibleRun
 from service.domain.money import Micros, Unknown
 from tests.builders.bills import AWS_OUT, fee, hours, price, rate, rule, run, stored_at, terms
 
@@ -182,28 +181,6 @@ def test_what_was_not_asked_for_is_nothing_even_where_its_price_is_unknown() -> 
     bill = bill_of(run(sent=(TransferredData(0.0),)), terms(transfer=(NOT_KNOWN,)))
     assert likely(bill, "transfer") == 0
     assert bill.complete
-
-
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"hours": hours(-1)}, "hours"),
-        ({"hours": hours(1e9)}, "hours"),
-        ({"hours": hours(float("nan"))}, "hours"),
-        ({"hours": Band(3, 2, 1)}, "hours"),
-        ({"nodes": 0}, "nodes"),
-        ({"instances": 0}, "instances"),
-        ({"idle_fraction": 1.0}, "idle_fraction"),
-        ({"setup_minutes": -1}, "setup_minutes"),
-        ({"setup_minutes": float("inf")}, "setup_minutes"),
-        ({"stored": (StoredData("volume", -5, "gp3"),)}, "storage"),
-        ({"sent": (TransferredData(-5),)}, "data_transfer_out_gb"),
-    ],
-)
-def test_a_run_that_cannot_be_is_told(wrong: dict[str, Any], field: str) -> None:
-    with pytest.raises(ImpossibleRun) as told:
-        bill_of(run(**wrong), terms())
-    assert told.value.field == field
 
 
 # Properties

@@ -1,18 +1,171 @@
-"""The layout that is chosen: the fastest that fits, within what the model, its stack and the caller allow."""
+"""The layout that is chosen for training, and properties of every layout that the search finds."""
 
 from dataclasses import replace
+from math import isfinite
 
+import numpy as np
 import pytest
+from hypothesis import assume, given, reject, settings
+from hypothesis import strategies as st
 
+from service.domain.calibration.error_bands import Physics
 from service.domain.errors import QuestionError
+from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.stacks import SoftwareStack
-from service.domain.layouts.inference_search import best_inference_layout
-from service.domain.layouts.training_search import best_training_layout
+from service.domain.layouts.cluster_table import cluster_table, distinct
+from service.domain.layouts.training_search import (
+    best_training_layout,
+    fastest_training_layouts,
+    training_bands,
+    where_training_fits,
+)
 from service.domain.layouts.usual import FixedLayout
+from service.domain.physics.cluster import Cluster
+from service.domain.physics.estimate import Estimate
 from tests.builders.calibrations import FITTED, UNFITTED
-from tests.builders.clusters import cluster
+from tests.builders.clusters import cluster, faster
 from tests.builders.gpus import gpu_with_peaks
-from tests.builders.jobs import LARGE_MODEL, LLAMA_3_8B, inference, model, training
+from tests.builders.jobs import LARGE_MODEL, LLAMA_3_8B, model, training
+from tests.oracles.layouts import fastest_layout, samples_per_second
+from tests.strategies.layouts import clusters, fixed_layouts, training_configs
+
+physics = st.sampled_from([UNFITTED, FITTED])
+more = st.floats(1.0, 8.0)
+SLACK = 1 - 1e-9
+
+
+def found_for(with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
+    """Skips questions that have no answer."""
+    try:
+        return best_training_layout(with_, work, where, fixed or FixedLayout())
+    except QuestionError:
+        reject()
+
+
+@settings(max_examples=60)
+@given(physics, training_configs(), clusters(), fixed_layouts)
+def test_the_search_equals_the_loop_over_every_layout(
+    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
+) -> None:
+    found = found_for(with_, work, where, fixed)
+    plain = fastest_layout(with_, work, where, fixed)
+    assert plain is not None
+    assert found.fits == plain.fits
+    if found.fits:
+        assert samples_per_second(found) == pytest.approx(samples_per_second(plain), rel=1e-6)
+    else:  # of layouts that need equally little memory, any may be the answer
+        assert found.memory.needed_bytes == pytest.approx(plain.memory.needed_bytes, rel=1e-6)
+
+
+@given(physics, training_configs(), clusters(), fixed_layouts)
+def test_a_layout_takes_all_gpus_and_the_whole_batch(
+    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
+) -> None:
+    layout = found_for(with_, work, where, fixed).layout
+    assert layout.gpus == where.gpus
+    if work.global_batch and fixed.micro_batch is None and fixed.accumulation is None:
+        assert layout.global_batch == work.global_batch
+    for name in ("tensor", "pipeline", "data", "zero_stage", "micro_batch", "accumulation", "activation_checkpointing"):
+        assert getattr(fixed, name) in (None, getattr(layout, name))
+
+
+@given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6))
+def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: TrainingConfig, some: list[Cluster]) -> None:
+    known, _ = distinct(some)
+    together = fastest_training_layouts(with_, work, cluster_table(known))
+    turned = fastest_training_layouts(with_, work, cluster_table(known[::-1]))
+    for place, where in enumerate(known):
+        alone = fastest_training_layouts(with_, work, cluster_table([where]))
+        assert together.fits[place] == alone.fits[0] == turned.fits[-1 - place]
+        for column in ("seconds_per_sample", "needed_bytes"):
+            expected = getattr(alone, column)[0]
+            assert getattr(together, column)[place] == pytest.approx(expected, rel=1e-9)
+            assert getattr(turned, column)[-1 - place] == pytest.approx(expected, rel=1e-9)
+
+
+@given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6), st.data())
+def test_what_is_not_wanted_changes_nothing(
+    with_: Physics, work: TrainingConfig, some: list[Cluster], data: st.DataObject
+) -> None:
+    known, _ = distinct(some)
+    table = cluster_table(known)
+    wanted = np.array(data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known))))
+    every, asked = (fastest_training_layouts(with_, work, table, wanted=each) for each in (None, wanted))
+    assert list(asked.fits[wanted]) == list(every.fits[wanted])
+    assert list(asked.seconds_per_sample[wanted]) == pytest.approx(list(every.seconds_per_sample[wanted]))
+    assert list(asked.needed_bytes[wanted]) == pytest.approx(list(every.needed_bytes[wanted]))
+
+
+@given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6))
+def test_the_lightest_layout_tells_whether_the_fastest_fits(
+    with_: Physics, work: TrainingConfig, some: list[Cluster]
+) -> None:
+    known, _ = distinct(some)
+    table = cluster_table(known)
+    fastest = fastest_training_layouts(with_, work, table)
+    assert list(where_training_fits(with_, work, table)) == list(fastest.fits)
+    assert list(where_training_fits(with_, work, table, np.zeros(len(known), bool))) == [False] * len(known)
+
+
+@given(physics, training_configs(), clusters(), more, more, more, more)
+def test_faster_hardware_never_trains_slower(
+    with_: Physics, work: TrainingConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
+) -> None:
+    slow = found_for(with_, work, where)
+    fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
+    assert fast.fits == slow.fits
+    assert samples_per_second(fast) >= samples_per_second(slow) * SLACK
+
+
+@given(physics, training_configs(), clusters(), more)
+def test_more_memory_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster, times: float) -> None:
+    assert where.gpu.memory_gb is not None
+    larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
+    small, large = found_for(with_, work, where), found_for(with_, work, larger)
+    assert small.fits <= large.fits
+    if small.fits and not small.tensor_across_slow_links:
+        assert samples_per_second(large) >= samples_per_second(small) * SLACK
+
+
+@given(physics, training_configs(), clusters())
+def test_a_smaller_precision_never_stops_fitting(with_: Physics, work: TrainingConfig, where: Cluster) -> None:
+    fits = [found_for(with_, replace(work, precision=name), where).fits for name in ("fp32", "tf32", "bf16", "fp8")]
+    assert fits == sorted(fits)
+
+
+@given(physics, training_configs(), clusters(), fixed_layouts)
+def test_figures_are_finite_and_parts_add_up(
+    with_: Physics, work: TrainingConfig, where: Cluster, fixed: FixedLayout
+) -> None:
+    found = found_for(with_, work, where, fixed)
+    assert isfinite(found.memory.needed_bytes)
+    assert found.memory.needed_bytes == pytest.approx(sum(found.memory.parts.values()))
+    if found.step is not None:
+        assert isfinite(found.step.rate)
+        assert found.step.seconds == pytest.approx(sum(found.step.parts.values()))
+        band = found.samples_per_second
+        assert band is not None
+        assert 0 < band.low <= band.likely <= band.high
+        assert isfinite(band.high)
+
+
+@given(training_configs(), clusters())
+def test_seconds_per_sample_are_those_of_the_estimate(work: TrainingConfig, where: Cluster) -> None:
+    table = fastest_training_layouts(FITTED, work, cluster_table([where]))
+    assume(bool(table.exists[0]))
+    found = found_for(FITTED, work, where)
+    assert table.needed_bytes[0] == pytest.approx(found.memory.needed_bytes)
+    if found.fits and found.step is not None:
+        assert 1 / table.seconds_per_sample[0] == pytest.approx(found.step.rate)
+        band = found.samples_per_second
+        assert band is not None
+        rates = training_bands(FITTED, work, cluster_table([where]))[0] / table.seconds_per_sample[0]
+        assert list(rates) == pytest.approx([band.low, band.likely, band.high])
+    else:
+        assert np.isinf(table.seconds_per_sample[0])
+
+
+# Choices
 
 
 def test_a_small_model_is_copied_to_every_gpu() -> None:
@@ -69,22 +222,3 @@ def test_fewer_samples_than_gpus_lower_the_data_degree() -> None:
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
     with pytest.raises(QuestionError, match="each data-parallel rank needs a sample"):
         best_training_layout(UNFITTED, training(model=resnet, global_batch=4), cluster())
-
-
-def test_what_divides_nothing_is_said() -> None:
-    with pytest.raises(QuestionError, match="No layout divides A model over 3 GPUs") as caught:
-        best_inference_layout(UNFITTED, inference(), cluster(gpus=3), FixedLayout(data=1, pipeline=1))
-    assert caught.value.field == "layout"
-
-
-def test_throughput_wants_replicas_and_one_answer_wants_all_gpus() -> None:
-    many = best_inference_layout(FITTED, inference(concurrency=None, software=SoftwareStack("vllm")), cluster())
-    assert many.layout.data >= 4
-    one = best_inference_layout(FITTED, inference(concurrency=1.0, software=SoftwareStack("vllm")), cluster())
-    assert one.layout.tensor == 8
-
-
-def test_a_model_too_big_for_a_gpu_is_cut() -> None:
-    found = best_inference_layout(FITTED, inference(model=LARGE_MODEL, concurrency=None), cluster())
-    assert found.fits
-    assert found.layout.model_ranks >= 2

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.catalog.precision import bytes_per_value
 from service.domain.models.counts import (
     active_parameter_count,
     attention_flops_per_token,
@@ -24,8 +23,6 @@ from service.domain.models.counts import (
 )
 from service.domain.models.described import model_of, transformer_of
 from service.domain.models.model import Transformer
-from service.domain.physics.memory import layer_activation_bytes, stored_weight_bytes
-from service.domain.physics.parallelism import Layout, all_reduce_bytes, bubble_share
 from tests.builders.jobs import GPT_175B, LLAMA_2_7B, LLAMA_3_8B, model
 from tests.oracles import counts as oracle
 
@@ -129,11 +126,6 @@ def test_five_of_six_layers_of_gemma_3_look_back_1024_tokens() -> None:
     assert attention_flops_per_token(GEMMA_3_27B, 32_768) == per_pair * (10 * 32_768 + 52 * 1024)
 
 
-def test_a_recounted_layer_is_near_34_bytes_per_value() -> None:
-    per_value = layer_activation_bytes(GPT_175B, 2048, 2048, 2.0, flash=True) / (2048 * 12288)
-    assert 30 <= per_value <= 34
-
-
 def test_llama_3_8b_caches_131072_bytes_per_token() -> None:
     assert cache_bytes(LLAMA_3_8B, 1, 2.0) == 131_072
     assert cache_bytes(LLAMA_3_8B, 100, 2.0, tensor=16) == 100 * 131_072 / 8
@@ -141,18 +133,6 @@ def test_llama_3_8b_caches_131072_bytes_per_token() -> None:
 
 def test_latent_attention_caches_576_values_per_layer() -> None:
     assert cache_bytes(DEEPSEEK_V3, 1, 2.0, tensor=8) == 61 * 576 * 2
-
-
-@pytest.mark.parametrize(("alpha", "rate", "milliseconds"), [(53e-6, 163e9, 145.0), (31e-6, 349e9, 67.6)])
-def test_all_reduce_of_7b_gradients(alpha: float, rate: float, milliseconds: float) -> None:
-    """13.48 GB over 8 GPUs of a DGX A100 and a DGX H100."""
-    assert (alpha + all_reduce_bytes(13.48e9, 8) / rate) * 1e3 == pytest.approx(milliseconds, abs=0.3)
-
-
-def test_65b_in_nf4_takes_34_gb() -> None:
-    llama = replace(LLAMA_2_7B, hidden=8192)
-    stored = stored_weight_bytes(model(llama, 65.29e9), bytes_per_value("nf4-dq") * 8)
-    assert stored / 1e9 == pytest.approx(34.5, abs=0.1)
 
 
 # Rules
@@ -181,10 +161,6 @@ def test_an_encoder_has_no_output_projection_to_multiply() -> None:
 def test_all_layers_route_where_the_number_of_experts_is_not_known() -> None:
     assert routed_layers(replace(model(LLAMA_2_7B), family="moe")) == 32
     assert routed_layers(model(LLAMA_2_7B)) == 0
-
-
-def test_bubble_of_eight_stages() -> None:
-    assert bubble_share(Layout(pipeline=8, accumulation=64, virtual_stages=3)) == pytest.approx(7 / 192)
 
 
 def test_a_windowed_layer_caches_no_more_than_its_window() -> None:

@@ -19,9 +19,7 @@ from service.domain.physics.estimate import (
     wall_seconds,
 )
 from service.domain.physics.features import training_features
-from service.domain.physics.memory import figures, total, training_parts
 from service.domain.physics.parallelism import Layout
-from service.domain.physics.training_roofline import training_terms
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
@@ -150,13 +148,6 @@ def test_parts_of_a_step_add_up_and_name_the_bottleneck() -> None:
     assert found.extrapolates == ("stack", "gpu", "model")
 
 
-def test_decoding_alone_waits_for_memory() -> None:
-    found = estimate_inference(UNFITTED, inference(concurrency=1.0), cluster(gpus=1), Layout())
-    assert found.bottleneck == "gpu_memory_bandwidth"
-    assert found.seconds_to_first_token is not None
-    assert found.seconds_per_output_token is not None
-
-
 def test_a_convolutional_network_is_estimated_from_its_flops() -> None:
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
     work = TrainingConfig(resnet, precision="fp16", global_batch=2048, software=SoftwareStack("pytorch-ngc"))
@@ -165,27 +156,6 @@ def test_a_convolutional_network_is_estimated_from_its_flops() -> None:
     assert 5_000 < found.samples_per_second.likely < 40_000
     answered = estimate_inference(FITTED, InferenceConfig(resnet, "fp16", concurrency=128.0), cluster(gpus=1), Layout())
     assert answered.samples_per_second is not None
-
-
-def test_mixed_adam_takes_16_bytes_per_parameter() -> None:
-    parts = figures(training_parts(works(), Layout()))
-    assert total({name: parts[name] for name in ("weights", "gradients", "optimizer")}) == 16 * 8.03e9
-
-
-def test_zero_three_shards_every_state() -> None:
-    whole = training_parts(works(), Layout(data=8))
-    cut = training_parts(works(), Layout(data=8, zero_stage=3))
-    for name in ("weights", "gradients", "optimizer"):
-        assert cut[name] == pytest.approx(whole[name] / 8)
-
-
-def test_activations_between_matrix_products_stay_at_16_bits() -> None:
-    moved = {
-        name: training_terms(replace(works(), precision=name), cluster(), Layout(data=8)).seconds["memory"]
-        for name in ("fp8", "bf16", "fp32")
-    }
-    assert moved["fp8"] == moved["bf16"]
-    assert moved["fp32"] > 1.5 * moved["bf16"]
 
 
 @given(st.sampled_from(["unknown", "torchtitan", "megatron-bridge"]).map(SoftwareStack), st.floats(1.0, 1e6))

@@ -1,136 +1,52 @@
-"""Properties of the layouts that the search finds for inference."""
+"""Ideal seconds of reading a prompt and of decoding."""
 
-from dataclasses import replace
-from math import isfinite
-
-import numpy as np
 import pytest
-from hypothesis import assume, given, reject
-from hypothesis import strategies as st
 
-from service.domain.calibration.error_bands import Physics
-from service.domain.errors import QuestionError
-from service.domain.jobs.config import InferenceConfig
-from service.domain.layouts.cluster_table import cluster_table, distinct
-from service.domain.layouts.inference_search import (
-    best_inference_layout,
-    fastest_inference_layouts,
-    inference_bands,
-    where_inference_fits,
+from service.domain.physics.estimate import estimate_inference
+from service.domain.physics.inference_roofline import (
+    decode_demands,
+    forward_terms,
+    prefill_terms,
+    serving_demands,
 )
-from service.domain.layouts.usual import FixedLayout
-from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_inference
-from tests.builders.calibrations import FITTED, UNFITTED
-from tests.builders.clusters import faster
-from tests.oracles.layouts import every_inference_layout, samples_per_second
-from tests.strategies.layouts import clusters, inference_configs
-
-physics = st.sampled_from([UNFITTED, FITTED])
-more = st.floats(1.0, 8.0)
-wishes = st.sampled_from([FixedLayout(), FixedLayout(tensor=2), FixedLayout(pipeline=2), FixedLayout(data=1)])
-SLACK = 1 - 1e-9
+from service.domain.physics.parallelism import Layout
+from tests.builders.calibrations import UNFITTED
+from tests.builders.clusters import cluster
+from tests.builders.jobs import inference, model
 
 
-def found_for(with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
-    """Skips questions that have no answer."""
-    try:
-        return best_inference_layout(with_, work, where, fixed or FixedLayout())
-    except QuestionError:
-        reject()
+def test_decoding_alone_waits_for_memory() -> None:
+    found = estimate_inference(UNFITTED, inference(concurrency=1.0), cluster(gpus=1), Layout())
+    assert found.bottleneck == "gpu_memory_bandwidth"
+    assert found.seconds_to_first_token is not None
+    assert found.seconds_per_output_token is not None
 
 
-def best_of_all(with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout) -> Estimate | None:
-    inside, across = (
-        [
-            estimate_inference(with_, work, where, each)
-            for each in every_inference_layout(work, where, fixed, across=slow_links)
-        ]
-        for slow_links in (False, True)
-    )
-    for found in (inside, across):
-        if any(each.fits for each in found):
-            return max((each for each in found if each.fits), key=samples_per_second)
-    return min(inside or across, key=lambda each: each.memory.needed_bytes, default=None)
+def test_decoding_reads_every_weight_once_and_the_cache_of_every_conversation() -> None:
+    """8.03e9 parameters without an embedding of 0.53e9, and 131,072 bytes of cache per token, at 16 bits."""
+    demands = decode_demands(inference(), Layout(), 1, 4.0, 1000.0)
+    assert demands["weights", "memory"] == pytest.approx(2 * 7.5e9, rel=0.01)
+    assert demands["cache", "memory"] == pytest.approx(4 * 1000 * 131_072)
+    quantised = decode_demands(inference(weight_bits=4.0), Layout(), 1, 4.0, 1000.0)
+    assert quantised["weights", "memory"] == pytest.approx(demands["weights", "memory"] / 4)
 
 
-@given(physics, inference_configs(), clusters(), wishes)
-def test_the_search_equals_the_loop_over_every_layout(
-    with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout
-) -> None:
-    found = found_for(with_, work, where, fixed)
-    plain = best_of_all(with_, work, where, fixed)
-    assert plain is not None
-    assert found.fits == plain.fits
-    assert samples_per_second(found) == pytest.approx(samples_per_second(plain), rel=1e-6)
-    if not found.fits:
-        assert found.memory.needed_bytes == pytest.approx(plain.memory.needed_bytes, rel=1e-6)
+def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
+    step = prefill_terms(inference(), cluster(gpus=1), Layout(), 2.0, 1000.0)
+    assert step.units == 2000
+    assert step.seconds["prefill"] == pytest.approx(2 * 7.5e9 * 2000 / 312e12, rel=0.01)
 
 
-@given(physics, inference_configs(), st.lists(clusters(), min_size=1, max_size=6))
-def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: InferenceConfig, some: list[Cluster]) -> None:
-    known, _ = distinct(some)
-    together = fastest_inference_layouts(with_, work, cluster_table(known))
-    turned = fastest_inference_layouts(with_, work, cluster_table(known[::-1]))
-    for place, where in enumerate(known):
-        alone = found_for(with_, work, where)
-        assert together.fits[place] == alone.fits == turned.fits[-1 - place]
-        for table, row in ((together, place), (turned, -1 - place)):
-            assert table.needed_bytes[row] == pytest.approx(alone.memory.needed_bytes)
-            assert table.units_per_second[row] == pytest.approx(_rate(alone))
-        if alone.fits and alone.tokens_per_second is not None:
-            rates = together.units_per_second[place] * inference_bands(with_, work, cluster_table([where]))[0]
-            band = alone.tokens_per_second
-            assert list(rates) == pytest.approx([band.low, band.likely, band.high])
+def test_serving_reads_one_prompt_for_every_answer() -> None:
+    """One of 500 conversations with answers of 500 tokens ends per step, and the prompt of its successor is read."""
+    config = inference(concurrency=500.0)
+    serving = serving_demands(config, Layout(), 1, 500.0)
+    seconds = prefill_terms(config, cluster(gpus=1), Layout(), 1.0, config.input_length).seconds
+    assert serving["prefill", "flops"] / 312e12 == pytest.approx(seconds["prefill"])
 
 
-@given(physics, inference_configs(), st.lists(clusters(), min_size=1, max_size=6), st.data())
-def test_where_it_fits_is_told_without_looking_for_the_fastest(
-    with_: Physics, work: InferenceConfig, some: list[Cluster], data: st.DataObject
-) -> None:
-    table = cluster_table(distinct(some)[0])
-    wanted = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
-    fits = fastest_inference_layouts(with_, work, table).fits
-    assert list(where_inference_fits(with_, work, table)) == list(fits)
-    assert list(where_inference_fits(with_, work, table, wanted)[wanted]) == list(fits[wanted])
-
-
-def _rate(found: Estimate) -> float:
-    """Tokens per second of the whole machine, without the caution about unknown stacks that bands add."""
-    if found.step is None or not found.fits:
-        return 0.0
-    assert found.concurrency is not None
-    return found.concurrency / found.step.seconds
-
-
-@given(physics, inference_configs(), clusters(), more, more, more, more)
-def test_faster_hardware_never_answers_slower(
-    with_: Physics, work: InferenceConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
-) -> None:
-    slow = found_for(with_, work, where)
-    fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
-    assert fast.fits == slow.fits
-    assert samples_per_second(fast) >= samples_per_second(slow) * SLACK
-
-
-@given(physics, inference_configs(), clusters(), more)
-def test_more_memory_never_stops_answering(with_: Physics, work: InferenceConfig, where: Cluster, times: float) -> None:
-    assert where.gpu.memory_gb is not None
-    larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
-    assert found_for(with_, work, where).fits <= found_for(with_, work, larger).fits
-
-
-@given(physics, inference_configs(), clusters(), wishes)
-def test_figures_are_finite_and_parts_add_up(
-    with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout
-) -> None:
-    found = found_for(with_, work, where, fixed)
-    assert isfinite(found.memory.needed_bytes)
-    assert found.memory.needed_bytes == pytest.approx(sum(found.memory.parts.values()))
-    assume(found.step is not None)
-    assert found.step is not None
-    assert found.step.seconds == pytest.approx(sum(found.step.parts.values()))
-    for band in (found.tokens_per_second, found.seconds_to_first_token, found.seconds_per_output_token):
-        assert band is not None
-        assert 0 < band.low <= band.likely <= band.high
-        assert isfinite(band.high)
+def test_a_larger_batch_takes_more_flops_and_the_same_weights() -> None:
+    resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
+    one, many = (forward_terms(inference(model=resnet), cluster(gpus=1), batch).seconds for batch in (1.0, 64.0))
+    assert many["matrix"] == pytest.approx(64 * one["matrix"])
+    assert many["weights"] == one["weights"]

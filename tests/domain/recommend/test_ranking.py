@@ -1,13 +1,22 @@
-"""Which choices are tied: the bands of their estimates decide, and hardware is not uncertain against itself."""
+"""Which choices are tied, and an order to try: the best first, and then what cannot fail together with it."""
 
 from math import log
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.recommend.objective import NAMED, Objective
-from service.domain.recommend.ranking import Uncertain, tie, tie_distance_of_peaks, tied_with, weight_of_speed
+from service.domain.recommend.ranking import (
+    NO_WORSE_THAN,
+    Uncertain,
+    fallbacks,
+    tie,
+    tie_distance_of_peaks,
+    tied_with,
+    weight_of_speed,
+)
 
 wide = st.builds(
     Uncertain,
@@ -62,3 +71,49 @@ def test_peaks_within_a_tenth_are_tied_and_prices_are_not() -> None:
     assert tie_distance_of_peaks(Objective(NAMED["fastest"])) == pytest.approx(log(1.1))
     assert tie_distance_of_peaks(Objective(NAMED["cheapest"])) < 1e-6
     assert tie_distance_of_peaks(Objective({"hours": 1.0, "usd": 1.0})) < 1e-6
+
+
+# Fallbacks
+
+rows = st.lists(
+    st.tuples(st.floats(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=12
+).map(sorted)
+
+
+def columns(found: list[tuple[float, int, int, int]]) -> list[np.ndarray]:
+    return [np.array(column) for column in zip(*found, strict=True)]
+
+
+def test_the_next_one_differs_in_family_and_region() -> None:
+    score = np.array([0.0, 0.1, 0.2, 0.3])
+    family, region = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    assert fallbacks(score, (family, region), 2).tolist() == [0, 3]
+    assert fallbacks(score, (family, region), 4).tolist() == [0, 3, 1, 2]
+
+
+def test_what_is_more_than_twice_as_bad_comes_after_what_is_not() -> None:
+    score = np.array([0.0, 0.1, NO_WORSE_THAN + 0.1])
+    family = np.array([0, 0, 1])
+    assert fallbacks(score, (family,), 3).tolist() == [0, 1, 2]
+
+
+def test_what_is_just_twice_as_bad_is_not_worse() -> None:
+    score = np.array([0.0, 0.1, abs(np.log(0.1 / 0.2)), abs(np.log(0.3 / 0.6))])
+    assert fallbacks(score, (np.array([0, 0, 1, 2]),), 3).tolist() == [0, 2, 3]
+
+
+@given(rows, st.integers(1, 5))
+def test_it_takes_each_at_most_once_the_best_first(found: list[tuple[float, int, int, int]], limit: int) -> None:
+    score, *domains = columns(found)
+    taken = fallbacks(score, domains, limit).tolist()
+    assert taken[0] == 0
+    assert len(taken) == len(set(taken)) == min(limit, len(found))
+
+
+@given(rows, st.integers(1, 5))
+def test_no_type_is_taken_twice_where_one_of_each_is_asked(
+    found: list[tuple[float, int, int, int]], limit: int
+) -> None:
+    score, family, region, kind = columns(found)
+    taken = fallbacks(score, (family, region), limit, kind)
+    assert len(taken) == min(limit, len(set(kind.tolist()))) == len(set(kind[taken].tolist()))

@@ -1,0 +1,160 @@
+"""The layout that is chosen for inference, and properties of every layout that the search finds."""
+
+from dataclasses import replace
+from math import isfinite
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, reject
+from hypothesis import strategies as st
+
+from service.domain.calibration.error_bands import Physics
+from service.domain.errors import QuestionError
+from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.stacks import SoftwareStack
+from service.domain.layouts.cluster_table import cluster_table, distinct
+from service.domain.layouts.inference_search import (
+    best_inference_layout,
+    fastest_inference_layouts,
+    inference_bands,
+    where_inference_fits,
+)
+from service.domain.layouts.usual import FixedLayout
+from service.domain.physics.cluster import Cluster
+from service.domain.physics.estimate import Estimate, estimate_inference
+from tests.builders.calibrations import FITTED, UNFITTED
+from tests.builders.clusters import cluster, faster
+from tests.builders.jobs import LARGE_MODEL, inference
+from tests.oracles.layouts import every_inference_layout, samples_per_second
+from tests.strategies.layouts import clusters, inference_configs
+
+physics = st.sampled_from([UNFITTED, FITTED])
+more = st.floats(1.0, 8.0)
+wishes = st.sampled_from([FixedLayout(), FixedLayout(tensor=2), FixedLayout(pipeline=2), FixedLayout(data=1)])
+SLACK = 1 - 1e-9
+
+
+def found_for(with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
+    """Skips questions that have no answer."""
+    try:
+        return best_inference_layout(with_, work, where, fixed or FixedLayout())
+    except QuestionError:
+        reject()
+
+
+def best_of_all(with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout) -> Estimate | None:
+    inside, across = (
+        [
+            estimate_inference(with_, work, where, each)
+            for each in every_inference_layout(work, where, fixed, across=slow_links)
+        ]
+        for slow_links in (False, True)
+    )
+    for found in (inside, across):
+        if any(each.fits for each in found):
+            return max((each for each in found if each.fits), key=samples_per_second)
+    return min(inside or across, key=lambda each: each.memory.needed_bytes, default=None)
+
+
+@given(physics, inference_configs(), clusters(), wishes)
+def test_the_search_equals_the_loop_over_every_layout(
+    with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout
+) -> None:
+    found = found_for(with_, work, where, fixed)
+    plain = best_of_all(with_, work, where, fixed)
+    assert plain is not None
+    assert found.fits == plain.fits
+    assert samples_per_second(found) == pytest.approx(samples_per_second(plain), rel=1e-6)
+    if not found.fits:
+        assert found.memory.needed_bytes == pytest.approx(plain.memory.needed_bytes, rel=1e-6)
+
+
+@given(physics, inference_configs(), st.lists(clusters(), min_size=1, max_size=6))
+def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: InferenceConfig, some: list[Cluster]) -> None:
+    known, _ = distinct(some)
+    together = fastest_inference_layouts(with_, work, cluster_table(known))
+    turned = fastest_inference_layouts(with_, work, cluster_table(known[::-1]))
+    for place, where in enumerate(known):
+        alone = found_for(with_, work, where)
+        assert together.fits[place] == alone.fits == turned.fits[-1 - place]
+        for table, row in ((together, place), (turned, -1 - place)):
+            assert table.needed_bytes[row] == pytest.approx(alone.memory.needed_bytes)
+            assert table.units_per_second[row] == pytest.approx(_rate(alone))
+        if alone.fits and alone.tokens_per_second is not None:
+            rates = together.units_per_second[place] * inference_bands(with_, work, cluster_table([where]))[0]
+            band = alone.tokens_per_second
+            assert list(rates) == pytest.approx([band.low, band.likely, band.high])
+
+
+@given(physics, inference_configs(), st.lists(clusters(), min_size=1, max_size=6), st.data())
+def test_where_it_fits_is_told_without_looking_for_the_fastest(
+    with_: Physics, work: InferenceConfig, some: list[Cluster], data: st.DataObject
+) -> None:
+    table = cluster_table(distinct(some)[0])
+    wanted = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
+    fits = fastest_inference_layouts(with_, work, table).fits
+    assert list(where_inference_fits(with_, work, table)) == list(fits)
+    assert list(where_inference_fits(with_, work, table, wanted)[wanted]) == list(fits[wanted])
+
+
+def _rate(found: Estimate) -> float:
+    """Tokens per second of the whole machine, without the caution about unknown stacks that bands add."""
+    if found.step is None or not found.fits:
+        return 0.0
+    assert found.concurrency is not None
+    return found.concurrency / found.step.seconds
+
+
+@given(physics, inference_configs(), clusters(), more, more, more, more)
+def test_faster_hardware_never_answers_slower(
+    with_: Physics, work: InferenceConfig, where: Cluster, flops: float, bandwidth: float, link: float, network: float
+) -> None:
+    slow = found_for(with_, work, where)
+    fast = found_for(with_, work, faster(where, flops, bandwidth, link, network))
+    assert fast.fits == slow.fits
+    assert samples_per_second(fast) >= samples_per_second(slow) * SLACK
+
+
+@given(physics, inference_configs(), clusters(), more)
+def test_more_memory_never_stops_answering(with_: Physics, work: InferenceConfig, where: Cluster, times: float) -> None:
+    assert where.gpu.memory_gb is not None
+    larger = replace(where, gpu=replace(where.gpu, memory_gb=where.gpu.memory_gb * times))
+    assert found_for(with_, work, where).fits <= found_for(with_, work, larger).fits
+
+
+@given(physics, inference_configs(), clusters(), wishes)
+def test_figures_are_finite_and_parts_add_up(
+    with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout
+) -> None:
+    found = found_for(with_, work, where, fixed)
+    assert isfinite(found.memory.needed_bytes)
+    assert found.memory.needed_bytes == pytest.approx(sum(found.memory.parts.values()))
+    assume(found.step is not None)
+    assert found.step is not None
+    assert found.step.seconds == pytest.approx(sum(found.step.parts.values()))
+    for band in (found.tokens_per_second, found.seconds_to_first_token, found.seconds_per_output_token):
+        assert band is not None
+        assert 0 < band.low <= band.likely <= band.high
+        assert isfinite(band.high)
+
+
+# Choices
+
+
+def test_what_divides_nothing_is_said() -> None:
+    with pytest.raises(QuestionError, match="No layout divides A model over 3 GPUs") as caught:
+        best_inference_layout(UNFITTED, inference(), cluster(gpus=3), FixedLayout(data=1, pipeline=1))
+    assert caught.value.field == "layout"
+
+
+def test_throughput_wants_replicas_and_one_answer_wants_all_gpus() -> None:
+    many = best_inference_layout(FITTED, inference(concurrency=None, software=SoftwareStack("vllm")), cluster())
+    assert many.layout.data >= 4
+    one = best_inference_layout(FITTED, inference(concurrency=1.0, software=SoftwareStack("vllm")), cluster())
+    assert one.layout.tensor == 8
+
+
+def test_a_model_too_big_for_a_gpu_is_cut() -> None:
+    found = best_inference_layout(FITTED, inference(model=LARGE_MODEL, concurrency=None), cluster())
+    assert found.fits
+    assert found.layout.model_ranks >= 2

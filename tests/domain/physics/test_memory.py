@@ -1,0 +1,76 @@
+"""Bytes of each part of a training step and of a forward pass on one GPU."""
+
+from dataclasses import replace
+
+import pytest
+
+from service.domain.catalog.precision import bytes_per_value
+from service.domain.physics.memory import (
+    figures,
+    inference_parts,
+    layer_activation_bytes,
+    sequence_cache_bytes,
+    stored_weight_bytes,
+    total,
+    trainable_parameters,
+    training_parts,
+)
+from service.domain.physics.parallelism import Layout
+from tests.builders.jobs import GPT_175B, LLAMA_2_7B, inference, model, training
+
+
+def test_mixed_adam_takes_16_bytes_per_parameter() -> None:
+    parts = figures(training_parts(training(), Layout()))
+    assert total({name: parts[name] for name in ("weights", "gradients", "optimizer")}) == 16 * 8.03e9
+
+
+def test_zero_three_shards_every_state() -> None:
+    whole = training_parts(training(), Layout(data=8))
+    cut = training_parts(training(), Layout(data=8, zero_stage=3))
+    for name in ("weights", "gradients", "optimizer"):
+        assert cut[name] == pytest.approx(whole[name] / 8)
+
+
+def test_a_recounted_layer_is_near_34_bytes_per_value() -> None:
+    per_value = layer_activation_bytes(GPT_175B, 2048, 2048, 2.0, flash=True) / (2048 * 12288)
+    assert 30 <= per_value <= 34
+
+
+def test_65b_in_nf4_takes_34_gb() -> None:
+    llama = replace(LLAMA_2_7B, hidden=8192)
+    stored = stored_weight_bytes(model(llama, 65.29e9), bytes_per_value("nf4-dq") * 8)
+    assert stored / 1e9 == pytest.approx(34.5, abs=0.1)
+
+
+def test_only_the_adapters_of_lora_learn() -> None:
+    """Frozen weights have neither gradients nor optimizer states."""
+    whole, lora = (figures(training_parts(training(method=method), Layout())) for method in ("full", "lora"))
+    share = trainable_parameters(training(method="lora")) / trainable_parameters(training())
+    assert share < 0.01
+    assert lora["gradients"] == pytest.approx(whole["gradients"] * share)
+    assert lora["optimizer"] == pytest.approx(whole["optimizer"] * share)
+    assert lora["weights"] == pytest.approx(whole["weights"] * (1 + share))
+
+
+def test_checkpointing_keeps_the_boundaries_of_layers_and_one_layer() -> None:
+    kept, boundaries = (
+        figures(training_parts(training(), Layout(activation_checkpointing=how))) for how in ("none", "full")
+    )
+    assert kept["boundaries"] == kept["activations"] == boundaries["kept"] == 0
+    assert boundaries["activations"] == pytest.approx(kept["kept"] / 32)
+    assert boundaries["boundaries"] < kept["kept"] / 10
+
+
+def test_tensor_and_pipeline_ranks_share_weights_and_cache() -> None:
+    config = inference(concurrency=1.0)
+    whole, cut = (
+        figures(inference_parts(config, layout, 4.0, 1000.0)) for layout in (Layout(), Layout(tensor=2, pipeline=2))
+    )
+    for name in ("weights", "kv_cache"):
+        assert cut[name] == pytest.approx(whole[name] / 4)
+    assert cut["context"] == whole["context"]
+
+
+def test_a_cache_in_fp8_takes_half() -> None:
+    config = inference()
+    assert sequence_cache_bytes(config, 1000) == 2 * sequence_cache_bytes(replace(config, kv_precision="fp8"), 1000)

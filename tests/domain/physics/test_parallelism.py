@@ -1,0 +1,58 @@
+"""Layouts of a job, and the traffic between their GPUs."""
+
+import numpy as np
+import pytest
+
+from service.domain.physics.parallelism import (
+    Layout,
+    LayoutTable,
+    all_reduce_bytes,
+    bubble_share,
+    data_bytes,
+    expert_bytes_per_layer,
+    layout_of,
+    tensor_bytes_per_layer,
+)
+
+
+@pytest.mark.parametrize(("alpha", "rate", "milliseconds"), [(53e-6, 163e9, 145.0), (31e-6, 349e9, 67.6)])
+def test_all_reduce_of_7b_gradients(alpha: float, rate: float, milliseconds: float) -> None:
+    """13.48 GB over 8 GPUs of a DGX A100 and a DGX H100."""
+    assert (alpha + all_reduce_bytes(13.48e9, 8) / rate) * 1e3 == pytest.approx(milliseconds, abs=0.3)
+
+
+def test_bubble_of_eight_stages() -> None:
+    assert bubble_share(Layout(pipeline=8, accumulation=64, virtual_stages=3)) == pytest.approx(7 / 192)
+
+
+def test_a_layout_counts_its_gpus_and_samples() -> None:
+    layout = Layout(tensor=2, pipeline=3, context=2, data=4, micro_batch=2, accumulation=5, empty_samples=3)
+    assert layout.gpus == 48
+    assert layout.model_ranks == 6
+    assert layout.global_batch == 4 * 2 * 5 - 3
+
+
+def test_a_row_of_a_table_is_the_layout_that_it_holds() -> None:
+    table = LayoutTable.plain(2)
+    assert table.row(1) == Layout()
+    columns = {name: getattr(table, name) for name in LayoutTable.__dataclass_fields__}
+    changed = LayoutTable(**{**columns, "tensor": np.array([1.0, 8.0]), "checkpointing": np.array([0, 2])})
+    assert changed.row(1) == layout_of(changed.rows()[1]) == Layout(tensor=8, activation_checkpointing="full")
+    assert changed.checkpoints("full").tolist() == [False, True]
+
+
+def test_a_single_rank_sends_nothing() -> None:
+    assert all_reduce_bytes(1e9, 1) == 0
+    assert expert_bytes_per_layer(2048, 4096, 2, 1) == 0
+    assert bubble_share(Layout(accumulation=8)) == 0
+
+
+def test_recomputing_sends_half_as_much_again_between_tensor_ranks() -> None:
+    """Four all-reduces of 2 s b h bytes per layer; six with recomputation (SC'21)."""
+    assert tensor_bytes_per_layer(2048, 4096, recompute=False) == 4 * 2 * 2048 * 4096
+    assert tensor_bytes_per_layer(2048, 4096, recompute=True) == 6 * 2 * 2048 * 4096
+
+
+def test_zero_3_sends_half_as_much_again_as_plain_data_parallelism() -> None:
+    """Section 7 of the ZeRO paper (1910.02054)."""
+    assert [data_bytes(1e9, stage) for stage in (0, 1, 2, 3)] == [2e9, 2e9, 2e9, 3e9]

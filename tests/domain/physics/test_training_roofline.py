@@ -1,0 +1,50 @@
+"""Ideal seconds of the parts of a training step."""
+
+from dataclasses import replace
+
+import pytest
+
+from service.domain.physics.parallelism import Layout
+from service.domain.physics.training_roofline import training_terms
+from tests.builders.clusters import cluster
+from tests.builders.gpus import gpu_with_peaks
+from tests.builders.jobs import training
+
+
+def test_activations_between_matrix_products_stay_at_16_bits() -> None:
+    moved = {
+        name: training_terms(replace(training(), precision=name), cluster(), Layout(data=8)).seconds["memory"]
+        for name in ("fp8", "bf16", "fp32")
+    }
+    assert moved["fp8"] == moved["bf16"]
+    assert moved["fp32"] > 1.5 * moved["bf16"]
+
+
+def test_matrix_products_take_three_passes_at_the_peak() -> None:
+    """6 FLOPs per parameter and token for forward and backward, recomputation a third more."""
+    layout = Layout(data=8)
+    step = training_terms(training(sequence_length=2048), cluster(), layout)
+    tokens = 2048 * layout.micro_batch
+    assert step.seconds["matrix"] == pytest.approx(6 * 7.5e9 * tokens / 312e12, rel=0.03)  # 8.03e9 without embedding
+    again = training_terms(training(sequence_length=2048), cluster(), replace(layout, activation_checkpointing="full"))
+    assert again.seconds["matrix"] == pytest.approx(step.seconds["matrix"] * 4 / 3, rel=0.01)
+
+
+def test_a_step_yields_the_samples_of_all_ranks() -> None:
+    layout = Layout(data=4, tensor=2, micro_batch=2, accumulation=8)
+    assert training_terms(training(), cluster(), layout).units == 4 * 2 * 8
+
+
+def test_twice_the_flops_halve_the_products_and_nothing_else() -> None:
+    slow, fast = (
+        training_terms(training(), cluster(gpu_with_peaks(tflops=tflops)), Layout(data=8)).seconds
+        for tflops in (312, 624)
+    )
+    assert fast["matrix"] == pytest.approx(slow["matrix"] / 2)
+    assert fast["data"] == slow["data"]
+    assert fast["memory"] == slow["memory"]
+
+
+def test_one_gpu_sends_nothing() -> None:
+    seconds = training_terms(training(), cluster(gpus=1), Layout()).seconds
+    assert seconds.get("data", 0.0) == seconds.get("tensor", 0.0) == 0
