@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, String, Table, cast, func, literal, select
+from sqlalchemy import Column, ColumnElement, Connection, String, Table, cast, func, literal, select
 
 from service.db.errors import DatabaseUnusable
 
@@ -33,7 +33,8 @@ def read_columns(
     A column with codes becomes the codes of its texts; one without holds whole numbers, with `null` for null. Raises
     `DatabaseUnusable` where a text contains the separator.
     """
-    texts = _joined_texts(table, codes, null)
+    nulls = {name: str(null) if codes[name] is None else "" for name in codes}
+    texts = select(func.count(), *(_joined(table.c[name], nulls[name]) for name in codes))
     parts: dict[str, list[Numbers]] = {name: [np.zeros(0, np.int64)] for name in codes}
     first = connection.execute(select(func.min(table.c.id))).scalar()
     while first is not None:
@@ -48,20 +49,11 @@ def read_columns(
     return {name: np.concatenate(numbers) for name, numbers in parts.items()}
 
 
-def _joined_texts(table: Table, codes: Mapping[str, Codes | None], null: int) -> Select[Any]:
-    """Selects the number of rows, and each column as one text."""
-
-    def joined(name: str, missing: str) -> ColumnElement[str]:
-        text = func.coalesce(cast(table.c[name], String), _verbatim(missing))
-        return func.aggregate_strings(text, _verbatim(SEPARATOR))  # type: ignore[arg-type]
-
-    texts = [joined(name, str(null) if codes[name] is None else "") for name in codes]
-    return select(func.count(), *texts)  # type: ignore[return-value]
-
-
-def _verbatim(text: str) -> ColumnElement[str]:
-    """A literal in the statement itself: with a parameter, SQLite takes twice as long."""
-    return literal(text, literal_execute=True)
+def _joined(column: Column[Any], null: str) -> ColumnElement[str]:
+    """All values of a column as one text."""
+    # Literals stand in the statement itself: with parameters, SQLite takes twice as long.
+    text = func.coalesce(cast(column, String), literal(null, literal_execute=True))
+    return func.aggregate_strings(text, literal(SEPARATOR, literal_execute=True))  # type: ignore[arg-type]
 
 
 def _numbers_in(text: str, codes: Codes | None) -> Numbers:

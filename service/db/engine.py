@@ -36,10 +36,6 @@ def connect(database_url: str) -> Engine:
     url = parse_url(database_url)
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url)
-    return _postgres_engine(url)
-
-
-def _postgres_engine(url: URL) -> Engine:
     engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 5})
 
     @event.listens_for(engine, "connect")

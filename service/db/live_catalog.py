@@ -3,10 +3,10 @@
 import logging
 import math
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import lru_cache
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -32,17 +32,25 @@ def today() -> date:
     return datetime.now(UTC).date()
 
 
-def _parts_of_wait(seconds: float) -> list[float]:
-    count = math.ceil(seconds / STOP_WITHIN_SECONDS)
-    return [seconds / count] * count
-
-
 @dataclass(frozen=True, slots=True)
 class Health:
     """When the database was last read, and the problem since then, or None."""
 
     checked_at: datetime
     problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedCatalog:
+    """One version of the catalog and one current day, which do not change while work goes on."""
+
+    history: CatalogHistory
+    today: date
+    catalog_of: Callable[[date], Catalog]
+
+    def on(self, day: date | None) -> Catalog:
+        """Returns the catalog of a day, by default of the day on which it was pinned."""
+        return self.catalog_of(day or self.today)
 
 
 class LiveCatalog:
@@ -57,41 +65,30 @@ class LiveCatalog:
         self._engine = engine
         self._today = today
         self._poll_seconds = poll_seconds
-        self._history = read_history(engine)
-        self._days: OrderedDict[tuple[int, date], Catalog] = OrderedDict()
-        self._lock = threading.Lock()
         self._refreshing = threading.Lock()
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="catalog-watcher", daemon=True)
+        self._current = self._built(read_history(engine))
         self.health = Health(datetime.now(UTC), None)
-        self.on(None)
+
+    def _built(self, history: CatalogHistory) -> PinnedCatalog:
+        """A version whose catalog of today is made already, so that no request waits for it."""
+        current = PinnedCatalog(history, self._today(), lru_cache(DAYS_KEPT)(history.on))
+        current.on(None)
+        return current
 
     @property
     def history(self) -> CatalogHistory:
         """Returns the catalogs of all days, as of the current version."""
-        return self._history
+        return self._current.history
 
     def on(self, day: date | None) -> Catalog:
         """Returns the catalog of a day, by default of today."""
-        return self._catalog_of(self._history, day or self._today())
+        return self._current.on(day or self._today())
 
-    def pinned(self) -> "PinnedCatalog":
+    def pinned(self) -> PinnedCatalog:
         """Returns the catalogs of the current version, for work during which the version may change."""
-        return PinnedCatalog(self._history, self._today(), self._catalog_of)
-
-    def _catalog_of(self, history: CatalogHistory, day: date) -> Catalog:
-        key = (history.version, day)
-        with self._lock:
-            catalog = self._days.get(key)
-            if catalog:
-                self._days.move_to_end(key)
-                return catalog
-        catalog = history.on(day)
-        with self._lock:
-            self._days[key] = catalog
-            while len(self._days) > DAYS_KEPT:
-                self._days.popitem(last=False)
-        return catalog
+        return replace(self._current, today=self._today())
 
     def start_watching(self) -> None:
         """Starts the thread that follows the database."""
@@ -115,29 +112,21 @@ class LiveCatalog:
     def refresh(self) -> None:
         """Checks the version once, and reads the new catalog if it has changed."""
         with self._refreshing:  # one at a time, so that an older state never replaces a newer one
-            self._read_if_changed()
+            try:
+                self._read_if_changed()
+                self.health = Health(datetime.now(UTC), None)
+            except Exception as error:  # noqa: BLE001 – whatever the error, the last good catalog keeps answering
+                if self.health.problem is None:
+                    version = self.history.version
+                    log.warning("The catalog cannot be refreshed; version %s keeps answering: %s", version, error)
+                self.health = Health(self.health.checked_at, f"The database cannot be read: {type(error).__name__}.")
 
     def _read_if_changed(self) -> None:
-        try:
-            with self._engine.connect() as connection:
-                version = read_version(connection)
-            if version != self._history.version:
-                self._replace(read_newer(self._engine, self._history))
-            self.health = Health(datetime.now(UTC), None)
-        except Exception as error:  # noqa: BLE001 – whatever the error, the last good catalog keeps answering
-            if self.health.problem is None:
-                log.warning(
-                    "The catalog cannot be refreshed; version %s keeps answering: %s", self._history.version, error
-                )
-            self.health = Health(self.health.checked_at, f"The database cannot be read: {type(error).__name__}.")
-
-    def _replace(self, history: CatalogHistory) -> None:
-        self._catalog_of(history, self._today())  # before the swap, so that no request waits for it
-        self._history = history
-        with self._lock:
-            for key in [key for key in self._days if key[0] != history.version]:
-                del self._days[key]
-        log.info("The catalog is now version %s.", history.version)
+        with self._engine.connect() as connection:
+            version = read_version(connection)
+        if version != self.history.version:
+            self._current = self._built(read_newer(self._engine, self.history))
+            log.info("The catalog is now version %s.", self.history.version)
 
     def _watch(self) -> None:
         wait = self._wait_for_notice if self._engine.dialect.name == "postgresql" else self._wait
@@ -153,29 +142,18 @@ class LiveCatalog:
         """Waits until Postgres announces a new version, at most as long as between two polls."""
         import psycopg  # imported here because a service on SQLite starts faster without it
 
+        checks = math.ceil(self._poll_seconds / STOP_WITHIN_SECONDS)
+        seconds = self._poll_seconds / checks
         try:
             with self._engine.connect() as connection:
                 driver = connection.connection.driver_connection
                 assert isinstance(driver, psycopg.Connection)
                 connection.exec_driver_sql("LISTEN catalog")
                 connection.commit()
-                for seconds in _parts_of_wait(self._poll_seconds):
+                for _check in range(checks):
                     if self._stopping.is_set() or any(driver.notifies(timeout=seconds, stop_after=1)):
                         break
                 connection.exec_driver_sql("UNLISTEN catalog")
                 connection.commit()
         except (SQLAlchemyError, psycopg.Error):
             self._wait()
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedCatalog:
-    """One version of the catalog and one current day, which do not change while work goes on."""
-
-    history: CatalogHistory
-    today: date
-    catalog_of: Callable[[CatalogHistory, date], Catalog]
-
-    def on(self, day: date | None) -> Catalog:
-        """Returns the catalog of a day, by default of the day on which it was pinned."""
-        return self.catalog_of(self.history, day or self.today)

@@ -15,9 +15,6 @@ if TYPE_CHECKING:  # Alembic is imported where it is needed: a start with a curr
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-TABLES_OF_ALEMBIC = {"alembic_version"}
-"""The tables that remain after all migrations are undone."""
-
 FOREIGN_DATABASE = (
     "The database was not made by this version of the service: it is newer, or belongs to another program. "
     "Use the version that made it, or another database."
@@ -86,7 +83,7 @@ def _is_foreign(engine: Engine) -> bool:
     """Whether no migration of this version has made the tables."""
     revision = _current_revision(engine)
     if revision is None:
-        return bool(set(inspect(engine).get_table_names()) - TABLES_OF_ALEMBIC)
+        return bool(set(inspect(engine).get_table_names()) - {"alembic_version"})  # which a downgrade leaves behind
     return revision not in {script.revision for script in scripts(engine).walk_revisions()}
 
 

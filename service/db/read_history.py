@@ -2,11 +2,11 @@
 
 import gc
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import date
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, select
 
@@ -34,9 +34,11 @@ from service.domain.catalog.reference import (
 )
 from service.domain.catalog.tariffs import BillingRule, InterruptionPrior, StoragePrice, TransferPrice
 from service.domain.models.model import Model, Transformer
-from service.domain.money import ExchangeRate
+from service.domain.money import MICRO, ExchangeRate
 
+V = TypeVar("V")
 ReadRow = dict[str, Any]
+Events = Mapping[tuple[Any, ...], list[LifecycleEvent]]
 
 DIMENSIONS = tuple(field.name for field in fields(Transformer))
 
@@ -71,28 +73,24 @@ def _snapshot(engine: Engine) -> Iterator[Connection]:
 
 def read_history(engine: Engine) -> CatalogHistory:
     """Returns everything in the database, as one consistent state."""
-    with _collector_paused(), _snapshot(engine) as connection:
-        version = read_version(connection)
-        gpus = _read_gpus(connection)
-        instance_types, index_of = _read_instance_types(connection, gpus)
-        vocabulary = PriceVocabulary()
-        offers, offer_ids, currency_of = read_offers(connection, index_of, vocabulary)
-        prices = read_prices(connection, offer_ids, currency_of, vocabulary)
-        reference = _read_reference(connection, gpus)
-        return CatalogHistory(version, instance_types, offers, prices, reference, _read_facts_version(connection))
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Turns off the garbage collector, which hundreds of thousands of new rows would start again and again.
-
-    That takes a third of the reading time and frees nothing.
-    """
+    # Hundreds of thousands of new rows would start the collector again and again: a third of the time, for nothing.
     gc.disable()
     try:
-        yield
+        with _snapshot(engine) as connection:
+            return _read_all(connection)
     finally:
         gc.enable()
+
+
+def _read_all(connection: Connection) -> CatalogHistory:
+    version = read_version(connection)
+    gpus = _read_gpus(connection)
+    instance_types, index_of = _read_instance_types(connection, gpus)
+    vocabulary = PriceVocabulary()
+    offers, offer_ids, currency_of = read_offers(connection, index_of, vocabulary)
+    prices = read_prices(connection, offer_ids, currency_of, vocabulary)
+    reference = _read_reference(connection, gpus)
+    return CatalogHistory(version, instance_types, offers, prices, reference, _read_facts_version(connection))
 
 
 def _rows(connection: Connection, table: str, *order: str) -> Iterator[ReadRow]:
@@ -105,28 +103,39 @@ def _rows(connection: Connection, table: str, *order: str) -> Iterator[ReadRow]:
         yield dict(zip(names, values, strict=True))
 
 
-def _without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _without(row: Mapping[str, Any], *names: str) -> ReadRow:
     return {name: value for name, value in row.items() if name not in names}
 
 
-def _grouped(rows: Iterable[ReadRow], *key: str) -> dict[tuple[Any, ...], list[ReadRow]]:
-    groups: dict[tuple[Any, ...], list[ReadRow]] = defaultdict(list)
-    for row in rows:
-        groups[tuple(row[name] for name in key)].append(row)
-    return groups
+def _values(connection: Connection, table: str, value: Callable[..., V]) -> tuple[V, ...]:
+    """The rows of a table as values of a class whose fields are its columns."""
+    return tuple(value(**row) for row in _rows(connection, table))
+
+
+def _by_id(connection: Connection, table: str, value: Callable[..., V]) -> dict[str, V]:
+    return {row["id"]: value(**row) for row in _rows(connection, table)}
+
+
+def _parts(connection: Connection, table: str, value: Callable[..., V], *key: str) -> dict[tuple[Any, ...], list[V]]:
+    """The rows of a table as parts of other values, by the columns that name those; the parts lack these columns."""
+    parts: dict[tuple[Any, ...], list[V]] = defaultdict(list)
+    for row in _rows(connection, table):
+        owner = tuple(row.pop(name) for name in key)
+        parts[owner].append(value(**row))
+    return parts
 
 
 # Hardware
 
 
 def _read_gpus(connection: Connection) -> dict[str, Gpu]:
-    rates = _grouped(_rows(connection, "gpu_precision"), "gpu")
-    aliases = _grouped(_rows(connection, "gpu_alias"), "gpu")
+    rates = _parts(connection, "gpu_precision", Rate, "gpu")
+    aliases = _parts(connection, "gpu_alias", ReadRow, "gpu")
     return {
         row["id"]: Gpu(
             **row,
             aliases=tuple(alias["alias"] for alias in aliases[(row["id"],)]),
-            rates={rate["precision"]: Rate(**_without(rate, "gpu")) for rate in rates[(row["id"],)]},
+            rates={rate.precision: rate for rate in rates[(row["id"],)]},
         )
         for row in _rows(connection, "gpu")
     }
@@ -136,51 +145,43 @@ def _read_instance_types(
     connection: Connection, gpus: Mapping[str, Gpu]
 ) -> tuple[tuple[InstanceType, ...], dict[int, int]]:
     """The types in the order of provider and name, and the index among them of each database id."""
-    events = _grouped(_rows(connection, "lifecycle"), "provider", "family", "name")
+    events = _parts(connection, "lifecycle", LifecycleEvent, "provider", "family", "name")
     instance_types, index_of = [], {}
     for index, row in enumerate(_rows(connection, "instance_type", "provider", "name")):
-        index_of[row["id"]] = index
-        instance_types.append(_instance_type_from_row(row, gpus, events))
+        index_of[row.pop("id")] = index
+        row["gpu"] = gpus[row["gpu"]] if row["gpu"] else None
+        instance_types.append(InstanceType(**row, lifecycle=_lifecycle(row, events)))
     return tuple(instance_types), index_of
 
 
-def _in_order(event: ReadRow) -> tuple[date, int]:
-    """States that start on the same day keep the order of a lifecycle."""
-    return event["starts_on"], LIFECYCLE_STATES.index(event["state"])
-
-
-def _instance_type_from_row(
-    row: ReadRow, gpus: Mapping[str, Gpu], events: Mapping[tuple[Any, ...], list[ReadRow]]
-) -> InstanceType:
-    """An event of the type itself overrides one of its family."""
+def _lifecycle(row: ReadRow, events: Events) -> tuple[LifecycleEvent, ...]:
+    """The events of an instance type; each overrides the event of its family with the same state."""
     family = (row["provider"], row["family"])
-    states = {event["state"]: event for event in events.get((*family, ""), [])}
-    states |= {event["state"]: event for event in events.get((*family, row["name"]), [])}
-    lifecycle = sorted(states.values(), key=_in_order)
-    return InstanceType(
-        **_without(row, "id", "gpu"),
-        gpu=gpus[row["gpu"]] if row["gpu"] else None,
-        lifecycle=tuple(LifecycleEvent(**_without(event, "provider", "family", "name")) for event in lifecycle),
-    )
+    states = {event.state: event for event in events.get((*family, ""), [])}
+    states |= {event.state: event for event in events.get((*family, row["name"]), [])}
+    return tuple(sorted(states.values(), key=_in_order))
+
+
+def _in_order(event: LifecycleEvent | ServiceEvent) -> tuple[date, int]:
+    """States that start on the same day keep the order of a lifecycle."""
+    return event.starts_on, LIFECYCLE_STATES.index(event.state)
 
 
 # Everything else
 
 
 def _read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Reference:
-    alias_of: dict[str, list[str]] = defaultdict(list)
-    for row in _rows(connection, "gpu_alias"):
-        alias_of[row["alias"]].append(row["gpu"])
-    sources = {row["id"]: Source(**row) for row in _rows(connection, "source")}
+    gpus_of_alias = _parts(connection, "gpu_alias", ReadRow, "alias")
+    sources = _by_id(connection, "source", Source)
     return Reference(
         sources=sources,
-        precisions={row["id"]: Precision(**row) for row in _rows(connection, "precision")},
+        precisions=_by_id(connection, "precision", Precision),
         gpus=gpus,
-        gpu_aliases={alias: tuple(ids) for alias, ids in alias_of.items()},
-        providers={row["id"]: Provider(**row) for row in _rows(connection, "provider")},
+        gpu_aliases={alias: tuple(row["gpu"] for row in rows) for (alias,), rows in gpus_of_alias.items()},
+        providers=_by_id(connection, "provider", Provider),
         regions=_read_regions(connection),
         services=_read_services(connection),
-        fees=tuple(Fee(**row) for row in _rows(connection, "fee")),
+        fees=_values(connection, "fee", Fee),
         software=tuple(
             SoftwareRule(**_without(row, "id", "key")) for row in _rows(connection, "framework_support", "key")
         ),
@@ -190,47 +191,38 @@ def _read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Referenc
             for row in _rows(connection, "published_run")
         ),
         models={row["id"]: model_from_row(row) for row in _rows(connection, "model")},
-        physics=physics_of([Coefficient(**row) for row in _rows(connection, "coefficient")]),
+        physics=physics_of(_values(connection, "coefficient", Coefficient)),
         imports=_read_imports(connection),
-        exchange_rates=tuple(ExchangeRate(**row) for row in _rows(connection, "exchange_rate")),
-        billing_rules=tuple(BillingRule(**row) for row in _rows(connection, "billing_rule")),
-        storage_prices=tuple(StoragePrice(**row) for row in _rows(connection, "storage_price")),
-        transfer_prices=tuple(TransferPrice(**row) for row in _rows(connection, "transfer_price")),
-        interruption_priors=tuple(InterruptionPrior(**row) for row in _rows(connection, "interruption_prior")),
+        exchange_rates=_values(connection, "exchange_rate", ExchangeRate),
+        billing_rules=_values(connection, "billing_rule", BillingRule),
+        storage_prices=_values(connection, "storage_price", StoragePrice),
+        transfer_prices=_values(connection, "transfer_price", TransferPrice),
+        interruption_priors=_values(connection, "interruption_prior", InterruptionPrior),
     )
 
 
 def _read_regions(connection: Connection) -> tuple[Region, ...]:
-    cpus = _grouped(_rows(connection, "region_cpu"), "provider", "region")
-    return tuple(
-        Region(
-            **row,
-            cpus=tuple(RegionCpu(**_without(cpu, "provider", "region")) for cpu in cpus[(row["provider"], row["id"])]),
-        )
-        for row in _rows(connection, "region")
-    )
+    cpus = _parts(connection, "region_cpu", RegionCpu, "provider", "region")
+    return tuple(Region(**row, cpus=tuple(cpus[row["provider"], row["id"]])) for row in _rows(connection, "region"))
 
 
 def _read_services(connection: Connection) -> tuple[Service, ...]:
-    events = _grouped(_rows(connection, "service_lifecycle"), "provider", "service")
-    return tuple(_service_from_row(row, events[(row["provider"], row["id"])]) for row in _rows(connection, "service"))
-
-
-def _service_from_row(row: ReadRow, events: list[ReadRow]) -> Service:
-    lifecycle = (_without(event, "provider", "service") for event in sorted(events, key=_in_order))
-    return Service(**row, lifecycle=tuple(ServiceEvent(**event) for event in lifecycle))
+    events = _parts(connection, "service_lifecycle", ServiceEvent, "provider", "service")
+    return tuple(
+        Service(**row, lifecycle=tuple(sorted(events[row["provider"], row["id"]], key=_in_order)))
+        for row in _rows(connection, "service")
+    )
 
 
 def _read_measurements(connection: Connection) -> tuple[Measurement, ...]:
     return tuple(measurement_from_row(row) for row in _rows(connection, "measurement"))
 
 
-def measurement_from_row(row: ReadRow) -> Measurement:
-    """Returns the measurement of a row of `measurement`."""
+def measurement_from_row(row: Mapping[str, Any]) -> Measurement:
+    """Returns the measurement of a row of `measurement`, which holds money in micro-units."""
     micros = row["usd_per_hour_micros"]
-    return Measurement(
-        **_without(row, "usd_per_hour_micros", "sent_at"), usd_per_hour=None if micros is None else micros / 1_000_000
-    )
+    values = _without(row, "usd_per_hour_micros", "sent_at")
+    return Measurement(**values, usd_per_hour=None if micros is None else micros / MICRO)
 
 
 def model_from_row(row: Mapping[str, Any]) -> Model:
@@ -239,31 +231,17 @@ def model_from_row(row: Mapping[str, Any]) -> Model:
     Raises `ImpossibleModel`.
     """
     dimensions = {name: row[name] for name in DIMENSIONS if row[name] is not None}
-    aliases = tuple(row["aliases"].split(";")) if row["aliases"] else ()
     return Model(
         **_without(row, "aliases", *DIMENSIONS),
         transformer=Transformer(**dimensions) if row["layers"] is not None else None,
-        aliases=aliases,
+        aliases=tuple(row["aliases"].split(";")) if row["aliases"] else (),
     )
 
 
 def _read_imports(connection: Connection) -> tuple[ImportSummary, ...]:
     """The last import of each feed that changed the catalog."""
-    newest: dict[str, ReadRow] = {}
-    for row in _rows(connection, "import_run"):
-        if row["state"] == "done":
-            newest[row["feed"]] = row
-    return tuple(
-        ImportSummary(
-            feed=feed,
-            finished_at=_date_text(row["finished_at"]),
-            rows_seen=row["rows_seen"],
-            rows_kept=row["rows_kept"],
-            quarantined=row["quarantined"],
-        )
-        for feed, row in sorted(newest.items())
-    )
-
-
-def _date_text(moment: Any) -> str:
-    return str(moment.isoformat(timespec="seconds")).replace("+00:00", "Z")
+    newest = {row["feed"]: row for row in _rows(connection, "import_run") if row["state"] == "done"}
+    names = [field.name for field in fields(ImportSummary)]
+    for row in newest.values():
+        row["finished_at"] = row["finished_at"].isoformat(timespec="seconds").replace("+00:00", "Z")
+    return tuple(ImportSummary(**{name: newest[feed][name] for name in names}) for feed in sorted(newest))

@@ -18,7 +18,7 @@ USD = "USD"
 NANO = 1_000_000_000
 
 Rates = Mapping[str, tuple[list[int], list[int]]]
-"""For each currency, its days in order, and nanodollars per unit on each of them."""
+"""The days of each currency in order, and its value in nanodollars per unit on each of these days."""
 
 
 class PriceVocabulary(dict[str, int]):
@@ -55,10 +55,6 @@ class _Parsed(dict[str, int]):
 def _seconds_since_1970(text: str) -> int:
     moment = datetime.fromisoformat(text)
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())  # SQLite drops the zone
-
-
-def _ordinal(text: str) -> int:
-    return date.fromisoformat(text).toordinal()
 
 
 def _codes_of(words: tuple[str, ...]) -> dict[str, int]:
@@ -118,7 +114,7 @@ def read_prices(
             "valid_from": _Parsed(_seconds_since_1970, UNKNOWN),
             "valid_to": _Parsed(_seconds_since_1970, FOREVER),
             "per_hour_micros": None,
-            "observed_on": _Parsed(_ordinal, UNKNOWN),
+            "observed_on": _Parsed(lambda day: date.fromisoformat(day).toordinal(), UNKNOWN),
             "dated": _codes_of(DATED),
             "kind": _codes_of(PRICE_KINDS),
             "source": vocabulary,
@@ -164,9 +160,9 @@ def _read_rates(connection: Connection) -> Rates:
     query = select(table.currency, table.on, table.usd_per_unit_nanos).order_by(table.currency, table.on)
     rates: dict[str, tuple[list[int], list[int]]] = {}
     for currency, day, nanos in connection.execute(query):
-        days_and_nanos = rates.setdefault(currency, ([], []))
-        days_and_nanos[0].append(day.toordinal())
-        days_and_nanos[1].append(nanos)
+        days, values = rates.setdefault(currency, ([], []))
+        days.append(day.toordinal())
+        values.append(nanos)
     return rates
 
 
@@ -175,11 +171,8 @@ def _in_usd(native: Numbers, currency: Numbers, day: Numbers, vocabulary: PriceV
     usd = native.copy()
     words = vocabulary.words
     for row in np.flatnonzero((currency != vocabulary.get(USD, UNKNOWN)) & (native != UNKNOWN)).tolist():
-        usd[row] = _converted(int(native[row]), int(day[row]), rates.get(words[currency[row]], ([], [])))
+        days, nanos = rates.get(words[currency[row]], ([], []))
+        earlier = bisect_right(days, int(day[row]))
+        # Python's integers: micro-units times nanodollars can exceed 64 bits.
+        usd[row] = (int(native[row]) * nanos[earlier - 1] + NANO // 2) // NANO if earlier else UNKNOWN
     return usd
-
-
-def _converted(micros: int, day: int, rates: tuple[list[int], list[int]]) -> int:
-    days, nanos = rates
-    earlier = bisect_right(days, day)
-    return (micros * nanos[earlier - 1] + NANO // 2) // NANO if earlier else UNKNOWN

@@ -3,9 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
-
-from sqlalchemy import CheckConstraint
 
 from service.db.tables import METADATA
 
@@ -56,14 +53,11 @@ def foreign_keys(table: str) -> Iterator[NamesElsewhere]:
 
 def vocabulary(table: str) -> dict[str, Names]:
     """Returns the closed list of values of each column that has one."""
-    return {info["column"]: info["one_of"] for info in _constraint_infos(table) if "one_of" in info}
+    infos = (constraint.info for constraint in METADATA.tables[table].constraints)
+    return {info["column"]: info["one_of"] for info in infos if "one_of" in info}
 
 
 def positive_columns(table: str) -> list[str]:
     """Returns the columns whose numbers must be above 0."""
-    return [info["column"] for info in _constraint_infos(table) if "above" in info]
-
-
-def _constraint_infos(table: str) -> list[dict[str, Any]]:
-    constraints = METADATA.tables[table].constraints
-    return [dict(each.info) for each in constraints if isinstance(each, CheckConstraint) and each.info]
+    infos = (constraint.info for constraint in METADATA.tables[table].constraints)
+    return [info["column"] for info in infos if "above" in info]

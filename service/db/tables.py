@@ -1,46 +1,65 @@
 """Every table, with the constraints that the database and the check of the seed enforce.
 
-Only `service.db` reads and writes rows. Importers name tables and ask `service.db.schema` what a table promises.
+Only `service.db` reads and writes rows. Importers name tables and ask `service.db.schema` what a table promises. Tables
+whose rows become values of the domain have a column for each field of that class; a new field needs a migration.
 
 Money is whole micro-units of its currency, because SQLite would keep a NUMERIC as a float. Measurements name machines
 by text, so that replacing the catalog never touches them.
 """
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from datetime import date
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    CheckConstraint,
-    Column,
-    Date,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    UniqueConstraint,
-)  # fmt: skip
+import sqlalchemy as sa
+from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, MetaData, Table, UniqueConstraint
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
 from service.db.columns import UtcDateTime
-from service.domain.catalog.hardware import INTERCONNECTS, LIFECYCLE_STATES
+from service.domain.calibration.coefficients import Coefficient
+from service.domain.catalog.hardware import INTERCONNECTS, LIFECYCLE_STATES, Gpu, InstanceType, LifecycleEvent
 from service.domain.catalog.offer import DATED, MARKETS, PRICE_KINDS
-from service.domain.catalog.reference import RUN_KINDS, RUN_UNITS
-from service.domain.catalog.tariffs import DESTINATIONS, MACHINES, STORAGE_KINDS
-from service.domain.models.model import FAMILIES
+from service.domain.catalog.precision import Precision, Rate
+from service.domain.catalog.reference import (
+    RUN_KINDS,
+    RUN_UNITS,
+    Fee,
+    Measurement,
+    Provider,
+    PublishedRun,
+    Region,
+    RegionCpu,
+    Service,
+    ServiceEvent,
+    SoftwareRule,
+    Source,
+)  # fmt: skip
+from service.domain.catalog.tariffs import (
+    DESTINATIONS,
+    MACHINES,
+    STORAGE_KINDS,
+    BillingRule,
+    InterruptionPrior,
+    StoragePrice,
+    TransferPrice,
+)  # fmt: skip
+from service.domain.models.model import FAMILIES, Model, Transformer
+from service.domain.money import ExchangeRate
 
 TEXT, WHOLE, LARGE, REAL, FLAG, DAY, MOMENT = (
-    String(), Integer(), BigInteger(), Double[float](), Boolean(), Date(), UtcDateTime(),
+    sa.String(), sa.Integer(), sa.BigInteger(), sa.Double[float](), sa.Boolean(), sa.Date(), UtcDateTime(),
 )  # fmt: skip
-ROW_NUMBER = BigInteger().with_variant(Integer(), "sqlite")
+TYPE_OF: dict[Any, TypeEngine[Any]] = {str: TEXT, int: WHOLE, float: REAL, bool: FLAG, date: DAY}
+ROW_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """SQLite numbers rows by itself only in a column whose type is INTEGER."""
 
 CONTINENTS = ("africa", "asia", "europe", "north america", "oceania", "south america")
+
+REFERRED = ("provider", "gpu", "precision", "model", "source")
+"""Fields of these names hold an id of the table of that name, unless their type is given."""
 
 METADATA = MetaData(
     naming_convention={
@@ -57,28 +76,36 @@ def _table(name: str, *columns_and_constraints: SchemaItem) -> Table:
     return Table(name, METADATA, *columns_and_constraints)
 
 
-def _keys(kind: TypeEngine[Any], *names: str) -> list[Column[Any]]:
-    return [Column(name, kind, primary_key=True) for name in names]
+def _columns(
+    value_class: Any, keys: Sequence[str] = (), without: Sequence[str] = (), **types: TypeEngine[Any]
+) -> Iterator[Column[Any]]:
+    """A column for each field of a class, apart from fields that a cell cannot hold, such as tuples."""
+    for field in fields(value_class):
+        is_union = get_origin(field.type) in (Union, UnionType)
+        alternatives = get_args(field.type) if is_union else (field.type,)
+        held = next(alternative for alternative in alternatives if alternative is not NoneType)
+        type_ = types.get(field.name) or TYPE_OF.get(str if get_origin(held) is Literal else held)
+        if type_ is None or field.name in without:
+            continue
+        options: dict[str, Any] = {"nullable": NoneType in alternatives, "primary_key": field.name in keys}
+        is_reference = field.name in REFERRED and field.name not in types
+        yield _reference(field.name, **options) if is_reference else Column(field.name, type_, **options)
 
 
-def _required(kind: TypeEngine[Any], *names: str) -> list[Column[Any]]:
-    return [Column(name, kind, nullable=False) for name in names]
+def _keys(type_: TypeEngine[Any], *names: str) -> list[Column[Any]]:
+    return [Column(name, type_, primary_key=True) for name in names]
 
 
-def _optional(kind: TypeEngine[Any], *names: str) -> list[Column[Any]]:
-    return [Column(name, kind) for name in names]
+def _required(type_: TypeEngine[Any], *names: str) -> list[Column[Any]]:
+    return [Column(name, type_, nullable=False) for name in names]
 
 
-def _reference(name: str, target: str, **options: Any) -> Column[Any]:
-    return Column(name, TEXT, ForeignKey(f"{target}.id"), **{"nullable": False, **options})
+def _optional(type_: TypeEngine[Any], *names: str) -> list[Column[Any]]:
+    return [Column(name, type_) for name in names]
 
 
-def _source() -> Column[Any]:
-    return _reference("source", "source")
-
-
-def _source_and_note() -> list[Column[Any]]:
-    return [_source(), Column("note", TEXT)]
+def _reference(name: str, **options: Any) -> Column[Any]:
+    return Column(name, TEXT, ForeignKey(f"{name}.id"), **{"nullable": False, **options})
 
 
 def _one_of(column: str, *values: str) -> CheckConstraint:
@@ -97,27 +124,18 @@ def _positive(*columns: str) -> list[CheckConstraint]:
 
 # Bookkeeping
 
-SOURCE = _table(
-    "source",
-    *_keys(TEXT, "id"),
-    *_required(TEXT, "title"),
-    *_optional(TEXT, "version", "published_on"),
-    *_required(DAY, "retrieved_on"),
-    *_optional(TEXT, "licence", "note"),
-)
+SOURCE = _table("source", *_columns(Source, keys=["id"]))
 
 IMPORT_RUN = _table(
     "import_run",
     *_keys(ROW_NUMBER, "id"),
-    *_required(TEXT, "feed"),
+    *_required(TEXT, "feed", "state"),
     *_required(MOMENT, "started_at"),
     *_optional(MOMENT, "finished_at"),
-    *_required(TEXT, "state"),
-    *_optional(TEXT, "content_hash"),
+    *_optional(TEXT, "content_hash", "problem"),
     Column("rows_seen", WHOLE, nullable=False, default=0),
     Column("rows_kept", WHOLE, nullable=False, default=0),
-    *_required(JSON(), "quarantined"),
-    *_optional(TEXT, "problem"),
+    *_required(sa.JSON(), "quarantined"),
     _one_of("state", "done", "unchanged", "refused", "failed"),
 )
 """Each attempt to replace a feed's batch: how many rows were read, kept and quarantined."""
@@ -137,46 +155,24 @@ CATALOG_VERSION = _table(
 
 # Hardware
 
-PRECISION = _table(
-    "precision",
-    *_keys(TEXT, "id"),
-    *_required(TEXT, "name", "kind"),
-    *_required(WHOLE, "bits"),
-    *_optional(WHOLE, "exponent_bits", "mantissa_bits"),
-    *_required(TEXT, "description"),
-    _source(),
-    _one_of("kind", "float", "int"),
-    *_positive("bits"),
-)
+PRECISION = _table("precision", *_columns(Precision, keys=["id"]), _one_of("kind", "float", "int"), *_positive("bits"))
 
 GPU = _table(
     "gpu",
-    *_keys(TEXT, "id"),
-    *_required(TEXT, "name", "kind", "vendor", "architecture"),
-    *_optional(TEXT, "released_on", "memory_type", "compute_capability", "interconnect", "form_factor"),
-    *_optional(TEXT, "positioned_for"),
-    *_optional(REAL, "memory_gb", "usable_memory_gib", "memory_bandwidth_gb_per_second", "tdp_watts"),
-    *_optional(REAL, "base_clock_mhz", "boost_clock_mhz", "interconnect_gb_per_second"),
-    *_optional(WHOLE, "cores", "gpus_per_board", "gpus_per_rack", "tensor_core_generation"),
-    *_optional(FLAG, "consumer"),
-    *_required(REAL, "fraction"),
+    *_columns(Gpu, keys=["id"], without=["partition_of"]),
     # Checked at commit, since a part may be inserted before its card.
     Column("partition_of", TEXT, ForeignKey("gpu.id", deferrable=True, initially="DEFERRED")),
-    *_source_and_note(),
     _one_of("kind", "gpu", "tpu", "npu"),
     *_positive("memory_gb", "usable_memory_gib", "memory_bandwidth_gb_per_second", "tdp_watts"),
     CheckConstraint("fraction > 0 AND fraction <= 1", name="fraction_of_a_card"),
 )
 
-GPU_ALIAS = _table("gpu_alias", *_keys(TEXT, "alias"), _reference("gpu", "gpu", primary_key=True))
+GPU_ALIAS = _table("gpu_alias", *_keys(TEXT, "alias"), _reference("gpu", primary_key=True))
 
 GPU_PRECISION = _table(
     "gpu_precision",
-    _reference("gpu", "gpu", primary_key=True),
-    _reference("precision", "precision", primary_key=True),
-    *_optional(TEXT, "support"),
-    *_optional(REAL, "dense_tflops", "sparse_tflops"),
-    *_source_and_note(),
+    _reference("gpu", primary_key=True),
+    *_columns(Rate, keys=["precision"]),
     _one_of("support", "accelerated", "native", "reduced", "none"),
     *_positive("dense_tflops"),
     CheckConstraint("sparse_tflops >= dense_tflops", name="sparse_not_below_dense"),
@@ -184,48 +180,22 @@ GPU_PRECISION = _table(
 
 # Providers and what they rent out
 
-PROVIDER = _table(
-    "provider",
-    *_keys(TEXT, "id"),
-    *_required(TEXT, "name"),
-    *_optional(TEXT, "instance_type_term", "on_demand_term", "spot_term"),
-    *_optional(WHOLE, "spot_notice_seconds"),
-    *_required(FLAG, "priced_by_region"),
-    *_optional(FLAG, "gpus_exclusive"),
-    *_source_and_note(),
-)
+PROVIDER = _table("provider", *_columns(Provider, keys=["id"]))
 
-REGION = _table(
-    "region",
-    _reference("provider", "provider", primary_key=True),
-    *_keys(TEXT, "id"),
-    *_optional(TEXT, "name", "country", "continent"),
-    _source(),
-    _one_of("continent", *CONTINENTS),
-)
+REGION = _table("region", *_columns(Region, keys=["provider", "id"]), _one_of("continent", *CONTINENTS))
 
 REGION_CPU = _table(
     "region_cpu",
-    _reference("provider", "provider", primary_key=True),
+    _reference("provider", primary_key=True),
     *_keys(TEXT, "region"),
-    _reference("gpu", "gpu", primary_key=True),
-    *_keys(TEXT, "cpu_model"),
-    *_optional(TEXT, "cpu_vendor", "cpu_architecture"),
-    _source(),
+    *_columns(RegionCpu, keys=["gpu", "cpu_model"]),
 )
 
 INSTANCE_TYPE = _table(
     "instance_type",
     *_keys(ROW_NUMBER, "id"),
-    _reference("provider", "provider"),
-    *_required(TEXT, "name", "service", "family"),
-    _reference("gpu", "gpu", nullable=True, index=True),
-    *_required(WHOLE, "gpu_count"),
-    *_optional(TEXT, "interconnect", "cpu_architecture", "cpu_vendor", "cpu_model", "twin_of"),
-    *_optional(REAL, "interconnect_gb_per_second", "vcpus", "memory_gib", "network_gbps", "network_baseline_gbps"),
-    *_optional(REAL, "local_storage_gb"),
-    *_optional(FLAG, "rdma", "gpudirect_rdma", "bare_metal"),
-    *_source_and_note(),
+    *_columns(InstanceType),
+    _reference("gpu", nullable=True, index=True),
     UniqueConstraint("provider", "name"),
     _one_of("interconnect", *INTERCONNECTS),
     CheckConstraint("gpu_count >= 0 AND (gpu IS NULL) = (gpu_count = 0)", name="gpu_counted"),
@@ -234,31 +204,21 @@ INSTANCE_TYPE = _table(
 
 LIFECYCLE = _table(
     "lifecycle",
-    _reference("provider", "provider", primary_key=True),
-    *_keys(TEXT, "family", "name", "state"),
-    *_required(DAY, "starts_on"),
-    *_required(TEXT, "basis"),
-    *_source_and_note(),
+    _reference("provider", primary_key=True),
+    *_keys(TEXT, "family", "name"),
+    *_columns(LifecycleEvent, keys=["state"]),
     _one_of("state", *LIFECYCLE_STATES),
     _one_of("basis", "published", "recalled", "first_seen"),
 )
 """A dated state of an instance type, or of a whole family where `name` is empty."""
 
-SERVICE = _table(
-    "service",
-    _reference("provider", "provider", primary_key=True),
-    *_keys(TEXT, "id"),
-    *_required(TEXT, "name", "kind"),
-    *_optional(TEXT, "description"),
-    _source(),
-)
+SERVICE = _table("service", *_columns(Service, keys=["provider", "id"]))
 
 SERVICE_LIFECYCLE = _table(
     "service_lifecycle",
-    _reference("provider", "provider", primary_key=True),
-    *_keys(TEXT, "service", "state"),
-    *_required(DAY, "starts_on"),
-    *_source_and_note(),
+    _reference("provider", primary_key=True),
+    *_keys(TEXT, "service"),
+    *_columns(ServiceEvent, keys=["state"]),
     _one_of("state", *LIFECYCLE_STATES),
 )
 
@@ -268,14 +228,11 @@ OFFER = _table(
     "offer",
     *_keys(ROW_NUMBER, "id"),
     Column("key", TEXT, nullable=False, unique=True),
-    *_required(TEXT, "feed"),
     Column(
         "instance_type_id", ROW_NUMBER, ForeignKey("instance_type.id", ondelete="CASCADE"), nullable=False, index=True
     ),
-    *_optional(TEXT, "region", "zone"),
-    *_required(TEXT, "market"),
-    *_optional(TEXT, "term"),
-    *_required(TEXT, "operating_system", "currency"),
+    *_required(TEXT, "feed", "market", "operating_system", "currency"),
+    *_optional(TEXT, "region", "zone", "term"),
     _one_of("market", *MARKETS),
 )
 """An instance type in a region (or in any, where that is null), in a market.
@@ -287,13 +244,13 @@ PRICE = _table(
     "price",
     *_keys(ROW_NUMBER, "id"),
     Column("offer_id", ROW_NUMBER, ForeignKey("offer.id", ondelete="CASCADE"), nullable=False),
-    *_required(MOMENT, "valid_from"),
+    *_required(MOMENT, "valid_from", "recorded_at"),
     *_optional(MOMENT, "valid_to"),
     *_optional(LARGE, "per_hour_micros"),
     *_optional(DAY, "observed_on"),
     *_required(TEXT, "dated", "kind"),
-    *_required(MOMENT, "recorded_at"),
-    *_source_and_note(),
+    _reference("source"),
+    *_optional(TEXT, "note"),
     *_positive("per_hour_micros"),
     CheckConstraint("valid_to > valid_from", name="interval"),
     _one_of("dated", *DATED),
@@ -304,20 +261,13 @@ PRICE = _table(
 
 EXCHANGE_RATE = _table(
     "exchange_rate",
-    *_keys(TEXT, "currency"),
-    *_keys(DAY, "on"),
-    *_required(LARGE, "usd_per_unit_nanos"),
-    _source(),
+    *_columns(ExchangeRate, keys=["currency", "on"], usd_per_unit_nanos=LARGE),
     *_positive("usd_per_unit_nanos"),
 )
 
 BILLING_RULE = _table(
     "billing_rule",
-    _reference("provider", "provider", primary_key=True),
-    *_keys(TEXT, "service", "machine", "market", "operating_system"),
-    *_keys(DAY, "valid_from"),
-    *_required(WHOLE, "increment_seconds", "minimum_seconds"),
-    *_source_and_note(),
+    *_columns(BillingRule, keys=["provider", "service", "machine", "market", "operating_system", "valid_from"]),
     _one_of("machine", "", *MACHINES),
     _one_of("market", "", *MARKETS),
     *_positive("increment_seconds", "minimum_seconds"),
@@ -326,13 +276,7 @@ BILLING_RULE = _table(
 
 STORAGE_PRICE = _table(
     "storage_price",
-    _reference("provider", "provider", primary_key=True),
-    *_keys(TEXT, "region", "storage_class"),
-    *_keys(DAY, "valid_from"),
-    *_required(TEXT, "kind"),
-    *_optional(LARGE, "micros_per_gib_month"),
-    *_required(FLAG, "included"),
-    *_source_and_note(),
+    *_columns(StoragePrice, keys=["provider", "region", "storage_class", "valid_from"], micros_per_gib_month=LARGE),
     _one_of("kind", *STORAGE_KINDS),
     *_positive("micros_per_gib_month"),
     CheckConstraint("included = (micros_per_gib_month IS NULL)", name="priced_or_included"),
@@ -341,13 +285,13 @@ STORAGE_PRICE = _table(
 
 TRANSFER_PRICE = _table(
     "transfer_price",
-    _reference("provider", "provider", primary_key=True),
-    *_keys(TEXT, "from_region", "destination"),
-    *_keys(LARGE, "tier_from_gb"),
-    *_keys(DAY, "valid_from"),
-    *_optional(LARGE, "tier_to_gb"),
-    *_required(LARGE, "micros_per_gb"),
-    *_source_and_note(),
+    *_columns(
+        TransferPrice,
+        keys=["provider", "from_region", "destination", "tier_from_gb", "valid_from"],
+        tier_from_gb=LARGE,
+        tier_to_gb=LARGE,
+        micros_per_gb=LARGE,
+    ),
     _one_of("destination", *DESTINATIONS),
     CheckConstraint("tier_from_gb >= 0 AND tier_to_gb > tier_from_gb", name="tier_is_a_range"),
     CheckConstraint("micros_per_gb >= 0", name="never_paid_to_send"),
@@ -356,27 +300,17 @@ TRANSFER_PRICE = _table(
 
 INTERRUPTION_PRIOR = _table(
     "interruption_prior",
-    *_keys(TEXT, "market", "provider", "gpu"),
-    *_keys(DAY, "valid_from"),
-    *_required(REAL, "per_hour_low", "per_hour_likely", "per_hour_high", "lost_together"),
-    *_optional(REAL, "available_share"),
-    *_source_and_note(),
+    # Not references: an empty provider or GPU stands for all others.
+    *_columns(InterruptionPrior, keys=["market", "provider", "gpu", "valid_from"], provider=TEXT, gpu=TEXT),
     _one_of("market", *MARKETS),
     *_positive("per_hour_low"),
     CheckConstraint("per_hour_low <= per_hour_likely AND per_hour_likely <= per_hour_high", name="in_order"),
     CheckConstraint("lost_together >= 0 AND lost_together <= 1", name="lost_together_is_a_share"),
     CheckConstraint("available_share > 0 AND available_share <= 1", name="available_share_is_a_share"),
 )
-"""Assumed interruptions per hour, until there are measurements. An empty provider or GPU stands for all others."""
+"""Assumed interruptions per hour, until there are measurements."""
 
-FEE = _table(
-    "fee",
-    _reference("provider", "provider", primary_key=True),
-    *_keys(TEXT, "service", "family"),
-    *_keys(DAY, "valid_from"),
-    *_required(REAL, "percent_of_compute"),
-    *_source_and_note(),
-)
+FEE = _table("fee", *_columns(Fee, keys=["provider", "service", "family", "valid_from"]))
 """Premium of a managed service on top of the price of the machine. An empty family stands for all others."""
 
 # Software, models and measured runs
@@ -385,13 +319,7 @@ SOFTWARE_SUPPORT = _table(
     "framework_support",
     *_keys(ROW_NUMBER, "id"),
     Column("key", TEXT, nullable=False, unique=True),
-    *_required(TEXT, "software", "kind"),
-    *_optional(TEXT, "versions"),
-    *_required(TEXT, "scope", "scope_value"),
-    *_optional(TEXT, "task"),
-    *_required(TEXT, "supported"),
-    *_optional(DAY, "valid_from", "valid_to"),
-    *_source_and_note(),
+    *_columns(SoftwareRule),
     _one_of("kind", "toolkit", "framework", "engine", "library", "feature"),
     _one_of("scope", "kind", "vendor", "architecture", "gpu", "family", "instance"),
     _one_of("supported", "yes", "no", "partly"),
@@ -400,58 +328,21 @@ SOFTWARE_SUPPORT = _table(
 
 MODEL = _table(
     "model",
-    *_keys(TEXT, "id"),
-    *_required(TEXT, "name", "family"),
+    *_columns(Model, keys=["id"], parameters=LARGE, active_parameters=LARGE),
     *_optional(TEXT, "aliases"),
-    *_required(LARGE, "parameters", "active_parameters"),
-    *_required(TEXT, "sample"),
-    *_optional(REAL, "forward_flops_per_sample"),
-    *_optional(WHOLE, "layers", "hidden", "heads", "kv_heads", "head_size", "ffn", "vocabulary"),
-    *_optional(WHOLE, "experts", "experts_per_token", "shared_experts", "expert_ffn", "expert_latent", "dense_layers"),
-    *_optional(WHOLE, "mla_kv_rank", "mla_rope_size", "mla_query_rank", "mla_value_size"),
-    *_optional(WHOLE, "sliding_window", "global_layers", "context_tokens", "encoder_layers", "learned_positions"),
-    *_optional(WHOLE, "attention_layers", "ssm_layers", "ssm_heads", "ssm_head_size", "ssm_state", "ssm_groups"),
-    *_optional(WHOLE, "ssm_convolution"),
-    *_optional(FLAG, "gated", "tied", "decoder"),
-    *_optional(TEXT, "released_on"),
-    *_source_and_note(),
+    *(Column(column.name, column.type) for column in _columns(Transformer)),
     _one_of("family", *FAMILIES),
     *_positive("parameters", "active_parameters", "forward_flops_per_sample"),
     CheckConstraint("active_parameters <= parameters", name="active_not_above_all"),
 )
 """An ML model. `aliases` are separated by semicolons; the dimensions of a transformer are null for other networks."""
 
-COEFFICIENT = _table(
-    "coefficient",
-    *_keys(TEXT, "name", "scope"),
-    *_required(REAL, "value"),
-    _source(),
-    *_required(TEXT, "fitted_on"),
-    *_required(WHOLE, "n"),
-)
+COEFFICIENT = _table("coefficient", *_columns(Coefficient, keys=["name", "scope"]))
 """A fitted number: `name` holds the kind of step and its part, `scope` the features to which it applies."""
 
 PUBLISHED_RUN = _table(
     "published_run",
-    *_keys(TEXT, "id"),
-    *_required(TEXT, "kind", "task"),
-    _reference("model", "model"),
-    _reference("gpu", "gpu"),
-    *_optional(WHOLE, "gpu_count", "nodes"),
-    *_optional(TEXT, "machine"),
-    _reference("precision", "precision"),
-    *_required(TEXT, "format"),
-    *_optional(REAL, "weight_bits"),
-    *_optional(TEXT, "framework", "software"),
-    *_optional(WHOLE, "sequence_length", "input_length", "output_length", "micro_batch", "global_batch", "concurrency"),
-    *_optional(REAL, "tokens", "samples"),
-    *_required(REAL, "value"),
-    *_required(TEXT, "unit"),
-    *_required(WHOLE, "year"),
-    *_required(TEXT, "quality"),
-    _source(),
-    *_required(TEXT, "detail"),
-    *_optional(TEXT, "note"),
+    *_columns(PublishedRun, keys=["id"], without=["known_on"]),
     _one_of("kind", *RUN_KINDS),
     _one_of("unit", *RUN_UNITS),
     _one_of("quality", "A", "B"),
@@ -462,21 +353,10 @@ PUBLISHED_RUN = _table(
 
 MEASUREMENT = _table(
     "measurement",
-    *_keys(TEXT, "id"),
-    *_required(TEXT, "workload"),
-    *_optional(TEXT, "framework"),
-    *_required(TEXT, "machine"),
-    *_optional(WHOLE, "gpu_count"),
-    *_optional(TEXT, "precision"),
-    *_optional(WHOLE, "batch_size"),
-    *_optional(REAL, "seconds_per_batch"),
-    *_required(REAL, "samples_per_second"),
-    *_optional(LARGE, "usd_per_hour_micros"),
-    *_required(DAY, "measured_on"),
-    *_required(TEXT, "source"),
-    *_optional(TEXT, "note"),
+    # Not references: measurements of callers outlive the precisions of the catalog, and name their own source.
+    *_columns(Measurement, keys=["id"], without=["usd_per_hour", "nodes"], precision=TEXT, source=TEXT),
     Column("nodes", WHOLE, nullable=False, server_default="1"),
-    *_optional(TEXT, "software"),
+    *_optional(LARGE, "usd_per_hour_micros"),
     *_optional(MOMENT, "sent_at"),
     *_positive("samples_per_second", "usd_per_hour_micros"),
 )

@@ -1,6 +1,6 @@
 """Replaces a feed's batch as a whole, in one transaction that raises the catalog's version, or changes nothing."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from service.db.schema import key_columns
 from service.db.tables import CATALOG_VERSION, IMPORT_RUN, INSTANCE_TYPE, MEASUREMENT, METADATA, OFFER, PRICE
 
 Record = dict[str, Any]
+Identity = tuple[Any, ...]
 
 ROWS_OF_FEEDS: dict[str, ColumnElement[bool]] = {"measurement": MEASUREMENT.c.sent_at.is_(None)}
 """Restricts which rows of a table a batch replaces: measurements that callers sent belong to no feed."""
@@ -61,7 +62,9 @@ def write(engine: Engine, batch: Batch, now: datetime) -> Written:
             _replace_offers(connection, batch.feed, batch.offers, now)
             version += 1
         state = "unchanged" if unchanged else "done"
-        connection.execute(insert(IMPORT_RUN).values(_run_record(batch, now, state)))
+        described = ("feed", "content_hash", "rows_seen", "rows_kept", "quarantined")
+        run = {name: getattr(batch, name) for name in described}
+        connection.execute(insert(IMPORT_RUN).values(**run, started_at=now, finished_at=now, state=state))
         connection.execute(update(CATALOG_VERSION).values(importing=False, version=version))
     return Written(state, version)
 
@@ -81,69 +84,32 @@ def _last_hash(connection: Connection, feed: str) -> str | None:
     return connection.execute(done.order_by(IMPORT_RUN.c.id.desc()).limit(1)).scalar()
 
 
-def _run_record(batch: Batch, now: datetime, state: str) -> Record:
-    return {
-        "feed": batch.feed,
-        "started_at": now,
-        "finished_at": now,
-        "state": state,
-        "content_hash": batch.content_hash,
-        "rows_seen": batch.rows_seen,
-        "rows_kept": batch.rows_kept,
-        "quarantined": dict(batch.quarantined),
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _Difference:
-    """The changes after which a table holds the records of a batch."""
-
-    table: Table
-    key: tuple[str, ...]
-    new: list[Record]
-    changed: list[Record]
-    gone: list[tuple[Any, ...]]
-
-
 def _replace_tables(connection: Connection, tables: Mapping[str, Sequence[Record]]) -> None:
+    """Inserts and updates rows in parent tables first, and then deletes rows in child tables first."""
     parents_first = [table for table in METADATA.sorted_tables if table.name in tables]
-    differences = [_difference(connection, table, tables[table.name]) for table in parents_first]
-    for difference in differences:
-        _write_new(connection, difference)
-    for difference in reversed(differences):
-        _delete(connection, difference)
+    gone = {table: _write_rows(connection, table, tables[table.name]) for table in parents_first}
+    for table in reversed(parents_first):
+        for identity in gone[table]:
+            connection.execute(delete(table).where(_is_row(table, identity)))
 
 
-def _difference(connection: Connection, table: Table, records: Sequence[Record]) -> _Difference:
+def _write_rows(connection: Connection, table: Table, records: Sequence[Record]) -> list[Identity]:
+    """Inserts and updates only rows that differ from the records; returns the keys of rows without a record."""
     key = key_columns(table.name)
     rows = connection.execute(select(table).where(ROWS_OF_FEEDS.get(table.name, true()))).mappings()
     before = {tuple(row[column] for column in key): row for row in rows}
     after = {tuple(record[column] for column in key): record for record in records}
-    changed = [
-        record
-        for identity, record in after.items()
-        if identity in before and any(before[identity][column] != value for column, value in record.items())
-    ]
     new = [record for identity, record in after.items() if identity not in before]
-    return _Difference(table, key, new, changed, [identity for identity in before if identity not in after])
+    if new:
+        connection.execute(insert(table), new)
+    for identity, record in after.items():
+        if identity in before and any(before[identity][column] != value for column, value in record.items()):
+            connection.execute(update(table).where(_is_row(table, identity)).values(record))
+    return [identity for identity in before if identity not in after]
 
 
-def _write_new(connection: Connection, difference: _Difference) -> None:
-    table = difference.table
-    if difference.new:
-        connection.execute(insert(table), difference.new)
-    for record in difference.changed:
-        is_row = _matches(table, difference.key, [record[column] for column in difference.key])
-        connection.execute(update(table).where(is_row).values(record))
-
-
-def _delete(connection: Connection, difference: _Difference) -> None:
-    for identity in difference.gone:
-        connection.execute(delete(difference.table).where(_matches(difference.table, difference.key, identity)))
-
-
-def _matches(table: Table, key: Iterable[str], identity: Iterable[Any]) -> ColumnElement[bool]:
-    return and_(*(table.c[column] == value for column, value in zip(key, identity, strict=True)))
+def _is_row(table: Table, identity: Identity) -> ColumnElement[bool]:
+    return and_(*(table.c[column] == value for column, value in zip(key_columns(table.name), identity, strict=True)))
 
 
 def _replace_offers(connection: Connection, feed: str, offers: Sequence[Record], now: datetime) -> None:
@@ -151,21 +117,16 @@ def _replace_offers(connection: Connection, feed: str, offers: Sequence[Record],
     connection.execute(delete(OFFER).where(OFFER.c.feed == feed))
     if not offers:
         return
-    type_ids = _instance_type_ids(connection)
-    connection.execute(insert(OFFER), [_offer_record(offer, feed, type_ids) for offer in offers])
+    types = connection.execute(select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name, INSTANCE_TYPE.c.id))
+    type_ids = {(provider, name): id_ for provider, name, id_ in types}
+    records = [
+        {name: value for name, value in offer.items() if name in OFFER.c}
+        | {"feed": feed, "instance_type_id": type_ids[offer["instance_type"]]}
+        for offer in offers
+    ]
+    connection.execute(insert(OFFER), records)
     id_of = {row.key: row.id for row in connection.execute(select(OFFER.c.key, OFFER.c.id).where(OFFER.c.feed == feed))}
     prices = [
         {**price, "offer_id": id_of[offer["key"]], "recorded_at": now} for offer in offers for price in offer["prices"]
     ]
     connection.execute(insert(PRICE), prices)
-
-
-def _instance_type_ids(connection: Connection) -> dict[tuple[str, str], int]:
-    columns = INSTANCE_TYPE.c
-    rows = connection.execute(select(columns.provider, columns.name, columns.id))
-    return {(provider, name): id_ for provider, name, id_ in rows}
-
-
-def _offer_record(offer: Record, feed: str, type_ids: Mapping[tuple[str, str], int]) -> Record:
-    columns = {name: value for name, value in offer.items() if name not in ("prices", "instance_type")}
-    return {**columns, "feed": feed, "instance_type_id": type_ids[offer["instance_type"]]}
