@@ -1,4 +1,4 @@
-"""Exact money: every amount is a fraction until it is shown, and what is shown adds up.
+"""Exact money: every amount is a fraction until it is shown, and the parts that are shown add up.
 
 Amounts are fractions of the decimal numbers that people wrote, so 0.1 is one tenth and not the nearest float. They
 are rounded once, half up, to millionths of their currency, when a bill is settled; the difference between the rounded
@@ -7,10 +7,12 @@ In JSON an amount is a plain number (`number`), like every other price of this s
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from fractions import Fraction
+from math import lcm
 
 from service.domain.band import Band
 
@@ -28,13 +30,16 @@ class Unknown:
 
 def exact(number: float | int) -> Fraction:
     """Returns the decimal number that was written, without the error of its binary form: 0.1 is one tenth."""
-    return Fraction(number) if isinstance(number, int) else Fraction(repr(float(number)))
+    return Fraction(number) if isinstance(number, int) else Fraction(Decimal(repr(float(number))))
 
 
 def half_up(amount: Fraction, scale: int = 1) -> int:
     """Returns amount x scale as the nearest whole number; a half is rounded away from zero, as on paper."""
-    # Whole numbers need no greatest common divisor, which is where a bill in fractions spends its time.
-    numerator, denominator = amount.numerator * scale, amount.denominator
+    return quotient_half_up(amount.numerator * scale, amount.denominator)
+
+
+def quotient_half_up(numerator: int, denominator: int) -> int:
+    """Returns the quotient as the nearest whole number; a half is rounded away from zero."""
     rounded = (2 * abs(numerator) + denominator) // (2 * denominator)
     return rounded if numerator >= 0 else -rounded
 
@@ -64,58 +69,89 @@ class Micros:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """Low, likely and high of a figure as exact fractions: hours, or whole units of a currency."""
+    """Low, likely and high of a figure: whole numbers over one denominator, which need not be the smallest one.
 
-    low: Fraction
-    likely: Fraction
-    high: Fraction
+    Fractions would search a greatest common divisor in every sum, and a bill spent most of its time on that.
+    """
+
+    numerators: tuple[int, int, int]
+    denominator: int = 1
 
     @classmethod
     def of(cls, band: Band) -> "Exact":
         """Returns the exact figures of a band."""
-        return cls(exact(band.low), exact(band.likely), exact(band.high))
+        return cls.of_fractions(exact(band.low), exact(band.likely), exact(band.high))
 
     @classmethod
-    def same(cls, figure: float | int | Fraction) -> "Exact":
+    def of_fractions(cls, low: Fraction, likely: Fraction, high: Fraction) -> "Exact":
+        """Returns the figures of three fractions."""
+        denominator = lcm(low.denominator, likely.denominator, high.denominator)
+        return cls(
+            (
+                low.numerator * (denominator // low.denominator),
+                likely.numerator * (denominator // likely.denominator),
+                high.numerator * (denominator // high.denominator),
+            ),
+            denominator,
+        )
+
+    @classmethod
+    def same(cls, figure: Fraction | float) -> "Exact":
         """Returns a certain figure: low, likely and high are equal."""
         value = figure if isinstance(figure, Fraction) else exact(figure)
-        return cls(value, value, value)
+        return cls((value.numerator,) * 3, value.denominator)
 
-    def each(self, change: Callable[[Fraction], Fraction]) -> "Exact":
-        """Returns the figure with a change applied to low, likely and high."""
-        return Exact(change(self.low), change(self.likely), change(self.high))
+    @property
+    def fractions(self) -> tuple[Fraction, Fraction, Fraction]:
+        """Low, likely and high in lowest terms."""
+        low, likely, high = self.numerators
+        denominator = self.denominator
+        return Fraction(low, denominator), Fraction(likely, denominator), Fraction(high, denominator)
 
-    def times(self, factor: Fraction | int) -> "Exact":
-        """Returns the figure multiplied by a factor."""
-        return Exact(self.low * factor, self.likely * factor, self.high * factor)
-
-    def __add__(self, other: "Exact") -> "Exact":
-        return Exact(self.low + other.low, self.likely + other.likely, self.high + other.high)
-
-    def __sub__(self, other: "Exact") -> "Exact":
-        return Exact(self.low - other.low, self.likely - other.likely, self.high - other.high)
-
-    def __bool__(self) -> bool:
-        """Whether any of the three is not 0."""
-        return bool(self.low or self.likely or self.high)
+    @property
+    def band(self) -> Band:
+        """The figures as the nearest floats."""
+        low, likely, high = self.numerators
+        return Band(low / self.denominator, likely / self.denominator, high / self.denominator)
 
     @property
     def micros(self) -> Micros:
-        """The figure rounded to millionths."""
-        if self.low == self.high == self.likely:
-            same = half_up(self.likely, MICRO)
-            return Micros(same, same, same)
-        return Micros(half_up(self.low, MICRO), half_up(self.likely, MICRO), half_up(self.high, MICRO))
+        """The figures rounded to millionths."""
+        return Micros(*(quotient_half_up(numerator * MICRO, self.denominator) for numerator in self.numerators))
+
+    def times(self, factor: Fraction | int) -> "Exact":
+        """Returns the figure multiplied by a factor."""
+        low, likely, high = self.numerators
+        by = factor.numerator
+        return Exact((low * by, likely * by, high * by), self.denominator * factor.denominator)
+
+    def __add__(self, other: "Exact") -> "Exact":
+        denominator = lcm(self.denominator, other.denominator)
+        by, by_other = denominator // self.denominator, denominator // other.denominator
+        (low, likely, high), (low_other, likely_other, high_other) = self.numerators, other.numerators
+        numerators = (
+            low * by + low_other * by_other,
+            likely * by + likely_other * by_other,
+            high * by + high_other * by_other,
+        )
+        return Exact(numerators, denominator)
+
+    def __sub__(self, other: "Exact") -> "Exact":
+        return self + other.times(-1)
+
+    def __bool__(self) -> bool:
+        """Whether any of the three is not 0."""
+        return any(self.numerators)
 
 
-NOTHING = Exact.same(0)
+NOTHING = Exact((0, 0, 0))
 
 
-def total_of(amounts: Iterable[Exact]) -> Exact:
-    """Returns the sum of some amounts."""
+def total_of(amounts: Iterable[Exact | None]) -> Exact:
+    """Returns the sum of the amounts that are not None."""
     total = NOTHING
     for amount in amounts:
-        # Most parts of most bills are 0, and bills spend most of their time on adding fractions.
+        # Most parts of most bills are 0.
         total = total + amount if amount else total
     return total
 
@@ -124,19 +160,19 @@ def total_of(amounts: Iterable[Exact]) -> Exact:
 class Settled:
     """Parts as rounded millionths, the total rounded once, and the remainder that makes them add up."""
 
-    parts: tuple[Micros, ...]
+    parts: tuple[Micros | None, ...]
     rounding: Micros
     total: Micros
 
 
-def settle(amounts: Sequence[Exact]) -> Settled:
-    """Rounds the total and each part; `rounding` is the difference between the total and the sum of the parts."""
-    parts = tuple(amount.micros for amount in amounts)
+def settle(amounts: Sequence[Exact | None]) -> Settled:
+    """Rounds the total and each part; `rounding` is the difference between the total and the sum of the parts.
+
+    A part that is unknown (None) stays None and counts as 0.
+    """
+    parts = tuple(None if amount is None else amount.micros for amount in amounts)
     total = total_of(amounts).micros
-    shown = Micros(0, 0, 0)
-    for part in parts:
-        shown = shown + part
-    return Settled(parts, total - shown, total)
+    return Settled(parts, total - sum((part for part in parts if part is not None), Micros(0, 0, 0)), total)
 
 
 # Currencies
@@ -156,14 +192,6 @@ class ExchangeRate:
         """US dollars per unit of the currency."""
         return Fraction(self.usd_per_unit_nanos, NANO)
 
-    def to_usd(self, amount: Exact) -> Exact:
-        """Returns an amount of the currency in US dollars."""
-        return amount.times(self.usd_per_unit)
-
-    def from_usd(self, amount: Exact) -> Exact:
-        """Returns an amount of US dollars in the currency: the exact inverse of `to_usd`."""
-        return amount.times(1 / self.usd_per_unit)
-
 
 def rate_on(rates: Sequence[ExchangeRate], currency: str, day: date) -> ExchangeRate | None:
     """Returns the last rate by a day; None if every rate is newer. Rates are in order of days."""
@@ -180,4 +208,4 @@ def converted(amount: Exact, currency: str, into: str, rate: ExchangeRate | None
         return amount
     if rate is None:
         return None
-    return rate.to_usd(amount) if into == USD else rate.from_usd(amount)
+    return amount.times(rate.usd_per_unit if into == USD else 1 / rate.usd_per_unit)

@@ -22,7 +22,7 @@ from service.domain.money import (
 from tests.builders.bills import rate
 
 fractions = st.fractions(min_value=0, max_value=10**7, max_denominator=10**9)
-triples = st.builds(Exact, fractions, fractions, fractions)
+triples = st.builds(Exact.of_fractions, fractions, fractions, fractions)
 
 
 def test_a_number_is_what_was_written_and_not_its_binary_neighbour() -> None:
@@ -41,8 +41,8 @@ def test_a_half_goes_away_from_zero(amount: str, rounded: int) -> None:
 @given(st.lists(triples, max_size=9))
 def test_rounded_parts_and_the_rounding_add_up_to_the_total(amounts: list[Exact]) -> None:
     settled = settle(amounts)
-    for case in ("low", "likely", "high"):
-        total = sum((getattr(amount, case) for amount in amounts), Fraction(0))
+    for index, case in enumerate(("low", "likely", "high")):
+        total = sum((amount.fractions[index] for amount in amounts), Fraction(0))
         assert getattr(settled.total, case) == half_up(total * 1_000_000)
         shown = sum(getattr(part, case) for part in settled.parts) + getattr(settled.rounding, case)
         assert shown == getattr(settled.total, case)
@@ -60,10 +60,11 @@ def test_the_rounding_is_shown_where_there_is_some() -> None:
 @given(triples, st.integers(1, 10**13), st.sampled_from(["EUR", "CNY", "INR", "JPY"]))
 def test_a_currency_round_trip_is_exact(amount: Exact, nanos: int, currency: str) -> None:
     known = ExchangeRate(currency, date(2024, 6, 1), nanos, "a-test")
-    assert known.from_usd(known.to_usd(amount)) == amount
     there = converted(amount, currency, "USD", known)
     assert there is not None
-    assert converted(there, "USD", currency, known) == amount
+    back = converted(there, "USD", currency, known)
+    assert back is not None
+    assert back.fractions == amount.fractions
 
 
 def test_without_a_rate_nothing_is_converted() -> None:

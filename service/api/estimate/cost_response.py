@@ -15,7 +15,6 @@ from service.api.estimate.sentences import (
     part_text,
     verdict_text,
 )
-from service.domain.band import Band
 from service.domain.bill.bill import Part, PartName
 from service.domain.bill.estimate import Elsewhere, EstimateAnswer
 from service.domain.bill.market_bills import MarketBill
@@ -48,7 +47,7 @@ def _amount(micros: int | None) -> float | None:
 
 def hours_band(hours: Exact | None) -> BandResponse | None:
     """Returns the rounded hours; None for None."""
-    return maybe(None if hours is None else Band(float(hours.low), float(hours.likely), float(hours.high)))
+    return maybe(None if hours is None else hours.band)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +178,8 @@ class CommitmentResponse:
         return cls(
             plan=cost.plan,
             committed_hours=hours_band(cost.committed_hours) or BandResponse(0, 0, 0),
-            usd_used=money(bill.used_usd),
-            usd_committed=money(bill.committed_usd),
+            usd_used=money(cost.used_usd),
+            usd_committed=money(cost.committed_usd),
             used_share=rounded(cost.used_share),
             break_even_utilisation=figure(cost.break_even_utilisation),
             break_even_hours=figure(cost.break_even_hours),

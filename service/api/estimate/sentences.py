@@ -90,7 +90,7 @@ def cost_text(bill: MarketBill, instance: str | None) -> str:
     if usd is None or bill.bill is None:
         return f"What the run costs on {where} is not known. {' '.join(missing)}".strip()
     span = "" if usd.low == usd.high else f" ({_dollars(usd.low)} to {_dollars(usd.high)})"
-    hours = f"{float(bill.bill.hours.likely):.4g} h on {'' if bill.machines == 1 else f'{bill.machines} x '}{where}"
+    hours = f"{bill.bill.hours.band.likely:.4g} h on {'' if bill.machines == 1 else f'{bill.machines} x '}{where}"
     unknown = f" Not known: {missing[0]}" if missing else ""
     return f"{hours} cost {'at least ' if missing else ''}{_dollars(usd.likely)}{span}.{unknown}"
 

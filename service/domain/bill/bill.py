@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from service.domain.bill.interruption import Expectation
 from service.domain.bill.run import BilledRun, StoredData, TransferredData, check
@@ -44,11 +44,6 @@ class PartName(StrEnum):
     ROUNDING = "rounding"
 
 
-MACHINE_TIME = (
-    PartName.COMPUTE, PartName.INTERRUPTION, PartName.SETUP, PartName.IDLE, PartName.BILLING_ROUNDING,
-)  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class HourlyPrice:
     """The price of one machine for an hour, in millionths of the seller's currency, and how it is known."""
@@ -64,15 +59,11 @@ class HourlyPrice:
 
 
 @dataclass(frozen=True, slots=True)
-class Contained:
-    """The price of the machine already contains the service's premium, as that of an ml.* twin does."""
-
-
-@dataclass(frozen=True, slots=True)
 class SellerTerms:
     """The prices and rules of a seller, as far as they are known; `storage` and `transfer` follow the run's entries.
 
-    `interruptions` is None where none are expected, `fee` where none is paid, and `rule` where time is not rounded.
+    `interruptions` is None where none are expected, and `rule` where time is not rounded. `fee` is the premium of a
+    managed service: None where none is paid, "contained" where the price of the machine contains it (an ml.* twin).
     """
 
     price: HourlyPrice | Unknown
@@ -80,7 +71,7 @@ class SellerTerms:
     rule: BillingRule | Unknown | None
     storage: tuple[StoragePrice | Unknown, ...] = ()
     transfer: tuple[tuple[TransferPrice, ...] | Unknown, ...] = ()
-    fee: Fee | Contained | Unknown | None = None
+    fee: Fee | Literal["contained"] | Unknown | None = None
     interruptions: Expectation | Unknown | None = None
 
     @property
@@ -164,7 +155,7 @@ class _Line:
     name: PartName
     amount: Exact | Unknown
     currency: str
-    basis: str
+    basis: str = "none"
     calculation: Calculation = None
     source: str | None = None
 
@@ -178,17 +169,16 @@ def bill_of(run: BilledRun, terms: SellerTerms) -> Bill:
     billed = total_of(known.values())
     elapsed = _elapsed_hours(used, terms.interruptions)
     lines = [
-        *(_machine_line(run, terms, name, hours[name]) for name in MACHINE_TIME),
+        *(_machine_line(run, terms, name, time) for name, time in hours.items()),
         _fee_line(run, terms, billed),
         *_storage_lines(run, terms, elapsed or used),
         *_transfer_lines(run, terms),
     ]
     usd, native, parts = _settled(lines, terms)
-    known_price = parts[0].usd is not None
     return Bill(
         parts=parts,
-        usd=usd if known_price else None,
-        native=native if parts[0].native is not None else None,
+        usd=None if parts[0].usd is None else usd,
+        native=None if parts[0].native is None else native,
         currency=terms.currency,
         rate=terms.rate,
         hours=used,
@@ -204,28 +194,27 @@ def bill_of(run: BilledRun, terms: SellerTerms) -> Bill:
 
 
 def _machine_hours(run: BilledRun, terms: SellerTerms) -> dict[PartName, Exact | Unknown]:
-    """Hours that one machine is paid for, by purpose. Idle hours are a share of all hours in use."""
-    work, interruptions = Exact.of(run.hours), terms.interruptions
+    """Hours that one machine is paid for, by purpose."""
+    work, interruptions, rule = Exact.of(run.hours), terms.interruptions, terms.rule
     lost: Exact | Unknown = NOTHING
     if interruptions is not None:
         lost = interruptions if isinstance(interruptions, Unknown) else Exact.of(interruptions.hours) - work
     setup = Exact.same(exact(run.setup_minutes) / 60)
     busy = total_of(time for time in (work, lost, setup) if isinstance(time, Exact))
+    # The idle fraction is a share of all hours in use, itself included.
     share = exact(run.idle_fraction)
     idle = busy.times(share / (1 - share))
+    used = busy + idle
+    rounding: Exact | Unknown = NOTHING
+    if rule is not None:
+        rounding = rule if isinstance(rule, Unknown) else rule.billed_hours(used) - used
     return {
         PartName.COMPUTE: work,
         PartName.INTERRUPTION: lost,
         PartName.SETUP: setup,
         PartName.IDLE: idle,
-        PartName.BILLING_ROUNDING: _rounding_hours(terms.rule, busy + idle),
+        PartName.BILLING_ROUNDING: rounding,
     }
-
-
-def _rounding_hours(rule: BillingRule | Unknown | None, used: Exact) -> Exact | Unknown:
-    if rule is None:
-        return NOTHING
-    return rule if isinstance(rule, Unknown) else used.each(rule.billed_hours) - used
 
 
 def _elapsed_hours(used: Exact, interruptions: Expectation | Unknown | None) -> Exact | None:
@@ -242,70 +231,55 @@ def _elapsed_hours(used: Exact, interruptions: Expectation | Unknown | None) -> 
 
 def _machine_line(run: BilledRun, terms: SellerTerms, name: PartName, hours: Exact | Unknown) -> _Line:
     price = terms.price
-    if isinstance(hours, Unknown):
-        return _Line(name, hours, terms.currency, "unknown")
-    if not hours:
-        return _Line(name, NOTHING, terms.currency, "none")
+    if isinstance(hours, Unknown) or not hours:
+        return _Line(name, hours, terms.currency)
     if isinstance(price, Unknown):
-        return _Line(name, price, terms.currency, "unknown")
-    time = MachineTime(float(hours.likely), run.machines, price)
-    amount = hours.times(run.machines * price.per_hour)
-    return _Line(name, amount, price.currency, _time_basis(run, terms, name), time, price.source)
-
-
-def _time_basis(run: BilledRun, terms: SellerTerms, name: PartName) -> str:
-    """How the hours of a part are known; their price has a kind of its own."""
+        return _Line(name, price, terms.currency)
+    # The basis is that of the hours; their price has a kind of its own.
+    basis = {PartName.COMPUTE: run.basis, PartName.BILLING_ROUNDING: "rule"}.get(name, "given")
     if name == PartName.INTERRUPTION and isinstance(terms.interruptions, Expectation):
-        return terms.interruptions.basis
-    if name == PartName.BILLING_ROUNDING:
-        return "rule"
-    return run.basis if name == PartName.COMPUTE else "given"
+        basis = terms.interruptions.basis
+    time = MachineTime(hours.band.likely, run.machines, price)
+    return _Line(name, hours.times(run.machines * price.per_hour), price.currency, basis, time, price.source)
 
 
 def _fee_line(run: BilledRun, terms: SellerTerms, billed: Exact) -> _Line:
     """The premium of a managed service, in percent of all machine time that is paid for."""
     name, fee, price = PartName.MANAGEMENT_FEE, terms.fee, terms.price
-    if fee is None:
-        return _Line(name, NOTHING, terms.currency, "none")
-    if isinstance(fee, Contained):
-        return _Line(name, NOTHING, terms.currency, "contained")
+    if fee is None or fee == "contained":
+        return _Line(name, NOTHING, terms.currency, fee or "none")
     if isinstance(fee, Unknown):
-        return _Line(name, fee, terms.currency, "unknown")
+        return _Line(name, fee, terms.currency)
     if isinstance(price, Unknown):
-        return _Line(name, price, terms.currency, "unknown")
+        return _Line(name, price, terms.currency)
     amount = billed.times(run.machines * price.per_hour * exact(fee.percent_of_compute) / 100)
     return _Line(name, amount, price.currency, "published", fee, fee.source)
 
 
 def _storage_lines(run: BilledRun, terms: SellerTerms, elapsed: Exact) -> list[_Line]:
-    if not run.stored:
-        return [_Line(PartName.STORAGE, NOTHING, USD, "none")]
-    return [_storage_line(run, *entry, elapsed) for entry in zip(run.stored, terms.storage, strict=True)]
-
-
-def _storage_line(run: BilledRun, data: StoredData, price: StoragePrice | Unknown, elapsed: Exact) -> _Line:
-    hours = elapsed if data.hours is None else Exact.same(data.hours)
-    known = None if isinstance(price, Unknown) else price
-    volume = StoredVolume(data, known, float(hours.likely), run.machines)
-    if isinstance(price, Unknown):
-        return _Line(PartName.STORAGE, price, USD, "unknown", volume)
-    cost = price.cost(data.gib, hours, run.machines)
-    return _Line(PartName.STORAGE, cost, USD, "published", volume, price.source)
+    lines = []
+    for data, price in zip(run.stored, terms.storage, strict=True):
+        hours = elapsed if data.hours is None else Exact.same(data.hours)
+        known = None if isinstance(price, Unknown) else price
+        volume = StoredVolume(data, known, hours.band.likely, run.machines)
+        if isinstance(price, Unknown):
+            lines.append(_Line(PartName.STORAGE, price, USD, calculation=volume))
+        else:
+            cost = price.cost(data.gib, hours, run.machines)
+            lines.append(_Line(PartName.STORAGE, cost, USD, "published", volume, price.source))
+    return lines or [_Line(PartName.STORAGE, NOTHING, USD)]
 
 
 def _transfer_lines(run: BilledRun, terms: SellerTerms) -> list[_Line]:
-    if not run.sent:
-        return [_Line(PartName.TRANSFER, NOTHING, USD, "none")]
-    return [_transfer_line(*entry) for entry in zip(run.sent, terms.transfer, strict=True)]
-
-
-def _transfer_line(data: TransferredData, tiers: tuple[TransferPrice, ...] | Unknown) -> _Line:
-    if data.gb == 0:
-        return _Line(PartName.TRANSFER, NOTHING, USD, "none", data)
-    if isinstance(tiers, Unknown):
-        return _Line(PartName.TRANSFER, tiers, USD, "unknown", data)
-    cost = transfer_cost(tiers, data.gb, data.already_gb)
-    return _Line(PartName.TRANSFER, cost, USD, "published", data, tiers[0].source)
+    lines = []
+    for data, tiers in zip(run.sent, terms.transfer, strict=True):
+        if data.gb == 0 or isinstance(tiers, Unknown):
+            amount = tiers if data.gb and isinstance(tiers, Unknown) else NOTHING
+            lines.append(_Line(PartName.TRANSFER, amount, USD, calculation=data))
+        else:
+            cost = transfer_cost(tiers, data.gb, data.already_gb)
+            lines.append(_Line(PartName.TRANSFER, cost, USD, "published", data, tiers[0].source))
+    return lines or [_Line(PartName.TRANSFER, NOTHING, USD)]
 
 
 # The sum
@@ -313,31 +287,22 @@ def _transfer_line(data: TransferredData, tiers: tuple[TransferPrice, ...] | Unk
 
 def _settled(lines: Sequence[_Line], terms: SellerTerms) -> tuple[Micros, Micros, tuple[Part, ...]]:
     """The totals and the parts. Each currency is settled by itself, so that the parts add up in both."""
-    in_usd = in_native = _amounts(lines, USD, terms.rate)
-    usd = native = settle([amount for amount in in_usd if amount is not None])
+    usd = native = settle([_amount_in(line, USD, terms.rate) for line in lines])
     if terms.currency != USD:
-        in_native = _amounts(lines, terms.currency, terms.rate)
-        native = settle([amount for amount in in_native if amount is not None])
-    usd_parts, native_parts = iter(usd.parts), iter(native.parts)
-    parts = [
-        _part(line, None if a is None else next(usd_parts), None if b is None else next(native_parts), terms)
-        for line, a, b in zip(lines, in_usd, in_native, strict=True)
-    ]
+        native = settle([_amount_in(line, terms.currency, terms.rate) for line in lines])
+    parts = (_part(*line, terms.currency) for line in zip(lines, usd.parts, native.parts, strict=True))
     return usd.total, native.total, (*parts, Part(PartName.ROUNDING, usd.rounding, native.rounding, "exact"))
 
 
-def _amounts(lines: Sequence[_Line], currency: str, rate: ExchangeRate | None) -> list[Exact | None]:
-    """The exact amount of every line in a currency, before anything is rounded."""
-    return [
-        None
-        if isinstance(line.amount, Unknown)
-        else converted(line.amount, line.currency, currency, rate) if line.amount else NOTHING
-        for line in lines
-    ]  # fmt: skip
+def _amount_in(line: _Line, currency: str, rate: ExchangeRate | None) -> Exact | None:
+    if isinstance(line.amount, Unknown):
+        return None
+    # Nothing is nothing in every currency, whether or not its rate is known.
+    return converted(line.amount, line.currency, currency, rate) if line.amount else NOTHING
 
 
-def _part(line: _Line, usd: Micros | None, native: Micros | None, terms: SellerTerms) -> Part:
-    reason = line.amount.reason if isinstance(line.amount, Unknown) else None
-    if reason is None and (usd is None or native is None):
-        reason = f"No exchange rate of {terms.currency} is known for the day."
+def _part(line: _Line, usd: Micros | None, native: Micros | None, currency: str) -> Part:
+    if isinstance(line.amount, Unknown):
+        return Part(line.name, usd, native, "unknown", line.calculation, line.amount.reason, line.source)
+    reason = f"No exchange rate of {currency} is known for the day." if usd is None or native is None else None
     return Part(line.name, usd, native, line.basis, line.calculation, reason, line.source)

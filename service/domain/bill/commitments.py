@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import ceil
 
 from service.domain.bill.bill import HourlyPrice
-from service.domain.money import Exact, Micros
+from service.domain.money import USD, Exact, ExchangeRate, Micros, converted
 
 HOURS_A_YEAR = 8760
 HOURS_A_DAY = 24
@@ -30,17 +30,13 @@ class Commitment:
     plan: str
     hours: int | None
 
-    def committed(self, used: Fraction) -> Fraction:
+    def committed(self, used: Fraction) -> int:
         """Returns the hours paid for in order to use so many: whole terms, one at least."""
-        if self.hours is None:
-            return Fraction(block_days(used) * HOURS_A_DAY)
-        return Fraction(max(1, ceil(used / self.hours)) * self.hours)
-
-
-def block_days(hours: Fraction) -> int:
-    """Returns the length of the shortest capacity block with so many hours."""
-    days = max(1, ceil(hours / HOURS_A_DAY))
-    return days if days <= BLOCK_DAYS else ceil(Fraction(days, 7)) * 7
+        term = self.hours or HOURS_A_DAY
+        terms = max(1, ceil(used / term))
+        if self.hours is None and terms > BLOCK_DAYS:
+            terms = ceil(terms / 7) * 7
+        return terms * term
 
 
 def commitment_in(term: str | None) -> Commitment | None:
@@ -53,7 +49,7 @@ def commitment_in(term: str | None) -> Commitment | None:
 
 @dataclass(frozen=True, slots=True)
 class CommittedCost:
-    """How much of a commitment a run uses, and the cost of all of it, in millionths of the seller's currency.
+    """How much of a commitment a run uses, and the cost of all of it; in USD, None where no exchange rate is known.
 
     `break_even_utilisation` is the share of a term, and `break_even_hours` the hours of one, that must be used for the
     commitment to cost no more than on-demand. A share above 1 never pays. Both are None where no on-demand price in the
@@ -61,8 +57,8 @@ class CommittedCost:
     """
 
     plan: str
-    uses: Micros
-    commits: Micros
+    used_usd: Micros | None
+    committed_usd: Micros | None
     committed_hours: Exact
     used_share: float
     break_even_utilisation: float | None
@@ -70,18 +66,27 @@ class CommittedCost:
 
 
 def committed_cost(
-    commitment: Commitment, hours: Exact, machines: int, price: HourlyPrice, on_demand: HourlyPrice | None
+    commitment: Commitment,
+    used: Exact,
+    machines: int,
+    price: HourlyPrice,
+    on_demand: HourlyPrice | None,
+    rate: ExchangeRate | None,
 ) -> CommittedCost:
     """Returns the cost of so many billed hours on each of some machines, under a commitment for each of them."""
-    committed = hours.each(commitment.committed)
-    comparable = on_demand is not None and on_demand.currency == price.currency
-    share = price.per_hour / on_demand.per_hour if on_demand and comparable else None
+    committed = Exact.of_fractions(*(Fraction(commitment.committed(hours)) for hours in used.fractions))
+    share = None
+    if on_demand is not None and on_demand.currency == price.currency:
+        share = Fraction(price.micros_per_hour, on_demand.micros_per_hour)
+    used_usd, committed_usd = (
+        converted(hours.times(price.per_hour * machines), price.currency, USD, rate) for hours in (used, committed)
+    )
     return CommittedCost(
         plan=commitment.plan,
-        uses=hours.times(price.per_hour * machines).micros,
-        commits=committed.times(price.per_hour * machines).micros,
+        used_usd=None if used_usd is None else used_usd.micros,
+        committed_usd=None if committed_usd is None else committed_usd.micros,
         committed_hours=committed,
-        used_share=float(hours.likely / committed.likely),
+        used_share=used.band.likely / committed.band.likely,
         break_even_utilisation=None if share is None else float(share),
         break_even_hours=None if share is None or commitment.hours is None else float(commitment.hours * share),
     )

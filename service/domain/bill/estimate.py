@@ -15,10 +15,10 @@ from service.domain.bill.market_bills import (
 from service.domain.bill.payment_options import GpuHour, cheapest_gpu_hours, payment_options
 from service.domain.bill.run import BilledRun, RunAmount
 from service.domain.bill.serving import Load, Served, serve
-from service.domain.bill.unit_costs import SECONDS_AN_HOUR
 from service.domain.bill.verdict import Gate, Verdict
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.tariffs import SECONDS_AN_HOUR
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.job import Job
 from service.domain.layouts.job_estimate import Choose, JobEstimate, estimate_job

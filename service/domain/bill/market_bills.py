@@ -15,7 +15,7 @@ from service.domain.bill.unit_costs import UnitCosts, unit_costs, usd_micros_a_m
 from service.domain.bill.verdict import Gate, Verdict, verdict
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.money import MICRO, USD, ExchangeRate, Micros, Unknown, exact, half_up, rate_on
+from service.domain.money import MICRO, USD, Micros, Unknown, exact, half_up, rate_on
 
 OWN_MACHINE = "for a machine of one's own"
 
@@ -64,10 +64,6 @@ class MarketBill:
     per_unit: UnitCosts
     month: Micros | None
     commitment: CommittedCost | None = None
-    used_usd: Micros | None = None
-    """The billed hours at the price of the commitment, in dollars; None where the exchange rate is unknown."""
-    committed_usd: Micros | None = None
-    """The whole commitment in dollars."""
     break_even: BreakEven | None = None
 
     @property
@@ -94,15 +90,14 @@ def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Ca
     for data in run.stored:
         known_storage_class(catalog.reference.storage_prices, data.storage_class)
     micros = None if usd_per_hour is None else half_up(exact(usd_per_hour), MICRO)
+    price = Unknown("The machine was described without usd_per_hour.")
     terms = SellerTerms(
-        price=Unknown("The machine was described without usd_per_hour.")
-        if micros is None
-        else HourlyPrice(micros, USD, "given", ""),
+        price=price if micros is None else HourlyPrice(micros, USD, "given", ""),
         rate=rate_on((), USD, catalog.day),
         rule=None,
         storage=tuple(Unknown(f"What {data.storage_class} costs {OWN_MACHINE} is not known.") for data in run.stored),
         transfer=tuple(Unknown(f"What sending data costs {OWN_MACHINE} is not known.") for _ in run.sent),
-    )  # fmt: skip
+    )
     return _market_bill(priced, None, terms, micros)
 
 
@@ -123,24 +118,19 @@ def representative(bills: Sequence[MarketBill]) -> MarketBill | None:
     )
 
 
-def _plain_bill(priced: PricedRun, instance_type: InstanceType, option: PaymentOption, catalog: Catalog) -> MarketBill:
-    terms = terms_of(
-        catalog.reference, instance_type, option.offer, priced.timed, catalog.day, priced.checkpoints,
-        service=option.service,
-    )  # fmt: skip
-    return _market_bill(priced, option, terms, option.offer.price.usd_micros_per_hour)
-
-
 def _market_bill(
     priced: PricedRun, option: PaymentOption | None, terms: SellerTerms, usd_micros_per_hour: int | None
 ) -> MarketBill:
-    hours = priced.amount.billable_hours
-    bill, nodes = None, priced.run.nodes
+    bill, hours, served, nodes = None, priced.amount.billable_hours, priced.served, priced.run.nodes
     if isinstance(hours, Unknown):
         missing = (*((terms.price.reason,) if isinstance(terms.price, Unknown) else ()), hours.reason)
     else:
         bill = bill_of(priced.timed, terms)
         missing = bill.missing
+    month = None
+    if isinstance(served, Served) and usd_micros_per_hour is not None:
+        counts = (served.few, served.likely, served.many)
+        month = Micros(*(usd_micros_a_month(usd_micros_per_hour, count, nodes) for count in counts))
     gang_micros = None if usd_micros_per_hour is None else usd_micros_per_hour * nodes
     return MarketBill(
         option=option,
@@ -150,15 +140,16 @@ def _market_bill(
         bill=bill,
         missing=missing,
         per_unit=unit_costs(None if bill is None else bill.usd, priced.amount, gang_micros),
-        month=_month(priced.served, usd_micros_per_hour, nodes),
+        month=month,
     )
 
 
-def _month(served: Served | Unknown | None, usd_micros_per_hour: int | None, nodes: int) -> Micros | None:
-    if not isinstance(served, Served) or usd_micros_per_hour is None:
-        return None
-    counts = (served.few, served.likely, served.many)
-    return Micros(*(usd_micros_a_month(usd_micros_per_hour, count, nodes) for count in counts))
+def _plain_bill(priced: PricedRun, instance_type: InstanceType, option: PaymentOption, catalog: Catalog) -> MarketBill:
+    terms = terms_of(
+        catalog.reference, instance_type, option.offer, priced.timed, catalog.day, priced.checkpoints,
+        service=option.service,
+    )  # fmt: skip
+    return _market_bill(priced, option, terms, option.offer.price.usd_micros_per_hour)
 
 
 # Compared with on demand
@@ -169,45 +160,30 @@ def _compared(
     bills: dict[PaymentOption, MarketBill], catalog: Catalog,
 ) -> MarketBill:  # fmt: skip
     """Adds the commitment and the break-even; a missing on-demand bill is added to `bills`."""
-    assert bill.option is not None
-    offer = bill.option.offer
-    if offer.market == "on_demand":
+    paid = bill.option
+    if paid is None or bill.bill is None or paid.offer.market == "on_demand":
         return bill
-    plain = on_demand_offer(catalog, instance_type, offer.region)
+    plain = on_demand_offer(catalog, instance_type, paid.offer.region)
     listed = None if plain is None else hourly_price(plain.price, instance_type, plain.region)
-    bill = _with_commitment(bill, listed if isinstance(listed, HourlyPrice) else None)
-    if plain is None or bill.usd is None:
+    commitment, price = commitment_in(paid.offer.term), bill.terms.price
+    if commitment is not None and isinstance(price, HourlyPrice):
+        known = listed if isinstance(listed, HourlyPrice) else None
+        hours, machines, rate = bill.bill.billed_hours, bill.machines, bill.terms.rate
+        bill = replace(bill, commitment=committed_cost(commitment, hours, machines, price, known, rate))
+    if plain is None:
         return bill
-    option = PaymentOption(plain, None if bill.option is None else bill.option.service)
+    option = PaymentOption(plain, paid.service)
     if option not in bills:
         bills[option] = _plain_bill(priced, instance_type, option, catalog)
     return replace(bill, break_even=_break_even(priced, bill, bills[option]))
 
 
-def _with_commitment(bill: MarketBill, on_demand: HourlyPrice | None) -> MarketBill:
-    terms, price = bill.terms, bill.terms.price
-    commitment = None if bill.option is None else commitment_in(bill.option.offer.term)
-    if commitment is None or isinstance(price, Unknown) or bill.bill is None:
-        return bill
-    cost = committed_cost(commitment, bill.bill.billed_hours, bill.machines, price, on_demand)
-    used, committed = (_in_usd(amount, terms.currency, terms.rate) for amount in (cost.uses, cost.commits))
-    return replace(bill, commitment=cost, used_usd=used, committed_usd=committed)
-
-
 def _break_even(priced: PricedRun, bill: MarketBill, on_demand: MarketBill) -> BreakEven | None:
-    assert bill.option is not None
     if bill.usd is None or on_demand.usd is None or not on_demand.usd.likely:
         return None
     saves = float(100 - Fraction(bill.usd.likely, on_demand.usd.likely) * 100)
     hours, spot, full = priced.amount.hours, bill.usd_micros_per_hour, on_demand.usd_micros_per_hour
-    if bill.option.offer.market != "spot" or isinstance(hours, Unknown) or not hours.likely or spot is None or not full:
+    at_spot = bill.option is not None and bill.option.offer.market == "spot"
+    if not at_spot or isinstance(hours, Unknown) or not hours.likely or spot is None or not full:
         return BreakEven(saves, None)
     return BreakEven(saves, break_even_rate(hours.likely, spot / full, priced.checkpoints))
-
-
-def _in_usd(amount: Micros, currency: str, rate: ExchangeRate | None) -> Micros | None:
-    if currency == USD:
-        return amount
-    if rate is None:
-        return None
-    return Micros(*(half_up(rate.usd_per_unit, micros) for micros in (amount.low, amount.likely, amount.high)))

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from datetime import date
+from typing import Literal
 
-from service.domain.bill.bill import Contained, HourlyPrice, SellerTerms
+from service.domain.bill.bill import HourlyPrice, SellerTerms
 from service.domain.bill.interruption import Checkpoints, Expectation, expect_by_prior, prior_of
 from service.domain.bill.run import BilledRun, StoredData, TransferredData
 from service.domain.catalog.hardware import InstanceType
@@ -94,10 +95,10 @@ def _transfer_of(
 
 def _fee_of(
     fees: Sequence[Fee], instance_type: InstanceType, service: str | None, day: date
-) -> Fee | Contained | Unknown | None:
+) -> Fee | Literal["contained"] | Unknown | None:
     """The premium of a service on a plain machine; the price of a managed twin already contains it."""
     if instance_type.twin_of is not None:
-        return Contained()
+        return "contained"
     if service is None:
         return None
     known = [

@@ -6,10 +6,9 @@ from math import ceil
 
 from service.domain.band import Band
 from service.domain.bill.run import RunAmount
-from service.domain.catalog.tariffs import HOURS_A_MONTH
+from service.domain.catalog.tariffs import HOURS_A_MONTH, SECONDS_AN_HOUR
 from service.domain.money import MICRO, Micros, exact, half_up, number
 
-SECONDS_AN_HOUR = 3600
 MILLION = 1_000_000
 LEAST_AMOUNT = 1e-9
 """Smallest amount of work whose units have a price that can be printed."""

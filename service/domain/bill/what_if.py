@@ -74,10 +74,7 @@ def _cluster_key(cluster: Cluster | None) -> tuple[object, ...]:
 
 
 def _hours(bill: MarketBill | None) -> Band | None:
-    if bill is None or bill.bill is None:
-        return None
-    hours = bill.bill.elapsed_hours or bill.bill.hours
-    return Band(float(hours.low), float(hours.likely), float(hours.high))
+    return None if bill is None or bill.bill is None else (bill.bill.elapsed_hours or bill.bill.hours).band
 
 
 def _point(combination: Combination) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.bill.commitments import Commitment, block_days, commitment_in, committed_cost
+from service.domain.bill.commitments import Commitment, commitment_in, committed_cost
 from service.domain.money import Exact
 from tests.builders.bills import price
 
@@ -32,9 +32,11 @@ def test_a_term_that_does_not_tell_is_none(term: str | None) -> None:
 
 def test_what_a_run_uses_and_what_it_commits_to() -> None:
     year = Commitment("reserved", 8760)
-    found = committed_cost(year, Exact.same(876), 2, price(6.0), price(10.0))
-    assert found.uses.likely == 876 * 2 * 6_000_000
-    assert found.commits.likely == 8760 * 2 * 6_000_000
+    found = committed_cost(year, Exact.same(876), 2, price(6.0), price(10.0), None)
+    assert found.used_usd is not None
+    assert found.committed_usd is not None
+    assert found.used_usd.likely == 876 * 2 * 6_000_000
+    assert found.committed_usd.likely == 8760 * 2 * 6_000_000
     assert found.used_share == 0.1
     assert found.break_even_utilisation == 0.6
     assert found.break_even_hours == 5256
@@ -42,18 +44,18 @@ def test_what_a_run_uses_and_what_it_commits_to() -> None:
 
 def test_without_a_price_to_compare_with_there_is_no_break_even() -> None:
     year = Commitment("reserved", 8760)
-    assert committed_cost(year, Exact.same(1), 1, price(6.0), None).break_even_utilisation is None
-    assert committed_cost(year, Exact.same(1), 1, price(6.0, "EUR"), price(10.0)).break_even_utilisation is None
-    assert committed_cost(year, Exact.same(1), 1, price(6.0, "EUR"), price(10.0)).break_even_hours is None
+    assert committed_cost(year, Exact.same(1), 1, price(6.0), None, None).break_even_utilisation is None
+    assert committed_cost(year, Exact.same(1), 1, price(6.0, "EUR"), price(10.0), None).break_even_utilisation is None
+    assert committed_cost(year, Exact.same(1), 1, price(6.0, "EUR"), price(10.0), None).break_even_hours is None
     block = Commitment("capacity_block", None)
-    assert committed_cost(block, Exact.same(1), 1, price(6.0), price(10.0)).break_even_hours is None
+    assert committed_cost(block, Exact.same(1), 1, price(6.0), price(10.0), None).break_even_hours is None
 
 
 @pytest.mark.parametrize(
     ("hours", "days"), [(0, 1), (1, 1), (24, 1), (25, 2), (336, 14), (337, 21), (504, 21), (505, 28)]
 )
 def test_blocks_are_sold_in_days_and_then_in_weeks(hours: int, days: int) -> None:
-    assert block_days(Fraction(hours)) == days
+    assert Commitment("capacity_block", None).committed(Fraction(hours)) == days * 24
 
 
 @given(st.integers(0, 10**6), st.sampled_from([8760, 26_280, None]))
@@ -66,6 +68,6 @@ def test_no_less_is_paid_for_than_is_used(hours: int, length: int | None) -> Non
 @given(st.integers(1, 10**8), st.integers(1, 10**8))
 def test_at_the_break_even_both_cost_the_same(reserved: int, on_demand: int) -> None:
     year, one, other = Commitment("reserved", 8760), price(reserved / 1e6), price(on_demand / 1e6)
-    used = committed_cost(year, Exact.same(1), 1, one, other).break_even_hours
+    used = committed_cost(year, Exact.same(1), 1, one, other, None).break_even_hours
     assert used is not None
     assert used * other.micros_per_hour == pytest.approx(8760 * one.micros_per_hour)
