@@ -10,14 +10,13 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu, InstanceType
-from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.reference import Service, SoftwareRule
 from service.domain.catalog.software_support import RUNS, rules_by_type, said
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, Question, WorkEstimate
 from service.domain.recommend.codes import AdviceCode
-from service.domain.recommend.successors import best_peak
+from service.domain.recommend.successors import best_peak, on_demand_prices
 from service.domain.recommend.warnings import cpus_are_too_few
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU, Requirement
 from service.domain.statement import Statement
@@ -148,11 +147,8 @@ def _part_of_a_card(question: Question, modelled: JobEstimate | None) -> float |
 
 def _by_price(catalog: Catalog) -> list[_Priced]:
     """Returns the available machines with their on-demand price, the cheapest first."""
-    offers, default = catalog.offers, catalog.default_offers
-    usd = offers.usd_per_hour_at(default)
-    is_priced = (default >= 0) & (usd > 0)
-    is_priced[is_priced] = offers.market[default[is_priced]] == MARKETS.index("on_demand")
-    priced = [(float(usd[index]), catalog.instance_types[index]) for index in np.flatnonzero(is_priced).tolist()]
+    usd = on_demand_prices(catalog)
+    priced = [(float(usd[index]), catalog.instance_types[index]) for index in np.flatnonzero(usd > 0).tolist()]
     available = [pair for pair in priced if pair[1].state_on(catalog.day) == "available"]
     return sorted(available, key=lambda pair: (pair[0], pair[1].id))
 

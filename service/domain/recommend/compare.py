@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import BY_THE_HOUR, Offer
@@ -15,40 +13,36 @@ from service.domain.selection.selection import select
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One instance type; ratios refer to the baseline and are null where a figure is not known.
-
-    `speed` is samples per second when measured, else the dense peak of the machine in 10^12 operations per second.
-    """
+    """One instance type; ratios refer to the baseline and are null where a figure is not known."""
 
     instance: str
-    measured: bool
-    speed: float | None
-    precision: str | None
-    batch_size: int | None
     offer: Offer | None
-    evidence: tuple[str, ...]
+    measured: bool
+    speed: float | None = None
+    """Samples per second when measured, else the dense peak of the machine in 10^12 operations per second."""
+    precision: str | None = None
+    batch_size: int | None = None
+    evidence: tuple[str, ...] = ()
+    """Ids of the measurements used."""
     relative_speed: float | None = None
     relative_cost: float | None = None
 
     @property
     def usd_per_hour(self) -> float | None:
+        """Price of an hour; None without an offer or a known price."""
         return self.offer.price.usd_per_hour if self.offer else None
 
     @property
     def speed_per_cost(self) -> float | None:
-        """relative speed / relative cost."""
+        """Relative speed divided by relative cost."""
         return _ratio(self.relative_speed, self.relative_cost)
 
     @property
     def samples_per_usd(self) -> float | None:
-        """None unless the speed was measured and the price is known."""
+        """Samples per dollar; None unless the speed was measured and the price is known."""
         if not self.measured or self.speed is None or not self.usd_per_hour:
             return None
         return samples_per_usd(self.speed, self.usd_per_hour)
-
-
-def _ratio(above: float | None, below: float | None) -> float | None:
-    return None if above is None or not below else above / below
 
 
 def compare(
@@ -59,8 +53,15 @@ def compare(
     precision: str | None,
     regions: tuple[str, ...],
 ) -> list[Comparison]:
-    """Each type against the baseline, which must be among them: measured when a workload is named, else by peak."""
-    rows = {name: _figures(catalog, name, workload, precision, regions) for name in instances}
+    """Returns each type relative to the baseline, which must be one of them.
+
+    Speeds are those measured under the name of a workload; without a name, they are peaks.
+    """
+    precisions = (precision,) if precision else USUAL_PRECISIONS
+    rows = {}
+    for name in instances:
+        row = Comparison(name, _default_offer(catalog, name, regions), measured=workload is not None)
+        rows[name] = _with_peak(row, precisions, catalog) if workload is None else _as_measured(row, workload, catalog)
     base = rows[baseline]
     return [
         replace(
@@ -72,54 +73,42 @@ def compare(
     ]
 
 
-def _figures(
-    catalog: Catalog, instance: str, workload: str | None, precision: str | None, regions: tuple[str, ...]
-) -> Comparison:
-    offer = best_offer(catalog, instance, regions)
-    if workload:
-        seen = [
-            each
-            for each in catalog.measurements
-            if each.machine == instance and each.workload == workload and each.nodes == 1
-        ]
-        if not seen:
-            return Comparison(
-                instance, measured=True, speed=None, precision=None, batch_size=None, offer=offer, evidence=()
-            )
-        newest = max(seen, key=lambda each: (each.measured_on, each.samples_per_second))
-        return Comparison(
-            instance=instance,
-            measured=True,
-            speed=newest.samples_per_second,
-            precision=newest.precision,
-            batch_size=newest.batch_size,
-            offer=offer,
-            evidence=(newest.id,),
-        )
-    peaks = peak_rates(catalog, instance, (precision,) if precision else USUAL_PRECISIONS)
-    fastest = max(peaks, key=lambda name: peaks[name], default=None)
-    return Comparison(
-        instance=instance,
-        measured=False,
-        speed=peaks[fastest] if fastest else None,
-        precision=fastest,
-        batch_size=None,
-        offer=offer,
-        evidence=(),
+def _ratio(value: float | None, other: float | None) -> float | None:
+    return None if value is None or not other else value / other
+
+
+def _default_offer(catalog: Catalog, instance: str, regions: tuple[str, ...]) -> Offer | None:
+    """Returns the offer that a list shows for a type in some regions: on demand if possible, then the cheapest."""
+    constraints = Constraints(words={"instance": (instance,)}, region=regions, market=BY_THE_HOUR)
+    _, offers = offers_of_types(select(constraints, catalog).admitted)
+    return catalog.offers.offer(int(offers[0])) if len(offers) else None
+
+
+def _as_measured(row: Comparison, workload: str, catalog: Catalog) -> Comparison:
+    """Returns the row with the newest measurement on one node; the fastest one of a day."""
+    measurements = [
+        measurement
+        for measurement in catalog.measurements
+        if (measurement.machine, measurement.workload, measurement.nodes) == (row.instance, workload, 1)
+    ]
+    if not measurements:
+        return row
+    newest = max(measurements, key=lambda measurement: (measurement.measured_on, measurement.samples_per_second))
+    return replace(
+        row,
+        speed=newest.samples_per_second,
+        precision=newest.precision,
+        batch_size=newest.batch_size,
+        evidence=(newest.id,),
     )
 
 
-def peak_rates(catalog: Catalog, instance: str, precisions: tuple[str, ...]) -> dict[str, float]:
-    """The machine's known peaks among the precisions that its GPU runs."""
-    kind = catalog.instance_types[catalog.index_of[instance]]
-    if kind.gpu is None:
-        return {}
-    peaks = {name: kind.tflops(name) for name in precisions if kind.gpu.runs(name)}
-    return {name: peak for name, peak in peaks.items() if peak is not None}
-
-
-def best_offer(catalog: Catalog, instance: str, regions: tuple[str, ...]) -> Offer | None:
-    """The offer a list would show for the type: on-demand and cheap first."""
-    asked = Constraints(words={"instance": (instance,)}, region=regions, market=BY_THE_HOUR)
-    _, offers = offers_of_types(select(asked, catalog).admitted)
-    return catalog.offers.offer(int(offers[0])) if np.size(offers) else None
+def _with_peak(row: Comparison, precisions: tuple[str, ...], catalog: Catalog) -> Comparison:
+    """Returns the row with the highest known peak among the precisions that the GPU runs."""
+    instance_type = catalog.instance_types[catalog.index_of[row.instance]]
+    gpu = instance_type.gpu
+    peaks = [(instance_type.tflops(name), name) for name in precisions if gpu and gpu.runs(name)]
+    speed, precision = max(
+        ((tflops, name) for tflops, name in peaks if tflops is not None), key=lambda peak: peak[0], default=(None, None)
+    )
+    return replace(row, speed=speed, precision=precision)

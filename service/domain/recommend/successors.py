@@ -1,5 +1,6 @@
 """Machines that a newer one of the same provider beats or equals in price, peak, memory and links."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.precision import USUAL_PRECISIONS
 from service.domain.physics.input_pipeline import USUAL_CORES_PER_GPU
 
-AT_LEAST_AS_GOOD: tuple[Callable[[InstanceType], float | None], ...] = (
+_AT_LEAST_AS_GOOD: tuple[Callable[[InstanceType], float | None], ...] = (
     lambda instance_type: instance_type.total_gpu_memory_gb,
     lambda instance_type: instance_type.gpu.memory_gb if instance_type.gpu else None,
     lambda instance_type: _total_bandwidth(instance_type),
@@ -35,7 +36,7 @@ class Successor:
 
 def successor(index: int, catalog: Catalog) -> Successor | None:
     """Returns the machine with the most peak per dollar among those that supersede an instance type; cached."""
-    return catalog.memory.get_or_compute("successors", lambda: _successors(catalog)).get(index)
+    return catalog.derive(_successors).get(index)
 
 
 def best_peak(instance_type: InstanceType) -> float:
@@ -45,14 +46,24 @@ def best_peak(instance_type: InstanceType) -> float:
     return max((peak for peak in peaks if peak is not None), default=np.nan)
 
 
+def on_demand_prices(catalog: Catalog) -> Floats:
+    """Returns the lowest on-demand price of each instance type in any region; NaN if unknown."""
+    offers, default = catalog.offers, catalog.default_offers
+    if not len(offers):
+        return np.full(len(default), np.nan)
+    # A default offer is on demand if the type has any such offer with a known price.
+    on_demand = offers.market[default] == MARKETS.index("on_demand")
+    return np.where(on_demand, offers.usd_per_hour_at(default), np.nan)
+
+
 def _successors(catalog: Catalog) -> dict[int, Successor]:
     """Compares machines of one provider, service, GPU vendor and CPU architecture; a newer GPU must be faster."""
-    comparable: dict[tuple[str, str, str, str | None], list[int]] = {}
+    comparable = defaultdict[tuple[str, str, str, str | None], list[int]](list)
     for index, instance_type in enumerate(catalog.instance_types):
         if instance_type.gpu is not None and _release_year(instance_type) is not None:
-            gpu = instance_type.gpu
-            key = (instance_type.provider, instance_type.service, gpu.vendor, instance_type.cpu_architecture)
-            comparable.setdefault(key, []).append(index)
+            vendor = instance_type.gpu.vendor
+            key = (instance_type.provider, instance_type.service, vendor, instance_type.cpu_architecture)
+            comparable[key].append(index)
     successors = {}
     for indices in comparable.values():
         successors.update(_successors_among(indices, catalog))
@@ -61,38 +72,30 @@ def _successors(catalog: Catalog) -> dict[int, Successor]:
 
 def _successors_among(indices: list[int], catalog: Catalog) -> dict[int, Successor]:
     types = [catalog.instance_types[index] for index in indices]
-    usd = _on_demand_prices(indices, catalog)
-    peak = number_column([best_peak(each) for each in types])
-    year = number_column([_release_year(each) for each in types])
-    available = np.array([each.state_on(catalog.day) == "available" for each in types])
-    cores = number_column([each.vcpus for each in types])
-    plenty = USUAL_CORES_PER_GPU[-1] * number_column([each.whole_gpus for each in types])
-    columns = [number_column([read(each) for each in types]) for read in AT_LEAST_AS_GOOD]
+    usd = on_demand_prices(catalog)[indices]
+    peak = number_column([best_peak(instance_type) for instance_type in types])
+    year = number_column([_release_year(instance_type) for instance_type in types])
+    available = np.array([instance_type.state_on(catalog.day) == "available" for instance_type in types])
+    cores = number_column([instance_type.vcpus for instance_type in types])
+    plenty = USUAL_CORES_PER_GPU[-1] * number_column([instance_type.whole_gpus for instance_type in types])
+    columns = [number_column([figure(instance_type) for instance_type in types]) for figure in _AT_LEAST_AS_GOOD]
     successors = {}
     for old, index in enumerate(indices):
         better = available & (year > year[old]) & (usd <= usd[old]) & (peak > peak[old])
+        # Fewer cores than before are enough if they can feed the GPUs.
         better &= np.isnan(cores[old]) | (cores >= np.minimum(plenty, cores[old]))
         for column in columns:
             better &= column >= column[old]
         if better.any():
             new = int(np.argmax(np.where(better, peak / usd, -np.inf)))
             figures = (usd[new], usd[old], peak[new], peak[old])
-            successors[index] = Successor(types[new], *(float(figure) for figure in figures))
+            successors[index] = Successor(types[new], *map(float, figures))
     return successors
 
 
 def _total_bandwidth(instance_type: InstanceType) -> float | None:
     bandwidth = instance_type.gpu.memory_bandwidth_gb_per_second if instance_type.gpu else None
     return None if bandwidth is None else bandwidth * instance_type.gpu_count
-
-
-def _on_demand_prices(indices: list[int], catalog: Catalog) -> Floats:
-    """Returns the lowest on-demand price of each type in any region; NaN if unknown."""
-    offers, default = catalog.offers, catalog.default_offers[indices]
-    if not len(offers):
-        return np.full(len(indices), np.nan)
-    on_demand = (default >= 0) & (offers.market[default] == MARKETS.index("on_demand"))
-    return np.where(on_demand, offers.usd_per_hour[default], np.nan)
 
 
 def _release_year(instance_type: InstanceType) -> int | None:

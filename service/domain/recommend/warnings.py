@@ -31,7 +31,7 @@ OLD_PRICE_DAYS = 90
 """Prices of instance types change a few times a year; spot prices change daily."""
 
 TASKS_THAT_LOAD = frozenset({"training", "inference"})
-"""Tasks whose samples the host prepares for the GPUs."""
+"""Tasks of deep learning, whose samples the host prepares for the GPUs."""
 
 Warnings = Iterator[Statement[WarningCode]]
 
@@ -57,17 +57,15 @@ def warnings_on(
     subject = _Subject(question, offer, None if estimate is None else estimate.modelled, catalog)
     warnings = [warning for warn in _WARNERS for warning in warn(subject)]
     if estimate is not None and estimate.modelled is not None and estimate.cluster is not None:
-        warnings += [
-            Statement(WarningCode(warning.code), warning.figures)
-            for warning in estimate_warnings(estimate.modelled, estimate.cluster)
-        ]
+        of_estimate = estimate_warnings(estimate.modelled, estimate.cluster)
+        warnings += [Statement(WarningCode(warning.code), warning.figures) for warning in of_estimate]
     if estimate is not None and estimate.measured is not None:
         warnings += _measurement_warnings(estimate.measured, question.framework)
     return tuple(warnings)
 
 
 def _measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings:
-    # No release of software multiplies onto a measurement: it stays as it was made.
+    # A measurement is never adjusted to another release of its software, so the answer has to say that it differs.
     measurement = measured.evidence
     if measured.stale:
         yield statement(WarningCode.MEASUREMENT_OLD, measured_on=measurement.measured_on, machine=measurement.machine)
@@ -78,9 +76,9 @@ def _measurement_warnings(measured: NamedRate, framework: str | None) -> Warning
 # The machine
 
 
-def _use_warnings(subject: _Subject) -> Warnings:
-    instance_type, trains = subject.instance_type, subject.question.task == "training"
-    gpu = instance_type.gpu
+def _machine_warnings(subject: _Subject) -> Warnings:
+    instance_type, gpu = subject.instance_type, subject.instance_type.gpu
+    trains = subject.question.task == "training"
     if trains and instance_type.gpu_count > 1 and instance_type.interconnect == "pcie":
         yield statement(WarningCode.PCIE_MULTI_GPU, gpus=instance_type.gpu_count)
     if trains and gpu and gpu.positioned_for == "inference":
@@ -89,23 +87,15 @@ def _use_warnings(subject: _Subject) -> Warnings:
         yield statement(WarningCode.ARM_HOST)
     if gpu and gpu.fraction < 1:
         yield statement(WarningCode.PART_OF_A_CARD, fraction=gpu.fraction, card=gpu.partition_of)
-
-
-def _lifecycle_warnings(subject: _Subject) -> Warnings:
-    state = subject.instance_type.state_on(subject.catalog.day)
-    if state in ("preview", "closed_to_new"):
+    if (state := instance_type.state_on(subject.catalog.day)) in ("preview", "closed_to_new"):
         yield statement(WarningCode(state))
-
-
-def _successor_warnings(subject: _Subject) -> Warnings:
-    newer = successor(subject.offer.index, subject.catalog) if subject.instance_type.gpu else None
-    if newer is not None:
+    if gpu and (newer := successor(subject.offer.index, subject.catalog)):
         yield statement(WarningCode.SUPERSEDED, successor=newer)
 
 
 def _software_warnings(subject: _Subject) -> Warnings:
     gpu, index = subject.instance_type.gpu, subject.offer.index
-    if gpu and subject.question.task in ("training", "inference") and subject.catalog.derive(no_framework_mask)[index]:
+    if gpu and subject.question.task in TASKS_THAT_LOAD and subject.catalog.derive(no_framework_mask)[index]:
         yield statement(WarningCode.NO_FRAMEWORK, gpu=gpu.name)
     elif partly := partly_run(subject.question.needs, index, subject.catalog):
         yield statement(WarningCode.SOFTWARE_PARTLY, software=partly)
@@ -127,12 +117,9 @@ def host_needs(question: Question, instance_type: InstanceType, nodes: int, mode
         cores = cores_needed(instance_type, question.loading, _samples_per_second_of_a_node(modelled, nodes))
     requested = question.needs.host_memory_gib
     host = None if modelled is None else modelled.estimate.host
-    known = [None if requested is None else requested * GIB, None if host is None else host.needed_bytes]
-    return HostNeeds(
-        needed_vcpus=None if cores is None else cores.needed,
-        ideal_vcpus=None if cores is None else cores.ideal,
-        needed_memory_bytes=max((size for size in known if size is not None), default=None),
-    )
+    sizes = [None if requested is None else requested * GIB, None if host is None else host.needed_bytes]
+    memory = max((size for size in sizes if size is not None), default=None)
+    return HostNeeds(None, None, memory) if cores is None else HostNeeds(cores.needed, cores.ideal, memory)
 
 
 def cpus_are_too_few(question: Question, offer: RankedOffer, modelled: JobEstimate | None, catalog: Catalog) -> bool:
@@ -169,16 +156,11 @@ def _host_warnings(subject: _Subject) -> Warnings:
 
 def too_few_cores(instance_type: InstanceType, loading: SampleLoading) -> Warnings:
     """Yields a warning if the host has fewer cores per GPU than requested, or than loading usually takes."""
-    cores = cores_needed(instance_type, loading, None)
-    if cores is None or instance_type.vcpus is None or instance_type.vcpus >= cores.needed:
-        return
-    usual = CORES_PER_GPU_THAT_DECODES if loading.gpu_decoding else USUAL_CORES_PER_GPU
-    yield statement(
-        WarningCode.FEW_VCPUS,
-        vcpus_per_gpu=instance_type.vcpus / instance_type.whole_gpus,
-        requested=loading.vcpus_per_gpu,
-        usual=usual,
-    )
+    cores, vcpus = cores_needed(instance_type, loading, None), instance_type.vcpus
+    if cores is not None and vcpus is not None and vcpus < cores.needed:
+        usual = CORES_PER_GPU_THAT_DECODES if loading.gpu_decoding else USUAL_CORES_PER_GPU
+        per_gpu = vcpus / instance_type.whole_gpus
+        yield statement(WarningCode.FEW_VCPUS, vcpus_per_gpu=per_gpu, requested=loading.vcpus_per_gpu, usual=usual)
 
 
 def _disk_warnings(instance_type: InstanceType, loading: SampleLoading, samples: float | None) -> Warnings:
@@ -194,22 +176,18 @@ def _disk_warnings(instance_type: InstanceType, loading: SampleLoading, samples:
 
 
 def _spot_warnings(subject: _Subject) -> Warnings:
-    if subject.offer.offer.market != "spot":
+    catalog, offer = subject.catalog, subject.offer.offer
+    if offer.market != "spot":
         return
-    seller = subject.catalog.reference.providers[subject.instance_type.provider]
+    seller = catalog.reference.providers[subject.instance_type.provider]
     yield statement(WarningCode.SPOT_CAN_BE_INTERRUPTED, notice_seconds=seller.spot_notice_seconds)
-    spot, on_demand = subject.offer.offer.price.usd_per_hour, _on_demand_usd_per_hour(subject)
-    if spot is not None and on_demand is not None and on_demand < spot:
-        yield statement(WarningCode.SPOT_DEARER, on_demand=on_demand, spot=spot)
-
-
-def _on_demand_usd_per_hour(subject: _Subject) -> float | None:
-    """Returns the lowest on-demand price of the same machine in the same region."""
-    offers, rows = subject.catalog.offers, np.array(subject.catalog.offers_of(subject.offer.index))
+    offers, rows = catalog.offers, np.array(catalog.offers_of(subject.offer.index))
     in_region = offers.region[rows] == offers.region[subject.offer.offer_index]
     on_demand = in_region & (offers.market[rows] == MARKETS.index("on_demand"))
-    prices = offers.usd_per_hour[rows[on_demand]]
-    return None if np.isnan(prices).all() else float(np.nanmin(prices))
+    spot = offer.price.usd_per_hour
+    cheapest = np.fmin.reduce(offers.usd_per_hour[rows[on_demand]], initial=np.nan)
+    if spot is not None and cheapest < spot:
+        yield statement(WarningCode.SPOT_DEARER, on_demand=float(cheapest), spot=spot)
 
 
 def _price_warnings(subject: _Subject) -> Warnings:
@@ -225,9 +203,7 @@ def _price_warnings(subject: _Subject) -> Warnings:
 
 
 _WARNERS = (
-    _use_warnings,
-    _lifecycle_warnings,
-    _successor_warnings,
+    _machine_warnings,
     _software_warnings,
     _network_warnings,
     _host_warnings,
