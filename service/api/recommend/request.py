@@ -127,7 +127,11 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         task=work.task,
         precisions=precisions if required is None or required.free else required.usable,
         constraints=_constraints(
-            request, objective, precisions if required is None else required.wanted, catalog, has_job=named is not None
+            request,
+            objective,
+            precisions if required is None else required.preferred,
+            catalog,
+            has_job=named is not None,
         ),
         objective=objective,
         current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),

@@ -14,7 +14,6 @@ from service.domain.selection.requirements import (
     PrecisionRequirement,
     Requirement,
     Requirements,
-    platform_names,
     precision_requirement,
 )
 from service.domain.versions import split_requirement, versions_of
@@ -34,7 +33,7 @@ def requirements_of(
         engine=requirement(software.engine, "workload.software.engine", catalog),
         cuda=Requirement("cuda", cuda) if cuda else None,
         platforms=resolve(
-            "platform", software.platforms, catalog.derive(platform_names), "workload.software.platforms"
+            "platform", software.platforms, catalog.derive(software_names, ("toolkit",)), "workload.software.platforms"
         ),
         libraries=tuple(library for library, required in libraries if library and required),
         optional=tuple(library for library, required in libraries if library and not required),

@@ -17,7 +17,7 @@ from service.domain.typeset import TypeSet, types_where, union
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What an answer must satisfy. Names are the catalog's own; empty means that anything goes."""
+    """The constraints of a question, in the catalog's names. An empty field admits everything."""
 
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     at_least: Mapping[str, float] = field(default_factory=dict)
@@ -44,18 +44,18 @@ class Constraints:
 
 
 def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
-    """The checks of hardware, software and lifecycle."""
+    """Yields the checks of hardware, software and lifecycle."""
     for name, words in asked.words.items():
         yield catalog.derive(word_check, name, words)
-    for name, wanted in asked.flags.items():
-        yield from catalog.derive(flag_checks, name, wanted)
+    for name, flag in asked.flags.items():
+        yield from catalog.derive(flag_checks, name, flag)
     for any_of in (*((precision,) for precision in asked.precision_all), asked.precision_any):
         if any_of:
             yield catalog.derive(_precision_check, any_of, asked.precision_support, asked.needs_peak)
     if asked.framework:
         yield catalog.derive(_framework_check, asked.framework)
     if asked.task:
-        yield catalog.derive(_task_check, asked.task)
+        yield Check("task", "software", types_where(~catalog.derive(task_mask, asked.task)))
     if asked.exclude:
         yield catalog.derive(_exclude_check, asked.exclude)
     precision = next(iter((*asked.precision_all, *asked.precision_any)), None)
@@ -64,13 +64,13 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
 
 
 def types_with_support(catalog: Catalog, support: SupportAsked) -> dict[str, TypeSet]:
-    """The types that run each precision at a level of support."""
+    """Returns the types that run each precision at a level of support."""
     enough = np.array([level in ENOUGH[support] for level in SUPPORT_LEVELS] + [False])
     return {name: types_where(enough[column]) for name, column in catalog.columns.support.items()}
 
 
 def types_with_peak(catalog: Catalog) -> dict[str, TypeSet]:
-    """The types whose peak at each precision is known."""
+    """Returns the types whose peak at each precision is known."""
     return {name: types_where(~np.isnan(peak)) for name, peak in catalog.columns.tflops.items()}
 
 
@@ -87,17 +87,16 @@ def _framework_check(catalog: Catalog, frameworks: tuple[str, ...]) -> Check:
     return Check("framework", "software", fails, drop({"framework": []}, fails))
 
 
-def _task_check(catalog: Catalog, task: str) -> Check:
-    return Check("task", "software", types_where(~task_mask(catalog, task)))
-
-
 def _exclude_check(catalog: Catalog, names: tuple[str, ...]) -> Check:
-    listed = set(names)
-    hits = [_names_of(instance_type) & listed for instance_type in catalog.instance_types]
-    freed_by = {name: types_where(np.array([hit == {name} for hit in hits], np.bool_)) for name in names}
-    fails = types_where(np.array([bool(hit) for hit in hits], np.bool_))
+    hits = [_names_of(instance_type) & set(names) for instance_type in catalog.instance_types]
+    fails = types_where(np.array(list(map(bool, hits)), np.bool_))
     options = tuple(
-        ({"exclude": [other for other in names if other != name]}, types) for name, types in freed_by.items()
+        # Leaving a name out of the list admits the types that no other name excludes.
+        (
+            {"exclude": [other for other in names if other != name]},
+            types_where(np.array([hit == {name} for hit in hits])),
+        )
+        for name in names
     )
     return Check("exclude", "constraint", fails, BestOption(fails, options, otherwise={"exclude": []}))
 

@@ -5,7 +5,6 @@ A number or a flag that is unknown cannot meet a filter; it is counted apart fro
 
 from collections.abc import Iterator
 
-from service.domain.arrays import Floats
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, NUMBERS, WORDS
 from service.domain.selection.relax import AddWord, Check, Ground, MoveLimit, drop
@@ -45,10 +44,10 @@ def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
     return Check(name, ground, fails, AddWord(name, words, fails, types_of, or_drop=True))
 
 
-def flag_checks(catalog: Catalog, name: str, wanted: bool) -> list[Check]:
+def flag_checks(catalog: Catalog, name: str, required: bool) -> list[Check]:
     """Checks that a flag is known and as requested."""
     column = catalog.columns.flags[name]
-    other, unknown = types_where(column == (not wanted)), types_where(column == -1)
+    other, unknown = types_where(column == (not required)), types_where(column == -1)
     rule = drop({name: None}, other | unknown)
     checks = [Check(name, "hardware", other, rule)]
     return [*checks, Check(f"{name}_unknown", "data", unknown, rule)] if unknown else checks
@@ -81,8 +80,7 @@ def number_index(catalog: Catalog, name: str, precision: str | None = None) -> T
 
 
 def _index(catalog: Catalog, name: str, precision: str | None) -> ThresholdIndex:
-    column: Floats = catalog.columns.numbers[name] if precision is None else catalog.columns.tflops[precision]
-    return ThresholdIndex.of(column)
+    return ThresholdIndex.of(catalog.columns.numbers[name] if precision is None else catalog.columns.tflops[precision])
 
 
 def _types_of_words(catalog: Catalog, name: str) -> dict[str, TypeSet]:
@@ -91,6 +89,6 @@ def _types_of_words(catalog: Catalog, name: str) -> dict[str, TypeSet]:
     types_of = {column.words[code]: types for code, types in types_by_code(column.codes).items()}
     included = INCLUDED_WORDS.get(name, {})
     return {
-        word: union(types_of.get(each, 0) for each in (word, *included.get(word, ())))
+        word: union(types_of.get(other, 0) for other in (word, *included.get(word, ())))
         for word in sorted({*types_of, *included}, key=lambda word: (word in included, word))
     }

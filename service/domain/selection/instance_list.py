@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats
+from service.domain.arrays import Floats, Indices, Mask
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import near_names
 from service.domain.catalog.offer import BY_THE_HOUR
-from service.domain.catalog.text_search import matching
 from service.domain.errors import QuestionError
 from service.domain.selection.constraints import Constraints, type_checks
 from service.domain.selection.offers import offers_of_types
 from service.domain.selection.selection import select
+from service.domain.typeset import union
 
-Indices = NDArray[np.int64]
 UNIQUE_COLUMNS = ("instance",)
 """Columns in which every value occurs once."""
 
@@ -30,41 +30,42 @@ def list_instances(constraints: Constraints, words: str | None, sort: Sequence[s
     """
     types, offers = _admitted(constraints, catalog)
     if words:
-        matches = matching(words, catalog)[types]
+        matches = _matching(words, catalog)[types]
         types, offers = types[matches], offers[matches]
     if sort:
-        order = _order(sort, constraints, catalog, types, offers)
+        keys: list[NDArray[Any]] = [types]  # ties are in the order of names
+        for column in reversed(sort):
+            values = _column(column.removeprefix("-"), constraints, catalog, types, offers)
+            keys.append(-values if column.startswith("-") else values)  # NaN sorts last either way
+        order = np.lexsort(keys)
         types, offers = types[order], offers[order]
     return np.column_stack((types, offers))
 
 
 def _admitted(constraints: Constraints, catalog: Catalog) -> tuple[Indices, Indices]:
-    if any(
-        (
-            constraints.region,
-            constraints.market,
-            constraints.max_usd_per_hour is not None,
-            constraints.max_price_age_days is not None,
-        )
-    ):
+    limits = (constraints.max_usd_per_hour, constraints.max_price_age_days)
+    if constraints.region or constraints.market or limits != (None, None):
         by_the_hour = replace(constraints, market=constraints.market or BY_THE_HOUR)
         return offers_of_types(select(by_the_hour, catalog).admitted)
-    passing = catalog.everyone
-    for check in type_checks(constraints, catalog):
-        passing &= ~check.fails
-    types = np.flatnonzero(catalog.mask(passing))
+    failing = union(check.fails for check in type_checks(constraints, catalog))
+    types = np.flatnonzero(catalog.mask(catalog.everyone & ~failing))
     return types, catalog.default_offers[types]
 
 
-def _order(
-    sort: Sequence[str], constraints: Constraints, catalog: Catalog, types: Indices, offers: Indices
-) -> NDArray[np.intp]:
-    """The order of the rows: unknown values come last, and ties are in the order of names."""
-    keys: list[NDArray[Any]] = [types]
-    for column in reversed(sort):
-        values = _column(column.removeprefix("-"), constraints, catalog, types, offers)
-        keys.append(-values if column.startswith("-") else values)
-    return np.lexsort(keys)
+def _matching(text: str, catalog: Catalog) -> Mask:
+    """Types of which every word of the text is part of a name, family, GPU or alias; case does not matter."""
+    words = text.lower().split()
+    return np.array([all(word in names for word in words) for names in catalog.derive(_searched)], np.bool_)
+
+
+def _searched(catalog: Catalog) -> list[str]:
+    return [" ".join(_names_of(instance_type)).lower() for instance_type in catalog.instance_types]
+
+
+def _names_of(instance_type: InstanceType) -> tuple[str, ...]:
+    gpu = instance_type.gpu
+    of_gpu = (gpu.id, gpu.name, gpu.vendor, gpu.architecture, *gpu.aliases) if gpu else ()
+    return (instance_type.id, instance_type.family, instance_type.service, *of_gpu)
 
 
 def _column(name: str, constraints: Constraints, catalog: Catalog, types: Indices, offers: Indices) -> Floats | Indices:
@@ -75,21 +76,15 @@ def _column(name: str, constraints: Constraints, catalog: Catalog, types: Indice
         case "name":
             return types
         case "usd_per_hour":
-            return _usd_per_hour(catalog, offers)
+            return catalog.offers.usd_per_hour_at(offers)
         case "tflops":
             return _tflops(name, constraints, catalog, types)
         case "tflops_per_usd":
-            return _tflops(name, constraints, catalog, types) / _usd_per_hour(catalog, offers)
+            return _tflops(name, constraints, catalog, types) / catalog.offers.usd_per_hour_at(offers)
     columns = [*numbers, "usd_per_hour", "tflops", "tflops_per_usd", "name"]
     near = near_names(name, columns)
     tail = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(columns)}."
     raise QuestionError(f"There is no column '{name}' to sort by. {tail}", field="sort", near=near)
-
-
-def _usd_per_hour(catalog: Catalog, offers: Indices) -> Floats:
-    if not len(catalog.offers):
-        return np.full(len(offers), np.nan)
-    return np.where(offers < 0, np.nan, catalog.offers.usd_per_hour[offers])
 
 
 def _tflops(name: str, constraints: Constraints, catalog: Catalog, types: Indices) -> Floats:

@@ -19,7 +19,7 @@ from service.domain.typeset import ThresholdIndex, TypeSet, mask_of, types_where
 
 
 class OfferConstraints(NamedTuple):
-    """What an offer must satisfy, except for a price limit. Empty means that anything goes."""
+    """Constraints on an offer other than its price limit. An empty field admits every offer."""
 
     region: tuple[str, ...] = ()
     market: tuple[str, ...] = ()
@@ -44,18 +44,12 @@ class CheapestOffers:
 
     @classmethod
     def of(cls, offers: NDArray[Any], catalog: Catalog) -> "CheapestOffers":
-        count = len(catalog.instance_types)
+        """Builds the columns of the offers with these indices."""
         types = catalog.offers.instance_type[offers].astype(np.int64)
         usd = np.nan_to_num(catalog.offers.usd_per_hour[offers], nan=np.inf)
-        lowest_usd = np.full(count, np.inf)
+        lowest_usd = np.full(len(catalog.instance_types), np.inf)
         np.minimum.at(lowest_usd, types, usd)
-        return cls(
-            types,
-            offers.astype(np.int64),
-            usd,
-            lowest_usd,
-            _types_of(offers, catalog),
-        )
+        return cls(types, offers.astype(np.int64), usd, lowest_usd, _types_of(offers, catalog))
 
     @cached_property
     def prices(self) -> ThresholdIndex:
@@ -65,10 +59,6 @@ class CheapestOffers:
     def within(self, limit: float | None) -> TypeSet:
         """Types with an offer that costs no more than the limit."""
         return self.types if limit is None else self.prices.at_most(limit)
-
-    def count_within(self, limit: float | None) -> int:
-        """Number of these offers that cost no more than the limit."""
-        return len(self.usd) if limit is None else int(np.count_nonzero(self.usd <= limit))
 
     def candidates(self, types: TypeSet, limit: float | None) -> "AdmittedOffers":
         """These offers, restricted to some types and to a price limit."""
@@ -113,8 +103,9 @@ class NearMisses:
     """The cheapest of these offers for each type and region, or for each type and market."""
 
     @classmethod
-    def of(cls, key: tuple[OfferConstraints, str], nearest: TypeSet, offers: Indices, catalog: Catalog) -> "NearMisses":
-        """Builds the near misses from the offers that miss only the constraint of the key."""
+    def of(cls, key: tuple[OfferConstraints, str], nearest: TypeSet, misses: Mask, catalog: Catalog) -> "NearMisses":
+        """Builds the near misses from a mask of the offers that miss only the constraint of the key."""
+        offers = np.flatnonzero(misses)
         words = catalog.offers.region if key[1] == "region" else catalog.offers.market
         types, codes = catalog.offers.instance_type[offers], words[offers].astype(np.int32)
         order = np.lexsort((catalog.offers.usd_per_hour[offers], codes, types))
@@ -138,7 +129,7 @@ class OfferChoice:
     unoffered: TypeSet
     """Types without any offer."""
     near_misses: dict[str, NearMisses]
-    """By the code of a rejection; constraints that reject nothing are left out."""
+    """Near misses by the code of the rejection; constraints that reject nothing are left out."""
 
 
 def offer_choice(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
@@ -159,7 +150,7 @@ def offers_of_types(admitted: AdmittedOffers) -> tuple[Indices, Indices]:
     """Returns each admitted type, in the catalog's order, and its default offer among the admitted ones."""
     rows = admitted.rows
     types, offers = admitted.cheapest.instance_type[rows], admitted.cheapest.offer[rows]
-    order = np.lexsort((offers, types))  # offers stand in order of preference within a type
+    order = np.lexsort((offers, types))  # the rows of a type are in order of preference
     types, offers = types[order], offers[order]
     first = _first_of_run(types)
     return types[first], offers[first]
@@ -207,10 +198,7 @@ def _check_offers(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
         unoffered=catalog.everyone & ~_types_of(nearest, catalog),
         near_misses={
             code: NearMisses.of(
-                (asked, code),
-                _types_of(nearest[mask[nearest]], catalog),
-                np.flatnonzero(mask & (missed_count == 1)),
-                catalog,
+                (asked, code), _types_of(nearest[mask[nearest]], catalog), mask & (missed_count == 1), catalog
             )
             for code, mask in misses.items()
         },

@@ -135,7 +135,8 @@ def drop(to: Mapping[str, object], types: TypeSet) -> BestOption:
 class AddRegionOrMarket:
     """Adds the region or the market that admits the most types."""
 
-    field: Literal["region", "market"]
+    field: str
+    """`region` or `market`."""
     words: tuple[str, ...]
     near_misses: NearMisses
 

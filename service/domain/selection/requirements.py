@@ -1,4 +1,4 @@
-"""What a workload needs of a machine: software, platforms, number formats and host memory.
+"""The requirements of a workload on a machine: software, platforms, number formats and host memory.
 
 Software is checked by the rules in force on the catalog's day, in the versions that the caller names.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.precision import FORMATS, SupportAsked, runs_as
-from service.domain.catalog.software_support import RUNS, rules_by_type, said, software_mask
+from service.domain.catalog.software_support import RUNS, rules_by_type, said, software_mask, software_names
 from service.domain.selection.constraints import types_with_peak, types_with_support
 from service.domain.selection.filters import number_index
 from service.domain.selection.offers import AdmittedOffers
@@ -35,22 +35,23 @@ class Requirement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
-    """What a workload tolerates of number formats."""
+    """The number formats that a workload tolerates."""
 
     min_bits: int | None = None
     fp16_overflows: bool = False
 
     def tolerated(self, precisions: Iterable[str], catalog: Catalog) -> tuple[str, ...]:
-        """The precisions with enough bits, and with a wider range than fp16 if that overflows."""
-        return tuple(
-            name
-            for name in precisions
-            if (self.min_bits is None or _bits(name, catalog) >= self.min_bits)
-            and not (self.fp16_overflows and _is_narrow(name, catalog))
-        )
+        """Returns the precisions with enough bits, and with a wider range than fp16 if that overflows."""
+        return tuple(name for name in precisions if self._tolerates(name, catalog))
+
+    def _tolerates(self, name: str, catalog: Catalog) -> bool:
+        precision = catalog.reference.precisions.get(name)
+        exponent_bits = precision.exponent_bits if precision else None
+        is_narrow = exponent_bits is not None and exponent_bits < FEWEST_EXPONENT_BITS
+        return _bits(name, catalog) >= (self.min_bits or 0) and not (self.fp16_overflows and is_narrow)
 
     def relaxed(self, precisions: Iterable[str], catalog: Catalog) -> Iterator[tuple[str, "Numerics"]]:
-        """Each field that can be relaxed, with the relaxed numerics; the smallest change of a field comes first."""
+        """Yields each field that can be relaxed, with the relaxed numerics; the smallest change of it comes first."""
         if self.fp16_overflows:
             yield "fp16_overflows", replace(self, fp16_overflows=False)
         if self.min_bits is not None:
@@ -63,10 +64,10 @@ class PrecisionRequirement:
     """The precisions that a workload can use."""
 
     numerics: Numerics
-    wanted: tuple[str, ...]
+    preferred: tuple[str, ...]
     """In order of preference."""
     tolerated: tuple[str, ...]
-    """The wanted precisions that the numerics allow."""
+    """The preferred precisions that the numerics allow."""
     free: bool = False
     """Whether the caller named no precision, so that the fastest is used and not the first."""
     support: SupportAsked = "native"
@@ -75,13 +76,13 @@ class PrecisionRequirement:
 
     @property
     def usable(self) -> tuple[str, ...]:
-        """The tolerated precisions, or all that are wanted if none is tolerated."""
-        return self.tolerated or self.wanted
+        """The tolerated precisions, or all that are preferred if none is tolerated."""
+        return self.tolerated or self.preferred
 
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What a workload needs. The defaults need nothing."""
+    """The requirements of a workload. The defaults require nothing."""
 
     framework: Requirement | None = None
     engine: Requirement | None = None
@@ -118,20 +119,20 @@ def precision_requirement(
     If no usual precision is tolerated, all with enough bits take their place, the narrowest first. None if the workload
     tolerates every precision.
     """
-    wanted = named or usual
-    if not wanted or numerics == Numerics():
+    preferred = named or usual
+    if not preferred or numerics == Numerics():
         return None
-    tolerated = numerics.tolerated(wanted, catalog)
+    tolerated = numerics.tolerated(preferred, catalog)
     if not named and not tolerated:
-        floats = sorted((each.bits, each.id) for each in catalog.reference.precisions.values() if each.kind == "float")
-        wanted = tolerated = tuple(name for bits, name in floats if bits >= (numerics.min_bits or 0)) or wanted
-    return PrecisionRequirement(numerics, wanted, tolerated, free=not named, support=support, needs_peak=needs_peak)
+        floats = sorted((row.bits, row.id) for row in catalog.reference.precisions.values() if row.kind == "float")
+        preferred = tolerated = tuple(name for bits, name in floats if bits >= (numerics.min_bits or 0)) or preferred
+    return PrecisionRequirement(numerics, preferred, tolerated, free=not named, support=support, needs_peak=needs_peak)
 
 
 def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[str, str | None]]:
-    """Software that runs on a type only in part, or is optional and does not run, with the note of its rule."""
+    """Returns software that runs on a type only in part, or is optional and does not run, with the note of its rule."""
     requirements = [needs.framework, needs.engine, *needs.libraries, *needs.optional]
-    rules_of = {each: catalog.derive(rules_by_type, each.software)[index] for each in requirements if each is not None}
+    rules_of = {needed: catalog.derive(rules_by_type, needed.software)[index] for needed in requirements if needed}
     return [
         (requirement.software, next((rule.note for rule in rules if rule.note), None))
         for requirement, rules in rules_of.items()
@@ -140,35 +141,40 @@ def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[
 
 
 def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
-    """One check for each requirement."""
-    for name, requirement, fixed in (
-        ("framework", needs.framework, needs.of_a_job),
-        ("engine", needs.engine, needs.of_a_job),
-        ("cuda", needs.cuda, False),
-    ):
-        if requirement is not None:
-            yield catalog.derive(_software_check, name, requirement, fixed)
+    """Yields one check for each requirement."""
+    yield from _software_checks(needs, catalog)
     if needs.platforms:
         yield catalog.derive(_platforms_check, needs.platforms, needs.cpu_suffices)
-    if needs.libraries:
-        yield catalog.derive(_libraries_check, needs.libraries)
-    if needs.custom_cuda_kernels:
-        yield catalog.derive(_kernels_check)
     if needs.host_memory_gib is not None:
-        yield _host_memory_check(catalog, needs.host_memory_gib)
+        # Too little memory ends a run, because there is no swap; unknown memory passes and is answered with a warning.
+        index = number_index(catalog, "memory_gib")
+        fails = index.below(needs.host_memory_gib)
+        yield Check("host_memory_gib", "hardware", fails, MoveLimit("workload.host.memory_gib", "min", fails, index))
     if needs.precision is not None:
         yield catalog.derive(_precision_check, needs.precision, needs.of_a_job)
 
 
-def platform_names(catalog: Catalog) -> list[str]:
-    """The platforms that code can be written for, as software rules name them."""
-    return sorted({rule.software for rule in catalog.reference.software if rule.kind == "toolkit"})
+def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
+    for name, requirement in (("framework", needs.framework), ("engine", needs.engine), ("cuda", needs.cuda)):
+        if requirement is not None:
+            fails = catalog.everyone & ~_runs(requirement, catalog)
+            is_fixed = needs.of_a_job and name != "cuda"
+            rule = None if is_fixed else WidenVersions(f"workload.software.{name}", requirement, fails)
+            yield Check(f"software_{name}", "software", fails, rule)
+    if needs.libraries:
+        # Relaxing drops all libraries, because the one that is missing differs between types.
+        fails = union(catalog.everyone & ~_runs(library, catalog) for library in needs.libraries)
+        yield Check("software_libraries", "software", fails, drop({"workload.software.libraries": []}, fails))
+    if needs.custom_cuda_kernels:
+        # Kernels must run as they are, because a port to another platform is different code.
+        fails = catalog.everyone & ~_runs(Requirement("custom-cuda-kernels"), catalog, ("yes",))
+        to = {"workload.software.custom_cuda_kernels": False}
+        yield Check("custom_cuda_kernels", "software", fails, drop(to, fails))
 
 
-def _software_check(catalog: Catalog, name: str, requirement: Requirement, fixed: bool) -> Check:
-    fails = catalog.everyone & ~types_where(software_mask(catalog, requirement.software, requirement.versions))
-    rule = None if fixed else WidenVersions(f"workload.software.{name}", requirement, fails)
-    return Check(f"software_{name}", "software", fails, rule)
+def _runs(requirement: Requirement, catalog: Catalog, enough: tuple[str, ...] = RUNS) -> TypeSet:
+    """The types on which software is known to run in one of the required versions."""
+    return types_where(catalog.derive(software_mask, *requirement, enough))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +192,7 @@ class WidenVersions:
         software = self.requirement.software
         name = "" if self.field.endswith(".cuda") else software  # the field `cuda` holds versions only
         options = tuple(
-            (
-                {self.field: f"{name}{versions}"},
-                self.fails & types_where(catalog.derive(software_mask, software, versions)),
-            )
+            ({self.field: f"{name}{versions}"}, self.fails & _runs(Requirement(software, versions), catalog))
             for versions in self._wider_versions(rejected.types, catalog)
         )
         return BestOption(self.fails, options, otherwise={self.field: None}).relax(rejected, catalog)
@@ -206,8 +209,8 @@ class WidenVersions:
 
 def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices: bool) -> Check:
     """Code for CPUs runs on machines with GPUs too; if it also has a platform for GPUs, it needs no other machines."""
-    without_gpu = types_where(np.array([each.gpu is None for each in catalog.instance_types], np.bool_))
-    runs = {name: types_where(software_mask(catalog, name)) for name in (*platforms, *platform_names(catalog))}
+    without_gpu = types_where(np.array([type_.gpu is None for type_ in catalog.instance_types], np.bool_))
+    runs = {name: _runs(Requirement(name), catalog) for name in (*platforms, *software_names(catalog, ("toolkit",)))}
     if not cpu_suffices and platforms != ("cpu",) and "cpu" in runs:
         runs["cpu"] &= without_gpu
     fails = catalog.everyone & ~union(runs[name] for name in platforms)
@@ -217,31 +220,10 @@ def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices:
     )
 
 
-def _libraries_check(catalog: Catalog, libraries: tuple[Requirement, ...]) -> Check:
-    """All libraries must run. Relaxing drops them all, because the one that is missing differs between types."""
-    fails = types_where(~np.all([software_mask(catalog, each.software, each.versions) for each in libraries], axis=0))
-    return Check("software_libraries", "software", fails, drop({"workload.software.libraries": []}, fails))
-
-
-def _kernels_check(catalog: Catalog) -> Check:
-    """CUDA kernels must run as they are, because a port to another platform is different code."""
-    fails = types_where(~software_mask(catalog, "custom-cuda-kernels", enough=("yes",)))
-    return Check(
-        "custom_cuda_kernels", "software", fails, drop({"workload.software.custom_cuda_kernels": False}, fails)
-    )
-
-
-def _host_memory_check(catalog: Catalog, needed_gib: float) -> Check:
-    """Too little memory ends a run, because there is no swap; unknown memory passes and is answered with a warning."""
-    index = number_index(catalog, "memory_gib")
-    fails = index.below(needed_gib)
-    return Check("host_memory_gib", "hardware", fails, MoveLimit("workload.host.memory_gib", "min", fails, index))
-
-
 def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bool) -> Check:
     supported, peaks = catalog.derive(types_with_support, required.support), catalog.derive(types_with_peak)
     # A format that only stores numbers is no rate of the hardware, so it runs everywhere.
-    runs = {name: supported.get(runs_as(name), catalog.everyone) for name in required.wanted}
+    runs = {name: supported.get(runs_as(name), catalog.everyone) for name in required.preferred}
     rated = {name: types & peaks.get(name, 0) for name, types in runs.items()}
     fails = catalog.everyone & ~union(runs[name] for name in required.tolerated)
 
@@ -257,14 +239,14 @@ def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bo
 
     def admitted(numerics: Numerics) -> TypeSet:
         """Types that pass with other numerics, including those that only then can be ranked."""
-        precisions = numerics.tolerated(required.wanted, catalog)
+        precisions = numerics.tolerated(required.preferred, catalog)
         if not required.needs_peak:
             return fails & union(runs[name] for name in precisions)
         return (fails | ~rankable(required.tolerated)) & rankable(precisions)
 
     options = tuple(
         ({f"workload.numerics.{field}": getattr(numerics, field)}, admitted(numerics))
-        for field, numerics in required.numerics.relaxed(required.wanted, catalog)
+        for field, numerics in required.numerics.relaxed(required.preferred, catalog)
     )
     return Check("numerics", "hardware", fails, None if fixed else BestOption(fails, options))
 
@@ -272,9 +254,3 @@ def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bo
 def _bits(name: str, catalog: Catalog) -> float:
     precision = catalog.reference.precisions.get(name)
     return precision.bits if precision else FORMATS[name].stored_bits if name in FORMATS else 0.0
-
-
-def _is_narrow(name: str, catalog: Catalog) -> bool:
-    precision = catalog.reference.precisions.get(name)
-    exponent_bits = precision.exponent_bits if precision else None
-    return exponent_bits is not None and exponent_bits < FEWEST_EXPONENT_BITS

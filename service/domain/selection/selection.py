@@ -1,4 +1,4 @@
-"""Which instance types and offers a question admits, and what rejects the others."""
+"""The instance types and offers that a question admits, and the constraints that reject the others."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -55,8 +55,7 @@ def _offer_obstacles(
         alone = near_misses.cheapest.candidates(only_by_offers, limit)
         fails = (rejected & near_misses.nearest & ~cheapest.types) | alone.types
         yield Obstacle(code, OFFER_CODES[code], fails, alone, _offer_rule(code, near_misses, asked))
-    none = AdmittedOffers(cheapest, 0, limit)
-    yield Obstacle("no_offer", "data", rejected & choice.unoffered, none)
+    yield Obstacle("no_offer", "data", rejected & choice.unoffered, AdmittedOffers(cheapest, 0, limit))
     if limit is not None:
         too_expensive = cheapest.types & ~cheapest.within(limit)
         alone = AdmittedOffers(cheapest, only_by_offers & cheapest.prices.known, None)
@@ -64,12 +63,6 @@ def _offer_obstacles(
 
 
 def _offer_rule(code: str, near_misses: NearMisses, asked: Constraints) -> RelaxationRule | None:
-    match code:
-        case "region":
-            return AddRegionOrMarket(code, asked.region, near_misses)
-        case "market":
-            return AddRegionOrMarket(code, asked.market, near_misses)
-        case "max_price_age_days":
-            return RaisePriceAge(near_misses)
-        case _:
-            return None
+    if code in ("region", "market"):
+        return AddRegionOrMarket(code, getattr(asked, code), near_misses)
+    return RaisePriceAge(near_misses) if code == "max_price_age_days" else None
