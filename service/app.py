@@ -4,10 +4,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import date
 from importlib.resources import files
+from itertools import chain
 
 from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.routing import APIRoute
 from starlette.staticfiles import StaticFiles
 
 from service.api.catalog import compare, gpus, health, instances, measurements, models, prices, vocabulary
@@ -92,11 +94,13 @@ def build_app(**options: object) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
         **options,  # type: ignore[arg-type]
     )
-    for router in ROUTERS:
-        app.include_router(router)
+    # Each `include_router` would match the address of a request twice: up to 45 µs, as long as a bare FastAPI takes.
+    for route in chain.from_iterable(router.routes for router in ROUTERS):
+        assert isinstance(route, APIRoute)
+        route.operation_id = route.name
+        app.router.routes.append(route)
     serve_docs(app)
     answer_problems(app)
     complete_document(app)

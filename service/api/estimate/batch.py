@@ -46,7 +46,12 @@ class EstimateBatchResponse:
 MATRIX = TypeAdapter(MatrixResponse)
 
 
-@router.post("/estimate/batch", summary="Estimate many at once", response_model=EstimateBatchResponse | MatrixResponse)
+@router.post(
+    "/estimate/batch",
+    summary="Estimate many at once",
+    operation_id="post_estimate_batch",  # names the union of the two responses in the OpenAPI document
+    response_model=EstimateBatchResponse | MatrixResponse,
+)
 async def post_estimate_batch(
     body: Annotated[EstimateBatchRequest, Body(openapi_examples=ESTIMATE_BATCH)],
     _query: Annotated[RequestModel, Query()],

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from service.api.http.current import CatalogStamp, stamp
-from service.api.http.encoded import encoded_page
-from service.api.http.etag import catalog_answer, json_answer, wants_csv
+from service.api.http.etag import catalog_answer, wants_csv
 from service.api.http.fields import PageRequest, ResponseModel
 from service.domain.cache import Cache
 from service.domain.catalog.catalog import Catalog
@@ -24,6 +23,7 @@ from service.domain.catalog.names import near_names
 from service.domain.errors import CursorExpired, QuestionError
 
 Item = TypeVar("Item")
+_START = b'{"items":['
 
 
 class Page(ResponseModel, Generic[Item]):
@@ -51,8 +51,8 @@ def page_answer(
 ) -> Response:
     """Returns the page of `rows` that was asked for, as JSON, or as CSV if the client accepts that.
 
-    `key` names a row uniquely, and stays the same when the catalog changes. `page` builds the whole answer. With
-    `encoded_items` the JSON of each row is kept there.
+    `key` names a row uniquely, and stays the same when the catalog changes. `page` builds the answer around the items.
+    `encoded_items`, a cache of the catalog, keeps the JSON of each row.
     """
     start = _start_of_page(asked, rows, key)
     shown = _listed(rows[start : start + asked.limit])
@@ -60,11 +60,14 @@ def page_answer(
     next_cursor = _cursor(asked, end - 1, key(shown[-1])) if shown and end < len(rows) else None
     if wants_csv(request):
         return _csv_answer([response_of(row) for row in shown], catalog, next_cursor)
-    envelope = {"total": len(rows), "next_cursor": next_cursor, "catalog": stamp(catalog)}
-    if encoded_items is not None:
-        body = encoded_page(page(items=[], **envelope), shown, response_of, encoded_items)
-        return catalog_answer(body, catalog, "application/json")
-    return json_answer(page(items=[response_of(row) for row in shown], **envelope), catalog)
+    envelope = page(items=[], total=len(rows), next_cursor=next_cursor, catalog=stamp(catalog)).model_dump_json()
+
+    def encoded(row: Any) -> bytes:
+        return response_of(row).model_dump_json().encode()
+
+    items = encoded_items.get_or_compute_each(shown, encoded) if encoded_items else map(encoded, shown)
+    body = b"".join((_START, b",".join(items), envelope.encode()[len(_START) :]))
+    return catalog_answer(body, catalog, "application/json")
 
 
 def _listed(rows: Rows) -> list[Any]:
