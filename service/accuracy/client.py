@@ -1,14 +1,13 @@
 """Scores a table of published runs through `POST /estimate/batch` of a running service, as any client would."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from service.accuracy.rows import Row, RunQuestion, UnansweredRun, counted_rows, question_of
+from service.accuracy.rows import RunQuestion, UnansweredRun, counted_rows, question_of
 from service.accuracy.scoring import ScoredAnswer
-from service.domain.catalog.names import VARIANTS, fold_model
 
 ITEMS_PER_BATCH = 200
 BYTES_PER_GIB = 1024.0**3
@@ -18,8 +17,6 @@ Band = Mapping[str, float]
 
 class AccuracyClient(Protocol):
     """A client that can ask the service: that of httpx, or one that calls it in process."""
-
-    def get(self, url: str) -> Any: ...
 
     def post(self, url: str, *, json: Any) -> Any: ...
 
@@ -35,49 +32,26 @@ class AnsweredRuns:
 
 def ask_table(table: Path, client: AccuracyClient) -> AnsweredRuns:
     """The answers of the service to every row that counts."""
-    asked = AnsweredRuns()
-    known = names_known(client)
-    pairs: list[tuple[Row, RunQuestion]] = []
+    runs = AnsweredRuns()
+    questions: list[RunQuestion] = []
     for row in counted_rows(table):
-        asked.rows += 1
+        runs.rows += 1
         try:
-            pairs.append((row, question_of(row, known)))
+            questions.append(question_of(row))
         except UnansweredRun as why:
-            asked.refused[str(why)] += 1
-    for start in range(0, len(pairs), ITEMS_PER_BATCH):
-        batch = pairs[start : start + ITEMS_PER_BATCH]
-        response = client.post("/estimate/batch", json={"items": [question.body for _, question in batch]})
+            runs.refused[str(why)] += 1
+    for start in range(0, len(questions), ITEMS_PER_BATCH):
+        batch = questions[start : start + ITEMS_PER_BATCH]
+        response = client.post("/estimate/batch", json={"items": [question.body for question in batch]})
         response.raise_for_status()
-        for (row, question), item in zip(batch, response.json()["items"], strict=True):
+        for question, item in zip(batch, response.json()["items"], strict=True):
             if "problem" in item:
-                asked.refused[item["problem"]["detail"]] += 1
+                runs.refused[item["problem"]["detail"]] += 1
             elif (band := _figure_of(item, question)) is None:
-                asked.refused["It does not fit, by the estimate, and yet was run."] += 1
+                runs.refused["The run does not fit by the estimate, although it was run."] += 1
             else:
-                asked.answers.append(ScoredAnswer(question, row, band["likely"], band["low"], band["high"]))
-    return asked
-
-
-def names_known(client: AccuracyClient) -> Callable[[str], bool]:
-    """A function that says whether the service has a model of a name."""
-    spellings = {
-        fold_model(name) for model in _models(client) for name in (model["id"], model["name"], *model["aliases"])
-    }
-
-    def is_known(name: str) -> bool:
-        folded = fold_model(name)
-        ending = next((variant for variant in VARIANTS if folded.endswith(variant)), "")
-        return folded in spellings or folded.removesuffix(ending) in spellings
-
-    return is_known
-
-
-def _models(client: AccuracyClient) -> Iterator[Mapping[str, Any]]:
-    cursor: str | None = ""
-    while cursor is not None:
-        page = client.get(f"/models?limit=500{cursor and f'&cursor={cursor}'}").json()
-        yield from page["items"]
-        cursor = page["next_cursor"]
+                runs.answers.append(ScoredAnswer(question, band["likely"], band["low"], band["high"]))
+    return runs
 
 
 def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
@@ -94,7 +68,7 @@ def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
         case "model_flops_utilisation":
             return _with_band_of_rate(estimate, estimate["model_flops_utilisation"])
         case "flops_per_second_per_gpu":
-            name = "hardware_tflops_per_gpu" if question.extras.get("hardware") else "model_tflops_per_gpu"
+            name = "hardware_tflops_per_gpu" if question.extras["hardware"] else "model_tflops_per_gpu"
             return _with_band_of_rate(estimate, estimate[name], 1e12)
         case name:
             return _scaled(estimate[name], 1.0)

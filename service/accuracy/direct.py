@@ -134,7 +134,7 @@ def _units_per_sample(question: RunQuestion, config: TrainingConfig, cluster: Cl
         case "tokens_per_second":
             return config.mean_length or config.sequence_length or 1
         case "flops_per_second_per_gpu" | "model_flops_utilisation":
-            recomputed = question.extras.get("hardware") and layout.activation_checkpointing == "full"
+            recomputed = question.extras["hardware"] and layout.activation_checkpointing == "full"
             flops = published_training_flops_per_sample(
                 config.model, config.sequence_length, passes=4 if recomputed else 3
             )

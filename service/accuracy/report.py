@@ -24,7 +24,7 @@ def score_lines(answers: Sequence[ScoredAnswer]) -> list[str]:
     for name, line in scores(answers).items():
         lines.append(f"{name:44} {line.rows:4} {line.error:6.1%} {line.bias:6.2f} {line.inside:6.0%}")
     for task in ("training fits", "inference fits"):
-        made = decisions([a for a in answers if subset_of(a.question, a.row) == task])
+        made = decisions([a for a in answers if subset_of(a.question) == task])
         lines.append(
             f"{task}: {made.accuracy:.1%} right; of {made.right_ooms + made.false_fits} that ran out of memory "
             f"{made.false_fits} fit by the estimate, of {made.right_fits + made.false_ooms} that fitted "

@@ -1,7 +1,7 @@
 """How right answers are: errors by kind of work, decisions, coverage of the band, and machines in the right order."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
@@ -12,10 +12,9 @@ from service.accuracy.rows import Row, RunQuestion
 
 @dataclass(frozen=True, slots=True)
 class ScoredAnswer:
-    """The answer to a question about a published run, with the row it comes from."""
+    """The answer to a question about a published run."""
 
     question: RunQuestion
-    row: Row
     likely: float
     low: float
     high: float
@@ -29,17 +28,16 @@ class ScoredAnswer:
         return self.low <= self.question.value <= self.high
 
 
-def subset_of(question: RunQuestion, row: Row) -> str:
+def subset_of(question: RunQuestion) -> str:
     """The line of the report that a row counts in."""
+    row = question.row
+    task = "inference" if row["task"].startswith("infer") else "training"
     if question.quantity in ("fits", "max_context_tokens"):
-        return "inference fits" if row["task"].startswith("infer") else "training fits"
+        return f"{task} fits"
     if question.quantity == "memory_bytes_per_gpu":
-        return "inference memory" if row["task"].startswith("infer") else "training memory"
-    if question.kind == "train_throughput":
-        return _training_subset(row)
-    if question.kind == "infer_throughput":
-        return _inference_subset(row)
-    return question.kind
+        return f"{task} memory"
+    by_kind = {"train_throughput": _training_subset, "infer_throughput": _inference_subset}
+    return by_kind[row["kind"]](row) if row["kind"] in by_kind else row["kind"]
 
 
 def _training_subset(row: Row) -> str:
@@ -97,7 +95,7 @@ def scores(answers: Iterable[ScoredAnswer]) -> dict[str, Score]:
     for answer in answers:
         if answer.question.quantity in ("fits", "max_context_tokens"):
             continue
-        name = subset_of(answer.question, answer.row)
+        name = subset_of(answer.question)
         groups[name].append(answer)
         if ":" in name:
             groups[name.split(":")[0] + ", all"].append(answer)
@@ -150,9 +148,9 @@ def pairs_in_order(answers: Iterable[ScoredAnswer], apart: float = 0.0) -> tuple
     """
     groups: dict[tuple[str, ...], dict[str, list[ScoredAnswer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
-        if answer.question.kind in ("train_throughput", "infer_throughput"):
-            key = tuple(answer.row[column] for column in SAME_WORKLOAD)
-            groups[key][answer.question.accelerator].append(answer)
+        if answer.question.row["kind"] in ("train_throughput", "infer_throughput"):
+            key = tuple(answer.question.row[column] for column in SAME_WORKLOAD)
+            groups[key][answer.question.row["accelerator"]].append(answer)
     right = total = 0
     for machines in groups.values():
         if len(machines) < 3:
@@ -166,16 +164,15 @@ def pairs_in_order(answers: Iterable[ScoredAnswer], apart: float = 0.0) -> tuple
     return right, total
 
 
-def fold_of(text: str, folds: int) -> int:
-    """A stable number below `folds` for a text."""
-    return int.from_bytes(sha256(text.encode()).digest()[:4], "big") % folds
-
-
-Splitter = Callable[[RunQuestion], str]
-SPLITS: Mapping[str, Splitter] = {
-    "group": lambda q: q.group,
-    "source": lambda q: q.group.rsplit("|", 1)[-1],
-    "accelerator": lambda q: q.accelerator,
-    "model": lambda q: q.model,
+SPLITS: dict[str, Callable[[Row], str]] = {
+    "group": lambda row: row["group"],
+    "source": lambda row: row["group"].rsplit("|", 1)[-1],
+    "accelerator": lambda row: row["accelerator"],
+    "model": lambda row: row["model"],
 }
 """Rows with an equal value are left out together."""
+
+
+def fold_of(row: Row, split: str, folds: int) -> int:
+    """A number below `folds` that is the same for all rows with an equal value, and in every process."""
+    return int.from_bytes(sha256(SPLITS[split](row).encode()).digest()[:4], "big") % folds

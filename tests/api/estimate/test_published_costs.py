@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.accuracy.client import names_known
 from service.accuracy.rows import RunQuestion, UnansweredRun, question_of
 from service.files import SEED
 
@@ -15,12 +14,11 @@ INSIDE = 0.8
 """A band holds eight of ten cases."""
 
 
-def questions(client: TestClient) -> Iterator[RunQuestion]:
-    known = names_known(client)
+def questions() -> Iterator[RunQuestion]:
     with (SEED / "published_runs.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             try:
-                question = question_of(row, known)
+                question = question_of(row)
             except UnansweredRun:
                 continue
             if question.quantity == "seconds":
@@ -38,7 +36,7 @@ def list_price(client: TestClient, gpu: str) -> float | None:
 
 def test_published_runs_cost_what_the_band_says(client: TestClient) -> None:
     bodies: list[tuple[Any, float]] = []
-    for question in questions(client):
+    for question in questions():
         machine = question.body["machine"]
         price = list_price(client, machine["gpu"])
         if price is None:
