@@ -18,11 +18,17 @@ from service.domain.jobs.job import inference_on, training_on
 from service.domain.layouts.usual import FixedLayout, usual_inference_layout, usual_training_layout
 from service.domain.models.counts import published_training_flops_per_sample
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import language_terms, step_of
+from service.domain.physics.estimate import step_of
 from service.domain.physics.features import inference_features, training_features
-from service.domain.physics.inference_roofline import forward_terms, prefill_terms
-from service.domain.physics.kv_cache import in_flight, replicas_in_use
-from service.domain.physics.memory import figures, inference_parts, training_parts
+from service.domain.physics.inference_roofline import (
+    forward_batch,
+    forward_terms,
+    generation_kind,
+    generation_terms,
+    prefill_terms,
+    quantity_feature,
+)
+from service.domain.physics.memory import figures, in_flight, inference_parts, replicas_in_use, training_parts
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import StepTerms
 from service.domain.physics.training_roofline import training_terms
@@ -148,32 +154,31 @@ def _inference_case(question: RunQuestion, config: InferenceConfig, cluster: Clu
     layout = usual_inference_layout(cluster, fixed)
     features = dict(inference_features(config, cluster, layout))
     if quantity in MEMORY_QUANTITIES:
-        length = config.input_length + config.output_length
-        parts = inference_parts(config, layout, config.concurrency or 1.0, length)
+        parts = inference_parts(config, layout, config.concurrency or 1.0)
         return _memory_case(question, cluster, figures(parts), features)
     if not config.model.generates:
         return _forward_case(question, config, cluster, features)
     if quantity in ("seconds_to_first_token", "prefill_tokens_per_second"):
-        terms = prefill_terms(config, cluster, layout, 1.0, max(1.0, config.input_length))
+        terms = prefill_terms(config, cluster, layout)
         if quantity == "seconds_to_first_token":
             return Case(question, PREFILL, terms, features | {"what": "first"}, value, 1.0, is_rate=False)
         seconds = terms.units / value
         return Case(question, PREFILL, terms, features | {"what": "prefill"}, seconds, terms.units, is_rate=True)
     at = float(in_flight(config, cluster.usable_bytes, layout))
-    kind, terms, what = language_terms(config, cluster, layout, at)
+    kind, terms = generation_kind(config), generation_terms(config, cluster, layout, at)
     if quantity == "seconds_per_output_token":
-        return Case(question, kind, terms, features | ({"what": "token"} if what else {}), value, 1.0, is_rate=False)
+        return Case(question, kind, terms, features | quantity_feature(config, "token"), value, 1.0, is_rate=False)
     tokens = at * float(replicas_in_use(config, layout))
-    return Case(question, kind, terms, features | what, tokens / value, tokens, is_rate=True)
+    features |= quantity_feature(config, "serving")
+    return Case(question, kind, terms, features, tokens / value, tokens, is_rate=True)
 
 
 def _forward_case(
     question: RunQuestion, config: InferenceConfig, cluster: Cluster, features: dict[str, str | float]
 ) -> Case:
-    batch = config.concurrency or 128.0
     features["offline"] = "yes" if config.concurrency is None else "no"
-    samples = batch * cluster.gpus
-    terms = forward_terms(config, cluster, batch)
+    samples = forward_batch(config) * cluster.gpus
+    terms = forward_terms(config, cluster)
     return Case(question, FORWARD, terms, features, samples / question.value, samples, is_rate=True)
 
 

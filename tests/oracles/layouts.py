@@ -15,7 +15,7 @@ from service.domain.layouts.candidates import (
 from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_training
+from service.domain.physics.estimate import Estimate, estimate_config
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout
 
 Cut = tuple[int, int, int, int, int]
@@ -29,7 +29,7 @@ def fastest_layout(physics: Physics, config: TrainingConfig, cluster: Cluster, f
     """
     on_fast_links, on_slow_links = (
         [
-            estimate_training(physics, config, cluster, layout)
+            estimate_config(physics, config, cluster, layout)
             for layout in every_training_layout(config, cluster, fixed, across=across)
         ]
         for across in (False, True)

@@ -49,5 +49,10 @@ class InferenceConfig:
     mean_length: float | None = None
     software: SoftwareStack = UNKNOWN
 
+    @property
+    def whole_length(self) -> float:
+        """Tokens of a conversation at its end."""
+        return self.input_length + self.output_length
+
 
 Config = TrainingConfig | InferenceConfig

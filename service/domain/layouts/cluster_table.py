@@ -14,7 +14,6 @@ from service.domain.layouts.calibrated import ConfigFactors
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.features import hardware_features
 from service.domain.physics.host_memory import host_parts
-from service.domain.physics.memory import total
 from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_of_hardware
 
 
@@ -66,7 +65,7 @@ class ClusterTable:
 
     def hosts_fit(self, config: Config, micro_batch: Number) -> Mask:
         """Whether host memory is enough, or unknown."""
-        needed = total(host_parts(config, self.gpus_per_node, self.nodes, micro_batch))
+        needed = sum(host_parts(config, self.gpus_per_node, self.nodes, micro_batch).values())
         return ~(np.broadcast_to(needed, len(self)) > self.host_memory_bytes)
 
     def costs(self, factors: ConfigFactors, kind: StepKind, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:

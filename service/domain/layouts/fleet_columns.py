@@ -18,8 +18,8 @@ from service.domain.layouts.cluster_table import ClusterTable, cluster_table, di
 from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands, where_inference_fits
 from service.domain.layouts.training_search import fastest_training_layouts, training_bands, where_training_fits
 from service.domain.physics.cluster import Cluster, cluster_of_instance
-from service.domain.physics.estimate import forward_batch
 from service.domain.physics.features import training_config_features
+from service.domain.physics.inference_roofline import forward_batch
 from service.domain.physics.parallelism import Layout, LayoutTable, layout_of
 from service.domain.typeset import TypeSet, types_where
 

@@ -16,11 +16,16 @@ from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, cluster_table, shapes_among
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_inference, forward_batch, language_demands, language_kind
+from service.domain.physics.estimate import Estimate, estimate_config
 from service.domain.physics.features import cut_columns, inference_config_features
-from service.domain.physics.inference_roofline import forward_demands
-from service.domain.physics.kv_cache import in_flight, replicas_in_use
-from service.domain.physics.memory import inference_parts
+from service.domain.physics.inference_roofline import (
+    forward_batch,
+    forward_demands,
+    generation_demands,
+    generation_kind,
+    quantity_feature,
+)
+from service.domain.physics.memory import in_flight, inference_parts, replicas_in_use
 from service.domain.physics.parallelism import LayoutTable
 
 
@@ -67,12 +72,12 @@ def best_inference_layout(
         )
     layout = fastest.layouts.row(0)
     across = bool(crosses_slow_links(layout.tensor, cluster.linked_gpus))
-    return replace(estimate_inference(physics, config, cluster, layout), tensor_across_slow_links=across)
+    return replace(estimate_config(physics, config, cluster, layout), tensor_across_slow_links=across)
 
 
 def inference_bands(physics: Physics, config: InferenceConfig, clusters: ClusterTable) -> Floats:
     """Low, likely and high rates of each cluster, over units_per_second."""
-    kind = language_kind(config) if config.model.generates else FORWARD
+    kind = generation_kind(config) if config.model.generates else FORWARD
     return clusters.bands(physics, kind, _factors(physics, config))
 
 
@@ -151,7 +156,7 @@ def _concurrency_and_bytes(
 
 
 def _bytes_needed(factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, sequences: Floats) -> Floats:
-    parts = inference_parts(config, layouts, sequences, config.input_length + config.output_length)
+    parts = inference_parts(config, layouts, sequences)
     needed: Floats = np.broadcast_to(factors.total(MEMORY, parts, {}), len(sequences))
     return needed
 
@@ -187,9 +192,10 @@ def _step_seconds(
     """Likely seconds of a decoding step, or of a forward pass, of each pair."""
     if config.model.generates:
         linked_gpus = clusters.linked_gpus[pairs.cluster]
-        kind, demands, features = language_demands(config, pairs.layouts, linked_gpus, concurrency)
+        kind, demands = generation_kind(config), generation_demands(config, pairs.layouts, linked_gpus, concurrency)
+        features = quantity_feature(config, "serving")
     else:
-        kind, demands = FORWARD, forward_demands(config, forward_batch(config))
+        kind, demands = FORWARD, forward_demands(config)
         features = {"offline": "no" if config.concurrency else "yes"}
     factors = ConfigFactors(physics.calibration, {**inference_config_features(config), **features})
     keys = [key for key, amount in demands.items() if key[0] in kind.start and np.any(amount)]

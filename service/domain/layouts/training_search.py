@@ -24,7 +24,7 @@ from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, cluster_table, shapes_among
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_training
+from service.domain.physics.estimate import Estimate, estimate_config
 from service.domain.physics.features import layout_columns, training_config_features
 from service.domain.physics.memory import training_parts
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTable
@@ -75,7 +75,7 @@ def best_training_layout(
         )
     layout = fastest.layouts.row(0)
     across = bool(crosses_slow_links(layout.tensor, cluster.linked_gpus))
-    return replace(estimate_training(physics, config, cluster, layout), tensor_across_slow_links=across)
+    return replace(estimate_config(physics, config, cluster, layout), tensor_across_slow_links=across)
 
 
 def training_bands(physics: Physics, config: TrainingConfig, clusters: ClusterTable) -> Floats:

@@ -12,7 +12,7 @@ from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.layouts.cluster_table import cluster_table
 from service.domain.layouts.search import best_layout, fastest_layouts
 from service.domain.layouts.usual import FREE, FixedLayout
-from service.domain.physics.cluster import GIB, Cluster, with_nodes
+from service.domain.physics.cluster import GIB, Cluster
 from service.domain.physics.estimate import Estimate
 
 MOST_NODES = 64
@@ -82,7 +82,7 @@ class _Changes:
     def _of_nodes(self) -> Iterator[FitChange]:
         """The fewest nodes on which it fits."""
         counts = range(self.cluster.nodes + 1, MOST_NODES + 1)
-        clusters = cluster_table([with_nodes(self.cluster, nodes) for nodes in counts])
+        clusters = cluster_table([replace(self.cluster, nodes=nodes) for nodes in counts])
         fastest = fastest_layouts(self.physics, self.config, clusters, self.fixed)
         for index in np.flatnonzero(fastest.fits)[:1].tolist():
             yield FitChange("nodes", counts[index], float(fastest.needed_bytes[index]))

@@ -1,6 +1,6 @@
 """The hardware that one job runs on: equal nodes, their GPUs, and the links between them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from service.domain.catalog.hardware import Gpu, InstanceType
 
@@ -8,6 +8,7 @@ GIB = 1024.0**3
 
 DEFAULT_ONE_WAY_GB_PER_SECOND = {
     "pcie": 24.0,
+    "pcie_5": 50.0,
     "nvlink": 150.0,
     "nvswitch": 300.0,
     "infinity_fabric": 200.0,
@@ -18,8 +19,7 @@ DEFAULT_ONE_WAY_GB_PER_SECOND = {
 """Link rates in one direction, per GPU, if the catalog has none; PCIe 4.0 x16 moves about 24 of its 32 GB/s."""
 
 PCIE_5 = frozenset({"hopper", "blackwell", "blackwell-ultra", "cdna-3", "cdna-4"})
-PCIE_5_GB_PER_SECOND = 50.0
-"""PCIe rate of the architectures above, whose bus is of the fifth generation."""
+"""Architectures whose bus is PCIe of the fifth generation."""
 
 DEFAULT_NETWORK_GBPS = 100.0
 DEFAULT_VCPUS_PER_GPU = 16.0
@@ -31,10 +31,7 @@ memory logs)."""
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes of equal GPUs. Link rates are bytes per second in one direction, per GPU.
-
-    `linked_gpus` reach each other over the fast link; in a rack-scale machine that is more than a node.
-    """
+    """Nodes of equal GPUs. Link rates are bytes per second in one direction, per GPU."""
 
     gpu: Gpu
     gpus_per_node: int
@@ -42,7 +39,6 @@ class Cluster:
     interconnect: str
     link_bytes_per_second: float
     network_bytes_per_second: float
-    linked_gpus: int = 1
     vcpus_per_gpu: float | None = None
     host_memory_bytes: float | None = None
 
@@ -50,6 +46,11 @@ class Cluster:
     def gpus(self) -> int:
         """GPUs of all nodes."""
         return self.gpus_per_node * self.nodes
+
+    @property
+    def linked_gpus(self) -> int:
+        """GPUs that reach each other over the fast link: those of a node, or of a whole rack."""
+        return max(self.gpus_per_node, min(self.gpu.gpus_per_rack or 1, self.gpus))
 
     @property
     def memory_bandwidth(self) -> float:
@@ -74,45 +75,27 @@ def cluster_of(
     vcpus: float | None = None,
     memory_gib: float | None = None,
 ) -> Cluster:
-    """A cluster by its figures; missing ones take the usual figures of the GPU."""
-    kind = interconnect or gpu.interconnect or "pcie"
+    """Returns a cluster by the figures of a node; missing ones take the usual figures of the GPU."""
+    link = interconnect or gpu.interconnect or "pcie"
     both_ways = interconnect_gb_per_second
-    if both_ways is None and kind == gpu.interconnect:
+    if both_ways is None and link == gpu.interconnect:
         both_ways = gpu.interconnect_gb_per_second
-    one_way = both_ways / 2 if both_ways else _usual_one_way(kind, gpu)
-    network = (network_gbps or DEFAULT_NETWORK_GBPS) * 1e9 / 8 / gpus_per_node
+    usual = "pcie_5" if link == "pcie" and gpu.architecture in PCIE_5 else link
+    one_way = DEFAULT_ONE_WAY_GB_PER_SECOND.get(usual, DEFAULT_ONE_WAY_GB_PER_SECOND["pcie"])
     return Cluster(
         gpu=gpu,
         gpus_per_node=gpus_per_node,
         nodes=nodes,
-        interconnect=kind,
-        link_bytes_per_second=one_way * 1e9,
-        network_bytes_per_second=network,
-        linked_gpus=_linked_gpus(gpu, gpus_per_node, nodes),
+        interconnect=link,
+        link_bytes_per_second=(both_ways / 2 if both_ways else one_way) * 1e9,
+        network_bytes_per_second=(network_gbps or DEFAULT_NETWORK_GBPS) * 1e9 / 8 / gpus_per_node,
         vcpus_per_gpu=vcpus / gpus_per_node if vcpus else None,
         host_memory_bytes=memory_gib * GIB if memory_gib else None,
     )
 
 
-def _linked_gpus(gpu: Gpu, gpus_per_node: int, nodes: int) -> int:
-    """GPUs that reach each other over the fast link: a node's, or a rack's."""
-    return max(gpus_per_node, min(gpu.gpus_per_rack or 1, gpus_per_node * nodes))
-
-
-def with_nodes(cluster: Cluster, nodes: int) -> Cluster:
-    """The cluster with another number of the same nodes."""
-    linked = _linked_gpus(cluster.gpu, cluster.gpus_per_node, nodes)
-    return replace(cluster, nodes=nodes, linked_gpus=linked)
-
-
-def _usual_one_way(kind: str, gpu: Gpu) -> float:
-    if kind == "pcie" and gpu.architecture in PCIE_5:
-        return PCIE_5_GB_PER_SECOND
-    return DEFAULT_ONE_WAY_GB_PER_SECOND.get(kind, DEFAULT_ONE_WAY_GB_PER_SECOND["pcie"])
-
-
 def cluster_of_instance(instance: InstanceType, nodes: int = 1) -> Cluster:
-    """One or more nodes of an instance type."""
+    """Returns a cluster of one or more nodes of an instance type that has a GPU."""
     assert instance.gpu is not None
     return cluster_of(
         instance.gpu,

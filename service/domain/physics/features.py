@@ -13,11 +13,7 @@ from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTab
 
 
 def _software_features(software: SoftwareStack) -> dict[str, str | float]:
-    return {
-        "class": software.stack_class.id,
-        "stack": software.line,
-        "release": software.profile,
-    }
+    return {"class": software.stack_class.id, "stack": software.line, "release": software.profile}
 
 
 def hardware_features(cluster: Cluster) -> dict[str, str | float]:
@@ -47,15 +43,6 @@ def training_config_features(config: TrainingConfig) -> dict[str, str | float]:
     }
 
 
-def _layout_features(layout: Layout) -> dict[str, str | float]:
-    return {
-        "checkpointing": layout.activation_checkpointing,
-        "zero": str(layout.zero_stage),
-        "sharded": "yes" if layout.zero_stage >= 3 and layout.data > 1 else "",
-        "log_micro": log(max(1, layout.micro_batch)),
-    }
-
-
 def layout_columns(layouts: LayoutTable) -> dict[str, Column]:
     """Features of many layouts, one row each."""
     sharded = (layouts.zero_stage >= 3) & (layouts.data > 1)
@@ -69,7 +56,16 @@ def layout_columns(layouts: LayoutTable) -> dict[str, Column]:
 
 def training_features(config: TrainingConfig, cluster: Cluster, layout: Layout) -> Features:
     """All features of a training step in a layout."""
-    return training_config_features(config) | hardware_features(cluster) | _layout_features(layout)
+    return (
+        training_config_features(config)
+        | hardware_features(cluster)
+        | {
+            "checkpointing": layout.activation_checkpointing,
+            "zero": str(layout.zero_stage),
+            "sharded": "yes" if layout.zero_stage >= 3 and layout.data > 1 else "",
+            "log_micro": log(max(1, layout.micro_batch)),
+        }
+    )
 
 
 def inference_config_features(config: InferenceConfig) -> dict[str, str | float]:

@@ -58,10 +58,7 @@ def host_parts(config: Config, gpus_per_node: Number, nodes: Number, micro_batch
         batch = micro_batch * (config.sequence_length * TOKEN_BYTES or SAMPLE_BYTES)
         parts["data_loading"] = gpus_per_node * LOADERS_PER_GPU * (LOADER_BYTES + PREFETCHED_BATCHES * batch)
         if config.offload_optimizer:
-            parts["offload"] = _offloaded_bytes(config) * OFFLOAD_BUFFERS / nodes
+            # With the gradients, 16 bytes per parameter of mixed-precision Adam.
+            bytes_each = optimizer_state_bytes(config) + GRADIENT_BYTES
+            parts["offload"] = trainable_parameters(config) * bytes_each * OFFLOAD_BUFFERS / nodes
     return parts
-
-
-def _offloaded_bytes(config: TrainingConfig) -> float:
-    """Optimizer states, the copy of the weights and fp32 gradients: 16 bytes per parameter of mixed-precision Adam."""
-    return trainable_parameters(config) * (optimizer_state_bytes(config) + GRADIENT_BYTES)

@@ -43,12 +43,12 @@ def cores_needed(
         return None
     if loading.samples_per_second_per_vcpu and samples_per_second is not None:
         cores = samples_per_second / loading.samples_per_second_per_vcpu
-        return CoresNeeded(cores, cores)
-    if loading.vcpus_per_gpu is not None:
+    elif loading.vcpus_per_gpu is not None:
         cores = loading.vcpus_per_gpu * instance_type.gpu_count
-        return CoresNeeded(cores, cores)
-    least, most = CORES_PER_GPU_THAT_DECODES if loading.gpu_decoding else USUAL_CORES_PER_GPU
-    return CoresNeeded(least * instance_type.whole_gpus, most * instance_type.whole_gpus)
+    else:
+        least, most = CORES_PER_GPU_THAT_DECODES if loading.gpu_decoding else USUAL_CORES_PER_GPU
+        return CoresNeeded(least * instance_type.whole_gpus, most * instance_type.whole_gpus)
+    return CoresNeeded(cores, cores)
 
 
 def samples_fed_per_second(instance_type: InstanceType, loading: SampleLoading) -> float | None:

@@ -1,4 +1,4 @@
-"""Bytes that a configuration needs on each GPU, in parts, before calibration."""
+"""Bytes that a configuration needs on each GPU, in parts, before calibration; and how much KV cache fits."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from service.domain.catalog.precision import SINGLE_PRECISIONS, bytes_per_value
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.models.counts import cache_bytes, routed_share
 from service.domain.models.model import Model, Transformer
-from service.domain.physics.parallelism import AnyLayout
+from service.domain.physics.parallelism import AnyLayout, Layout
 
 RECIPES: dict[str, tuple[float, float, float]] = {
     "mixed": (2.0, 2.0, 4.0),
@@ -41,6 +41,9 @@ USUAL_LAYERS = 10
 
 SAVED_BYTES_PER_FLOP = 0.008
 """Bytes that a 16-bit convolutional network keeps per forward FLOP of a sample: ResNet-50 about 65 MB."""
+
+CACHE_SHARE = 0.92
+"""Share of a GPU's usable memory that weights, activations and cache may take together."""
 
 TOKENS_PER_PASS = 512.0
 """Tokens that an engine with continuous batching reads in one pass (assumed); other stacks decode one by one."""
@@ -89,7 +92,7 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     _, grad, _ = RECIPES[config.recipe]
     trained = trainable_parameters(config)
     learned_routed = routed_share(config.model) if config.method == "full" else 0.0
-    weights = _frozen_weight_bytes(config) + _learned_weight_bytes(config)
+    weights = _weight_bytes(config)
     gradients = trained * grad / (layers if config.fused_optimizer else 1.0)
     optimizer = 0.0 if config.offload_optimizer else trained * optimizer_state_bytes(config)
     # A pipeline keeps gathered weights between its micro-batches.
@@ -121,17 +124,14 @@ def _on_each_gpu(whole: float, layout: AnyLayout, routed: float, sharded: Number
     return whole / (layout.tensor * layout.pipeline) * ((1.0 - routed) / dense + routed / spread / experts)
 
 
-def _frozen_weight_bytes(config: TrainingConfig) -> float:
+def _weight_bytes(config: TrainingConfig) -> float:
+    """Bytes of all weights: those that learn, and the frozen ones in the precision that stores them."""
+    model, bytes_each = config.model, RECIPES[config.recipe][0]
     if config.method == "full":
-        return 0.0
-    if config.weight_precision:
-        return stored_weight_bytes(config.model, bytes_per_value(config.weight_precision) * 8)
-    return config.model.parameters * RECIPES[config.recipe][0]
-
-
-def _learned_weight_bytes(config: TrainingConfig) -> float:
-    held = RECIPES[config.recipe][0]
-    return (config.model.parameters if config.method == "full" else trainable_parameters(config)) * held
+        return model.parameters * bytes_each
+    frozen_bits = 8 * bytes_per_value(config.weight_precision) if config.weight_precision else None
+    frozen = stored_weight_bytes(model, frozen_bits) if frozen_bits else model.parameters * bytes_each
+    return frozen + trainable_parameters(config) * bytes_each
 
 
 def optimizer_state_bytes(config: TrainingConfig) -> float:
@@ -170,9 +170,7 @@ def sequence_cache_bytes(config: InferenceConfig, tokens: float, tensor: Number 
     return cache_bytes(config.model.transformer, tokens, value, tensor)
 
 
-def inference_parts(
-    config: InferenceConfig, layout: AnyLayout, sequences: Number, tokens_each: float
-) -> dict[str, Number]:
+def inference_parts(config: InferenceConfig, layout: AnyLayout, sequences: Number) -> dict[str, Number]:
     """Bytes per GPU of weights, KV cache, activations of one forward pass, and the context."""
     model, t = config.model, config.model.transformer
     bits = config.weight_bits or bytes_per_value(config.precision) * 8
@@ -181,15 +179,40 @@ def inference_parts(
     weights = model.parameters * bits / 8 if stack.bits_of_whole_file else stored_weight_bytes(model, bits)
     parts: dict[str, Number] = {"weights": weights / cut, "context": CONTEXT_BYTES}
     if t is not None:
-        parts["kv_cache"] = sequences * sequence_cache_bytes(config, tokens_each, layout.tensor) / layout.pipeline
+        per_sequence = sequence_cache_bytes(config, config.whole_length, layout.tensor)
+        parts["kv_cache"] = sequences * per_sequence / layout.pipeline
         tokens = TOKENS_PER_PASS if stack.stack_class.batches_continuously else 1.0
         parts["activations"] = tokens * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
     return parts
 
 
-def total(parts: Mapping[str, Number]) -> Number:
-    """Sum of the parts."""
-    return sum(parts.values())
+def _room_for_cache(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
+    """Bytes of a GPU that weights and activations leave for the KV cache."""
+    needed = sum(inference_parts(config, layout, 0.0).values())
+    return np.maximum(0.0, CACHE_SHARE * usable_bytes - needed)
+
+
+def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
+    """Copies of the model that have a request to process."""
+    return np.minimum(layout.data, max(1.0, config.concurrency)) if config.concurrency else layout.data
+
+
+def in_flight(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
+    """Conversations at once on one replica: as many as requested and no more than fit, but one at least."""
+    bytes_each = sequence_cache_bytes(config, max(1.0, config.whole_length), layout.tensor) / layout.pipeline
+    room = _room_for_cache(config, usable_bytes, layout) / bytes_each
+    most = np.maximum(1.0, np.minimum(config.software.stack.most_in_flight, room))
+    if not config.concurrency:
+        return most
+    asked = config.concurrency / replicas_in_use(config, layout)
+    return np.where(asked <= 1, asked, np.minimum(asked, most))
+
+
+def cache_tokens_that_fit(config: InferenceConfig, usable_bytes: float, layout: Layout) -> float:
+    """Tokens of one conversation whose keys and values fit on the GPUs of one replica."""
+    tokens = max(1.0, config.whole_length)
+    bytes_each = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline / tokens
+    return float(_room_for_cache(config, usable_bytes, layout) / bytes_each) if bytes_each else 0.0
 
 
 def figures(parts: Mapping[str, Number]) -> dict[str, float]:

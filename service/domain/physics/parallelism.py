@@ -106,21 +106,6 @@ def all_reduce_bytes(size: Number, ranks: Number) -> Number:
     return 2.0 * (ranks - 1) / ranks * size
 
 
-def tensor_bytes_per_layer(tokens: Number, hidden: int, recompute: Number) -> Number:
-    """Bytes all-reduced per layer and micro-batch: 4 (6 when recomputing) messages of 2 s b h (Megatron, SC'21)."""
-    return (4.0 + 2.0 * recompute) * 2.0 * tokens * hidden
-
-
-def data_bytes(parameters_here: Number, zero_stage: Number, gradient_bytes: float = 2.0) -> Number:
-    """Bytes of the all-reduce of gradients; ZeRO-3 also gathers weights twice: 1.5 times the volume (1910.02054)."""
-    return gradient_bytes * parameters_here * (1.0 + 0.5 * (zero_stage >= 3))
-
-
-def expert_bytes_per_layer(tokens: Number, hidden: int, experts_per_token: int, expert: Number) -> Number:
-    """4 all-to-alls per layer (there and back, forward and backward) of topk s b h values of 2 bytes."""
-    return 4 * 2.0 * tokens * hidden * experts_per_token * (expert - 1) / expert
-
-
 def bubble_share(layout: AnyLayout) -> Number:
     """Idle share of a pipelined step over its work: (p - 1) / (v m) (SC'21)."""
     return (layout.pipeline - 1) / (layout.virtual_stages * layout.accumulation)

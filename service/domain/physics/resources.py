@@ -1,11 +1,9 @@
 """Demands of a step on each part of a cluster, and how long that part takes at its rated speed.
 
-A demand is an amount of a resource: FLOPs, bytes of memory or of a link, seconds that no hardware shortens. Amounts
-depend on the job and its layout, seconds per unit on the cluster alone; so a product of matrices combines many layouts
-with many clusters.
+Amounts depend on the job and its layout, seconds per unit on the cluster alone; so a product of matrices combines many
+layouts with many clusters.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from service.domain.arrays import Number
@@ -15,11 +13,11 @@ from service.domain.jobs.config import Config, InferenceConfig
 from service.domain.physics.cluster import DEFAULT_VCPUS_PER_GPU, Cluster
 
 Demands: TypeAlias = dict[tuple[str, str], Number]
-"""(Term, resource) -> amount. A term may use several resources, one after another.
+"""(Term, resource) -> amount for one GPU. A term may use several resources, one after another.
 
 Resources are FLOPs at the job's precision (`flops`) and at 16 bits at least (`wide_flops`); bytes of GPU memory
 (`memory`), of the fast link, of the slower of link and network (`slow_link`), and of the network; seconds of one vCPU;
-and seconds as they are. All are of or for one GPU.
+and seconds that no hardware shortens.
 """
 
 
@@ -30,21 +28,16 @@ class StepTerms(NamedTuple):
     units: float
 
 
-def _wide_precision(config: Config) -> str:
-    """The precision of attention scores: 16 bits if the rest is narrower; engines always use 16."""
-    if isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2:
-        return "bf16"
-    return config.precision
-
-
 def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
-    """Seconds per FLOP of one GPU at the job's precision, and at that of its attention scores."""
-    precisions = {"flops": config.precision, "wide_flops": _wide_precision(config)}
-    return {resource: 1 / peak_flops(gpu, precision) for resource, precision in precisions.items()}
+    """Returns seconds per FLOP of one GPU at the job's precision, and at that of its attention scores."""
+    # Attention scores keep 16 bits where the rest is narrower, and engines always compute them at 16.
+    narrow = isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2
+    wide = "bf16" if narrow else config.precision
+    return {"flops": 1 / peak_flops(gpu, config.precision), "wide_flops": 1 / peak_flops(gpu, wide)}
 
 
 def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:
-    """Seconds per unit of each resource that does not depend on the precision."""
+    """Returns seconds per unit of each resource that does not depend on the precision."""
     return {
         "memory": 1 / cluster.memory_bandwidth,
         "link": 1 / cluster.link_bytes_per_second,
@@ -55,17 +48,13 @@ def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:
     }
 
 
-def seconds_per_unit(config: Config, cluster: Cluster) -> dict[str, float]:
-    """Seconds per unit of each resource."""
-    return seconds_per_flop(config, cluster.gpu) | seconds_per_unit_of_hardware(cluster)
-
-
-def ideal_seconds(demands: Demands, rates: Mapping[str, float]) -> dict[str, float]:
-    """Seconds of each term at the rated speed of every part."""
+def ideal_terms(demands: Demands, units: float, config: Config, cluster: Cluster) -> StepTerms:
+    """Returns the seconds of each term at the rated speed of every part of a cluster."""
+    rates = seconds_per_flop(config, cluster.gpu) | seconds_per_unit_of_hardware(cluster)
     seconds: dict[str, float] = {}
     for (term, resource), amount in demands.items():
         seconds[term] = seconds.get(term, 0.0) + float(amount) * rates[resource]
-    return seconds
+    return StepTerms(seconds, units)
 
 
 def over_links(name: str, amount: Number, linked: Number) -> Demands:

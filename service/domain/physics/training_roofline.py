@@ -13,16 +13,8 @@ from service.domain.models.counts import mean_attention_flops_per_token, multipl
 from service.domain.models.model import Transformer
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import activation_bytes, trainable_parameters
-from service.domain.physics.parallelism import (
-    AnyLayout,
-    Layout,
-    all_reduce_bytes,
-    bubble_share,
-    data_bytes,
-    expert_bytes_per_layer,
-    tensor_bytes_per_layer,
-)
-from service.domain.physics.resources import Demands, StepTerms, ideal_seconds, over_links, seconds_per_unit
+from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, bubble_share
+from service.domain.physics.resources import Demands, StepTerms, ideal_terms, over_links
 
 LAUNCH_SECONDS = 5e-6
 """Nominal CPU time to start one kernel; the coefficient of the term holds the real time of each stack."""
@@ -64,20 +56,16 @@ def _transformer_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
     m = layout.accumulation
     step = {key: m * amount for key, amount in per_micro.items()}
     if np.any(layout.pipeline > 1):
-        step |= _bubble_demands(step, bubble_share(layout))
+        share = bubble_share(layout)
+        idle: Demands = {}
+        for (_, resource), amount in step.items():
+            idle["bubble", resource] = idle.get(("bubble", resource), 0.0) + share * amount
+        step |= idle
     here = trainable_parameters(config) / (layout.tensor * layout.pipeline) / layout.expert
     gathers = 1.0 + (m - 1.0) * (layout.zero_stage >= 3)
     step |= {key: gathers * amount for key, amount in _data_demands(layout, linked_gpus, here).items()}
     sharded = 1.0 + (layout.data - 1.0) * (layout.zero_stage >= 1)
     return step | _optimizer_demands(config, here / sharded) | {("step", "seconds"): 1e-3}
-
-
-def _bubble_demands(step: Demands, share: Number) -> Demands:
-    """Idle time of a pipeline: that share of all demands of the step."""
-    idle: dict[str, Number] = {}
-    for (_, resource), amount in step.items():
-        idle[resource] = idle.get(resource, 0.0) + amount
-    return {("bubble", resource): share * amount for resource, amount in idle.items()}
 
 
 def _optimizer_demands(config: TrainingConfig, parameters: Number) -> Demands:
@@ -101,34 +89,31 @@ def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
     width = t.expert_ffn or (t.ffn if t.experts else t.hidden)
     here = t.layers / layout.pipeline
     routed = routed_layers(model) / layout.pipeline
+    # Per layer, 4 messages (6 when recomputing) of 2 s b h bytes (Megatron, SC'21).
+    messages = (4.0 + 2.0 * recompute) * 2.0 * tokens * here * t.hidden
+    # Keys and values travel around the ring once forward and twice backward, in values of 2 bytes.
+    ring = 3 * 2 * 2.0 * t.kv_heads * t.head_size * tokens * here * (layout.context - 1) / layout.tensor
     weights = model.parameters * bytes_per_value(config.weight_precision or "bf16") / cut / layout.expert
     return {
         ("matrix", "flops"): matrix,
         ("narrow", "flops"): matrix * NARROW * layout.tensor / width,
         ("attention", "wide_flops"): attention * (3.5 + recompute),
-        ("memory", "memory"): _bytes_moved(config, t, tokens, length) / cut,
+        ("memory", "memory"): _bytes_moved(config, t, length) * tokens / cut,
         ("weights", "memory"): 3 * weights,
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * 3 * here * LAUNCH_SECONDS,
         ("routing", "seconds"): routed * ROUTING_SECONDS,
-        **_tensor_demands(layout, linked_gpus, tokens * here, t.hidden, recompute),
+        **over_links("tensor", all_reduce_bytes(messages, layout.tensor), layout.tensor <= linked_gpus),
         **_expert_demands(layout, linked_gpus, tokens * routed, t),
-        **_context_demands(layout, linked_gpus, tokens * here, t),
+        **over_links("context", ring, layout.tensor * layout.context <= linked_gpus),
     }
 
 
-def _bytes_moved(config: TrainingConfig, t: Transformer, tokens: Number, length: float) -> Number:
-    """Activations written and read in three passes, the logits, and without FlashAttention the scores."""
+def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float:
+    """Bytes per token: activations of three passes, the logits, and without FlashAttention the scores."""
     value = activation_bytes(config.precision)
     scores = 0.0 if config.flash_attention else 5.0 * length * t.heads
     layers = (LAYER_BYTES_PER_VALUE * t.hidden + scores) * t.layers * 3 * value / 2
-    return tokens * (layers + 12.0 * 2 * t.vocabulary)
-
-
-def _tensor_demands(
-    layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, hidden: int, recompute: Number
-) -> Demands:
-    size = tensor_bytes_per_layer(tokens_and_layers, hidden, recompute)
-    return over_links("tensor", all_reduce_bytes(size, layout.tensor), layout.tensor <= linked_gpus)
+    return layers + 12.0 * 2 * t.vocabulary
 
 
 def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:
@@ -138,31 +123,23 @@ def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: N
     """
     if np.all(layout.expert == 1):
         return {}
-    here = tokens_and_layers / layout.tensor
+    # Four all-to-alls per layer (there and back, forward and backward) of s b h values of 2 bytes.
+    size = 4 * 2.0 * tokens_and_layers / layout.tensor * t.hidden
     experts_per_token = t.experts_per_token or 6
     groups = -(-layout.expert // linked_gpus)
     inside = np.minimum(layout.expert, linked_gpus)
     copies = groups * (1.0 - (1.0 - 1.0 / groups) ** experts_per_token)
     return {
-        ("expert", "link"): expert_bytes_per_layer(here, t.hidden, experts_per_token, inside),
-        ("expert", "slow_link"): expert_bytes_per_layer(here, t.hidden, 1, groups) * copies,
+        ("expert", "link"): size * experts_per_token * (inside - 1) / inside,
+        ("expert", "slow_link"): size * (groups - 1) / groups * copies,
     }
 
 
-def _context_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:
-    """Keys and values sent around the ring, forward and twice backward: 3 x 2 k d tokens (c - 1) values of 2 bytes."""
-    if np.all(layout.context == 1):
-        return {}
-    size = 3 * 2 * 2.0 * t.kv_heads * t.head_size * tokens_and_layers * (layout.context - 1) / layout.tensor
-    return over_links("context", size, layout.tensor * layout.context <= linked_gpus)
-
-
 def _data_demands(layout: AnyLayout, linked_gpus: Number, parameters_here: Number) -> Demands:
-    """Gradients over the data-parallel group: reduce-scatter within a node, all-reduce of 1/g between nodes, all-gather
-    within.
-    """
+    """Gradients: reduce-scatter within a node, all-reduce of each GPU's share between nodes, all-gather within."""
     ranks = layout.data * layout.context
-    size = data_bytes(parameters_here, layout.zero_stage)
+    # Gradients have 2 bytes; ZeRO-3 also gathers weights twice, which is 1.5 times the volume (arXiv 1910.02054).
+    size = 2.0 * parameters_here * (1.0 + 0.5 * (layout.zero_stage >= 3))
     inside = np.maximum(1, np.minimum(ranks, linked_gpus // layout.tensor))
     outside = -(-ranks // inside)
     return {
@@ -197,5 +174,4 @@ def training_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
 
 def training_terms(config: TrainingConfig, cluster: Cluster, layout: Layout) -> StepTerms:
     """Ideal seconds of one optimizer step, and its samples."""
-    demands = training_demands(config, layout, cluster.linked_gpus)
-    return StepTerms(ideal_seconds(demands, seconds_per_unit(config, cluster)), layout.global_batch)
+    return ideal_terms(training_demands(config, layout, cluster.linked_gpus), layout.global_batch, config, cluster)

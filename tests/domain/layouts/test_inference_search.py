@@ -21,7 +21,7 @@ from service.domain.layouts.inference_search import (
 )
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_inference
+from service.domain.physics.estimate import Estimate, estimate_config
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
 from tests.builders.jobs import LARGE_MODEL, inference
@@ -45,7 +45,7 @@ def found_for(with_: Physics, work: InferenceConfig, where: Cluster, fixed: Fixe
 def best_of_all(with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout) -> Estimate | None:
     inside, across = (
         [
-            estimate_inference(with_, work, where, each)
+            estimate_config(with_, work, where, each)
             for each in every_inference_layout(work, where, fixed, across=slow_links)
         ]
         for slow_links in (False, True)

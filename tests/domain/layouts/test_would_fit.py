@@ -9,7 +9,7 @@ from service.domain.layouts.inference_search import best_inference_layout
 from service.domain.layouts.training_search import best_training_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.layouts.would_fit import FitChange, nearest_changes
-from service.domain.physics.cluster import GIB, Cluster, with_nodes
+from service.domain.physics.cluster import GIB, Cluster
 from tests.builders.calibrations import FITTED
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
@@ -37,8 +37,8 @@ def test_70b_on_one_node_needs_more_nodes_or_lora() -> None:
     changes = of(nearest_changes(FITTED, work, cluster()))
     assert {"method", "nodes", "usable_memory_gib"} <= set(changes)
     nodes = int(changes["nodes"].to)
-    assert best_training_layout(FITTED, work, with_nodes(cluster(), nodes)).fits
-    assert not best_training_layout(FITTED, work, with_nodes(cluster(), nodes - 1)).fits
+    assert best_training_layout(FITTED, work, replace(cluster(), nodes=nodes)).fits
+    assert not best_training_layout(FITTED, work, replace(cluster(), nodes=nodes - 1)).fits
 
 
 @settings(max_examples=30)

@@ -12,12 +12,7 @@ from service.domain.calibration.step_kinds import TRAINING
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import (
-    Estimate,
-    estimate_inference,
-    estimate_training,
-    wall_seconds,
-)
+from service.domain.physics.estimate import Estimate, estimate_config, wall_seconds
 from service.domain.physics.features import training_features
 from service.domain.physics.parallelism import Layout
 from tests.builders.calibrations import FITTED, UNFITTED
@@ -50,7 +45,7 @@ def works(precision: str = "bf16", software: SoftwareStack | None = None) -> Tra
 
 
 def train(with_: Physics, where: Cluster, layout: Layout, work: TrainingConfig | None = None) -> Estimate:
-    return estimate_training(with_, work or works(), where, layout)
+    return estimate_config(with_, work or works(), where, layout)
 
 
 @given(physics, layouts(), stack, st.floats(8, 160), more)
@@ -91,9 +86,9 @@ def test_faster_hardware_never_answers_slower(
     memory: float,
 ) -> None:
     work, layout = inference(software=software, concurrency=concurrency), Layout(tensor=tensor, data=8 // tensor)
-    slow = estimate_inference(with_, work, cluster(), layout)
+    slow = estimate_config(with_, work, cluster(), layout)
     card = gpu_with_peaks(memory_gb=80 * memory, tflops=312 * flops, bandwidth=2039 * bandwidth)
-    fast = estimate_inference(with_, work, cluster(card, link=600 * link), layout)
+    fast = estimate_config(with_, work, cluster(card, link=600 * link), layout)
     assert slow.tokens_per_second is not None
     assert fast.tokens_per_second is not None
     assert fast.tokens_per_second.likely >= slow.tokens_per_second.likely * (1 - 1e-9)
@@ -104,7 +99,7 @@ def test_a_smaller_precision_never_needs_more_memory_to_train(
     with_: Physics, layout: Layout, software: SoftwareStack
 ) -> None:
     needs = [
-        estimate_training(with_, works(precision, software), cluster(nodes=2), layout).memory.needed_bytes
+        estimate_config(with_, works(precision, software), cluster(nodes=2), layout).memory.needed_bytes
         for precision in ("fp8", "bf16", "tf32", "fp32")
     ]
     assert needs == sorted(needs)
@@ -114,7 +109,7 @@ def test_a_smaller_precision_never_needs_more_memory_to_train(
 def test_smaller_weights_never_need_more_memory_to_answer(with_: Physics, software: SoftwareStack, tensor: int) -> None:
     layout = Layout(tensor=tensor, data=8 // tensor)
     needs = [
-        estimate_inference(
+        estimate_config(
             with_, inference(weight_bits=bits, concurrency=1.0, software=software), cluster(), layout
         ).memory.needed_bytes
         for bits in (4.25, 8.0, 16.0, 32.0)
@@ -151,10 +146,10 @@ def test_parts_of_a_step_add_up_and_name_the_bottleneck() -> None:
 def test_a_convolutional_network_is_estimated_from_its_flops() -> None:
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
     work = TrainingConfig(resnet, precision="fp16", global_batch=2048, software=SoftwareStack("pytorch-ngc"))
-    found = estimate_training(FITTED, work, cluster(), Layout(data=8, micro_batch=256))
+    found = estimate_config(FITTED, work, cluster(), Layout(data=8, micro_batch=256))
     assert found.samples_per_second is not None
     assert 5_000 < found.samples_per_second.likely < 40_000
-    answered = estimate_inference(FITTED, InferenceConfig(resnet, "fp16", concurrency=128.0), cluster(gpus=1), Layout())
+    answered = estimate_config(FITTED, InferenceConfig(resnet, "fp16", concurrency=128.0), cluster(gpus=1), Layout())
     assert answered.samples_per_second is not None
 
 

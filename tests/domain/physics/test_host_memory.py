@@ -8,7 +8,7 @@ from service.domain.layouts.cluster_table import cluster_table
 from service.domain.layouts.inference_search import best_inference_layout
 from service.domain.layouts.training_search import best_training_layout, fastest_training_layouts
 from service.domain.physics.cluster import GIB, Cluster
-from service.domain.physics.estimate import estimate_training
+from service.domain.physics.estimate import estimate_config
 from service.domain.physics.host_memory import host_memory_need
 from service.domain.physics.parallelism import Layout
 from tests.builders.calibrations import FITTED, UNFITTED
@@ -30,10 +30,10 @@ def test_offloaded_adam_takes_24_bytes_per_parameter_of_the_node() -> None:
 
 
 def test_offload_makes_room_on_the_gpu_and_takes_time() -> None:
-    plain = estimate_training(
+    plain = estimate_config(
         UNFITTED, training(), cluster(gpu_with_peaks(memory_gb=400)), Layout(data=8, accumulation=8)
     )
-    other = estimate_training(
+    other = estimate_config(
         UNFITTED,
         training(offload_optimizer=True),
         cluster(gpu_with_peaks(memory_gb=400)),

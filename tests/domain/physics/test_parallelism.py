@@ -8,10 +8,7 @@ from service.domain.physics.parallelism import (
     LayoutTable,
     all_reduce_bytes,
     bubble_share,
-    data_bytes,
-    expert_bytes_per_layer,
     layout_of,
-    tensor_bytes_per_layer,
 )
 
 
@@ -43,16 +40,4 @@ def test_a_row_of_a_table_is_the_layout_that_it_holds() -> None:
 
 def test_a_single_rank_sends_nothing() -> None:
     assert all_reduce_bytes(1e9, 1) == 0
-    assert expert_bytes_per_layer(2048, 4096, 2, 1) == 0
     assert bubble_share(Layout(accumulation=8)) == 0
-
-
-def test_recomputing_sends_half_as_much_again_between_tensor_ranks() -> None:
-    """Four all-reduces of 2 s b h bytes per layer; six with recomputation (SC'21)."""
-    assert tensor_bytes_per_layer(2048, 4096, recompute=False) == 4 * 2 * 2048 * 4096
-    assert tensor_bytes_per_layer(2048, 4096, recompute=True) == 6 * 2 * 2048 * 4096
-
-
-def test_zero_3_sends_half_as_much_again_as_plain_data_parallelism() -> None:
-    """Section 7 of the ZeRO paper (1910.02054)."""
-    assert [data_bytes(1e9, stage) for stage in (0, 1, 2, 3)] == [2e9, 2e9, 2e9, 3e9]

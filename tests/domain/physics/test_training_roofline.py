@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from service.domain.physics.parallelism import Layout
-from service.domain.physics.training_roofline import training_terms
+from service.domain.physics.training_roofline import training_demands, training_terms
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
 from tests.builders.jobs import training
@@ -47,4 +47,19 @@ def test_twice_the_flops_halve_the_products_and_nothing_else() -> None:
 
 def test_one_gpu_sends_nothing() -> None:
     seconds = training_terms(training(), cluster(gpus=1), Layout()).seconds
-    assert seconds.get("data", 0.0) == seconds.get("tensor", 0.0) == 0
+    assert seconds.get("data", 0.0) == seconds.get("tensor", 0.0) == seconds.get("context", 0.0) == 0
+
+
+def test_recomputing_sends_half_as_much_again_between_tensor_ranks() -> None:
+    """Four all-reduces of 2 s b h bytes in each of 32 layers; six with recomputation (SC'21)."""
+    config, layout = training(sequence_length=2048), Layout(tensor=8)
+    plain = training_demands(config, layout, 8)["tensor", "link"]
+    assert plain == pytest.approx(2 * 7 / 8 * 4 * 2 * 2048 * 4096 * 32)
+    again = training_demands(config, replace(layout, activation_checkpointing="full"), 8)["tensor", "link"]
+    assert again == pytest.approx(plain * 6 / 4)
+
+
+def test_zero_3_sends_half_as_much_again_as_plain_data_parallelism() -> None:
+    """Section 7 of the ZeRO paper (1910.02054): gradients of 2 bytes per parameter in a ring of 8."""
+    sent = [training_demands(training(), Layout(data=8, zero_stage=stage), 8)["data", "link"] for stage in range(4)]
+    assert sent == pytest.approx([2 * 7 / 8 * 8.03e9 * size for size in (2, 2, 2, 3)])
