@@ -83,8 +83,8 @@ def test_a_year_of_a_p3_pays_from_two_thirds_of_the_year_on(history: CatalogHist
     assert isinstance(on_demand, HourlyPrice)
     found = committed_cost(commitment, Exact.same(100), 1, reserved, on_demand, None)
     assert found.break_even_utilisation == pytest.approx(1.949201 / 3.06)
-    assert found.committed_usd is not None
-    assert found.committed_usd.likely == 1_949_201 * 8760
+    assert found.usd_committed is not None
+    assert found.usd_committed.likely == 1_949_201 * 8760
 
 
 def test_nobodys_usual_price_is_that_of_a_commitment(history: CatalogHistory) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.api.estimate.response import BandResponse, figure, maybe, rounded
+from service.api.estimate.response import BandResponse, MoneyResponse, like, shown, shown_fields
 from service.api.estimate.sentences import (
     break_even_text,
     commitment_text,
@@ -16,38 +16,15 @@ from service.api.estimate.sentences import (
     verdict_text,
 )
 from service.domain.bill.bill import Part, PartName
+from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.estimate import Elsewhere, EstimateAnswer
 from service.domain.bill.market_bills import MarketBill
 from service.domain.bill.serving import Served
-from service.domain.bill.unit_costs import UnitCosts
 from service.domain.bill.verdict import Verdict
 from service.domain.catalog.tariffs import HOURS_A_MONTH, BillingRule
-from service.domain.money import USD, Exact, ExchangeRate, Micros, Unknown, number
+from service.domain.money import USD, ExchangeRate, Unknown, number
 
 OWN_PRICE_SOURCE = "the request"
-
-
-@dataclass(frozen=True, slots=True)
-class MoneyResponse:
-    """Low, likely and high of an amount, to the millionth: each case adds up by itself."""
-
-    low: float
-    likely: float
-    high: float
-
-
-def money(amount: Micros | None) -> MoneyResponse | None:
-    """Returns the amount in whole units of its currency; None for None."""
-    return None if amount is None else MoneyResponse(number(amount.low), number(amount.likely), number(amount.high))
-
-
-def _amount(micros: int | None) -> float | None:
-    return None if micros is None else number(micros)
-
-
-def hours_band(hours: Exact | None) -> BandResponse | None:
-    """Returns the rounded hours; None for None."""
-    return maybe(None if hours is None else hours.band)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +47,7 @@ class CostPartResponse:
 
     @classmethod
     def of(cls, part: Part) -> "CostPartResponse":
-        usd, native = money(part.usd), money(part.native)
-        return cls(part.name, usd, native, part.basis, part_text(part), part.reason, part.source or None)
+        return like(cls, part, text=part_text(part), source=part.source or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +59,6 @@ class BillingResponse:
     valid_from: date
     source: str
     note: str | None
-
-    @classmethod
-    def of(cls, rule: BillingRule | Unknown | None) -> "BillingResponse | None":
-        if rule is None or isinstance(rule, Unknown):
-            return None
-        return cls(rule.increment_seconds, rule.minimum_seconds, rule.valid_from, rule.source, rule.note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +73,7 @@ class HourlyRateResponse:
     def of(cls, rate: ExchangeRate | None) -> "HourlyRateResponse | None":
         if rate is None or rate.currency == USD:
             return None
-        return cls(float(rate.usd_per_unit), rate.on, rate.source)
+        return like(cls, rate, usd_per_unit=float(rate.usd_per_unit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +95,6 @@ class PerUnitResponse:
         MoneyResponse | None, Field(description="Of machine time, at the rate at which answers are written.")
     ]
 
-    @classmethod
-    def of(cls, costs: UnitCosts) -> "PerUnitResponse":
-        return cls(
-            usd_per_epoch=money(costs.usd_per_epoch),
-            usd_per_million_tokens=money(costs.usd_per_million_tokens),
-            usd_per_thousand_samples=money(costs.usd_per_thousand_samples),
-            samples_per_usd=maybe(costs.samples_per_usd),
-            usd_per_million_input_tokens=money(costs.usd_per_million_input_tokens),
-            usd_per_million_output_tokens=money(costs.usd_per_million_output_tokens),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class MonthResponse:
@@ -150,7 +109,7 @@ class MonthResponse:
         if served is None:
             return None
         text = served.reason if isinstance(served, Unknown) else month_text(served, bill.month, nodes)
-        return cls(money(bill.month), HOURS_A_MONTH, text)
+        return cls(shown(bill.month), HOURS_A_MONTH, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,20 +130,8 @@ class CommitmentResponse:
     text: str
 
     @classmethod
-    def of(cls, bill: MarketBill) -> "CommitmentResponse | None":
-        cost = bill.commitment
-        if cost is None:
-            return None
-        return cls(
-            plan=cost.plan,
-            committed_hours=hours_band(cost.committed_hours) or BandResponse(0, 0, 0),
-            usd_used=money(cost.used_usd),
-            usd_committed=money(cost.committed_usd),
-            used_share=rounded(cost.used_share),
-            break_even_utilisation=figure(cost.break_even_utilisation),
-            break_even_hours=figure(cost.break_even_hours),
-            text=commitment_text(cost.used_share, cost.break_even_utilisation),
-        )
+    def of(cls, cost: CommittedCost) -> "CommitmentResponse":
+        return like(cls, cost, text=commitment_text(cost.used_share, cost.break_even_utilisation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +154,7 @@ class BreakEvenResponse:
         if even is None or bill.option is None:
             return None
         text = break_even_text(even, spot=bill.option.offer.market == "spot")
-        return cls("on_demand", round(even.saves_percent, 2), figure(even.interruptions_per_hour), text)
+        return cls("on_demand", round(even.saves_percent, 2), shown(even.interruptions_per_hour), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +170,12 @@ class PriceUsedResponse:
 
     @classmethod
     def of(cls, bill: MarketBill) -> "PriceUsedResponse":
-        usd, native = _amount(bill.usd_micros_per_hour), bill.terms.price
+        usd = None if bill.usd_micros_per_hour is None else number(bill.usd_micros_per_hour)
         if bill.option is None:
             return cls(usd, usd, USD, "given", None, OWN_PRICE_SOURCE)
-        price = bill.option.offer.price
+        native, price = bill.terms.price, bill.option.offer.price
         per_hour = None if isinstance(native, Unknown) else number(native.micros_per_hour)
-        return cls(usd, per_hour, price.currency, price.kind, price.observed_on, price.source)
+        return like(cls, price, usd_per_hour=usd, per_hour=per_hour)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,30 +218,24 @@ class CostResponse:
     @classmethod
     def of(cls, entry: MarketBill, answer: EstimateAnswer) -> "CostResponse":
         offer, bill, terms = None if entry.option is None else entry.option.offer, entry.bill, entry.terms
-        instance_type, hourly = answer.question.instance_type, entry.usd_micros_per_hour
-        missing = entry.missing
+        instance_type, hourly, missing = answer.question.instance_type, entry.usd_micros_per_hour, entry.missing
         return cls(
             market="on_demand" if offer is None else offer.market,
-            term=None if offer is None else offer.term,
-            region=None if offer is None else offer.region,
-            zone=None if offer is None else offer.zone,
+            **shown_fields(offer, "term", "region", "zone"),
             managed_service=None if entry.option is None else entry.option.service,
             usd_per_hour=None if hourly is None else number(hourly * entry.machines),
             price=PriceUsedResponse.of(entry),
-            hours=None if bill is None else hours_band(bill.hours),
-            billed_hours=None if bill is None else hours_band(bill.billed_hours),
-            elapsed_hours=None if bill is None else hours_band(bill.elapsed_hours),
-            billing=BillingResponse.of(terms.rule),
+            **shown_fields(bill, "hours", "billed_hours", "elapsed_hours", "native"),
+            billing=like(BillingResponse, terms.rule) if isinstance(terms.rule, BillingRule) else None,
             parts=[] if bill is None else [CostPartResponse.of(part) for part in bill.parts],
-            usd=money(entry.usd),
+            usd=shown(entry.usd),
             usd_complete=not missing,
             missing=list(missing),
-            native=None if bill is None else money(bill.native),
             currency=terms.currency,
             exchange_rate=HourlyRateResponse.of(terms.rate),
-            per_unit=PerUnitResponse.of(entry.per_unit),
+            per_unit=like(PerUnitResponse, entry.per_unit),
             month=MonthResponse.of(entry, answer.served, answer.question.run.nodes),
-            commitment=CommitmentResponse.of(entry),
+            commitment=None if entry.commitment is None else CommitmentResponse.of(entry.commitment),
             break_even=BreakEvenResponse.of(entry),
             unknown_because=missing[0] if entry.usd is None and missing else None,
             text=cost_text(entry, None if instance_type is None else instance_type.id),
@@ -320,18 +261,9 @@ class LoadResponse:
     def of(cls, served: Served | Unknown | None) -> "LoadResponse | None":
         if served is None:
             return None
-        if isinstance(served, Unknown):
-            return cls(None, None, None, None, None, None, None, served.reason)
-        return cls(
-            replicas=served.likely,
-            replicas_low=served.few,
-            replicas_high=served.many,
-            concurrency=figure(served.concurrency),
-            per_replica_per_second=BandResponse.of(served.per_second),
-            seconds_to_first_token=maybe(served.seconds_to_first_token),
-            seconds_per_output_token=maybe(served.seconds_per_output_token),
-            reason=None,
-        )
+        # A load that no replica can serve has a reason, and null for every figure.
+        reason = served.reason if isinstance(served, Unknown) else None
+        return like(cls, None if reason else served, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,11 +287,10 @@ class VerdictResponse:
         change = verdict.change_percent
         return cls(
             sentence=verdict_text(verdict, month),
-            usd=money(verdict.usd),
+            usd=shown(verdict.usd),
             change_percent=None if change is None else round(change, 2),
             market=offer.market if offer is not None else None if entry is None else "on_demand",
-            term=None if offer is None else offer.term,
-            region=None if offer is None else offer.region,
+            **shown_fields(offer, "term", "region"),
         )
 
 
@@ -381,8 +312,8 @@ class GpuHourResponse:
         hour, saves = elsewhere.hour, elsewhere.saves_percent
         return cls(
             instance=hour.instance,
-            region=hour.offer.region,
             gpus=hour.gpus,
+            region=hour.offer.region,
             usd_per_gpu_hour=round(hour.usd_per_gpu_hour, 6),
             observed_on=hour.offer.price.observed_on,
             saves_percent=None if saves is None else round(saves, 2),

@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
 from service.domain.band import Band
 from service.domain.evidence.published import Evidence
 from service.domain.layouts.job_estimate import JobEstimate
+from service.domain.money import Exact, Micros, number
 from service.domain.physics.cluster import GIB
 from service.domain.physics.estimate import MemoryNeed
 
 SIGNIFICANT_DIGITS = 6
+
+Response = TypeVar("Response")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,15 @@ class BandResponse:
     @classmethod
     def of(cls, band: Band) -> "BandResponse":
         return cls(rounded(band.low), rounded(band.likely), rounded(band.high))
+
+
+@dataclass(frozen=True, slots=True)
+class MoneyResponse:
+    """Low, likely and high of an amount, to the millionth: each case adds up by itself."""
+
+    low: float
+    likely: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +107,29 @@ def rounded(value: float) -> float:
     return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
 
 
-def maybe(band: Band | None) -> BandResponse | None:
-    """Returns the rounded band; None for None."""
-    return None if band is None else BandResponse.of(band)
+def shown(value: Any) -> Any:
+    """Returns a figure as it is answered: numbers and bands rounded, amounts in whole units; others unchanged."""
+    match value:
+        case Micros(low, likely, high):
+            return MoneyResponse(number(low), number(likely), number(high))
+        case Band():
+            return BandResponse.of(value)
+        case Exact():
+            return BandResponse.of(value.band)
+        case float():
+            return rounded(value)
+    return value
 
 
-def figure(value: float | None) -> float | None:
-    """Returns the rounded value; None for None."""
-    return None if value is None else rounded(value)
+def shown_fields(value: object, *names: str) -> dict[str, Any]:
+    """Returns some attributes of a value as they are answered; every one is None where the value is None."""
+    return {name: None if value is None else shown(getattr(value, name)) for name in names}
+
+
+def like(response: type[Response], value: object, **more: object) -> Response:
+    """Returns a response with the attributes of the value that have the same names, and with `more`."""
+    names = response.__dataclass_fields__  # type: ignore[attr-defined]
+    return response(**shown_fields(value, *(name for name in names if name not in more)), **more)
 
 
 MEMORY_PARTS: Mapping[str, str] = {
@@ -118,27 +145,21 @@ MEMORY_PARTS: Mapping[str, str] = {
 def modelled_estimate(job: JobEstimate, joules_per_sample: float | None) -> ModelledEstimateResponse:
     """Returns the estimate of a job with its figures rounded."""
     estimate, config = job.estimate, job.config
-    return ModelledEstimateResponse(
+    return like(
+        ModelledEstimateResponse,
+        estimate,
         basis="modelled",
         precision=config.precision,
         software_profile=config.software.profile,
-        samples_per_second=maybe(estimate.samples_per_second),
-        tokens_per_second=maybe(estimate.tokens_per_second),
-        prefill_tokens_per_second=maybe(estimate.prefill_tokens_per_second),
-        seconds_to_first_token=maybe(estimate.seconds_to_first_token),
-        seconds_per_output_token=maybe(estimate.seconds_per_output_token),
-        concurrency=figure(estimate.concurrency),
-        kv_cache_tokens=figure(estimate.kv_cache_tokens),
-        hours=maybe(job.hours),
-        overhead_beyond_steps=figure(job.beyond_steps),
-        joules_per_sample=figure(joules_per_sample),
-        model_flops_utilisation=figure(job.model_flops_utilisation),
+        hours=shown(job.hours),
+        overhead_beyond_steps=shown(job.beyond_steps),
+        joules_per_sample=shown(joules_per_sample),
+        model_flops_utilisation=shown(job.model_flops_utilisation),
         model_tflops_per_gpu=_tera(job.model_flops_per_second_per_gpu),
         hardware_tflops_per_gpu=_tera(job.hardware_flops_per_second_per_gpu),
-        bottleneck=estimate.bottleneck,
         step_seconds=None if estimate.step is None else _rounded_parts(estimate.step.parts),
         memory=memory_response(estimate.memory),
-        layout=LayoutResponse(**{name: getattr(estimate.layout, name) for name in LayoutResponse.__dataclass_fields__}),
+        layout=like(LayoutResponse, estimate.layout),
         extrapolates=list(estimate.extrapolates),
     )
 
@@ -147,8 +168,8 @@ def memory_response(memory: MemoryNeed) -> MemoryResponse:
     """Returns the memory of one GPU in GiB, in the parts that people know."""
     parts: dict[str, float] = {}
     for name, size in memory.parts.items():
-        known = MEMORY_PARTS.get(name, name)
-        parts[known] = parts.get(known, 0.0) + size / GIB
+        answered = MEMORY_PARTS.get(name, name)
+        parts[answered] = parts.get(answered, 0.0) + size / GIB
     return MemoryResponse(
         needed_gib_per_gpu=rounded(memory.needed_bytes / GIB),
         band_gib_per_gpu=BandResponse.of(memory.band.times(1 / GIB)),
@@ -167,11 +188,5 @@ def _rounded_parts(parts: Mapping[str, float]) -> dict[str, float]:
 
 def published_run(run: Evidence) -> dict[str, str]:
     """Returns a published run as evidence of an estimate."""
-    return {
-        "kind": "published_run",
-        "id": run.id,
-        "date": run.date,
-        "source": run.source,
-        "nearness": run.nearness,
-        "measured": run.measured,
-    }
+    names = ("id", "date", "source", "nearness", "measured")
+    return {"kind": "published_run", **shown_fields(run, *names)}

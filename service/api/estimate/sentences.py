@@ -155,7 +155,7 @@ def break_even_text(break_even: BreakEven, *, spot: bool) -> str:
 
 def month_text(served: Served, usd: Micros | None, nodes: int) -> str:
     """Returns the replicas that serve a load for a month."""
-    gang = f"{served.likely} x {nodes} machines" if nodes > 1 else f"{served.likely} replicas"
+    gang = f"{served.replicas} x {nodes} machines" if nodes > 1 else f"{served.replicas} replicas"
     return f"{gang}; the price of an hour is not known." if usd is None else f"{gang} for {HOURS_A_MONTH} h."
 
 

@@ -10,10 +10,9 @@ from fastapi import Request
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from service.api.estimate.cost_request import Hours
-from service.api.estimate.cost_response import MoneyResponse, money
 from service.api.estimate.estimate import EstimateResponse, response_of
 from service.api.estimate.request import EstimateRequest, MachineDescriptionRequest, question_of
-from service.api.estimate.response import BandResponse, maybe
+from service.api.estimate.response import BandResponse, MoneyResponse, shown
 from service.api.http.batch import MOST_ITEMS
 from service.api.http.current import catalog_on
 from service.api.http.fields import AtLeastOne, BodyModel, Name, Named, standing
@@ -106,8 +105,8 @@ def _combination(cell: dict[str, Any], combination: Combination, answer: Estimat
     return CombinationResponse(
         over=_over(cell),
         fits=answer.fits,
-        hours=maybe(combination.hours),
-        usd=None if bill is None else money(bill.usd),
+        hours=shown(combination.hours),
+        usd=None if bill is None else shown(bill.usd),
         usd_complete=bill is not None and not bill.missing,
         pareto=combination.on_front,
         answer=answer,

@@ -11,11 +11,10 @@ from service.api.catalog.instance_type import InstanceTypeResponse, PriceRespons
 from service.api.estimate.response import (
     BandResponse,
     ModelledEstimateResponse,
-    figure,
-    maybe,
     modelled_estimate,
     published_run,
     rounded,
+    shown,
 )
 from service.api.http.current import CatalogStamp, stamp
 from service.api.http.fields import NoteResponse, StatementResponse
@@ -366,10 +365,10 @@ def _measured(estimate: WorkEstimate) -> MeasuredEstimateResponse:
     return MeasuredEstimateResponse(
         basis=estimate.measured.basis,
         samples_per_second=BandResponse.of(estimate.samples_per_second),
-        hours=maybe(estimate.hours),
-        usd=maybe(estimate.usd),
-        samples_per_usd=figure(estimate.samples_per_usd),
-        joules_per_sample=figure(estimate.joules_per_sample),
+        hours=shown(estimate.hours),
+        usd=shown(estimate.usd),
+        samples_per_usd=shown(estimate.samples_per_usd),
+        joules_per_sample=shown(estimate.joules_per_sample),
     )
 
 
@@ -382,14 +381,14 @@ def _modelled(estimate: WorkEstimate) -> JobEstimateResponse:
         **values
         | {
             "basis": "modelled" if estimate.measured is None else estimate.measured.basis,
-            "samples_per_second": maybe(estimate.samples_per_second),
+            "samples_per_second": shown(estimate.samples_per_second),
             "tokens_per_second": _of_all(physics.tokens_per_second, estimate.instances),
             "prefill_tokens_per_second": _of_all(physics.prefill_tokens_per_second, estimate.instances),
-            "hours": maybe(estimate.hours),
-            "joules_per_sample": figure(estimate.joules_per_sample),
+            "hours": shown(estimate.hours),
+            "joules_per_sample": shown(estimate.joules_per_sample),
         },
-        usd=maybe(estimate.usd),
-        samples_per_usd=figure(estimate.samples_per_usd),
+        usd=shown(estimate.usd),
+        samples_per_usd=shown(estimate.samples_per_usd),
     )
 
 
@@ -406,7 +405,7 @@ def _spot(spot: SpotEstimate) -> SpotResponse:
         stretch=rounded(expected.stretch),
         paid_hours=BandResponse.of(expected.hours),
         notice_seconds=spot.notice_seconds,
-        break_even_interruptions_per_hour=figure(spot.break_even_per_hour),
+        break_even_interruptions_per_hour=shown(spot.break_even_per_hour),
         basis=expected.basis,
         source=expected.source,
     )

@@ -57,8 +57,8 @@ class CommittedCost:
     """
 
     plan: str
-    used_usd: Micros | None
-    committed_usd: Micros | None
+    usd_used: Micros | None
+    usd_committed: Micros | None
     committed_hours: Exact
     used_share: float
     break_even_utilisation: float | None
@@ -78,13 +78,13 @@ def committed_cost(
     share = None
     if on_demand is not None and on_demand.currency == price.currency:
         share = Fraction(price.micros_per_hour, on_demand.micros_per_hour)
-    used_usd, committed_usd = (
+    usd_used, usd_committed = (
         converted(hours.times(price.per_hour * machines), price.currency, USD, rate) for hours in (used, committed)
     )
     return CommittedCost(
         plan=commitment.plan,
-        used_usd=None if used_usd is None else used_usd.micros,
-        committed_usd=None if committed_usd is None else committed_usd.micros,
+        usd_used=None if usd_used is None else usd_used.micros,
+        usd_committed=None if usd_committed is None else usd_committed.micros,
         committed_hours=committed,
         used_share=used.band.likely / committed.band.likely,
         break_even_utilisation=None if share is None else float(share),

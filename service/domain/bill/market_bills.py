@@ -129,7 +129,7 @@ def _market_bill(
         missing = bill.missing
     month = None
     if isinstance(served, Served) and usd_micros_per_hour is not None:
-        counts = (served.few, served.likely, served.many)
+        counts = (served.replicas_low, served.replicas, served.replicas_high)
         month = Micros(*(usd_micros_a_month(usd_micros_per_hour, count, nodes) for count in counts))
     gang_micros = None if usd_micros_per_hour is None else usd_micros_per_hour * nodes
     return MarketBill(

@@ -29,12 +29,12 @@ class Served:
     """A replica under a load, and how many it takes: at the high, the likely and the low end of what one can do."""
 
     concurrency: float | None
-    per_second: Band
+    per_replica_per_second: Band
     seconds_to_first_token: Band | None
     seconds_per_output_token: Band | None
-    few: int
-    likely: int
-    many: int
+    replicas_low: int
+    replicas: int
+    replicas_high: int
 
 
 def _meets(replica: JobEstimate, load: Load) -> bool:

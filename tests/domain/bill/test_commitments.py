@@ -33,10 +33,10 @@ def test_a_term_that_does_not_tell_is_none(term: str | None) -> None:
 def test_what_a_run_uses_and_what_it_commits_to() -> None:
     year = Commitment("reserved", 8760)
     found = committed_cost(year, Exact.same(876), 2, price(6.0), price(10.0), None)
-    assert found.used_usd is not None
-    assert found.committed_usd is not None
-    assert found.used_usd.likely == 876 * 2 * 6_000_000
-    assert found.committed_usd.likely == 8760 * 2 * 6_000_000
+    assert found.usd_used is not None
+    assert found.usd_committed is not None
+    assert found.usd_used.likely == 876 * 2 * 6_000_000
+    assert found.usd_committed.likely == 8760 * 2 * 6_000_000
     assert found.used_share == 0.1
     assert found.break_even_utilisation == 0.6
     assert found.break_even_hours == 5256

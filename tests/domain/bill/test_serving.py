@@ -33,7 +33,7 @@ def served(load: Load, **known: Any) -> Served:
 
 def test_without_a_limit_the_replica_is_full() -> None:
     found = served(Load(requests_per_second=100))
-    assert (found.concurrency, found.few, found.likely, found.many) == (64, 5, 7, 13)
+    assert (found.concurrency, found.replicas_low, found.replicas, found.replicas_high) == (64, 5, 7, 13)
 
 
 @given(st.floats(0.001, 0.2))
@@ -45,9 +45,9 @@ def test_a_limit_is_met_and_one_more_request_would_break_it(limit: float) -> Non
 
 
 def test_a_load_may_be_told_in_tokens_and_with_room_to_spare() -> None:
-    assert served(Load(tokens_per_second=1600)).likely == 1
-    assert served(Load(tokens_per_second=1601)).likely == 2
-    assert served(Load(tokens_per_second=1600, utilisation=0.5)).likely == 2
+    assert served(Load(tokens_per_second=1600)).replicas == 1
+    assert served(Load(tokens_per_second=1601)).replicas == 2
+    assert served(Load(tokens_per_second=1600, utilisation=0.5)).replicas == 2
 
 
 def test_what_is_never_quick_enough_says_how_slow_it_is() -> None:
