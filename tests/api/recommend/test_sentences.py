@@ -1,0 +1,119 @@
+"""Every code is put into words with exactly the figures that the domain gives it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from service.api.recommend.sentences import note, said
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.reference import Measurement
+from service.domain.catalog.tariffs import InterruptionPrior
+from service.domain.jobs.job import Amount, Job
+from service.domain.physics.input_pipeline import SampleLoading
+from service.domain.recommend.answer import Answer, Limits, NamedWork, Question
+from service.domain.recommend.codes import NoteCode, ReasonCode, WarningCode
+from service.domain.recommend.objective import NAMED, Objective
+from service.domain.recommend.recommend import recommend
+from service.domain.selection.constraints import Constraints
+from service.domain.selection.requirements import Requirement, Requirements
+from service.domain.statement import Statement
+from service.domain.versions import EVERY
+from tests.builders.calibrations import FITTED
+from tests.builders.catalogs import catalog, software_rule
+from tests.builders.gpus import gpu, rate
+from tests.builders.instance_types import event, instance_type
+from tests.builders.jobs import LARGE_MODEL, model
+from tests.builders.offers import priced
+from tests.builders.sources import SOURCE
+
+BF16, LOW_FP16 = rate("bf16", "accelerated", 312.0), rate("fp16", "reduced", 20.0)
+PART = gpu("a100-1of4", fraction=0.25, partition_of="a100-sxm4-40gb", rates=(BF16,), memory_gb=10.0)
+REDUCED = gpu("p40", positioned_for="inference", rates=(LOW_FP16,), architecture="pascal")
+NPU = gpu("mlu", vendor="cambricon", architecture="mluv02", kind="npu")
+NEWER = gpu("h100", released_on="2023-01", rates=(rate("bf16", "accelerated", 989.0),), memory_gb=80.0,
+            memory_bandwidth_gb_per_second=3350.0)  # fmt: skip
+
+P4D = instance_type()
+NEXT = instance_type("p5.48xlarge", gpu=NEWER, gpu_count=8)
+PCIE = instance_type("pcie.4", gpu=REDUCED, gpu_count=4, interconnect="pcie", vcpus=4.0, cpu_architecture="arm64",
+                     memory_gib=None, rdma=False, local_storage_gb=0.0, lifecycle=(event("preview"),))  # fmt: skip
+PARTLY = instance_type("part.1", gpu=PART, gpu_count=1, lifecycle=(event("closed_to_new"),))
+OTHER = instance_type("mlu.8", gpu=NPU, gpu_count=8, rdma=False)
+
+PRIOR = InterruptionPrior("spot", "", "", date(2020, 1, 1), 0.01, 0.05, 0.2, 0.5, 0.9, SOURCE, None)
+MEASURED = Measurement(
+    "m", "pictures", "pytorch", P4D.id, 8, "bf16", 64, None, 1000.0, None, date(2021, 1, 1), SOURCE, None,
+    software="pytorch==1.8",
+)  # fmt: skip
+WORLD = catalog(
+    priced(P4D, 32.0), priced(P4D, 33.0, market="spot"), priced(P4D, 30.0, market="spot", region="us-west-2"),
+    priced(NEXT, 30.0, observed_on=date(2020, 1, 1)), priced(PCIE, 4.0, observed_on=None),
+    priced(PARTLY, 1.0, kind="assumed", note="as in May"), priced(OTHER, 20.0),
+    physics=FITTED, measurements=(MEASURED,), interruption_priors=(PRIOR,),
+    software=(software_rule("pytorch", "partly"), software_rule("pytorch", "no", scope_value="cambricon")),
+)  # fmt: skip
+
+PYTORCH = Requirements(framework=Requirement("pytorch", EVERY), host_memory_gib=64.0)
+SMALL_JOB = Job("training", model(), ("bf16",), amount=Amount(samples=1000.0), sequence_length=2048, global_batch=64)
+SERVING = Job("inference", model(), ("fp16",), input_length=512.0, output_length=128.0)
+HUGE_JOB = Job("training", replace(LARGE_MODEL, parameters=7e12), ("bf16",), sequence_length=2048, global_batch=64)
+
+
+def ask(job: Job | NamedWork | None = None, world: Catalog = WORLD, **given: Any) -> Answer:
+    words = {"instance": tuple(machine.id for machine in given.pop("machines", ()))}
+    constraints = Constraints(words={name: ids for name, ids in words.items() if ids}, **given.pop("constraints", {}))
+    plain = {
+        "task": "training", "precisions": (), "objective": Objective(NAMED["cheapest"]), "current_instance": None,
+        "limit": 20, "per_offer": True, "job": job,
+    }  # fmt: skip
+    return recommend(Question(**{**plain, **given, "constraints": constraints}), world)
+
+
+HOURS, USD = 0.022, 0.6
+"""Only the A100s finish the small job in these hours, and only the NPUs within these dollars."""
+
+SPOT = {"market": ("spot",)}
+FEEDING = SampleLoading(samples_per_second_per_vcpu=0.001, sample_mb=1e6)
+ANSWERS: dict[str, Callable[[], Answer]] = {
+    "peaks": lambda: ask(precisions=("bf16",), needs=PYTORCH, loading=SampleLoading(from_local_disks=True)),
+    "one machine": lambda: ask(machines=(P4D,), constraints={"market": ("on_demand",)}),
+    "spot": lambda: ask(SMALL_JOB, constraints=SPOT, limits=Limits(deadline_hours=1e6, budget_usd=1e9, safe=True)),
+    "two nodes": lambda: ask(SMALL_JOB, nodes=(2, 2), loading=FEEDING),
+    "slow samples": lambda: ask(SMALL_JOB, loading=FEEDING),
+    "slow links": lambda: ask(SERVING, task="inference", machines=(PCIE,)),
+    "too large": lambda: ask(HUGE_JOB, current_instance=P4D.id),
+    "by name": lambda: ask(
+        NamedWork("pictures", "training", "bf16", Amount(samples=1e6)), name="pictures", framework="pytorch==2.0"
+    ),
+    "limits that exclude each other": lambda: ask(
+        SMALL_JOB, machines=(P4D, OTHER), limits=Limits(deadline_hours=HOURS, budget_usd=USD)
+    ),
+    "no price": lambda: ask(world=catalog(priced(P4D, None)), constraints={"needs_price": True}),
+    "fields without effect": lambda: ask(
+        name="unmeasured", spot_left_out=True, software_unknown=("workload.software.framework",),
+        given=frozenset({"workload.amount", "workload.optimizer"}),
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def answers() -> list[Answer]:
+    return [ask_it() for ask_it in ANSWERS.values()]
+
+
+def test_every_reason_and_warning_has_the_figures_of_its_sentence(answers: list[Answer]) -> None:
+    shown = [choice for answer in answers for choice in (*answer.choices, *filter(None, [answer.current]))]
+    statements: list[Statement[Any]] = []
+    for choice in shown:
+        statements += [*choice.reasons, *choice.warnings]
+    assert all(said(statement).text for statement in statements)
+    assert {statement.code for statement in statements} == {*ReasonCode, *WarningCode}
+
+
+def test_every_note_has_the_figures_of_its_sentence(answers: list[Answer]) -> None:
+    notes = [each for answer in answers for each in answer.notes]
+    assert all(note(each).text for each in notes)
+    assert {each.code for each in notes} == set(NoteCode)
