@@ -27,7 +27,7 @@ from service.domain.money import USD, ExchangeRate, Unknown, number
 OWN_PRICE_SOURCE = "the request"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CostPartResponse:
     """One line of the bill; the parts add up to the total to the last millionth, in both currencies."""
 
@@ -50,7 +50,7 @@ class CostPartResponse:
         return like(cls, part, text=part_text(part), source=part.source or None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BillingResponse:
     """How the seller rounds time."""
 
@@ -61,7 +61,7 @@ class BillingResponse:
     note: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HourlyRateResponse:
     """The value of a unit of the seller's currency on a day."""
 
@@ -76,7 +76,7 @@ class HourlyRateResponse:
         return like(cls, rate, usd_per_unit=float(rate.usd_per_unit))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PerUnitResponse:
     """The cost of a unit of the work; null for a unit that the run does not count in."""
 
@@ -96,7 +96,7 @@ class PerUnitResponse:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MonthResponse:
     """The load of a month of 730 hours, day and night: machine time of all replicas, without storage and transfer."""
 
@@ -112,7 +112,7 @@ class MonthResponse:
         return cls(shown(bill.month), HOURS_A_MONTH, text)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommitmentResponse:
     """The cost of a term, whatever share of it the run uses."""
 
@@ -134,7 +134,7 @@ class CommitmentResponse:
         return like(cls, cost, text=commitment_text(cost.used_share, cost.break_even_utilisation))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BreakEvenResponse:
     """Where the market costs as much as renting on demand in the same region."""
 
@@ -157,7 +157,7 @@ class BreakEvenResponse:
         return cls("on_demand", round(even.saves_percent, 2), shown(even.interruptions_per_hour), text)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PriceUsedResponse:
     """The hourly price of one machine."""
 
@@ -178,7 +178,7 @@ class PriceUsedResponse:
         return like(cls, price, usd_per_hour=usd, per_hour=per_hour)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CostResponse:
     """The cost of the run in one market."""
 
@@ -242,7 +242,7 @@ class CostResponse:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LoadResponse:
     """The replicas that serve the load; a replica is `nodes` machines."""
 
@@ -266,7 +266,7 @@ class LoadResponse:
         return like(cls, None if reason else served, reason=reason)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class VerdictResponse:
     """Why the gate passed or failed: one entry of `cost` against the baseline and the budget."""
 
@@ -294,7 +294,7 @@ class VerdictResponse:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GpuHourResponse:
     """The price of one GPU of the same model for an hour on another machine, on demand."""
 

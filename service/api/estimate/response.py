@@ -18,7 +18,7 @@ SIGNIFICANT_DIGITS = 6
 Response = TypeVar("Response")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BandResponse:
     """Low, likely and high of a figure; in eight of ten cases the true value lies between low and high."""
 
@@ -31,7 +31,7 @@ class BandResponse:
         return cls(rounded(band.low), rounded(band.likely), rounded(band.high))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MoneyResponse:
     """Low, likely and high of an amount, to the millionth: each case adds up by itself."""
 
@@ -40,7 +40,7 @@ class MoneyResponse:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MemoryResponse:
     """Memory of one GPU in GiB."""
 
@@ -53,7 +53,7 @@ class MemoryResponse:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LayoutResponse:
     """How the job is divided over the GPUs."""
 
@@ -69,7 +69,7 @@ class LayoutResponse:
     virtual_stages: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ModelledEstimateResponse:
     """A modelled job. Rates are of all nodes together, and null if the job does not fit."""
 

@@ -105,7 +105,7 @@ class PageRequest(DayRequest):
     cursor: Annotated[str | None, Field(max_length=1000, description="`next_cursor` of the page before.")] = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StatementResponse:
     """A code from a closed list, and its sentence with the figures."""
 
@@ -113,7 +113,7 @@ class StatementResponse:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NoteResponse:
     """Something to know about the whole answer."""
 

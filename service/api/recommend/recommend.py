@@ -12,6 +12,7 @@ from service.api.http.current import Live, catalog_for, catalog_on
 from service.api.http.examples import QUESTION_BATCH, QUESTIONS
 from service.api.http.fields import BodyModel, RequestModel
 from service.api.http.query import query_reader
+from service.api.recommend.encoded import encoded
 from service.api.recommend.request import RecommendRequest, in_full, to_question
 from service.api.recommend.response import RecommendResponse, rendered
 from service.domain.catalog.catalog import Catalog
@@ -23,7 +24,6 @@ read_query = query_reader(RequestModel)
 """Refuses every query parameter: there are none."""
 
 REQUEST: TypeAdapter[RecommendRequest] = TypeAdapter(RecommendRequest)
-RESPONSE: TypeAdapter[RecommendResponse] = TypeAdapter(RecommendResponse)
 
 
 class RecommendBatchRequest(BodyModel):
@@ -78,4 +78,5 @@ async def post_recommend_batch(
 def answer_in(request: RecommendRequest, catalog: Catalog) -> bytes:
     """Returns the answer as JSON: the question in the catalog's words, one call of the domain, one rendering."""
     answer = recommend(to_question(request, catalog), catalog)
-    return RESPONSE.dump_json(rendered(in_full(request, catalog), answer, catalog))
+    response = rendered(in_full(request, catalog), answer, catalog)
+    return encoded(response, answer.choices, catalog, together=request.constraints.same_placement)

@@ -37,7 +37,7 @@ from service.domain.recommend.answer import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChosenGpuResponse:
     """The GPU of a choice."""
 
@@ -45,7 +45,7 @@ class ChosenGpuResponse:
     per_node: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PeakEstimateResponse:
     """The figures that rank a choice without a job. `basis: peak` is the vendor's peak rate, not a predicted speed."""
 
@@ -58,7 +58,7 @@ class PeakEstimateResponse:
     peak_tflops_per_watt: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JobEstimateResponse(ModelledEstimateResponse):
     """The job on all instances of a choice, and its cost there, interruptions included."""
 
@@ -68,7 +68,7 @@ class JobEstimateResponse(ModelledEstimateResponse):
     samples_per_usd: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MeasuredEstimateResponse:
     """A workload that is known by its name alone: as measured on this machine, or scaled from the most similar one."""
 
@@ -80,7 +80,7 @@ class MeasuredEstimateResponse:
     joules_per_sample: Annotated[float | None, Field(description="At the rated power of the GPUs.")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SpotResponse:
     """Spot in expectation. Interruptions are those of all nodes and instances together."""
 
@@ -98,7 +98,7 @@ class SpotResponse:
     source: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlacementResponse:
     """Where the nodes of a choice have to stand."""
 
@@ -106,7 +106,7 @@ class PlacementResponse:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HostResponse:
     """Cores and memory that each node's host should have; `specs` has what it has."""
 
@@ -115,7 +115,7 @@ class HostResponse:
     needed_memory_gib: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ComparedToCurrentResponse:
     """The choice relative to the caller's current instance."""
 
@@ -125,7 +125,7 @@ class ComparedToCurrentResponse:
     relative_usd: Annotated[float | None, Field(description="Of the whole job; null without an amount of work.")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AvailabilityResponse:
     """Current availability. Always `unknown` for now: no feed reports capacity."""
 
@@ -134,7 +134,7 @@ class AvailabilityResponse:
     observed_on: date | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChoiceResponse:
     """A ranked offer."""
 
@@ -168,7 +168,7 @@ class ChoiceResponse:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RelaxationBestResponse:
     """The best of the types that a relaxation admits."""
 
@@ -178,7 +178,7 @@ class RelaxationBestResponse:
     usd_per_hour: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RelaxationResponse:
     """The smallest change of one constraint that admits something."""
 
@@ -190,7 +190,7 @@ class RelaxationResponse:
     best: RelaxationBestResponse
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RejectionResponse:
     """How many instance types a constraint rejected."""
 
@@ -202,7 +202,7 @@ class RejectionResponse:
     relax: RelaxationResponse | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CurrentInstanceResponse:
     """The caller's current instance, priced and rated like a choice."""
 
@@ -213,7 +213,7 @@ class CurrentInstanceResponse:
     estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CountsResponse:
     """Every instance type of the catalog's day is either admitted or rejected."""
 
@@ -222,7 +222,7 @@ class CountsResponse:
     rejected: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RecommendResponse:
     """Ranked choices, and why the rest is not among them."""
 
@@ -240,13 +240,12 @@ AVAILABILITY = AvailabilityResponse(state="unknown", confidence=None, observed_o
 
 
 def rendered(request: RecommendRequest, answer: Answer, catalog: Catalog) -> RecommendResponse:
-    """Returns the answer; `request` is the question with every default filled in."""
-    together = request.constraints.same_placement
+    """Returns the answer without its choices; `request` is the question with every default filled in."""
     return RecommendResponse(
         catalog=stamp(catalog),
         question=request,
         counts=CountsResponse(answer.considered, answer.admitted, answer.considered - answer.admitted),
-        choices=[_choice(choice, catalog, together=together) for choice in answer.choices],
+        choices=[],
         rejections=[_rejection(rejection) for rejection in answer.rejections],
         current=None if answer.current is None else _current(answer.current),
         advice=[said(advice) for advice in answer.advice],
@@ -254,7 +253,8 @@ def rendered(request: RecommendRequest, answer: Answer, catalog: Catalog) -> Rec
     )
 
 
-def _choice(choice: Choice, catalog: Catalog, *, together: bool) -> ChoiceResponse:
+def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> ChoiceResponse:
+    """Returns a choice as it is shown; `together` says whether nodes must be placed together."""
     instance_type, offer = choice.instance_type, choice.offer
     gpu, estimate = instance_type.gpu, choice.estimate
     work = estimate if isinstance(estimate, WorkEstimate) else None

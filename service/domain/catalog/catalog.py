@@ -39,6 +39,8 @@ class Catalog:
     """Offers that pass some constraints. An entry is as large as the columns of offers, so there are few."""
     outlooks: Cache = field(default_factory=lambda: Cache(size=48))
     """Estimates of a job on every type. An entry is as large as forty columns of types, so there are few."""
+    shown: Cache = field(default_factory=lambda: Cache(size=4_000))
+    """Choices as they were completed, and their JSON: 3 KB each. See `service/api/recommend/encoded.py`."""
     encoded_items: Cache = field(default_factory=lambda: Cache(size=10_000))
     """JSON of instance types with one of their offers, for lists. Kept here, it is dropped with the catalog."""
 

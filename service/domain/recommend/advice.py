@@ -109,7 +109,7 @@ def situation_of(question: Question, choices: tuple[Choice, ...], catalog: Catal
         precision=top.precision if modelled is None else modelled.precision,
         other=_first_with_another_gpu(choices),
         nodes=top.nodes,
-        cores_bind=not question.decodes_on_gpu and cpus_are_too_few(question, top, modelled, catalog),
+        cores_bind=not question.decodes_on_gpu and cpus_are_too_few(question.work_context, top, modelled, catalog),
         basis="peak" if work is None else "modelled" if measured is None else measured.basis,
     )
 

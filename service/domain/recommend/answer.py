@@ -1,8 +1,9 @@
 """The question that a recommendation answers, and the answer: values without behaviour."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from service.domain.band import Band
@@ -95,6 +96,28 @@ class Question:
     def modelled(self) -> Job | None:
         """The job, if physics can estimate it."""
         return None if isinstance(self.job, NamedWork) else self.job
+
+    @property
+    def has_amount(self) -> bool:
+        """Whether there is a job with an amount of work."""
+        return self.job is not None and self.job.amount is not None
+
+    @property
+    def work_context(self) -> "WorkContext":
+        """The part of the question that completes a choice."""
+        return WorkContext(self.task, self.job, self.framework, self.needs, self.loading, self.samples)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkContext:
+    """Everything of a question that completing a choice depends on; constraints and limits are not part of it."""
+
+    task: str
+    job: Job | NamedWork | None
+    framework: str | None
+    needs: Requirements
+    loading: SampleLoading
+    samples: float | None
 
     @property
     def has_amount(self) -> bool:
@@ -197,6 +220,12 @@ class RankedOffer:
     pareto: bool = False
 
     @property
+    def key(self) -> tuple[object, ...]:
+        """Identifies the offer and its place in the ranking within one catalog."""
+        key: tuple[object, ...] = _FIELDS_OF_KEY(self)
+        return key
+
+    @property
     def machines(self) -> int:
         """Number of machines: nodes of all instances."""
         return self.nodes * self.instances
@@ -208,9 +237,18 @@ class RankedOffer:
         return None if usd is None else usd * self.machines
 
 
-@dataclass(frozen=True, slots=True)
+_FIELDS_OF_KEY = attrgetter(
+    # Both follow from their indices, and take long to hash.
+    *(column.name for column in fields(RankedOffer) if column.name not in ("instance_type", "offer"))
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Choice(RankedOffer):
-    """A ranked offer with everything that the answer says about it."""
+    """A ranked offer with everything that the answer says about it. Compared by identity, as choices are shared."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
     estimate: WorkEstimate | PeakEstimate | None = None
     """Null for a current machine that cannot run the job."""

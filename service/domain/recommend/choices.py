@@ -19,9 +19,9 @@ from service.domain.recommend.answer import (
     CurrentComparison,
     NamedWork,
     PeakEstimate,
-    Question,
     RankedOffer,
     SpotEstimate,
+    WorkContext,
     WorkEstimate,
 )
 from service.domain.recommend.codes import ReasonCode
@@ -38,7 +38,7 @@ _Modelled = tuple[JobEstimate | None, Cluster | None, tuple[Evidence, ...]]
 class Completer:
     """Completes the ranked offers of one answer to choices."""
 
-    question: Question
+    context: WorkContext
     planner: Planner | None
     criteria: tuple[str, ...]
     """Criteria of the objective that ranked."""
@@ -47,7 +47,18 @@ class Completer:
     catalog: Catalog
 
     def complete(self, offer: RankedOffer, current: Choice | None = None) -> Choice:
-        """Returns the offer with its estimate, host, reasons, warnings and comparison with the current machine."""
+        """Returns the offer with its estimate, host, reasons, warnings and comparison with the current machine.
+
+        Without a current machine, equal offers of equal work share one choice, completed and encoded once.
+        """
+        if current is not None:
+            return self._complete(offer, current)
+        basis = self.catalog.derive(
+            _identity, self.context, self.planner and self.planner.key, self.criteria, self.ranked
+        )
+        return self.catalog.shown.get_or_compute((basis, offer.key), lambda: self._complete(offer, None))
+
+    def _complete(self, offer: RankedOffer, current: Choice | None) -> Choice:
         planner, catalog = self.planner, self.catalog
         estimate = _peak_estimate(offer) if planner is None else work_estimate(offer, planner, catalog)
         work = estimate if isinstance(estimate, WorkEstimate) else None
@@ -55,14 +66,14 @@ class Completer:
         return Choice(
             **{name: getattr(offer, name) for name in _RANKED},
             estimate=estimate,
-            host=host_needs(self.question, offer.instance_type, offer.nodes, modelled),
+            host=host_needs(self.context, offer.instance_type, offer.nodes, modelled),
             reasons=tuple(self._reasons(offer, work)),
-            warnings=warnings_on(self.question, offer, work, catalog),
-            comparison=None if current is None else _comparison(offer, current, self.question),
+            warnings=warnings_on(self.context, offer, work, catalog),
+            comparison=None if current is None else _comparison(offer, current, self.context),
         )
 
     def _reasons(self, offer: RankedOffer, work: WorkEstimate | None) -> Reasons:
-        figures = tuple(dict.fromkeys(_criterion_figures(offer, self.criteria, self.question)))
+        figures = tuple(dict.fromkeys(_criterion_figures(offer, self.criteria, self.context)))
         yield statement(ReasonCode.OBJECTIVE, rank=offer.rank, ranked=self.ranked, figures=figures)
         if self.ranked <= 1:
             yield statement(ReasonCode.ONLY_CHOICE)
@@ -72,6 +83,11 @@ class Completer:
             yield from _work_reasons(offer, work, self.planner)
         if offer.tied_with:
             yield statement(ReasonCode.TIED, ranks=offer.tied_with)
+
+
+def _identity(_catalog: Catalog, *_basis: object) -> object:
+    """Stands for what choices are completed with; hashing it takes no time, whereas hashing that takes long."""
+    return object()
 
 
 # Estimates
@@ -197,16 +213,16 @@ def _spot(offer: RankedOffer, hours: Band, expected: Expectation, planner: Plann
 
 
 def _criterion_figures(
-    offer: RankedOffer, criteria: tuple[str, ...], question: Question
+    offer: RankedOffer, criteria: tuple[str, ...], context: WorkContext
 ) -> Iterator[tuple[str, float | None]]:
     """Yields the name and the value of the figure behind each criterion; risk has none, as the market shows it."""
-    figure = _peak_figure if question.job is None else _job_figure
+    figure = _peak_figure if context.job is None else _job_figure
     for criterion in criteria:
         if criterion != "risk":
-            yield figure(criterion, offer, question)
+            yield figure(criterion, offer, context)
 
 
-def _peak_figure(criterion: str, offer: RankedOffer, _question: Question) -> tuple[str, float | None]:
+def _peak_figure(criterion: str, offer: RankedOffer, _context: WorkContext) -> tuple[str, float | None]:
     unit = "peak_tflops" if offer.precision else "vcpus"
     match criterion:
         case "usd":
@@ -219,11 +235,11 @@ def _peak_figure(criterion: str, offer: RankedOffer, _question: Question) -> tup
             return unit, offer.speed
 
 
-def _job_figure(criterion: str, offer: RankedOffer, question: Question) -> tuple[str, float | None]:
+def _job_figure(criterion: str, offer: RankedOffer, context: WorkContext) -> tuple[str, float | None]:
     watts = offer.instance_type.tdp_watts
     match criterion:
         case "usd":
-            return ("usd_of_job" if question.has_amount else "usd_per_hour"), offer.usd
+            return ("usd_of_job" if context.has_amount else "usd_per_hour"), offer.usd
         case "hours" if offer.hours is not None:
             return "hours", offer.hours
         case "samples_per_usd":
@@ -261,13 +277,13 @@ def _limit_reasons(offer: RankedOffer, planner: Planner) -> Reasons:
 # The current machine
 
 
-def _comparison(offer: RankedOffer, current: Choice, question: Question) -> CurrentComparison:
-    is_job, speed = question.job is not None, _quotient(offer.speed, current.speed)
+def _comparison(offer: RankedOffer, current: Choice, context: WorkContext) -> CurrentComparison:
+    is_job, speed = context.job is not None, _quotient(offer.speed, current.speed)
     return CurrentComparison(
         usd_per_hour=_quotient(offer.usd_per_hour, current.usd_per_hour),
         peak=None if is_job else speed,
         speed=speed if is_job else None,
-        usd=_quotient(offer.usd, current.usd) if question.has_amount else None,
+        usd=_quotient(offer.usd, current.usd) if context.has_amount else None,
     )
 
 

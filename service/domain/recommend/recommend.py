@@ -46,7 +46,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
             basis, constraints, selection, price_ignored = by_hardware, unpriced, without_price, True
     admitted = selection.admitted.types
     ranked, count = _ranked(basis, question, constraints, selection, catalog)
-    completer = Completer(question, basis.planner, basis.objective.criteria, count, catalog)
+    completer = Completer(question.work_context, basis.planner, basis.objective.criteria, count, catalog)
     current = _current(basis, question, catalog)
     current = None if current is None else completer.complete(current)
     choices = tuple(

@@ -21,7 +21,7 @@ from service.domain.physics.input_pipeline import (
     samples_fed_per_second,
     samples_read_per_second,
 )
-from service.domain.recommend.answer import HostNeeds, Question, RankedOffer, WorkEstimate
+from service.domain.recommend.answer import HostNeeds, RankedOffer, WorkContext, WorkEstimate
 from service.domain.recommend.codes import WarningCode
 from service.domain.recommend.successors import successor
 from service.domain.selection.requirements import partly_run
@@ -38,9 +38,9 @@ Warnings = Iterator[Statement[WarningCode]]
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """An offer that answers a question, and the physics of the job on one instance of it, if there is a job."""
+    """An offer for some work, and the physics of the job on one instance of it, if there is a job."""
 
-    question: Question
+    context: WorkContext
     offer: RankedOffer
     modelled: JobEstimate | None
     catalog: Catalog
@@ -51,16 +51,16 @@ class _Subject:
 
 
 def warnings_on(
-    question: Question, offer: RankedOffer, estimate: WorkEstimate | None, catalog: Catalog
+    context: WorkContext, offer: RankedOffer, estimate: WorkEstimate | None, catalog: Catalog
 ) -> tuple[Statement[WarningCode], ...]:
-    """Returns the risks of an offer that answers a question."""
-    subject = _Subject(question, offer, None if estimate is None else estimate.modelled, catalog)
+    """Returns the risks of an offer for some work."""
+    subject = _Subject(context, offer, None if estimate is None else estimate.modelled, catalog)
     warnings = [warning for warn in _WARNERS for warning in warn(subject)]
     if estimate is not None and estimate.modelled is not None and estimate.cluster is not None:
         of_estimate = estimate_warnings(estimate.modelled, estimate.cluster)
         warnings += [Statement(WarningCode(warning.code), warning.figures) for warning in of_estimate]
     if estimate is not None and estimate.measured is not None:
-        warnings += _measurement_warnings(estimate.measured, question.framework)
+        warnings += _measurement_warnings(estimate.measured, context.framework)
     return tuple(warnings)
 
 
@@ -78,7 +78,7 @@ def _measurement_warnings(measured: NamedRate, framework: str | None) -> Warning
 
 def _machine_warnings(subject: _Subject) -> Warnings:
     instance_type, gpu = subject.instance_type, subject.instance_type.gpu
-    trains = subject.question.task == "training"
+    trains = subject.context.task == "training"
     if trains and instance_type.gpu_count > 1 and instance_type.interconnect == "pcie":
         yield statement(WarningCode.PCIE_MULTI_GPU, gpus=instance_type.gpu_count)
     if trains and gpu and gpu.positioned_for == "inference":
@@ -95,9 +95,9 @@ def _machine_warnings(subject: _Subject) -> Warnings:
 
 def _software_warnings(subject: _Subject) -> Warnings:
     gpu, index = subject.instance_type.gpu, subject.offer.index
-    if gpu and subject.question.task in TASKS_THAT_LOAD and subject.catalog.derive(no_framework_mask)[index]:
+    if gpu and subject.context.task in TASKS_THAT_LOAD and subject.catalog.derive(no_framework_mask)[index]:
         yield statement(WarningCode.NO_FRAMEWORK, gpu=gpu.name)
-    elif partly := partly_run(subject.question.needs, index, subject.catalog):
+    elif partly := partly_run(subject.context.needs, index, subject.catalog):
         yield statement(WarningCode.SOFTWARE_PARTLY, software=partly)
 
 
@@ -110,21 +110,23 @@ def _network_warnings(subject: _Subject) -> Warnings:
 # The host
 
 
-def host_needs(question: Question, instance_type: InstanceType, nodes: int, modelled: JobEstimate | None) -> HostNeeds:
+def host_needs(
+    context: WorkContext, instance_type: InstanceType, nodes: int, modelled: JobEstimate | None
+) -> HostNeeds:
     """Returns the cores and the memory that each node's host should have, requested or computed."""
     cores = None
-    if question.task in TASKS_THAT_LOAD:
-        cores = cores_needed(instance_type, question.loading, _samples_per_second_of_a_node(modelled, nodes))
-    requested = question.needs.host_memory_gib
+    if context.task in TASKS_THAT_LOAD:
+        cores = cores_needed(instance_type, context.loading, _samples_per_second_of_a_node(modelled, nodes))
+    requested = context.needs.host_memory_gib
     host = None if modelled is None else modelled.estimate.host
     sizes = [None if requested is None else requested * GIB, None if host is None else host.needed_bytes]
     memory = max((size for size in sizes if size is not None), default=None)
     return HostNeeds(None, None, memory) if cores is None else HostNeeds(cores.needed, cores.ideal, memory)
 
 
-def cpus_are_too_few(question: Question, offer: RankedOffer, modelled: JobEstimate | None, catalog: Catalog) -> bool:
+def cpus_are_too_few(context: WorkContext, offer: RankedOffer, modelled: JobEstimate | None, catalog: Catalog) -> bool:
     """Returns whether the CPUs of the host cannot prepare samples fast enough."""
-    codes = {warning.code for warning in _host_warnings(_Subject(question, offer, modelled, catalog))}
+    codes = {warning.code for warning in _host_warnings(_Subject(context, offer, modelled, catalog))}
     return not codes.isdisjoint({WarningCode.FEW_VCPUS, WarningCode.HOST_BOUND})
 
 
@@ -134,12 +136,12 @@ def _samples_per_second_of_a_node(modelled: JobEstimate | None, nodes: int) -> f
 
 
 def _host_warnings(subject: _Subject) -> Warnings:
-    instance_type, loading = subject.instance_type, subject.question.loading
-    needed = subject.question.needs.host_memory_gib
+    instance_type, loading = subject.instance_type, subject.context.loading
+    needed = subject.context.needs.host_memory_gib
     if needed is not None and instance_type.memory_gib is None:
         yield statement(WarningCode.HOST_MEMORY_UNKNOWN, needed_gib=needed)
-    yield from _disk_warnings(instance_type, loading, subject.question.samples)
-    if subject.question.task not in TASKS_THAT_LOAD or not instance_type.gpu_count:
+    yield from _disk_warnings(instance_type, loading, subject.context.samples)
+    if subject.context.task not in TASKS_THAT_LOAD or not instance_type.gpu_count:
         return
     rate = _samples_per_second_of_a_node(subject.modelled, subject.offer.nodes)
     fed, read = samples_fed_per_second(instance_type, loading), samples_read_per_second(instance_type, loading)
