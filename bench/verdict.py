@@ -165,7 +165,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return tabulate(rows, head, "simple", disable_numparse=True, colalign=align)
 
 
-def told(value: float) -> str:
+def shown(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -173,7 +173,7 @@ def verdict_table(lines: Sequence[Line]) -> str:
     return table(
         ("measure", "value", "gate", "goal", ""),
         [
-            (line.name, told(line.value), told(line.gate.gate), told(line.gate.goal), line.verdict)
+            (line.name, shown(line.value), shown(line.gate.gate), shown(line.gate.goal), line.verdict)
             for line in lines
             if line.gate
         ],
@@ -192,13 +192,13 @@ def arm_table(found: Found, sizes: Sequence[int]) -> str:
                     question.name,
                     f"{size:,}",
                     question.peer,
-                    told(ratio(some, noop_some, per_second)) if some else "",
-                    told(ratio(alone, noop_alone, p50)),
-                    told(ratio(alone, noop_alone, p99)),
-                    told(spread(some)) if some else "",
-                    told(median(map(per_second, some or alone))),
-                    told(median(map(p50, alone)) * 1000),
-                    told(median(asked.answer_bytes for asked in some or alone) / 1000),
+                    shown(ratio(some, noop_some, per_second)) if some else "",
+                    shown(ratio(alone, noop_alone, p50)),
+                    shown(ratio(alone, noop_alone, p99)),
+                    shown(spread(some)) if some else "",
+                    shown(median(map(per_second, some or alone))),
+                    shown(median(map(p50, alone)) * 1000),
+                    shown(median(asked.answer_bytes for asked in some or alone) / 1000),
                 )
             )
     head = ("question", "offers", "no-op", "req/s ×", "p50 ×", "p99 ×", "p99/p50", "req/s", "p50 ms", "KB")
@@ -213,11 +213,11 @@ def noop_table(found: Found) -> str:
     for peer in peers:
         some, alone = found.peers[peer, SOME], found.peers[peer, ALONE]
         rate, delay = median(map(per_second, some)), median(map(p50, alone)) * 1000
-        rows.append((peer, told(ratio(some, base, per_second)), told(spread(some)), told(rate), told(delay)))
+        rows.append((peer, shown(ratio(some, base, per_second)), shown(spread(some)), shown(rate), shown(delay)))
     return table(("no-op", "req/s relative to FastAPI GET", "p99/p50", "req/s", "p50 ms"), rows)
 
 
 def server_table(found: Found) -> str:
-    rows = [(name, told(resident / MIB), "") for name, resident in found.resident.items()]
-    rows += [(f"{name}, started", "", told(median(seconds))) for name, seconds in found.starts.items()]
+    rows = [(name, shown(resident / MIB), "") for name, resident in found.resident.items()]
+    rows += [(f"{name}, started", "", shown(median(seconds))) for name, seconds in found.starts.items()]
     return table(("server", "MiB", "seconds to first answer"), rows)

@@ -4,8 +4,8 @@ from alembic import context
 
 from service.db.tables import METADATA
 
-# Whoever migrates at the same time waits here, and then finds the work done. (Setting a number that nobody reads is the
-# smallest write there is: with it SQLite takes the lock that its BEGIN leaves for later.)
+# Another process that migrates at the same time waits here, and then finds the work done. SQLite takes its lock with
+# the first write after BEGIN; setting the unused number `user_version` is the smallest one.
 TAKE_TURNS = {
     "postgresql": "SELECT pg_advisory_xact_lock(hashtext('instance-selector migrations'))",
     "sqlite": "PRAGMA user_version = 0",

@@ -1,4 +1,4 @@
-"""create_app(): the one place where everything meets."""
+"""Builds the application: settings, database, routes and middleware."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -30,24 +30,12 @@ from service.db.migrate import require_current
 from service.settings import Settings, read_settings
 from service.version import VERSION
 
+# In the order of the documentation.
 ROUTERS = (
-    recommend.router,
-    instances.router,
-    recommend.batch_router,
-    estimate.router,
-    estimate_batch.router,
-    codes.router,
-    gpus.router,
-    models.router,
-    price_changes.router,
-    prices.router,
-    compare.router,
-    measurements.router,
-    measurements_sent.router,
-    vocabulary.router,
-    catalog.router,
-    health.router,
-)
+    recommend.router, instances.router, recommend.batch_router, estimate.router, estimate_batch.router, codes.router,
+    gpus.router, models.router, price_changes.router, prices.router, compare.router, measurements.router,
+    measurements_sent.router, vocabulary.router, catalog.router, health.router,
+)  # fmt: skip
 
 DESCRIPTION = """
 Which machine should run this deep-learning job, and what will it cost?
@@ -61,7 +49,7 @@ Units stand in field names. Unknown is `null`, never 0. Errors are RFC 9457 prob
 
 
 def create_app(settings: Settings | None = None, *, today: Callable[[], date] = today) -> FastAPI:
-    """The service on the database that the settings name. Raises `DatabaseUnusable` when that cannot be used."""
+    """Returns the service on the database of the settings. Raises `DatabaseUnusable` if that cannot be used."""
     settings = settings or read_settings()
     engine = connect(settings.database_url)
     require_current(engine)
@@ -85,7 +73,7 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
 
 
 def build_app(**options: object) -> FastAPI:
-    """Routes, documents and problem answers, without a catalog behind them: enough for the OpenAPI document."""
+    """Returns routes, documents and problem answers without a catalog, which is enough for the OpenAPI document."""
     app = FastAPI(
         title="Instance Selector",
         version=VERSION,
@@ -108,7 +96,7 @@ def build_app(**options: object) -> FastAPI:
 
 
 def serve_docs(app: FastAPI) -> None:
-    """Swagger UI from files of our own, so that it loads without a network."""
+    """Serves Swagger UI from installed files, so that it loads without access to the internet."""
     app.mount("/docs/files", StaticFiles(directory=str(files("fastapi_swagger") / "resources")), name="docs_files")
 
     @app.get("/docs", include_in_schema=False)

@@ -10,7 +10,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,11 +20,11 @@ from fastapi.encoders import jsonable_encoder
 
 from service.api.http import examples
 from service.app import build_app, create_app
-from service.db.engine import Engine, connect, sqlite_path
+from service.db.engine import connect, parse_url, sqlite_path
 from service.db.errors import DatabaseUnusable
+from service.db.live_catalog import today
 from service.db.migrate import require_current, upgrade
 from service.db.read_history import read_history
-from service.db.write_catalog import Written
 from service.files import SEED
 from service.importers.checks import check_seed
 from service.importers.load_seed import load_seed
@@ -36,12 +35,19 @@ from service.settings import Settings, SettingsWrong, read_settings
 PUBLISHED_RUNS = SEED / "published_runs.csv"
 PATIENCE_SECONDS = 120
 
+Command = Callable[[argparse.Namespace], int]
+"""Runs with the parsed arguments and returns the exit code."""
+
 
 class ServiceSilent(Exception):
     """A running service does not answer at its URL."""
 
 
-USER_ERRORS = (DatabaseUnusable, SettingsWrong, SeedBroken, ServiceSilent)
+class PortTaken(Exception):
+    """Another process listens at the address already."""
+
+
+USER_ERRORS = (DatabaseUnusable, SettingsWrong, SeedBroken, ServiceSilent, PortTaken)
 """Errors that the user can correct, which are printed as a sentence without a traceback."""
 
 
@@ -50,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
-        command: Callable[[argparse.Namespace], int] = parsed.command
+        command: Command = parsed.command
         return command(parsed)
     except USER_ERRORS as error:
         print(error, file=sys.stderr)
@@ -61,18 +67,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    whole = argparse.ArgumentParser(
-        prog="instance-selector", description="Which machine should run this deep-learning job?"
-    )
-    commands = whole.add_subparsers(required=True, metavar="command")
+    question = "Which machine should run this deep-learning job?"
+    parser = argparse.ArgumentParser("instance-selector", description=question)
+    commands = parser.add_subparsers(required=True, metavar="command")
 
     serve = _add(commands, "serve", _run_serve, "answer HTTP requests")
     serve.add_argument("--host")
     serve.add_argument("--port", type=int)
     serve.add_argument("--workers", type=int)
-    serve.add_argument(
-        "--seed-if-empty", action="store_true", help="create and seed the SQLite database if it does not exist"
-    )
+    absent = "create and seed the SQLite database if it does not exist"
+    serve.add_argument("--seed-if-empty", action="store_true", help=absent)
 
     seed = _add(commands, "seed", _run_seed, "create the tables and load the catalog that comes with the code")
     seed.add_argument("--check", action="store_true", help="check the seed without writing to the database")
@@ -81,19 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     _add(commands, "migrate", _run_migrate, "bring the tables of the database to this version")
 
     recommend = _add(commands, "recommend", _run_recommend, "answer a question from a JSON file or standard input")
-    recommend.add_argument(
-        "file", type=_text_of, metavar="FILE", help="the body of POST /recommend; - for standard input"
-    )
+    body = "the body of POST /recommend; - for standard input"
+    recommend.add_argument("file", type=_text_of, metavar="FILE", help=body)
 
-    estimate = _add(
-        commands,
-        "estimate",
-        _run_estimate,
-        "price a job: exit code 0 if its cost is allowed, 1 if not, 2 if unknown",
-    )
-    estimate.add_argument(
-        "--file", required=True, help="the body of POST /estimate as YAML or JSON; - for standard input"
-    )
+    codes = "price a job: exit code 0 if its cost is allowed, 1 if not, 2 if unknown"
+    estimate = _add(commands, "estimate", _run_estimate, codes)
+    body = "the body of POST /estimate as YAML or JSON; - for standard input"
+    estimate.add_argument("--file", required=True, help=body)
     estimate.add_argument("--url", help="URL of a running service; by default the configured database answers")
     estimate.add_argument("--baseline", type=float, metavar="USD", help="the previous cost of the job")
     estimate.add_argument("--fail-above", type=float, metavar="PERCENT", help="the allowed increase over the baseline")
@@ -112,18 +110,15 @@ def _parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--write", type=Path, metavar="FILE", help="such as seed/coefficients.csv")
 
     openapi = _add(commands, "openapi", _run_openapi, "print the OpenAPI document")
-    openapi.add_argument(
-        "--renew-examples", action="store_true", help="in a checkout: take the examples from a freshly seeded service"
-    )
-    return whole
+    renew = "in a checkout: take the examples from a freshly seeded service"
+    openapi.add_argument("--renew-examples", action="store_true", help=renew)
+    return parser
 
 
-def _add(
-    commands: Any, name: str, command: Callable[[argparse.Namespace], int], help_text: str
-) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
-    made.set_defaults(command=command)
-    return made
+def _add(commands: Any, name: str, command: Command, help_text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
+    parser.set_defaults(command=command)
+    return parser
 
 
 def _text_of(file: str) -> str:
@@ -141,57 +136,52 @@ def _run_serve(arguments: argparse.Namespace) -> int:
     engine = connect(settings.database_url)
     require_current(engine)
     engine.dispose()
-    if (taken := _port_taken(settings)) is not None:
-        print(taken, file=sys.stderr)
-        return 1
+    _require_free_port(settings)
     run_server(settings)
     return 0
 
 
-def _port_taken(settings: Settings) -> str | None:
-    """A sentence if another process listens at that address already."""
+def _require_free_port(settings: Settings) -> None:
     with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((settings.host, settings.port))
         except OSError as error:
-            return f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}. Choose another with --port."
-    return None
+            address = f"{settings.host}:{settings.port}"
+            raise PortTaken(f"Cannot listen on {address}: {error.strerror}. Choose another with --port.") from None
 
 
 def _seed_if_absent(settings: Settings) -> None:
-    engine = connect(settings.database_url)
-    path = sqlite_path(engine.url)
+    path = sqlite_path(parse_url(settings.database_url))
     if path is None or not path.exists():
-        _print_seeded(engine, load_seed(engine, SEED))
-    engine.dispose()
+        _load(settings, SEED)
 
 
 def _run_seed(arguments: argparse.Namespace) -> int:
     if arguments.check:
-        return _print_seed_problems(arguments.folder)
-    engine = connect(read_settings().database_url)
-    _print_seeded(engine, load_seed(engine, arguments.folder))
-    engine.dispose()
+        return _check_seed(arguments.folder)
+    _load(read_settings(), arguments.folder)
     return 0
 
 
-def _print_seed_problems(folder: Path) -> int:
+def _check_seed(folder: Path) -> int:
     batch = read_seed(folder)
     problems = check_seed(batch, folder)
     for problem in problems:
         print(problem, file=sys.stderr)
-    seen, kept = batch.rows_seen, batch.rows_kept
-    print(
-        f"{seen:,} rows, {len(problems)} problems."
-        if problems
-        else f"The seed is sound: of {seen:,} rows {kept:,} enter the catalog; "
-        f"{seen - kept:,} are quarantined with a reason."
-    )
-    return 1 if problems else 0
+    rows, kept = batch.rows_seen, batch.rows_kept
+    if problems:
+        print(f"{rows:,} rows, {len(problems)} problems.")
+        return 1
+    quarantined = f"{rows - kept:,} are quarantined with a reason"
+    print(f"The seed is sound: of {rows:,} rows {kept:,} enter the catalog; {quarantined}.")
+    return 0
 
 
-def _print_seeded(engine: Engine, written: Written) -> None:
+def _load(settings: Settings, folder: Path) -> None:
+    engine = connect(settings.database_url)
+    written = load_seed(engine, folder)
+    engine.dispose()
     state = "is seeded" if written.state == "done" else "holds the seed already"
     print(f"{engine.url.render_as_string()} {state}; the catalog is version {written.version}.", file=sys.stderr)
 
@@ -209,7 +199,7 @@ def _run_recommend(arguments: argparse.Namespace) -> int:
 
 
 def _run_instances(arguments: argparse.Namespace) -> int:
-    return _ask("GET", "/instances", params=[each.partition("=")[::2] for each in arguments.filter])
+    return _ask("GET", "/instances", params=[text.partition("=")[::2] for text in arguments.filter])
 
 
 def _run_estimate(arguments: argparse.Namespace) -> int:
@@ -217,9 +207,9 @@ def _run_estimate(arguments: argparse.Namespace) -> int:
     from service.ci.job_file import JobFileWrong, read_job, with_limits
     from service.ci.report import FORMATS, UNANSWERED, exit_code
 
-    limits = {"baseline": arguments.baseline, "fail_above": arguments.fail_above, "budget": arguments.budget}
     try:
-        body = with_limits(read_job(_text_of(arguments.file)), **limits)
+        body = read_job(_text_of(arguments.file))
+        body = with_limits(body, arguments.baseline, arguments.fail_above, arguments.budget)
         answer = _estimate_at(arguments.url, body)
     except (JobFileWrong, argparse.ArgumentTypeError, *USER_ERRORS) as error:
         print(error, file=sys.stderr)
@@ -232,7 +222,7 @@ def _run_estimate(arguments: argparse.Namespace) -> int:
 
 
 def _estimate_at(url: str | None, body: dict[str, Any]) -> Any:
-    """The answer of a running service, or of one in this process. Raises `ServiceSilent`."""
+    """The answer of a running service, or of the service in this process. Raises `ServiceSilent`."""
     import httpx2
 
     try:
@@ -280,13 +270,20 @@ def _run_accuracy(arguments: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _serving_seed() -> Iterator[str]:
-    """Runs a service with the seed on a free port of the loopback interface until the block ends."""
-    with TemporaryDirectory() as folder, socket.socket() as listening:
+def _seeded() -> Iterator[Settings]:
+    """Gives the settings of a database that holds the seed until the block ends."""
+    with TemporaryDirectory() as folder:
         settings = Settings(database_url=f"sqlite:///{folder}/seed.db")
         engine = connect(settings.database_url)
         load_seed(engine, SEED)
         engine.dispose()
+        yield settings
+
+
+@contextlib.contextmanager
+def _serving_seed() -> Iterator[str]:
+    """Runs a service with the seed on a free port of the loopback interface until the block ends."""
+    with _seeded() as settings, socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -301,10 +298,9 @@ def _serving_seed() -> Iterator[str]:
 def _run_calibrate(arguments: argparse.Namespace) -> int:
     from service.accuracy.calibrate import calibrate
 
-    with TemporaryDirectory() as folder:
-        engine = connect(f"sqlite:///{folder}/seed.db")
-        load_seed(engine, SEED)
-        catalog = read_history(engine).on(datetime.now(UTC).date())
+    with _seeded() as settings:
+        engine = connect(settings.database_url)
+        catalog = read_history(engine).on(today())
         engine.dispose()
     print(calibrate(arguments.table, catalog, arguments.write))
     return 0
@@ -320,13 +316,8 @@ def _run_openapi(arguments: argparse.Namespace) -> int:
 def _renew_examples() -> None:
     from fastapi.testclient import TestClient
 
-    with TemporaryDirectory() as folder:
-        settings = Settings(database_url=f"sqlite:///{folder}/examples.db")
-        engine = connect(settings.database_url)
-        load_seed(engine, SEED)
-        engine.dispose()
-        with TestClient(create_app(settings, today=lambda: examples.DAY)) as client:
-            examples.renew(client)
+    with _seeded() as settings, TestClient(create_app(settings, today=lambda: examples.DAY)) as client:
+        examples.renew(client)
 
 
 def openapi_text(app: FastAPI) -> str:

@@ -1,4 +1,4 @@
-"""The catalog."""
+"""Create the tables of the catalog, and the triggers that raise its version."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,8 +10,8 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-# Whoever changes one of these, by whatever tool, raises the catalog's version; an import holds the triggers back
-# and raises it once itself.
+# Any change of these tables raises the catalog's version, by whatever tool it is made. While an import runs, the
+# triggers do nothing, and the import raises the version once.
 WATCHED = (
     "source",
     "precision",

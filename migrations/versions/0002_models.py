@@ -1,4 +1,4 @@
-"""Models with a column for each dimension. No version before this one wrote to the table, so it is made anew."""
+"""Replace the table of models by one with a column for each dimension. No earlier version wrote to the old table."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -25,7 +25,7 @@ FAMILIES = (
 
 
 def create_triggers() -> None:
-    """As for every table of the catalog; those of the old table went with it."""
+    """Creates the triggers that every table of the catalog has; dropping the old table dropped its triggers."""
     if op.get_bind().dialect.name == "sqlite":
         for change in CHANGES:
             op.execute(

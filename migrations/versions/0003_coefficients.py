@@ -1,4 +1,4 @@
-"""The calibration: a number for each part of a kind of work, in each scope that runs were published for."""
+"""Create the table of calibration coefficients: one number for each part of a kind of step, in each scope."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What sellers charge beside the hour of a machine, and what is believed of interruptions."""
+"""Create the tables of billing rules, storage prices, transfer prices and assumed interruption rates."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -136,7 +136,7 @@ def create_interruption_prior() -> None:
 
 
 def watch(table: str) -> None:
-    """A change of one of these is a change of the catalog, whoever makes it."""
+    """Creates the triggers by which any change of the table raises the catalog's version."""
     if op.get_bind().dialect.name == "sqlite":
         for change in CHANGES:
             op.execute(

@@ -1,4 +1,4 @@
-"""Published runs: figures of training and answering that others measured, each with its source."""
+"""Create the table of published runs: figures of training and inference from others, each with its source."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""How many GPUs share a board, the cores and clocks of one of them, and whether a renter has them alone."""
+"""Give each GPU its cores, clocks and GPUs per board, and each provider whether a renter has the GPUs alone."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Measurements that callers send: on how many nodes, with which software, when; a version of all the rest."""
+"""Give measurements of callers their nodes, software and time, and count the changes that only added some."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -7,12 +7,6 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
-FIELD_OF_LIMIT = {
-    "baseline": ("baseline", "usd"),
-    "fail_above": ("baseline", "fail_above_percent"),
-    "budget": ("budget_usd",),
-}
-
 
 class JobFileWrong(Exception):
     """The file cannot be read as a job; the message says why."""
@@ -32,21 +26,20 @@ def read_job(text: str) -> dict[str, Any]:
     return body
 
 
-def with_limits(body: dict[str, Any], **limits: float | None) -> dict[str, Any]:
+def with_limits(
+    body: dict[str, Any], baseline: float | None = None, fail_above: float | None = None, budget: float | None = None
+) -> dict[str, Any]:
     """Returns the body with the given limits, which override those of the file. Raises `JobFileWrong`."""
-    for name, value in limits.items():
-        if value is None:
-            continue
-        *parents, field = FIELD_OF_LIMIT[name]
-        part = body
-        for parent in parents:
-            inner = part.get(parent)
-            part[parent] = part = dict(inner) if isinstance(inner, dict) else {}
-        part[field] = value
-    baseline = body.get("baseline")
-    if isinstance(baseline, dict) and "usd" not in baseline:
+    limits = {"usd": baseline, "fail_above_percent": fail_above}
+    given = {name: value for name, value in limits.items() if value is not None}
+    limited = body if budget is None else {**body, "budget_usd": budget}
+    compared = body.get("baseline")
+    if given:
+        compared = {**(compared if isinstance(compared, dict) else {}), **given}
+        limited = {**limited, "baseline": compared}
+    if isinstance(compared, dict) and "usd" not in compared:
         raise JobFileWrong("A percentage needs a baseline: --baseline, or baseline.usd in the file.")
-    return body
+    return limited
 
 
 def _plain(value: Any) -> Any:

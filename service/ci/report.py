@@ -21,8 +21,7 @@ def exit_code(answer: Answer) -> int:
         if answer["verdict_of"]["usd"] is None:
             return UNANSWERED
         return PASSED if answer["verdict"] == "pass" else FAILED
-    known = [each for each in answer["cost"] if each["usd"] is not None or (each["month"] or {}).get("usd") is not None]
-    return PASSED if known else UNANSWERED
+    return PASSED if any(_usd_of(entry) is not None for entry in answer["cost"]) else UNANSWERED
 
 
 def as_json(answer: Answer) -> str:
@@ -35,8 +34,7 @@ def as_table(answer: Answer) -> str:
     lines = [*_conclusion(answer), "", _table([HEADINGS, *map(_cost_row, answer["cost"])], "plain")]
     entry = _decisive_entry(answer)
     if entry is not None and entry["parts"]:
-        parts = _table(list(map(_part_row, _shown_parts(entry))), "plain")
-        lines += ["", f"Parts of the bill, {_way_of(entry)}:", parts]
+        lines += ["", f"Parts of the bill, {_way_of(entry)}:", _table(_part_rows(entry), "plain")]
     return "\n".join([*lines, *_footnotes(answer)])
 
 
@@ -47,7 +45,7 @@ def as_markdown(answer: Answer) -> str:
     entry = _decisive_entry(answer)
     if entry is not None and entry["parts"]:
         lines += ["", f"<details><summary>Parts of the bill, {_way_of(entry)}</summary>", ""]
-        lines += [_table([("part", "USD", "how"), *map(_part_row, _shown_parts(entry))], "pipe"), "", "</details>"]
+        lines += [_table([("part", "USD", "how"), *_part_rows(entry)], "pipe"), "", "</details>"]
     return "\n".join([*lines, *_footnotes(answer)])
 
 
@@ -63,10 +61,12 @@ def _conclusion(answer: Answer) -> list[str]:
 
 def _decisive_entry(answer: Answer) -> Answer | None:
     """The entry that decided the verdict; without a verdict, the first."""
-    of = answer["verdict_of"]
-    wanted = {} if of is None else {name: of[name] for name in ("market", "term", "region")}
+    decisive = answer["verdict_of"]
     entries: list[Answer] = answer["cost"]
-    return next((each for each in entries if all(each[name] == value for name, value in wanted.items())), None)
+    for entry in entries:
+        if decisive is None or all(entry[name] == decisive[name] for name in ("market", "term", "region")):
+            return entry
+    return None
 
 
 def _way_of(entry: Answer) -> str:
@@ -74,30 +74,30 @@ def _way_of(entry: Answer) -> str:
     return f"{way} through {entry['managed_service']}" if entry["managed_service"] else str(way)
 
 
+def _usd_of(entry: Answer) -> Any:
+    """Dollars of the job, or of a month of a job that does not end; None if unknown."""
+    return entry["usd"] or (entry["month"] or {}).get("usd")
+
+
 def _cost_row(entry: Answer) -> tuple[str, ...]:
-    usd = entry["usd"] or (entry["month"] or {}).get("usd")
+    usd = _usd_of(entry)
+    likely, low, high = ("unknown", "", "") if usd is None else map(_amount, (usd["likely"], usd["low"], usd["high"]))
     hours = "" if entry["hours"] is None else f"{entry['hours']['likely']:.4g}"
-    if entry["usd"] is None and usd is not None:
-        hours = "a month"
-    low, likely, high = (
-        ("", "unknown", "") if usd is None else (_amount(usd[case]) for case in ("low", "likely", "high"))
-    )
-    missing = "" if usd is not None and entry["usd"] is None else " ".join(entry["missing"])
+    missing = " ".join(entry["missing"])
+    if usd is not None and entry["usd"] is None:
+        hours, missing = "a month", ""
     return (_way_of(entry), entry["region"] or "", hours, likely, low, high, missing)
 
 
-def _shown_parts(entry: Answer) -> list[Answer]:
+def _part_rows(entry: Answer) -> list[tuple[str, ...]]:
     """The parts that cost something or may do so, without rounding, which matters to programs only."""
-    return [
-        each
-        for each in entry["parts"]
-        if each["usd"] is None or (each["usd"]["high"] > 0 and each["name"] != "rounding")
-    ]
-
-
-def _part_row(part: Answer) -> tuple[str, ...]:
-    usd = part["usd"]
-    return (part["name"], "unknown" if usd is None else _amount(usd["likely"]), part["reason"] or part["text"])
+    rows: list[tuple[str, ...]] = []
+    for part in entry["parts"]:
+        usd = part["usd"]
+        if usd is None or (usd["high"] > 0 and part["name"] != "rounding"):
+            amount = "unknown" if usd is None else _amount(usd["likely"])
+            rows.append((part["name"], amount, part["reason"] or part["text"]))
+    return rows
 
 
 def _amount(dollars: float) -> str:
@@ -107,11 +107,12 @@ def _amount(dollars: float) -> str:
 
 def _footnotes(answer: Answer) -> list[str]:
     catalog = answer["catalog"]
-    notes = [*(each["text"] for each in answer["warnings"]), *answer["notes"]]
+    notes = [*(warning["text"] for warning in answer["warnings"]), *answer["notes"]]
     return ["", *notes, f"Catalog of {catalog['as_of']}, version {catalog['version']}."]
 
 
 def _table(rows: Sequence[Sequence[str]], style: str) -> str:
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows] if style == "pipe" else rows
-    headers = escaped[0] if style == "pipe" else ()
-    return tabulate(escaped[1:] if headers else escaped, headers, style, disable_numparse=True)
+    if style == "plain":
+        return tabulate(rows, (), style, disable_numparse=True)
+    head, *body = [[cell.replace("|", "\\|") for cell in row] for row in rows]  # a plain | would end the cell
+    return tabulate(body, head, style, disable_numparse=True)

@@ -1,4 +1,4 @@
-"""Column types that behave alike on SQLite and Postgres."""
+"""Column types that behave the same on SQLite and Postgres."""
 
 from datetime import UTC, datetime
 from typing import Any

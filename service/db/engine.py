@@ -1,4 +1,4 @@
-"""Connects to SQLite and Postgres, set up so that both behave alike."""
+"""Connects to SQLite and Postgres, set up so that both behave the same."""
 
 from pathlib import Path
 from typing import Any

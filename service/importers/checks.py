@@ -1,7 +1,7 @@
 """Checks a seed before it replaces the last good one; each problem is a sentence that names the row."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from datetime import date
 from itertools import pairwise
@@ -10,16 +10,15 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from service.db.read_history import model_from_row
-from service.db.write_catalog import Batch
+from service.db.write_catalog import Batch, Record
 from service.domain.catalog.hardware import LIFECYCLE_STATES
 from service.domain.catalog.names import fold_model
 from service.domain.errors import ImpossibleModel
 from service.domain.models.counts import parameter_count
 from service.domain.models.model import Transformer
-from service.importers.charge_checks import CHARGE_CHECKS
 from service.importers.price_checks import PRICE_CHECKS
-from service.importers.run_checks import RUN_CHECKS
-from service.importers.seed import lines
+from service.importers.row_checks import exceeds, row_problems
+from service.importers.seed import SeedLine, lines
 from service.importers.stated_facts import facts_are_found
 from service.importers.table_checks import Problems, check_tables, name_of
 
@@ -40,10 +39,10 @@ def check_seed(batch: Batch, folder: Path) -> list[str]:
     facts = lines(folder / "stated_facts.csv")
     return [
         *check_tables(batch.tables),
+        *row_problems(batch.tables),
         *(problem for check in BATCH_CHECKS for problem in check(batch)),
-        *(problem for check in CHARGE_CHECKS for problem in check(batch)),
         *(problem for check in PRICE_CHECKS for problem in check(batch, prices)),
-        *(problem for check in RUN_CHECKS for problem in check(batch, runs)),
+        *_names_resolve_to_the_model(batch, runs),
         *facts_are_found(batch, facts),
     ]
 
@@ -56,12 +55,10 @@ def _parts_fit_their_cards(batch: Batch) -> Problems:
     cards = {gpu["id"]: gpu for gpu in batch.tables["gpu"]}
     for gpu in cards.values():
         name, card = name_of("gpu", gpu), cards.get(gpu["partition_of"])
-        if (gpu["fraction"] < 1) != (gpu["partition_of"] is not None):
-            yield f"{name}: a part of a card has both a fraction below 1 and a card that it is a part of."
         if card is None:
             continue
         for figure in ("memory_gb", "usable_memory_gib", "memory_bandwidth_gb_per_second", "tdp_watts"):
-            if _exceeds(gpu[figure], card[figure]):
+            if exceeds(gpu[figure], card[figure]):
                 yield f"{name} has more {figure} than its card, {card['id']}."
         if gpu["memory_gb"] and card["memory_gb"]:
             share = card["memory_gb"] * gpu["fraction"]
@@ -74,33 +71,8 @@ def _parts_are_no_faster_than_their_cards(batch: Batch) -> Problems:
     rates = {(rate["gpu"], rate["precision"]): rate for rate in batch.tables["gpu_precision"]}
     for (gpu, precision), rate in rates.items():
         card = rates.get((card_of.get(gpu), precision))
-        if card and _exceeds(rate["dense_tflops"], card["dense_tflops"]):
+        if card and exceeds(rate["dense_tflops"], card["dense_tflops"]):
             yield f"{name_of('gpu_precision', rate)} is faster than its card, {card['gpu']}."
-
-
-def _usable_memory_is_within_the_nominal(batch: Batch) -> Problems:
-    for gpu in batch.tables["gpu"]:
-        if _exceeds(gpu["usable_memory_gib"], gpu["memory_gb"]):
-            yield f"{name_of('gpu', gpu)} has more usable_memory_gib than memory_gb."
-
-
-def _rates_are_consistent(batch: Batch) -> Problems:
-    for rate in batch.tables["gpu_precision"]:
-        name = name_of("gpu_precision", rate)
-        if _exceeds(rate["dense_tflops"], rate["sparse_tflops"]):
-            yield f"{name}: the sparse rate is below the dense one."
-        if rate["support"] == "none" and (rate["dense_tflops"] or rate["sparse_tflops"]):
-            yield f"{name} has a rate, and no support."
-
-
-def _gpu_counts_match(batch: Batch) -> Problems:
-    """A machine has a GPU and an interconnect exactly where its count says so."""
-    for row in batch.tables["instance_type"]:
-        name, count = name_of("instance_type", row), row["gpu_count"]
-        if count < 0 or (row["gpu"] is None) != (count == 0):
-            yield f"{name}: {row['gpu'] or 'no gpu'} and a gpu_count of {count} do not go together."
-        if row["interconnect"] and (row["interconnect"] == "none") != (count <= 1):
-            yield f"{name}: {count} GPUs and the interconnect {row['interconnect']!r} do not go together."
 
 
 def _twins_have_the_same_gpus(batch: Batch) -> Problems:
@@ -114,14 +86,6 @@ def _twins_have_the_same_gpus(batch: Batch) -> Problems:
 # Time
 
 
-def _types_are_dated(batch: Batch) -> Problems:
-    dated = {(event["provider"], event["family"], event["name"]) for event in batch.tables["lifecycle"]}
-    for row in batch.tables["instance_type"]:
-        family = (row["provider"], row["family"])
-        if not dated & {(*family, ""), (*family, row["name"])}:
-            yield f"{name_of('instance_type', row)} has no dated lifecycle, neither of its own nor of its family."
-
-
 def _lifecycles_run_forwards(batch: Batch) -> Problems:
     """States start in the order of a lifecycle; the days of a type itself override those of its family."""
     days: dict[tuple[str, str, str], dict[str, date]] = defaultdict(dict)
@@ -130,6 +94,8 @@ def _lifecycles_run_forwards(batch: Batch) -> Problems:
     for row in batch.tables["instance_type"]:
         family = (row["provider"], row["family"])
         own = {**days.get((*family, ""), {}), **days.get((*family, row["name"]), {})}
+        if not own:
+            yield f"{name_of('instance_type', row)} has no dated lifecycle, neither of its own nor of its family."
         yield from _disorder(name_of("instance_type", row), own)
     services: dict[str, dict[str, date]] = defaultdict(dict)
     for event in batch.tables["service_lifecycle"]:
@@ -151,8 +117,6 @@ def _software_rules_apply_to_something(batch: Batch) -> Problems:
         name = name_of("framework_support", rule)
         if rule["scope_value"] not in values_of.get(rule["scope"], ()):
             yield f"{name}: the catalog has no {rule['scope']} called {rule['scope_value']!r}."
-        if rule["valid_from"] and rule["valid_to"] and rule["valid_from"] >= rule["valid_to"]:
-            yield f"{name} ends on {rule['valid_to']}, before it begins."
         try:
             SpecifierSet(rule["versions"] or "")
         except InvalidSpecifier:
@@ -207,29 +171,74 @@ def _models_are_possible(batch: Batch) -> Problems:
 def _model_names_are_unambiguous(batch: Batch) -> Problems:
     owner: dict[str, str] = {}
     for row in batch.tables["model"]:
-        spellings = {fold_model(name) for name in (row["id"], row["name"], *(row["aliases"] or row["id"]).split(";"))}
-        for spelling in sorted(spellings):
+        for spelling in sorted(_spellings(row)):
             if spelling in owner:
                 yield f"{name_of('model', row)}: the name {spelling!r} also means {owner[spelling]}."
             owner.setdefault(spelling, row["id"])
 
 
-def _exceeds(one: float | None, other: float | None) -> bool:
-    """Whether both numbers are known and the first is larger."""
-    return one is not None and other is not None and one > other
+def _spellings(model: Record) -> set[str]:
+    return {fold_model(name) for name in (model["id"], model["name"], *(model["aliases"] or model["id"]).split(";"))}
+
+
+# Published runs
+
+
+def _machines_have_the_gpu(batch: Batch) -> Problems:
+    gpu_of = {f"{row['provider']}/{row['name']}": row["gpu"] for row in batch.tables["instance_type"]}
+    for run in batch.tables["published_run"]:
+        name, machine = name_of("published_run", run), run["machine"]
+        if machine and machine not in gpu_of:
+            yield f"{name}: instance_types.csv has no {machine}."
+        elif machine and gpu_of[machine] != run["gpu"]:
+            yield f"{name}: {machine} has {gpu_of[machine] or 'no GPU'}, not {run['gpu']}."
+
+
+def _names_resolve_to_the_model(batch: Batch, runs: Sequence[SeedLine]) -> Problems:
+    id_of = {spelling: model["id"] for model in batch.tables["model"] for spelling in _spellings(model)}
+    for line in runs:
+        name, stated = line.cells["model"], line.cells["model_id"]
+        model = id_of.get(fold_model(name))
+        if model != stated:
+            yield f"{line}: the model '{name}' is {model or 'none'} of models.csv, not {stated}."
+
+
+# Charges
+
+
+def _classes_are_of_one_kind(batch: Batch) -> Problems:
+    """The kind decides whether a class is paid per machine or once, so it is the same in every row."""
+    kinds: dict[tuple[str, str], str] = {}
+    for price in batch.tables["storage_price"]:
+        kind = kinds.setdefault((price["provider"], price["storage_class"]), price["kind"])
+        if kind != price["kind"]:
+            yield f"{name_of('storage_price', price)} is {price['kind']} here and {kind} elsewhere."
+
+
+def _tiers_are_contiguous(batch: Batch) -> Problems:
+    """The first tier starts at 0, and each further tier starts where the one before it ends."""
+    tables: dict[tuple[str, ...], list[Record]] = defaultdict(list)
+    for tier in batch.tables["transfer_price"]:
+        tables[tier["provider"], tier["from_region"], tier["destination"], tier["valid_from"]].append(tier)
+    for tiers in tables.values():
+        tiers.sort(key=lambda tier: tier["tier_from_gb"])
+        if tiers[0]["tier_from_gb"] != 0:
+            yield f"{name_of('transfer_price', tiers[0])}: no tier begins at 0."
+        for tier, following in pairwise(tiers):
+            if tier["tier_to_gb"] != following["tier_from_gb"]:
+                yield f"{name_of('transfer_price', following)} does not begin where the tier before it ends."
 
 
 BATCH_CHECKS: tuple[Callable[[Batch], Problems], ...] = (
     _parts_fit_their_cards,
     _parts_are_no_faster_than_their_cards,
-    _usable_memory_is_within_the_nominal,
-    _rates_are_consistent,
-    _gpu_counts_match,
     _twins_have_the_same_gpus,
-    _types_are_dated,
     _lifecycles_run_forwards,
     _software_rules_apply_to_something,
     _measured_machines_exist,
     _models_are_possible,
     _model_names_are_unambiguous,
+    _machines_have_the_gpu,
+    _classes_are_of_one_kind,
+    _tiers_are_contiguous,
 )

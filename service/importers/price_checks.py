@@ -38,9 +38,9 @@ def _cells_are_possible(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
             yield f"{line}: a reserved price has a term, such as '1y_reserved_no_upfront', and no other price has one."
         if (cell["observed_on"] == "") != (cell["dated"] == "unknown"):
             yield f"{line}: a price is dated 'unknown' if and only if it has no day."
-        for column, known in words.items():
-            if cell[column] not in known:
-                yield f"{line}: {unknown_word(column, cell[column], known)}"
+        for column, allowed in words.items():
+            if cell[column] not in allowed:
+                yield f"{line}: {unknown_word(column, cell[column], allowed)}"
 
 
 def _few_are_quarantined(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
@@ -59,16 +59,14 @@ def _prices_convert_to_dollars(batch: Batch, _prices: Sequence[SeedLine]) -> Pro
     for offer in batch.offers:
         if offer["currency"] == "USD":
             continue
-        known = sorted(days[offer["currency"]])
+        rated = sorted(days[offer["currency"]])
         for price in offer["prices"]:
-            if price["per_hour_micros"] is not None and not _has_rate(price["valid_from"].date(), known):
+            day = price["valid_from"].date()
+            earlier = bisect_right(rated, day)
+            has_rate = earlier > 0 and (day - rated[earlier - 1]).days <= LONGEST_WITHOUT_A_RATE_DAYS
+            if price["per_hour_micros"] is not None and not has_rate:
                 name = " ".join(offer["key"].split())
-                yield f"prices.csv, {name}: exchange_rates.csv has no rate for {price['valid_from'].date()}."
-
-
-def _has_rate(day: date, known: Sequence[date]) -> bool:
-    earlier = bisect_right(known, day)
-    return earlier > 0 and (day - known[earlier - 1]).days <= LONGEST_WITHOUT_A_RATE_DAYS
+                yield f"prices.csv, {name}: exchange_rates.csv has no rate for {day}."
 
 
 PRICE_CHECKS = (_cells_are_possible, _few_are_quarantined, _prices_convert_to_dollars)

@@ -20,6 +20,9 @@ QUARANTINE_REASONS = {
 }
 """Reasons for which an observation does not enter the catalog."""
 
+OFFER_FIELDS = ("region", "zone", "market", "term", "operating_system", "currency")
+"""Fields that an offer and its observations share, besides the instance type."""
+
 Record = dict[str, Any]
 
 
@@ -45,17 +48,7 @@ class Observation:
     @property
     def key(self) -> str:
         """Returns the key of the offer; names may contain anything but a line break."""
-        parts = (
-            self.provider,
-            self.name,
-            self.region,
-            self.zone,
-            self.market,
-            self.term,
-            self.operating_system,
-            self.currency,
-        )
-        return "\n".join(part or "" for part in parts)
+        return "\n".join(getattr(self, name) or "" for name in ("provider", "name", *OFFER_FIELDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,38 +109,26 @@ def _one_per_day(chain: list[Observation], retrieved: Mapping[str, date]) -> dic
 
 def _offer_record(key: str, chain: Mapping[date, Observation]) -> Record:
     first = next(iter(chain.values()))
-    days = list(chain)
+    ends = [*list(chain)[1:], None]
     return {
         "key": key,
         "instance_type": (first.provider, first.name),
-        "region": first.region,
-        "zone": first.zone,
-        "market": first.market,
-        "term": first.term,
-        "operating_system": first.operating_system,
-        "currency": first.currency,
+        **{name: getattr(first, name) for name in OFFER_FIELDS},
         "prices": [
             _price_record(observation, start, end)
-            for (start, observation), end in zip(chain.items(), [*days[1:], None], strict=True)
+            for (start, observation), end in zip(chain.items(), ends, strict=True)
         ],
     }
 
 
 def _price_record(observation: Observation, start: date, end: date | None) -> Record:
+    per_hour = observation.per_hour
     return {
         "valid_from": _midnight(start),
         "valid_to": _midnight(end) if end else None,
-        "per_hour_micros": _micros(observation.per_hour),
-        "observed_on": observation.observed_on,
-        "dated": observation.dated,
-        "kind": observation.kind,
-        "source": observation.source,
-        "note": observation.note,
+        "per_hour_micros": None if per_hour is None else int((per_hour * MICRO).to_integral_value()),
+        **{name: getattr(observation, name) for name in ("observed_on", "dated", "kind", "source", "note")},
     }
-
-
-def _micros(per_hour: Decimal | None) -> int | None:
-    return None if per_hour is None else int((per_hour * MICRO).to_integral_value())
 
 
 def _midnight(day: date) -> datetime:

@@ -5,6 +5,7 @@ The file keeps the terms of its sources, next to the names of this catalog (`mod
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 
 COLUMNS = {
@@ -61,6 +62,8 @@ def run_cells(cells: Mapping[str, str]) -> dict[str, str]:
     gpu_count, nodes = _gpus_and_nodes(rest.pop("total_accelerators", ""), rest.pop("accelerators_per_node", ""))
     machine, concurrency = rest.pop("instance_type", ""), rest.pop("batch_or_concurrency", "")
     tokens, unit = rest.pop("train_tokens_b", ""), rest.pop("unit", "")
+    with suppress(InvalidOperation, OverflowError):
+        tokens = tokens and str(float(Decimal(tokens) * 10**9))
     return renamed | {
         **rest,
         "unit": UNITS.get(unit, unit),
@@ -68,7 +71,7 @@ def run_cells(cells: Mapping[str, str]) -> dict[str, str]:
         "nodes": nodes,
         "machine": machine if "/" in machine else "",
         "concurrency": concurrency if concurrency.isdecimal() else "",
-        "tokens": _times_a_billion(tokens),
+        "tokens": tokens,
     }
 
 
@@ -78,10 +81,3 @@ def _gpus_and_nodes(total: str, per_node: str) -> tuple[str, str]:
         return "", ""
     used = min(int(total), int(per_node))
     return str(used), str(-(-int(total) // used))
-
-
-def _times_a_billion(text: str) -> str:
-    try:
-        return str(float(Decimal(text) * 10**9)) if text else text
-    except (InvalidOperation, OverflowError):
-        return text

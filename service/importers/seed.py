@@ -4,6 +4,7 @@ import csv
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -16,33 +17,21 @@ from service.importers.prices import MOST_TRUSTED_FIRST, Catalogued, Observation
 from service.importers.published_runs import run_cells
 
 FEED = "seed"
-MICRO_DIGITS, NANO_DIGITS = 6, 9
 
-TABLE_OF = {
-    "sources": "source",
-    "precisions": "precision",
-    "gpus": "gpu",
-    "gpu_aliases": "gpu_alias",
-    "gpu_precisions": "gpu_precision",
-    "providers": "provider",
-    "regions": "region",
-    "region_cpus": "region_cpu",
-    "instance_types": "instance_type",
+TABLES = (
+    "source", "precision", "gpu", "gpu_alias", "gpu_precision", "provider", "region", "region_cpu", "instance_type",
+    "lifecycle", "exchange_rate", "service", "service_lifecycle", "fee", "framework_support", "measurement", "model",
+    "coefficient", "published_run", "billing_rule", "storage_price", "transfer_price", "interruption_prior",
+)  # fmt: skip
+NAME_OF = {
+    "gpu_alias": "gpu_aliases",
     "lifecycle": "lifecycle",
-    "exchange_rates": "exchange_rate",
-    "services": "service",
     "service_lifecycle": "service_lifecycle",
-    "fees": "fee",
-    "software_support": "framework_support",
-    "measurements": "measurement",
-    "models": "model",
-    "coefficients": "coefficient",
-    "published_runs": "published_run",
-    "billing_rules": "billing_rule",
-    "storage_prices": "storage_price",
-    "transfer_prices": "transfer_price",
-    "interruption_priors": "interruption_prior",
+    "framework_support": "software_support",
 }
+"""Names of files that are not the plain plural of their table."""
+
+TABLE_OF = {NAME_OF.get(table, f"{table}s"): table for table in TABLES}
 """The table of each file; prices.csv becomes offers and prices."""
 
 FILE_OF = {table: f"{name}.csv" for name, table in TABLE_OF.items()}
@@ -111,15 +100,14 @@ def _content_hash(folder: Path) -> str:
 def records(path: Path, table: str) -> list[Record]:
     """Returns a file's lines as records of a table, whose columns say how each cell is parsed. Raises `SeedBroken`."""
     fields = fields_of(table)
-    derived = DERIVED.get(table, dict)
-    found = []
+    rows = []
     for line in lines(path):
-        cells = derived(line.cells)
+        cells = _cells_of_table(table, line)
         if cells.keys() != fields.keys():
             different = ", ".join(sorted(cells.keys() ^ fields.keys()))
             raise SeedBroken(f"{line.file} and the table {table} do not have the same columns: {different}.")
-        found.append({name: _value_of(line, name, fields[name], text) for name, text in cells.items()})
-    return found
+        rows.append({name: _value_of(line, name, fields[name], text) for name, text in cells.items()})
+    return rows
 
 
 def _value_of(line: SeedLine, name: str, field: Field, text: str) -> Any:
@@ -129,10 +117,6 @@ def _value_of(line: SeedLine, name: str, field: Field, text: str) -> Any:
         return PARSERS[field.type](text)
     except ValueError:
         raise SeedBroken(f"{line}: {text!r} cannot be read as {name}.") from None
-
-
-def _boolean(text: str) -> bool:
-    return ["false", "true"].index(text) == 1
 
 
 def _finite(text: str) -> float:
@@ -145,50 +129,45 @@ def _finite(text: str) -> float:
 PARSERS: dict[type, Callable[[str], Any]] = {
     str: str,
     int: int,
-    bool: _boolean,
+    bool: lambda text: ["false", "true"].index(text) == 1,
     float: _finite,
     date: date.fromisoformat,
 }
 """How a cell is parsed, by the Python type of its column; each raises `ValueError` for a cell that it cannot parse."""
 
 
-def _with_key(cells: Cells) -> dict[str, str]:
-    return {**cells, "key": "\n".join(cells.values())}
-
-
 def _measurement_cells(cells: Cells) -> dict[str, str]:
-    rest = _in_units("usd_per_hour", "usd_per_hour_micros", MICRO_DIGITS)(cells)
-    machine = f"{rest.pop('provider', '')}/{rest.pop('name', '')}"
+    rest = {name: text for name, text in cells.items() if name not in ("provider", "name")}
+    machine = f"{cells.get('provider', '')}/{cells.get('name', '')}"
     return {"machine": machine, "nodes": "1", "software": "", "sent_at": "", **rest}
 
 
-def _in_units(column: str, table_column: str, digits: int) -> Callable[[Cells], dict[str, str]]:
-    """Replaces a column by the table's, which holds whole units of 10^-digits."""
-
-    def derived(cells: Cells) -> dict[str, str]:
-        rest = dict(cells)
-        return {table_column: _scaled(rest.pop(column, ""), digits), **rest}
-
-    return derived
-
-
-def _scaled(text: str, digits: int) -> str:
-    """A number in units of 10^-digits; text that is not a number stays, and its parser refuses it."""
-    try:
-        return str(int(Decimal(text).scaleb(digits).to_integral_value()))
-    except (InvalidOperation, ValueError, OverflowError):
-        return text
-
-
 DERIVED: dict[str, Callable[[Cells], dict[str, str]]] = {
-    "framework_support": _with_key,
-    "exchange_rate": _in_units("usd_per_unit", "usd_per_unit_nanos", NANO_DIGITS),
+    "framework_support": lambda cells: {**cells, "key": "\n".join(cells.values())},
     "measurement": _measurement_cells,
     "published_run": run_cells,
-    "storage_price": _in_units("usd_per_gib_month", "micros_per_gib_month", MICRO_DIGITS),
-    "transfer_price": _in_units("usd_per_gb", "micros_per_gb", MICRO_DIGITS),
 }
-"""Files whose columns or units differ from those of their table."""
+"""Files whose columns differ from those of their table."""
+
+SCALED = {
+    "exchange_rate": ("usd_per_unit", "usd_per_unit_nanos", 9),
+    "measurement": ("usd_per_hour", "usd_per_hour_micros", 6),
+    "storage_price": ("usd_per_gib_month", "micros_per_gib_month", 6),
+    "transfer_price": ("usd_per_gb", "micros_per_gb", 6),
+}
+"""Columns whose table holds whole units: the column of the file, that of the table, and how many digits are whole."""
+
+
+def _cells_of_table(table: str, line: SeedLine) -> dict[str, str]:
+    """The cells of a line by the columns of its table; text that is no number stays, and its parser refuses it."""
+    cells = DERIVED.get(table, dict)(line.cells)
+    if table in SCALED:
+        column, table_column, digits = SCALED[table]
+        text = cells.pop(column, "")
+        with suppress(InvalidOperation, ValueError, OverflowError):
+            text = str(int(Decimal(text).scaleb(digits).to_integral_value()))
+        cells[table_column] = text
+    return cells
 
 
 def observations_in(path: Path) -> list[Observation]:

@@ -33,17 +33,14 @@ def _rows_of(batch: Batch, table: str) -> RecordsByKey:
     rows: dict[str, list[Record]] = defaultdict(list)
     if table == "prices":
         for offer in batch.offers:
+            key = (*offer["instance_type"], offer["region"] or "", offer["zone"] or "", offer["market"])
             if offer["operating_system"] == "linux" and not offer["term"]:
-                rows[_offer_key(offer)] += [_with_per_hour(price) for price in offer["prices"]]
+                rows["/".join(key)] += [_with_per_hour(price) for price in offer["prices"]]
     elif table in TABLE_OF:
         name = TABLE_OF[table]
         for record in batch.tables[name]:
             rows[row_key(name, record)].append(record)
     return rows
-
-
-def _offer_key(offer: Record) -> str:
-    return "/".join((*offer["instance_type"], offer["region"] or "", offer["zone"] or "", offer["market"]))
 
 
 def _with_per_hour(price: Record) -> Record:
@@ -56,19 +53,13 @@ def _in_force(fact: Mapping[str, str], rows: Sequence[Record]) -> Sequence[Recor
     if not fact["as_of"]:
         return rows
     day = date.fromisoformat(fact["as_of"])
-    return [row for row in rows if _starts(row) <= day < _ends(row)]
+    return [
+        row for row in rows if _day_of(row.get("valid_from"), date.min) <= day < _day_of(row.get("valid_to"), date.max)
+    ]
 
 
-def _starts(row: Record) -> date:
-    return _day_of(row.get("valid_from")) or date.min
-
-
-def _ends(row: Record) -> date:
-    return _day_of(row.get("valid_to")) or date.max
-
-
-def _day_of(moment: date | None) -> date | None:
-    return moment.date() if isinstance(moment, datetime) else moment
+def _day_of(moment: date | None, open_end: date) -> date:
+    return moment.date() if isinstance(moment, datetime) else moment or open_end
 
 
 def _is_stated(value: Any, stated: str) -> bool:

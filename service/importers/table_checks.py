@@ -22,36 +22,29 @@ Problems = Iterator[str]
 SPOKEN_KEYS: dict[str, Names] = {"framework_support": ("software", "scope", "scope_value", "task")}
 """Columns by which people name a row, where the key itself is longer."""
 
-PROVIDER_AND_REGION = ("provider", "id")
-
-BEYOND_FOREIGN_KEYS: dict[str, tuple[NamesElsewhere, ...]] = {
-    "billing_rule": (NamesElsewhere(("provider", "service"), "instance_type", ("provider", "service")),),
-    "fee": (
-        NamesElsewhere(("provider", "service"), "service", ("provider", "id")),
-        NamesElsewhere(("provider", "family"), "instance_type", ("provider", "family")),
-    ),
-    "interruption_prior": (
-        NamesElsewhere(("provider",), "provider", ("id",)),
-        NamesElsewhere(("gpu",), "gpu", ("id",)),
-    ),
-    "instance_type": (NamesElsewhere(("provider", "twin_of"), "instance_type", ("provider", "name")),),
-    "lifecycle": (
-        NamesElsewhere(("provider", "family"), "instance_type", ("provider", "family")),
-        NamesElsewhere(("provider", "family", "name"), "instance_type", ("provider", "family", "name")),
-    ),
-    "measurement": (NamesElsewhere(("source",), "source", ("id",)),),
-    "region_cpu": (NamesElsewhere(("provider", "region"), "region", PROVIDER_AND_REGION),),
-    "service_lifecycle": (NamesElsewhere(("provider", "service"), "service", ("provider", "id")),),
-    "storage_price": (NamesElsewhere(("provider", "region"), "region", PROVIDER_AND_REGION),),
-    "transfer_price": (NamesElsewhere(("provider", "from_region"), "region", PROVIDER_AND_REGION),),
-}
+BEYOND_FOREIGN_KEYS = (
+    ("billing_rule", "provider service", "instance_type", "provider service"),
+    ("fee", "provider service", "service", "provider id"),
+    ("fee", "provider family", "instance_type", "provider family"),
+    ("interruption_prior", "provider", "provider", "id"),
+    ("interruption_prior", "gpu", "gpu", "id"),
+    ("instance_type", "provider twin_of", "instance_type", "provider name"),
+    ("lifecycle", "provider family", "instance_type", "provider family"),
+    ("lifecycle", "provider family name", "instance_type", "provider family name"),
+    ("measurement", "source", "source", "id"),
+    ("region_cpu", "provider region", "region", "provider id"),
+    ("service_lifecycle", "provider service", "service", "provider id"),
+    ("storage_price", "provider region", "region", "provider id"),
+    ("transfer_price", "provider from_region", "region", "provider id"),
+)
 """References that the database cannot enforce, because the columns may be empty or are no key of the other table."""
 
 
 def check_tables(tables: Tables) -> Problems:
     """Yields a sentence for each record that breaks a constraint of its table."""
     for check in (_repeated_keys, _unknown_names, _unknown_words, _numbers_not_above_0, _missing_texts):
-        yield from check(tables)
+        for table in tables:
+            yield from check(table, tables)
 
 
 def row_key(table: str, record: Record) -> str:
@@ -67,55 +60,56 @@ def name_of(table: str, record: Record) -> str:
     return f"{FILE_OF[table]}, {row_key(table, record)}"
 
 
-def unknown_word(column: str, word: str, known: Names) -> str:
+def unknown_word(column: str, word: str, allowed: Names) -> str:
     """Returns a sentence that lists the words which a column may hold."""
-    return f"no {column} is called {word!r}. Known: {', '.join(known)}."
+    return f"no {column} is called {word!r}. Known: {', '.join(allowed)}."
 
 
-def _repeated_keys(tables: Tables) -> Problems:
-    for table, records in tables.items():
-        times = Counter(_values(record, key_columns(table)) for record in records)
-        for record in records:
-            if times.pop(_values(record, key_columns(table)), 1) > 1:
-                yield f"{name_of(table, record)} stands there more than once."
+def _repeated_keys(table: str, tables: Tables) -> Problems:
+    times = Counter(_values(record, key_columns(table)) for record in tables[table])
+    for record in tables[table]:
+        if times.pop(_values(record, key_columns(table)), 1) > 1:
+            yield f"{name_of(table, record)} stands there more than once."
 
 
-def _unknown_names(tables: Tables) -> Problems:
-    for table, records in tables.items():
-        for reference in (*foreign_keys(table), *BEYOND_FOREIGN_KEYS.get(table, ())):
-            known = {_values(row, reference.table_columns) for row in tables[reference.table]}
-            for record in records:
-                names = _values(record, reference.columns)
-                if names[-1] and names not in known:
-                    listed = " ".join(map(str, names))
-                    yield f"{name_of(table, record)}: {FILE_OF[reference.table]} has no {listed}."
+def _unknown_names(table: str, tables: Tables) -> Problems:
+    beyond = [
+        NamesElsewhere(tuple(columns.split()), other, tuple(other_columns.split()))
+        for referring, columns, other, other_columns in BEYOND_FOREIGN_KEYS
+        if referring == table
+    ]
+    for reference in (*foreign_keys(table), *beyond):
+        existing = {_values(row, reference.table_columns) for row in tables[reference.table]}
+        for record in tables[table]:
+            names = _values(record, reference.columns)
+            if names[-1] and names not in existing:
+                listed = " ".join(map(str, names))
+                yield f"{name_of(table, record)}: {FILE_OF[reference.table]} has no {listed}."
 
 
-def _unknown_words(tables: Tables) -> Problems:
-    for table, records in tables.items():
-        for column, known in vocabulary(table).items():
-            for record in records:
-                if record[column] is not None and record[column] not in known:
-                    yield f"{name_of(table, record)}: {unknown_word(column, record[column], known)}"
+def _unknown_words(table: str, tables: Tables) -> Problems:
+    for column, allowed in vocabulary(table).items():
+        for record in tables[table]:
+            if record[column] is not None and record[column] not in allowed:
+                yield f"{name_of(table, record)}: {unknown_word(column, record[column], allowed)}"
 
 
-def _numbers_not_above_0(tables: Tables) -> Problems:
-    for table, records in tables.items():
-        for record in records:
-            for column in positive_columns(table):
-                if record[column] is not None and record[column] <= 0:
-                    yield f"{name_of(table, record)}: {column} is {record[column]}, and unknown would be empty."
+def _numbers_not_above_0(table: str, tables: Tables) -> Problems:
+    columns = positive_columns(table)
+    for record in tables[table]:
+        for column in columns:
+            if record[column] is not None and record[column] <= 0:
+                yield f"{name_of(table, record)}: {column} is {record[column]}, and unknown would be empty."
 
 
-def _missing_texts(tables: Tables) -> Problems:
+def _missing_texts(table: str, tables: Tables) -> Problems:
     """A required text must not be empty, except in a key after its first column, where empty stands for all."""
-    for table, records in tables.items():
-        needed = [name for name, field in fields_of(table).items() if field.type is str and not field.nullable]
-        needed = [name for name in needed if name not in key_columns(table)[1:]]
-        for record in records:
-            for column in needed:
-                if not record[column]:
-                    yield f"{name_of(table, record)} has no {column}."
+    may_be_empty = key_columns(table)[1:]
+    needed = [name for name, field in fields_of(table).items() if field.type is str and not field.nullable]
+    for record in tables[table]:
+        for column in needed:
+            if not record[column] and column not in may_be_empty:
+                yield f"{name_of(table, record)} has no {column}."
 
 
 def _values(record: Record, columns: Names) -> tuple[object, ...]:

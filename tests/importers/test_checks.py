@@ -333,7 +333,7 @@ CHANGES = {
         "storage_prices",
         GP3,
         {"usd_per_gib_month": ""},
-        "aws/us-east-1/gp3/2020-12-01: what has no price comes with the machine, and nothing else does.",
+        "aws/us-east-1/gp3/2020-12-01: storage without a price comes with the machine, and no other storage does.",
     ),
     "storage of two kinds": (
         "storage_prices",
