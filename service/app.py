@@ -89,13 +89,13 @@ def build_app(**options: object) -> FastAPI:
         assert isinstance(route, APIRoute)
         route.operation_id = route.name
         app.router.routes.append(route)
-    serve_docs(app)
+    _serve_docs(app)
     answer_problems(app)
     complete_document(app)
     return app
 
 
-def serve_docs(app: FastAPI) -> None:
+def _serve_docs(app: FastAPI) -> None:
     """Serves Swagger UI from installed files, so that it loads without access to the internet."""
     app.mount("/docs/files", StaticFiles(directory=str(files("fastapi_swagger") / "resources")), name="docs_files")
 

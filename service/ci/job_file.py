@@ -15,6 +15,7 @@ class JobFileWrong(Exception):
 def read_job(text: str) -> dict[str, Any]:
     """Returns the body that the file holds, since JSON is YAML too. Raises `JobFileWrong`."""
     try:
+        # YAML 1.2, where "no" and "12:30" are texts, and not a boolean and a number as in 1.1.
         body = _plain(YAML(typ="safe", pure=True).load(text))
     except DuplicateKeyError as error:
         raise JobFileWrong(f"The file repeats a name: {error.problem}.") from None

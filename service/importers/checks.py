@@ -155,12 +155,13 @@ def _models_are_possible(batch: Batch) -> Problems:
         missing = [field.name for field in fields(Transformer) if field.default is MISSING and field.name not in given]
         if given and missing:
             yield f"{name} is half a transformer: it has {given[0]} and no {', '.join(missing)}."
-            continue
+            continue  # the class of the domain cannot be made without them
         try:
             model = model_from_row(row)
         except ImpossibleModel as error:
             yield f"{name}: {error.sentence}"
             continue
+        # Some sources round their counts; the notes of these models give the count by the dimensions.
         if model.transformer is None or "by the dimensions" in (model.note or ""):
             continue
         counted = parameter_count(model.transformer)

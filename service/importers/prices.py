@@ -83,7 +83,7 @@ def offers_from(observations: Sequence[Observation], catalogued: Catalogued) -> 
         quarantined["undated_beside_dated"] += len(chain) - dated if dated else 0
         quarantined["another_source_for_the_same_day"] += (dated or len(chain)) - len(kept)
         offers.append(_offer_record(key, kept))
-    return offers, +quarantined
+    return offers, +quarantined  # without the reasons that were counted 0 times
 
 
 def _refusal(observation: Observation, catalogued: Catalogued) -> str | None:

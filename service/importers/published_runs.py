@@ -80,4 +80,5 @@ def _gpus_and_nodes(total: str, per_node: str) -> tuple[str, str]:
     if not (total.isdecimal() and per_node.isdecimal()) or "0" in (total, per_node):
         return "", ""
     used = min(int(total), int(per_node))
+    # Rounded up: the last node of a job may be partly used.
     return str(used), str(-(-int(total) // used))

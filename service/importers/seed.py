@@ -77,7 +77,7 @@ def lines(path: Path) -> list[SeedLine]:
     """Returns the lines of a CSV file below its header. Raises `SeedBroken`."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.reader(file, strict=True)
+            reader = csv.reader(file, strict=True)  # else a stray quote would join lines without an error
             header = next(reader, [])
             return [_line_of(path.name, reader.line_num, header, cells) for cells in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:

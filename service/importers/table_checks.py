@@ -68,6 +68,7 @@ def unknown_word(column: str, word: str, allowed: Names) -> str:
 def _repeated_keys(table: str, tables: Tables) -> Problems:
     times = Counter(_values(record, key_columns(table)) for record in tables[table])
     for record in tables[table]:
+        # Popped, so that a repeated key is reported once.
         if times.pop(_values(record, key_columns(table)), 1) > 1:
             yield f"{name_of(table, record)} stands there more than once."
 
