@@ -18,12 +18,12 @@ TypeSet = int
 
 
 def types_where(mask: NDArray[np.bool_]) -> TypeSet:
-    """The types at which a mask is true."""
+    """Returns the types at which a mask is true."""
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
 def mask_of(types: TypeSet, count: int) -> NDArray[np.bool_]:
-    """A mask over all `count` types, true at those in the set."""
+    """Returns a mask over all `count` types, true at those in the set."""
     held = np.frombuffer(types.to_bytes((count + 7) // 8, "little"), np.uint8)
     return np.unpackbits(held, count=count, bitorder="little").view(np.bool_)
 
@@ -61,29 +61,29 @@ class ThresholdIndex(NamedTuple):
         return self.first[-1]
 
     def below(self, limit: float) -> TypeSet:
-        """The types whose number is below a limit."""
+        """Returns the types whose number is below a limit."""
         return self.first[bisect_left(self.values, limit)]
 
     def at_most(self, limit: float) -> TypeSet:
-        """The types whose number is not above a limit."""
+        """Returns the types whose number is not above a limit."""
         return self.first[bisect_right(self.values, limit)]
 
     def above(self, limit: float) -> TypeSet:
-        """The types whose number is above a limit."""
+        """Returns the types whose number is above a limit."""
         return self.known & ~self.at_most(limit)
 
     def least(self, types: TypeSet) -> float:
-        """The least number among types of which at least one is known."""
+        """Returns the least number among types of which at least one is known."""
         return self.values[bisect_left(self.first, 1, key=lambda first: (types & first) != 0) - 1]
 
     def most(self, types: TypeSet) -> float:
-        """The greatest number among types of which at least one is known."""
+        """Returns the greatest number among types of which at least one is known."""
         known = types & self.known
         return self.values[bisect_left(self.first, 1, key=lambda first: (known & first) == known) - 1]
 
 
 def types_by_code(codes: NDArray[np.int32]) -> dict[int, TypeSet]:
-    """The types that have each code of a column, by ascending code; a negative code is none."""
+    """Returns the types that have each code of a column, by ascending code; a negative code is none."""
     types: dict[int, TypeSet] = {}
     for index, code in enumerate(codes.tolist()):
         if code >= 0:
@@ -92,12 +92,12 @@ def types_by_code(codes: NDArray[np.int32]) -> dict[int, TypeSet]:
 
 
 def union(sets: Iterable[TypeSet]) -> TypeSet:
-    """The types that are in any of the sets."""
+    """Returns the types that are in any of the sets."""
     return reduce(or_, sets, 0)
 
 
 def in_any_and_in_one(sets: Iterable[TypeSet]) -> tuple[TypeSet, TypeSet]:
-    """The types that are in any of the sets, and those that are in exactly one."""
+    """Returns the types that are in any of the sets, and those that are in exactly one."""
     once = twice = 0
     for types in sets:
         twice |= once & types

@@ -29,7 +29,7 @@ class Versions:
     def reaching(self, other: "Versions") -> "Versions":
         """Returns the smallest range with all of this one and a part of another, which it does not meet."""
         if self.before is not None and other.low >= self.before:
-            return Versions(self.low, _after(other.low))
+            return Versions(self.low, (*other.low, 0))
         return Versions(other.low, self.before)
 
     def __str__(self) -> str:
@@ -41,10 +41,6 @@ class Versions:
 
 
 EVERY = Versions()
-
-
-def _after(version: Version) -> Version:
-    return (*version, 0)
 
 
 def written(version: Version) -> str:
@@ -91,8 +87,8 @@ RANGES: dict[str, Callable[[Version], tuple[Version, Version | None]]] = {
     "@": lambda version: (_plain(version), _next_sibling(version)),
     "~=": lambda version: (_plain(version), _next_sibling(version[:-1] or version)),
     ">=": lambda version: (_plain(version), None),
-    ">": lambda version: (_after(_plain(version)), None),
-    "<=": lambda version: ((), _after(_plain(version))),
+    ">": lambda version: ((*_plain(version), 0), None),
+    "<=": lambda version: ((), (*_plain(version), 0)),
     "<": lambda version: ((), _plain(version)),
     "!=": lambda _: ((), None),
 }

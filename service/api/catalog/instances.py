@@ -314,7 +314,7 @@ class SimilarInstanceResponse(ResponseModel):
             loses=[SpecChangeResponse.of(change) for change in similar.loses],
             precisions_gained=list(similar.precisions_gained),
             precisions_lost=list(similar.precisions_lost),
-            instance=instance_response(catalog, similar.place),
+            instance=instance_response(catalog, similar.index),
         )
 
 

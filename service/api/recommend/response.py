@@ -275,7 +275,7 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         estimate=rendered_estimate,
         placement=None if choice.nodes == 1 else PlacementResponse(together, placement_text(choice, together=together)),
         spot=None if work is None or work.spot is None else _spot(work.spot),
-        specs=_specs(choice, catalog),
+        specs=catalog.derive(_specs, choice.index),
         compared_to_current=None if choice.comparison is None else _compared(choice.comparison),
         reasons=[said(reason) for reason in choice.reasons],
         host=_host(choice.host),
@@ -287,12 +287,9 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
     )
 
 
-def _specs(choice: Choice, catalog: Catalog) -> InstanceTypeResponse:
+def _specs(catalog: Catalog, index: int) -> InstanceTypeResponse:
     """Returns the instance type as every endpoint shows it; made once per catalog."""
-    return catalog.memory.get_or_compute(
-        ("specs", choice.index),
-        lambda: InstanceTypeResponse.of(choice.instance_type, catalog.day),
-    )
+    return InstanceTypeResponse.of(catalog.instance_types[index], catalog.day)
 
 
 def _usd_per_hour(choice: Choice) -> float | None:

@@ -82,7 +82,7 @@ class AmountRequest(BodyModel):
 
 
 class NumericsRequest(BodyModel):
-    """What the workload tolerates of number formats."""
+    """The number formats that the workload tolerates."""
 
     fp16_overflows: Annotated[bool, Field(description="Precisions with the narrow range of fp16 are not used.")] = False
     min_bits: Annotated[int, Field(ge=1, le=64), BeforeValidator(whole)] | None = None

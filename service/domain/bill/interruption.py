@@ -262,10 +262,6 @@ NO_PRIOR = (np.nan, np.nan, np.nan, np.nan, 1.0)
 
 def spot_rates(catalog: Catalog) -> Rates:
     """Returns the prior of every instance type's spot machines on the catalog's day."""
-    return catalog.memory.get_or_compute("spot_rates", lambda: _find_rates(catalog))
-
-
-def _find_rates(catalog: Catalog) -> Rates:
     keys = [(each.provider, None if each.gpu is None else each.gpu.id) for each in catalog.instance_types]
     priors = catalog.reference.interruption_priors
     rows = {key: _rates_row(prior_of(priors, key[0], "spot", key[1], catalog.day)) for key in set(keys)}

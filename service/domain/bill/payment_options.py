@@ -180,7 +180,7 @@ class GpuHour:
 def cheapest_gpu_hours(catalog: Catalog, gpu: str, besides: str | None) -> tuple[GpuHour, ...]:
     """Returns the machines with the cheapest on-demand hour of a GPU, one per seller and without `besides`."""
     by_provider: dict[str, GpuHour] = {}
-    for hour in catalog.memory.get_or_compute(("gpu_hours", gpu), lambda: _gpu_hours(catalog, gpu)):
+    for hour in catalog.derive(_gpu_hours, gpu):
         if hour.instance != besides:
             by_provider.setdefault(hour.instance.partition("/")[0], hour)
     return tuple(by_provider.values())[:MOST_ELSEWHERE]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, NamedTuple, get_args
 
-from service.domain.catalog.precision import Rate, SupportAsked, format_of, runs_as
+from service.domain.catalog.precision import ENOUGH, Rate, SupportAsked, format_of, runs_as
 
 LifecycleState = Literal["announced", "preview", "available", "closed_to_new", "retired"]
 LIFECYCLE_STATES: tuple[LifecycleState, ...] = get_args(LifecycleState)
@@ -75,8 +75,9 @@ class Gpu:
         return any(rate.sparse_tflops for rate in self.rates.values())
 
     def runs(self, precision: str, asked: SupportAsked = "native") -> bool:
+        """Returns whether it runs a precision with enough support."""
         rate = self.rates.get(precision)
-        return rate is not None and rate.is_enough(asked)
+        return rate is not None and rate.support in ENOUGH[asked]
 
     def tflops(self, precision: str) -> float | None:
         """The dense peak, in 10^12 operations per second."""
@@ -161,37 +162,32 @@ class InstanceType:
 
     @property
     def total_gpu_memory_gb(self) -> float | None:
-        if self.gpu is None or self.gpu.memory_gb is None:
-            return None
-        return self.gpu.memory_gb * self.gpu_count
+        """The memory of all GPUs together."""
+        return None if self.gpu is None or self.gpu.memory_gb is None else self.gpu.memory_gb * self.gpu_count
 
     @property
     def vcpus_per_gpu(self) -> float | None:
-        if self.vcpus is None or not self.gpu_count:
-            return None
-        return self.vcpus / self.gpu_count
+        """vCPUs for each GPU; None without GPUs."""
+        return None if self.vcpus is None or not self.gpu_count else self.vcpus / self.gpu_count
 
     @property
     def tdp_watts(self) -> float | None:
         """The rated power of all GPUs together."""
-        if self.gpu is None or self.gpu.tdp_watts is None:
-            return None
-        return self.gpu.tdp_watts * self.gpu_count
+        return None if self.gpu is None or self.gpu.tdp_watts is None else self.gpu.tdp_watts * self.gpu_count
 
     def tflops(self, precision: str) -> float | None:
         """The dense peak of all GPUs together."""
-        one = self.gpu.tflops(precision) if self.gpu else None
-        return None if one is None else one * self.gpu_count
+        peak = self.gpu.tflops(precision) if self.gpu else None
+        return None if peak is None else peak * self.gpu_count
 
     def state_on(self, day: date) -> LifecycleState | None:
-        """The state in force on a day; nothing before it was announced."""
+        """Returns the state in force on a day; None before it was announced."""
         event = self.event_on(day)
         return None if event is None else event.state
 
     def event_on(self, day: date) -> LifecycleEvent | None:
         """Returns the event that began the state in force on a day."""
-        started = [event for event in self.lifecycle if event.starts_on <= day]
-        return started[-1] if started else None
+        return next((event for event in reversed(self.lifecycle) if event.starts_on <= day), None)
 
     @property
     def launched_on(self) -> date | None:

@@ -28,14 +28,13 @@ class CatalogHistory:
 
     def on(self, day: date) -> Catalog:
         """Returns the catalog at the end of a day (UTC): types announced by then, and prices valid then."""
-        moment = end_of_day(day)
-        announced = [i for i, each in enumerate(self.instance_types) if each.state_on(day) is not None]
+        announced = [index for index, type_ in enumerate(self.instance_types) if type_.state_on(day) is not None]
         index_of = np.full(len(self.instance_types), UNKNOWN, np.int32)
         index_of[announced] = np.arange(len(announced), dtype=np.int32)
 
-        rows = np.flatnonzero((self.prices.valid_from <= moment) & (moment < self.prices.valid_to))
+        rows = np.flatnonzero(self.prices.in_force_at(end_of_day(day)))
         types = index_of[self.offers.instance_type[self.prices.offer[rows]]]
-        rows, types = rows[types != UNKNOWN], types[types != UNKNOWN]
+        rows, types = rows[types != UNKNOWN], types[types != UNKNOWN]  # without offers of types announced later
         offer = self.prices.offer[rows]
         micros = self.prices.usd_micros[rows]
         observed = self.prices.observed_day[rows].astype(np.float64)
@@ -52,7 +51,9 @@ class CatalogHistory:
             places=self.offers.places,
             prices=self.prices,
         ).sorted_by_type()
-        return Catalog.of(self.version, day, tuple(self.instance_types[i] for i in announced), offers, self.reference)
+        return Catalog.of(
+            self.version, day, tuple(self.instance_types[index] for index in announced), offers, self.reference
+        )
 
 
 def start_of_day(day: date) -> int:

@@ -136,15 +136,14 @@ def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
 
 def published_model(model: Model, catalog: Catalog) -> Model:
     """Returns the model under the id of one that runs were published of, if that has the same sizes."""
-    if catalog.reference.models.get(model.id) is model:
-        return catalog.derive(_published_model, model.id)
+    # Only models of the catalog are cached, because callers can describe any number of others.
+    is_cached = catalog.reference.models.get(model.id) is model
+    return catalog.derive(_published_model, model) if is_cached else _published_model(catalog, model)
+
+
+def _published_model(catalog: Catalog, model: Model) -> Model:
     published = catalog.derive(_published_models)
     return model if model.id in published else recognised(model, published.values())
-
-
-def _published_model(catalog: Catalog, model_id: str) -> Model:
-    model, published = catalog.reference.models[model_id], catalog.derive(_published_models)
-    return model if model_id in published else recognised(model, published.values())
 
 
 def _published_models(catalog: Catalog) -> dict[str, Model]:

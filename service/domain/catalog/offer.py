@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices, still
+from service.domain.arrays import Floats, Indices, Mask, still
 
 Market = Literal["on_demand", "spot", "reserved"]
 MARKETS: tuple[Market, ...] = get_args(Market)
@@ -112,10 +112,14 @@ class PriceColumns:
     def __len__(self) -> int:
         return len(self.offer)
 
+    def in_force_at(self, moment: int) -> Mask:
+        """Returns which prices are in force at an instant in epoch seconds."""
+        return (self.valid_from <= moment) & (moment < self.valid_to)
+
     def price(self, row: int) -> Price:
         """Returns the price in a row."""
-        observed = int(self.observed_day[row])
-        usd, native = int(self.usd_micros[row]), int(self.native_micros[row])
+        # Figures of arrays become plain numbers here, because JSON knows no others.
+        observed, usd, native = int(self.observed_day[row]), int(self.usd_micros[row]), int(self.native_micros[row])
         note, end = int(self.note[row]), int(self.valid_to[row])
         return Price(
             usd_micros_per_hour=None if usd == UNKNOWN else usd,

@@ -82,21 +82,17 @@ class Rate:
     source: str
     note: str | None
 
-    def is_enough(self, asked: SupportAsked) -> bool:
-        """Whether the support satisfies a caller who asks for this level."""
-        return self.support in ENOUGH[asked]
-
 
 def format_of(precision: str) -> NumberFormat:
-    """The entry of a precision; a 16-bit one for a name that is not listed."""
+    """Returns the entry of a precision; a 16-bit one for a name that is not listed."""
     return FORMATS.get(precision, _UNKNOWN_FORMAT)
 
 
 def bytes_per_value(precision: str) -> float:
-    """Bytes of a stored value, block scales included."""
+    """Returns the bytes of a stored value, block scales included."""
     return format_of(precision).stored_bits / 8
 
 
 def runs_as(precision: str) -> str:
-    """The precision whose peak it has: its own name for most."""
+    """Returns the precision whose peak it has: its own name for most."""
     return format_of(precision).runs_as or precision

@@ -31,10 +31,10 @@ def offers_among(history: CatalogHistory, names: Mapping[str, Collection[str]]) 
         "market": (offers.market, MARKETS),
     }
     among = np.ones(len(offers.instance_type), np.bool_)
-    for name, wanted in names.items():
-        if wanted:
+    for name, admitted in names.items():
+        if admitted:
             codes, words = columns[name]
-            among &= np.isin(codes, [code for code, word in enumerate(words) if word in wanted])
+            among &= np.isin(codes, [code for code, word in enumerate(words) if word in admitted])
     return among
 
 
@@ -58,13 +58,11 @@ def prices_in_force(history: CatalogHistory, offers: Mask, first: date | None, l
 
 def prices_on(history: CatalogHistory, offers: Mask, day: date) -> NDArray[np.int64]:
     """Returns the rows of the prices that these offers had at the end of the day, in the same order."""
-    prices, moment = history.prices, end_of_day(day)
-    in_force = (prices.valid_from <= moment) & (moment < prices.valid_to)
-    return _in_order(history, in_force & offers[prices.offer])
+    return _in_order(history, history.prices.in_force_at(end_of_day(day)) & offers[history.prices.offer])
 
 
-def _in_order(history: CatalogHistory, wanted: Mask) -> NDArray[np.int64]:
-    rows = np.flatnonzero(wanted)
+def _in_order(history: CatalogHistory, mask: Mask) -> NDArray[np.int64]:
+    rows = np.flatnonzero(mask)
     offer = history.prices.offer[rows]
     return rows[np.lexsort((history.prices.valid_from[rows], offer, history.offers.instance_type[offer]))]
 
@@ -107,8 +105,7 @@ def changes_between(history: CatalogHistory, offers: Mask, first: date, last: da
 
 
 def _rows_on(history: CatalogHistory, day: date) -> NDArray[np.int64]:
-    prices, moment = history.prices, end_of_day(day)
     rows = np.full(len(history.offers.instance_type), _NO_PRICE, np.int64)
-    in_force = np.flatnonzero((prices.valid_from <= moment) & (moment < prices.valid_to))
-    rows[prices.offer[in_force]] = in_force
+    in_force = np.flatnonzero(history.prices.in_force_at(end_of_day(day)))
+    rows[history.prices.offer[in_force]] = in_force
     return rows

@@ -90,8 +90,7 @@ class Service:
 
     def state_on(self, day: date) -> LifecycleState | None:
         """Returns the state in force on a day; None before the first event."""
-        started = [event for event in self.lifecycle if event.starts_on <= day]
-        return started[-1].state if started else None
+        return next((event.state for event in reversed(self.lifecycle) if event.starts_on <= day), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ class SoftwareRule:
 
     def holds_on(self, day: date) -> bool:
         """Returns whether the rule is in force on a day."""
-        return (self.valid_from is None or self.valid_from <= day) and (self.valid_to is None or day < self.valid_to)
+        return (self.valid_from or date.min) <= day and (self.valid_to is None or day < self.valid_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ class Measurement:
     nodes: int = 1
     """Machines that ran it together. The rate is of all of them, `gpu_count` of one."""
     software: str | None = None
-    """As the measurement names it, such as `pytorch==2.0`."""
+    """The software as the measurement names it, such as `pytorch==2.0`."""
 
 
 RUN_KINDS = (

@@ -1,4 +1,4 @@
-"""Which instance types are near one, and what moving there gains or loses."""
+"""Instance types that are similar to one, and the gains and losses of moving there."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class SpecChange:
 
 @dataclass(frozen=True, slots=True)
 class Similar:
-    """A type near another one."""
+    """A type that is similar to another one."""
 
-    place: int
+    index: int
     distance: float
     gains: tuple[SpecChange, ...]
     loses: tuple[SpecChange, ...]
@@ -44,37 +44,35 @@ class Similar:
     precisions_lost: tuple[str, ...]
 
 
-def figure_columns(catalog: Catalog) -> dict[str, Floats]:
-    numbers = {name: catalog.columns.numbers[name] for name in FIGURES}
+def similar_types(catalog: Catalog, index: int, lifecycles: Sequence[str], limit: int) -> list[Similar]:
+    """Returns the nearest types in these lifecycle states, nearest first; the type itself is left out.
+
+    The distance is the root mean square of the logarithms of the ratios of all figures.
+    """
     rates = {f"{name}_tflops": catalog.columns.tflops[name] for name in RATES if name in catalog.columns.tflops}
-    return numbers | rates
-
-
-def similar_types(catalog: Catalog, place: int, lifecycles: Sequence[str], limit: int) -> list[Similar]:
-    """The nearest types in these lifecycle states, nearest first; the type itself is left out."""
-    columns = figure_columns(catalog)
+    columns = {name: catalog.columns.numbers[name] for name in FIGURES} | rates
     squares = np.zeros(len(catalog.instance_types))
     for column in columns.values():
         with np.errstate(divide="ignore", invalid="ignore"):
-            apart = np.log(column / column[place])
-        same = (column == column[place]) | (np.isnan(column) & np.isnan(column[place]))
+            apart = np.log(column / column[index])
+        same = (column == column[index]) | (np.isnan(column) & np.isnan(column[index]))
         squares += np.where(same, 0.0, np.where(np.isfinite(apart), apart, UNKNOWN_APART)) ** 2
     distance = np.sqrt(squares / len(columns))
     eligible = catalog.columns.words["lifecycle"].among(lifecycles)
-    eligible[place] = False
+    eligible[index] = False
     nearest = sorted(np.flatnonzero(eligible).tolist(), key=lambda other: (float(distance[other]), other))[:limit]
-    return [compared(catalog, columns, place, other, float(distance[other])) for other in nearest]
+    return [_compared(catalog, columns, index, other, float(distance[other])) for other in nearest]
 
 
-def compared(catalog: Catalog, columns: dict[str, Floats], here: int, there: int, distance: float) -> Similar:
+def _compared(catalog: Catalog, columns: dict[str, Floats], here: int, there: int, distance: float) -> Similar:
     changes = [
         SpecChange(name, float(column[here]), float(column[there]))
         for name, column in columns.items()
         if column[here] > 0 and column[there] > 0 and column[here] != column[there]
     ]
-    runs_here, runs_there = precisions(catalog, here), precisions(catalog, there)
+    runs_here, runs_there = _precisions(catalog, here), _precisions(catalog, there)
     return Similar(
-        place=there,
+        index=there,
         distance=distance,
         gains=tuple(change for change in changes if change.there > change.here),
         loses=tuple(change for change in changes if change.there < change.here),
@@ -83,6 +81,6 @@ def compared(catalog: Catalog, columns: dict[str, Floats], here: int, there: int
     )
 
 
-def precisions(catalog: Catalog, place: int) -> set[str]:
-    gpu = catalog.instance_types[place].gpu
+def _precisions(catalog: Catalog, index: int) -> set[str]:
+    gpu = catalog.instance_types[index].gpu
     return {name for name in gpu.rates if gpu.runs(name)} if gpu else set()

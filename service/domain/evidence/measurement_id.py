@@ -14,12 +14,12 @@ _FROM_CATALOG = ("id", "gpu_count")
 
 
 def samples_per_second(steps: int, seconds: float, batch_size: int, world_size: int) -> float:
-    """Rate of all workers together, each of which takes a batch per step."""
+    """Returns the rate of all workers together, each of which takes a batch per step."""
     return steps * batch_size * world_size / seconds
 
 
 def identified(measurement: Measurement) -> Measurement:
-    """The measurement with an id that is equal whenever the same content is sent."""
+    """Returns the measurement with an id that is equal whenever the same content is sent."""
     content = {name: value for name, value in asdict(measurement).items() if name not in _FROM_CATALOG}
     text = json.dumps(content, sort_keys=True, default=str)
     return replace(measurement, id=f"sent-{hashlib.sha256(text.encode()).hexdigest()[:_LETTERS]}")

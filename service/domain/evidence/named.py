@@ -38,7 +38,7 @@ class NamedRate:
 def measured_rate(
     measurements: Iterable[Measurement], workload: str, instance_type: str, as_of: date
 ) -> NamedRate | None:
-    """The newest rate of the workload on the machine, with a band that spans the others; None without measurements.
+    """Returns the newest rate of the workload on the machine, with a band that spans the others; None if there is none.
 
     Stale measurements only count when there are no others.
     """
@@ -64,7 +64,7 @@ def scaled_rate(
     *,
     precision: str | None = None,
 ) -> NamedRate | None:
-    """The rate on the most similar machine, times the ratio of a figure of both; None when no figure is known.
+    """Returns the rate on the most similar machine, times the ratio of a figure of both; None when no figure is known.
 
     The figure is the memory bandwidth of all GPUs, which predicted published runs better, else their peak.
     """

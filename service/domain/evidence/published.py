@@ -17,10 +17,8 @@ Nearness = Literal["same_model_and_gpu", "same_model_kin_gpu", "same_gpu_kin_mod
 NEAREST_FIRST: tuple[Nearness, ...] = (
     "same_model_and_gpu", "same_model_kin_gpu", "same_gpu_kin_model", "same_model", "kin_gpu_kin_model",
 )  # fmt: skip
-"""Similar GPUs share vendor and architecture, similar models the family; neither is `SIMILAR_WITHIN` times the other.
-
-The API calls them kin in its codes.
-"""
+"""In these codes of the API, `kin` is similar: GPUs share vendor and architecture, models the family, and neither is
+`SIMILAR_WITHIN` times the other."""
 
 SIMILAR_WITHIN = 2.0
 """Ratio of memory bandwidths and of active parameters: an A10G has the architecture of an A100, and another speed."""
@@ -111,7 +109,7 @@ Near = Mapping[Nearness, Sequence[PublishedRun]]
 
 
 def evidence_for(config: Config, gpu: Gpu, gpus: int, catalog: Catalog) -> tuple[Evidence, ...]:
-    """At most three published runs, the nearest first, for a configuration on so many GPUs."""
+    """Returns at most three published runs, the nearest first, for a configuration on so many GPUs."""
     if isinstance(config, TrainingConfig):
         kind, length = "train_throughput", config.sequence_length
     else:
@@ -119,16 +117,18 @@ def evidence_for(config: Config, gpu: Gpu, gpus: int, catalog: Catalog) -> tuple
     framework = None if config.software.line == "unknown" else config.software.line
     query = EvidenceQuery(config.model, gpu, kind, catalog.day, config.precision, framework, gpus, length or None)
     # Comparing a model and a GPU with those of every published run takes longer than the rest of an estimate.
-    near = catalog.memory.get_or_compute(
-        ("near", kind, config.model, gpu.id), lambda: runs_by_nearness(catalog.reference, query)
-    )
+    near = catalog.derive(_near, kind, config.model, gpu.id)
     return nearest_runs(catalog.reference, query, near)
+
+
+def _near(catalog: Catalog, kind: str, model: Model, gpu: str) -> Near:
+    return runs_by_nearness(catalog.reference, EvidenceQuery(model, catalog.reference.gpus[gpu], kind, catalog.day))
 
 
 def nearest_runs(
     reference: Reference, query: EvidenceQuery, near: Near, most: int = MOST_CITED
 ) -> tuple[Evidence, ...]:
-    """The published runs nearest to a question, nearest first. `near` is the result of `runs_by_nearness`."""
+    """Returns the published runs nearest to a question, nearest first. `near` is the result of `runs_by_nearness`."""
     evidence: list[Evidence] = []
     for nearness, runs in near.items():
         ranked = nsmallest(most - len(evidence), runs, key=lambda run: (_distance(run, query, reference), run.id))
@@ -139,7 +139,7 @@ def nearest_runs(
 
 
 def runs_by_nearness(reference: Reference, query: EvidenceQuery) -> Near:
-    """The relevant runs known on the day of the question, by how near their model and GPU are."""
+    """Returns the relevant runs known on the day of the question, by how near their model and GPU are."""
     near: dict[Nearness, list[PublishedRun]] = {nearness: [] for nearness in NEAREST_FIRST}
     known: dict[tuple[str, str], Nearness | None] = {}
     for run in reference.published_runs:

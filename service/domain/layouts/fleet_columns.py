@@ -87,7 +87,7 @@ def estimate_columns(
     job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None = None
 ) -> tuple[tuple[EstimateColumns, ...], tuple[FleetLayouts, ...]]:
     """Returns estimates and layouts for each number of nodes, optionally only for some of the types."""
-    clusters = _clusters_on(counts, catalog)
+    clusters = catalog.derive(_clusters, counts)
     rows_of_all = len(clusters.distinct) + 1  # the last row is of types without a GPU
     columns, layouts = no_estimates(rows_of_all), LayoutTable.plain(rows_of_all).rows()
     for part in _parts(job, counts, catalog, among):
@@ -106,7 +106,7 @@ def estimate_columns(
 
 def types_it_fits(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Catalog) -> TypeSet:
     """Returns those of the types that hold the job on any of these numbers of nodes, however fast they are."""
-    clusters, physics = _clusters_on(counts, catalog), catalog.reference.physics
+    clusters, physics = catalog.derive(_clusters, counts), catalog.reference.physics
     fits = np.zeros(len(clusters.distinct) + 1, np.bool_)
     for config, table, indices, wanted in _parts(job, counts, catalog, among):
         if isinstance(config, TrainingConfig):
@@ -151,7 +151,7 @@ def is_rated(gpu: Gpu) -> bool:
 
 def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None) -> Iterator[_Part]:
     """Yields the clusters in groups that run the job in the same config."""
-    clusters = _clusters_on(counts, catalog)
+    clusters = catalog.derive(_clusters, counts)
     wanted = None
     if among is not None:
         wanted = np.zeros(len(clusters.distinct) + 1, np.bool_)
@@ -163,19 +163,15 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
         indices = np.flatnonzero(config_of_cluster == number)
         here = None if wanted is None else wanted[indices]
         if len(indices) and (here is None or here.any()):
-            yield _Part(config, _table(clusters, counts, indices, catalog), indices, here)
+            yield _Part(config, catalog.derive(_table, counts, tuple(indices.tolist())), indices, here)
 
 
-def _table(clusters: FleetClusters, counts: tuple[int, ...], indices: Indices, catalog: Catalog) -> ClusterTable:
-    key = ("cluster_table", counts, indices.tobytes())
-    return catalog.memory.get_or_compute(key, lambda: cluster_table([clusters.distinct[index] for index in indices]))
+def _table(catalog: Catalog, counts: tuple[int, ...], indices: tuple[int, ...]) -> ClusterTable:
+    distinct_clusters = catalog.derive(_clusters, counts).distinct
+    return cluster_table([distinct_clusters[index] for index in indices])
 
 
-def _clusters_on(counts: tuple[int, ...], catalog: Catalog) -> FleetClusters:
-    return catalog.memory.get_or_compute(("clusters", counts), lambda: _find_clusters(catalog, counts))
-
-
-def _find_clusters(catalog: Catalog, counts: tuple[int, ...]) -> FleetClusters:
+def _clusters(catalog: Catalog, counts: tuple[int, ...]) -> FleetClusters:
     types = catalog.instance_types
     usable = np.array([has_gpu(each) and each.gpu is not None and is_rated(each.gpu) for each in types])
     rated = [each for each, is_usable in zip(types, usable.tolist(), strict=True) if is_usable]
@@ -185,7 +181,7 @@ def _find_clusters(catalog: Catalog, counts: tuple[int, ...]) -> FleetClusters:
         column = np.full(len(types), -1)
         column[usable] = part
         of_types.append(column)
-    index_of = {gpu.id: index for index, gpu in enumerate(_rated_gpus(catalog))}
+    index_of = {gpu.id: index for index, gpu in enumerate(catalog.derive(_rated_gpus))}
     return FleetClusters(known, np.array([index_of[each.gpu.id] for each in known], np.int64), tuple(of_types))
 
 
@@ -193,8 +189,8 @@ def _configs(job: Job, catalog: Catalog) -> tuple[list[Config], Indices]:
     """Returns the distinct configs, and the one of each rated GPU; -1 if it lacks every requested precision."""
     numbers: dict[Config, int] = {}
     by_sort: dict[Hashable, int] = {}
-    sorts = catalog.memory.get_or_compute("sorts_of_gpus", lambda: list(map(gpu_traits, _rated_gpus(catalog))))
-    for gpu, sort in zip(_rated_gpus(catalog), sorts, strict=True):
+    sorts = catalog.derive(_sorts_of_gpus)
+    for gpu, sort in zip(catalog.derive(_rated_gpus), sorts, strict=True):
         if sort not in by_sort:
             config = config_on(job, gpu)
             by_sort[sort] = -1 if config is None else numbers.setdefault(config, len(numbers))
@@ -203,12 +199,12 @@ def _configs(job: Job, catalog: Catalog) -> tuple[list[Config], Indices]:
 
 def _rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
     """Returns the rated GPUs of all instance types, each once."""
+    gpus = [each.gpu for each in catalog.instance_types if each.gpu is not None]
+    return tuple({gpu.id: gpu for gpu in gpus if is_rated(gpu)}.values())
 
-    def find() -> tuple[Gpu, ...]:
-        gpus = [each.gpu for each in catalog.instance_types if each.gpu is not None]
-        return tuple({gpu.id: gpu for gpu in gpus if is_rated(gpu)}.values())
 
-    return catalog.memory.get_or_compute("rated_gpus", find)
+def _sorts_of_gpus(catalog: Catalog) -> list[Hashable]:
+    return list(map(gpu_traits, catalog.derive(_rated_gpus)))
 
 
 # Estimates

@@ -124,9 +124,7 @@ def _figure_checks(basis: Basis, catalog: Catalog) -> Iterator[Check]:
     if basis.peaks is not None and basis.objective.needs(NEEDS_SPEED):
         yield Check("peak_unknown", "data", basis.peaks.unknown)
     if basis.objective.needs(NEEDS_POWER):
-        watts = catalog.columns.numbers["tdp_watts"]
-        unknown = catalog.memory.get_or_compute("power_unknown", lambda: types_where(np.isnan(watts)))
-        yield Check("power_unknown", "data", unknown)
+        yield Check("power_unknown", "data", types_where(np.isnan(catalog.columns.numbers["tdp_watts"])))
     if basis.needs is not NOTHING:
         yield from requirement_checks(basis.needs, catalog)
 
@@ -214,8 +212,7 @@ def assumed_peaks(
     It is the first of the caller's `precisions` that the type runs. If there are none, it is the fastest of `usual`, or
     of the task's own if that is empty too.
     """
-    key = ("peaks", task, precisions, usual, support)
-    return catalog.memory.get_or_compute(key, lambda: _find_peaks(task, precisions, usual, support, catalog))
+    return catalog.derive(_find_peaks, task, precisions, usual, support)
 
 
 def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
@@ -243,7 +240,7 @@ def known(value: float) -> float | None:
 
 
 def _find_peaks(
-    task: str, precisions: tuple[str, ...], usual: tuple[str, ...], support: SupportAsked, catalog: Catalog
+    catalog: Catalog, task: str, precisions: tuple[str, ...], usual: tuple[str, ...], support: SupportAsked
 ) -> Peaks:
     names = precisions or usual or usual_precisions(task, catalog)
     key = (task, precisions, usual, support)

@@ -50,7 +50,7 @@ class Blockers(NamedTuple):
     @classmethod
     def of(cls, options: Sequence[EstimateColumns], catalog: Catalog) -> "Blockers":
         """Uses the smallest node count that works; if none does, the one that needs the least memory."""
-        no_gpu, unrated = catalog.memory.get_or_compute("without_figures", lambda: _without_figures(catalog))
+        no_gpu, unrated = catalog.derive(_without_figures)
         best, *others = options
         for option in others:
             best = either(best, option, ~best.works & (option.works | (option.needed_bytes < best.needed_bytes)))
@@ -215,15 +215,15 @@ def _without_figures(catalog: Catalog) -> tuple[TypeSet, TypeSet]:
 
 
 def measured_under(name: str, catalog: Catalog) -> Sequence[Measurement]:
-    """Returns what was measured under a workload's name by the catalog's day."""
+    """Returns the measurements under a workload's name, made by the catalog's day."""
+    return catalog.derive(_measurements_by_name).get(name, ())
 
-    def by_name() -> Mapping[str, Sequence[Measurement]]:
-        measurements: dict[str, list[Measurement]] = {}
-        for measurement in catalog.measurements:
-            measurements.setdefault(measurement.workload, []).append(measurement)
-        return measurements
 
-    return catalog.memory.get_or_compute("measured_workloads", by_name).get(name, ())
+def _measurements_by_name(catalog: Catalog) -> Mapping[str, Sequence[Measurement]]:
+    measurements: dict[str, list[Measurement]] = {}
+    for measurement in catalog.measurements:
+        measurements.setdefault(measurement.workload, []).append(measurement)
+    return measurements
 
 
 def estimate_by_name(work: NamedWork, counts: tuple[int, ...], catalog: Catalog) -> FleetEstimate[NamedWork]:

@@ -151,7 +151,7 @@ def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> 
     )
     if planner.fleet.job.amount is None:
         return _options_without_amount(one)
-    return _options_of_amount(planner, one, _rates_at(spot_rates(catalog), types, one.spot))
+    return _options_of_amount(planner, one, _rates_at(catalog.derive(spot_rates), types, one.spot))
 
 
 @dataclass(frozen=True, slots=True)

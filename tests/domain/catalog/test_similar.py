@@ -13,7 +13,7 @@ A100_RATES = rate("fp32", "native", 19.5), rate("bf16", "accelerated", 312.0)
 def similar(*others: InstanceType, limit: int = 10) -> dict[str, Similar]:
     known = catalog(instance_types=[HERE, *others])
     found = similar_types(known, known.index_of[HERE.id], ["available"], limit)
-    return {known.instance_types[each.place].name: each for each in found}
+    return {known.instance_types[each.index].name: each for each in found}
 
 
 def test_the_nearest_type_comes_first_and_the_type_itself_is_left_out() -> None:
