@@ -155,9 +155,9 @@ def pairs_in_order(answers: Iterable[ScoredAnswer], apart: float = 0.0) -> tuple
     for machines in groups.values():
         if len(machines) < 3:
             continue
-        for one, other in combinations(machines.values(), 2):
-            truth = median(a.question.value for a in one) / median(a.question.value for a in other)
-            estimate = median(a.likely for a in one) / median(a.likely for a in other)
+        for first, second in combinations(machines.values(), 2):
+            truth = median(a.question.value for a in first) / median(a.question.value for a in second)
+            estimate = median(a.likely for a in first) / median(a.likely for a in second)
             if max(truth, 1 / truth) > 1 + apart:
                 total += 1
                 right += (truth > 1) == (estimate > 1)

@@ -120,7 +120,7 @@ class Calibration:
         """The fitted patterns of a term that name one of these features."""
         among = set(features)
         fitted = self.fitted.get(f"{kind.name}.{term}", ())
-        return tuple(each for each in fitted if not among.isdisjoint(each.names) or not among.isdisjoint(each.numbers))
+        return tuple(entry for entry in fitted if not among.isdisjoint(entry.names + entry.numbers))
 
     def log_factor(self, kind: StepKind, term: str, features: Features, of: Sequence[str] | None = None) -> float:
         """Logarithm of the factor of a term: the sum of its coefficients times their numbers.

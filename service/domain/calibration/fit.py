@@ -41,11 +41,13 @@ def fit(kind: StepKind, runs: Sequence[CalibrationRun]) -> list[Coefficient]:
     """The coefficients of a kind of step."""
     problem = _problem_of(kind, runs)
     theta = np.zeros(len(problem.names))
+    # Levenberg-Marquardt: damping grows until a step lowers the loss, and shrinks after it did.
     loss, damping = problem.loss(theta), 1e-3
     for _ in range(MOST_ROUNDS):
         hessian, gradient = problem.normal_equations(theta)
         for _ in range(MOST_TRIES):
             step = np.linalg.solve(hessian + damping * np.diag(np.diag(hessian)), gradient)
+            # A logarithm that moves by more than 1 in a round leaves the region where the linearisation holds.
             candidate = theta - np.clip(step, -1.0, 1.0)
             gain = loss - problem.loss(candidate)
             if gain > 0:
@@ -104,6 +106,7 @@ class _Problem:
         share = parts / parts.sum(axis=1, keepdims=True)
         jacobian = self.whole + sum(share[:, [index]] * scopes for index, scopes in enumerate(self.by_term))
         residuals = self.residuals(parts)
+        # A bound that holds has no residual, and must not pull on the coefficients either.
         held = np.where((self.bound != 0) & (residuals == 0), 0.0, 1.0)
         robust = held * self.weight * np.minimum(1.0, HUBER / np.maximum(np.abs(residuals), 1e-9))
         hessian = (jacobian * robust[:, None]).T @ jacobian + np.diag(self.penalty)

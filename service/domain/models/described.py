@@ -39,7 +39,9 @@ def described(
     elif forward_flops_per_sample is not None:
         if parameters is None:
             raise ImpossibleModel("forward_flops_per_sample needs the model's parameters as well.", field="parameters")
-        model = _plain_network(parameters, active_parameters, forward_flops_per_sample)
+        family_by_flops = "cnn" if forward_flops_per_sample > CNN_ABOVE * parameters else "other"
+        active = active_parameters or parameters
+        model = Model("custom", "custom", family_by_flops, parameters, active, None, forward_flops_per_sample, "sample")
     else:
         raise ImpossibleModel(
             "The model's description is incomplete: name one of GET /models, or give layers, hidden and heads of a "
@@ -129,12 +131,6 @@ def _options(dimensions: Mapping[str, int | bool], name: str) -> tuple[bool, ...
     decoder = bool(dimensions.get("decoder", True))
     usual = decoder if name == "gated" else not decoder
     return (usual,) if dimensions.get("experts") else (usual, not usual)
-
-
-def _plain_network(parameters: float, active_parameters: float | None, forward_flops_per_sample: float) -> Model:
-    family = "cnn" if forward_flops_per_sample > CNN_ABOVE * parameters else "other"
-    active = active_parameters or parameters
-    return Model("custom", "custom", family, parameters, active, None, forward_flops_per_sample, sample="sample")
 
 
 # Recognising a model of the catalog

@@ -281,7 +281,7 @@ NEMOTRON_LAYERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 def _nemotron_h(config: Config) -> Transformer:
     """A hybrid whose layers have Mamba-2 (M), attention (*), a dense FFN (-) or experts (E)."""
     pattern = layer_types(config, "hybrid_override_pattern") or layer_types(config, "layers_block_type")
-    count = {letter: sum(kind in (letter, word) for kind in pattern) for letter, word in NEMOTRON_LAYERS.items()}
+    count = {letter: sum(layer in (letter, word) for layer in pattern) for letter, word in NEMOTRON_LAYERS.items()}
     if not count["M"] or sum(count.values()) != len(pattern):
         raise ImpossibleModel(
             "The config of a nemotron_h must list its layers in hybrid_override_pattern or layers_block_type.",
@@ -365,8 +365,8 @@ def _extra_parameters(config: Config, transformer: Transformer) -> int:
     """Parameters that DeBERTa has for relative positions, and OPT where embeddings are narrower than the layers."""
     kind, hidden = model_type(config), transformer.hidden
     if kind == "deberta" and config.get("share_att_key") is not True:
-        kinds = config.get("pos_att_type") or ("c2p", "p2c")
-        return transformer.layers * len([word for word in ("c2p", "p2c") if word in kinds]) * hidden * hidden
+        terms = config.get("pos_att_type") or ("c2p", "p2c")
+        return transformer.layers * (("c2p" in terms) + ("p2c" in terms)) * hidden * hidden
     narrow = number(config, "word_embed_proj_dim")
     if kind == "opt" and narrow and narrow != hidden:
         return transformer.vocabulary * (narrow - hidden) + 2 * narrow * hidden
@@ -379,6 +379,7 @@ def _image_encoder(config: Config, name: str) -> Model:
     if not patch or image % patch:
         raise ImpossibleModel(f"Patches of {patch} do not divide an image of {image}.", field="config.patch_size")
     tokens = (image // patch) ** 2 + 1
+    # "vit" has the facts of the class also where a CLIP config leaves its type out.
     encoder = _usual({**config, "model_type": "vit", "vocab_size": 0, "max_position_embeddings": tokens})
     patches = (number(config, "num_channels") or 3) * patch * patch * encoder.hidden
     parameters = parameter_count(encoder) + patches

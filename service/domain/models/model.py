@@ -1,6 +1,5 @@
 """ML models: a name, the number of parameters, and dimensions that are known to be possible."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from math import isfinite
 
@@ -72,8 +71,10 @@ class Transformer:
     """Above 0: routed experts work on a projection of this width instead of the hidden one."""
 
     def __post_init__(self) -> None:
-        for check in CHECKS:
+        # The sizes come first: the other checks divide by them. The order decides which fault is reported.
+        for check in (_check_sizes, _check_heads, _check_experts, _check_layers, _check_latent_attention):
             check(self)
+        _check_all_or_none(self, "ssm_layers", ("ssm_heads", "ssm_head_size", "ssm_state", "ssm_groups"))
 
     @property
     def hybrid(self) -> bool:
@@ -175,37 +176,41 @@ def _check_sizes(t: Transformer) -> None:
             raise ImpossibleModel(f"{field.name} is {value}, and must be between {least} and {most}.", field=field.name)
 
 
+def _refuse_if(impossible: bool, field: str, sentence: str) -> None:
+    if impossible:
+        raise ImpossibleModel(sentence, field=field)
+
+
 def _check_heads(t: Transformer) -> None:
-    if t.heads % t.kv_heads:
-        raise ImpossibleModel(
-            f"{t.heads} heads cannot share {t.kv_heads} kv_heads evenly: "
-            "the number of heads must be a multiple of kv_heads.",
-            field="kv_heads",
-        )
+    _refuse_if(
+        t.heads % t.kv_heads > 0,
+        "kv_heads",
+        f"{t.heads} heads cannot share {t.kv_heads} kv_heads evenly: "
+        "the number of heads must be a multiple of kv_heads.",
+    )
 
 
 def _check_experts(t: Transformer) -> None:
-    if t.experts_per_token > t.experts:
-        raise ImpossibleModel(
-            f"A token cannot use {t.experts_per_token} experts of {t.experts}.", field="experts_per_token"
-        )
+    _refuse_if(
+        t.experts_per_token > t.experts,
+        "experts_per_token",
+        f"A token cannot use {t.experts_per_token} experts of {t.experts}.",
+    )
     _check_all_or_none(t, "experts", ("experts_per_token", "expert_ffn"))
-    if not t.experts and (t.shared_experts or t.expert_latent):
-        raise ImpossibleModel(
-            "shared_experts and expert_latent belong to a model with experts.",
-            field="shared_experts" if t.shared_experts else "expert_latent",
-        )
+    _refuse_if(
+        not t.experts and (t.shared_experts or t.expert_latent) > 0,
+        "shared_experts" if t.shared_experts else "expert_latent",
+        "shared_experts and expert_latent belong to a model with experts.",
+    )
 
 
 def _check_all_or_none(t: Transformer, leading: str, others: tuple[str, ...]) -> None:
     """Dimensions that describe one part are all above 0, or none is."""
     count = getattr(t, leading)
     for field in others:
-        if (count > 0) != (getattr(t, field) > 0):
-            raise ImpossibleModel(
-                f"{leading} is {count} and {field} is {getattr(t, field)}: both or neither must be above 0.",
-                field=field,
-            )
+        value = getattr(t, field)
+        sentence = f"{leading} is {count} and {field} is {value}: both or neither must be above 0."
+        _refuse_if((count > 0) != (value > 0), field, sentence)
 
 
 def _check_layers(t: Transformer) -> None:
@@ -215,43 +220,27 @@ def _check_layers(t: Transformer) -> None:
         "global_layers": t.attending_layers,
     }
     for field, most in most_layers.items():
-        if getattr(t, field) > most:
-            raise ImpossibleModel(
-                f"{field} is {getattr(t, field)}, and of {t.layers} layers it can be at most {most}.", field=field
-            )
-    if t.ffn_layers < 0:
-        raise ImpossibleModel(
-            f"{t.attention_layers} attention_layers and {t.ssm_layers} ssm_layers are more than all {t.layers} layers.",
-            field="ssm_layers",
-        )
-    if t.attention_layers and not t.hybrid:
-        raise ImpossibleModel(
-            "attention_layers belongs to a hybrid with ssm_layers; in any other model every layer has attention.",
-            field="attention_layers",
-        )
-    if t.ffn_layers > t.moe_layers and not t.ffn:
-        raise ImpossibleModel("A dense layer has an ffn: its width must be above 0.", field="ffn")
+        value = getattr(t, field)
+        _refuse_if(value > most, field, f"{field} is {value}, and of {t.layers} layers it can be at most {most}.")
+    _refuse_if(
+        t.ffn_layers < 0,
+        "ssm_layers",
+        f"{t.attention_layers} attention_layers and {t.ssm_layers} ssm_layers are more than all {t.layers} layers.",
+    )
+    _refuse_if(
+        t.attention_layers > 0 and not t.hybrid,
+        "attention_layers",
+        "attention_layers belongs to a hybrid with ssm_layers; in any other model every layer has attention.",
+    )
+    without_width = t.ffn_layers > t.moe_layers and not t.ffn
+    _refuse_if(without_width, "ffn", "A dense layer has an ffn: its width must be above 0.")
 
 
 def _check_latent_attention(t: Transformer) -> None:
-    if t.mla_kv_rank and not t.mla_value_size:
-        raise ImpossibleModel(
-            "Latent attention (mla_kv_rank) needs the size of its values, mla_value_size.", field="mla_value_size"
-        )
-    if not t.mla_kv_rank and (t.mla_rope_size or t.mla_query_rank or t.mla_value_size):
-        raise ImpossibleModel("The mla_ sizes go together with mla_kv_rank above 0.", field="mla_kv_rank")
-
-
-def _check_state_spaces(t: Transformer) -> None:
-    _check_all_or_none(t, "ssm_layers", ("ssm_heads", "ssm_head_size", "ssm_state", "ssm_groups"))
-
-
-CHECKS: tuple[Callable[[Transformer], None], ...] = (
-    _check_sizes,
-    _check_heads,
-    _check_experts,
-    _check_layers,
-    _check_latent_attention,
-    _check_state_spaces,
-)
-"""Each raises `ImpossibleModel` with the field that cannot be; the order decides which is reported."""
+    _refuse_if(
+        t.mla_kv_rank > 0 and not t.mla_value_size,
+        "mla_value_size",
+        "Latent attention (mla_kv_rank) needs the size of its values, mla_value_size.",
+    )
+    alone = not t.mla_kv_rank and (t.mla_rope_size or t.mla_query_rank or t.mla_value_size) > 0
+    _refuse_if(alone, "mla_kv_rank", "The mla_ sizes go together with mla_kv_rank above 0.")
