@@ -1,0 +1,107 @@
+"""A job's configuration on a GPU: the precision that runs there, and the habits of its stack."""
+
+from dataclasses import replace
+
+import pytest
+
+from service.domain.errors import QuestionError
+from service.domain.jobs.job import (
+    Amount,
+    Job,
+    config_on,
+    gpu_traits,
+    inference_on,
+    samples_of,
+    sequence_length,
+    tokens_per_sample,
+    training_on,
+)
+from service.domain.jobs.stacks import SoftwareStack
+from tests.builders.gpus import gpu, gpu_with_peaks, rate
+from tests.builders.jobs import LLAMA_3_8B, model
+
+TRAINING = Job("training", model())
+INFERENCE = Job("inference", model())
+A100 = gpu_with_peaks()
+V100 = gpu("v100", architecture="volta", rates=(rate("fp16", "accelerated", 125.0), rate("fp32", "native", 15.7)))
+H100 = gpu(
+    "h100", architecture="hopper", rates=(rate("fp8", "accelerated", 1979.0), rate("bf16", "accelerated", 989.0))
+)
+
+
+def test_without_a_precision_the_fastest_usual_one_runs() -> None:
+    assert training_on(TRAINING, A100).precision == "bf16"
+    assert training_on(TRAINING, V100).precision == "fp16"
+
+
+def test_of_several_precisions_the_first_that_runs_is_taken() -> None:
+    job = replace(TRAINING, precisions=("fp8", "bf16", "fp16"))
+    assert [training_on(job, card).precision for card in (H100, A100, V100)] == ["fp8", "bf16", "fp16"]
+
+
+def test_a_precision_that_does_not_run_is_an_error_or_none() -> None:
+    job = replace(TRAINING, precisions=("fp8",))
+    assert config_on(job, V100) is None
+    with pytest.raises(QuestionError, match="fp8"):
+        training_on(job, V100)
+
+
+def test_engines_store_narrow_weights_on_gpus_that_multiply_at_16_bits() -> None:
+    config = inference_on(replace(INFERENCE, precisions=("fp8",)), V100)
+    assert (config.precision, config.weight_bits) == ("fp16", 8.0)
+    assert inference_on(replace(INFERENCE, precisions=("fp8",)), H100).weight_bits is None
+
+
+@pytest.mark.parametrize(
+    ("precision", "mixed", "stack", "recipe"),
+    [
+        ("bf16", None, "unknown", "mixed"),
+        ("bf16", False, "unknown", "pure"),
+        ("bf16", None, "torchtune", "pure"),
+        ("bf16", True, "torchtune", "mixed"),
+        ("fp32", None, "unknown", "single"),
+    ],
+)
+def test_the_recipe_follows_from_precision_stack_and_choice(
+    precision: str, mixed: bool | None, stack: str, recipe: str
+) -> None:
+    job = replace(TRAINING, precisions=(precision,), mixed_precision=mixed, software=SoftwareStack(stack))
+    assert training_on(job, A100).recipe == recipe
+
+
+def test_flash_attention_needs_an_architecture_and_a_stack_that_have_it() -> None:
+    assert training_on(TRAINING, A100).flash_attention
+    assert not training_on(TRAINING, V100).flash_attention
+    assert not training_on(replace(TRAINING, software=SoftwareStack("mxnet")), A100).flash_attention
+    assert training_on(replace(TRAINING, flash_attention=True), V100).flash_attention
+
+
+def test_gpus_with_equal_traits_share_a_configuration() -> None:
+    faster = gpu_with_peaks(tflops=400.0, bandwidth=3000.0)
+    assert gpu_traits(A100) == gpu_traits(faster)
+    assert training_on(TRAINING, A100) == training_on(TRAINING, faster)
+    assert gpu_traits(A100) != gpu_traits(V100)
+
+
+def test_a_sequence_is_no_longer_than_the_model_reads() -> None:
+    short = model(replace(LLAMA_3_8B, context_tokens=512))
+    assert sequence_length(TRAINING) == 2048
+    assert sequence_length(replace(TRAINING, model=short)) == 512
+    assert sequence_length(replace(TRAINING, model=short, sequence_length=4096)) == 4096
+    encoder = model(replace(LLAMA_3_8B, context_tokens=512, decoder=False), family="encoder")
+    with pytest.raises(QuestionError, match="reads at most 512 tokens, not 4096"):
+        sequence_length(replace(TRAINING, model=encoder, sequence_length=4096))
+
+
+def test_an_amount_counts_samples_in_each_of_its_units() -> None:
+    assert samples_of(Amount(samples=7.0), 2048, 64) == 7
+    assert samples_of(Amount(tokens=1e6), 2000, 64) == 500
+    assert samples_of(Amount(steps=10), 2048, 64) == 640
+    assert samples_of(Amount(tokens=1e6), 0, 64) is None
+    assert samples_of(Amount(), 2048, 64) is None
+
+
+def test_tokens_of_a_sample_are_those_that_are_generated() -> None:
+    assert tokens_per_sample(replace(INFERENCE, input_length=1000.0, output_length=200.0)) == 200
+    assert tokens_per_sample(replace(INFERENCE, input_length=1000.0)) == 1000
+    assert tokens_per_sample(replace(TRAINING, mean_length=700.0)) == 700

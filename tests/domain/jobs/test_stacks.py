@@ -1,0 +1,37 @@
+"""Stacks by the names that people write."""
+
+import pytest
+
+from service.domain.jobs.stacks import STACKS, UNKNOWN, software_called
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "profile"),
+    [
+        ("vllm", "vllm", "vllm"),
+        ("vLLM==0.6.0", "vllm", "vllm-0.6.0"),
+        ("vllm[audio] >= 0.6", "vllm", "vllm-0.6"),
+        ("vllm<0.6", "vllm", "vllm"),
+        ("vllm!=0.6.1", "vllm", "vllm"),
+        ("trt-llm", "tensorrt-llm", "tensorrt-llm"),
+        ("TRT", "tensorrt", "tensorrt"),
+        ("peft", "transformers", "transformers"),
+        ("torch==2.3", "pytorch", "pytorch-2.3"),
+        ("nemo-megatron", "nemo-megatron", "nemo-megatron"),
+        ("abacus", "unknown", "unknown"),
+        (None, "unknown", "unknown"),
+    ],
+)
+def test_a_name_or_requirement_finds_its_stack_and_release(text: str | None, line: str, profile: str) -> None:
+    software = software_called(text)
+    assert (software.line, software.profile) == (line, profile)
+
+
+def test_every_stack_is_found_by_its_own_name_and_no_name_stands_twice() -> None:
+    assert [software_called(stack.id).stack for stack in STACKS] == list(STACKS)
+    assert len({stack.id for stack in STACKS}) == len(STACKS)
+
+
+def test_an_unknown_stack_has_the_habits_of_none() -> None:
+    assert not UNKNOWN.stack_class.cuts_by_habit
+    assert not UNKNOWN.stack_class.batches_continuously

@@ -1,0 +1,39 @@
+"""The layout that people choose by default."""
+
+from service.domain.jobs.stacks import SoftwareStack
+from service.domain.layouts.usual import FixedLayout, usual_layout
+from tests.builders.clusters import cluster
+from tests.builders.jobs import LARGE_MODEL, inference, model, training
+
+SMALL = model(parameters=1e9)
+
+
+def test_a_small_model_is_copied_and_a_large_one_sharded() -> None:
+    small, large = (usual_layout(training(model=each), cluster()) for each in (SMALL, LARGE_MODEL))
+    assert (small.data, small.zero_stage) == (8, 0)
+    assert (large.data, large.zero_stage) == (8, 3)
+
+
+def test_megatron_cuts_a_large_model_within_a_node_and_then_into_stages() -> None:
+    """70e9 parameters take 18 bytes each, and 16 GPUs of 80 GB hold 60 % of theirs: 26 GPUs, hence 8 by 2 of 16."""
+    config = training(model=LARGE_MODEL, software=SoftwareStack("megatron-core"))
+    layout = usual_layout(config, cluster(nodes=2))
+    assert (layout.tensor, layout.pipeline, layout.data, layout.zero_stage) == (8, 2, 1, 0)
+
+
+def test_rounds_of_micro_batches_add_up_to_the_global_batch() -> None:
+    layout = usual_layout(training(model=SMALL, global_batch=64), cluster())
+    assert layout.global_batch == 64
+    assert layout.micro_batch == 1
+
+
+def test_fixed_parts_stay() -> None:
+    fixed = FixedLayout(tensor=2, micro_batch=4, activation_checkpointing="full")
+    layout = usual_layout(training(model=LARGE_MODEL), cluster(), fixed)
+    assert (layout.tensor, layout.micro_batch, layout.activation_checkpointing) == (2, 4, "full")
+    assert layout.data == 4
+
+
+def test_inference_has_a_replica_on_each_gpu() -> None:
+    assert usual_layout(inference(), cluster()).data == 8
+    assert usual_layout(inference(), cluster(), FixedLayout(tensor=4)).data == 2

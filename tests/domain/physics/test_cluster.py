@@ -1,0 +1,37 @@
+"""Clusters by the figures of their machines."""
+
+from dataclasses import replace
+
+import pytest
+
+from service.domain.physics.cluster import GIB, cluster_of, cluster_of_instance, with_nodes
+from tests.builders.gpus import gpu, unknown_gpu
+from tests.builders.instance_types import instance_type
+
+
+def test_links_and_network_are_rates_of_one_gpu_in_one_direction() -> None:
+    """Eight GPUs share 400 Gbps, and 600 GB/s of NVSwitch are those of both directions."""
+    cluster = cluster_of_instance(instance_type(), nodes=2)
+    assert cluster.gpus == 16
+    assert cluster.link_bytes_per_second == 300e9
+    assert cluster.network_bytes_per_second == pytest.approx(400e9 / 8 / 8)
+    assert cluster.vcpus_per_gpu == 12
+    assert cluster.host_memory_bytes == 1152 * GIB
+
+
+@pytest.mark.parametrize(("architecture", "gb_per_second"), [("ampere", 24), ("hopper", 50)])
+def test_an_unknown_link_is_the_bus_of_the_architecture(architecture: str, gb_per_second: float) -> None:
+    assert cluster_of(unknown_gpu(architecture=architecture), 1).link_bytes_per_second == gb_per_second * 1e9
+
+
+def test_a_rack_links_the_gpus_of_several_nodes() -> None:
+    rack = replace(gpu("gb200"), gpus_per_rack=72)
+    assert cluster_of(rack, 4, nodes=1).linked_gpus == 4
+    assert with_nodes(cluster_of(rack, 4), 4).linked_gpus == 16
+    assert with_nodes(cluster_of(rack, 4), 32).linked_gpus == 72
+    assert with_nodes(cluster_of(gpu(), 8), 4).linked_gpus == 8
+
+
+def test_usable_memory_is_measured_or_a_share_of_the_label() -> None:
+    assert cluster_of(gpu(usable_memory_gib=39.4), 1).usable_bytes == 39.4 * GIB
+    assert cluster_of(gpu(usable_memory_gib=None, memory_gb=40.0), 1).usable_bytes == pytest.approx(39.0 * GIB)
