@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.physics.cluster import GIB, cluster_of, cluster_of_instance, with_nodes
+from service.domain.physics.cluster import GIB, cluster_of, cluster_of_instance
 from tests.builders.gpus import gpu, unknown_gpu
 from tests.builders.instance_types import instance_type
 
@@ -27,9 +27,9 @@ def test_an_unknown_link_is_the_bus_of_the_architecture(architecture: str, gb_pe
 def test_a_rack_links_the_gpus_of_several_nodes() -> None:
     rack = replace(gpu("gb200"), gpus_per_rack=72)
     assert cluster_of(rack, 4, nodes=1).linked_gpus == 4
-    assert with_nodes(cluster_of(rack, 4), 4).linked_gpus == 16
-    assert with_nodes(cluster_of(rack, 4), 32).linked_gpus == 72
-    assert with_nodes(cluster_of(gpu(), 8), 4).linked_gpus == 8
+    assert cluster_of(rack, 4, nodes=4).linked_gpus == 16
+    assert cluster_of(rack, 4, nodes=32).linked_gpus == 72
+    assert cluster_of(gpu(), 8, nodes=4).linked_gpus == 8
 
 
 def test_usable_memory_is_measured_or_a_share_of_the_label() -> None:

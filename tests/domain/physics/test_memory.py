@@ -5,10 +5,15 @@ from dataclasses import replace
 import pytest
 
 from service.domain.catalog.precision import bytes_per_value
+from service.domain.jobs.stacks import SoftwareStack
 from service.domain.physics.memory import (
+    CACHE_SHARE,
+    cache_tokens_that_fit,
     figures,
+    in_flight,
     inference_parts,
     layer_activation_bytes,
+    replicas_in_use,
     sequence_cache_bytes,
     stored_weight_bytes,
     trainable_parameters,
@@ -71,3 +76,37 @@ def test_tensor_and_pipeline_ranks_share_weights_and_cache() -> None:
 def test_a_cache_in_fp8_takes_half() -> None:
     config = inference()
     assert sequence_cache_bytes(config, 1000) == 2 * sequence_cache_bytes(replace(config, kv_precision="fp8"), 1000)
+
+
+# Room for the cache
+
+GB = 1e9
+
+
+def test_the_cache_takes_the_room_that_weights_and_activations_leave() -> None:
+    """A token of Llama 3 8B takes 131,072 bytes."""
+    config, layout = inference(), Layout()
+    room = CACHE_SHARE * 80 * GB - sum(inference_parts(config, layout, 0.0).values())
+    assert cache_tokens_that_fit(config, 80 * GB, layout) == pytest.approx(room / 131_072)
+    assert cache_tokens_that_fit(config, 10 * GB, layout) == 0
+
+
+def test_as_many_requests_run_as_are_asked_for_and_fit() -> None:
+    many = inference(concurrency=None)
+    most = float(in_flight(many, 40 * GB, Layout()))
+    assert most == pytest.approx(cache_tokens_that_fit(many, 40 * GB, Layout()) / 1500)
+    assert in_flight(inference(concurrency=4.0), 40 * GB, Layout()) == 4
+    assert in_flight(inference(concurrency=1e6), 40 * GB, Layout()) == pytest.approx(most)
+    assert in_flight(many, 1 * GB, Layout()) == 1
+
+
+def test_a_stack_limits_how_many_requests_run() -> None:
+    config = inference(concurrency=None, input_length=10.0, output_length=10.0)
+    assert in_flight(replace(config, software=SoftwareStack("vllm")), 80 * GB, Layout()) == 256
+
+
+def test_replicas_without_a_request_stay_idle() -> None:
+    layout = Layout(data=8)
+    assert replicas_in_use(inference(concurrency=3.0), layout) == 3
+    assert replicas_in_use(inference(concurrency=None), layout) == 8
+    assert in_flight(inference(concurrency=16.0), 80 * GB, layout) == 2
