@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 from service.db.tables import METADATA
 
@@ -10,6 +9,11 @@ Names = tuple[str, ...]
 
 NATURAL_KEYS: dict[str, Names] = {"instance_type": ("provider", "name"), "framework_support": ("key",)}
 """Keys of the tables whose primary key is a number that the database assigns."""
+
+_KEY_COLUMNS: dict[str, Names] = {
+    name: NATURAL_KEYS.get(name) or tuple(column.key for column in table.primary_key)
+    for name, table in METADATA.tables.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +33,9 @@ class NamesElsewhere:
     table_columns: Names
 
 
-@cache
 def key_columns(table: str) -> Names:
     """Returns the columns that identify a row of the table."""
-    return NATURAL_KEYS.get(table) or tuple(column.key for column in METADATA.tables[table].primary_key)
+    return _KEY_COLUMNS[table]
 
 
 def fields_of(table: str) -> dict[str, Field]:

@@ -1,5 +1,6 @@
 """A workload as sent → a job of the domain: its model is resolved or read, and every name is known."""
 
+from collections.abc import Collection
 from typing import Any, get_args
 
 from service.api.workload.workload import AmountRequest, ModelDimensionsRequest, WorkloadRequest
@@ -8,7 +9,7 @@ from service.domain.catalog.names import published_model, resolve, resolve_model
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import Amount, Job, Task, tokens_per_sample
-from service.domain.jobs.stacks import UNKNOWN, SoftwareStack, software_called
+from service.domain.jobs.stacks import UNKNOWN, software_called
 from service.domain.models.described import DIMENSIONS, described, recognised
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
@@ -26,14 +27,15 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     for field in ("weight_precision", "kv_cache_precision"):
         if (name := getattr(work, field)) is not None and name not in FORMATS:
             raise unknown("number format", name, FORMATS, f"workload.{field}")
-    optimizer = _optimizer(work.optimizer)
+    optimizer = _listed("optimizer", work.optimizer or "adamw", OPTIMIZER_STATES)
     if work.model is None or work.task not in get_args(Task):
         return None
+    engine = software_called(work.software.engine)
     job = Job(
         task=work.task,  # type: ignore[arg-type]
         model=published_model(_model(work.model, catalog), catalog),
-        precisions=tuple(_number_format(name) for name in work.precision),
-        software=_software(work),
+        precisions=tuple(_listed("precision", name, FORMATS) for name in work.precision),
+        software=engine if engine is not UNKNOWN else software_called(work.software.framework),
         amount=amount_of(work.amount),
         weight_precision=work.weight_precision,
         weight_bits=work.weight_bits,
@@ -116,23 +118,9 @@ def _described(sent: ModelDimensionsRequest, dimensions: dict[str, Any], catalog
     )
 
 
-def _number_format(name: str) -> str:
+def _listed(field: str, name: str, names: Collection[str]) -> str:
     folded = name.lower()
-    if folded not in FORMATS:
-        raise unknown("precision", name, FORMATS, "workload.precision")
-    return folded
-
-
-def _software(work: WorkloadRequest) -> SoftwareStack:
-    """The stack of the engine, or of the framework if the engine is unknown."""
-    engine = software_called(work.software.engine)
-    return engine if engine is not UNKNOWN else software_called(work.software.framework)
-
-
-def _optimizer(name: str | None) -> str:
-    if name is None:
-        return "adamw"
-    folded = name.lower().replace("-", "_")
-    if folded not in OPTIMIZER_STATES:
-        raise unknown("optimizer", name, OPTIMIZER_STATES, "workload.optimizer")
-    return folded
+    for spelling in (folded, folded.replace("-", "_")):  # optimizers are written with both
+        if spelling in names:
+            return spelling
+    raise unknown(field, name, names, f"workload.{field}")

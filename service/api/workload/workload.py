@@ -22,8 +22,6 @@ from service.api.http.fields import (
 from service.domain.physics.memory import OPTIMIZER_STATES
 
 Words = Annotated[str, Field(max_length=200)]
-
-
 Length = Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(whole)]
 
 
