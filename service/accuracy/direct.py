@@ -14,7 +14,7 @@ from service.domain.calibration.step_kinds import FORWARD, KINDS, MEMORY, PREFIL
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import peak_flops
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.jobs.job import inference_on, training_on
+from service.domain.jobs.job import required_config_on
 from service.domain.layouts.usual import FixedLayout, usual_inference_layout, usual_training_layout
 from service.domain.models.counts import published_training_flops_per_sample
 from service.domain.physics.cluster import Cluster
@@ -102,9 +102,10 @@ def case_of(question: RunQuestion, catalog: Catalog) -> Case:
     job, cluster = job_of(request.workload, catalog), cluster_in(request, None, catalog)
     assert job is not None
     assert cluster is not None
-    if job.task == "training":
-        return _training_case(question, training_on(job, cluster.gpu), cluster, fixed_layout(request))
-    return _inference_case(question, inference_on(job, cluster.gpu), cluster, fixed_layout(request))
+    config, fixed = required_config_on(job, cluster.gpu), fixed_layout(request)
+    if isinstance(config, TrainingConfig):
+        return _training_case(question, config, cluster, fixed)
+    return _inference_case(question, config, cluster, fixed)
 
 
 def also_fitted(question: RunQuestion, catalog: Catalog) -> Case | None:

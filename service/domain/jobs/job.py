@@ -79,17 +79,15 @@ def config_on(job: Job, gpu: Gpu) -> Config | None:
 
 def required_config_on(job: Job, gpu: Gpu) -> Config:
     """The job's configuration on this GPU. Raises `QuestionError` when no precision asked for runs on it."""
-    return training_on(job, gpu) if job.task == "training" else inference_on(job, gpu)
-
-
-def training_on(job: Job, gpu: Gpu) -> TrainingConfig:
-    """A training job's configuration on this GPU. Raises `QuestionError` when no precision asked for runs on it."""
-    return _training_on(job, gpu, _required_precision(job, gpu))
-
-
-def inference_on(job: Job, gpu: Gpu) -> InferenceConfig:
-    """An inference job's configuration on this GPU. Raises `QuestionError` when no precision asked for runs on it."""
-    return _inference_on(job, gpu, _required_precision(job, gpu))
+    config = config_on(job, gpu)
+    if config is None:
+        near = tuple(sorted(name for name in gpu.rates if gpu.runs(name)))
+        raise QuestionError(
+            f"{gpu.name} does not run {' or '.join(job.precisions)}; it runs {', '.join(near) or 'none we know'}.",
+            field="workload.precision",
+            near=near,
+        )
+    return config
 
 
 def gpu_traits(gpu: Gpu) -> Hashable:
@@ -144,18 +142,6 @@ def _precision_on(job: Job, gpu: Gpu) -> str | None:
                 return name
     narrow = (name for name in job.precisions if format_of(name).stored_bits <= _NARROW_BITS)
     return next(narrow, None) if job.task == "inference" else None
-
-
-def _required_precision(job: Job, gpu: Gpu) -> str:
-    precision = _precision_on(job, gpu)
-    if precision is None:
-        near = tuple(sorted(name for name in gpu.rates if gpu.runs(name)))
-        raise QuestionError(
-            f"{gpu.name} does not run {' or '.join(job.precisions)}; it runs {', '.join(near) or 'none we know'}.",
-            field="workload.precision",
-            near=near,
-        )
-    return precision
 
 
 def _usual_precision(task: str, gpu: Gpu) -> str:

@@ -1,20 +1,41 @@
 """Clusters as columns, so that the formulas are evaluated for all of them at once."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask, Number
-from service.domain.calibration.coefficients import Column, Levels, StepKind
+from service.domain.calibration.coefficients import Calibration, Column, Features, Levels, StepKind
 from service.domain.calibration.error_bands import Physics, bands_by_gpu
 from service.domain.catalog.hardware import Gpu
 from service.domain.jobs.config import Config
-from service.domain.layouts.calibrated import ConfigFactors
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.features import hardware_features
 from service.domain.physics.host_memory import host_parts
 from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_of_hardware
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFactors:
+    """Factors between ideal and real amounts for one configuration, in rows that differ by their columns."""
+
+    calibration: Calibration
+    features: Features
+
+    def log_of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
+        """Sum of the coefficients of a term, in each row."""
+        of_columns = self.calibration.log_factors(kind, term, self.features, columns)
+        return self.calibration.log_factor(kind, term, self.features) + of_columns
+
+    def of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
+        """Factor of a term, in each row."""
+        return kind.start.get(term, 1.0) * np.exp(self.log_of(kind, term, columns))
+
+    def total(self, kind: StepKind, amounts: Mapping[str, Number], columns: Mapping[str, Column]) -> Number:
+        """Calibrated sum of the amounts of all terms, in each row."""
+        terms = sum(amount * self.of(kind, term, columns) for term, amount in amounts.items())
+        return terms * self.of(kind, "*", columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +122,17 @@ def distinct(clusters: Iterable[Cluster]) -> tuple[tuple[Cluster, ...], Indices]
 def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
     """The clusters as columns."""
 
-    def column(name: str) -> Floats:
-        return np.array([getattr(cluster, name) for cluster in clusters], dtype=np.float64)
-
+    # Columns that are fields or properties of a cluster; NaN where one is None.
+    columns = {
+        name: np.array([getattr(cluster, name) for cluster in clusters], dtype=np.float64)
+        for name in ("gpus", "gpus_per_node", "nodes", "linked_gpus", "usable_bytes", "host_memory_bytes")
+    }
     gpu_types = {cluster.gpu.id: cluster.gpu for cluster in clusters}
     seconds = [seconds_per_unit_of_hardware(cluster) for cluster in clusters]
     return ClusterTable(
         gpu_types=tuple(gpu_types.values()),
         gpu_type=_first_indices([cluster.gpu.id for cluster in clusters], list(gpu_types)),
-        gpus=column("gpus"),
-        gpus_per_node=column("gpus_per_node"),
-        nodes=column("nodes"),
-        linked_gpus=column("linked_gpus"),
-        usable_bytes=column("usable_bytes"),
-        host_memory_bytes=column("host_memory_bytes"),
+        **columns,
         unit_seconds={name: np.array([each[name] for each in seconds]) for name in (seconds[0] if seconds else ())},
         features=_feature_columns(clusters),
         shapes=_shapes(clusters),
@@ -129,15 +147,8 @@ def shapes_among(shapes: Sequence[ClusterShape], wanted: Mask) -> tuple[ClusterS
 
 
 def _gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:
-    return (
-        cluster.gpu.id,
-        cluster.gpus_per_node,
-        cluster.nodes,
-        cluster.interconnect,
-        cluster.link_bytes_per_second,
-        cluster.network_bytes_per_second,
-        cluster.linked_gpus,
-    )
+    links = cluster.link_bytes_per_second, cluster.network_bytes_per_second, cluster.linked_gpus
+    return (cluster.gpu.id, cluster.gpus_per_node, cluster.nodes, cluster.interconnect, *links)
 
 
 def _first_indices(keys: Sequence[Hashable], among: Sequence[Hashable]) -> Indices:

@@ -8,15 +8,10 @@ import numpy as np
 from service.domain.arrays import Floats, Indices, Mask, either, taken
 from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import FORWARD, MEMORY
-from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
-from service.domain.layouts.calibrated import ConfigFactors
-from service.domain.layouts.candidates import crosses_slow_links, cuts_of
-from service.domain.layouts.checks import check_fixed
-from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, cluster_table, shapes_among
+from service.domain.layouts.candidates import cuts_of
+from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors, shapes_among
 from service.domain.layouts.usual import FREE, FixedLayout
-from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_config
 from service.domain.physics.features import cut_columns, inference_config_features
 from service.domain.physics.inference_roofline import (
     forward_batch,
@@ -52,29 +47,6 @@ class FastestInference:
         return FastestInference(LayoutTable.plain(rows), none, none, np.full(rows, np.inf), zero, zero)
 
 
-def best_inference_layout(
-    physics: Physics, config: InferenceConfig, cluster: Cluster, fixed: FixedLayout = FREE
-) -> Estimate:
-    """Estimates the layout that fits and yields the most tokens (or samples) per second; the least cut of equal ones.
-
-    With a concurrency given, all layouts that hold it at once share it among their replicas, so that the most tokens
-    per second is also the least time per token. A layout that cannot hold it would seem quick for a few requests and
-    keep the others waiting, which tokens per second counts and time per token does not.
-    Raises `QuestionError` when no layout is possible.
-    """
-    check_fixed(fixed, config, cluster)
-    fastest = fastest_inference_layouts(physics, config, cluster_table([cluster]), fixed)
-    if not fastest.exists[0]:
-        raise QuestionError(
-            f"No layout divides {config.model.name} over {cluster.gpus} GPUs as asked: the GPUs of a replica must "
-            "divide its attention heads and layers.",
-            field="layout",
-        )
-    layout = fastest.layouts.row(0)
-    across = bool(crosses_slow_links(layout.tensor, cluster.linked_gpus))
-    return replace(estimate_config(physics, config, cluster, layout), tensor_across_slow_links=across)
-
-
 def inference_bands(physics: Physics, config: InferenceConfig, clusters: ClusterTable) -> Floats:
     """Low, likely and high rates of each cluster, over units_per_second."""
     kind = generation_kind(config) if config.model.generates else FORWARD
@@ -89,7 +61,12 @@ def fastest_inference_layouts(
     *,
     wanted: Mask | None = None,
 ) -> FastestInference:
-    """The best layout on every cluster, or on the wanted ones."""
+    """Returns the layout that yields the most tokens (or samples) per second on every cluster, or on the wanted ones.
+
+    With a concurrency given, all layouts that hold it at once share it among their replicas, so that the most tokens
+    per second is also the least time per token. A layout that cannot hold it would seem quick for a few requests and
+    keep the others waiting, which tokens per second counts and time per token does not. Of equal ones, the least cut.
+    """
     shapes = clusters.shapes_of(wanted)
     fastest = _fastest(physics, config, clusters, _pairs(config, shapes, fixed, across=False))
     shapes = shapes_among(shapes, ~fastest.fits)

@@ -1,26 +1,51 @@
 """The best layout of a configuration, whether it trains or not."""
 
+from dataclasses import replace
+
 from service.domain.calibration.error_bands import Physics
+from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, TrainingConfig
-from service.domain.layouts.cluster_table import ClusterTable
-from service.domain.layouts.inference_search import FastestInference, best_inference_layout, fastest_inference_layouts
-from service.domain.layouts.training_search import FastestTraining, best_training_layout, fastest_training_layouts
+from service.domain.layouts.candidates import crosses_slow_links
+from service.domain.layouts.checks import check_fixed
+from service.domain.layouts.cluster_table import ClusterTable, cluster_table
+from service.domain.layouts.inference_search import FastestInference, fastest_inference_layouts
+from service.domain.layouts.training_search import FastestTraining, fastest_training_layouts
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate
+from service.domain.physics.estimate import Estimate, estimate_config
 
 
 def best_layout(physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayout = FREE) -> Estimate:
-    """Estimates the best layout on one cluster. Raises `QuestionError` when no layout is possible."""
-    if isinstance(config, TrainingConfig):
-        return best_training_layout(physics, config, cluster, fixed)
-    return best_inference_layout(physics, config, cluster, fixed)
+    """Estimates the fastest layout that fits on one cluster; if none does, the one that needs the least memory.
+
+    Tensor parallelism leaves the GPUs on one fast link only if the caller fixes it so or nothing else fits.
+    Raises `QuestionError` when no layout is possible.
+    """
+    check_fixed(fixed, config, cluster)
+    fastest = fastest_layouts(physics, config, cluster_table([cluster]), fixed)
+    if not fastest.exists[0]:
+        raise _no_layout(config, cluster, fixed)
+    layout = fastest.layouts.row(0)
+    across = bool(crosses_slow_links(layout.tensor, cluster.linked_gpus))
+    return replace(estimate_config(physics, config, cluster, layout), tensor_across_slow_links=across)
 
 
 def fastest_layouts(
     physics: Physics, config: Config, clusters: ClusterTable, fixed: FixedLayout = FREE
 ) -> FastestTraining | FastestInference:
-    """The best layout on every cluster of a table, with its figures."""
+    """Returns the best layout on every cluster of a table, with its figures."""
     if isinstance(config, TrainingConfig):
         return fastest_training_layouts(physics, config, clusters, fixed)
     return fastest_inference_layouts(physics, config, clusters, fixed)
+
+
+def _no_layout(config: Config, cluster: Cluster, fixed: FixedLayout) -> QuestionError:
+    batch = rule = ""
+    if isinstance(config, TrainingConfig):
+        batch = f" and a global batch of {config.global_batch}" if config.global_batch else ""
+        rule = "each data-parallel rank needs a sample at least, and "
+    return QuestionError(
+        f"No layout divides {config.model.name}{batch} over {cluster.gpus} GPUs as asked: {rule}the GPUs of a replica "
+        "must divide its attention heads and layers.",
+        field="global_batch_size" if rule and fixed == FREE else "layout",
+    )

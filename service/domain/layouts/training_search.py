@@ -9,22 +9,16 @@ from service.domain.arrays import Floats, Indices, Mask, either, taken
 from service.domain.calibration.coefficients import Levels
 from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import MEMORY, TRAINING
-from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
-from service.domain.layouts.calibrated import ConfigFactors
 from service.domain.layouts.candidates import (
     LayoutCandidates,
     Way,
-    crosses_slow_links,
     most_samples_per_micro_batch,
     training_candidates,
     ways_to_run,
 )
-from service.domain.layouts.checks import check_fixed
-from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, cluster_table, shapes_among
+from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors, shapes_among
 from service.domain.layouts.usual import FREE, FixedLayout
-from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_config
 from service.domain.physics.features import layout_columns, training_config_features
 from service.domain.physics.memory import training_parts
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTable
@@ -54,28 +48,6 @@ class FastestTraining:
         """No layout on any cluster."""
         none, infinite = np.zeros(rows, dtype=bool), np.full(rows, np.inf)
         return FastestTraining(LayoutTable.plain(rows), none, none, infinite, infinite)
-
-
-def best_training_layout(
-    physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE
-) -> Estimate:
-    """Estimates the fastest layout that fits; if none does, the one that needs the least memory.
-
-    Tensor parallelism leaves the GPUs on one fast link only if the caller fixes it so or nothing else fits.
-    Raises `QuestionError` when no layout is possible.
-    """
-    check_fixed(fixed, config, cluster)
-    fastest = fastest_training_layouts(physics, config, cluster_table([cluster]), fixed)
-    if not fastest.exists[0]:
-        batch = f" and a global batch of {config.global_batch}" if config.global_batch else ""
-        raise QuestionError(
-            f"No layout divides {config.model.name}{batch} over {cluster.gpus} GPUs as asked: each data-parallel rank "
-            "needs a sample at least, and the GPUs of a replica must divide its attention heads and layers.",
-            field="global_batch_size" if fixed == FREE else "layout",
-        )
-    layout = fastest.layouts.row(0)
-    across = bool(crosses_slow_links(layout.tensor, cluster.linked_gpus))
-    return replace(estimate_config(physics, config, cluster, layout), tensor_across_slow_links=across)
 
 
 def training_bands(physics: Physics, config: TrainingConfig, clusters: ClusterTable) -> Floats:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,10 @@ class _Changes:
         if now is not None and now.fits:
             return
         yield from self._of_layout()
-        for code, to, other in _other_configs(self.config):
+        config = self.config
+        # From changes that alter no result to those that alter much.
+        others = _other_training(config) if isinstance(config, TrainingConfig) else _other_inference(config)
+        for code, to, other in others:
             estimate = self._best(other, self.fixed)
             if estimate is not None and estimate.fits:
                 yield FitChange(code, to, estimate.memory.needed_bytes)
@@ -100,11 +104,6 @@ Other = tuple[str, float | str | bool, Config]
 """The field that changes, its new value, and the configuration with it."""
 
 
-def _other_configs(config: Config) -> Iterator[Other]:
-    """Other ways to do the same work, from those that change no result to those that change much."""
-    return _other_training(config) if isinstance(config, TrainingConfig) else _other_inference(config)
-
-
 def _other_inference(config: InferenceConfig) -> Iterator[Other]:
     if config.concurrency and config.concurrency > 1:
         yield "concurrency", 1.0, replace(config, concurrency=1.0)
@@ -117,12 +116,10 @@ def _other_inference(config: InferenceConfig) -> Iterator[Other]:
 
 
 def _other_training(config: TrainingConfig) -> Iterator[Other]:
-    if not config.flash_attention:
-        yield "flash_attention", True, replace(config, flash_attention=True)
-    if not config.chunked_loss:
-        yield "chunked_loss", True, replace(config, chunked_loss=True)
-    if not config.offload_optimizer:
-        yield "offload_optimizer", True, replace(config, offload_optimizer=True)
+    for name in ("flash_attention", "chunked_loss", "offload_optimizer"):
+        change: dict[str, Any] = {name: True}
+        if not getattr(config, name):
+            yield name, True, replace(config, **change)
     if config.optimizer in ("adamw", "adam"):
         yield "optimizer", "adamw_8bit", replace(config, optimizer="adamw_8bit")
     if config.model.transformer is None:

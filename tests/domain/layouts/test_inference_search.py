@@ -14,11 +14,11 @@ from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.cluster_table import cluster_table, distinct
 from service.domain.layouts.inference_search import (
-    best_inference_layout,
     fastest_inference_layouts,
     inference_bands,
     where_inference_fits,
 )
+from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
@@ -37,7 +37,7 @@ SLACK = 1 - 1e-9
 def found_for(with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout | None = None) -> Estimate:
     """Skips questions that have no answer."""
     try:
-        return best_inference_layout(with_, work, where, fixed or FixedLayout())
+        return best_layout(with_, work, where, fixed or FixedLayout())
     except QuestionError:
         reject()
 
@@ -143,18 +143,18 @@ def test_figures_are_finite_and_parts_add_up(
 
 def test_what_divides_nothing_is_said() -> None:
     with pytest.raises(QuestionError, match="No layout divides A model over 3 GPUs") as caught:
-        best_inference_layout(UNFITTED, inference(), cluster(gpus=3), FixedLayout(data=1, pipeline=1))
+        best_layout(UNFITTED, inference(), cluster(gpus=3), FixedLayout(data=1, pipeline=1))
     assert caught.value.field == "layout"
 
 
 def test_throughput_wants_replicas_and_one_answer_wants_all_gpus() -> None:
-    many = best_inference_layout(FITTED, inference(concurrency=None, software=SoftwareStack("vllm")), cluster())
+    many = best_layout(FITTED, inference(concurrency=None, software=SoftwareStack("vllm")), cluster())
     assert many.layout.data >= 4
-    one = best_inference_layout(FITTED, inference(concurrency=1.0, software=SoftwareStack("vllm")), cluster())
+    one = best_layout(FITTED, inference(concurrency=1.0, software=SoftwareStack("vllm")), cluster())
     assert one.layout.tensor == 8
 
 
 def test_a_model_too_big_for_a_gpu_is_cut() -> None:
-    found = best_inference_layout(FITTED, inference(model=LARGE_MODEL, concurrency=None), cluster())
+    found = best_layout(FITTED, inference(model=LARGE_MODEL, concurrency=None), cluster())
     assert found.fits
     assert found.layout.model_ranks >= 2

@@ -5,8 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 
 from service.domain.jobs.config import TrainingConfig
-from service.domain.layouts.inference_search import best_inference_layout
-from service.domain.layouts.training_search import best_training_layout
+from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.layouts.would_fit import FitChange, nearest_changes
 from service.domain.physics.cluster import GIB, Cluster
@@ -37,8 +36,8 @@ def test_70b_on_one_node_needs_more_nodes_or_lora() -> None:
     changes = of(nearest_changes(FITTED, work, cluster()))
     assert {"method", "nodes", "usable_memory_gib"} <= set(changes)
     nodes = int(changes["nodes"].to)
-    assert best_training_layout(FITTED, work, replace(cluster(), nodes=nodes)).fits
-    assert not best_training_layout(FITTED, work, replace(cluster(), nodes=nodes - 1)).fits
+    assert best_layout(FITTED, work, replace(cluster(), nodes=nodes)).fits
+    assert not best_layout(FITTED, work, replace(cluster(), nodes=nodes - 1)).fits
 
 
 @settings(max_examples=30)
@@ -49,9 +48,9 @@ def test_the_memory_named_is_the_least_that_does(work: TrainingConfig, where: Cl
         return
     assert isinstance(change.to, float)
     enough, short = (replace(where, gpu=replace(where.gpu, usable_memory_gib=change.to * by)) for by in (1.0001, 0.98))
-    assert best_training_layout(FITTED, work, enough).fits
+    assert best_layout(FITTED, work, enough).fits
     assert change.needed_bytes / GIB == change.to
-    found = best_training_layout(FITTED, work, short)
+    found = best_layout(FITTED, work, short)
     assert not found.fits or found.tensor_across_slow_links
 
 
@@ -61,7 +60,7 @@ def test_answering_may_keep_fewer_bits() -> None:
     assert ("weight_precision", "int4") in [(change.code, change.to) for change in changes]
     assert "weight_precision" in of(changes)
     smaller = replace(work, weight_bits=4.25)
-    assert best_inference_layout(FITTED, smaller, cluster(gpu_with_peaks(memory_gb=80), gpus=1)).fits
+    assert best_layout(FITTED, smaller, cluster(gpu_with_peaks(memory_gb=80), gpus=1)).fits
 
 
 def test_a_small_host_is_told_how_much_it_lacks() -> None:
@@ -69,4 +68,4 @@ def test_a_small_host_is_told_how_much_it_lacks() -> None:
     small = replace(cluster(), host_memory_bytes=64 * GIB)
     change = of(nearest_changes(FITTED, work, small))["host_memory_gib"]
     assert isinstance(change.to, float)
-    assert best_training_layout(FITTED, work, replace(small, host_memory_bytes=change.to * GIB * 1.001)).fits
+    assert best_layout(FITTED, work, replace(small, host_memory_bytes=change.to * GIB * 1.001)).fits

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from service.domain.layouts.cluster_table import cluster_table
-from service.domain.layouts.inference_search import best_inference_layout
-from service.domain.layouts.training_search import best_training_layout, fastest_training_layouts
+from service.domain.layouts.search import best_layout
+from service.domain.layouts.training_search import fastest_training_layouts
 from service.domain.physics.cluster import GIB, Cluster
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.host_memory import host_memory_need
@@ -47,14 +47,14 @@ def test_offload_makes_room_on_the_gpu_and_takes_time() -> None:
 
 def test_too_little_host_memory_does_not_fit_though_the_gpus_would_hold_it() -> None:
     work = training(offload_optimizer=True)
-    small = best_training_layout(FITTED, work, with_host(128, cluster()))
+    small = best_layout(FITTED, work, with_host(128, cluster()))
     assert small.memory.fits
     assert small.host is not None
     assert not small.host.fits
     assert not small.fits
     assert small.samples_per_second is None
-    assert best_training_layout(FITTED, work, with_host(1024, cluster())).fits
-    assert best_training_layout(FITTED, work, with_host(None, cluster())).fits
+    assert best_layout(FITTED, work, with_host(1024, cluster())).fits
+    assert best_layout(FITTED, work, with_host(None, cluster())).fits
 
 
 def test_hosts_are_checked_for_each_machine_of_a_table() -> None:
@@ -71,5 +71,5 @@ def test_pictures_wait_in_host_memory() -> None:
 
 
 def test_answering_needs_a_process_per_gpu() -> None:
-    assert not best_inference_layout(UNFITTED, inference(), with_host(4, cluster())).fits
-    assert best_inference_layout(UNFITTED, inference(), with_host(64, cluster())).fits
+    assert not best_layout(UNFITTED, inference(), with_host(4, cluster())).fits
+    assert best_layout(UNFITTED, inference(), with_host(64, cluster())).fits
