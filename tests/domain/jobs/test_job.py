@@ -4,17 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.catalog.hardware import Gpu
 from service.domain.errors import QuestionError
+from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import (
     Amount,
     Job,
     config_on,
     gpu_traits,
-    inference_on,
+    required_config_on,
     samples_of,
     sequence_length,
     tokens_per_sample,
-    training_on,
 )
 from service.domain.jobs.stacks import SoftwareStack
 from tests.builders.gpus import gpu, gpu_with_peaks, rate
@@ -27,6 +28,18 @@ V100 = gpu("v100", architecture="volta", rates=(rate("fp16", "accelerated", 125.
 H100 = gpu(
     "h100", architecture="hopper", rates=(rate("fp8", "accelerated", 1979.0), rate("bf16", "accelerated", 989.0))
 )
+
+
+def training_on(job: Job, on: Gpu) -> TrainingConfig:
+    config = required_config_on(job, on)
+    assert isinstance(config, TrainingConfig)
+    return config
+
+
+def inference_on(job: Job, on: Gpu) -> InferenceConfig:
+    config = required_config_on(job, on)
+    assert isinstance(config, InferenceConfig)
+    return config
 
 
 def test_without_a_precision_the_fastest_usual_one_runs() -> None:
