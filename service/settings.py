@@ -46,7 +46,7 @@ class Settings(BaseSettings):
         str,
         Field(max_length=10_000, description="Hosts to answer for, with commas; `*.example.org` allows all below it."),
     ] = ""
-    access_log: Annotated[bool, Field(description="Whether to log each request.")] = True
+    access_log: Annotated[bool, Field(description="Whether to log each request; slow ones always are.")] = False
     log_format: Annotated[LogFormat, Field(description="`text` or `json`.")] = "text"
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = "info"
 

@@ -16,6 +16,7 @@ PROBLEMS = {
     "404": "The catalog has no such thing; the problem lists near names.",
     "410": "The catalog has changed and no longer has the cursor's item.",
     "413": "The body is too large.",
+    "414": "The URL is too long.",
     "415": "The body is not sent as JSON.",
     "422": "The question cannot be answered as asked; the problem names the field and near names.",
     "503": "The database cannot be written to now; nothing of the request was kept.",
@@ -94,6 +95,8 @@ def _problem_statuses(operation: Node, names: set[str]) -> Iterator[str]:
         yield "404"
     if "cursor" in names:
         yield "410"
+    if names:
+        yield "414"
     if names or "requestBody" in operation:
         yield "422"
     if "201" in operation["responses"]:

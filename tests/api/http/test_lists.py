@@ -152,6 +152,8 @@ def test_head_tells_the_headers_of_get(server: Server, path: str) -> None:
     assert head.status_code == get.status_code == 200
     assert head.content == b""
     for name in ("Content-Type", "Content-Length", "ETag", "Cache-Control"):
+        if (path, name) == ("/metrics", "Content-Length"):
+            continue  # the figures count these very requests
         assert head.headers.get(name) == get.headers.get(name)
 
 
