@@ -60,7 +60,6 @@ class ComparedInstanceResponse(ResponseModel):
             basis="measured" if row.measured else "peak",
             speed_unit="samples_per_second" if row.measured else "tflops",
             price=None if row.offer is None else PriceResponse.of(row.offer),
-            evidence=list(row.evidence),
             specs=instance_response(catalog, catalog.index_of[row.instance]),
         )
 
@@ -74,11 +73,7 @@ class ComparisonResponse(ResponseModel):
     catalog: CatalogStamp
 
 
-@router.get(
-    "/compare",
-    summary="Compare instance types",
-    response_model=ComparisonResponse,
-)
+@router.get("/compare", summary="Compare instance types", response_model=ComparisonResponse)
 async def get_compare(asked: Annotated[CompareRequest, Query()], live: Live) -> Response:
     """Relative speed, relative cost and speed per cost: measured for a named workload, else by peak."""
     catalog = catalog_on(live, asked.as_of)

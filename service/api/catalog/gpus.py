@@ -78,7 +78,6 @@ class GpuResponse(ResponseModel):
         """The GPU, with the number of instance types that carry it."""
         return cls.like(
             gpu,
-            aliases=list(gpu.aliases),
             board=BoardResponse.of(gpu),
             instance_types=sum(type_.gpu is not None and type_.gpu.id == gpu.id for type_ in catalog.instance_types),
             precisions=precisions_of(gpu),
@@ -130,7 +129,7 @@ def _filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
     architectures = resolved("architecture", asked.architecture, catalog)
     precisions = resolved("precision", asked.precision, catalog)
     providers = resolved("provider", asked.provider, catalog)
-    rented = {kind.gpu.id for kind in catalog.instance_types if kind.gpu and kind.provider in providers}
+    rented = {type_.gpu.id for type_ in catalog.instance_types if type_.gpu and type_.provider in providers}
     return [
         gpu
         for gpu in catalog.reference.gpus.values()
@@ -164,11 +163,7 @@ class GpuCandidatesResponse(ResponseModel):
     catalog: CatalogStamp
 
 
-@router.get(
-    "/gpus/{id}",
-    summary="One GPU, or all that a name may mean",
-    response_model=GpuCandidatesResponse,
-)
+@router.get("/gpus/{id}", summary="One GPU, or all that a name may mean", response_model=GpuCandidatesResponse)
 async def get_gpu(id: Name, asked: Annotated[DayRequest, Query()], live: Live) -> Response:  # noqa: A002
     """An id answers with one GPU; an alias such as `a100` answers with every card it may mean."""
     catalog = catalog_on(live, asked.as_of)

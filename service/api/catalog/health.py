@@ -61,14 +61,11 @@ async def get_metrics(live: Live) -> Response:
     registry = CollectorRegistry()
     catalog, health = live.on(None), live.health
     _, newest = catalog.observed_span
-    gauges = {
-        "selector_catalog_version": ("Version of the catalog in use.", float(catalog.version)),
-        "selector_instance_types": ("Instance types in today's catalog.", float(len(catalog.instance_types))),
-        "selector_offers": ("Offers in today's catalog.", float(len(catalog.offers))),
-        "selector_database_reachable": (
-            "1 while the last check of the database succeeded.",
-            float(health.problem is None),
-        ),
+    gauges: dict[str, tuple[str, float]] = {
+        "selector_catalog_version": ("Version of the catalog in use.", catalog.version),
+        "selector_instance_types": ("Instance types in today's catalog.", len(catalog.instance_types)),
+        "selector_offers": ("Offers in today's catalog.", len(catalog.offers)),
+        "selector_database_reachable": ("1 while the last check of the database succeeded.", health.problem is None),
         "selector_catalog_checked_timestamp_seconds": (
             "When the database was last read.",
             health.checked_at.timestamp(),
@@ -76,7 +73,7 @@ async def get_metrics(live: Live) -> Response:
     }
     if newest:
         age = (catalog.day - newest).days
-        gauges["selector_newest_price_age_days"] = ("Days since the newest price was observed.", float(age))
+        gauges["selector_newest_price_age_days"] = ("Days since the newest price was observed.", age)
     for name, (meaning, value) in gauges.items():
         Gauge(name, meaning, registry=registry).set(value)
     figures = generate_latest(metrics_registry()) + generate_latest(registry)

@@ -8,6 +8,7 @@ from service.api.http.fields import ResponseModel
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu, InstanceType
 from service.domain.catalog.offer import Offer
+from service.domain.catalog.reference import RegionCpu
 
 
 class PrecisionRateResponse(ResponseModel):
@@ -43,6 +44,11 @@ class CpuResponse(ResponseModel):
     vendor: str | None
     model: str | None
 
+    @classmethod
+    def of(cls, host: InstanceType | RegionCpu) -> "CpuResponse":
+        """The CPU of this host."""
+        return cls(architecture=host.cpu_architecture, vendor=host.cpu_vendor, model=host.cpu_model)
+
 
 class PriceResponse(ResponseModel):
     """The price of an offer per hour, with its source."""
@@ -65,18 +71,13 @@ class PriceResponse(ResponseModel):
         """The price of this offer."""
         price = offer.price
         native = price.native_micros_per_hour
-        return cls(
-            usd_per_hour=price.usd_per_hour,
+        return cls.like(
+            price,
             market=offer.market,
             term=offer.term,
             region=offer.region,
             zone=offer.zone,
-            currency=price.currency,
-            per_hour=None if native is None else native / 1_000_000,
-            observed_on=price.observed_on,
-            dated=price.dated,
-            kind=price.kind,
-            source=price.source,
+            per_hour=None if native is None else native / 1_000_000,  # from millionths
             unknown_because=_unknown_because(offer),
         )
 
@@ -115,11 +116,7 @@ class InstanceTypeResponse(ResponseModel):
             instance_type,
             lifecycle=instance_type.state_on(day),
             gpu=instance_type.gpu and _gpu_response(instance_type, instance_type.gpu),
-            cpu=CpuResponse(
-                architecture=instance_type.cpu_architecture,
-                vendor=instance_type.cpu_vendor,
-                model=instance_type.cpu_model,
-            ),
+            cpu=CpuResponse.of(instance_type),
         )
 
 

@@ -88,7 +88,7 @@ class ModelResponse(ResponseModel):
     def of(cls, model: Model) -> "ModelResponse":
         """The model, with its dimensions if it is a transformer."""
         dimensions = model.transformer and TransformerResponse.like(model.transformer)
-        return ModelResponse.like(model, aliases=list(model.aliases), dimensions=dimensions)
+        return ModelResponse.like(model, dimensions=dimensions)
 
 
 class ModelsRequest(PageRequest):

@@ -38,7 +38,7 @@ class BodyLimit:
 
         async def watched(message: Message) -> None:
             nonlocal answered
-            if read <= self._max_bytes:  # else this is what the app makes of TooLarge
+            if read <= self._max_bytes:  # otherwise this is the app's answer to TooLarge
                 answered = True
                 await send(message)
 

@@ -86,12 +86,8 @@ def _digest(asked: PageRequest) -> str:
     return hashlib.sha256(f"{type(asked).__name__}{question}".encode()).hexdigest()[:16]
 
 
-def _cursor(asked: PageRequest, index: int, key: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([_digest(asked), index, key]).encode()).decode()
-
-
 def _start_of_page(asked: PageRequest, rows: Rows, key: Callable[[Any], str]) -> int:
-    """The index after the item that the cursor names, wherever that stands by now."""
+    """The index after the item that the cursor names, even if the item has moved."""
     if asked.cursor is None:
         return 0
     digest, index, last = _read_cursor(asked.cursor)
@@ -104,6 +100,10 @@ def _start_of_page(asked: PageRequest, rows: Rows, key: Callable[[Any], str]) ->
     raise CursorExpired(
         "The catalog has changed and no longer has the cursor's item; start again without a cursor.", field="cursor"
     )
+
+
+def _cursor(asked: PageRequest, index: int, key: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([_digest(asked), index, key]).encode()).decode()
 
 
 def _read_cursor(cursor: str) -> tuple[str, int, str]:

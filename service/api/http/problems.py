@@ -44,9 +44,8 @@ class ProblemDocument(BaseModel):
 
 
 def _document(status: int, detail: str, errors: Iterable[FieldError] = ()) -> ProblemDocument:
-    return ProblemDocument(
-        type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail, errors=list(errors)
-    )
+    title = HTTPStatus(status).phrase
+    return ProblemDocument(type="about:blank", title=title, status=status, detail=detail, errors=list(errors))
 
 
 def problem(
@@ -79,13 +78,9 @@ async def _question_problem(_request: Request, error: Exception) -> Response:
 
 def document_of(error: QuestionError) -> ProblemDocument:
     """Returns the problem that the domain raised."""
-    return _document(STATUS_OF.get(type(error), 422), error.sentence, _field_errors(error))
-
-
-def _field_errors(error: QuestionError) -> list[FieldError]:
-    if error.field is None:
-        return []
-    return [FieldError(field=error.field, message=error.sentence, near=list(error.near))]
+    field = error.field
+    errors = [] if field is None else [FieldError(field=field, message=error.sentence, near=list(error.near))]
+    return _document(STATUS_OF.get(type(error), 422), error.sentence, errors)
 
 
 async def _validation_problem(request: Request, error: Exception) -> Response:
@@ -124,9 +119,9 @@ def _field_error(fault: Mapping[str, Any], body: Any, request: Request) -> Field
             message = f"'{field}': {fault['msg']}."
         case "missing":
             message = f"'{field}' is missing."
-        case kind:
-            said = SENTENCES.get(kind) or fault["msg"].removeprefix("Value error, ").replace("Tuple", "List")
-            message = f"'{field}': {said}."
+        case code:
+            sentence = SENTENCES.get(code) or fault["msg"].removeprefix("Value error, ").replace("Tuple", "List")
+            message = f"'{field}': {sentence}."
     tail = f" Did you mean {' or '.join(near)}?" if near else ""
     return FieldError(field=field, message=message + tail, near=list(near))
 
@@ -139,16 +134,16 @@ SENTENCES = {
 
 
 def _steps_in_body(path: Sequence[Any], body: Any, *, missing: bool) -> Iterator[Any]:
-    """The names and indices in pydantic's path into the body, without the branches of unions."""
-    for place, step in enumerate(path):
+    """Yields the names and indices in pydantic's path into the body, without the branches of unions."""
+    for index, step in enumerate(path):
         match body, step:
             case dict(), str() if step in body:
                 body = body[step]
             case list(), int() if step < len(body):
                 body = body[step]
-            case dict(), str() if missing and place == len(path) - 1:
+            case dict(), str() if missing and index == len(path) - 1:
                 pass
-            case str(), int():  # `a,b` where a list is meant
+            case str(), int():  # `a,b` instead of a list
                 return
             case _:
                 continue
@@ -170,19 +165,20 @@ def _known_names(request: Request) -> list[str]:
     return [*names, *_fields_within(operation.get("requestBody", {}), document["components"]["schemas"], set())]
 
 
-def _fields_within(node: Any, schemas: Mapping[str, Any], seen: set[str]) -> Iterator[str]:
-    """The names of all properties in a schema and in those that it refers to."""
+def _fields_within(node: Any, schemas: Mapping[str, Any], visited: set[str]) -> Iterator[str]:
+    """Yields the names of all properties in a schema and in those that it refers to."""
     if isinstance(node, list):
-        for each in node:
-            yield from _fields_within(each, schemas, seen)
+        for part in node:
+            yield from _fields_within(part, schemas, visited)
     if not isinstance(node, dict):
         return
     name = str(node.get("$ref", "")).rpartition("/")[2]
-    if name and name not in seen:
-        seen.add(name)
-        yield from _fields_within(schemas[name], schemas, seen)
+    if name and name not in visited:  # a schema may refer to itself
+        visited.add(name)
+        yield from _fields_within(schemas[name], schemas, visited)
     yield from node.get("properties", {})
-    yield from _fields_within([held for key, held in node.items() if key not in ("example", "examples")], schemas, seen)
+    parts = [part for key, part in node.items() if key not in ("example", "examples")]
+    yield from _fields_within(parts, schemas, visited)
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
@@ -192,18 +188,12 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return problem(404, "There is nothing at this address. /docs lists what there is.")
     if error.status_code == 405:
-        first = (error.headers or {}).get("Allow", "")
-        return problem(
-            405, f"This address does not take {request.method}.", headers={"Allow": _allowed(request, first)}
-        )
+        # Starlette lists the methods of the first route with this address only.
+        path = getattr(request.scope.get("route"), "path_format", "")
+        methods = sorted(map(str.upper, request.app.openapi()["paths"].get(path, {})))
+        allowed = ", ".join(methods) or (error.headers or {}).get("Allow", "")
+        return problem(405, f"This address does not take {request.method}.", headers={"Allow": allowed})
     return problem(error.status_code, str(error.detail), headers=error.headers)
-
-
-def _allowed(request: Request, first: str) -> str:
-    """Every method of the address: Starlette lists only those of its first route."""
-    path = getattr(request.scope.get("route"), "path_format", "")
-    operations = request.app.openapi()["paths"].get(path, {})
-    return ", ".join(sorted(map(str.upper, operations))) or first
 
 
 async def _database_problem(request: Request, error: Exception) -> Response:
