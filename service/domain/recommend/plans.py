@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Mask
-from service.domain.bill.interruption import Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
+from service.domain.arrays import Floats, Mask, either, taken
+from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
 from service.domain.jobs.job import Job
@@ -262,17 +262,8 @@ def _within(figure: Floats, limit: float | None) -> Mask:
 
 def _rates_at(rates: Rates, types: NDArray[np.int64], spot: Mask) -> Rates:
     """Returns the rates of candidates on spot; other markets have no interruptions."""
-
-    def on_spot(column: Floats, other: float = np.nan) -> Floats:
-        return np.where(spot, column[types], other)
-
-    return Rates(
-        low=on_spot(rates.low),
-        likely=on_spot(rates.likely),
-        high=on_spot(rates.high),
-        lost_together=on_spot(rates.lost_together),
-        available_share=on_spot(rates.available_share, 1.0),
-    )
+    elsewhere = Rates(*(np.full(spot.shape, rate) for rate in NO_PRIOR))
+    return either(elsewhere, taken(rates, types), spot)
 
 
 # Rejections
@@ -299,12 +290,13 @@ def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | 
     def among(mask: Mask) -> TypeSet:
         return types_among(cells, shown & mask, count)
 
-    def nearest(name: str, parts: int, fails: TypeSet, least: Floats) -> Check:
-        rule = _LimitRelaxation(name, parts, fails, _least_of_each(cells, shown, least, count))
-        return Check(name, "constraint", fails, rule)
+    def nearest(name: str, parts: int, fails: TypeSet, figure: Floats) -> Check:
+        least = np.full(count, np.inf)  # infinite for types that no change of this limit admits
+        np.minimum.at(least, cells.instance_type[shown], figure[shown])
+        return Check(name, "constraint", fails, _LimitRelaxation(name, parts, fails, least))
 
     ends, in_time, affordable, keeps = (
-        among(each) for each in (plans.ends, plans.in_time, plans.affordable, plans.keeps)
+        among(mask) for mask in (plans.ends, plans.in_time, plans.affordable, plans.keeps)
     )
     checks = [Check("interruptions", "constraint", among(plans.works) & ~ends)]
     if limits.deadline_hours is not None:
@@ -312,13 +304,6 @@ def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | 
     if limits.budget_usd is not None:
         checks.append(nearest("budget_usd", 100, ends & ~keeps & (in_time | ~affordable), plans.least_usd))
     return checks
-
-
-def _least_of_each(cells: CheapestOffers, shown: Mask, figure: Floats, count: int) -> Floats:
-    """Returns per type the least of a figure; infinite if it has none."""
-    least = np.full(count, np.inf)
-    np.minimum.at(least, cells.instance_type[shown], figure[shown])
-    return least
 
 
 @dataclass(frozen=True, slots=True)
