@@ -82,22 +82,22 @@ class RecommendRequest(BodyModel):
     as_of: AsOf = None
 
 
-def _left_open(asked: RecommendRequest) -> dict[str, tuple[str, ...]]:
-    """The defaults of the constraints that the caller left open."""
-    limits, filled = asked.constraints, dict[str, tuple[str, ...]]()
+def _left_open(request: RecommendRequest) -> dict[str, tuple[str, ...]]:
+    """Returns the defaults of the constraints that the caller left open."""
+    limits, filled = request.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
-        filled["market"] = ("on_demand", "spot") if asked.workload.fault_tolerant else ("on_demand",)
-    elif _leaves_spot_out(asked):
+        filled["market"] = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
+    elif _leaves_spot_out(request):
         filled["market"] = tuple(market for market in limits.market if market != "spot")
     if not limits.lifecycle:
         filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if limits.allow_preview else ()))
     return filled
 
 
-def _leaves_spot_out(asked: RecommendRequest) -> bool:
-    """Whether spot is left out: the workload is stated not to be fault-tolerant, and other markets are allowed."""
-    markets = asked.constraints.market
-    return "spot" in markets and len(markets) > 1 and bears_no_fault(asked.workload)
+def _leaves_spot_out(request: RecommendRequest) -> bool:
+    """Returns whether spot is left out: other markets are allowed, and the workload is not fault-tolerant."""
+    markets = request.constraints.market
+    return "spot" in markets and len(markets) > 1 and bears_no_fault(request.workload)
 
 
 def in_full(request: RecommendRequest, catalog: Catalog) -> RecommendRequest:
@@ -140,7 +140,12 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         job=named if job is None or required is None else replace(job, precisions=required.usable),
         name=work.name,
         nodes=(limits.min_nodes, limits.max_nodes),
-        limits=_limits_of(limits),
+        limits=Limits(
+            deadline_hours=limits.deadline_hours,
+            budget_usd=limits.budget_usd,
+            max_instances=limits.max_instances,
+            safe=limits.confidence == "safe",
+        ),
         checkpoints=checkpoints_in(work.checkpoint, work),
         diversify=request.diversify,
         needs=requirements_of(work, required, catalog, has_job=job is not None),
@@ -180,15 +185,6 @@ def _loading_of(work: WorkloadRequest, job: Job | None) -> SampleLoading:
     )
 
 
-def _limits_of(asked: ConstraintsRequest) -> Limits:
-    return Limits(
-        deadline_hours=asked.deadline_hours,
-        budget_usd=asked.budget_usd,
-        max_instances=asked.max_instances,
-        safe=asked.confidence == "safe",
-    )
-
-
 def _weighted(weights: ObjectiveWeightsRequest) -> Objective:
     named = {term: getattr(weights, term) for term in TERMS}
     if not any(named.values()):
@@ -197,9 +193,9 @@ def _weighted(weights: ObjectiveWeightsRequest) -> Objective:
 
 
 def _constraints(
-    asked: RecommendRequest, objective: Objective, precisions: tuple[str, ...], catalog: Catalog, *, has_job: bool
+    request: RecommendRequest, objective: Objective, precisions: tuple[str, ...], catalog: Catalog, *, has_job: bool
 ) -> Constraints:
-    limits, work = asked.constraints, asked.workload
+    limits, work = request.constraints, request.workload
     if limits.min_nodes > limits.max_nodes:
         raise QuestionError(
             f"min_nodes ({limits.min_nodes}) is above max_nodes ({limits.max_nodes}).", field="constraints.min_nodes"
@@ -212,22 +208,18 @@ def _constraints(
         limits,
         catalog,
         prefix="constraints.",
-        usual=_left_open(asked),
+        usual=_left_open(request),
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
-        exclude=_excluded(limits.exclude, catalog),
+        exclude=tuple(dict.fromkeys(word for name in limits.exclude for word in _excluded_by(name, catalog))),
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
     )
 
 
-def _excluded(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(spelt for name in names for spelt in _excluded_by(name, catalog)))
-
-
 def _excluded_by(name: str, catalog: Catalog) -> tuple[str, ...]:
-    """A name as the catalog spells it: a provider, a family, an instance type, or the GPUs that it means."""
+    """Returns a name as the catalog spells it: a provider, a family, an instance type, or the GPUs that it means."""
     words, field = catalog.columns.words, "constraints.exclude"
     providers_and_families = {*catalog.reference.providers, *words["family"].words}
     if name in providers_and_families:

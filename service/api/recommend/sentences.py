@@ -9,12 +9,10 @@ from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
 from service.domain.catalog.hardware import InstanceType
-from service.domain.evidence.named import NamedRate
 from service.domain.physics.cluster import GIB
 from service.domain.physics.input_pipeline import CORES_PER_GPU_THAT_DECODES, USUAL_CORES_PER_GPU
 from service.domain.recommend.answer import Choice, Note, RankedOffer, Rejection, SpotEstimate
 from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
-from service.domain.recommend.successors import Successor
 from service.domain.statement import Statement
 
 Sentence = str | Callable[..., str]
@@ -58,9 +56,9 @@ def _plural(count: float, noun: str) -> str:
 
 
 def _objective(rank: int, ranked: int, figures: Sequence[tuple[str, float | None]]) -> str:
-    place = "First" if rank == 1 else f"Number {rank}"
+    position = "First" if rank == 1 else f"Number {rank}"
     reasons = " and ".join(_criterion(name, value) for name, value in figures) or "its market"
-    return f"{place} of {ranked} by the objective, with {reasons}."
+    return f"{position} of {ranked} by the objective, with {reasons}."
 
 
 CRITERIA: Mapping[str, tuple[str, str]] = {
@@ -81,8 +79,8 @@ CRITERIA: Mapping[str, tuple[str, str]] = {
 
 
 def _criterion(name: str, value: float | None) -> str:
-    known, unknown = CRITERIA[name]
-    return unknown if value is None else known.format(value)
+    text, unknown = CRITERIA[name]
+    return unknown if value is None else text.format(value)
 
 
 def _precision(precision: str, tflops: float | None) -> str:
@@ -90,17 +88,9 @@ def _precision(precision: str, tflops: float | None) -> str:
     return f"Rated at {precision}, with {peak}."
 
 
-def _fits(needed_bytes: float, usable_bytes: float) -> str:
-    return f"Needs {needed_bytes / GIB:.1f} of the {usable_bytes / GIB:.1f} GiB that each GPU can use."
-
-
 def _tied(ranks: Sequence[int]) -> str:
     others = f"number {ranks[0]}" if len(ranks) == 1 else f"numbers {', '.join(map(str, ranks))}"
     return f"The estimates cannot tell it apart from {others}."
-
-
-def _measured(rate: NamedRate) -> str:
-    return rate.text
 
 
 def _within_limits(
@@ -132,9 +122,11 @@ REASONS: Mapping[ReasonCode, Sentence] = {
     ReasonCode.OBJECTIVE: _objective,
     ReasonCode.ONLY_CHOICE: "Nothing else satisfies the constraints.",
     ReasonCode.PRECISION: _precision,
-    ReasonCode.FITS: _fits,
-    ReasonCode.MEASURED: _measured,
-    ReasonCode.SCALED: _measured,
+    ReasonCode.FITS: lambda needed_bytes, usable_bytes: (
+        f"Needs {needed_bytes / GIB:.1f} of the {usable_bytes / GIB:.1f} GiB that each GPU can use."
+    ),
+    ReasonCode.MEASURED: "{rate.text}",
+    ReasonCode.SCALED: "{rate.text}",
     ReasonCode.WITHIN_LIMITS: _within_limits,
     ReasonCode.SPOT_IN_EXPECTATION: _spot_in_expectation,
     ReasonCode.TIED: _tied,
@@ -142,14 +134,6 @@ REASONS: Mapping[ReasonCode, Sentence] = {
 
 
 # Warnings
-
-
-def _superseded(successor: Successor) -> str:
-    return (
-        f"{successor.instance_type.name} is newer: {successor.peak_tflops:g} TFLOPS at peak for "
-        f"${successor.usd_per_hour:g} an hour on demand; this has {successor.old_peak_tflops:g} for "
-        f"${successor.old_usd_per_hour:g}."
-    )
 
 
 def _software_partly(software: Sequence[tuple[str, str | None]]) -> str:
@@ -201,10 +185,6 @@ def _spot_can_be_interrupted(notice_seconds: int | None) -> str:
     return f"Spot machines can be taken away{notice}; the work must save and resume."
 
 
-def _price_assumed(note: str | None) -> str:
-    return f"The price is carried over, not observed: {note or 'without a note of its origin'}."
-
-
 WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PCIE_MULTI_GPU: "The {gpus} GPUs are linked by PCIe only. Training one model on all of them can be "
     "slow; measure it.",
@@ -213,7 +193,9 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PART_OF_A_CARD: "This is {fraction:.3g} of a {card}, not a whole card.",
     WarningCode.PREVIEW: "The type is in preview: access must be granted and may be withdrawn.",
     WarningCode.CLOSED_TO_NEW: "The provider no longer admits new customers to this type.",
-    WarningCode.SUPERSEDED: _superseded,
+    WarningCode.SUPERSEDED: "{successor.instance_type.name} is newer: {successor.peak_tflops:g} TFLOPS at peak for "
+    "${successor.usd_per_hour:g} an hour on demand; this has {successor.old_peak_tflops:g} for "
+    "${successor.old_usd_per_hour:g}.",
     WarningCode.NO_FRAMEWORK: "No deep-learning framework is known to run on the {gpu}.",
     WarningCode.SOFTWARE_PARTLY: _software_partly,
     WarningCode.SLOW_NETWORK: _slow_network,
@@ -226,7 +208,9 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.SPOT_DEARER: "On demand it costs ${on_demand:g} an hour here, less than the ${spot:g} of spot.",
     WarningCode.PRICE_UNDATED: "The day on which this price was observed is unknown.",
     WarningCode.PRICE_OLD: "The price was last observed {days} days before the catalog's day, on {observed_on}.",
-    WarningCode.PRICE_ASSUMED: _price_assumed,
+    WarningCode.PRICE_ASSUMED: lambda note: (
+        f"The price is carried over, not observed: {note or 'without a note of its origin'}."
+    ),
     **{WarningCode(code): sentence for code, sentence in WARNINGS_OF_ESTIMATES.items()},
     WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",
     WarningCode.MEASUREMENT_OTHER_SOFTWARE: "Measured with {measured}; the workload asks for {requested}. Measure it "
@@ -384,11 +368,6 @@ def _nearest(in_time: RankedOffer | None, in_budget: RankedOffer | None) -> str:
     return f"Nothing is both in time and within the budget: {'; '.join(sides)}."
 
 
-def _not_weighed(has_job: bool) -> str:
-    basis = "the physics of the job" if has_job else "hardware and price"
-    return f"These fields were read and checked but did not affect the ranking, which rests on {basis}."
-
-
 NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.OBJECTIVE_DEFAULTED: "No objective was given, so `cheapest` was used.",
     NoteCode.PRICE_IGNORED: "No candidate has a known price, so the ranking is by hardware alone.",
@@ -400,5 +379,8 @@ NOTES: Mapping[NoteCode, Sentence] = {
     "so spot machines were left out.",
     NoteCode.SOFTWARE_UNKNOWN: "No rule says where this software runs, so it rejected nothing; GET /frameworks lists "
     "the software with rules.",
-    NoteCode.NOT_WEIGHED: _not_weighed,
+    NoteCode.NOT_WEIGHED: lambda has_job: (
+        "These fields were read and checked but did not affect the ranking, which rests on "
+        f"{'the physics of the job' if has_job else 'hardware and price'}."
+    ),
 }
