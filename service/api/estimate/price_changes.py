@@ -1,7 +1,7 @@
 """GET /prices/changes: what changed of the prices between two days, and how far the cost of a run moved."""
 
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
@@ -12,11 +12,7 @@ from service.api.estimate.cost_request import Hours
 from service.api.http.current import Live, catalog_on
 from service.api.http.fields import AtLeastOne, Day, ResponseModel
 from service.api.http.listing import Page, page_answer
-from service.domain.band import Band
-from service.domain.bill.bill import bill_of
-from service.domain.bill.interruption import Checkpoints
-from service.domain.bill.run import BilledRun
-from service.domain.bill.seller_terms import terms_of
+from service.domain.bill.seller_terms import likely_usd_micros
 from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.price_history import changes_between, offer_key, offer_of
 from service.domain.errors import QuestionError
@@ -32,7 +28,7 @@ class PriceChangesRequest(PriceFilters):
     to: Annotated[Day | None, Field(description="The later day; left out: the catalog's day.")] = None
     hours: Annotated[
         Hours | None,
-        Field(description="Of a run: each change also tells how far its cost moved, at spot in expectation."),
+        Field(description="Of a run: each change then has the change of its cost, at spot in expectation."),
     ] = None
     nodes: Annotated[AtLeastOne, Field(description="Of that run.")] = 1
 
@@ -84,37 +80,29 @@ async def get_price_changes(request: Request, asked: Annotated[PriceChangesReque
         catalog,
         np.column_stack((changes.before, changes.after)),
         lambda rows: offer_key(history, max(rows)),
-        lambda rows: change_item(history, rows, (asked.from_, last), asked),
+        lambda rows: _change_item(history, rows, (asked.from_, last), asked),
     )
 
 
-def change_item(
+def _change_item(
     history: CatalogHistory, rows: tuple[int, int], days: tuple[date, date], asked: PriceChangesRequest
 ) -> PriceChangeResponse:
-    kind, offer = offer_of(history, max(rows))
+    instance_type, offer = offer_of(history, max(rows))
     prices = [None if row < 0 else history.prices.price(row) for row in rows]
-    micros = [None if price is None else price.usd_micros_per_hour for price in prices]
-    before, after = micros
-    moved = None if before is None or after is None else after - before
-    return PriceChangeResponse(
-        provider=kind.provider,
-        instance=kind.name,
-        region=offer.region,
-        zone=offer.zone,
-        market=offer.market,
-        term=offer.term,
-        change=kind_of_change(rows, before, after),
-        usd_per_hour_before=None if before is None else number(before),
-        usd_per_hour_after=None if after is None else number(after),
-        change_usd_per_hour=None if moved is None else number(moved),
-        change_percent=None if moved is None or not before else round(100 * moved / before, 2),
+    before, after = (None if price is None else price.usd_micros_per_hour for price in prices)
+    return PriceChangeResponse.like(
+        offer,
+        provider=instance_type.provider,
+        instance=instance_type.name,
+        change=_kind_of_change(rows, before, after),
         source_before=None if prices[0] is None else prices[0].source,
         source_after=None if prices[1] is None else prices[1].source,
-        run=None if asked.hours is None else run_moved(history, rows, days, asked.hours, asked.nodes),
+        run=None if asked.hours is None else _run_change(history, rows, days, asked.hours, asked.nodes),
+        **_change(before, after, "usd_per_hour"),
     )
 
 
-def kind_of_change(
+def _kind_of_change(
     rows: tuple[int, int], before: int | None, after: int | None
 ) -> Literal["dearer", "cheaper", "new", "gone", "known", "unknown"]:
     if rows[0] < 0:
@@ -126,24 +114,22 @@ def kind_of_change(
     return "dearer" if after > before else "cheaper"
 
 
-def run_moved(
+def _run_change(
     history: CatalogHistory, rows: tuple[int, int], days: tuple[date, date], hours: float, nodes: int
 ) -> RunCostChangeResponse:
-    """Each bill under the terms of its own day: the price, the rate of its currency and the rounding of time."""
     before, after = (
-        None if row < 0 else likely_micros(history, row, day, hours, nodes) for row, day in zip(rows, days, strict=True)
+        None if row < 0 else likely_usd_micros(history.reference, *offer_of(history, row), day, hours, nodes)
+        for row, day in zip(rows, days, strict=True)
     )
-    moved = None if before is None or after is None else after - before
-    return RunCostChangeResponse(
-        usd_before=None if before is None else number(before),
-        usd_after=None if after is None else number(after),
-        change_usd=None if moved is None else number(moved),
-        change_percent=None if moved is None or not before else round(100 * moved / before, 2),
-    )
+    return RunCostChangeResponse(**_change(before, after, "usd"))
 
 
-def likely_micros(history: CatalogHistory, row: int, day: date, hours: float, nodes: int) -> int | None:
-    kind, offer = offer_of(history, row)
-    run = BilledRun(Band(hours, hours, hours), nodes)
-    usd = bill_of(run, terms_of(history.reference, kind, offer, run, day, Checkpoints())).usd
-    return None if usd is None else usd.likely
+def _change(before: int | None, after: int | None, name: str) -> dict[str, Any]:
+    """The fields of an amount on both days, and of its change in dollars and in percent."""
+    change = None if before is None or after is None else after - before
+    return {
+        f"{name}_before": None if before is None else number(before),
+        f"{name}_after": None if after is None else number(after),
+        f"change_{name}": None if change is None else number(change),
+        "change_percent": None if change is None or not before else round(100 * change / before, 2),
+    }

@@ -11,7 +11,7 @@ higher order estimate of the optimum checkpoint interval for restart dumps" (FGC
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from math import isfinite, log1p
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,8 @@ import numpy as np
 from service.domain.arrays import Floats, Number
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.tariffs import HOURS_A_MONTH, InterruptionPrior
+from service.domain.catalog.tariffs import SECONDS_AN_HOUR, InterruptionPrior
 from service.domain.money import Unknown
-
-SECONDS_AN_HOUR = 3600.0
 
 EIGHT_IN_TEN = 1.2816
 """Standard deviations on either side of the mean that contain eight of ten normal cases, as a band does."""
@@ -36,7 +34,7 @@ LONGEST_STRETCH = 100.0
 MOST_INTERRUPTIONS_PER_HOUR = 3600.0
 """End of the search for a break-even rate: at one interruption a second, nothing is ever lost."""
 
-GRID, REFINEMENTS = 1000, 4
+GRID, REFINEMENTS = 200, 5
 """Points of each search for a break-even rate, and how often the search is repeated between two neighbours."""
 
 NEVER_ENDS = "Interruptions come so often that the run would hardly ever finish."
@@ -233,15 +231,6 @@ def break_even_rate(work_hours: float, price_ratio: float, checkpoints: Checkpoi
     return float(rates[0])
 
 
-def rate_of_monthly_share(share: float) -> float:
-    """Interruptions per hour that a published monthly share would mean: -ln(1 - share) / 730.
-
-    5 % a month would be one in 14,200 hours. Traces of GPU spot pools show one in 2 to 10 hours, so a published share
-    ranks pools and says nothing of the time between interruptions.
-    """
-    return -log1p(-share) / HOURS_A_MONTH
-
-
 # A column of runs
 
 
@@ -262,17 +251,18 @@ NO_PRIOR = (np.nan, np.nan, np.nan, np.nan, 1.0)
 
 def spot_rates(catalog: Catalog) -> Rates:
     """Returns the prior of every instance type's spot machines on the catalog's day."""
-    keys = [(each.provider, None if each.gpu is None else each.gpu.id) for each in catalog.instance_types]
+    keys = [(machine.provider, None if machine.gpu is None else machine.gpu.id) for machine in catalog.instance_types]
     priors = catalog.reference.interruption_priors
-    rows = {key: _rates_row(prior_of(priors, key[0], "spot", key[1], catalog.day)) for key in set(keys)}
+    rows = {}
+    # Hundreds of instance types share a few dozen pairs of provider and GPU.
+    for provider, gpu in set(keys):
+        prior = prior_of(priors, provider, "spot", gpu, catalog.day)
+        if isinstance(prior, Unknown):
+            rows[provider, gpu] = NO_PRIOR
+        else:
+            rate, available = prior.per_hour, prior.available_share or 1.0
+            rows[provider, gpu] = (rate.low, rate.likely, rate.high, prior.lost_together, available)
     return Rates(*np.array([rows[key] for key in keys], np.float64).reshape(-1, 5).T)
-
-
-def _rates_row(prior: InterruptionPrior | Unknown) -> tuple[float, ...]:
-    if isinstance(prior, Unknown):
-        return NO_PRIOR
-    rate = prior.per_hour
-    return rate.low, rate.likely, rate.high, prior.lost_together, prior.available_share or 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,9 @@ def payment_options(
 
 def on_demand_offer(catalog: Catalog, instance_type: InstanceType, region: str | None) -> Offer | None:
     """Returns the on-demand offer of a type in a region, the first where it has several; None where it has none."""
-    offers = _TypeOffers(catalog, instance_type)
-    cheapest = offers.cheapest_of_each(offers.in_region(region))
-    return cheapest[0] if cheapest and cheapest[0].market == "on_demand" else None
+    among = _TypeOffers(catalog, instance_type).in_region(region)
+    on_demand = among[catalog.offers.market[among] == MARKETS.index("on_demand")]
+    return catalog.offers.offer(int(on_demand[0])) if len(on_demand) else None
 
 
 def markets_known(catalog: Catalog) -> tuple[str, ...]:
@@ -119,11 +119,9 @@ class _TypeOffers:
     def sold_as(self, market: str) -> OfferIndices:
         """Indices of the offers in a market or under a term."""
         offers = self.catalog.offers
-        if market in MARKETS:
-            of_market: OfferIndices = self.indices[offers.market[self.indices] == MARKETS.index(market)]
-            return of_market
-        of_term: OfferIndices = self.indices[offers.term[self.indices] == offers.terms.index(market)]
-        return of_term
+        named, names = (offers.market, MARKETS) if market in MARKETS else (offers.term, offers.terms)
+        of_name: OfferIndices = self.indices[named[self.indices] == names.index(market)]
+        return of_name
 
     def regions(self, among: OfferIndices) -> set[str | None]:
         offers = self.catalog.offers
@@ -137,7 +135,7 @@ def _region_sold(offers: _TypeOffers, region: str) -> str | None:
     sold = offers.regions(offers.indices)
     if region in sold:
         return region
-    own = {each.id for each in reference.regions if each.provider == instance_type.provider}
+    own = {known.id for known in reference.regions if known.provider == instance_type.provider}
     if not reference.providers[instance_type.provider].priced_by_region and sold == {None} and region in own:
         return None
     near = nearest_first(region, {name for name in sold if name}, reference.regions)

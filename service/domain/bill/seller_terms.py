@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Literal
 
-from service.domain.bill.bill import HourlyPrice, SellerTerms
+from service.domain.band import Band
+from service.domain.bill.bill import HourlyPrice, SellerTerms, bill_of
 from service.domain.bill.interruption import Checkpoints, Expectation, expect_by_prior, prior_of
-from service.domain.bill.run import BilledRun, StoredData, TransferredData
+from service.domain.bill.run import BilledRun
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import day_of
 from service.domain.catalog.names import unknown
@@ -14,7 +15,6 @@ from service.domain.catalog.offer import Offer, Price
 from service.domain.catalog.reference import Fee, Reference
 from service.domain.catalog.tariffs import (
     StoragePrice,
-    TransferPrice,
     rule_of,
     storage_classes,
     storage_price_of,
@@ -41,6 +41,8 @@ def terms_of(
 
     Raises `UnknownName` for a storage class that no provider has.
     """
+    provider, region = instance_type.provider, offer.region
+    storage, transfer = reference.storage_prices, reference.transfer_prices
     return SellerTerms(
         price=hourly_price(offer.price, instance_type, offer.region),
         rate=rate_on(reference.exchange_rates, offer.price.currency, day_of(offer.price.valid_from)),
@@ -53,11 +55,23 @@ def terms_of(
             operating_system,
             day,
         ),
-        storage=_storage_of(reference.storage_prices, run.stored, instance_type.provider, offer.region, day),
-        transfer=_transfer_of(reference.transfer_prices, run.sent, instance_type.provider, offer.region, day),
+        storage=tuple(
+            storage_price_of(storage, provider, region, known_storage_class(storage, data.storage_class), day)
+            for data in run.stored
+        ),
+        transfer=tuple(transfer_prices_of(transfer, provider, region, data.destination, day) for data in run.sent),
         fee=_fee_of(reference.fees, instance_type, service, day),
         interruptions=_interruptions_of(reference, instance_type, offer, run, day, checkpoints),
     )
+
+
+def likely_usd_micros(
+    reference: Reference, instance_type: InstanceType, offer: Offer, day: date, hours: float, nodes: int
+) -> int | None:
+    """Returns the likely cost of some hours on nodes of an offer, under the terms of a day; None if it is unknown."""
+    run = BilledRun(Band(hours, hours, hours), nodes)
+    usd = bill_of(run, terms_of(reference, instance_type, offer, run, day, Checkpoints())).usd
+    return None if usd is None else usd.likely
 
 
 def hourly_price(price: Price, instance_type: InstanceType, region: str | None) -> HourlyPrice | Unknown:
@@ -70,27 +84,12 @@ def hourly_price(price: Price, instance_type: InstanceType, region: str | None) 
     return HourlyPrice(price.native_micros_per_hour, price.currency, price.kind, price.source)
 
 
-def _storage_of(
-    prices: Sequence[StoragePrice], stored: Sequence[StoredData], provider: str, region: str | None, day: date
-) -> tuple[StoragePrice | Unknown, ...]:
-    return tuple(
-        storage_price_of(prices, provider, region, known_storage_class(prices, data.storage_class), day)
-        for data in stored
-    )
-
-
 def known_storage_class(prices: Sequence[StoragePrice], name: str) -> str:
     """Returns the storage class of that name. Raises `UnknownName` where no provider has it."""
     classes = storage_classes(prices)
     if name not in classes:
         raise unknown("storage class", name, classes, "storage.class")
     return name
-
-
-def _transfer_of(
-    prices: Sequence[TransferPrice], sent: Sequence[TransferredData], provider: str, region: str | None, day: date
-) -> tuple[tuple[TransferPrice, ...] | Unknown, ...]:
-    return tuple(transfer_prices_of(prices, provider, region, data.destination, day) for data in sent)
 
 
 def _fee_of(
@@ -101,16 +100,16 @@ def _fee_of(
         return "contained"
     if service is None:
         return None
-    known = [
+    fees_of_service = [
         fee
         for fee in fees
         if (fee.provider, fee.service) == (instance_type.provider, service)
         and fee.family in ("", instance_type.family)
         and fee.valid_from <= day
     ]
-    if not known:
+    if not fees_of_service:
         return Unknown(f"The premium of {service} on {instance_type.family} machines is not known.")
-    return max(known, key=lambda fee: (bool(fee.family), fee.valid_from))
+    return max(fees_of_service, key=lambda fee: (bool(fee.family), fee.valid_from))
 
 
 def _interruptions_of(

@@ -26,7 +26,6 @@ from service.domain.bill.interruption import (
     gang_rate,
     interval_of,
     prior_of,
-    rate_of_monthly_share,
     young_interval,
 )
 from service.domain.catalog.tariffs import InterruptionPrior
@@ -72,11 +71,6 @@ def test_example_c_billed_and_elapsed() -> None:
     assert found.elapsed is not None
     assert f"{found.elapsed.likely:.1f}" == "34.1"
     assert f"{100 * 0.35 * found.stretch:.0f}" == "39"
-
-
-def test_a_published_monthly_share_would_mean_thousands_of_hours() -> None:
-    assert round(1 / rate_of_monthly_share(0.05), -2) == 14_200
-    assert round(1 / rate_of_monthly_share(0.20), -1) == 3_270
 
 
 def test_the_formula_and_its_spread_agree_with_a_simulation() -> None:
