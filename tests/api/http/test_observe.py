@@ -3,11 +3,15 @@
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
+from service.api.http import examples
+from service.app import create_app
 from service.server.logs import JsonFormatter, TextFormatter
+from service.settings import Settings
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -36,7 +40,9 @@ def test_problems_have_ids_too(client: TestClient) -> None:
     assert client.post("/recommend", json={}).headers["X-Request-ID"]
 
 
-def test_the_log_names_the_route_and_hides_the_query(client: TestClient, access_log: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_the_route_and_hides_the_query(seeded_file: Path, access_log: pytest.LogCaptureFixture) -> None:
+    settings = Settings(database_url=f"sqlite:///{seeded_file}", access_log=True)
+    client = TestClient(create_app(settings, today=lambda: examples.DAY))
     client.get("/gpus/a100?as_of=2023-01-01", headers={"X-Request-ID": "one", "X-API-Key": "secret"})
     (record,) = [record for record in access_log.records if record.name == "selector.access"]
     fields = record.__dict__["fields"]
