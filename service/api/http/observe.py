@@ -7,13 +7,12 @@ from time import perf_counter
 from uuid import uuid4
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger("selector.access")
 
-REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-TRACE_PARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+TRACE_PARENT = re.compile(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
 SLOW_SECONDS = 1.0
 """Requests that take longer are logged as warnings."""
@@ -55,27 +54,27 @@ class Observe:
     def __init__(self, app: ASGIApp, *, access_log: bool) -> None:
         self._app = app
         self._access_log = access_log
+        self._counters: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        sent = headers.get("x-request-id", "")
-        request_id = sent if REQUEST_ID.fullmatch(sent) else uuid4().hex
-        parent = headers.get("traceparent", "")
+        # Raw headers: objects around them would take as long as some answers.
+        sent = {name: value for name, value in scope["headers"] if name in (b"x-request-id", b"traceparent")}
+        request_id, parent = sent.get(b"x-request-id", b""), sent.get(b"traceparent", b"")
+        if not REQUEST_ID.fullmatch(request_id):
+            request_id = uuid4().hex.encode()
         trace = parent if TRACE_PARENT.fullmatch(parent) else None
-        scope.setdefault("state", {})["request_id"] = request_id
+        added = [(b"x-request-id", request_id), *([(b"traceparent", trace)] if trace else ())]
+        scope.setdefault("state", {})["request_id"] = request_id.decode()
         status, size = 0, 0
 
         async def observed(message: Message) -> None:
             nonlocal status, size
             if message["type"] == "http.response.start":
                 status = message["status"]
-                answer = MutableHeaders(scope=message)
-                answer["X-Request-ID"] = request_id
-                if trace:
-                    answer["traceparent"] = trace
+                message["headers"] = [*message.get("headers", ()), *added]
             else:
                 size += len(message.get("body", b""))
             await send(message)
@@ -86,26 +85,35 @@ class Observe:
             await self._app(scope, receive, observed)
         finally:
             IN_FLIGHT.dec()
-            self._record(scope, status, size, perf_counter() - started, request_id, trace)
+            seconds = perf_counter() - started
+            route = getattr(scope.get("route"), "path", "none")
+            self._count(scope["method"] if scope["method"] in METHODS else "other", route, status, seconds)
+            if self._access_log or seconds > SLOW_SECONDS:
+                _log(scope, route, status, size, seconds, request_id.decode(), trace)
 
-    def _record(self, scope: Scope, status: int, size: int, seconds: float, request_id: str, trace: str | None) -> None:
+    def _count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Status 0 means that the client left before the answer began."""
-        method = scope["method"] if scope["method"] in METHODS else "other"
-        route = getattr(scope.get("route"), "path", "none")
-        REQUESTS.labels(method, route, status).inc()
-        SECONDS.labels(method, route).observe(seconds)
-        slow = seconds > SLOW_SECONDS
-        if self._access_log or slow:
-            client = scope.get("client")
-            fields = {
-                "method": scope["method"],
-                "path": scope["path"][:200],
-                "route": route,
-                "status": status,
-                "milliseconds": round(seconds * 1000, 3),
-                "bytes": size,
-                "client": client[0] if client else None,
-                "request_id": request_id,
-                "trace_id": trace[3:35] if trace else None,
-            }
-            log.log(logging.WARNING if slow else logging.INFO, "answered", extra={"fields": fields})
+        key = (method, route, status)
+        if key not in self._counters:
+            self._counters[key] = REQUESTS.labels(method, route, status), SECONDS.labels(method, route)
+        requests, durations = self._counters[key]
+        requests.inc()
+        durations.observe(seconds)
+
+
+def _log(
+    scope: Scope, route: str, status: int, size: int, seconds: float, request_id: str, trace: bytes | None
+) -> None:
+    client = scope.get("client")
+    fields = {
+        "method": scope["method"],
+        "path": scope["path"][:200],
+        "route": route,
+        "status": status,
+        "milliseconds": round(seconds * 1000, 3),
+        "bytes": size,
+        "client": client[0] if client else None,
+        "request_id": request_id,
+        "trace_id": trace[3:35].decode() if trace else None,
+    }
+    log.log(logging.WARNING if seconds > SLOW_SECONDS else logging.INFO, "answered", extra={"fields": fields})

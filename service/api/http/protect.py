@@ -5,20 +5,21 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.http.problems import FieldError, problem
 
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
+HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+]
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Load balancers and monitors ask these by address."""
-NO_CONTENT = "default-src 'none'; frame-ancestors 'none'"
+POLICY = b"content-security-policy"
+NO_CONTENT = (POLICY, b"default-src 'none'; frame-ancestors 'none'")
 """The policy of every answer that is not a page. A page brings its own."""
 
 
@@ -54,22 +55,22 @@ class Protect:
 
         async def protected(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                headers.setdefault("Content-Security-Policy", NO_CONTENT)
+                headers = [*message.get("headers", ()), *HEADERS]
+                if not any(name == POLICY for name, _ in headers):
+                    headers.append(NO_CONTENT)
+                message["headers"] = headers
             await send(message)
 
-        host = Headers(scope=scope).get("host", "")
-        if scope["path"] in PROBES or self._allows(host):
+        if scope["path"] in PROBES or self._allows(scope):
             await self._app(scope, receive, protected)
         else:
             sentence = "The service does not answer for this host."
             refusal = problem(421, sentence, [FieldError(field="Host", message=sentence, near=[])])
             await refusal(scope, receive, protected)
 
-    def _allows(self, host: str) -> bool:
+    def _allows(self, scope: Scope) -> bool:
         if not self._names and not self._suffixes:
             return True
+        host = Headers(scope=scope).get("host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and ":" in host else host
         return name.lower() in self._names or name.lower().endswith(self._suffixes)
