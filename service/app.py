@@ -1,5 +1,6 @@
 """Builds the application: settings, database, routes and middleware."""
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import date
@@ -57,6 +58,9 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
 
     @asynccontextmanager
     async def watching(_app: FastAPI) -> AsyncIterator[None]:
+        # A thread that answers a batch takes turns with the event loop more often than by default, every 5 ms. In the
+        # benchmark, the p99 of GET /healthz during a batch is then 2 to 4 times its value alone, not 5 times.
+        sys.setswitchinterval(0.0005)
         live.start_watching()
         yield
         live.stop_watching()

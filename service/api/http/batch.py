@@ -2,10 +2,11 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
@@ -55,7 +56,16 @@ async def answered(
     answers = [b""] * len(items)
     for indices in together(items):
         await run_in_threadpool(answer_items, indices)
-    return Response(b'{"items":[' + b",".join(answers) + b"]}", media_type="application/json")
+    return StreamingResponse(_in_parts(answers), media_type="application/json")
+
+
+async def _in_parts(answers: list[bytes]) -> AsyncIterator[bytes]:
+    """Yields the answers as one JSON document and drops each of them: joining them would take their memory twice."""
+    yield b'{"items":['
+    for index, answer in enumerate(answers):
+        answers[index] = b""
+        yield b"," + answer if index else answer
+    yield b"]}"
 
 
 def together(items: list[Any]) -> list[list[int]]:

@@ -13,7 +13,7 @@ from service.domain.arrays import Floats, Mask, still
 from service.domain.cache import Cache
 from service.domain.catalog.columns import Columns
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.offer import MARKETS, Offers
+from service.domain.catalog.offer import MARKETS, Offer, Offers
 from service.domain.catalog.reference import Measurement, PublishedRun, Reference, SoftwareRule
 from service.domain.typeset import TypeSet, mask_of
 
@@ -39,8 +39,8 @@ class Catalog:
     """Offers that pass some constraints. An entry is as large as the columns of offers, so there are few."""
     outlooks: Cache = field(default_factory=lambda: Cache(size=48))
     """Estimates of a job on every type. An entry is as large as forty columns of types, so there are few."""
-    shown: Cache = field(default_factory=lambda: Cache(size=4_000))
-    """Choices as they were completed, and their JSON: 3 KB each. See `service/api/recommend/encoded.py`."""
+    shown: Cache = field(default_factory=lambda: Cache(size=3_000))
+    """Offers and choices that answers show, and the JSON of choices: 3 KB each. See `api/recommend/encoded.py`."""
     encoded_items: Cache = field(default_factory=lambda: Cache(size=10_000))
     """JSON of instance types with one of their offers, for lists. Kept here, it is dropped with the catalog."""
 
@@ -56,6 +56,10 @@ class Catalog:
     def derive(self, compute: Callable[["Catalog", *Arguments], T], *args: *Arguments) -> T:
         """Returns `compute(catalog, *args)`, computed once and cached under the function and its arguments."""
         return self.memory.get_or_compute((compute, *args), lambda: compute(self, *args))
+
+    def offer(self, row: int) -> Offer:
+        """Returns the offer in a row; the few that lead are shown again and again."""
+        return self.shown.get_or_compute(row, lambda: self.offers.offer(row))
 
     @cached_property
     def identity(self) -> str:

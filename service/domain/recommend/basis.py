@@ -188,7 +188,7 @@ def ranked_offer(
         instance_type=catalog.instance_types[index],
         index=index,
         offer_index=offer_index,
-        offer=catalog.offers.offer(offer_index),
+        offer=catalog.offer(offer_index),
         precision=precision,
         speed=speed,
         nodes=nodes,

@@ -54,9 +54,7 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
     if not admitted.types:
         return None
     index, offer = best_by(basis, admitted, catalog)
-    return RelaxationOutcome(
-        to, admitted.types.bit_count(), catalog.instance_types[index], offer, catalog.offers.offer(offer)
-    )
+    return RelaxationOutcome(to, admitted.types.bit_count(), catalog.instance_types[index], offer, catalog.offer(offer))
 
 
 def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
