@@ -1,7 +1,6 @@
 """The OpenAPI document: FastAPI derives it from the code; problems, ETags and examples are added to each operation."""
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
@@ -39,9 +38,10 @@ def complete_document(app: FastAPI) -> None:
     """Makes the app return the completed document instead of the one that FastAPI derives."""
     derived = app.openapi
 
-    @cache
     def completed() -> Node:
-        document = derived()
+        if app.openapi_schema is not None:
+            return app.openapi_schema
+        document = derived()  # FastAPI keeps it as `openapi_schema`
         for path, operations in document["paths"].items():
             for operation in operations.values():
                 _complete(operation, path)

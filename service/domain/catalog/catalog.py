@@ -61,12 +61,12 @@ class Catalog:
         """Returns the offer in a row; the few that lead are shown again and again."""
         return self.shown.get_or_compute(row, lambda: self.offers.offer(row))
 
-    @cached_property
+    @property
     def identity(self) -> str:
         """Version and day; catalogs with the same identity give the same answers."""
         return f"{self.version}-{self.day.isoformat()}"
 
-    @cached_property
+    @property
     def everyone(self) -> TypeSet:
         """All instance types."""
         return (1 << len(self.instance_types)) - 1

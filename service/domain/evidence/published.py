@@ -17,7 +17,7 @@ Nearness = Literal["same_model_and_gpu", "same_model_kin_gpu", "same_gpu_kin_mod
 NEAREST_FIRST: tuple[Nearness, ...] = (
     "same_model_and_gpu", "same_model_kin_gpu", "same_gpu_kin_model", "same_model", "kin_gpu_kin_model",
 )  # fmt: skip
-"""In these codes of the API, `kin` is similar: GPUs share vendor and architecture, models the family, and neither is
+"""Codes of the API. Similar GPUs share vendor and architecture, similar models the family, and neither of two is
 `SIMILAR_WITHIN` times the other."""
 
 SIMILAR_WITHIN = 2.0
