@@ -88,7 +88,7 @@ def matrix(base: dict[str, Any], cells: list[dict[str, Any]], live: PinnedCatalo
             questions[index] = question_of(bodies[index], catalog)
         except ValidationError as error:
             errors = [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
-            problems[index] = invalid(errors, body, request)
+            problems[index] = invalid(errors, body, request, item=True)
         except QuestionError as error:
             problems[index] = document_of(error)
     answered, refused = what_if(questions, catalog)

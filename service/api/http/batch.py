@@ -45,7 +45,7 @@ async def answered(
             return answer(adapter.validate_python(item))
         except ValidationError as error:
             errors = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
-            return _refusal(invalid(errors, item, request))
+            return _refusal(invalid(errors, item, request, item=True))
         except QuestionError as error:
             return _refusal(document_of(error))
 

@@ -93,9 +93,9 @@ async def _validation_problem(request: Request, error: Exception) -> Response:
     return _response(invalid(errors, error.body, request))
 
 
-def invalid(faults: Sequence[Any], body: Any, request: Request) -> ProblemDocument:
-    """Returns the errors that pydantic found, as sentences."""
-    errors = [_field_error(fault, body, request) for fault in faults[:MAX_ERRORS]]
+def invalid(faults: Sequence[Any], body: Any, request: Request, *, item: bool = False) -> ProblemDocument:
+    """Returns the errors that pydantic found, as sentences. `item`: the body is one of a batch."""
+    errors = [_field_error(fault, body, request, item=item) for fault in faults[:MAX_ERRORS]]
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return _document(422, f"{errors[0].message}{more}" if errors else "The request cannot be understood.", errors)
 
@@ -104,7 +104,7 @@ def _body_problem(status: int, sentence: str, field: str = "body") -> Response:
     return problem(status, sentence, [FieldError(field=field, message=sentence, near=[])])
 
 
-def _field_error(fault: Mapping[str, Any], body: Any, request: Request) -> FieldError:
+def _field_error(fault: Mapping[str, Any], body: Any, request: Request, *, item: bool) -> FieldError:
     where, *path = fault["loc"]
     # In a query every value belongs to a parameter; in a body pydantic's path has more in it than names and places.
     steps = list(_steps_in_body(path, body, missing=fault["type"] == "missing")) if where == "body" else path[:1]
@@ -112,7 +112,9 @@ def _field_error(fault: Mapping[str, Any], body: Any, request: Request) -> Field
     near: Sequence[str] = ()
     match fault["type"]:
         case "extra_forbidden":
-            near = near_names(field.rsplit(".", 1)[-1], _known_names(request))
+            parent = "".join(f"{step}." for step in steps[:-1])
+            siblings = _siblings(request, where, steps[:-1], item=item)
+            near = [parent + name for name in near_names(str(steps[-1]), siblings)]
             message = f"There is no {'query parameter' if where == 'query' else 'field'} '{field}'."
         case "literal_error":
             near = near_names(str(fault["input"]), re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
@@ -156,29 +158,30 @@ def _printable(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
 
-def _known_names(request: Request) -> list[str]:
-    """The parameters and body fields of the operation, for near names."""
+def _siblings(request: Request, where: str, parent: Sequence[Any], *, item: bool) -> list[str]:
+    """The query parameters of the operation, or the fields that the object at a path into the body has."""
     document = request.app.openapi()
-    route = request.scope.get("route")
-    operation = document["paths"].get(getattr(route, "path_format", ""), {}).get(request.method.lower(), {})
-    names = [parameter["name"] for parameter in operation.get("parameters", [])]
-    return [*names, *_fields_within(operation.get("requestBody", {}), document["components"]["schemas"], set())]
+    path = getattr(request.scope.get("route"), "path_format", "")
+    # The document leaves the items of a batch open; each is a body of the operation that the batch repeats.
+    operations = document["paths"].get(path.removesuffix("/batch") if item else path, {})
+    operation = operations.get(request.method.lower(), {})
+    if where != "body":
+        return [parameter["name"] for parameter in operation.get("parameters", [])]
+    schemas = document["components"]["schemas"]
+    here = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
+    for step in parent:
+        parts = [part for schema in here for part in _alternatives(schema, schemas)]
+        inner = (part.get("items") if isinstance(step, int) else part.get("properties", {}).get(step) for part in parts)
+        here = [schema for schema in inner if schema]
+    return [name for schema in here for part in _alternatives(schema, schemas) for name in part.get("properties", ())]
 
 
-def _fields_within(node: Any, schemas: Mapping[str, Any], visited: set[str]) -> Iterator[str]:
-    """Yields the names of all properties in a schema and in those that it refers to."""
-    if isinstance(node, list):
-        for part in node:
-            yield from _fields_within(part, schemas, visited)
-    if not isinstance(node, dict):
-        return
-    name = str(node.get("$ref", "")).rpartition("/")[2]
-    if name and name not in visited:  # a schema may refer to itself
-        visited.add(name)
-        yield from _fields_within(schemas[name], schemas, visited)
-    yield from node.get("properties", {})
-    parts = [part for key, part in node.items() if key not in ("example", "examples")]
-    yield from _fields_within(parts, schemas, visited)
+def _alternatives(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yields the schemas that a value may have: of a union its members, of a reference the schema of that name."""
+    yield schema
+    name = str(schema.get("$ref", "")).rpartition("/")[2]
+    for part in (*([schemas[name]] if name else ()), *schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        yield from _alternatives(part, schemas)
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

@@ -238,12 +238,11 @@ def working(**workload: Any) -> dict[str, Any]:
     [
         (asked(constrants={}), "constrants", "constraints"),
         (asked(wrkload={}), "wrkload", "workload"),
-        (constrained(regoin=["us-east-1"]), "constraints.regoin", "region"),
-        (constrained(precision=["bf16"]), "constraints.precision", "precision"),
-        (working(precison=["bf16"]), "workload.precison", "precision"),
-        (working(host={"vcpu_per_gpu": 1}), "workload.host.vcpu_per_gpu", "vcpus_per_gpu"),
-        (working(amount={"token": 1}), "workload.amount.token", "tokens"),
-        (asked(objective={"usdd": 1}), "objective.usdd", "usd"),
+        (constrained(regoin=["us-east-1"]), "constraints.regoin", "constraints.region"),
+        (working(precison=["bf16"]), "workload.precison", "workload.precision"),
+        (working(host={"vcpu_per_gpu": 1}), "workload.host.vcpu_per_gpu", "workload.host.vcpus_per_gpu"),
+        (working(amount={"token": 1}), "workload.amount.token", "workload.amount.tokens"),
+        (asked(objective={"usdd": 1}), "objective.usdd", "objective.usd"),
         (asked(objective="cheepest"), "objective", "cheapest"),
         ({"workload": {"task": "trainig"}}, "workload.task", "training"),
         (working(method="qlorra"), "workload.method", "qlora"),
@@ -274,6 +273,39 @@ def test_a_misspelt_name_in_a_body_gets_its_near_ones(
     app: FastAPI, body: dict[str, Any], field: str, near: str
 ) -> None:
     is_problem(recommend(app, body), 422, field, near)
+
+
+TRAINING = {"task": "training", "model": "resnet-50"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "near"),
+    [
+        ("/recommend", constrained(precision=["bf16"]), {"constraints.region"}),
+        ("/estimate", {"hours": 1, "machine": {"gpu": "a100", "instance": "x"}}, set()),
+        ("/estimate", {"hours": 1, "machine": {"gpus": "a100"}}, {"machine.gpu"}),
+        ("/estimate", {"hours": 1, "machine": "p4d.24xlarge", "storage": [{"gibs": 1}]}, {"storage.0.gib"}),
+        ("/estimate", {"workload": {**TRAINING, "model": {"layer": 1}}, "machine": "x"}, {"workload.model.layers"}),
+        ("/estimate/batch", {"item": []}, {"items"}),
+        ("/estimate/batch", {"items": [{"hours": 1, "machine": {"gpu_counts": 8}}]}, {"machine.gpu_count"}),
+        ("/recommend/batch", {"items": [working(precison=["bf16"])]}, {"workload.precision"}),
+    ],
+)  # fmt: skip
+def test_near_names_of_an_unknown_field_are_paths_of_fields_in_the_same_object(
+    app: FastAPI, path: str, body: dict[str, Any], near: set[str]
+) -> None:
+    told = call(app, "POST", path, headers=JSON, chunks=[json.dumps(body).encode()]).json()
+    error = next(
+        error
+        for problem in ([item["problem"] for item in told["items"]] if "items" in told else [told])
+        for error in problem["errors"]
+        if error["message"].startswith("There is no field")
+    )
+    parent = error["field"].rpartition(".")[0]
+    assert near <= set(error["near"])
+    assert bool(near) == bool(error["near"])
+    assert {name.rpartition(".")[0] for name in error["near"]} <= {parent}
+    assert error["field"] not in error["near"]
 
 
 ODD: list[Any] = [None, True, 1, 1.5, -1, "x", "", [], [1], [None], [[]], [{}], {}, {"a": 1}, 10**400, [10**400]]
