@@ -4,13 +4,16 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine as Engine  # for callers that hold one without importing SQLAlchemy
-from sqlalchemy import create_engine, event
+from sqlalchemy import NullPool, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from service.db.errors import DatabaseUnusable
+from service.db.errors import DatabaseUnusable, require_same_file
+from service.db.sqlite_file import OPTION, SqliteFile
 
-SQLITE_BUSY_SECONDS = 10
+SQLITE_BUSY_SECONDS = 2
+"""How long a statement waits for a lock. A request may wait twice, and is answered within five seconds."""
+
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
@@ -47,17 +50,27 @@ def connect(database_url: str) -> Engine:
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": SQLITE_BUSY_SECONDS})
+    path = sqlite_path(url)
+    file = SqliteFile(path) if path else None
+    # A connection that is kept would not notice that another program has overwritten the file.
+    pool = {"poolclass": NullPool, "execution_options": {OPTION: file}} if file else {}
+    engine = create_engine(url, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool)
+
+    @event.listens_for(engine, "do_connect")
+    def open_file(dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
+        require_same_file(engine)  # before SQLite, which would create a file where there is none
+        if file and file.on_read_only_media:
+            return dialect.connect(file.immutable_uri, uri=True, **parameters)
+        return None
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
         # SQLAlchemy begins transactions itself (below); where pysqlite would begin them breaks savepoints.
         connection.isolation_level = None
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA foreign_keys = ON")
-        if not cursor.execute("PRAGMA query_only").fetchone()[0]:
-            cursor.execute("PRAGMA journal_mode = WAL")  # lets readers continue while an import writes
-        cursor.close()
+        connection.execute("PRAGMA foreign_keys = ON")
+        if not (file and file.on_read_only_media):
+            connection.execute("PRAGMA journal_mode = WAL")  # lets readers continue while an import writes
+        require_same_file(engine)  # which takes note of a file that SQLite has created just now
 
     @event.listens_for(engine, "begin")
     def begin(connection: Any) -> None:

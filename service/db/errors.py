@@ -7,16 +7,26 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
+from service.db.sqlite_file import file_of
+
 
 class DatabaseUnusable(Exception):
     """The database cannot be used; the message says why, and how to repair it."""
 
 
+class DatabaseFileLost(DatabaseUnusable):
+    """The SQLite file was deleted or replaced while it was in use."""
+
+
 @contextmanager
 def in_sentences(engine: Engine) -> Iterator[None]:
-    """Raises driver errors as `DatabaseUnusable`, except that of a row which breaks a constraint."""
+    """Raises driver errors as `DatabaseUnusable`, except that of a row which breaks a constraint.
+
+    Raises `DatabaseFileLost` if the file is another one at the end, so that no write into a lost file is acknowledged.
+    """
     try:
         yield
+        require_same_file(engine)
     except IntegrityError:
         raise
     except OperationalError as error:
@@ -26,6 +36,14 @@ def in_sentences(engine: Engine) -> Iterator[None]:
         raise DatabaseUnusable(f"{url} is not a database that this service can use: {_reason(error)}.") from error
     except (DBAPIError, PoolExhausted) as error:
         raise DatabaseUnusable(f"The database {engine.url.render_as_string()} does not answer.") from error
+
+
+def require_same_file(engine: Engine) -> None:
+    """Raises `DatabaseFileLost` if the SQLite file is not the one that this engine opened first."""
+    file = file_of(engine)
+    fault = file.fault() if file else None
+    if fault:
+        raise DatabaseFileLost(fault)
 
 
 def _unreachable_sentence(engine: Engine, error: OperationalError) -> str:

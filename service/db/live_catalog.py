@@ -11,6 +11,7 @@ from functools import lru_cache
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.db.errors import DatabaseFileLost
 from service.db.read_history import read_history, read_newer, read_version
 from service.db.write_measurements import write_measurements
 from service.domain.catalog.catalog import Catalog
@@ -38,6 +39,8 @@ class Health:
 
     checked_at: datetime
     problem: str | None
+    file_lost: bool = False
+    """Whether the SQLite file was deleted or replaced. Unlike a server that does not answer, it does not return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,9 @@ class LiveCatalog:
                 if self.health.problem is None:
                     version = self.history.version
                     log.warning("The catalog cannot be refreshed; version %s keeps answering: %s", version, error)
-                self.health = Health(self.health.checked_at, f"The database cannot be read: {type(error).__name__}.")
+                file_lost = isinstance(error, DatabaseFileLost)
+                problem = str(error) if file_lost else f"The database cannot be read: {type(error).__name__}."
+                self.health = Health(self.health.checked_at, problem, file_lost)
 
     def _read_if_changed(self) -> None:
         with self._engine.connect() as connection:

@@ -14,7 +14,7 @@ from service.domain.catalog.reference import Measurement
 
 MICRO = 1_000_000
 LOCK_TIMEOUT = "10s"
-"""How long Postgres waits for a running import; SQLite waits as long, see `SQLITE_BUSY_SECONDS`."""
+"""How long Postgres waits for a running import; SQLite waits for `SQLITE_BUSY_SECONDS`."""
 
 
 def write_measurements(engine: Engine, measurements: Sequence[Measurement], now: datetime) -> list[Measurement]:

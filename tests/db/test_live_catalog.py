@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, text
@@ -131,23 +130,6 @@ def test_a_catalog_in_use_stays_as_it_is(live: LiveCatalog, engine: Engine) -> N
     assert sorted(pinned.on(None).offers.usd_per_hour) == sorted(pinned.on(DAY).offers.usd_per_hour) == [1, 1, 1]
     with pytest.raises(ValueError, match="read-only"):
         before.offers.usd_per_hour[0] = 0
-
-
-def test_a_lost_file_leaves_the_last_good_catalog(sqlite_tables: str, tmp_path: Path) -> None:
-    engine = connect(sqlite_tables)
-    write(engine, batch(), datetime(2026, 11, 21, tzinfo=UTC))
-    live = LiveCatalog(engine, today=lambda: DAY)
-    engine.dispose()
-    file, aside = tmp_path / "test.db", tmp_path / "aside.db"
-    file.rename(aside)
-    file.write_text("This is no database, and it is longer than the header of one would be. " * 9)
-    live.refresh()
-    assert live.health.problem == "The database cannot be read: DatabaseError."
-    assert "aws/p4d.24xlarge" in live.on(None).index_of
-    aside.replace(file)
-    live.refresh()
-    assert live.health.problem is None
-    engine.dispose()
 
 
 def test_a_lost_server_leaves_the_last_good_catalog() -> None:

@@ -27,9 +27,12 @@ class AliveResponse(ResponseModel):
 
 
 class ReadyResponse(ResponseModel):
-    """The catalog is loaded; `problem` says when it can no longer be refreshed, while the last good one answers."""
+    """The catalog is loaded; `problem` says when it can no longer be refreshed, while the last good one answers.
 
-    status: Literal["ready", "draining"]
+    With `draining` and `database_file_lost`, the status code is 503, and a load balancer should send no more requests.
+    """
+
+    status: Literal["ready", "draining", "database_file_lost"]
     catalog: CatalogStamp
     checked_at: datetime
     problem: str | None
@@ -46,9 +49,9 @@ async def get_readyz(live: Live, request: Request, response: Response) -> ReadyR
     """The catalog in use, and the last check of the database. While that is lost, the last good catalog answers."""
     health = live.health
     draining = getattr(request.state, "draining", False)
-    response.status_code = 503 if draining else 200
+    response.status_code = 503 if draining or health.file_lost else 200
     return ReadyResponse(
-        status="draining" if draining else "ready",
+        status="draining" if draining else "database_file_lost" if health.file_lost else "ready",
         catalog=stamp(live.on(None)),
         checked_at=health.checked_at,
         problem=health.problem,

@@ -1,0 +1,52 @@
+"""The file of a SQLite database: whether it is still the one that was opened, and whether it can ever change."""
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import Engine
+
+OPTION = "sqlite_file"
+"""The execution option under which an engine keeps its `SqliteFile`."""
+
+
+class SqliteFile:
+    """The file of a SQLite database. It has to stay the file that was opened first.
+
+    A process that keeps a deleted or replaced file open could go on writing to it, and every row would be lost.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opened: tuple[int, int] | None = None
+        log_of_writes = path.with_name(f"{path.name}-wal")
+        self.on_read_only_media = path.exists() and not any(map(_writable, (path, path.parent, log_of_writes)))
+
+    def fault(self) -> str | None:
+        """Returns a sentence if the file was deleted or replaced after the first call that found it, else None."""
+        try:
+            status = self._path.stat()
+        except OSError:
+            return self._opened and "The database file was deleted. Put it back, and restart the service."
+        identity = status.st_dev, status.st_ino
+        self._opened = self._opened or identity
+        return (
+            None
+            if identity == self._opened
+            else "The database file was replaced. Restart the service to use the new one."
+        )
+
+    @property
+    def immutable_uri(self) -> str:
+        """The file as SQLite opens it without locks and without further files, which read-only media cannot hold."""
+        return f"file:{quote(str(self._path))}?immutable=1"
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK)
+
+
+def file_of(engine: Engine) -> SqliteFile | None:
+    """Returns the file of an engine, or None for Postgres and for a database in memory."""
+    file: SqliteFile | None = engine.get_execution_options().get(OPTION)
+    return file
