@@ -1,87 +1,100 @@
-"""The closed lists of codes in an answer. A code is never removed, and its meaning never changes."""
+"""The closed lists of codes in an answer, each with its meaning. A code is never removed or changed in meaning."""
 
-from enum import StrEnum
+from enum import StrEnum, auto
+from typing import Self
 
 
-class ReasonCode(StrEnum):
+class MeaningfulCode(StrEnum):
+    """A code, whose value is its name in lower case, and the sentence that explains it."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str = "") -> Self:
+        code = str.__new__(cls, value)
+        code._value_ = value
+        code.meaning = meaning
+        return code
+
+
+class ReasonCode(MeaningfulCode):
     """Why a choice has its rank."""
 
-    OBJECTIVE = "objective"
-    PRECISION = "precision"
-    FITS = "fits"
-    ONLY_CHOICE = "only_choice"
-    MEASURED = "measured"
-    SCALED = "scaled"
-    TIED = "tied"
-    WITHIN_LIMITS = "within_limits"
-    SPOT_IN_EXPECTATION = "spot_in_expectation"
+    OBJECTIVE = auto(), "The rank of the choice under the objective, with the figures that decide it."
+    PRECISION = auto(), "The precision that the ranking assumes on this GPU, and its peak there."
+    FITS = auto(), "How much of the usable memory of each GPU the job needs."
+    ONLY_CHOICE = auto(), "Nothing else satisfies the constraints."
+    MEASURED = auto(), "The rate that was measured on this machine under the workload's name."
+    SCALED = auto(), "The rate that was measured under the workload's name, scaled from the most similar machine."
+    TIED = auto(), "The uncertainty of the estimates is larger than the difference to these other choices."
+    WITHIN_LIMITS = auto(), "How the choice keeps the deadline and the budget."
+    SPOT_IN_EXPECTATION = auto(), "Time that interruptions are expected to add, and the break-even rate of spot."
 
 
-class WarningCode(StrEnum):
+class WarningCode(MeaningfulCode):
     """A risk of a choice."""
 
-    PCIE_MULTI_GPU = "pcie_multi_gpu"
-    SOLD_FOR_INFERENCE = "sold_for_inference"
-    ARM_HOST = "arm_host"
-    PREVIEW = "preview"
-    CLOSED_TO_NEW = "closed_to_new"
-    PRICE_OLD = "price_old"
-    PRICE_UNDATED = "price_undated"
-    PRICE_ASSUMED = "price_assumed"
-    SPOT_CAN_BE_INTERRUPTED = "spot_can_be_interrupted"
-    SPOT_DEARER = "spot_dearer"
-    FEW_VCPUS = "few_vcpus"
-    HOST_MEMORY_UNKNOWN = "host_memory_unknown"
-    PART_OF_A_CARD = "part_of_a_card"
-    GPU_MEMORY = "gpu_memory"
-    HOST_BOUND = "host_bound"
-    SLOW_READS = "slow_reads"
-    LOCAL_STORAGE_SMALL = "local_storage_small"
-    SLOW_NETWORK = "slow_network"
-    SUPERSEDED = "superseded"
-    NO_FRAMEWORK = "no_framework"
-    SOFTWARE_PARTLY = "software_partly"
-    TENSOR_OVER_SLOW_LINKS = "tensor_over_slow_links"
-    PRECISION_REDUCED = "precision_reduced"
-    MEASUREMENT_OTHER_SOFTWARE = "measurement_other_software"
-    MEASUREMENT_OLD = "measurement_old"
-    EXTRAPOLATES = "extrapolates"
+    PCIE_MULTI_GPU = auto(), "The GPUs are linked by PCIe only, which can slow down training on all of them."
+    SOLD_FOR_INFERENCE = auto(), "The vendor positions this GPU for inference. Measure how well it trains."
+    ARM_HOST = auto(), "The host CPU is Arm: every library of the workload must exist for it."
+    PREVIEW = auto(), "The instance type is in preview: access must be granted and may be withdrawn."
+    CLOSED_TO_NEW = auto(), "The provider no longer admits new customers to this instance type."
+    PRICE_OLD = auto(), "The price was last observed more than 90 days before the catalog's day."
+    PRICE_UNDATED = auto(), "The day on which the price was observed is unknown."
+    PRICE_ASSUMED = auto(), "The price is carried over from another observation; it was not observed itself."
+    SPOT_CAN_BE_INTERRUPTED = auto(), "The provider can reclaim spot machines; the work must save and resume."
+    SPOT_DEARER = auto(), "On-demand costs less than spot in this region."
+    FEW_VCPUS = auto(), "The host has fewer vCPUs per GPU than the workload needs."
+    HOST_MEMORY_UNKNOWN = auto(), "The host memory is unknown, so the requirement was not checked."
+    PART_OF_A_CARD = auto(), "The GPU is only a part of a card."
+    GPU_MEMORY = auto(), "The job does not fit in the memory of each GPU, or may not fit."
+    HOST_BOUND = auto(), "The CPUs prepare samples more slowly than the GPUs can process them."
+    SLOW_READS = auto(), "The network delivers samples more slowly than the GPUs can process them."
+    LOCAL_STORAGE_SMALL = auto(), "The samples do not fit on the machine's local disks."
+    SLOW_NETWORK = auto(), "The nodes of the job are not on a fast RDMA network, or it is unknown whether they are."
+    SUPERSEDED = auto(), "A newer machine of the provider is faster, costs no more and has at least as much memory."
+    NO_FRAMEWORK = auto(), "Deep-learning frameworks are known not to run on the GPU, and none is known to."
+    SOFTWARE_PARTLY = auto(), "The software runs there only in part, or an optional library does not run there."
+    TENSOR_OVER_SLOW_LINKS = auto(), "Tensor parallelism crosses slow links, so every layer waits for them."
+    PRECISION_REDUCED = auto(), "The GPU runs the precision only at a token rate or by conversion."
+    MEASUREMENT_OTHER_SOFTWARE = auto(), "The measurement was made with other software than the workload requires."
+    MEASUREMENT_OLD = auto(), "The newest measurement under the workload's name is more than a year old."
+    EXTRAPOLATES = auto(), "No published run covers some property of the job, so the band is wider."
 
 
-class AdviceCode(StrEnum):
+class AdviceCode(MeaningfulCode):
     """Something else that would help. The order is by importance."""
 
-    CURRENT_ENDS = "current_ends"
-    NO_ACCELERATOR_NEEDED = "no_accelerator_needed"
-    SEPARATE_DEV_AND_TRAINING = "separate_dev_and_training"
-    GRAPHICS = "graphics"
-    QUANTISATION_REQUIRED = "quantisation_required"
-    FRACTIONAL_GPU = "fractional_gpu"
-    TF32 = "tf32"
-    TF32_OFF_BY_DEFAULT = "tf32_off_by_default"
-    MIXED_PRECISION = "mixed_precision"
-    HALF_PRECISION = "half_precision"
-    INT8 = "int8"
-    CODE_CHANGE_REQUIRED = "code_change_required"
-    INDEPENDENT_RUNS = "independent_runs"
-    ONE_MODEL_PER_GPU = "one_model_per_gpu"
-    GPU_DECODING = "gpu_decoding"
-    MIGRATION_PATH = "migration_path"
-    EVALUATE_NEXT = "evaluate_next"
-    MANAGED_SPOT = "managed_spot"
-    MANAGED_TRAINING = "managed_training"
-    IMAGE_ADVICE = "image_advice"
+    CURRENT_ENDS = auto(), "The current instance type is closed to new customers or retired: move its workload."
+    NO_ACCELERATOR_NEEDED = auto(), "The workload does not benefit from a GPU; a machine without one is enough."
+    SEPARATE_DEV_AND_TRAINING = auto(), "Develop on a machine without a GPU, and rent a GPU only for the runs."
+    GRAPHICS = auto(), "A machine whose GPU the vendor positions for graphics."
+    QUANTISATION_REQUIRED = auto(), "The GPU multiplies only in int8, so the model must be quantised for it."
+    FRACTIONAL_GPU = auto(), "A part of a card, or an accelerator attached to a CPU machine, may be enough."
+    TF32 = auto(), "The GPU has TF32, which is faster than fp32 and needs no change of the code."
+    TF32_OFF_BY_DEFAULT = auto(), "PyTorch disables TF32 for matrix products by default from version 1.12 on."
+    MIXED_PRECISION = auto(), "The GPU is faster at 16 bits; training in 16 bits usually needs changes of the code."
+    HALF_PRECISION = auto(), "The GPU serves faster at 16 bits, which is enough for most models."
+    INT8 = auto(), "The GPU serves faster in int8 once the model is quantised."
+    CODE_CHANGE_REQUIRED = auto(), "Several GPUs train one model only with code that is written for it."
+    INDEPENDENT_RUNS = auto(), "Independent runs take a GPU each and need no fast links."
+    ONE_MODEL_PER_GPU = auto(), "Each GPU can serve a model of its own."
+    GPU_DECODING = auto(), "Decoding on the GPU relieves the CPUs, which are the bottleneck."
+    MIGRATION_PATH = auto(), "A larger machine with GPUs of the same architecture, for later."
+    EVALUATE_NEXT = auto(), "The workload has no measurement yet: which two machines to measure first."
+    MANAGED_SPOT = auto(), "The provider runs training on spot capacity and handles interruptions and checkpoints."
+    MANAGED_TRAINING = auto(), "The provider runs training and bills only the run, not the time before and after it."
+    IMAGE_ADVICE = auto(), "The provider's images include drivers and frameworks built for its machines."
 
 
-class NoteCode(StrEnum):
+class NoteCode(MeaningfulCode):
     """Something to know about the whole answer."""
 
-    NAME_NOT_MEASURED = "name_not_measured"
-    SPOT_LEFT_OUT = "spot_left_out"
-    NEAREST = "nearest"
-    OBJECTIVE_DEFAULTED = "objective_defaulted"
-    PRICE_IGNORED = "price_ignored"
-    NO_AMOUNT = "no_amount"
-    NO_DEADLINE = "no_deadline"
-    NOT_WEIGHED = "not_weighed"
-    SOFTWARE_UNKNOWN = "software_unknown"
+    NAME_NOT_MEASURED = auto(), "No measurement exists under the workload's name by the catalog's day."
+    SPOT_LEFT_OUT = auto(), "Spot machines were left out because the workload is not fault-tolerant."
+    NEAREST = auto(), "No choice keeps both the deadline and the budget; the note has the nearest one on each side."
+    OBJECTIVE_DEFAULTED = auto(), "No objective was given, so `cheapest` was used."
+    PRICE_IGNORED = auto(), "No candidate has a known price, so the ranking is by hardware alone."
+    NO_AMOUNT = auto(), "No amount of work was given, so the ranking is by the cost of an hour."
+    NO_DEADLINE = auto(), "No deadline was given, so none was applied."
+    NOT_WEIGHED = auto(), "Fields that were read and checked but did not affect the ranking."
+    SOFTWARE_UNKNOWN = auto(), "Software without any rule about where it runs; it rejected nothing."
