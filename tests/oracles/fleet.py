@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from math import inf
 
 from service.domain.band import Band
-from service.domain.bill.interruption import Checkpoints, expect_by_prior, prior_of
+from service.domain.bill.interruption import Checkpoints, expect_by_prior
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.tariffs import InterruptionPrior
+from service.domain.catalog.tariffs import InterruptionPrior, prior_of
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import Job
 from service.domain.layouts.job_estimate import estimate_job

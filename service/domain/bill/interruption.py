@@ -8,9 +8,7 @@ Sources: J. W. Young, "A first order approximation to the optimum checkpoint int
 higher order estimate of the optimum checkpoint interval for restart dumps" (FGCS 22, 2006).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from math import isfinite
 from typing import Any
 
@@ -19,7 +17,7 @@ import numpy as np
 from service.domain.arrays import Floats, Number
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.tariffs import SECONDS_AN_HOUR, InterruptionPrior
+from service.domain.catalog.tariffs import SECONDS_AN_HOUR, InterruptionPrior, prior_of
 from service.domain.money import Unknown
 
 EIGHT_IN_TEN = 1.2816
@@ -179,23 +177,6 @@ def expect(
         basis=basis,
         source=source,
     )
-
-
-def prior_of(
-    priors: Sequence[InterruptionPrior], provider: str, market: str, gpu: str | None, day: date
-) -> InterruptionPrior | Unknown:
-    """Returns the most specific prior, and of those the newest, for a GPU of a provider in a market on a day."""
-    rows = [
-        prior
-        for prior in priors
-        if prior.market == market
-        and prior.provider in ("", provider)
-        and prior.gpu in ("", gpu)
-        and prior.valid_from <= day
-    ]
-    if not rows:
-        return Unknown(f"How often {provider} interrupts {market} machines is not known.")
-    return max(rows, key=lambda prior: (bool(prior.provider), bool(prior.gpu), prior.valid_from))
 
 
 def expect_by_prior(

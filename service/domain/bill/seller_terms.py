@@ -6,7 +6,7 @@ from typing import Literal
 
 from service.domain.band import Band
 from service.domain.bill.bill import HourlyPrice, SellerTerms, bill_of
-from service.domain.bill.interruption import Checkpoints, Expectation, expect_by_prior, prior_of
+from service.domain.bill.interruption import Checkpoints, Expectation, expect_by_prior
 from service.domain.bill.run import BilledRun
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import day_of
@@ -15,6 +15,8 @@ from service.domain.catalog.offer import Offer, Price
 from service.domain.catalog.reference import Fee, Reference
 from service.domain.catalog.tariffs import (
     StoragePrice,
+    most_specific,
+    prior_of,
     rule_of,
     storage_classes,
     storage_price_of,
@@ -100,16 +102,10 @@ def _fee_of(
         return "contained"
     if service is None:
         return None
-    fees_of_service = [
-        fee
-        for fee in fees
-        if (fee.provider, fee.service) == (instance_type.provider, service)
-        and fee.family in ("", instance_type.family)
-        and fee.valid_from <= day
-    ]
-    if not fees_of_service:
-        return Unknown(f"The premium of {service} on {instance_type.family} machines is not known.")
-    return max(fees_of_service, key=lambda fee: (bool(fee.family), fee.valid_from))
+    exactly = {"provider": instance_type.provider, "service": service}
+    for fee in most_specific(fees, day, exactly, {"family": instance_type.family}):
+        return fee
+    return Unknown(f"The premium of {service} on {instance_type.family} machines is not known.")
 
 
 def _interruptions_of(

@@ -1,10 +1,10 @@
 """Charges other than the hour of a machine: rounding of time, storage, and data that leaves the network."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from service.domain.band import Band
 from service.domain.money import MICRO, NOTHING, Exact, Unknown, exact, quotient_half_up
@@ -113,46 +113,54 @@ def transfer_cost(tiers: Sequence[TransferPrice], gb: float, already_gb: float =
     return Exact.same(sum((tier.cost(start, end) for tier in tiers), Fraction(0)))
 
 
+class InForceFrom(Protocol):
+    """A row that is in force from a day on."""
+
+    @property
+    def valid_from(self) -> date: ...
+
+
+Row = TypeVar("Row", bound=InForceFrom)
+
+
+def most_specific(rows: Sequence[Row], day: date, exactly: Mapping[str, str], or_any: Mapping[str, Any]) -> list[Row]:
+    """Returns the rows that fit best, and of these the newest by a day; several where they differ in other fields.
+
+    A row has the values of `exactly`, and each value of `or_any` or an empty text, which stands for every value. A row
+    that states more of them fits better; of equally many, one that states an earlier one.
+    """
+    rows = [row for row in rows if row.valid_from <= day]
+    for name, value in exactly.items():
+        rows = [row for row in rows if getattr(row, name) == value]
+    for name, value in or_any.items():
+        rows = [row for row in rows if getattr(row, name) in ("", value)]
+
+    def fit(row: Row) -> tuple[int, list[bool], date]:
+        stated = [getattr(row, name) != "" for name in or_any]
+        return sum(stated), stated, row.valid_from
+
+    best = max(map(fit, rows), default=None)
+    return [row for row in rows if fit(row) == best]
+
+
 def rule_of(
     rules: Sequence[BillingRule], provider: str, service: str, machine: MachineKind, market: str,
     operating_system: str, day: date,
 ) -> BillingRule | Unknown:  # fmt: skip
     """Returns the most specific rule that applies; among equally specific ones the newest by that day."""
-    known = [
-        rule
-        for rule in rules
-        if rule.provider == provider
-        and rule.service in ("", service)
-        and rule.machine in ("", machine)
-        and rule.market in ("", market)
-        and rule.operating_system in ("", operating_system)
-        and rule.valid_from <= day
-    ]
-    if not known:
-        return Unknown(
-            f"How {provider} rounds the time of its machines is not known; they are billed here by the second."
-        )
-
-    def precision(rule: BillingRule) -> tuple[int, date]:
-        return sum(map(bool, (rule.service, rule.machine, rule.market, rule.operating_system))), rule.valid_from
-
-    return max(known, key=precision)
+    or_any = {"service": service, "machine": machine, "market": market, "operating_system": operating_system}
+    for rule in most_specific(rules, day, {"provider": provider}, or_any):
+        return rule
+    return Unknown(f"How {provider} rounds the time of its machines is not known; they are billed here by the second.")
 
 
 def storage_price_of(
     prices: Sequence[StoragePrice], provider: str, region: str | None, storage_class: str, day: date
 ) -> StoragePrice | Unknown:
     """Returns the newest price of a class by a day: of the region, or else of every region."""
-    known = [
-        price
-        for price in prices
-        if price.provider == provider
-        and price.storage_class == storage_class
-        and price.region in ("", region)
-        and price.valid_from <= day
-    ]
-    if known:
-        return max(known, key=lambda price: (bool(price.region), price.valid_from))
+    exactly = {"provider": provider, "storage_class": storage_class}
+    for price in most_specific(prices, day, exactly, {"region": region}):
+        return price
     return Unknown(f"What {storage_class} costs at {_location(provider, region)} is not known.")
 
 
@@ -165,22 +173,13 @@ def transfer_prices_of(
     prices: Sequence[TransferPrice], provider: str, region: str | None, destination: str, day: date
 ) -> tuple[TransferPrice, ...] | Unknown:
     """Returns the tiers of the newest table by a day: of the region, or else of every region."""
-    known = [
-        price
-        for price in prices
-        if price.provider == provider
-        and price.destination == destination
-        and price.from_region in ("", region)
-        and price.valid_from <= day
-    ]
-    if not known:
-        away = {"internet": "to the internet", "region": "to another region", "zone": "to another zone"}
-        return Unknown(
-            f"What a GB {away.get(destination, destination)} costs at {_location(provider, region)} is not known."
-        )
-    table = max((bool(price.from_region), price.valid_from) for price in known)
-    tiers = [price for price in known if (bool(price.from_region), price.valid_from) == table]
-    return tuple(sorted(tiers, key=lambda tier: tier.tier_from_gb))
+    exactly = {"provider": provider, "destination": destination}
+    tiers = most_specific(prices, day, exactly, {"from_region": region})
+    if tiers:
+        return tuple(sorted(tiers, key=lambda tier: tier.tier_from_gb))
+    away = {"internet": "to the internet", "region": "to another region", "zone": "to another zone"}
+    where = _location(provider, region)
+    return Unknown(f"What a GB {away.get(destination, destination)} costs at {where} is not known.")
 
 
 def _location(provider: str, region: str | None) -> str:
@@ -212,3 +211,12 @@ class InterruptionPrior:
     @property
     def per_hour(self) -> Band:
         return Band(self.per_hour_low, self.per_hour_likely, self.per_hour_high)
+
+
+def prior_of(
+    priors: Sequence[InterruptionPrior], provider: str, market: str, gpu: str | None, day: date
+) -> InterruptionPrior | Unknown:
+    """Returns the most specific prior, and of those the newest, for a GPU of a provider in a market on a day."""
+    for prior in most_specific(priors, day, {"market": market}, {"provider": provider, "gpu": gpu}):
+        return prior
+    return Unknown(f"How often {provider} interrupts {market} machines is not known.")

@@ -5,10 +5,11 @@ from dataclasses import dataclass, fields
 from math import isnan
 
 from service.domain.band import Band
-from service.domain.bill.interruption import Expectation, break_even_rate, expect_by_prior, prior_of
+from service.domain.bill.interruption import Expectation, break_even_rate, expect_by_prior
 from service.domain.bill.payment_options import on_demand_offer
 from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.tariffs import prior_of
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.layouts.job_estimate import JobEstimate, estimate_job_in

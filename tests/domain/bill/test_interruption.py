@@ -25,10 +25,9 @@ from service.domain.bill.interruption import (
     expected_seconds,
     gang_rate,
     interval_of,
-    prior_of,
     young_interval,
 )
-from service.domain.catalog.tariffs import InterruptionPrior
+from service.domain.catalog.tariffs import InterruptionPrior, prior_of
 from service.domain.money import Unknown
 from tests.builders.bills import hours
 from tests.builders.sources import DAY
