@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from service.api.catalog.filters import PrecisionSupport, resolved
-from service.api.catalog.instances import PrecisionDetailResponse, precisions_of
+from service.api.catalog.instances import PrecisionDetailResponse
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.etag import json_answer
 from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel
@@ -80,7 +80,7 @@ class GpuResponse(ResponseModel):
             gpu,
             board=BoardResponse.of(gpu),
             instance_types=sum(type_.gpu is not None and type_.gpu.id == gpu.id for type_ in catalog.instance_types),
-            precisions=precisions_of(gpu),
+            precisions=gpu.rates,
         )
 
 

@@ -8,7 +8,6 @@ from service.api.http.fields import ResponseModel
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu, InstanceType
 from service.domain.catalog.offer import Offer
-from service.domain.catalog.reference import RegionCpu
 
 
 class PrecisionRateResponse(ResponseModel):
@@ -38,16 +37,11 @@ class InstanceGpuResponse(ResponseModel):
 
 
 class CpuResponse(ResponseModel):
-    """The host's CPU."""
+    """The host's CPU, read from an instance type or from the CPU of a region."""
 
-    architecture: str | None
-    vendor: str | None
-    model: str | None
-
-    @classmethod
-    def of(cls, host: InstanceType | RegionCpu) -> "CpuResponse":
-        """The CPU of this host."""
-        return cls(architecture=host.cpu_architecture, vendor=host.cpu_vendor, model=host.cpu_model)
+    architecture: str | None = Field(validation_alias="cpu_architecture")
+    vendor: str | None = Field(validation_alias="cpu_vendor")
+    model: str | None = Field(validation_alias="cpu_model")
 
 
 class PriceResponse(ResponseModel):
@@ -116,7 +110,7 @@ class InstanceTypeResponse(ResponseModel):
             instance_type,
             lifecycle=instance_type.state_on(day),
             gpu=instance_type.gpu and _gpu_response(instance_type, instance_type.gpu),
-            cpu=CpuResponse.of(instance_type),
+            cpu=instance_type,
         )
 
 

@@ -17,14 +17,15 @@ from service.api.catalog.instance_type import (
 )
 from service.api.http.current import CatalogStamp, Live, catalog_for, catalog_on, stamp
 from service.api.http.etag import json_answer
-from service.api.http.fields import DayRequest, Name, Names, PageRequest, ResponseModel
+from service.api.http.fields import DayRequest, FourDecimals, Name, Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import Page, page_answer
 from service.api.http.query import query_parameters, query_reader
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.hardware import Gpu
+from service.domain.catalog.hardware import LifecycleEvent
 from service.domain.catalog.names import near_names
-from service.domain.catalog.reference import Region, RegionCpu
-from service.domain.catalog.similar import Similar, SpecChange, similar_types
+from service.domain.catalog.precision import Rate
+from service.domain.catalog.reference import SoftwareRule
+from service.domain.catalog.similar import similar_types
 from service.domain.catalog.software_support import speaks_of
 from service.domain.errors import NotFound, QuestionError
 from service.domain.selection.constraints import Constraints
@@ -124,36 +125,16 @@ def _constraints(asked: InstancesRequest, catalog: Catalog) -> Constraints:
 # One in full
 
 
-class PrecisionDetailResponse(ResponseModel):
+class PrecisionDetailResponse(copy_of(Rate, "precision")):  # type: ignore[misc]
     """How one GPU runs one precision, with the source."""
 
-    support: str | None
-    dense_tflops: float | None
-    sparse_tflops: float | None
-    source: str
-    note: str | None
 
-
-class LifecycleResponse(ResponseModel):
+class LifecycleResponse(copy_of(LifecycleEvent)):  # type: ignore[misc]
     """From this day on, in this state."""
 
-    state: str
-    starts_on: date
-    basis: str
-    source: str
-    note: str | None
 
-
-class SoftwareSupportResponse(ResponseModel):
+class SoftwareSupportResponse(copy_of(SoftwareRule, "scope", "scope_value", "valid_from", "valid_to")):  # type: ignore[misc]
     """A known rule of how software runs on this hardware."""
-
-    software: str
-    kind: str
-    versions: str | None
-    task: str | None
-    supported: str
-    source: str
-    note: str | None
 
 
 class EvidenceResponse(ResponseModel):
@@ -176,11 +157,6 @@ class RegionCpuResponse(ResponseModel):
     region: str
     cpu: CpuResponse
     source: str
-
-    @classmethod
-    def of(cls, region: Region, cpu: RegionCpu) -> "RegionCpuResponse":
-        """The CPU in the words of the response."""
-        return cls(region=region.id, cpu=CpuResponse.of(cpu), source=cpu.source)
 
 
 class NamePartsResponse(ResponseModel):
@@ -231,34 +207,26 @@ def _index_of(provider: str, name: str, catalog: Catalog) -> int:
     raise NotFound(f"On {catalog.day} there is no instance type {provider}/{name}.{tail}", field="name", near=near)
 
 
-def precisions_of(gpu: Gpu | None) -> dict[str, PrecisionDetailResponse]:
-    """Returns how the GPU runs each precision; empty without a GPU."""
-    return {name: PrecisionDetailResponse.like(rate) for name, rate in gpu.rates.items()} if gpu else {}
-
-
 def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
     instance_type = catalog.instance_types[index]
-    gpu, parts = instance_type.gpu, instance_type.name_parts
+    gpu = instance_type.gpu
     specs = InstanceTypeResponse.of(instance_type, catalog.day)
     return InstanceDetailResponse.like(
         instance_type,
         **dict(specs),
-        name_parts=None if parts is None else NamePartsResponse(**parts._asdict(), series=parts.series),
         gpus_exclusive=catalog.reference.providers[instance_type.provider].gpus_exclusive,
-        precisions=precisions_of(gpu),
+        precisions=gpu.rates if gpu else {},
         offers=[PriceResponse.of(catalog.offers.offer(offer)) for offer in catalog.offers_of(index)],
-        lifecycle_events=[
-            LifecycleResponse.like(event) for event in instance_type.lifecycle if event.starts_on <= catalog.day
-        ],
-        software=[SoftwareSupportResponse.like(rule) for rule in catalog.software if speaks_of(rule, instance_type)],
+        lifecycle_events=[event for event in instance_type.lifecycle if event.starts_on <= catalog.day],
+        software=[rule for rule in catalog.software if speaks_of(rule, instance_type)],
         region_cpus=[
-            RegionCpuResponse.of(region, cpu)
+            RegionCpuResponse.like(cpu, region=region.id, cpu=cpu)
             for region in catalog.reference.regions
             if region.provider == instance_type.provider
             for cpu in region.cpus
             if gpu and cpu.gpu == gpu.id
         ],
-        evidence=[EvidenceResponse.like(row) for row in catalog.measurements if row.machine == instance_type.id],
+        evidence=[row for row in catalog.measurements if row.machine == instance_type.id],
         catalog=stamp(catalog),
     )
 
@@ -278,34 +246,18 @@ class SpecChangeResponse(ResponseModel):
     figure: str
     here: float
     there: float
-    ratio: float
-
-    @classmethod
-    def of(cls, change: SpecChange) -> "SpecChangeResponse":
-        """The change, its ratio rounded to four digits."""
-        return cls.like(change, ratio=round(change.ratio, 4))
+    ratio: FourDecimals
 
 
 class SimilarInstanceResponse(ResponseModel):
     """A similar instance type, with the gains and losses of moving to it."""
 
-    distance: float = Field(description="0 is the same machine; figures count by the logarithm of their ratio.")
+    distance: FourDecimals = Field(description="0 is the same machine; figures count by the logarithm of their ratio.")
     gains: list[SpecChangeResponse]
     loses: list[SpecChangeResponse]
     precisions_gained: list[str]
     precisions_lost: list[str]
     instance: InstanceResponse
-
-    @classmethod
-    def of(cls, similar: Similar, catalog: Catalog) -> "SimilarInstanceResponse":
-        """The similar type with its default offer."""
-        return cls.like(
-            similar,
-            distance=round(similar.distance, 4),
-            gains=[SpecChangeResponse.of(change) for change in similar.gains],
-            loses=[SpecChangeResponse.of(change) for change in similar.loses],
-            instance=instance_response(catalog, similar.index),
-        )
 
 
 class SimilarResponse(ResponseModel):
@@ -325,6 +277,8 @@ async def get_similar(provider: Name, name: Name, asked: Annotated[SimilarReques
     """The nearest types by GPU memory, peak rates, host and network, and what each gains or loses."""
     catalog = catalog_on(live, asked.as_of)
     nearest = similar_types(catalog, _index_of(provider, name, catalog), IN_USE, asked.limit)
-    items = [SimilarInstanceResponse.of(similar, catalog) for similar in nearest]
+    items = [
+        SimilarInstanceResponse.like(similar, instance=instance_response(catalog, similar.index)) for similar in nearest
+    ]
     answer = SimilarResponse(instance=f"{provider}/{name}", items=items, catalog=stamp(catalog))
     return json_answer(answer, catalog)

@@ -9,12 +9,13 @@ from pydantic import Field
 
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.etag import json_answer
-from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel
+from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import Page, column_of, in_order, page_answer
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
 from service.domain.errors import NotFound, QuestionError, UnknownName
 from service.domain.models.counts import (
+    ParameterParts,
     active_parameter_count,
     forward_flops_per_token,
     kv_bytes_per_token,
@@ -31,41 +32,10 @@ USUAL_CONTEXT = 2048
 FP16_BYTES = 2
 
 
-class TransformerResponse(ResponseModel):
+class TransformerResponse(copy_of(Transformer)):  # type: ignore[misc]
     """Dimensions; 0 is *has none*. In a hybrid, a layer is one of attention, a state space (ssm) or an FFN."""
 
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    ffn: int
-    gated: bool
-    vocabulary: int
-    tied: bool
-    experts: int
-    experts_per_token: int
-    shared_experts: int
-    expert_ffn: int
-    expert_latent: int
-    dense_layers: int
-    mla_kv_rank: int
-    mla_rope_size: int
-    mla_query_rank: int
-    mla_value_size: int
-    sliding_window: int
-    global_layers: int
     context_tokens: int = Field(description="0: unknown or unlimited.")
-    decoder: bool
-    encoder_layers: int
-    learned_positions: int
-    attention_layers: int
-    ssm_layers: int
-    ssm_heads: int
-    ssm_head_size: int
-    ssm_state: int
-    ssm_groups: int
-    ssm_convolution: int
 
 
 class ModelResponse(ResponseModel):
@@ -79,16 +49,12 @@ class ModelResponse(ResponseModel):
     active_parameters: int = Field(description="Parameters that take part in one token or sample.")
     sample: str = Field(description="The meaning of one sample.")
     forward_flops_per_sample: float | None = Field(description="2 x multiply-accumulates.")
-    dimensions: TransformerResponse | None = Field(description="Null if the model is not a transformer.")
+    dimensions: TransformerResponse | None = Field(
+        description="Null if the model is not a transformer.", validation_alias="transformer"
+    )
     released_on: str | None
     source: str
     note: str | None
-
-    @classmethod
-    def of(cls, model: Model) -> "ModelResponse":
-        """The model, with its dimensions if it is a transformer."""
-        dimensions = model.transformer and TransformerResponse.like(model.transformer)
-        return ModelResponse.like(model, dimensions=dimensions)
 
 
 class ModelsRequest(PageRequest):
@@ -112,7 +78,7 @@ async def get_models(request: Request, asked: Annotated[ModelsRequest, Query()],
     catalog = catalog_on(live, asked.as_of)
     models = sorted(_filtered(asked, catalog), key=attrgetter("id"))
     rows = in_order(asked.sort, partial(column_of, SORTABLE), models)
-    return page_answer(request, asked, catalog, rows, attrgetter("id"), ModelResponse.of)
+    return page_answer(request, asked, catalog, rows, attrgetter("id"), ModelResponse.model_validate)
 
 
 def _filtered(asked: ModelsRequest, catalog: Catalog) -> list[Model]:
@@ -149,18 +115,8 @@ class ModelRequest(DayRequest):
     ] = None
 
 
-class ParameterPartsResponse(ResponseModel):
+class ParameterPartsResponse(copy_of(ParameterParts)):  # type: ignore[misc]
     """Parameters by part, without biases."""
-
-    embedding: int
-    attention: int
-    ffn: int
-    experts: int
-    shared_experts: int
-    router: int
-    state_space: int
-    norms: int
-    head: int
 
 
 class FlopsResponse(ResponseModel):
@@ -194,8 +150,8 @@ class ComputedResponse(ResponseModel):
             context_tokens=context_tokens,
             parameters=parts.total,
             active_parameters=active_parameter_count(transformer),
-            parameters_by_part=ParameterPartsResponse.like(parts),
-            forward_flops_per_token=FlopsResponse.like(forward_flops_per_token(transformer, context_tokens)),
+            parameters_by_part=parts,
+            forward_flops_per_token=forward_flops_per_token(transformer, context_tokens),
             kv_bytes_per_token_fp16=kv_bytes_per_token(transformer, FP16_BYTES),
             kv_cache_bytes_fp16=kv_cache_bytes(transformer, context_tokens, FP16_BYTES),
             state_bytes_fp16=ssm_state_bytes(transformer, FP16_BYTES),
@@ -217,8 +173,9 @@ async def get_model(id: Name, asked: Annotated[ModelRequest, Query()], live: Liv
         model = resolve_model(id, catalog, "id")
     except UnknownName as error:
         raise NotFound(error.sentence, field="id", near=error.near) from None
-    response = ModelResponse.of(model)
-    answer = ModelDetailResponse.like(response, computed=_computed(model, asked.context_tokens), catalog=stamp(catalog))
+    answer = ModelDetailResponse.like(
+        model, dimensions=model.transformer, computed=_computed(model, asked.context_tokens), catalog=stamp(catalog)
+    )
     return json_answer(answer, catalog)
 
 

@@ -13,29 +13,21 @@ from pydantic import Field
 from service.api.catalog.filters import resolved
 from service.api.catalog.instances import RegionCpuResponse
 from service.api.http.current import Live, catalog_on
-from service.api.http.fields import Names, PageRequest, ResponseModel
+from service.api.http.fields import Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import Page, page_answer
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve
 from service.domain.catalog.precision import Precision
-from service.domain.catalog.reference import Provider, Region, Service, SoftwareRule
+from service.domain.catalog.reference import Fee, Provider, Region, Service, ServiceEvent, SoftwareRule
 
 router = APIRouter(tags=["vocabulary"])
 
 
-class PrecisionResponse(ResponseModel):
+class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
     """A number format, and how many GPUs run it."""
 
-    id: str
-    name: str
-    kind: str
-    bits: int
-    exponent_bits: int | None
-    mantissa_bits: int | None
-    description: str
     gpus_accelerated: int
     gpus_native: int
-    source: str
 
 
 @router.get("/precisions", summary="List precisions", response_model=Page[PrecisionResponse])
@@ -44,25 +36,22 @@ async def get_precisions(request: Request, asked: Annotated[PageRequest, Query()
     catalog = catalog_on(live, asked.as_of)
     gpus = catalog.reference.gpus.values()
     supports = Counter((name, rate.support) for gpu in gpus for name, rate in gpu.rates.items())
-
-    def response_of(precision: Precision) -> PrecisionResponse:
-        return PrecisionResponse.like(
+    return page_answer(
+        request,
+        asked,
+        catalog,
+        list(catalog.reference.precisions.values()),
+        attrgetter("id"),
+        lambda precision: PrecisionResponse.like(
             precision,
             gpus_accelerated=supports[precision.id, "accelerated"],
             gpus_native=supports[precision.id, "native"],
-        )
-
-    rows = list(catalog.reference.precisions.values())
-    return page_answer(request, asked, catalog, rows, attrgetter("id"), response_of)
+        ),
+    )
 
 
-class ServiceStateResponse(ResponseModel):
+class ServiceStateResponse(copy_of(ServiceEvent)):  # type: ignore[misc]
     """From this day on, in this state."""
-
-    state: str
-    starts_on: date
-    source: str
-    note: str | None
 
 
 class ServiceResponse(ResponseModel):
@@ -79,18 +68,14 @@ class ServiceResponse(ResponseModel):
     @classmethod
     def of(cls, service: Service, day: date) -> "ServiceResponse":
         """The service as it was on that day."""
-        events = [ServiceStateResponse.like(event) for event in service.lifecycle if event.starts_on <= day]
+        events = [event for event in service.lifecycle if event.starts_on <= day]
         return cls.like(service, state=service.state_on(day), lifecycle_events=events)
 
 
-class FeeResponse(ResponseModel):
+class FeeResponse(copy_of(Fee, "provider", "note")):  # type: ignore[misc]
     """A managed service's premium on the plain machine's price."""
 
-    service: str
     family: str = Field(description="Empty: every family without a row of its own.")
-    percent_of_compute: float
-    valid_from: date
-    source: str
 
 
 class ProviderResponse(ResponseModel):
@@ -121,9 +106,7 @@ class ProviderResponse(ResponseModel):
             offers=sum(len(catalog.offers_of(index)) for index in types),
             services=[ServiceResponse.of(service, catalog.day) for service in services],
             fees=[
-                FeeResponse.like(fee)
-                for fee in catalog.reference.fees
-                if fee.provider == provider.id and fee.valid_from <= catalog.day
+                fee for fee in catalog.reference.fees if fee.provider == provider.id and fee.valid_from <= catalog.day
             ],
         )
 
@@ -156,7 +139,7 @@ class RegionResponse(ResponseModel):
     @classmethod
     def of(cls, region: Region) -> "RegionResponse":
         """The region with its CPUs."""
-        return cls.like(region, cpus=[RegionCpuResponse.of(region, cpu) for cpu in region.cpus])
+        return cls.like(region, cpus=[RegionCpuResponse.like(cpu, region=region.id, cpu=cpu) for cpu in region.cpus])
 
 
 @router.get("/regions", summary="List regions", response_model=Page[RegionResponse])
@@ -183,20 +166,8 @@ class FrameworksRequest(PageRequest):
     software: Annotated[Names, Field(description="Names, such as `pytorch`.")] = ()
 
 
-class FrameworkResponse(ResponseModel):
+class FrameworkResponse(copy_of(SoftwareRule)):  # type: ignore[misc]
     """A rule in force: how software runs on some hardware."""
-
-    software: str
-    kind: str
-    versions: str | None
-    scope: str
-    scope_value: str
-    task: str | None
-    supported: str
-    valid_from: date | None
-    valid_to: date | None
-    source: str
-    note: str | None
 
 
 @router.get("/frameworks", summary="List software support", response_model=Page[FrameworkResponse])

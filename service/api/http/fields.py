@@ -1,11 +1,21 @@
 """Annotated fields that more than one endpoint shares: every string, number and list is bounded."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, StringConstraints, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    create_model,
+)
 
 MOST_VALUES = 100
 LARGEST = 1e15
@@ -81,15 +91,26 @@ class BodyModel(RequestModel):
 
 
 class ResponseModel(BaseModel):
-    """An answer, or a part of one: every field is always there."""
+    """An answer, or a part of one: every field is always there. A part can be given as the domain's value."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True, populate_by_name=True)
 
     @classmethod
     def like(cls, value: object, /, **more: object) -> Self:
         """Returns a response with the attributes of the value that have the same names, and with `more`."""
         same = {name: getattr(value, name) for name in cls.model_fields if name not in more}
         return cls(**same, **more)
+
+
+def copy_of(value_class: Any, *without: str) -> Any:
+    """Returns a base class of responses that has the fields of a dataclass, apart from some."""
+    copied: dict[str, Any] = {
+        field.name: (field.type, ...) for field in fields(value_class) if field.name not in without
+    }
+    return create_model(f"{value_class.__name__}Copy", __base__=ResponseModel, **copied)
+
+
+FourDecimals = Annotated[float, AfterValidator(lambda value: round(value, 4))]
 
 
 class DayRequest(RequestModel):
