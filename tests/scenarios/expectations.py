@@ -102,7 +102,7 @@ def figures(answer: Json, wanted: Mapping[str, Any]) -> Iterator[str]:
     for path, figure in wanted.items():
         try:
             value = at(answer, path)
-        except LookupError as error:
+        except (LookupError, TypeError) as error:
             yield f"{path}: there is no {error}"
             continue
         if not agrees(value, figure):
@@ -152,7 +152,7 @@ def known(answer: Json, paths: Sequence[str]) -> Iterator[str]:
         try:
             if at(answer, path) is None:
                 yield f"{path} is not known"
-        except LookupError:
+        except (LookupError, TypeError):
             yield f"there is no {path}"
 
 
@@ -162,7 +162,21 @@ def near(answer: Json, wanted: Sequence[str]) -> Iterator[str]:
         yield f"near names lack {sorted(lacking)}: {sorted(names)}"
 
 
+def grounded(answer: Json, wanted: Sequence[str]) -> Iterator[str]:
+    grounds = {each["ground"] for each in answer["rejections"]}
+    if not grounds or not grounds <= set(wanted):
+        yield f"grounds are {sorted(grounds)}"
+
+
+def differing(answer: Json, wanted: int) -> Iterator[str]:
+    tops = {instance_of(item["choices"][0]) for item in items_of(answer)}
+    if len(tops) < wanted:
+        yield f"the first choices are {sorted(map(str, tops))}"
+
+
 OTHERS: Mapping[str, Callable[[Json, Any], Iterator[str]]] = {
+    "grounds only": grounded,
+    "different first choices": differing,
     "warned": warned,
     "figures": figures,
     "at least so many": counted,

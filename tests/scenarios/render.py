@@ -3,6 +3,7 @@
 import json
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -41,6 +42,12 @@ class Scenario:
     day: date
     why: str
     steps: tuple[Step, ...]
+    case: str | None = None
+    """The case of `cases.json` that it asks."""
+    differs: str | None = None
+    """The fact, with its source, by which the answer differs from what the case expects."""
+    not_yet: str | None = None
+    """Something that the service lacks; until it has it, the scenario must fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,9 @@ def scenario(table: Mapping[str, Any], usual_day: date) -> Scenario:
         day=day,
         why=table["why"],
         steps=tuple(step(each, day) for each in (table, *table.get("then", ()))),
+        case=table.get("case"),
+        differs=table.get("differs"),
+        not_yet=table.get("not_yet"),
     )
 
 
@@ -107,6 +117,7 @@ def lines() -> Iterator[str]:
     yield "| strength | means |"
     yield "|---|---|"
     yield from (f"| {name} | {meaning} |" for name, meaning in STRENGTHS.items())
+    yield from counted_lines([each for chapter in chapters() for each in chapter.scenarios])
     for chapter in chapters():
         yield ""
         yield f"## {chapter.title}"
@@ -116,11 +127,43 @@ def lines() -> Iterator[str]:
             yield from scenario_lines(each)
 
 
+STATES = {
+    "holds": "the answer is as the question expects",
+    "differs": "a fact with its source says otherwise, or data overrule a rule of thumb",
+    "not yet": "the service lacks something",
+}
+
+
+def state_of(scenario: Scenario) -> str:
+    return "not yet" if scenario.not_yet else "differs" if scenario.differs else "holds"
+
+
+def counted_lines(scenarios: list[Scenario]) -> Iterator[str]:
+    """How many scenarios of each strength hold, and the list of those that do not yet."""
+    states = [name for name in STATES if name in map(state_of, scenarios)]
+    yield ""
+    yield f"| strength | {' | '.join(states)} |"
+    yield f"|---|{'---|' * len(states)}"
+    for strength in STRENGTHS:
+        of_it = Counter(state_of(each) for each in scenarios if each.strength == strength)
+        yield f"| {strength} | {' | '.join(str(of_it[state]) for state in states)} |"
+    yield ""
+    yield ", ".join(f"{state}: {STATES[state]}" for state in states).capitalize() + "."
+    if lacking := [each for each in scenarios if each.not_yet]:
+        yield ""
+        yield "Not yet:"
+        yield ""
+        yield from (f"- {each.title}: {each.not_yet}" for each in lacking)
+
+
 def scenario_lines(scenario: Scenario) -> Iterator[str]:
     yield ""
     yield f"### {scenario.title}"
     yield ""
-    yield f"*{scenario.strength}, {scenario.day.day} {scenario.day:%B %Y}.* {scenario.why}"
+    yield f"*{scenario.strength}, {scenario.day.day} {scenario.day:%B %Y}: {state_of(scenario)}.* {scenario.why}"
+    if scenario.differs:
+        yield ""
+        yield scenario.differs
     for each in scenario.steps:
         yield ""
         yield f"`{each.method} {unquote(each.target)}`"

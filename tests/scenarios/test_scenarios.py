@@ -1,15 +1,25 @@
-"""Every scenario holds, and the document is rendered from them."""
+"""Every scenario holds, asks its case and nothing else, and the document is rendered from the scenarios."""
 
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.scenarios.case_expectations import unasserted
+from tests.scenarios.cases import Case, added, cases, left_out
 from tests.scenarios.expectations import misses
 from tests.scenarios.render import DOCUMENT, STRENGTHS, Scenario, chapters, document
 
 SCENARIOS = [each for chapter in chapters() for each in chapter.scenarios]
+CASES = cases()
+OF_A_CASE = [pytest.param(CASES[each.case], each, id=each.case) for each in SCENARIOS if each.case]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.id)
+def _scenario(scenario: Scenario) -> object:
+    # Strict: a scenario that begins to hold must lose its mark.
+    marks = [pytest.mark.xfail(reason=scenario.not_yet, strict=True)] if scenario.not_yet else []
+    return pytest.param(scenario, id=scenario.id, marks=marks)
+
+
+@pytest.mark.parametrize("scenario", [_scenario(each) for each in SCENARIOS])
 def test_a_scenario_holds(scenario: Scenario, request: pytest.FixtureRequest) -> None:
     writes = any(step.target == "/measurements" for step in scenario.steps)
     client: TestClient = request.getfixturevalue("client_to_write" if writes else "client")
@@ -19,9 +29,35 @@ def test_a_scenario_holds(scenario: Scenario, request: pytest.FixtureRequest) ->
         assert not list(misses(answer.json(), step.expect)), f"{scenario.title}: {step.method} {step.target}"
 
 
+def test_every_case_has_its_scenario() -> None:
+    assert {each.case for each in SCENARIOS if each.case} == set(CASES)
+
+
+@pytest.mark.parametrize(("case", "scenario"), OF_A_CASE)
+def test_a_scenario_sends_what_its_case_says_and_nothing_else(case: Case, scenario: Scenario) -> None:
+    assert (scenario.strength, scenario.day.isoformat()) == (case.strength, case.as_of)
+    assert not added(case, scenario.steps)
+    assert not left_out(case, scenario.steps)
+
+
+@pytest.mark.parametrize(("case", "scenario"), OF_A_CASE)
+def test_a_scenario_asserts_all_that_its_case_expects(case: Case, scenario: Scenario) -> None:
+    lacking = unasserted(case, scenario.steps)
+    if scenario.differs:
+        assert lacking, "Nothing differs from the case: remove the mark."
+        if case.strength == "prior":
+            assert "overridden" in str(scenario.steps), "An answer that differs from a rule of thumb has to cite it."
+    else:
+        assert not lacking
+
+
 def test_every_scenario_has_a_name_of_its_own_and_a_strength() -> None:
     assert len({scenario.id for scenario in SCENARIOS}) == len(SCENARIOS)
     assert {scenario.strength for scenario in SCENARIOS} <= set(STRENGTHS)
+
+
+def test_no_scenario_both_differs_and_is_not_yet_there() -> None:
+    assert not [each.id for each in SCENARIOS if each.differs and each.not_yet]
 
 
 def test_the_document_is_fresh() -> None:
