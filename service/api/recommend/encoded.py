@@ -22,9 +22,10 @@ def encoded(answer: RecommendResponse, choices: tuple[Choice, ...], catalog: Cat
 
 
 def _encoded_choice(choice: Choice, catalog: Catalog, *, together: bool) -> bytes:
-    def encode() -> bytes:
-        return CHOICE.dump_json(choice_response(choice, catalog, together=together))
-
     if choice.comparison is not None:
-        return encode()  # compared with the caller's machine, it is shared with no other answer
-    return catalog.shown.get_or_compute((choice, together), encode)
+        return _encode(catalog, choice, together)  # compared with the caller's machine, it is in no other answer
+    return catalog.derive(_encode, choice, together, cache=catalog.shown)
+
+
+def _encode(catalog: Catalog, choice: Choice, together: bool) -> bytes:
+    return CHOICE.dump_json(choice_response(choice, catalog, together=together))

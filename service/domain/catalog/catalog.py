@@ -37,9 +37,9 @@ class Catalog:
     """Values derived from the catalog alone; see `derive`."""
     choices: Cache = field(default_factory=lambda: Cache(size=32))
     """Offers that pass some constraints. An entry is as large as the columns of offers, so there are few."""
-    outlooks: Cache = field(default_factory=lambda: Cache(size=48))
-    """Estimates of a job on every type. An entry is as large as forty columns of types, so there are few."""
-    shown: Cache = field(default_factory=lambda: Cache(size=3_000))
+    outlooks: Cache = field(default_factory=lambda: Cache(size=128))
+    """Estimates of a job on every type, and plans and rankings of offers: up to forty columns of types each."""
+    shown: Cache = field(default_factory=lambda: Cache(size=2_000))
     """Offers and choices that answers show, and the JSON of choices: 3 KB each. See `api/recommend/encoded.py`."""
     encoded_items: Cache = field(default_factory=lambda: Cache(size=10_000))
     """JSON of instance types with one of their offers, for lists. Kept here, it is dropped with the catalog."""
@@ -53,13 +53,16 @@ class Catalog:
         columns = Columns.of(instance_types, day, reference.precisions)
         return cls(version, day, instance_types, columns, offers, starts, reference)
 
-    def derive(self, compute: Callable[["Catalog", *Arguments], T], *args: *Arguments) -> T:
-        """Returns `compute(catalog, *args)`, computed once and cached under the function and its arguments."""
-        return self.memory.get_or_compute((compute, *args), lambda: compute(self, *args))
+    def derive(self, compute: Callable[["Catalog", *Arguments], T], *args: *Arguments, cache: Cache | None = None) -> T:
+        """Returns `compute(catalog, *args)`, computed once and cached, by default in `memory`.
+
+        The key is the function with all its arguments, so it cannot lack a field that the value depends on.
+        """
+        return (cache or self.memory).get_or_compute((compute, *args), lambda: compute(self, *args))
 
     def offer(self, row: int) -> Offer:
         """Returns the offer in a row; the few that lead are shown again and again."""
-        return self.shown.get_or_compute(row, lambda: self.offers.offer(row))
+        return self.derive(_offer, row, cache=self.shown)
 
     @property
     def identity(self) -> str:
@@ -131,3 +134,7 @@ class Catalog:
             return None, None
         today = self.day.toordinal()
         return date.fromordinal(today - int(known.max())), date.fromordinal(today - int(known.min()))
+
+
+def _offer(catalog: Catalog, row: int) -> Offer:
+    return catalog.offers.offer(row)

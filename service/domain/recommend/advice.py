@@ -14,7 +14,7 @@ from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.reference import Service, SoftwareRule
 from service.domain.catalog.software_support import RUNS, rules_by_type, said
 from service.domain.layouts.job_estimate import JobEstimate
-from service.domain.recommend.answer import Choice, Question, WorkEstimate
+from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.codes import AdviceCode
 from service.domain.recommend.successors import best_peak, on_demand_prices
 from service.domain.recommend.warnings import cpus_are_too_few
@@ -83,20 +83,20 @@ Adviser = Callable[[Situation, Catalog], Figures | None]
 _Priced = tuple[float, InstanceType]
 
 
-def situation_of(question: Question, choices: tuple[Choice, ...], catalog: Catalog) -> Situation:
+def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Catalog) -> Situation:
     """Returns what the advice for an answer depends on."""
-    top, current = choices[0] if choices else None, question.current_instance
+    top, current = choices[0] if choices else None, context.current_instance
     work = top.estimate if top is not None and isinstance(top.estimate, WorkEstimate) else None
     modelled = None if work is None else work.modelled
     situation = Situation(
-        task=question.task,
+        task=context.task,
         current=None if current is None else catalog.instance_types[catalog.index_of[current]],
-        providers=question.constraints.words.get("provider", ()),
-        refused=question.refused_precisions,
-        framework=question.needs.framework,
-        concurrent_runs=question.concurrent_runs,
-        fault_tolerant=question.fault_tolerant,
-        part=_part_of_a_card(question, modelled),
+        providers=context.providers,
+        refused=context.refused_precisions,
+        framework=context.needs.framework,
+        concurrent_runs=context.concurrent_runs,
+        fault_tolerant=context.fault_tolerant,
+        part=_part_of_a_card(context, modelled),
         cut_over_gpus=modelled is not None and modelled.estimate.layout.model_ranks > 1,
     )
     if top is None:
@@ -109,7 +109,7 @@ def situation_of(question: Question, choices: tuple[Choice, ...], catalog: Catal
         precision=top.precision if modelled is None else modelled.precision,
         other=_first_with_another_gpu(choices),
         nodes=top.nodes,
-        cores_bind=not question.decodes_on_gpu and cpus_are_too_few(question.work_context, top, modelled, catalog),
+        cores_bind=not context.decodes_on_gpu and cpus_are_too_few(context, top, modelled, catalog),
         basis="peak" if work is None else "modelled" if measured is None else measured.basis,
     )
 
@@ -131,11 +131,10 @@ def _first_with_another_gpu(choices: tuple[Choice, ...]) -> InstanceType | None:
     return next((other for other in others if top.gpu and other.gpu and other.gpu.id != top.gpu.id), None)
 
 
-def _part_of_a_card(question: Question, modelled: JobEstimate | None) -> float | None:
+def _part_of_a_card(context: WorkContext, modelled: JobEstimate | None) -> float | None:
     """Returns the smallest part of a card that may be enough: as requested, or by the memory that the job needs."""
-    least = question.constraints.at_least.get("gpu_count")
-    if least is not None and least < 1:
-        return least
+    if context.least_gpus is not None and context.least_gpus < 1:
+        return context.least_gpus
     if modelled is None or modelled.estimate.layout.gpus > 1 or not modelled.estimate.memory.usable_bytes:
         return None
     share = modelled.estimate.memory.needed_bytes / modelled.estimate.memory.usable_bytes

@@ -1,9 +1,8 @@
 """The question that a recommendation answers, and the answer: values without behaviour."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from service.domain.band import Band
@@ -104,13 +103,27 @@ class Question:
 
     @property
     def work_context(self) -> "WorkContext":
-        """The part of the question that completes a choice."""
-        return WorkContext(self.task, self.job, self.framework, self.needs, self.loading, self.samples)
+        """The part of the question that choices and advice depend on, whatever the constraints admit."""
+        return WorkContext(
+            task=self.task,
+            job=self.job,
+            framework=self.framework,
+            needs=self.needs,
+            loading=self.loading,
+            samples=self.samples,
+            decodes_on_gpu=self.decodes_on_gpu,
+            concurrent_runs=self.concurrent_runs,
+            fault_tolerant=self.fault_tolerant,
+            refused_precisions=self.refused_precisions,
+            current_instance=self.current_instance,
+            providers=self.constraints.words.get("provider", ()),
+            least_gpus=self.constraints.at_least.get("gpu_count"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class WorkContext:
-    """Everything of a question that completing a choice depends on; constraints and limits are not part of it."""
+    """Everything of a question that choices and advice depend on, apart from what is admitted and how it is ranked."""
 
     task: str
     job: Job | NamedWork | None
@@ -118,6 +131,15 @@ class WorkContext:
     needs: Requirements
     loading: SampleLoading
     samples: float | None
+    decodes_on_gpu: bool
+    concurrent_runs: int
+    fault_tolerant: bool
+    refused_precisions: tuple[str, ...]
+    current_instance: str | None
+    providers: tuple[str, ...]
+    """Requested providers; empty: any."""
+    least_gpus: float | None
+    """Requested number of GPUs; below 1, a part of a card."""
 
     @property
     def has_amount(self) -> bool:
@@ -220,12 +242,6 @@ class RankedOffer:
     pareto: bool = False
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """Identifies the offer and its place in the ranking within one catalog."""
-        key: tuple[object, ...] = _FIELDS_OF_KEY(self)
-        return key
-
-    @property
     def machines(self) -> int:
         """Number of machines: nodes of all instances."""
         return self.nodes * self.instances
@@ -235,12 +251,6 @@ class RankedOffer:
         """Price of an hour of all machines."""
         usd = self.offer.price.usd_per_hour
         return None if usd is None else usd * self.machines
-
-
-_FIELDS_OF_KEY = attrgetter(
-    # Both follow from their indices, and take long to hash.
-    *(column.name for column in fields(RankedOffer) if column.name not in ("instance_type", "offer"))
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
 """The basis of a ranking: the plans of a job, or peaks if there is no job, under one objective."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
@@ -44,7 +44,7 @@ SERIAL_TASKS = frozenset({"sequential", "development"})
 """Tasks that more cores do not speed up: every host is as fast as one core, so the price decides."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Peaks:
     """The precision that the ranking assumes on each instance type, and its peak."""
 
@@ -53,7 +53,6 @@ class Peaks:
     """Precision and peak of each type; null if there is none or if it is unknown."""
     unknown: TypeSet
     """Types that run such a precision, but whose peak is unknown."""
-    key: Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,6 @@ class Basis:
     objective: Objective
     planner: Planner | None
     peaks: Peaks | None
-    needs: Requirements
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Identifies the order that the basis gives to some offers."""
-        return self.objective.key, self.planner and self.planner.key, self.peaks and self.peaks.key
 
     def under(self, objective: Objective, limits: Limits | None = None) -> "Basis":
         """Returns the same basis under another objective and, if given, other limits."""
@@ -83,10 +76,10 @@ def basis_of(question: Question, catalog: Catalog) -> Basis:
     if question.job is None:
         support = question.constraints.precision_support
         peaks = assumed_peaks(question.task, question.precisions, question.usual, support, catalog)
-        return Basis(question.objective, None, peaks, question.needs)
+        return Basis(question.objective, None, peaks)
     fleet = _fleet(question.job, question.name, node_counts(*question.nodes), catalog)
     planner = Planner(fleet, question.objective, question.limits, question.checkpoints)
-    return Basis(question.objective, planner, None, question.needs)
+    return Basis(question.objective, planner, None)
 
 
 def _fleet(
@@ -101,9 +94,11 @@ def _fleet(
 # Select
 
 
-def select_by(basis: Basis, constraints: Constraints, catalog: Catalog) -> Selection:
-    """Returns what the constraints admit of the types that the basis can rank."""
-    return select(constraints, catalog, [*_job_checks(basis, constraints, catalog), *_figure_checks(basis, catalog)])
+def select_by(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> Selection:
+    """Returns what the constraints and requirements admit of the types that the basis can rank."""
+    of_workload = () if needs is NOTHING else requirement_checks(needs, catalog)
+    checks = (*_job_checks(basis, constraints, catalog), *_figure_checks(basis, catalog), *of_workload)
+    return select(constraints, catalog, checks)
 
 
 def _job_checks(basis: Basis, constraints: Constraints, catalog: Catalog) -> Iterator[Check]:
@@ -120,13 +115,11 @@ def _job_checks(basis: Basis, constraints: Constraints, catalog: Catalog) -> Ite
 
 
 def _figure_checks(basis: Basis, catalog: Catalog) -> Iterator[Check]:
-    """Yields checks for types without a figure that the objective needs, and for the workload's requirements."""
+    """Yields checks for types without a figure that the objective needs."""
     if basis.peaks is not None and basis.objective.needs(NEEDS_SPEED):
         yield Check("peak_unknown", "data", basis.peaks.unknown)
     if basis.objective.needs(NEEDS_POWER):
         yield Check("power_unknown", "data", types_where(np.isnan(catalog.columns.numbers["tdp_watts"])))
-    if basis.needs is not NOTHING:
-        yield from requirement_checks(basis.needs, catalog)
 
 
 # Rank
@@ -148,13 +141,13 @@ def best_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> tuple[i
 def _order_of(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
     """Returns an order of offers that holds the admitted ones."""
     # Offers that stay, such as the cheapest of each type and market, are ordered once and not per question.
-    ranked = admitted.cheapest.orders.get_or_compute(basis.key, lambda: order(basis, admitted.cheapest, catalog))
+    ranked = catalog.derive(order, basis, admitted.cheapest, cache=catalog.outlooks)
     if ranked.unknown & admitted.types:
-        ranked = order(basis, CheapestOffers.of(admitted.cheapest.offer[admitted.rows], catalog), catalog)
+        ranked = order(catalog, basis, CheapestOffers.of(admitted.cheapest.offer[admitted.rows], catalog))
     return ranked
 
 
-def order(basis: Basis, cells: CheapestOffers, catalog: Catalog) -> Ranked:
+def order(catalog: Catalog, basis: Basis, cells: CheapestOffers) -> Ranked:
     """Returns all of some offers, best first; those that miss a limit on the whole job have an infinite score."""
     if basis.planner is not None:
         plans = plans_of(basis.planner, cells, catalog)
@@ -243,12 +236,11 @@ def _find_peaks(
     catalog: Catalog, task: str, precisions: tuple[str, ...], usual: tuple[str, ...], support: SupportAsked
 ) -> Peaks:
     names = precisions or usual or usual_precisions(task, catalog)
-    key = (task, precisions, usual, support)
     if not names:
         vcpus = catalog.columns.numbers["vcpus"]
         if task in SERIAL_TASKS:
             vcpus = np.minimum(vcpus, 1.0)
-        return Peaks(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)), key)
+        return Peaks(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)))
     enough = np.array([level in ENOUGH[support] for level in SUPPORT_LEVELS] + [False])
     types = len(catalog.instance_types)
     peak, chosen = np.full(types, np.nan), np.full(types, -1)
@@ -259,4 +251,4 @@ def _find_peaks(
         peak[taken], chosen[taken] = tflops[taken], code
     assumed = [None if code < 0 else names[code] for code in chosen.tolist()]
     pairs = tuple(zip(assumed, map(known, peak.tolist()), strict=True))
-    return Peaks(peak, pairs, types_where(np.isnan(peak) & (chosen >= 0)), key)
+    return Peaks(peak, pairs, types_where(np.isnan(peak) & (chosen >= 0)))

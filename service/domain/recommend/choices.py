@@ -1,7 +1,7 @@
 """Completes a ranked offer: what the work takes there, what it costs with interruptions, and why it ranks there."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import isnan
 
 from service.domain.band import Band
@@ -12,6 +12,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.tariffs import prior_of
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence, evidence_for
+from service.domain.jobs.job import Job
 from service.domain.layouts.job_estimate import JobEstimate, estimate_job_in
 from service.domain.money import Unknown
 from service.domain.physics.cluster import Cluster, cluster_of_instance
@@ -26,6 +27,7 @@ from service.domain.recommend.answer import (
     WorkEstimate,
 )
 from service.domain.recommend.codes import ReasonCode
+from service.domain.recommend.fleet import FleetEstimate
 from service.domain.recommend.plans import Planner
 from service.domain.recommend.warnings import host_needs, warnings_on
 from service.domain.statement import Statement, statement
@@ -47,19 +49,8 @@ class Completer:
     """Number of choices that were ranked."""
     catalog: Catalog
 
-    def complete(self, offer: RankedOffer, current: Choice | None = None) -> Choice:
-        """Returns the offer with its estimate, host, reasons, warnings and comparison with the current machine.
-
-        Without a current machine, equal offers of equal work share one choice, completed and encoded once.
-        """
-        if current is not None:
-            return self._complete(offer, current)
-        basis = self.catalog.derive(
-            _identity, self.context, self.planner and self.planner.key, self.criteria, self.ranked
-        )
-        return self.catalog.shown.get_or_compute((basis, offer.key), lambda: self._complete(offer, None))
-
-    def _complete(self, offer: RankedOffer, current: Choice | None) -> Choice:
+    def complete(self, offer: RankedOffer) -> Choice:
+        """Returns the offer with its estimate, host, reasons and warnings."""
         planner, catalog = self.planner, self.catalog
         estimate = _peak_estimate(offer) if planner is None else work_estimate(offer, planner, catalog)
         work = estimate if isinstance(estimate, WorkEstimate) else None
@@ -70,7 +61,6 @@ class Completer:
             host=host_needs(self.context, offer.instance_type, offer.nodes, modelled),
             reasons=tuple(self._reasons(offer, work)),
             warnings=warnings_on(self.context, offer, work, catalog),
-            comparison=None if current is None else _comparison(offer, current, self.context),
         )
 
     def _reasons(self, offer: RankedOffer, work: WorkEstimate | None) -> Reasons:
@@ -84,11 +74,6 @@ class Completer:
             yield from _work_reasons(offer, work, self.planner)
         if offer.tied_with:
             yield statement(ReasonCode.TIED, ranks=offer.tied_with)
-
-
-def _identity(_catalog: Catalog, *_basis: object) -> object:
-    """Stands for what choices are completed with; hashing it takes no time, whereas hashing that takes long."""
-    return object()
 
 
 # Estimates
@@ -132,18 +117,16 @@ def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> Wor
 
 def _modelled(offer: RankedOffer, planner: Planner, catalog: Catalog) -> _Modelled:
     """Returns the job on one instance, in the layout that the fleet's estimate found best, and its evidence."""
-    fleet = planner.fleet
-    if isinstance(fleet.job, NamedWork):
+    if isinstance(planner.fleet.job, NamedWork):
         return None, None, ()
-    job, physics = fleet.job, catalog.reference.physics
-
-    def find() -> _Modelled:
-        cluster = cluster_of_instance(offer.instance_type, offer.nodes)
-        estimate = estimate_job_in(physics, job, cluster, fleet.layout(offer.index, offer.nodes))
-        return estimate, cluster, evidence_for(estimate.config, cluster.gpu, cluster.gpus, catalog)
-
     # Estimating the shown choices takes three times as long as the rest of the answer for a job that was asked before.
-    return catalog.memory.get_or_compute(("modelled", fleet.key, offer.index, offer.nodes), find)
+    return catalog.derive(_model, planner.fleet, offer.index, offer.nodes)
+
+
+def _model(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes: int) -> _Modelled:
+    cluster = cluster_of_instance(catalog.instance_types[index], nodes)
+    estimate = estimate_job_in(catalog.reference.physics, fleet.job, cluster, fleet.layout(index, nodes))
+    return estimate, cluster, evidence_for(estimate.config, cluster.gpu, cluster.gpus, catalog)
 
 
 def _rate(offer: RankedOffer, modelled: JobEstimate | None, measured: NamedRate | None) -> Band | None:
@@ -278,14 +261,16 @@ def _limit_reasons(offer: RankedOffer, planner: Planner) -> Reasons:
 # The current machine
 
 
-def _comparison(offer: RankedOffer, current: Choice, context: WorkContext) -> CurrentComparison:
-    is_job, speed = context.job is not None, _quotient(offer.speed, current.speed)
-    return CurrentComparison(
-        usd_per_hour=_quotient(offer.usd_per_hour, current.usd_per_hour),
+def compared(choice: Choice, current: Choice, context: WorkContext) -> Choice:
+    """Returns the choice with its figures relative to those of the current machine."""
+    is_job, speed = context.job is not None, _quotient(choice.speed, current.speed)
+    comparison = CurrentComparison(
+        usd_per_hour=_quotient(choice.usd_per_hour, current.usd_per_hour),
         peak=None if is_job else speed,
         speed=speed if is_job else None,
-        usd=_quotient(offer.usd, current.usd) if context.has_amount else None,
+        usd=_quotient(choice.usd, current.usd) if context.has_amount else None,
     )
+    return replace(choice, comparison=comparison)
 
 
 def _quotient(value: float | None, other: float | None) -> float | None:

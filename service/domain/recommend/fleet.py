@@ -1,6 +1,6 @@
 """A job on every instance type at once: whether it runs and fits, how fast, and on how many nodes."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
@@ -77,9 +77,12 @@ class Blockers(NamedTuple):
         return self.layout | self.gpu_memory | self.host_memory
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FleetEstimate(Generic[W]):
-    """A job, or a workload that is known by its name alone, on every instance type and each number of nodes."""
+    """A job, or a workload that is known by its name alone, on every instance type and each number of nodes.
+
+    Compared by identity: what follows from it is cached under it, and comparing jobs takes long.
+    """
 
     job: W
     counts: tuple[int, ...]
@@ -90,8 +93,6 @@ class FleetEstimate(Generic[W]):
     blockers: Blockers
     measured: Mapping[int, NamedRate] = field(default_factory=dict)
     """By instance type, the rate of one machine under the workload's name."""
-    key: Hashable = field(default_factory=object)
-    """Identifies the estimate in caches: hashing the job again and again takes long."""
 
     def on(self, nodes: int) -> EstimateColumns:
         """Returns the estimates on a number of nodes."""
@@ -110,13 +111,12 @@ def node_counts(least: int, most: int) -> tuple[int, ...]:
 
 def estimate_fleet(job: Job, counts: Sequence[int], catalog: Catalog) -> FleetEstimate[Job]:
     """Returns the job on every instance type and each number of nodes; cached."""
-    return catalog.outlooks.get_or_compute((job, tuple(counts)), lambda: _estimate_fleet(job, tuple(counts), catalog))
+    return catalog.derive(_estimate_fleet, job, tuple(counts), cache=catalog.outlooks)
 
 
 def with_measurements(fleet: FleetEstimate[Job], name: str, catalog: Catalog) -> FleetEstimate[Job]:
     """Returns the estimate with what was measured under a name on one machine in place of the physics; cached."""
-    key = ("with_measurements", fleet.key, name)
-    return catalog.outlooks.get_or_compute(key, lambda: _with_measurements(fleet, name, catalog))
+    return catalog.derive(_with_measurements, fleet, name, cache=catalog.outlooks)
 
 
 def with_more_nodes(fleet: FleetEstimate[Job], among: TypeSet, catalog: Catalog) -> FleetEstimate[Job] | None:
@@ -130,7 +130,6 @@ def with_more_nodes(fleet: FleetEstimate[Job], among: TypeSet, catalog: Catalog)
         counts=(*fleet.counts, *more),
         options=(*fleet.options, *options),
         layouts=(*fleet.layouts, *layouts),
-        key=object(),
     )
 
 
@@ -164,15 +163,12 @@ class _MoreNodes:
         if self.keeping is not None:
             admits = self.keeping(rejected.types & ~blockers.permanent)
         else:
-            admits = _fits_on_more_nodes(self.fleet, rejected.types & blockers.for_now, catalog)
+            admits = catalog.derive(_fits_on_more_nodes, self.fleet, rejected.types & blockers.for_now)
         return Relaxation({"max_nodes": most}, rejected.only(admits)) if admits else None
 
 
-def _fits_on_more_nodes(fleet: FleetEstimate[Job], types: TypeSet, catalog: Catalog) -> TypeSet:
-    return catalog.memory.get_or_compute(
-        ("fits_on_more_nodes", fleet.key, types),
-        lambda: types_it_fits(fleet.job, _more_counts(fleet), types, catalog),
-    )
+def _fits_on_more_nodes(catalog: Catalog, fleet: FleetEstimate[Job], types: TypeSet) -> TypeSet:
+    return types_it_fits(fleet.job, _more_counts(fleet), types, catalog)
 
 
 def _more_counts(fleet: FleetEstimate[Job]) -> tuple[int, ...]:
@@ -180,12 +176,12 @@ def _more_counts(fleet: FleetEstimate[Job]) -> tuple[int, ...]:
     return tuple(count for count in counts if count not in fleet.counts)
 
 
-def _estimate_fleet(job: Job, counts: tuple[int, ...], catalog: Catalog) -> FleetEstimate[Job]:
+def _estimate_fleet(catalog: Catalog, job: Job, counts: tuple[int, ...]) -> FleetEstimate[Job]:
     options, layouts = estimate_columns(job, counts, catalog)
     return FleetEstimate(job, counts, options, layouts, Blockers.of(options, catalog))
 
 
-def _with_measurements(fleet: FleetEstimate[Job], name: str, catalog: Catalog) -> FleetEstimate[Job]:
+def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], name: str) -> FleetEstimate[Job]:
     if fleet.counts[0] != 1:
         return fleet
     one_node, rates = fleet.options[0], dict[int, NamedRate]()
@@ -200,7 +196,7 @@ def _with_measurements(fleet: FleetEstimate[Job], name: str, catalog: Catalog) -
         for each in ("low", "likely", "high"):
             columns[each][index] = getattr(band, each)
     options = (replace(one_node, **columns), *fleet.options[1:])
-    return replace(fleet, options=options, measured=rates, key=object())
+    return replace(fleet, options=options, measured=rates)
 
 
 def _without_figures(catalog: Catalog) -> tuple[TypeSet, TypeSet]:
@@ -228,7 +224,7 @@ def _measurements_by_name(catalog: Catalog) -> Mapping[str, Sequence[Measurement
 
 def estimate_by_name(work: NamedWork, counts: tuple[int, ...], catalog: Catalog) -> FleetEstimate[NamedWork]:
     """Returns the rate of one machine of each type, measured there or scaled from the most similar one; cached."""
-    return catalog.outlooks.get_or_compute((work, counts), lambda: _estimate_by_name(work, counts, catalog))
+    return catalog.derive(_estimate_by_name, work, counts, cache=catalog.outlooks)
 
 
 def not_measured(fleet: FleetEstimate[NamedWork], catalog: Catalog) -> list[Check]:
@@ -236,7 +232,7 @@ def not_measured(fleet: FleetEstimate[NamedWork], catalog: Catalog) -> list[Chec
     return [Check("not_measured", "data", catalog.everyone & ~types_where(fleet.options[0].works))]
 
 
-def _estimate_by_name(work: NamedWork, counts: tuple[int, ...], catalog: Catalog) -> FleetEstimate[NamedWork]:
+def _estimate_by_name(catalog: Catalog, work: NamedWork, counts: tuple[int, ...]) -> FleetEstimate[NamedWork]:
     measurements, types = measured_under(work.name, catalog), len(catalog.instance_types)
     by_id = {instance_type.id: instance_type for instance_type in catalog.instance_types}
     rates: dict[int, NamedRate] = {}

@@ -1,7 +1,7 @@
 """Objectives of a ranking: a few criteria, and one scale-free way to weigh them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -34,13 +34,13 @@ class Objective:
     """
 
     weights: Mapping[str, float]
-    key: tuple[tuple[str, float], ...] = field(init=False, repr=False, compare=False)
-    """The weights as a hashable value."""
 
     def __post_init__(self) -> None:
         highest = max(self.weights.values(), default=0.0) or 1.0
         object.__setattr__(self, "weights", {name: weight / highest for name, weight in self.weights.items()})
-        object.__setattr__(self, "key", tuple(self.weights.items()))
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.weights.items()))
 
     @property
     def criteria(self) -> tuple[str, ...]:

@@ -37,11 +37,6 @@ class Planner:
     limits: Limits
     checkpoints: Checkpoints
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Identifies the plans among those of other jobs, objectives and limits."""
-        return self.fleet.key, self.objective.key, self.limits, self.checkpoints
-
 
 @dataclass(frozen=True, slots=True)
 class Plans:
@@ -97,13 +92,13 @@ class NodeOptions:
 
 
 def plans_of(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> Plans:
-    """Returns the plans of some offers; cached with the offers."""
-    return cells.orders.get_or_compute(("plans", planner.key), lambda: _find_plans(planner, cells, catalog))
+    """Returns the plans of some offers; cached."""
+    return catalog.derive(_find_plans, planner, cells, cache=catalog.outlooks)
 
 
 # Amounts and limits may be extremely small or large: overflow then means infinite, and 0 / 0 unknown.
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")
-def _find_plans(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> Plans:
+def _find_plans(catalog: Catalog, planner: Planner, cells: CheapestOffers) -> Plans:
     """Chooses the option that the objective prefers among those that keep the limits, else the nearest miss."""
     options = _node_options(planner, cells, catalog)
     missed = np.where(options.works, MISSED + _missed_by(planner.limits, options), np.inf)
@@ -330,5 +325,5 @@ def keeping_on_more_nodes(planner: Planner, cells: CheapestOffers, types: TypeSe
     more = with_more_nodes(planner.fleet, types, catalog)
     if more is None:
         return 0
-    plans = _find_plans(replace(planner, fleet=more), cells, catalog)
+    plans = _find_plans(catalog, replace(planner, fleet=more), cells)
     return types & types_among(cells, plans.keeps, len(catalog.instance_types))

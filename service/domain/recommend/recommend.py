@@ -1,15 +1,16 @@
 """Question in, answer out, forward only: select, rank, relax, complete."""
 
 from bisect import bisect_left
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.advice import advise, situation_of
-from service.domain.recommend.answer import Answer, Question, RankedOffer
+from service.domain.recommend.answer import Answer, Choice, Question, RankedOffer, WorkContext
 from service.domain.recommend.basis import Basis, basis_of, order, rank_by, ranked_offer, select_by
-from service.domain.recommend.choices import Completer
+from service.domain.recommend.choices import Completer, compared
+from service.domain.recommend.codes import AdviceCode
 from service.domain.recommend.notes import notes_on
 from service.domain.recommend.objective import Objective
 from service.domain.recommend.ranking import (
@@ -22,11 +23,15 @@ from service.domain.recommend.ranking import (
 )
 from service.domain.recommend.relax import nearest, rejections
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.offers import CheapestOffers, passing_offers
+from service.domain.selection.offers import AdmittedOffers, CheapestOffers, passing_offers
 from service.domain.selection.selection import Selection, select
+from service.domain.statement import Statement
 
 MAX_TIES = 20
 """Number of choices beyond the shown ones that are compared for ties."""
+
+FEW = 10
+"""Longest answer whose choices are kept for later questions: each takes some KB."""
 
 BY_HARDWARE = Objective({"hours": 1.0})
 """Ranks machines without a known price."""
@@ -37,31 +42,29 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
 
     If nothing admitted has a price, the ranking is by hardware alone and the answer says so.
     """
-    basis, constraints = basis_of(question, catalog), question.constraints
-    selection, price_ignored = select_by(basis, constraints, catalog), False
+    basis, constraints, needs = basis_of(question, catalog), question.constraints, question.needs
+    selection, price_ignored = select_by(basis, constraints, needs, catalog), False
     if _lacks_prices(question, selection):
         unpriced, by_hardware = replace(constraints, needs_price=False), basis.under(BY_HARDWARE)
-        without_price = select_by(by_hardware, unpriced, catalog)
+        without_price = select_by(by_hardware, unpriced, needs, catalog)
         if without_price.admitted.types:
             basis, constraints, selection, price_ignored = by_hardware, unpriced, without_price, True
-    admitted = selection.admitted.types
-    ranked, count = _ranked(basis, question, constraints, selection, catalog)
-    completer = Completer(question.work_context, basis.planner, basis.objective.criteria, count, catalog)
-    current = _current(basis, question, catalog)
-    current = None if current is None else completer.complete(current)
-    choices = tuple(
-        completer.complete(offer, current) for offer in _ranked_offers(basis, ranked, question.limit, catalog)
-    )
-    near = (None, None) if admitted else nearest(basis, constraints, catalog)
+    admitted, context = selection.admitted.types, question.work_context
+    leading = _leading(basis, question, context, constraints, selection, catalog)
+    choices, current, rented = leading.choices, None, _current(basis, question, catalog)
+    if rented is not None:
+        current = Completer(context, basis.planner, basis.objective.criteria, leading.ranked, catalog).complete(rented)
+        choices = tuple(compared(choice, current, context) for choice in choices)
+    near = (None, None) if admitted else nearest(basis, constraints, needs, catalog)
     return Answer(
         choices=choices,
         rejections=rejections(basis, selection, catalog),
         considered=len(catalog.instance_types),
         admitted=admitted.bit_count(),
-        ranked=count,
+        ranked=leading.ranked,
         current=current,
         price_ignored=price_ignored,
-        advice=advise(situation_of(question, choices, catalog), catalog),
+        advice=leading.advice,
         notes=tuple(notes_on(question, near, catalog, price_ignored=price_ignored)),
     )
 
@@ -76,18 +79,44 @@ def _lacks_prices(question: Question, selection: Selection) -> bool:
     )
 
 
-def _ranked(
-    basis: Basis, question: Question, constraints: Constraints, selection: Selection, catalog: Catalog
-) -> tuple[Ranked, int]:
-    """Returns the ranking, by type or by offer, and the number of choices that it has without a limit."""
-    types = selection.admitted.types
+@dataclass(frozen=True, slots=True)
+class _Leading:
+    """The first choices of a ranking, the number of choices that it has without a limit, and advice on them."""
+
+    choices: tuple[Choice, ...]
+    ranked: int
+    advice: tuple[Statement[AdviceCode], ...]
+
+
+def _leading(
+    basis: Basis, question: Question, context: WorkContext, constraints: Constraints, selection: Selection,
+    catalog: Catalog,
+) -> _Leading:  # fmt: skip
+    types, limit = selection.admitted.types, question.limit
     if not (question.per_offer or question.diversify):
-        return rank_by(basis, selection.admitted, catalog).keeping_limits().best_of_each(), types.bit_count()
+        best = (context, basis, selection.admitted.tightened(), limit)
+        # Many questions differ in limits alone and admit the same offers.
+        return catalog.derive(_best_types, *best, cache=catalog.shown) if limit <= FEW else _best_types(catalog, *best)
     offers = passing_offers(constraints.of_offers, types, constraints.max_usd_per_hour, catalog)
     ranked = rank_by(basis, offers, catalog).keeping_limits()
     if question.diversify:
         ranked = _diverse(ranked, question, catalog)
-    return ranked, len(ranked.score) if question.per_offer else types.bit_count()
+    count = len(ranked.score) if question.per_offer else types.bit_count()
+    return _completed(context, basis, ranked, count, limit, catalog)
+
+
+def _best_types(catalog: Catalog, context: WorkContext, basis: Basis, admitted: AdmittedOffers, limit: int) -> _Leading:
+    """Returns the best offer of each of the best types."""
+    ranked = rank_by(basis, admitted, catalog).keeping_limits().best_of_each()
+    return _completed(context, basis, ranked, admitted.types.bit_count(), limit, catalog)
+
+
+def _completed(
+    context: WorkContext, basis: Basis, ranked: Ranked, count: int, limit: int, catalog: Catalog
+) -> _Leading:
+    completer = Completer(context, basis.planner, basis.objective.criteria, count, catalog)
+    choices = tuple(completer.complete(offer) for offer in _ranked_offers(basis, ranked, limit, catalog))
+    return _Leading(choices, count, advise(situation_of(context, choices, catalog), catalog))
 
 
 def _diverse(ranked: Ranked, question: Question, catalog: Catalog) -> Ranked:
@@ -152,4 +181,4 @@ def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer 
         return None
     cheapest = int(offers[np.argmin(np.nan_to_num(catalog.offers.usd_per_hour_at(offers), nan=np.inf))])
     cells = CheapestOffers.of(np.array([cheapest]), catalog)
-    return replace(ranked_offer(basis, order(basis, cells, catalog), 0, catalog), rank=0, score=0.0)
+    return replace(ranked_offer(basis, order(catalog, basis, cells), 0, catalog), rank=0, score=0.0)

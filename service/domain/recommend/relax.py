@@ -12,6 +12,7 @@ from service.domain.recommend.plans import plans_of, types_among
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import Obstacle, Relaxation
+from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import Selection
 
 LIMITS = frozenset({"deadline_hours", "budget_usd"})
@@ -24,18 +25,20 @@ def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Re
     return tuple(_rejection(basis, obstacle, catalog) for obstacle in ordered)
 
 
-def nearest(basis: Basis, constraints: Constraints, catalog: Catalog) -> tuple[RankedOffer | None, RankedOffer | None]:
+def nearest(
+    basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog
+) -> tuple[RankedOffer | None, RankedOffer | None]:
     """Returns the cheapest offer in time and the fastest within the budget; None without both limits."""
     planner = basis.planner
     if planner is None or planner.limits.deadline_hours is None or planner.limits.budget_usd is None:
         return None, None
     in_time = basis.under(Objective(NAMED["cheapest"]), replace(planner.limits, budget_usd=None))
     in_budget = basis.under(Objective(NAMED["fastest"]), replace(planner.limits, deadline_hours=None))
-    return _best(in_time, constraints, catalog), _best(in_budget, constraints, catalog)
+    return _best(in_time, constraints, needs, catalog), _best(in_budget, constraints, needs, catalog)
 
 
-def _best(basis: Basis, constraints: Constraints, catalog: Catalog) -> RankedOffer | None:
-    ranked = rank_by(basis, select_by(basis, constraints, catalog).admitted, catalog).keeping_limits()
+def _best(basis: Basis, constraints: Constraints, needs: Requirements, catalog: Catalog) -> RankedOffer | None:
+    ranked = rank_by(basis, select_by(basis, constraints, needs, catalog).admitted, catalog).keeping_limits()
     return ranked_offer(basis, ranked, 0, catalog) if len(ranked.score) else None
 
 

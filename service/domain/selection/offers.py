@@ -4,7 +4,7 @@ Few combinations of region, market and price age occur, so each is checked again
 limit can be any number; it is applied per question, to the cheapest offer of each instance type in each market.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask
-from service.domain.cache import Cache
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS, Offers
 from service.domain.typeset import ThresholdIndex, TypeSet, mask_of, types_where
@@ -27,9 +26,12 @@ class OfferConstraints(NamedTuple):
     needs_price: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CheapestOffers:
-    """Offers that represent all offers of their type, such as the cheapest of each type in each market."""
+    """Offers that represent all offers of their type, such as the cheapest of each type in each market.
+
+    Compared by identity: what is derived from them is cached under them.
+    """
 
     instance_type: Indices
     offer: Indices
@@ -39,8 +41,6 @@ class CheapestOffers:
     """Lowest price of each instance type; infinite if it has no offer here or no known price."""
     types: TypeSet
     """Types that have an offer here."""
-    orders: Cache = field(default_factory=lambda: Cache(size=16))
-    """Rankings of these offers, by objective."""
 
     @classmethod
     def of(cls, offers: NDArray[Any], catalog: Catalog) -> "CheapestOffers":
@@ -83,17 +83,24 @@ class AdmittedOffers(NamedTuple):
         of_types: Mask = mask_of(self.types, len(self.cheapest.lowest_usd)).take(instance_type)
         return of_types if self.limit is None else of_types & (usd <= self.limit)
 
+    def tightened(self) -> "AdmittedOffers":
+        """Returns the same offers with the highest price among them as their limit.
+
+        Limits can be any number, but the offers of few types change at few prices: such equal parts are equal values.
+        """
+        if self.limit is None:
+            return self
+        return self._replace(limit=float(self.cheapest.usd[self.rows].max(initial=0.0)))
+
     def only(self, types: TypeSet) -> "AdmittedOffers":
         """The part of these offers that belongs to some types."""
         return self._replace(types=self.types & types)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NearMisses:
     """Offers that miss one constraint and no other, and the types that this constraint rejects."""
 
-    key: tuple[OfferConstraints, str]
-    """The constraints and the code of the one that is missed; names these offers in the cache."""
     nearest: TypeSet
     """Types whose nearest offer, the one that misses the fewest constraints, misses this one."""
     offers: Indices
@@ -103,21 +110,23 @@ class NearMisses:
     """The cheapest of these offers for each type and region, or for each type and market."""
 
     @classmethod
-    def of(cls, key: tuple[OfferConstraints, str], nearest: TypeSet, misses: Mask, catalog: Catalog) -> "NearMisses":
-        """Builds the near misses from a mask of the offers that miss only the constraint of the key."""
+    def of(cls, code: str, nearest: TypeSet, misses: Mask, catalog: Catalog) -> "NearMisses":
+        """Builds the near misses from a mask of the offers that miss only the constraint with this code."""
         offers = np.flatnonzero(misses)
-        words = catalog.offers.region if key[1] == "region" else catalog.offers.market
+        words = catalog.offers.region if code == "region" else catalog.offers.market
         types, codes = catalog.offers.instance_type[offers], words[offers].astype(np.int32)
         order = np.lexsort((catalog.offers.usd_per_hour[offers], codes, types))
         types, codes = types[order], codes[order]
         first = _first_of_run(types) | _first_of_run(codes)
-        return cls(key, nearest, offers, codes[first], CheapestOffers.of(offers[order][first], catalog))
+        return cls(nearest, offers, codes[first], CheapestOffers.of(offers[order][first], catalog))
 
     def with_code(self, code: int, catalog: Catalog) -> CheapestOffers:
         """The cheapest of these offers in one region or market."""
-        return catalog.choices.get_or_compute(
-            (self.key, code), lambda: CheapestOffers.of(self.cheapest.offer[self.code == code], catalog)
-        )
+        return catalog.derive(_with_code, self, code, cache=catalog.choices)
+
+
+def _with_code(catalog: Catalog, misses: NearMisses, code: int) -> CheapestOffers:
+    return CheapestOffers.of(misses.cheapest.offer[misses.code == code], catalog)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +143,7 @@ class OfferChoice:
 
 def offer_choice(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
     """Checks every offer against the constraints; the result is cached."""
-    return catalog.choices.get_or_compute(asked, lambda: _check_offers(asked, catalog))
+    return catalog.derive(_check_offers, asked, cache=catalog.choices)
 
 
 def passing_offers(asked: OfferConstraints, types: TypeSet, limit: float | None, catalog: Catalog) -> AdmittedOffers:
@@ -185,7 +194,7 @@ def _misses(asked: OfferConstraints, offers: Offers) -> dict[str, Mask]:
     return misses
 
 
-def _check_offers(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
+def _check_offers(catalog: Catalog, asked: OfferConstraints) -> OfferChoice:
     offers = catalog.offers
     misses = {code: mask for code, mask in _misses(asked, offers).items() if mask.any()}
     missed_count = sum(misses.values(), np.zeros(len(offers), np.int8))
@@ -197,9 +206,7 @@ def _check_offers(asked: OfferConstraints, catalog: Catalog) -> OfferChoice:
         cheapest=CheapestOffers.of(best, catalog),
         unoffered=catalog.everyone & ~_types_of(nearest, catalog),
         near_misses={
-            code: NearMisses.of(
-                (asked, code), _types_of(nearest[mask[nearest]], catalog), mask & (missed_count == 1), catalog
-            )
+            code: NearMisses.of(code, _types_of(nearest[mask[nearest]], catalog), mask & (missed_count == 1), catalog)
             for code, mask in misses.items()
         },
     )

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleEvent
 from service.domain.catalog.precision import SUPPORT_LEVELS, Rate
+from service.domain.physics.input_pipeline import SampleLoading
 from service.domain.recommend.answer import Answer, Choice, Question
 from service.domain.recommend.basis import PRECISION_BY_TASK
 from service.domain.recommend.objective import MORE_IS_BETTER, NAMED, NEEDS_POWER, NEEDS_PRICE, NEEDS_SPEED, Objective
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
+from service.domain.selection.requirements import Requirements
 from tests.oracles.selection import offer_misses, relaxed_constraints, runs, type_misses
 from tests.strategies.catalogs import (
     PRECISIONS,
@@ -338,3 +340,26 @@ def test_a_relaxation_admits_what_it_promises_and_its_best_is_the_best_of_them(w
 
 def test_precisions_of_the_worlds_are_those_of_the_tasks() -> None:
     assert {name for usual in PRECISION_BY_TASK.values() for name in usual} <= set(PRECISIONS)
+
+
+ONE_CHANGE: tuple[dict[str, Any], ...] = (
+    {"limit": 1},
+    {"fault_tolerant": True},
+    {"concurrent_runs": 4},
+    {"refused_precisions": ("bf16", "fp16")},
+    {"loading": SampleLoading(vcpus_per_gpu=64.0)},
+    {"needs": Requirements(host_memory_gib=64.0)},
+    {"objective": Objective(NAMED["fastest"])},
+)
+
+
+@MANY
+@given(rich_worlds(), questions(), st.sampled_from(ONE_CHANGE), prices)
+def test_an_answer_does_not_depend_on_similar_questions_before_it(
+    world: World, asked: Question, change: dict[str, Any], max_usd_per_hour: float | None
+) -> None:
+    asked = replace(asked, limit=5, per_offer=False)
+    limited = replace(asked.constraints, max_usd_per_hour=max_usd_per_hour)
+    for similar in (asked, replace(asked, constraints=limited), replace(asked, constraints=limited, **change)):
+        fresh = catalog_of(list(world.catalog.instance_types), world.offers)
+        assert repr(recommend(similar, world.catalog)) == repr(recommend(similar, fresh))

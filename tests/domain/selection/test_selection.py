@@ -119,3 +119,16 @@ def test_the_order_of_offers_does_not_matter(world: World, asked: Constraints, r
     first, second = select(asked, world.catalog), select(asked, again)
     assert first.admitted.types == second.admitted.types
     assert [o.fails for o in first.obstacles] == [o.fails for o in second.obstacles]
+
+
+@MANY
+@given(worlds(), constraints(), st.lists(st.sampled_from([0.4, 0.5, 0.7, 1.0, 1.2, 2.0, 33.0]), min_size=2, max_size=2))
+def test_tightened_offers_are_the_same_and_equal_just_where_their_rows_are(
+    world: World, asked: Constraints, limits: list[float]
+) -> None:
+    cheapest = select(asked, world.catalog).admitted.cheapest
+    parts = [cheapest.candidates(world.catalog.everyone, limit) for limit in limits]
+    tight = [part.tightened() for part in parts]
+    rows = [part.rows.tolist() for part in parts]
+    assert [part.rows.tolist() for part in tight] == rows
+    assert (tight[0] == tight[1]) == (rows[0] == rows[1])
