@@ -18,6 +18,7 @@ from service.api.catalog import measurements_post as measurements_sent
 from service.api.catalog import status as catalog
 from service.api.estimate import batch as estimate_batch
 from service.api.estimate import estimate, price_changes
+from service.api.http.batch import Batches, BatchLimits
 from service.api.http.document import complete_document
 from service.api.http.etag import ConditionalAnswers
 from service.api.http.limits import BodyLimit
@@ -68,6 +69,9 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
 
     app = build_app(lifespan=watching)
     app.state.live_catalog = live
+    app.state.batches = Batches(
+        BatchLimits(settings.batches_at_once, settings.batch_cpu_seconds, settings.batch_answer_bytes)
+    )
     app.add_middleware(ConditionalAnswers)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     hosts = [host.strip() for host in settings.allowed_hosts.split(",") if host.strip()]

@@ -38,6 +38,13 @@ class Settings(BaseSettings):
     connections_per_address: Annotated[
         int, Field(ge=1, le=1_000_000, description="Open connections of one client address.")
     ] = 1000
+    batches_at_once: Annotated[int, Field(ge=1, le=1000, description="Batches that a process answers at a time.")] = 3
+    batch_cpu_seconds: Annotated[
+        float, Field(gt=0, le=3600, description="CPU seconds that the answer to a batch may take.")
+    ] = 60.0
+    batch_answer_bytes: Annotated[
+        int, Field(ge=1024, le=10 * 1000**3, description="The largest answer to a batch.")
+    ] = 100_000_000
     drain_seconds: Annotated[
         float, Field(ge=0, le=600, description="How long to answer as not ready before stopping.")
     ] = 0.0

@@ -4,22 +4,20 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
-from pydantic import Field, TypeAdapter, WithJsonSchema
-from starlette.concurrency import run_in_threadpool
+from pydantic import Field, WithJsonSchema
 
 from service.api.estimate.cost_request import only_one
 from service.api.estimate.estimate import ANSWER, EstimateResponse, response_of
 from service.api.estimate.request import EstimateRequest, question_of
 from service.api.estimate.what_if import ASKED, MatrixRequest, MatrixResponse, combinations, matrix
-from service.api.http.batch import RefusedItem, answered, items_of
-from service.api.http.body import JsonItemsRoute
+from service.api.http.batch import BatchRoute, Budget, RefusedItem, answered, in_thread, items_of
 from service.api.http.current import Live, catalog_on
 from service.api.http.examples import ESTIMATE_BATCH
 from service.api.http.fields import BodyModel, RequestModel
 from service.domain.bill.estimate import estimate
 from service.domain.errors import QuestionError
 
-router = APIRouter(tags=["decision"], route_class=JsonItemsRoute)
+router = APIRouter(tags=["decision"], route_class=BatchRoute)
 
 Base = Annotated[
     dict[str, Any],
@@ -43,9 +41,6 @@ class EstimateBatchResponse:
     items: list[EstimateResponse | RefusedItem]
 
 
-MATRIX = TypeAdapter(MatrixResponse)
-
-
 @router.post(
     "/estimate/batch",
     summary="Estimate many at once",
@@ -62,7 +57,8 @@ async def post_estimate_batch(
 
     `items` are answered in order. A `base` is asked with every combination of the values `over` which machines, nodes,
     instances, hours, regions, markets and managed services vary; its answers are sorted by likely dollars, and marked
-    where no other is both as quick and as cheap.
+    where no other is both as quick and as cheap. A batch may use a number of CPU seconds and of bytes: items after that
+    have a `problem` with status 413, and so has a `base` with too many values.
     """
     pinned = live.pinned()
 
@@ -74,9 +70,13 @@ async def post_estimate_batch(
     if body.items is not None:
         if body.over is not None:
             raise QuestionError("Send either `items`, or `base` with `over`.", field="over")
-        return await answered(body.items, ASKED, answer, request)
+        return answered(body.items, ASKED, answer, request)
     if body.over is None:
         raise QuestionError("Give a list of values in over: fields of the base that vary.", field="over")
-    cells = combinations(body.over)
-    rows = await run_in_threadpool(matrix, body.base or {}, cells, pinned, request)
-    return Response(MATRIX.dump_json(rows), media_type="application/json")
+    base, cells = body.base or {}, combinations(body.over)
+
+    def encoded(budget: Budget) -> bytes:
+        with budget.charged():
+            return matrix(base, cells, pinned, budget, request)
+
+    return Response(await in_thread(encoded, request), media_type="application/json")

@@ -1,6 +1,6 @@
 """One estimate over machines, markets, regions and nodes, sorted by dollars."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -13,11 +13,12 @@ from service.api.estimate.cost_request import Hours
 from service.api.estimate.estimate import EstimateResponse, response_of
 from service.api.estimate.request import EstimateRequest, MachineDescriptionRequest, question_of
 from service.api.estimate.response import BandResponse, MoneyResponse, shown
-from service.api.http.batch import MOST_ITEMS
+from service.api.http.batch import MOST_ITEMS, Budget
 from service.api.http.current import catalog_on
 from service.api.http.fields import AtLeastOne, BodyModel, Name, Named, standing
 from service.api.http.problems import ProblemDocument, document_of, invalid
 from service.db.live_catalog import PinnedCatalog
+from service.domain.bill.estimate import EstimateQuestion
 from service.domain.bill.what_if import Combination, what_if
 from service.domain.errors import QuestionError
 
@@ -62,6 +63,9 @@ class MatrixResponse:
     items: list[CombinationResponse]
 
 
+COMBINATION: TypeAdapter[CombinationResponse] = TypeAdapter(CombinationResponse)
+
+
 def combinations(over: MatrixRequest) -> list[dict[str, Any]]:
     """Returns every combination of the values. Raises `QuestionError` for none, and for more than a batch holds."""
     values: dict[str, Sequence[Any]] = {
@@ -76,11 +80,14 @@ def combinations(over: MatrixRequest) -> list[dict[str, Any]]:
     return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
 
 
-def matrix(base: dict[str, Any], cells: list[dict[str, Any]], live: PinnedCatalog, request: Request) -> MatrixResponse:
-    """Returns the answers to a base with the values of every cell."""
+def matrix(
+    base: dict[str, Any], cells: list[dict[str, Any]], live: PinnedCatalog, budget: Budget, request: Request
+) -> bytes:
+    """Returns the answers to a base with the values of every cell, as JSON. Raises `BudgetSpent`."""
     bodies: dict[int, EstimateRequest] = {}
     questions, problems, catalog = {}, {}, live.on(None)
     for index, cell in enumerate(cells):
+        budget.require()
         body = {**base, **cell}
         try:
             bodies[index] = ASKED.validate_python(body)
@@ -91,13 +98,22 @@ def matrix(base: dict[str, Any], cells: list[dict[str, Any]], live: PinnedCatalo
             problems[index] = invalid(errors, body, request, item=True)
         except QuestionError as error:
             problems[index] = document_of(error)
-    answered, refused = what_if(questions, catalog)
+    answered, refused = what_if(_while_left(questions, budget), catalog)
     problems |= {index: document_of(error) for index, error in refused.items()}
-    items = [
-        _combination(cells[each.index], each, response_of(bodies[each.index], each.answer, catalog))
-        for each in answered
-    ]
-    return MatrixResponse([*items, *(_refused(cells[index], problems[index]) for index in sorted(problems))])
+    encoded = []
+    for each in answered:
+        answer = response_of(bodies[each.index], each.answer, catalog)
+        encoded.append(COMBINATION.dump_json(_combination(cells[each.index], each, answer)))
+        budget.charge(encoded[-1])
+        budget.require()
+    encoded += [COMBINATION.dump_json(_refused(cells[index], problems[index])) for index in sorted(problems)]
+    return b'{"items":[%b]}' % b",".join(encoded)
+
+
+def _while_left(questions: Mapping[int, EstimateQuestion], budget: Budget) -> Iterator[tuple[int, EstimateQuestion]]:
+    for item in questions.items():
+        budget.require()
+        yield item
 
 
 def _combination(cell: dict[str, Any], combination: Combination, answer: EstimateResponse) -> CombinationResponse:

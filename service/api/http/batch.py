@@ -1,19 +1,135 @@
-"""Many questions in one body: each is answered or refused by itself, in a thread, while other requests go on."""
+"""Many questions in one body: each is answered or refused by itself, in threads and within a budget."""
 
+import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from time import monotonic, thread_time
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
-from service.api.http.problems import ProblemDocument, document_of, invalid
+from service.api.http.body import JsonItemsRequest, JsonItemsRoute
+from service.api.http.problems import BudgetSpent, ProblemDocument, document_of, invalid
 from service.domain.errors import QuestionError
 
+T = TypeVar("T")
+
 MOST_ITEMS = 1000
+HELD_BYTES = 16 * 1024**2
+"""Answers that a batch may hold because they were computed before their turn; more would take memory without end."""
+PART_BYTES, PART_SECONDS = 64 * 1024, 0.05
+"""A part is sent when it has this size or has taken this long, so that the batch of a lost client ends soon."""
+LONGEST_SECONDS = 300.0
+"""How long a batch may take altogether: a client that reads slowly should not keep the place of others for hours."""
+RETRY_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How many batches a process answers at a time, and what each of them may cost."""
+
+    at_once: int
+    cpu_seconds: float
+    answer_bytes: int
+
+
+class Batches:
+    """The batches that this process is answering."""
+
+    def __init__(self, limits: BatchLimits) -> None:
+        self.limits = limits
+        self._open = 0
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Takes a place until the block ends. Raises `HTTPException` with 503 if all are taken."""
+        if self._open >= self.limits.at_once:
+            sentence = (
+                f"{self.limits.at_once} batches are being answered, and more are not accepted now. Send it again later."
+            )
+            raise HTTPException(503, sentence, {"Retry-After": str(RETRY_SECONDS)})
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+
+
+class Budget:
+    """CPU seconds and bytes that the answer to one batch may still cost. Used by one thread at a time."""
+
+    def __init__(self, limits: BatchLimits) -> None:
+        self._limits = limits
+        self._ends_at = monotonic() + LONGEST_SECONDS
+        self._cpu_began: float | None = None
+        self._cpu_seconds = 0.0
+        self._bytes = 0
+        self._client_left = False
+
+    @contextmanager
+    def charged(self) -> Iterator[None]:
+        """Charges the CPU seconds that this thread spends in the block. Raises `BudgetSpent` if none are left."""
+        self._cpu_began = thread_time()
+        try:
+            self.require()
+            yield
+        finally:
+            self._cpu_seconds += thread_time() - self._cpu_began
+            self._cpu_began = None
+
+    def charge(self, answer: bytes) -> None:
+        """Charges the bytes of an answer."""
+        self._bytes += len(answer)
+
+    def cancel(self) -> None:
+        """Spends the whole budget, because the client has left."""
+        self._client_left = True
+
+    def require(self) -> None:
+        """Raises `BudgetSpent` if something is used up."""
+        running = 0.0 if self._cpu_began is None else thread_time() - self._cpu_began
+        limits = self._limits
+        if self._client_left:
+            raise BudgetSpent("The client has left.")
+        if self._cpu_seconds + running > limits.cpu_seconds:
+            raise BudgetSpent(
+                f"The {limits.cpu_seconds:g} CPU seconds of a batch are used up. Send the rest in another one."
+            )
+        if self._bytes > limits.answer_bytes:
+            raise BudgetSpent(
+                f"The {limits.answer_bytes:,} bytes of a batch's answer are used up. Send the rest in another one."
+            )
+        if monotonic() > self._ends_at:
+            raise BudgetSpent(f"A batch may take {LONGEST_SECONDS:g} seconds. Send the rest in another one.")
+
+
+class _BatchRequest(JsonItemsRequest):
+    """A request that takes a place among the batches once its body has arrived, before that is read."""
+
+    async def json(self) -> Any:
+        await self.body()
+        self.state.places.enter_context(self.app.state.batches.place())
+        return await super().json()
+
+
+class BatchRoute(JsonItemsRoute):
+    """A route of batches, which holds its place until the answer is sent."""
+
+    request_class = _BatchRequest
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles a request, and frees its place whatever happens."""
+        with ExitStack() as places:
+            scope.setdefault("state", {})["places"] = places
+            await super().handle(scope, receive, send)
 
 
 class RefusedItem(BaseModel):
@@ -32,43 +148,87 @@ def items_of(operation: str) -> Any:
     return Annotated[list[item], Field(max_length=MOST_ITEMS)]
 
 
-async def answered(
-    items: list[Any], adapter: TypeAdapter[Any], answer: Callable[[Any], bytes], request: Request
-) -> Response:
+def budget_of(request: Request) -> Budget:
+    """Returns the budget of a new batch."""
+    batches: Batches = request.app.state.batches
+    return Budget(batches.limits)
+
+
+def answered(items: list[Any], adapter: TypeAdapter[Any], answer: Callable[[Any], bytes], request: Request) -> Response:
     """Returns the answer to each item, or its problem, in the order of the items.
 
-    Items of one workload are answered one after the other, so that what they share is in a cache for all of them.
+    The answer is computed while it is sent. It stops when the client leaves. Once the budget is spent, each further
+    item has a problem that says so.
     """
+    budget = budget_of(request)
 
     def answer_item(item: Any) -> bytes:
         try:
-            return answer(adapter.validate_python(item))
+            with budget.charged():
+                encoded = answer(adapter.validate_python(item))
         except ValidationError as error:
             errors = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
-            return _refusal(invalid(errors, item, request, item=True))
+            encoded = _refusal(invalid(errors, item, request, item=True))
         except QuestionError as error:
-            return _refusal(document_of(error))
+            encoded = _refusal(document_of(error))
+        budget.charge(encoded)
+        return encoded
 
-    def answer_items(indices: list[int]) -> None:
-        for index in indices:
-            answers[index] = answer_item(items[index])
-
-    answers = [b""] * len(items)
-    for indices in together(items):
-        await run_in_threadpool(answer_items, indices)
-    return StreamingResponse(_in_parts(answers), media_type="application/json")
+    # Starlette takes each part of a plain iterator from a thread, and stops when the client has left.
+    return StreamingResponse(in_parts(in_order(items, answer_item)), media_type="application/json")
 
 
-async def _in_parts(answers: list[bytes]) -> AsyncIterator[bytes]:
-    """Yields the answers as one JSON document and drops each of them: joining them would take their memory twice."""
+def in_order(items: Sequence[Any], answer: Callable[[Any], bytes]) -> Iterator[bytes]:
+    """Yields the answers as one JSON document, with empty parts between while answers wait for their turn.
+
+    Items of one workload and day are answered one after the other, so that what they share is in a cache for all of
+    them: up to `HELD_BYTES` of their answers are held until it is their turn.
+    """
+    groups = together(items)
+    group_of = {index: group for group in groups for index in group}
+    held: dict[int, bytes] = {}
+    held_bytes = 0
     yield b'{"items":['
-    for index, answer in enumerate(answers):
-        answers[index] = b""
-        yield b"," + answer if index else answer
+    for index in range(len(items)):
+        for later in group_of[index] if index not in held else ():
+            if later < index or later in held or (later > index and held_bytes > HELD_BYTES):
+                continue
+            held[later] = answer(items[later])
+            held_bytes += len(held[later])
+            yield b""
+        held_bytes -= len(held[index])
+        yield b"," * bool(index) + held.pop(index)
     yield b"]}"
 
 
-def together(items: list[Any]) -> list[list[int]]:
+def in_parts(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yields chunks joined to parts of about `PART_BYTES`, or of what came within `PART_SECONDS`."""
+    part, ends_at = bytearray(), monotonic() + PART_SECONDS
+    for chunk in chunks:
+        part += chunk
+        if len(part) >= PART_BYTES or monotonic() >= ends_at:
+            yield bytes(part)
+            part, ends_at = bytearray(), monotonic() + PART_SECONDS
+    yield bytes(part)
+
+
+async def in_thread(work: Callable[[Budget], T], request: Request) -> T:
+    """Returns what `work` returns in a thread. Its budget is spent when the client leaves."""
+    budget = budget_of(request)
+
+    async def watch_client() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        budget.cancel()
+
+    watcher = asyncio.create_task(watch_client())
+    try:
+        return await run_in_threadpool(work, budget)
+    finally:
+        watcher.cancel()
+
+
+def together(items: Sequence[Any]) -> list[list[int]]:
     """Returns the indices of the items, grouped by workload and day."""
     groups = defaultdict[str, list[int]](list)
     for index, item in enumerate(items):

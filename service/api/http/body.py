@@ -85,7 +85,9 @@ class _JsonRequest(Request):
         return read_json(await self.body(), self.max_names)
 
 
-class _JsonItemsRequest(_JsonRequest):
+class JsonItemsRequest(_JsonRequest):
+    """A request whose JSON body is a list of many items."""
+
     max_names = MAX_NAMES_OF_ITEMS
 
 
@@ -107,4 +109,4 @@ class JsonRoute(APIRoute):
 class JsonItemsRoute(JsonRoute):
     """A route whose JSON body is a list of many items, and may therefore hold more names."""
 
-    request_class = _JsonItemsRequest
+    request_class = JsonItemsRequest

@@ -14,11 +14,11 @@ PROBLEMS = {
     "400": "The body cannot be read as JSON.",
     "404": "The catalog has no such thing; the problem lists near names.",
     "410": "The catalog has changed and no longer has the cursor's item.",
-    "413": "The body is too large.",
+    "413": "The body is too large, or a batch has used up what it may cost.",
     "414": "The URL is too long.",
     "415": "The body is not sent as JSON.",
     "422": "The question cannot be answered as asked; the problem names the field and near names.",
-    "503": "The database cannot be written to now; nothing of the request was kept.",
+    "503": "The database cannot be written to now, or all places of batches are taken; nothing was kept.",
 }
 ETAG = {
     "ETag": ("Names the catalog that answered, and this version of the service.", "string"),
@@ -99,7 +99,7 @@ def _problem_statuses(operation: Node, names: set[str]) -> Iterator[str]:
         yield "414"
     if names or "requestBody" in operation:
         yield "422"
-    if "201" in operation["responses"]:
+    if "201" in operation["responses"] or operation["operationId"].endswith("_batch"):
         yield "503"
 
 

@@ -68,7 +68,11 @@ class BodyUnreadable(HTTPException):
         self.field = _printable(field)
 
 
-STATUS_OF: dict[type[QuestionError], int] = {NotFound: 404, CursorExpired: 410}
+class BudgetSpent(QuestionError):
+    """A batch has used up what it may cost."""
+
+
+STATUS_OF: dict[type[QuestionError], int] = {NotFound: 404, CursorExpired: 410, BudgetSpent: 413}
 
 
 async def _question_problem(_request: Request, error: Exception) -> Response:

@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import TypeAdapter
 
-from service.api.http.batch import RefusedItem, answered, items_of
-from service.api.http.body import JsonItemsRoute, JsonRoute
+from service.api.http.batch import BatchRoute, RefusedItem, answered, items_of
+from service.api.http.body import JsonRoute
 from service.api.http.current import Live, catalog_for, catalog_on
 from service.api.http.examples import QUESTION_BATCH, QUESTIONS
 from service.api.http.fields import BodyModel, RequestModel
@@ -19,7 +19,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.recommend import recommend
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
-batch_router = APIRouter(tags=["decision"], route_class=JsonItemsRoute)
+batch_router = APIRouter(tags=["decision"], route_class=BatchRoute)
 read_query = query_reader(RequestModel)
 """Refuses every query parameter: there are none."""
 
@@ -65,14 +65,18 @@ def _answer_to(asked: RecommendRequest, request: Request) -> Response:
 async def post_recommend_batch(
     asked: Annotated[RecommendBatchRequest, Body(openapi_examples=QUESTION_BATCH)], live: Live, request: Request
 ) -> Response:
-    """Up to 1,000 questions, answered in order; a bad item has a `problem` and does not fail the others."""
+    """Up to 1,000 questions, answered in order; a bad item has a `problem` and does not fail the others.
+
+    A batch may use a number of CPU seconds and of bytes. Items after that have a `problem` with status 413; send them
+    again.
+    """
     read_query(request)
     pinned = live.pinned()
 
     def answer(item: RecommendRequest) -> bytes:
         return answer_in(item, catalog_on(pinned, item.as_of))
 
-    return await answered(asked.items, REQUEST, answer, request)
+    return answered(asked.items, REQUEST, answer, request)
 
 
 def answer_in(request: RecommendRequest, catalog: Catalog) -> bytes:

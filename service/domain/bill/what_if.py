@@ -1,6 +1,6 @@
 """A what-if: one job over machines, markets, regions and nodes, compared by dollars and hours."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -35,15 +35,15 @@ class Combination:
 
 
 def what_if(
-    questions: Mapping[int, EstimateQuestion], catalog: Catalog
+    questions: Iterable[tuple[int, EstimateQuestion]], catalog: Catalog
 ) -> tuple[list[Combination], dict[int, QuestionError]]:
     """Returns the combinations by likely dollars, then those of unknown cost; and the errors of refused questions.
 
-    All questions are of one job, so its physics is computed once for each cluster.
+    Each question comes with its index. All are of one job, so its physics is computed once for each cluster.
     """
     jobs: dict[tuple[object, ...], JobEstimate | None] = {}
     combinations, refused = [], {}
-    for index, question in questions.items():
+    for index, question in questions:
         key = _cluster_key(question.cluster)
         try:
             answer = estimate(question, catalog, jobs.get(key))

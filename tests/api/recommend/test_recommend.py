@@ -6,7 +6,6 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
-from service.api.http.batch import together
 from service.api.recommend.response import RecommendResponse
 from tests.api.answers import get_json, post_recommend
 from tests.builders.request_bodies import Body, question, relaxed
@@ -368,7 +367,6 @@ def test_a_batch_answers_in_order_and_one_bad_item_is_alone(client: TestClient) 
 def test_items_of_one_workload_are_answered_together_and_told_in_the_order_they_came(client: TestClient) -> None:
     of_two = [{"model": "resnet-50"}, {"model": "bert-large"}]
     items = [question(workload=of_two[place % 2], limit=1 + place) for place in range(6)]
-    assert together([*items, 5, {}]) == [[0, 2, 4], [1, 3, 5], [6], [7]]
     batch = client.post("/recommend/batch", json={"items": items}).json()["items"]
     assert batch == [post_recommend(client, item) for item in items]
 
