@@ -37,6 +37,7 @@ from service.domain.catalog.reference import (
     SoftwareRule,
     Source,
 )  # fmt: skip
+from service.domain.catalog.resolution import OBSERVATION_STATES, Feed
 from service.domain.catalog.tariffs import (
     DESTINATIONS,
     MACHINES,
@@ -136,9 +137,68 @@ IMPORT_RUN = _table(
     Column("rows_seen", WHOLE, nullable=False, default=0),
     Column("rows_kept", WHOLE, nullable=False, default=0),
     *_required(sa.JSON(), "quarantined"),
+    *_optional(TEXT, "part"),
+    *_optional(WHOLE, "rows_unmapped"),
+    *_optional(sa.JSON(), "filtered"),
     _one_of("state", "done", "unchanged", "refused", "failed"),
 )
-"""Each attempt to replace a feed's batch: how many rows were read, kept and quarantined."""
+"""Each attempt to read a feed, or a part of it: how many rows were read, kept and quarantined.
+
+`filtered` counts rows about other products, which are no errors; `rows_unmapped` counts kept rows whose instance type
+is not in the catalog yet.
+"""
+
+FEED = _table("feed", *_columns(Feed, keys=["id"], rank=WHOLE), *_positive("every_hours", "stale_after_days"))
+
+DOCUMENT = _table(
+    "document",
+    *_keys(ROW_NUMBER, "id"),
+    *_required(TEXT, "feed", "part", "url", "sha256", "parser"),
+    *_required(MOMENT, "fetched_at", "recorded_at"),
+    *_required(LARGE, "bytes"),
+    *_required(FLAG, "complete", "questioned"),
+    *_optional(TEXT, "etag", "last_modified", "upstream_version"),
+    *_optional(MOMENT, "published_at"),
+    Index("ix_document_feed_part_fetched", "feed", "part", "fetched_at", unique=True),
+)
+"""Each capture of a part of a feed. Only complete captures confirm prices and can lack an offer."""
+
+OBSERVATION = _table(
+    "observation",
+    *_keys(ROW_NUMBER, "id"),
+    Column("document_id", ROW_NUMBER, ForeignKey("document.id"), nullable=False, index=True),
+    Column("key", TEXT, nullable=False, index=True),
+    *_required(TEXT, "provider", "name", "market", "operating_system", "currency"),
+    *_optional(TEXT, "region", "zone", "term"),
+    *_optional(LARGE, "per_hour_micros"),
+    *_optional(MOMENT, "effective_from", "ends_at"),
+    *_required(MOMENT, "observed_at", "recorded_at"),
+    *_optional(MOMENT, "superseded_at"),
+    *_required(TEXT, "dated", "kind", "source", "state"),
+    *_optional(TEXT, "reason", "note"),
+    _one_of("state", *OBSERVATION_STATES),
+    _one_of("dated", *DATED),
+    _one_of("kind", *PRICE_KINDS),
+    _one_of("market", *MARKETS),
+    Index("ix_observation_provider_name", "provider", "name"),
+)
+"""Every change that a feed showed, never overwritten; offers and their prices are made of these rows.
+
+A capture stores a row only where it differs from the capture before. `superseded_at` is the end of a row of the seed
+that a later seed no longer has.
+"""
+
+SPECIFICATION = _table(
+    "specification",
+    *_keys(TEXT, "feed", "provider", "name"),
+    *_optional(REAL, "vcpus", "memory_gib", "gpu_count", "gpu_memory_gb"),
+    *_optional(TEXT, "gpu_name", "cpu_architecture"),
+    *_required(MOMENT, "observed_at"),
+)
+"""Specifications that a feed states for an instance type that the catalog lacks."""
+
+CROSSWALK = _table("instance_type_alias", *_keys(TEXT, "provider", "alias"), *_required(TEXT, "name", "source"))
+"""Names of instance types in feeds whose own name in the catalog differs."""
 
 CATALOG_VERSION = _table(
     "catalog_version",
@@ -231,11 +291,11 @@ OFFER = _table(
     Column(
         "instance_type_id", ROW_NUMBER, ForeignKey("instance_type.id", ondelete="CASCADE"), nullable=False, index=True
     ),
-    *_required(TEXT, "feed", "market", "operating_system", "currency"),
+    *_required(TEXT, "market", "operating_system", "currency"),
     *_optional(TEXT, "region", "zone", "term"),
     _one_of("market", *MARKETS),
 )
-"""An instance type in a region (or in any, where that is null), in a market.
+"""An instance type in a region (or in any, where that is null), in a market. Belongs to no feed.
 
 `key` joins the columns that identify the offer, because a unique constraint in SQL treats nulls as different.
 """
@@ -362,5 +422,14 @@ MEASUREMENT = _table(
 )
 """A caller's measurement, or one of the seed where `sent_at` is null. No import replaces a caller's measurement."""
 
-CATALOG_TABLES = tuple(name for name in METADATA.tables if name not in ("import_run", "catalog_version"))
+BOOKKEEPING = (
+    "import_run",
+    "catalog_version",
+    "feed",
+    "document",
+    "observation",
+    "specification",
+    "instance_type_alias",
+)
+CATALOG_TABLES = tuple(name for name in METADATA.tables if name not in BOOKKEEPING)
 """The tables whose changes raise the catalog's version, by whatever tool they are made."""

@@ -1,22 +1,56 @@
 """Replaces a feed's batch as a whole, in one transaction that raises the catalog's version, or changes nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, insert, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.errors import in_sentences
+from service.db.feeds.resolve_prices import resolve_prices
 from service.db.schema import key_columns
-from service.db.tables import CATALOG_VERSION, IMPORT_RUN, INSTANCE_TYPE, MEASUREMENT, METADATA, OFFER, PRICE
+from service.db.tables import (
+    CATALOG_VERSION,
+    DOCUMENT,
+    EXCHANGE_RATE,
+    IMPORT_RUN,
+    INSTANCE_TYPE,
+    LIFECYCLE,
+    MEASUREMENT,
+    METADATA,
+    OBSERVATION,
+    REGION,
+)
 
 Record = dict[str, Any]
 Identity = tuple[Any, ...]
 
-ROWS_OF_FEEDS: dict[str, ColumnElement[bool]] = {"measurement": MEASUREMENT.c.sent_at.is_(None)}
-"""Restricts which rows of a table a batch replaces: measurements that callers sent belong to no feed."""
+FROM_FEEDS = "feed-"
+"""The beginning of the sources of rows that feeds add by themselves."""
+
+REPLACED: dict[str, ColumnElement[bool]] = {
+    "measurement": MEASUREMENT.c.sent_at.is_(None),
+    **{
+        table.name: table.c.source.not_like(f"{FROM_FEEDS}%")
+        for table in (INSTANCE_TYPE, REGION, LIFECYCLE, EXCHANGE_RATE)
+    },
+}
+"""Restricts which rows of a table disappear with the seed: those of callers and of feeds stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +93,8 @@ def write(engine: Engine, batch: Batch, now: datetime) -> Written:
         unchanged = _last_hash(connection, batch.feed) == batch.content_hash
         if not unchanged:
             _replace_tables(connection, batch.tables)
-            _replace_offers(connection, batch.feed, batch.offers, now)
+            _replace_observations(connection, batch, now)
+            resolve_prices(connection, None, now)
             version += 1
         state = "unchanged" if unchanged else "done"
         described = ("feed", "content_hash", "rows_seen", "rows_kept", "quarantined")
@@ -96,8 +131,10 @@ def _replace_tables(connection: Connection, tables: Mapping[str, Sequence[Record
 def _write_rows(connection: Connection, table: Table, records: Sequence[Record]) -> list[Identity]:
     """Inserts and updates only rows that differ from the records; returns the keys of rows without a record."""
     key = key_columns(table.name)
-    rows = connection.execute(select(table).where(ROWS_OF_FEEDS.get(table.name, true()))).mappings()
+    rows = connection.execute(select(table)).mappings()
     before = {tuple(row[column] for column in key): row for row in rows}
+    columns = [table.c[column] for column in key]
+    replaced = connection.execute(select(*columns).where(REPLACED.get(table.name, true()))).all()
     after = {tuple(record[column] for column in key): record for record in records}
     new = [record for identity, record in after.items() if identity not in before]
     if new:
@@ -105,28 +142,59 @@ def _write_rows(connection: Connection, table: Table, records: Sequence[Record])
     for identity, record in after.items():
         if identity in before and any(before[identity][column] != value for column, value in record.items()):
             connection.execute(update(table).where(_is_row(table, identity)).values(record))
-    return [identity for identity in before if identity not in after]
+    return [tuple(row) for row in replaced if tuple(row) not in after]
 
 
 def _is_row(table: Table, identity: Identity) -> ColumnElement[bool]:
     return and_(*(table.c[column] == value for column, value in zip(key_columns(table.name), identity, strict=True)))
 
 
-def _replace_offers(connection: Connection, feed: str, offers: Sequence[Record], now: datetime) -> None:
-    """Deletes the feed's offers and inserts the new ones: nothing else refers to an offer."""
-    connection.execute(delete(OFFER).where(OFFER.c.feed == feed))
-    if not offers:
-        return
-    types = connection.execute(select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name, INSTANCE_TYPE.c.id))
-    type_ids = {(provider, name): id_ for provider, name, id_ in types}
-    records = [
-        {name: value for name, value in offer.items() if name in OFFER.c}
-        | {"feed": feed, "instance_type_id": type_ids[offer["instance_type"]]}
-        for offer in offers
-    ]
-    connection.execute(insert(OFFER), records)
-    id_of = {row.key: row.id for row in connection.execute(select(OFFER.c.key, OFFER.c.id).where(OFFER.c.feed == feed))}
-    prices = [
-        {**price, "offer_id": id_of[offer["key"]], "recorded_at": now} for offer in offers for price in offer["prices"]
-    ]
-    connection.execute(insert(PRICE), prices)
+def _replace_observations(connection: Connection, batch: Batch, now: datetime) -> None:
+    """Adds the observations that the batch has newly, and ends those that it no longer has; none is deleted."""
+    records = [record for offer in batch.offers for record in _observations_of(offer)]
+    names = [name for name in records[0] if name != "observed_at"] if records else []
+    of_feed = select(DOCUMENT.c.id).where(DOCUMENT.c.feed == batch.feed)
+    query = select(OBSERVATION).where(OBSERVATION.c.document_id.in_(of_feed), OBSERVATION.c.superseded_at.is_(None))
+    before = {tuple(row[name] for name in names): row["id"] for row in connection.execute(query).mappings()}
+    after = {tuple(record[name] for name in names): record for record in records}
+    gone = [{"row": id_} for identity, id_ in before.items() if identity not in after]
+    if gone:
+        ended = update(OBSERVATION).where(OBSERVATION.c.id == bindparam("row")).values(superseded_at=now)
+        connection.execute(ended, gone)
+    document: Record = {
+        "feed": batch.feed,
+        "part": "",
+        "url": batch.feed,
+        "sha256": batch.content_hash,
+        "parser": batch.feed,
+    }
+    document |= {"fetched_at": _free_instant(connection, batch.feed, now), "recorded_at": now, "bytes": 0}
+    document |= {"complete": False, "questioned": False}
+    (document_id,) = connection.execute(insert(DOCUMENT).values(document).returning(DOCUMENT.c.id)).one()
+    new = [record for identity, record in after.items() if identity not in before]
+    if new:
+        rows = [{**record, "document_id": document_id, "state": "kept", "recorded_at": now} for record in new]
+        connection.execute(insert(OBSERVATION), rows)
+
+
+def _observations_of(offer: Record) -> Iterator[Record]:
+    """The prices of an offer as observations; an end is part of one only where no further price begins."""
+    provider, name = offer["instance_type"]
+    starts = {price["valid_from"] for price in offer["prices"]}
+    for price in offer["prices"]:
+        yield {
+            "provider": provider,
+            "name": name,
+            **{column: value for column, value in offer.items() if column not in ("instance_type", "prices")},
+            **{column: price[column] for column in ("per_hour_micros", "dated", "kind", "source", "note")},
+            "effective_from": price["valid_from"],
+            "observed_at": price["valid_from"],
+            "ends_at": None if price["valid_to"] in starts else price["valid_to"],
+        }
+
+
+def _free_instant(connection: Connection, feed: str, now: datetime) -> datetime:
+    """Now, or the next second at which this feed has no document; tests and scripts may import twice at one instant."""
+    taken = select(func.max(DOCUMENT.c.fetched_at)).where(DOCUMENT.c.feed == feed)
+    last = connection.execute(taken).scalar()
+    return now if last is None or last < now else last + timedelta(seconds=1)

@@ -21,10 +21,12 @@ FEED = "seed"
 TABLES = (
     "source", "precision", "gpu", "gpu_alias", "gpu_precision", "provider", "region", "region_cpu", "instance_type",
     "lifecycle", "exchange_rate", "service", "service_lifecycle", "fee", "framework_support", "measurement", "model",
-    "coefficient", "published_run", "billing_rule", "storage_price", "transfer_price", "interruption_prior",
+    "coefficient", "feed", "instance_type_alias", "published_run", "billing_rule", "storage_price", "transfer_price",
+    "interruption_prior",
 )  # fmt: skip
 NAME_OF = {
     "gpu_alias": "gpu_aliases",
+    "instance_type_alias": "instance_type_aliases",
     "lifecycle": "lifecycle",
     "service_lifecycle": "service_lifecycle",
     "framework_support": "software_support",

@@ -1,0 +1,158 @@
+"""Makes offers and their prices of observations, for the keys that an import touched, within its transaction."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, update
+
+from service.db.tables import DOCUMENT, FEED, INSTANCE_TYPE, OBSERVATION, OFFER, PRICE
+from service.domain.catalog.resolution import Feed, Interval, Observed, Parts, Resolved, resolve
+
+KEYS_AT_ONCE = 500
+"""How many keys one statement names; SQLite allows some thousands of parameters."""
+
+OFFER_COLUMNS = ("region", "zone", "market", "term", "operating_system", "currency")
+
+OBSERVED_COLUMNS = (
+    "id", "effective_from", "ends_at", "observed_at", "per_hour_micros", "dated", "kind", "source", "note", "state",
+)  # fmt: skip
+
+TypeIds = Mapping[tuple[str, str], int]
+
+
+def read_feeds(connection: Connection) -> dict[str, Feed]:
+    """Returns the feeds of the catalog by id."""
+    rows = connection.execute(select(FEED).order_by(FEED.c.id)).mappings()
+    return {row["id"]: Feed(**row) for row in rows}
+
+
+def resolve_prices(connection: Connection, keys: Collection[str] | None, now: datetime) -> None:
+    """Replaces the prices of these offers, or of all, by what the observations of all feeds say together."""
+    feeds, captures = read_feeds(connection), captures_known_at(connection, None)
+    types = _type_ids(connection)
+    for chunk in [None] if keys is None else _chunks(sorted(keys)):
+        _resolve_some(connection, chunk, feeds, captures, types, now)
+
+
+def captures_known_at(connection: Connection, known_at: datetime | None) -> Parts:
+    """Returns the instants of the complete captures of each part of a feed, by default of all."""
+    table = DOCUMENT.c
+    query = select(table.feed, table.part, table.fetched_at).where(table.complete).order_by(table.fetched_at)
+    captures: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+    for feed, part, fetched_at in connection.execute(_known(query, table.recorded_at, None, known_at)):
+        captures[feed, part].append(fetched_at)
+    return captures
+
+
+def resolved_offers(
+    connection: Connection,
+    keys: Sequence[str] | None,
+    feeds: Mapping[str, Feed],
+    captures: Parts,
+    known_at: datetime | None = None,
+) -> Iterator[tuple[Row[Any], Resolved]]:
+    """Yields a row of each offer, with its price over time as it was known at an instant, by default now."""
+    table = OBSERVATION.c
+    query = select(OBSERVATION, DOCUMENT.c.feed, DOCUMENT.c.part, DOCUMENT.c.questioned).join(DOCUMENT)
+    if keys is not None:
+        query = query.where(table.key.in_(keys))
+    by_key: dict[str, list[Row[Any]]] = defaultdict(list)
+    for row in connection.execute(_known(query, table.recorded_at, table.superseded_at, known_at)):
+        by_key[row.key].append(row)
+    for key in sorted(by_key):
+        rows = by_key[key]
+        yield rows[0], resolve(rows[0].market, map(_observed, rows), captures, feeds)
+
+
+def _known(query: Any, recorded: Any, superseded: Any, known_at: datetime | None) -> Any:
+    if known_at is None:
+        return query if superseded is None else query.where(superseded.is_(None))
+    query = query.where(recorded <= known_at)
+    return query if superseded is None else query.where(or_(superseded.is_(None), superseded > known_at))
+
+
+def _observed(row: Row[Any]) -> Observed:
+    values = {name: getattr(row, name) for name in OBSERVED_COLUMNS}
+    return Observed(feed=row.feed, part=row.part, questioned=row.questioned, **values)
+
+
+def _resolve_some(
+    connection: Connection,
+    keys: Sequence[str] | None,
+    feeds: Mapping[str, Feed],
+    captures: Parts,
+    types: TypeIds,
+    now: datetime,
+) -> None:
+    offers, prices, held = [], {}, set[int]()
+    for row, resolved in resolved_offers(connection, keys, feeds, captures):
+        instance_type = types.get((row.provider, row.name))
+        held |= resolved.held
+        if instance_type is None or not resolved.intervals:
+            continue
+        columns = {name: getattr(row, name) for name in OFFER_COLUMNS}
+        offers.append({"key": row.key, "instance_type_id": instance_type, **columns})
+        prices[row.key] = [price_record(interval, now) for interval in resolved.intervals]
+    _write_offers(connection, keys, offers, prices)
+    _mark_held(connection, keys, held)
+
+
+def price_record(interval: Interval, now: datetime) -> dict[str, Any]:
+    """Returns the row of `price` of an interval, apart from its offer."""
+    observed = interval.observed
+    last = min(interval.confirmed_at, interval.valid_to or interval.confirmed_at)
+    return {
+        "valid_from": interval.valid_from,
+        "valid_to": interval.valid_to,
+        "recorded_at": now,
+        "observed_on": None if observed.dated == "unknown" else max(last, interval.valid_from).date(),
+        **{name: getattr(observed, name) for name in ("per_hour_micros", "dated", "kind", "source", "note")},
+    }
+
+
+def _write_offers(
+    connection: Connection,
+    keys: Sequence[str] | None,
+    offers: Sequence[dict[str, Any]],
+    prices: Mapping[str, Sequence[dict[str, Any]]],
+) -> None:
+    """Leaves ids of offers as they are, since only their prices change as a rule."""
+    among = OFFER.c.key.in_(keys) if keys is not None else OFFER.c.key.is_not(None)
+    id_of = {row.key: row.id for row in connection.execute(select(OFFER.c.key, OFFER.c.id).where(among))}
+    known = {offer["key"] for offer in offers}
+    if gone := [id_ for key, id_ in id_of.items() if key not in known]:
+        connection.execute(delete(OFFER).where(OFFER.c.id == bindparam("gone")), [{"gone": id_} for id_ in gone])
+    if id_of:
+        touched = [{"offer": id_} for id_ in id_of.values()]
+        connection.execute(delete(PRICE).where(PRICE.c.offer_id == bindparam("offer")), touched)
+    if new := [offer for offer in offers if offer["key"] not in id_of]:
+        connection.execute(insert(OFFER), new)
+        id_of = {row.key: row.id for row in connection.execute(select(OFFER.c.key, OFFER.c.id).where(among))}
+    rows = [{**price, "offer_id": id_of[key]} for key, chain in prices.items() for price in chain]
+    if rows:
+        connection.execute(insert(PRICE), rows)
+
+
+def _mark_held(connection: Connection, keys: Sequence[str] | None, held: Collection[int]) -> None:
+    """Keeps `state` in step: whether an observation is held may change with each later one."""
+    table = OBSERVATION.c
+    query = select(table.id).where(table.state == "held")
+    before = set(connection.execute(query if keys is None else query.where(table.key.in_(keys))).scalars())
+    for state, ids in (("held", set(held) - before), ("kept", before - set(held))):
+        if ids:
+            statement = update(OBSERVATION).where(table.id == bindparam("row")).values(state=state)
+            connection.execute(statement, [{"row": id_} for id_ in ids])
+
+
+def _type_ids(connection: Connection) -> TypeIds:
+    rows = connection.execute(select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name, INSTANCE_TYPE.c.id))
+    return {(provider, name): id_ for provider, name, id_ in rows}
+
+
+def _chunks(keys: Sequence[str]) -> Iterator[list[str]]:
+    rest = iter(keys)
+    while chunk := list(islice(rest, KEYS_AT_ONCE)):
+        yield chunk

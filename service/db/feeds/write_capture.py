@@ -1,0 +1,272 @@
+"""Stores a capture of a feed: the rows that differ from the capture before, and the prices that follow from them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine, func, insert, select, update
+
+from service.db.errors import in_sentences
+from service.db.feeds.resolve_prices import resolve_prices
+from service.db.schema import key_columns
+from service.db.tables import CATALOG_VERSION, DOCUMENT, IMPORT_RUN, INSTANCE_TYPE, METADATA, OBSERVATION, SPECIFICATION
+from service.db.write_catalog import Record, Written
+
+COMPARED_AT_LEAST = 20
+MANY = 0.3
+"""A larger share of on-demand prices that change in one capture means an error of the feed, or a day to look at."""
+
+VALUE = ("state", "reason", "per_hour_micros", "ends_at", "dated", "note")
+"""Columns in which two captures of the same price can differ."""
+
+Chain = dict[datetime | None, Record]
+"""The rows of one offer in a capture, by the instants from which they hold."""
+
+
+class CaptureRefused(Exception):
+    """A capture contradicts one that is stored; the message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """A part of a feed as it was at one instant, checked. Each row is an observation, with its state and reason."""
+
+    feed: str
+    part: str
+    url: str
+    fetched_at: datetime
+    sha256: str
+    bytes: int
+    parser: str
+    rows: Sequence[Record]
+    complete: bool = True
+    etag: str | None = None
+    last_modified: str | None = None
+    upstream_version: str | None = None
+    published_at: datetime | None = None
+    new: Mapping[str, Sequence[Record]] = field(default_factory=dict)
+    """Rows of other tables that the feed adds, such as instance types, regions and exchange rates."""
+    specifications: Sequence[Record] = ()
+    rows_seen: int = 0
+    filtered: Mapping[str, int] = field(default_factory=dict)
+    quarantined: Mapping[str, int] = field(default_factory=dict)
+
+
+DOCUMENT_COLUMNS = (
+    "feed", "part", "url", "fetched_at", "sha256", "bytes", "parser", "complete", "etag", "last_modified",
+    "upstream_version", "published_at",
+)  # fmt: skip
+
+
+def write_capture(engine: Engine, capture: Capture, now: datetime) -> Written:
+    """Stores a capture and the prices that follow from it in one transaction; the same capture again changes nothing.
+
+    Captures may come in any order. Raises `CaptureRefused` or `DatabaseUnusable`; the database is then unchanged.
+    """
+    with in_sentences(engine), engine.begin() as connection:
+        # Locking this row first makes imports wait for each other, and turns off the triggers that raise the version.
+        connection.execute(update(CATALOG_VERSION).values(importing=True))
+        version = connection.execute(select(CATALOG_VERSION.c.version)).scalar_one()
+        state = "unchanged"
+        if _is_new(connection, capture) and _store(connection, capture, now):
+            state, version = "done", version + 1
+        _record_run(connection, capture, state, now)
+        connection.execute(update(CATALOG_VERSION).values(importing=False, version=version))
+    return Written(state, version)
+
+
+def _is_new(connection: Connection, capture: Capture) -> bool:
+    of_part = (DOCUMENT.c.feed == capture.feed, DOCUMENT.c.part == capture.part)
+    stored = select(DOCUMENT.c.sha256).where(*of_part, DOCUMENT.c.fetched_at == capture.fetched_at)
+    sha256 = connection.execute(stored).scalar()
+    if sha256 not in (None, capture.sha256):
+        name = f"{capture.feed} {capture.part}".strip()
+        raise CaptureRefused(f"{name} has another document of {capture.fetched_at.isoformat()} already.")
+    return sha256 is None
+
+
+def _store(connection: Connection, capture: Capture, now: datetime) -> bool:
+    """Adds the document and its changes. Returns whether any price may have changed."""
+    added = _add_rows(connection, capture.new)
+    _write_specifications(connection, capture)
+    before, later = _state_around(connection, capture)
+    after = _by_key(capture.rows)
+    changes = _changes(before, after, capture)
+    document = {name: getattr(capture, name) for name in DOCUMENT_COLUMNS}
+    document |= {"recorded_at": now, "questioned": _many_changed(before, after)}
+    (document_id,) = connection.execute(insert(DOCUMENT).values(document).returning(DOCUMENT.c.id)).one()
+    rows = [{**row, "document_id": document_id} for row in changes]
+    if later is not None:
+        rows += [{**row, "document_id": later.document_id} for row in _restored(changes, before, later)]
+    if rows:
+        connection.execute(insert(OBSERVATION), [{**row, "recorded_at": now, "superseded_at": None} for row in rows])
+    if not rows and not added and _confirmed_that_day(connection, capture, document_id):
+        return False
+    touched = {row["key"] for row in rows} | set(before) | set(after) | _keys_of(connection, capture.new)
+    resolve_prices(connection, touched, now)
+    return True
+
+
+def _by_key(rows: Iterable[Record]) -> dict[str, Chain]:
+    """The rows by key; of two for the same instant, one that is kept counts before one that is set aside."""
+    chains: dict[str, Chain] = defaultdict(dict)
+    for row in sorted(rows, key=lambda row: row["state"] == "kept"):
+        chains[row["key"]][row["effective_from"]] = row
+    return dict(chains)
+
+
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """The next complete capture after the one that comes late, with its own rows."""
+
+    document_id: int
+    fetched_at: datetime
+    explicit: Mapping[str, Chain]
+
+
+def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, Chain], _Later | None]:
+    """The prices of the part just before the capture, and the capture after it. An absent offer has an empty chain."""
+    table = OBSERVATION.c
+    of_part = (DOCUMENT.c.feed == capture.feed, DOCUMENT.c.part == capture.part)
+    rank = func.row_number().over(
+        partition_by=(table.key, table.effective_from), order_by=(table.observed_at.desc(), table.id.desc())
+    )
+    ranked = select(OBSERVATION, rank.label("rank")).join(DOCUMENT)
+    ranked = ranked.where(*of_part, table.observed_at < capture.fetched_at)
+    last = ranked.subquery()
+    rows = [dict(row) for row in connection.execute(select(last).where(last.c.rank == 1)).mappings()]
+    absent_at = {row["key"]: row["observed_at"] for row in rows if row["state"] == "absent"}
+    before: dict[str, Chain] = {key: {} for key in absent_at}
+    for row in rows:
+        if row["key"] not in absent_at or row["observed_at"] > absent_at[row["key"]]:
+            before.setdefault(row["key"], {})[row["effective_from"]] = _plain(row)
+    following = select(DOCUMENT.c.id, DOCUMENT.c.fetched_at).where(
+        *of_part, DOCUMENT.c.complete, DOCUMENT.c.fetched_at > capture.fetched_at
+    )
+    next_document = connection.execute(following.order_by(DOCUMENT.c.fetched_at).limit(1)).first()
+    if next_document is None:
+        return before, None
+    shown = select(OBSERVATION).join(DOCUMENT).where(*of_part, table.observed_at == next_document.fetched_at)
+    explicit: dict[str, Chain] = defaultdict(dict)
+    for shown_row in connection.execute(shown).mappings():
+        explicit[shown_row["key"]][shown_row["effective_from"]] = dict(shown_row)
+    return before, _Later(next_document.id, next_document.fetched_at, explicit)
+
+
+def _plain(row: Record) -> Record:
+    """A stored row without what belongs to its storage; a held row was shown like a kept one."""
+    left_out = ("id", "rank", "document_id", "recorded_at", "superseded_at")
+    plain = {name: value for name, value in row.items() if name not in left_out}
+    return plain | {"state": "kept" if row["state"] == "held" else row["state"]}
+
+
+def _changes(before: Mapping[str, Chain], after: Mapping[str, Chain], capture: Capture) -> list[Record]:
+    changes = []
+    for key, chain in after.items():
+        for start, row in chain.items():
+            former = before.get(key, {}).get(start)
+            if former is None or any(former[name] != row[name] for name in VALUE):
+                changes.append({**row, "observed_at": capture.fetched_at})
+    if capture.complete:
+        changes += [_absence(before[key], capture.fetched_at) for key in before if before[key] and key not in after]
+    return changes
+
+
+def _absence(chain: Chain, at: datetime) -> Record:
+    empty = dict.fromkeys(("per_hour_micros", "effective_from", "ends_at", "reason", "note"))
+    return {**next(iter(chain.values())), **empty, "state": "absent", "observed_at": at}
+
+
+def _restored(changes: Sequence[Record], before: Mapping[str, Chain], later: _Later) -> list[Record]:
+    """Rows that a later capture left out because they were as before, until this capture came between the two."""
+    restored: dict[tuple[str, datetime | None], Record] = {}
+    for row in changes:
+        key = row["key"]
+        former, explicit = before.get(key, {}), later.explicit.get(key, {})
+        if any(each["state"] == "absent" for each in explicit.values()):
+            continue
+        starts = former if row["state"] == "absent" else [row["effective_from"]]
+        for start in starts:
+            if start not in explicit and start in former:
+                restored[key, start] = {**former[start], "observed_at": later.fetched_at}
+        if not former and not explicit:
+            restored[key, None] = _absence({None: row}, later.fetched_at)
+    return list(restored.values())
+
+
+def _many_changed(before: Mapping[str, Chain], after: Mapping[str, Chain]) -> bool:
+    """Whether so many on-demand prices differ from the capture before that each needs a second capture."""
+    pairs = [
+        (former["per_hour_micros"], row["per_hour_micros"])
+        for key, chain in after.items()
+        for start, row in chain.items()
+        if row["market"] == "on_demand" and row["state"] == "kept"
+        if (former := before.get(key, {}).get(start)) is not None and former["state"] == "kept"
+    ]
+    changed = sum(former != now for former, now in pairs)
+    return len(pairs) >= COMPARED_AT_LEAST and changed > MANY * len(pairs)
+
+
+def _confirmed_that_day(connection: Connection, capture: Capture, document_id: int) -> bool:
+    """Whether another complete capture of the same day exists and nothing of the part waits for a confirmation."""
+    table = DOCUMENT.c
+    of_part = (table.feed == capture.feed, table.part == capture.part)
+    others = select(table.fetched_at).where(*of_part, table.complete, table.id != document_id)
+    days = {moment.date() for moment in connection.execute(others).scalars()}
+    waiting = select(func.count()).select_from(OBSERVATION).join(DOCUMENT)
+    waiting = waiting.where(*of_part, OBSERVATION.c.state.in_(("held", "absent")))
+    return capture.fetched_at.date() in days and connection.execute(waiting).scalar_one() == 0
+
+
+def _add_rows(connection: Connection, new: Mapping[str, Sequence[Record]]) -> bool:
+    """Inserts rows whose keys do not exist yet. Returns whether there were any."""
+    added = False
+    for table in METADATA.sorted_tables:
+        keys = key_columns(table.name)
+        wanted = {tuple(row[name] for name in keys): row for row in new.get(table.name, ())}
+        if not wanted:
+            continue
+        existing = {tuple(row) for row in connection.execute(select(*(table.c[name] for name in keys)))}
+        if rows := [row for key, row in wanted.items() if key not in existing]:
+            connection.execute(insert(table), rows)
+            added = True
+    return added
+
+
+def _keys_of(connection: Connection, new: Mapping[str, Sequence[Record]]) -> set[str]:
+    """The keys of observations that waited for these new instance types."""
+    keys: set[str] = set()
+    for row in new.get(INSTANCE_TYPE.name, ()):
+        of_type = (OBSERVATION.c.provider == row["provider"], OBSERVATION.c.name == row["name"])
+        keys |= set(connection.execute(select(OBSERVATION.c.key).where(*of_type).distinct()).scalars())
+    return keys
+
+
+def _write_specifications(connection: Connection, capture: Capture) -> None:
+    for row in capture.specifications:
+        stated: dict[str, Any] = {**row, "feed": capture.feed, "observed_at": capture.fetched_at}
+        keys = [SPECIFICATION.c[name] == stated[name] for name in key_columns(SPECIFICATION.name)]
+        if not connection.execute(update(SPECIFICATION).where(*keys).values(stated)).rowcount:
+            connection.execute(insert(SPECIFICATION).values(stated))
+
+
+def _record_run(connection: Connection, capture: Capture, state: str, now: datetime) -> None:
+    known = select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name)
+    types = {tuple(row) for row in connection.execute(known)}
+    kept = [row for row in capture.rows if row["state"] == "kept"]
+    run = {
+        "feed": capture.feed,
+        "part": capture.part,
+        "content_hash": capture.sha256,
+        "rows_seen": capture.rows_seen,
+        "rows_kept": len(kept),
+        "rows_unmapped": sum((row["provider"], row["name"]) not in types for row in kept),
+        "quarantined": dict(capture.quarantined),
+        "filtered": dict(capture.filtered),
+        "started_at": now,
+        "finished_at": now,
+        "state": state,
+    }
+    connection.execute(insert(IMPORT_RUN).values(run))

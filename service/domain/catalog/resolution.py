@@ -1,0 +1,300 @@
+"""Observations of one offer by several feeds become its price over time: one price in force at any instant.
+
+Nothing here depends on the order in which observations arrive, so imports out of order end like imports in order.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Literal, get_args
+
+from service.domain.catalog.offer import Dated, Market, PriceKind
+
+LAST_RANK = 9
+CONFIRMED_FOR: Mapping[Market, timedelta] = {"on_demand": timedelta(days=45), "reserved": timedelta(days=90)}
+"""How long a price counts as fresh after a feed last showed it; for spot, the feed says so itself."""
+
+STEP_WITHOUT_QUESTION: Mapping[Market, tuple[float, float]] = {
+    "on_demand": (0.4, 2.0),
+    "spot": (0.1, 10.0),
+    "reserved": (0.4, 2.0),
+}
+"""Ratios of a new price to the former one of the same feed; a price outside waits for a second capture or feed.
+
+The history of the seed has steps of 0.56 to 1.0 at AWS, and two from small sellers that only a second capture admits.
+"""
+
+AGREEMENT = 0.05
+"""Two feeds confirm each other if their prices differ by at most this share."""
+
+ObservationState = Literal["kept", "held", "set_aside", "absent"]
+OBSERVATION_STATES: tuple[ObservationState, ...] = get_args(ObservationState)
+"""`kept` counts, `held` waits for a confirmation, `set_aside` failed a check; `absent`: a capture lacks the offer."""
+
+Parts = Mapping[tuple[str, str], Sequence[datetime]]
+"""The instants of the complete captures of each part of each feed, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A source of prices that is read again and again, and how far it is trusted; a lower rank wins."""
+
+    id: str
+    title: str
+    rank: int
+    every_hours: float | None
+    stale_after_days: int | None
+    stock_only: bool
+    """Whether the feed lists only what is in stock, so that an offer it lacks keeps its price."""
+    url: str | None
+    setting: str | None
+    """The name of the credentials without which the feed is off."""
+    source: str
+    note: str | None
+
+    @property
+    def spot_confirmed_for(self) -> timedelta:
+        """How long a spot price of this feed is fresh: a day, or three intervals of a feed that is read less often."""
+        return max(timedelta(days=1), 3 * timedelta(hours=self.every_hours or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A price as one feed showed it, from the first capture that had it until the next that differed.
+
+    `effective_from` is the instant from which the seller says that the price holds; without one it holds from the
+    capture. `per_hour_micros` is null where the seller states none. `questioned` marks a capture in which so many
+    prices changed that each needs a second one.
+    """
+
+    id: int
+    feed: str
+    part: str
+    state: ObservationState
+    effective_from: datetime | None
+    ends_at: datetime | None
+    observed_at: datetime
+    per_hour_micros: int | None
+    dated: Dated
+    kind: PriceKind
+    source: str
+    note: str | None
+    questioned: bool = False
+
+    @property
+    def starts_at(self) -> datetime:
+        """Returns the first instant at which the price can be in force."""
+        return self.effective_from or self.observed_at
+
+    @property
+    def has_price(self) -> bool:
+        """Returns whether this is a price that can be in force."""
+        return self.state in ("kept", "held")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The observation in force over `[valid_from, valid_to)`, and when it was last confirmed."""
+
+    observed: Observed
+    valid_from: datetime
+    valid_to: datetime | None
+    confirmed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The intervals of an offer in order, and the observations that are held back."""
+
+    intervals: tuple[Interval, ...]
+    held: frozenset[int]
+
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    observed: Observed
+    starts_at: datetime
+    ends_at: datetime
+    confirmed_at: datetime
+    fresh_until: datetime
+    rank: int
+
+    def preference(self, moment: datetime) -> tuple[object, ...]:
+        """Smaller is better: a known price, a fresh one, the better rank; among stale ones the last confirmed."""
+        fresh = moment < self.fresh_until
+        trust = (self.rank,) if fresh else (FOREVER - self.confirmed_at, self.rank)
+        age = (FOREVER - self.starts_at, FOREVER - self.observed.observed_at, self.observed.feed)
+        return (self.observed.per_hour_micros is None, not fresh, *trust, *age)
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The prices of the offer in one feed: changes in order, and the last capture that confirms each."""
+
+    feed: Feed | None
+    changes: list[Observed] = field(default_factory=list)
+    confirmed: dict[int, datetime] = field(default_factory=dict)
+    ended_at: dict[int, datetime] = field(default_factory=dict)
+
+    def fresh_for(self, market: Market) -> timedelta:
+        """Returns how long a price is fresh after the last capture that showed it."""
+        return CONFIRMED_FOR.get(market) or (self.feed.spot_confirmed_for if self.feed else timedelta(days=1))
+
+
+def resolve(market: Market, observations: Iterable[Observed], captures: Parts, feeds: Mapping[str, Feed]) -> Resolved:
+    """Returns the price of an offer over time, from everything that feeds showed about it.
+
+    At each instant the price is that of the best ranked feed that confirms it freshly, else the last confirmed one. An
+    observation without a known day counts only for an offer without any dated one.
+    """
+    chains = _chains(observations, captures, feeds)
+    held: set[int] = set()
+    segments: list[list[_Segment]] = []
+    for chain in chains:
+        kept = _accepted(market, chain, chains, held)
+        segments.append(_segments(market, chain, kept))
+    dated = any(each.observed.dated != "unknown" for feed in segments for each in feed)
+    if dated:
+        segments = [[each for each in feed if each.observed.dated != "unknown"] for feed in segments]
+    return Resolved(tuple(_in_force(segments)), frozenset(held))
+
+
+def _chains(observations: Iterable[Observed], captures: Parts, feeds: Mapping[str, Feed]) -> list[_Chain]:
+    parts: dict[tuple[str, str], list[Observed]] = defaultdict(list)
+    for each in observations:
+        parts[each.feed, each.part].append(each)
+    chains: dict[str, _Chain] = {}
+    for (feed, part), changes in sorted(parts.items()):
+        chain = chains.setdefault(feed, _Chain(feeds.get(feed)))
+        changes.sort(key=lambda each: (each.observed_at, each.starts_at, each.id))
+        _confirm(chain, _without_repetitions(changes), captures.get((feed, part), ()))
+    return list(chains.values())
+
+
+def _without_repetitions(changes: Sequence[Observed]) -> list[Observed]:
+    """The changes of a part that differ from the ones before; captures that came late leave some that do not."""
+    last: dict[datetime | None, tuple[object, ...]] = {}
+    different = []
+    for each in changes:
+        value = (each.state == "set_aside", each.state == "absent", each.per_hour_micros, each.ends_at)
+        if last.get(each.effective_from) != value:
+            different.append(each)
+        if each.state == "absent":
+            last.clear()
+        last[each.effective_from] = value
+    return different
+
+
+def _confirm(chain: _Chain, changes: Sequence[Observed], captures: Sequence[datetime]) -> None:
+    """Adds the changes of a part, each with the last capture before the next change of the same price."""
+    next_change: dict[datetime | None, datetime] = {}
+    absent_from = later = FOREVER
+    for each in reversed(changes):
+        before = bisect_left(captures, min(next_change.get(each.effective_from, FOREVER), absent_from))
+        chain.confirmed[each.id] = max(each.observed_at, captures[before - 1] if before else each.observed_at)
+        next_change[each.effective_from] = each.observed_at
+        if each.state == "absent":
+            absent_from = each.observed_at
+            # One capture may lack an offer by accident; the second one in a row ends its price.
+            following = bisect_right(captures, each.observed_at)
+            if captures[following:] and captures[following] < later:
+                chain.ended_at[each.id] = captures[following]
+        later = each.observed_at
+    chain.changes += changes
+
+
+def _accepted(market: Market, chain: _Chain, chains: Sequence[_Chain], held: set[int]) -> list[Observed]:
+    """The changes without those that are held: a large step that neither a second capture nor another feed confirms."""
+    low, high = STEP_WITHOUT_QUESTION[market]
+    # The seed is edited by people and checked as a whole; only feeds that are read repeatedly are questioned.
+    is_questioned = chain.feed is not None and chain.feed.every_hours is not None
+    accepted: list[Observed] = []
+    former: Observed | None = None
+    for each in sorted(chain.changes, key=lambda each: (each.observed_at, each.starts_at, each.id)):
+        if each.has_price and each.per_hour_micros is not None:
+            step = _step(former, each)
+            unsure = is_questioned and (each.questioned or not low <= step <= high)
+            if unsure and chain.confirmed[each.id] <= each.observed_at and not _agreed(market, each, chain, chains):
+                held.add(each.id)
+                continue
+            former = each
+        if each.state != "set_aside":
+            accepted.append(each)
+    return accepted
+
+
+def _step(former: Observed | None, later: Observed) -> float:
+    """The ratio of a price to that of an earlier capture; 1 without one, as within the history of a single capture."""
+    if former is None or former.observed_at == later.observed_at:
+        return 1.0
+    assert former.per_hour_micros is not None
+    assert later.per_hour_micros is not None
+    return later.per_hour_micros / former.per_hour_micros
+
+
+def _agreed(market: Market, observed: Observed, own: _Chain, chains: Sequence[_Chain]) -> bool:
+    """Whether another feed freshly shows the same price within `AGREEMENT`, then or later."""
+    assert observed.per_hour_micros is not None
+    return any(
+        chain.confirmed[other.id] + chain.fresh_for(market) >= observed.starts_at
+        and abs((other.per_hour_micros or 0) / observed.per_hour_micros - 1) <= AGREEMENT
+        for chain in chains
+        if chain is not own
+        for other in chain.changes
+        if other.has_price
+    )
+
+
+def _segments(market: Market, chain: _Chain, accepted: Sequence[Observed]) -> list[_Segment]:
+    """The feed's own price over time: each from its start to the next start, the later capture first."""
+    window = chain.fresh_for(market)
+    rank = chain.feed.rank if chain.feed else LAST_RANK
+    stock_only = chain.feed is not None and chain.feed.stock_only
+    starting: dict[datetime, Observed] = {}
+    for each in accepted:  # in the order of captures: of two with the same start the later one counts
+        if each.has_price:
+            starting[each.starts_at] = each
+        elif each.id in chain.ended_at and not stock_only:
+            starting[chain.ended_at[each.id]] = each
+    starts = sorted(starting)
+    segments = []
+    for start, following in pairwise([*starts, FOREVER]):
+        each = starting[start]
+        end = min(each.ends_at or FOREVER, following)
+        if each.has_price and start < end:
+            confirmed = chain.confirmed[each.id]
+            segments.append(_Segment(each, start, end, confirmed, confirmed + window, rank))
+    return segments
+
+
+def _in_force(feeds: Sequence[Sequence[_Segment]]) -> Iterable[Interval]:
+    """The best segment between any two instants at which one starts, ends or ceases to be fresh."""
+    moments = {moment for feed in feeds for each in feed for moment in (each.starts_at, each.ends_at)}
+    if sum(1 for feed in feeds if feed) > 1:
+        moments |= {each.fresh_until for feed in feeds for each in feed if each.fresh_until < each.ends_at}
+    starts = [[each.starts_at for each in feed] for feed in feeds]
+    current: _Segment | None = None
+    since = FOREVER
+    for moment in sorted(moments):
+        best = _best_at(feeds, starts, moment) if moment != FOREVER else None
+        if current is not None and best is not current:
+            yield Interval(current.observed, since, None if moment == FOREVER else moment, current.confirmed_at)
+        if best is not current:
+            current, since = best, moment
+
+
+def _best_at(
+    feeds: Sequence[Sequence[_Segment]], starts: Sequence[Sequence[datetime]], moment: datetime
+) -> _Segment | None:
+    segments = []
+    for feed, begins in zip(feeds, starts, strict=True):
+        index = bisect_right(begins, moment) - 1
+        if index >= 0 and moment < feed[index].ends_at:
+            segments.append(feed[index])
+    return min(segments, key=lambda each: each.preference(moment), default=None)
