@@ -1,7 +1,6 @@
 """Recorded prices: those in force on a day or over a span of days, and the changes between two days."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -79,29 +78,18 @@ def offer_key(history: CatalogHistory, row: int) -> str:
     return "|".join((instance_type.id, offer.region or "", offer.zone or "", offer.market, offer.term or ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Offers whose price differs between two days, with the row of the price on each day (-1: none)."""
+def changes_between(history: CatalogHistory, offers: Mask, first: date, last: date) -> NDArray[np.int64]:
+    """Returns, for each of these offers whose price in dollars differs, the row of its price on each day (-1: none).
 
-    offer: NDArray[np.int64]
-    before: NDArray[np.int64]
-    after: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.offer)
-
-
-def changes_between(history: CatalogHistory, offers: Mask, first: date, last: date) -> Changes:
-    """Returns the changes of the prices in dollars of these offers between two days, by instance type, then offer.
-
-    A price that was unknown on only one of the days counts as a change, and so does an offer without a price on one.
+    The changes are ordered by instance type, then offer. A price that was unknown on only one of the days counts as a
+    change, and so does an offer without a price on one.
     """
     before, after = (_rows_on(history, day) for day in (first, last))
     usd_micros = np.append(history.prices.usd_micros, UNKNOWN)
     differs = ((before == _NO_PRICE) != (after == _NO_PRICE)) | (usd_micros[before] != usd_micros[after])
     changed = np.flatnonzero(differs & offers)
     changed = changed[np.lexsort((changed, history.offers.instance_type[changed]))]
-    return Changes(changed, before[changed], after[changed])
+    return np.column_stack((before[changed], after[changed]))
 
 
 def _rows_on(history: CatalogHistory, day: date) -> NDArray[np.int64]:

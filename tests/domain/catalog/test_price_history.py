@@ -42,7 +42,7 @@ def changes(*prices: Priced) -> list[tuple[float | None, float | None]]:
     def dollars(row: int) -> float | None:
         return None if row < 0 else offer_of(recorded, row)[1].price.usd_per_hour
 
-    return [(dollars(before), dollars(after)) for before, after in zip(moved.before, moved.after, strict=True)]
+    return [(dollars(before), dollars(after)) for before, after in moved.tolist()]
 
 
 def test_offers_are_chosen_by_the_names_given() -> None:
