@@ -83,17 +83,11 @@ class Exact:
         return cls.of_fractions(exact(band.low), exact(band.likely), exact(band.high))
 
     @classmethod
-    def of_fractions(cls, low: Fraction, likely: Fraction, high: Fraction) -> "Exact":
+    def of_fractions(cls, *figures: Fraction) -> "Exact":
         """Returns the figures of three fractions."""
-        denominator = lcm(low.denominator, likely.denominator, high.denominator)
-        return cls(
-            (
-                low.numerator * (denominator // low.denominator),
-                likely.numerator * (denominator // likely.denominator),
-                high.numerator * (denominator // high.denominator),
-            ),
-            denominator,
-        )
+        denominator = lcm(*(figure.denominator for figure in figures))
+        low, likely, high = (figure.numerator * (denominator // figure.denominator) for figure in figures)
+        return cls((low, likely, high), denominator)
 
     @classmethod
     def same(cls, figure: Fraction | float) -> "Exact":
@@ -104,15 +98,13 @@ class Exact:
     @property
     def fractions(self) -> tuple[Fraction, Fraction, Fraction]:
         """Low, likely and high in lowest terms."""
-        low, likely, high = self.numerators
-        denominator = self.denominator
-        return Fraction(low, denominator), Fraction(likely, denominator), Fraction(high, denominator)
+        low, likely, high = (Fraction(numerator, self.denominator) for numerator in self.numerators)
+        return low, likely, high
 
     @property
     def band(self) -> Band:
         """The figures as the nearest floats."""
-        low, likely, high = self.numerators
-        return Band(low / self.denominator, likely / self.denominator, high / self.denominator)
+        return Band(*(numerator / self.denominator for numerator in self.numerators))
 
     @property
     def micros(self) -> Micros:
@@ -121,20 +113,15 @@ class Exact:
 
     def times(self, factor: Fraction | int) -> "Exact":
         """Returns the figure multiplied by a factor."""
-        low, likely, high = self.numerators
-        by = factor.numerator
-        return Exact((low * by, likely * by, high * by), self.denominator * factor.denominator)
+        low, likely, high = (numerator * factor.numerator for numerator in self.numerators)
+        return Exact((low, likely, high), self.denominator * factor.denominator)
 
     def __add__(self, other: "Exact") -> "Exact":
         denominator = lcm(self.denominator, other.denominator)
         by, by_other = denominator // self.denominator, denominator // other.denominator
-        (low, likely, high), (low_other, likely_other, high_other) = self.numerators, other.numerators
-        numerators = (
-            low * by + low_other * by_other,
-            likely * by + likely_other * by_other,
-            high * by + high_other * by_other,
-        )
-        return Exact(numerators, denominator)
+        pairs = zip(self.numerators, other.numerators, strict=True)
+        low, likely, high = (mine * by + others * by_other for mine, others in pairs)
+        return Exact((low, likely, high), denominator)
 
     def __sub__(self, other: "Exact") -> "Exact":
         return self + other.times(-1)

@@ -12,14 +12,17 @@ from service.api.catalog.filters import PrecisionSupport, resolved
 from service.api.catalog.instances import PrecisionDetailResponse
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.etag import json_answer
-from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel
-from service.api.http.listing import Page, column_of, in_order, page_answer
+from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
+from service.api.http.listing import Page, column_of, having, in_order, page_answer, within
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.names import resolve_gpus
 from service.domain.errors import NotFound, UnknownName
 
 router = APIRouter(tags=["catalog"])
+
+
+_NOT_SHOWN = ("gpus_per_board", "gpus_per_rack", "consumer", "rates")
 
 
 class BoardResponse(ResponseModel):
@@ -41,37 +44,13 @@ class BoardResponse(ResponseModel):
         return cls(gpus=count, **{name: figure and count * figure for name, figure in figures.items()})
 
 
-class GpuResponse(ResponseModel):
+class GpuResponse(copy_of(Gpu, *_NOT_SHOWN), ResponseModel):  # type: ignore[misc]
     """A GPU, which may be a part of a card; figures are of one GPU."""
 
-    id: str
-    name: str
-    kind: str
-    vendor: str
-    architecture: str
-    released_on: str | None
-    memory_gb: float | None
-    usable_memory_gib: float | None
-    memory_type: str | None
-    memory_bandwidth_gb_per_second: float | None
-    tdp_watts: float | None
     cores: int | None = Field(description="CUDA cores or stream processors.")
-    base_clock_mhz: float | None
-    boost_clock_mhz: float | None
     board: BoardResponse | None = Field(description="Totals of the board, which may hold several GPUs.")
-    compute_capability: str | None
-    tensor_core_generation: int | None
-    interconnect: str | None
-    interconnect_gb_per_second: float | None
-    form_factor: str | None
-    positioned_for: str | None
-    fraction: float
-    partition_of: str | None
-    aliases: list[str]
     instance_types: int = Field(description="How many instance types of the catalog's day carry it.")
     precisions: dict[str, PrecisionDetailResponse]
-    source: str
-    note: str | None
 
     @classmethod
     def of(cls, gpu: Gpu, catalog: Catalog) -> "GpuResponse":
@@ -123,23 +102,20 @@ async def get_gpus(request: Request, asked: Annotated[GpusRequest, Query()], liv
 
 
 def _filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
-    named = resolved("gpu", asked.gpu, catalog)
-    vendors = resolved("gpu_vendor", asked.vendor, catalog, field="vendor")
-    kinds = resolved("gpu_kind", asked.kind, catalog, field="kind")
-    architectures = resolved("architecture", asked.architecture, catalog)
+    named = {
+        "id": resolved("gpu", asked.gpu, catalog),
+        "vendor": resolved("gpu_vendor", asked.vendor, catalog, field="vendor"),
+        "kind": resolved("gpu_kind", asked.kind, catalog, field="kind"),
+        "architecture": resolved("architecture", asked.architecture, catalog),
+    }
     precisions = resolved("precision", asked.precision, catalog)
     providers = resolved("provider", asked.provider, catalog)
     rented = {type_.gpu.id for type_ in catalog.instance_types if type_.gpu and type_.provider in providers}
     return [
         gpu
-        for gpu in catalog.reference.gpus.values()
-        if (not named or gpu.id in named)
-        and (not vendors or gpu.vendor in vendors)
-        and (not kinds or gpu.kind in kinds)
-        and (not architectures or gpu.architecture in architectures)
-        and (not providers or gpu.id in rented)
-        and (asked.min_memory_gb is None or (gpu.memory_gb is not None and gpu.memory_gb >= asked.min_memory_gb))
-        and (asked.max_memory_gb is None or (gpu.memory_gb is not None and gpu.memory_gb <= asked.max_memory_gb))
+        for gpu in having(named, catalog.reference.gpus.values())
+        if (not providers or gpu.id in rented)
+        and within(gpu.memory_gb, asked.min_memory_gb, asked.max_memory_gb)
         and (asked.tensor_cores is None or gpu.has_tensor_cores == asked.tensor_cores)
         and all(gpu.runs(precision, asked.precision_support) for precision in precisions)
     ]

@@ -10,7 +10,7 @@ from pydantic import Field
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.etag import json_answer
 from service.api.http.fields import Amount, DayRequest, Name, Names, PageRequest, ResponseModel, copy_of
-from service.api.http.listing import Page, column_of, in_order, page_answer
+from service.api.http.listing import Page, column_of, having, in_order, page_answer, within
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve, resolve_model
 from service.domain.errors import NotFound, QuestionError, UnknownName
@@ -92,11 +92,8 @@ def _filtered(asked: ModelsRequest, catalog: Catalog) -> list[Model]:
     words = (asked.q or "").lower().split()
     return [
         model
-        for model in catalog.reference.models.values()
-        if (not families or model.family in families)
-        and (low is None or model.parameters >= low)
-        and (high is None or model.parameters <= high)
-        and all(word in _searched(model) for word in words)
+        for model in having({"family": families}, catalog.reference.models.values())
+        if within(model.parameters, low, high) and all(word in _searched(model) for word in words)
     ]
 
 

@@ -14,7 +14,7 @@ from service.api.catalog.filters import resolved
 from service.api.catalog.instances import RegionCpuResponse
 from service.api.http.current import Live, catalog_on
 from service.api.http.fields import Names, PageRequest, ResponseModel, copy_of
-from service.api.http.listing import Page, page_answer
+from service.api.http.listing import Page, having, page_answer
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve
 from service.domain.catalog.precision import Precision
@@ -146,15 +146,12 @@ class RegionResponse(ResponseModel):
 async def get_regions(request: Request, asked: Annotated[RegionsRequest, Query()], live: Live) -> Response:
     """Regions with their country, and the CPU model combined with a GPU, if it is known."""
     catalog = catalog_on(live, asked.as_of)
-    providers = resolved("provider", asked.provider, catalog)
-    countries = resolve(
-        "country", asked.country, {region.country for region in catalog.reference.regions if region.country}, "country"
-    )
-    rows = [
-        region
-        for region in catalog.reference.regions
-        if (not providers or region.provider in providers) and (not countries or region.country in countries)
-    ]
+    countries = {region.country for region in catalog.reference.regions if region.country}
+    named = {
+        "provider": resolved("provider", asked.provider, catalog),
+        "country": resolve("country", asked.country, countries, "country"),
+    }
+    rows = having(named, catalog.reference.regions)
     return page_answer(
         request, asked, catalog, rows, lambda region: f"{region.provider}/{region.id}", RegionResponse.of
     )
@@ -175,7 +172,7 @@ async def get_frameworks(request: Request, asked: Annotated[FrameworksRequest, Q
     """Rules in force on that day: which hardware toolkits, frameworks, engines and libraries run on."""
     catalog = catalog_on(live, asked.as_of)
     software = resolved("framework", asked.software, catalog, field="software")
-    rows = [rule for rule in catalog.software if not software or rule.software in software]
+    rows = having({"software": software}, catalog.software)
     return page_answer(request, asked, catalog, rows, _key, FrameworkResponse.like)
 
 

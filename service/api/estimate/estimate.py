@@ -8,7 +8,7 @@ from pydantic import Field, TypeAdapter
 
 from service.api.estimate.cost_response import CostResponse, GpuHourResponse, LoadResponse, VerdictResponse
 from service.api.estimate.request import EstimateRequest, question_of
-from service.api.estimate.response import ModelledEstimateResponse, modelled_estimate, published_run, rounded
+from service.api.estimate.response import ModelledEstimateResponse, like, modelled_estimate, published_run, rounded
 from service.api.estimate.sentences import OWN_MACHINE, fit_change_text, warning_text
 from service.api.http.body import JsonRoute
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
@@ -124,12 +124,11 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
 
 
 def _machine(cluster: Cluster, name: str | None) -> MachineResponse:
-    return MachineResponse(
+    return like(
+        MachineResponse,
+        cluster,
         name=name,
         gpu=cluster.gpu.id,
-        gpus_per_node=cluster.gpus_per_node,
-        nodes=cluster.nodes,
-        interconnect=cluster.interconnect,
         link_gb_per_second=round(cluster.link_bytes_per_second / 1e9, 3),
         network_gbps=round(cluster.network_bytes_per_second * 8 * cluster.gpus_per_node / 1e9, 3),
         usable_gib_per_gpu=round(cluster.usable_bytes / GIB, 3),

@@ -5,7 +5,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -142,7 +142,20 @@ def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-# Sorting
+# Filtering and sorting
+
+
+def having(words: Mapping[str, Collection[Any]], rows: Iterable[Item]) -> list[Item]:
+    """Returns the rows whose attributes are among the words for them; no words admit every value."""
+    among = [(attrgetter(name), admitted) for name, admitted in words.items() if admitted]
+    return [row for row in rows if all(value_of(row) in admitted for value_of, admitted in among)]
+
+
+def within(value: float | None, low: float | None, high: float | None) -> bool:
+    """Returns whether a value is between two limits; an unknown value only passes where there is no limit."""
+    if value is None:
+        return low is None and high is None
+    return (low is None or value >= low) and (high is None or value <= high)
 
 
 def in_order(columns: Sequence[str], column: Callable[[str], Callable[[Item], Any]], items: list[Item]) -> list[Item]:

@@ -11,10 +11,12 @@ from service.api.catalog.instance_type import InstanceTypeResponse, PriceRespons
 from service.api.estimate.response import (
     BandResponse,
     ModelledEstimateResponse,
+    like,
     modelled_estimate,
     published_run,
     rounded,
     shown,
+    shown_fields,
 )
 from service.api.http.current import CatalogStamp, stamp
 from service.api.http.fields import NoteResponse, StatementResponse
@@ -358,34 +360,21 @@ def _four_decimals(value: float | None) -> float | None:
 
 def _measured(estimate: WorkEstimate) -> MeasuredEstimateResponse:
     assert estimate.measured is not None
-    assert estimate.samples_per_second is not None
-    return MeasuredEstimateResponse(
-        basis=estimate.measured.basis,
-        samples_per_second=BandResponse.of(estimate.samples_per_second),
-        hours=shown(estimate.hours),
-        usd=shown(estimate.usd),
-        samples_per_usd=shown(estimate.samples_per_usd),
-        joules_per_sample=shown(estimate.joules_per_sample),
-    )
+    return like(MeasuredEstimateResponse, estimate, basis=estimate.measured.basis)
 
 
 def _modelled(estimate: WorkEstimate) -> JobEstimateResponse:
     assert estimate.modelled is not None
     of_one = modelled_estimate(estimate.modelled, None)
-    values = {name: getattr(of_one, name) for name in ModelledEstimateResponse.__dataclass_fields__}
     physics = estimate.modelled.estimate
-    return JobEstimateResponse(
-        **values
-        | {
-            "basis": "modelled" if estimate.measured is None else estimate.measured.basis,
-            "samples_per_second": shown(estimate.samples_per_second),
-            "tokens_per_second": _of_all(physics.tokens_per_second, estimate.instances),
-            "prefill_tokens_per_second": _of_all(physics.prefill_tokens_per_second, estimate.instances),
-            "hours": shown(estimate.hours),
-            "joules_per_sample": shown(estimate.joules_per_sample),
-        },
-        usd=shown(estimate.usd),
-        samples_per_usd=shown(estimate.samples_per_usd),
+    of_all = ("samples_per_second", "hours", "joules_per_sample", "usd", "samples_per_usd")
+    return like(
+        JobEstimateResponse,
+        of_one,
+        basis="modelled" if estimate.measured is None else estimate.measured.basis,
+        tokens_per_second=_of_all(physics.tokens_per_second, estimate.instances),
+        prefill_tokens_per_second=_of_all(physics.prefill_tokens_per_second, estimate.instances),
+        **shown_fields(estimate, *of_all),
     )
 
 
