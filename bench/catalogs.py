@@ -1,4 +1,4 @@
-"""Catalogs of any size: the seed's instance types in more regions, zones and markets. The same every time."""
+"""Makes catalogs of any size: the seed's instance types in more regions, zones and markets, equal in every run."""
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ SEED_OF_CHANCE = 20_260_102
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An instance type of the seed with what its generated offers are made of."""
+    """An instance type of the seed, with the figures from which its offers are generated."""
 
     id: int
     provider: str
@@ -41,7 +41,7 @@ class Kind:
 
 
 def make_catalogs(folder: Path, sizes: Sequence[int | None]) -> dict[int, Path]:
-    """A database for each size, by its number of offers; None is the seed as it is."""
+    """Returns a database for each size, by its number of offers; None is the unchanged seed."""
     seeded = folder / "seed.db"
     engine = connect(f"sqlite:///{seeded}")
     load_seed(engine, SEED)
@@ -63,19 +63,19 @@ def count_offers(engine: Engine) -> int:
 
 
 def instance_names(path: Path) -> list[str]:
-    """Every instance type as `provider/name`, those aside whose name a path would have to escape."""
+    """Returns every instance type as `provider/name`, except those whose name a path would have to escape."""
     engine = connect(f"sqlite:///{path}")
     with engine.connect() as connection:
-        found = connection.execute(select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name)).all()
+        names = connection.execute(select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name)).all()
     engine.dispose()
-    return [f"{provider}/{name}" for provider, name in found if "/" not in name]
+    return [f"{provider}/{name}" for provider, name in names if "/" not in name]
 
 
 def grow(path: Path, more: int) -> None:
-    """Write so many more offers beside those of the seed."""
+    """Writes so many more offers, in addition to those of the seed."""
     engine = connect(f"sqlite:///{path}")
     with engine.begin() as connection:
-        connection.execute(update(CATALOG_VERSION).values(importing=True))  # holds the triggers back
+        connection.execute(update(CATALOG_VERSION).values(importing=True))  # turns the triggers off
         kinds = read_kinds(connection)
         regions = read_regions(connection, kinds)
         if invented := invented_regions(regions, more // len(kinds) // PER_REGION + 1, kinds[0].source):
@@ -90,7 +90,7 @@ def grow(path: Path, more: int) -> None:
 
 
 def read_kinds(connection: Connection) -> list[Kind]:
-    """The instance types that the seed has a price for, each with its dearest one: that is the on-demand one."""
+    """Returns the instance types with a price, each with its highest one, which is the on-demand price."""
     query = (
         select(
             INSTANCE_TYPE.c.id,
@@ -114,7 +114,7 @@ def read_kinds(connection: Connection) -> list[Kind]:
 
 
 def read_regions(connection: Connection, kinds: Sequence[Kind]) -> dict[str, list[str]]:
-    """Per provider of these types, the regions it has in the seed; maybe none."""
+    """Returns the regions of each provider of these types; a provider may have none."""
     regions: dict[str, list[str]] = {kind.provider: [] for kind in kinds}
     for provider, region in connection.execute(select(REGION.c.provider, REGION.c.id).order_by(REGION.c.id)):
         regions.setdefault(provider, []).append(region)
@@ -122,7 +122,7 @@ def read_regions(connection: Connection, kinds: Sequence[Kind]) -> dict[str, lis
 
 
 def region_name(turn: int, own: Sequence[str]) -> str:
-    """A provider's own regions first, then invented ones."""
+    """Returns the name of a provider's region: its own ones come first, then invented ones."""
     return own[turn] if turn < len(own) else f"bench-{turn - len(own) + 1}"
 
 
@@ -145,8 +145,8 @@ Generated = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
 def generated(kinds: Sequence[Kind], regions: Mapping[str, Sequence[str]], first_id: int) -> Iterator[Generated]:
-    """Offers without end, each with its prices: every type in a first place, then every type in a second, and so on."""
-    chance = Random(SEED_OF_CHANCE)  # noqa: S311 - repeatable is what is wanted
+    """Yields offers without end, each with its prices: every type in one zone and market, then in the next."""
+    chance = Random(SEED_OF_CHANCE)  # noqa: S311 - the catalog must be the same in every run
     numbers = count(first_id)
     for turn in count():
         for kind in kinds:
@@ -169,22 +169,22 @@ def generated_offer(kind: Kind, number: int, region: str, zone: str, market: str
         "operating_system": "linux",
         "currency": kind.currency,
     }
-    seen = date(2025, 1, 1) + timedelta(days=chance.randrange(360))
+    observed_on = date(2025, 1, 1) + timedelta(days=chance.randrange(360))
     micros = max(int(kind.micros * SHARE_OF_ON_DEMAND[market] * chance.uniform(0.8, 1.3)), 1)
-    now = price_record(kind, number, seen, None if chance.random() < UNKNOWN_PRICE else micros)
+    now = price_record(kind, number, observed_on, None if chance.random() < UNKNOWN_PRICE else micros)
     if number % EVERY_SO_MANY_HAVE_A_PAST:
         return offer, [now]
-    past = price_record(kind, number, seen - timedelta(days=90), micros)
+    past = price_record(kind, number, observed_on - timedelta(days=90), micros)
     return offer, [{**past, "valid_to": now["valid_from"]}, now]
 
 
-def price_record(kind: Kind, offer: int, seen: date, micros: int | None) -> dict[str, Any]:
+def price_record(kind: Kind, offer: int, observed_on: date, micros: int | None) -> dict[str, Any]:
     return {
         "offer_id": offer,
-        "valid_from": datetime(seen.year, seen.month, seen.day, tzinfo=UTC),
+        "valid_from": datetime(observed_on.year, observed_on.month, observed_on.day, tzinfo=UTC),
         "valid_to": None,
         "per_hour_micros": micros,
-        "observed_on": seen,
+        "observed_on": observed_on,
         "dated": "day",
         "kind": "api",
         "recorded_at": NOW,

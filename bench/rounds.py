@@ -1,4 +1,4 @@
-"""One run: each round measures every question right after its no-op, so that other load on the machine slows both."""
+"""Measures a run in rounds: each question follows its no-op at once, so that other load on the machine slows both."""
 
 import sys
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ ALONE, SOME, MANY = 1, 8, 32
 """Numbers of simultaneous connections."""
 
 CLIENTS = 2
-"""Client processes, which last for the whole run: the second one sends the no-ops during a batch."""
+"""Number of client processes, which last for the whole run; the second one sends the no-ops during a batch."""
 
 BATCHES_FROM = 100_000
 """The number of the first batch, so high that no other question has its workloads."""
@@ -41,7 +41,7 @@ OF_THEIR_OWN = 100
 
 
 class Spell(Protocol):
-    """Sends requests to a port over some connections for a while; longer where answers are slow."""
+    """Sends requests to a port over some connections for a while, and for longer if answers are slow."""
 
     def __call__(self, port: int, requests: Sequence[bytes], connections: int, *, slow: bool = False) -> Asked: ...
 
@@ -66,9 +66,9 @@ class Batched:
     batch_seconds: float
     singles_seconds: float
     new_seconds: float
-    """The same number of questions one by one, each with a new workload."""
+    """The time for as many single questions, each with a new workload."""
     alone: Asked
-    beside: Asked
+    during_a_batch: Asked
 
 
 @dataclass(slots=True)
@@ -78,11 +78,11 @@ class Found:
     peers: dict[tuple[Peer, int], list[Asked]] = field(default_factory=lambda: defaultdict(list))
     """The no-ops, by peer and connections."""
     answers: dict[tuple[int, Question, int], list[Asked]] = field(default_factory=lambda: defaultdict(list))
-    """By size, question and connections."""
+    """The answers of the service, by size, question and connections."""
     noops: dict[tuple[int, Question, int], list[Asked]] = field(default_factory=lambda: defaultdict(list))
-    """The question's no-op right before each of these."""
+    """The no-op of each question, measured right before its answers, by the same keys."""
     batches: list[Batched] = field(default_factory=list)
-    """One per round, at the most offers."""
+    """One batch per round, in the catalog with the most offers."""
     starts: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     resident: dict[str, int] = field(default_factory=dict)
     statuses: Counter[int] = field(default_factory=Counter)
@@ -133,7 +133,7 @@ def measure(plan: Plan, databases: Mapping[int, Path], instances: Sequence[str],
 
 
 def measure_starts(found: Found, plan: Plan, database: Path, bytecode: Path) -> None:
-    """Measures starts, without the first one of each server, which compiles bytecode for the later ones."""
+    """Measures starts, except the first one of each server, which compiles the bytecode for the later ones."""
     for turn in range(plan.starts + 1):
         for name, command, given, first in (
             (BARE, noop_command("fastapi"), None, NOOPS["FastAPI GET"]),
@@ -182,8 +182,8 @@ def measure_batch(found: Found, plan: Plan, port: int, turn: int, asking: Proces
     new = [trained(BATCHES_FROM * WORKLOADS_IN_IT - each - turn * OF_THEIR_OWN, ()) for each in range(OF_THEIR_OWN)]
     alone = noop()
     meanwhile = asking.submit(ask_each, port, [batch_of(other)])
-    beside = noop()
+    during_a_batch = noop()
     _, statuses = meanwhile.result()
     found.statuses.update(statuses)
     new_seconds = seconds_for(new) * IN_A_BATCH / OF_THEIR_OWN
-    found.batches.append(Batched(batch_seconds, singles_seconds, new_seconds, alone, beside))
+    found.batches.append(Batched(batch_seconds, singles_seconds, new_seconds, alone, during_a_batch))

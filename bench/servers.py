@@ -1,4 +1,4 @@
-"""Starts real servers alike, each in its own process: uvicorn, one worker, a free port on loopback."""
+"""Starts real servers under equal conditions: each has its own process, one worker and a free port on loopback."""
 
 import os
 import socket
@@ -87,8 +87,8 @@ def wait_for_answer(process: subprocess.Popen[bytes], port: int, first: bytes) -
     deadline = perf_counter() + LONGEST_START_SECONDS
     while perf_counter() < deadline:
         if process.poll() is not None:
-            said = process.stderr.read().decode(errors="replace") if process.stderr else ""
-            raise ServerFailed(f"A server ended before it answered:\n{said}")
+            errors = process.stderr.read().decode(errors="replace") if process.stderr else ""
+            raise ServerFailed(f"A server ended before it answered:\n{errors}")
         try:
             with socket.create_connection((HOST, port), timeout=LONGEST_START_SECONDS) as connection:
                 connection.sendall(first)

@@ -133,7 +133,7 @@ def gated(found: Found, sizes: Sequence[int]) -> Iterator[Line]:
     new = median(each.batch_seconds / each.new_seconds for each in found.batches)
     yield Line(f"{batch}: seconds relative to single questions", singly, BATCH)
     yield Line(f"{batch}: seconds relative to single questions with new workloads", new, BATCH)
-    beside = median(each.beside.p99_seconds / each.alone.p99_seconds for each in found.batches)
+    beside = median(each.during_a_batch.p99_seconds / each.alone.p99_seconds for each in found.batches)
     yield Line("GET /healthz during a batch: p99 relative to p99 alone", beside, DURING_A_BATCH)
     yield Line("answers other than 200", sum(found.statuses.values()) - found.statuses[200], FAILED_ANSWERS)
     for question, gate in GROWTHS.items():

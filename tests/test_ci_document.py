@@ -23,7 +23,7 @@ def blocks(language: str) -> list[str]:
 
 
 def commands() -> list[str]:
-    """What the workflows run that is ours, and the curl line."""
+    """Returns the commands of this project in the workflows, and the command with curl."""
     _, github, gitlab = (YAML(typ="safe", pure=True).load(block) for block in blocks("yaml"))
     steps: list[Any] = [step.get("run", "") for step in github["jobs"]["cost"]["steps"]] + gitlab["cost"]["script"]
     return [step for step in steps if step.startswith("instance-selector")] + blocks("sh")
@@ -31,7 +31,7 @@ def commands() -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the job lies, and a command of this checkout under its usual name."""
+    """Returns a folder with the job, and with a command that runs this checkout under its usual name."""
     (tmp_path / "job.yaml").write_text(blocks("yaml")[0])
     command = tmp_path / "instance-selector"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m service "$@"\n')
@@ -51,7 +51,7 @@ def run(command: str, folder: Path, url: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_there_are_commands_of_both_and_of_curl() -> None:
+def test_the_document_has_commands_for_github_gitlab_and_curl() -> None:
     assert len(commands()) == 4
 
 
@@ -61,7 +61,7 @@ def test_a_command_of_the_document_passes(server: Server, folder: Path, command:
     assert done.returncode == 0, done.stderr + done.stdout
 
 
-def test_the_same_gate_fails_for_a_dearer_job_and_tells_it_in_the_comment(server: Server, folder: Path) -> None:
+def test_the_gate_fails_for_a_job_that_costs_more_and_the_comment_says_so(server: Server, folder: Path) -> None:
     job = folder / "job.yaml"
     job.write_text(job.read_text().replace("tokens: 1e9", "tokens: 2e9"))
     done = run(commands()[0], folder, server.url)
@@ -69,5 +69,5 @@ def test_the_same_gate_fails_for_a_dearer_job_and_tells_it_in_the_comment(server
     assert "❌ fail" in (folder / "cost.md").read_text(encoding="utf-8")
 
 
-def test_a_silent_service_is_no_failure_of_the_job(folder: Path) -> None:
+def test_a_service_that_does_not_answer_has_an_exit_code_of_its_own(folder: Path) -> None:
     assert run(commands()[0], folder, "http://127.0.0.1:9").returncode == 2

@@ -70,7 +70,7 @@ def _repeated_keys(table: str, tables: Tables) -> Problems:
     for record in tables[table]:
         # Popped, so that a repeated key is reported once.
         if times.pop(_values(record, key_columns(table)), 1) > 1:
-            yield f"{name_of(table, record)} stands there more than once."
+            yield f"{name_of(table, record)} appears more than once."
 
 
 def _unknown_names(table: str, tables: Tables) -> Problems:

@@ -1,6 +1,5 @@
-"""Break one thing in a copy of the seed, and read which sentence says so."""
+"""A copy of the seed in which one thing is broken has a problem, whose sentence names the row."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -33,15 +32,12 @@ def seed(tmp_path: Path) -> SeedCopy:
     return SeedCopy(tmp_path / "seed")
 
 
-def test_the_seed_is_sound_and_quickly_proven() -> None:
-    batch = read_seed(SEED)
-    start = time.perf_counter()
-    assert check_seed(batch, SEED) == []
-    assert time.perf_counter() - start < 3
+def test_the_seed_is_sound() -> None:
+    assert check_seed(read_seed(SEED), SEED) == []
 
 
 CHANGES = {
-    # what the tables promise
+    # constraints of the tables
     "gpu": ("instance_types", P4D, {"gpu": "a100"}, "instance_types.csv, aws/p4d.24xlarge: gpus.csv has no a100."),
     "provider": (
         "regions",
@@ -390,7 +386,12 @@ CHANGES = {
         ": available_share is a share, above 0 and up to 1.",
     ),
     "GPU of a prior": ("interruption_priors", PRIOR, {"gpu": "a100"}, "gpus.csv has no a100."),
-    "provider of a prior": ("interruption_priors", PRIOR, {"provider": "nobody"}, "providers.csv has no nobody."),
+    "provider of a prior": (
+        "interruption_priors",
+        PRIOR,
+        {"provider": "unheard-of"},
+        "providers.csv has no unheard-of.",
+    ),
     # stated facts
     "fact": (
         "stated_facts",
@@ -426,18 +427,18 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("broken", CHANGES)
-def test_a_broken_cell_is_told(seed: SeedCopy, broken: str) -> None:
+def test_a_broken_cell_is_reported(seed: SeedCopy, broken: str) -> None:
     file, where, cells, sentence = CHANGES[broken]
     seed.change(file, where, **cells)
     assert [problem for problem in seed.problems() if problem.endswith(sentence)]
 
 
-def test_a_row_that_stands_there_twice_is_told(seed: SeedCopy) -> None:
+def test_a_repeated_row_is_reported(seed: SeedCopy) -> None:
     seed.add("lifecycle", TRN1, starts_on="2021-12-01")
-    assert "lifecycle.csv, aws/trn1//preview stands there more than once." in seed.problems()
+    assert "lifecycle.csv, aws/trn1//preview appears more than once." in seed.problems()
 
 
-def test_a_type_without_a_dated_lifecycle_is_told(seed: SeedCopy) -> None:
+def test_a_type_without_a_dated_lifecycle_is_reported(seed: SeedCopy) -> None:
     seed.remove("lifecycle", provider="aws", family="p5")
     assert (
         "instance_types.csv, aws/p5.48xlarge has no dated lifecycle, neither of its own nor of its family."
@@ -445,24 +446,24 @@ def test_a_type_without_a_dated_lifecycle_is_told(seed: SeedCopy) -> None:
     )
 
 
-def test_a_gap_in_the_exchange_rates_is_told(seed: SeedCopy) -> None:
+def test_a_gap_in_the_exchange_rates_is_reported(seed: SeedCopy) -> None:
     seed.remove("exchange_rates", currency="EUR")
     problems = seed.problems()
     assert problems
     assert all("exchange_rates.csv has no rate for" in problem for problem in problems)
 
 
-def test_too_many_prices_set_aside_are_told(seed: SeedCopy) -> None:
+def test_too_many_quarantined_prices_are_reported(seed: SeedCopy) -> None:
     seed.remove("instance_types", provider="azure")
     assert [problem for problem in seed.problems() if "rows cannot enter the catalog" in problem]
 
 
-def test_one_thing_broken_is_told_once(seed: SeedCopy) -> None:
+def test_one_fault_is_reported_once(seed: SeedCopy) -> None:
     seed.change("gpus", A100, source="hearsay")
     assert len(seed.problems()) == 1
 
 
-def test_a_check_on_the_command_line_tells_every_problem(seed: SeedCopy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_on_the_command_line_prints_every_problem(seed: SeedCopy, capsys: pytest.CaptureFixture[str]) -> None:
     seed.change("gpus", A100, source="hearsay")
     seed.change("instance_types", P4D, gpu="a100")
     assert main(["seed", "--check", "--folder", str(seed.folder)]) == 1

@@ -1,4 +1,4 @@
-"""What changed of the prices between two days, and how far the likely cost of a run moved with each of them."""
+"""Changes of prices between two days, and how far the likely cost of a run moved with each of them."""
 
 from dataclasses import dataclass
 from datetime import date

@@ -1,4 +1,4 @@
-"""The promises of the OpenAPI document hold for the requests of schemathesis, in this process and over HTTP."""
+"""Requests that schemathesis generates get the answers that the OpenAPI document promises."""
 
 import re
 from copy import deepcopy
@@ -63,34 +63,34 @@ KNOWN = {
     "managed_service": ["sagemaker-training"],
     "class": ["gp3", "s3-standard", "pd-ssd"],
 }
-"""Names are rows of tables, so the document cannot list them; with some filled in, generated requests get further."""
+"""Names of rows, which the document cannot list. Requests that use them are refused less often."""
 
 BEYOND_A_SCHEMA = re.compile(
     r"No .* is called|lies in the future|The catalog begins in|is above m|The cursor|needs? a precision|is after to"
     r"|need workload.precision|There is no (column|facet)|needs at least one above 0|On .* there is no instance type"
     r"|String should have at least 1 character"  # between two commas
-    r"|(Tell|Give|Send) (a|either) |An estimate needs|Nothing is known of|has no GPU|does not run"
+    r"|(Give|Send) (a|either) |An estimate needs|Nothing is known of|has no GPU|does not run"
     r"|description is incomplete|cannot"
     r"|needs? (its|a|samples)|must be |between \d|is given in|may be any of|The layout|each needs a sample"
     r"|both or neither"
     r"|needs the model's parameters|belong to|No layout|more than|Several providers"
     r"|is not offered in|is not sold as|No offer of|a price of its own|A load needs|unit of the rate|A run lasts"
-    r"|That is .* combinations|does not tell"
+    r"|That is .* combinations"
     r"|steps need|is not a version|nested more than|reads at most|a number beyond|a day is written|names '.*' twice"
     r"|The config does not have|has no tokens|An amount in tokens",
     re.DOTALL,
 )
-"""Why a request that the document allows is refused nevertheless: each is a rule that JSON Schema cannot state."""
+"""Sentences of refusals that the document allows: each states a rule that JSON Schema cannot express."""
 
 
 def document(*, with_names: bool) -> dict[str, Any]:
-    told = deepcopy(build_app().openapi())
+    whole = deepcopy(build_app().openapi())
     if with_names:
-        for operations in told["paths"].values():
+        for operations in whole["paths"].values():
             for operation in operations.values():
                 for parameter in operation["parameters"]:
                     fill(parameter["name"], parameter["schema"])
-        for name, schema in told["components"]["schemas"].items():
+        for name, schema in whole["components"]["schemas"].items():
             if name in (
                 "MeasurementRequest",
                 "EstimateRequest",
@@ -100,7 +100,7 @@ def document(*, with_names: bool) -> dict[str, Any]:
             ) or (name.endswith("-Input") and "Software" not in name):
                 for field, field_schema in schema.get("properties", {}).items():
                     fill(field, field_schema)
-    return told
+    return whole
 
 
 def fill(name: str, schema: dict[str, Any]) -> None:
@@ -114,15 +114,15 @@ def fill(name: str, schema: dict[str, Any]) -> None:
 
 
 def accepts_what_the_document_allows(_context: Any, response: Any, case: Generated) -> None:
-    """Replaces schemathesis's own check of this name, which takes every refusal for a fault of the schema."""
+    """Replaces schemathesis's own check, which counts every refusal as a fault of the schema."""
     positive = case.meta is not None and case.meta.generation.mode.is_positive
     if positive and 400 <= response.status_code < 500 and response.status_code not in (404, 405):
         detail = response.json()["detail"]
-        assert BEYOND_A_SCHEMA.search(detail), f"The document allows what is refused: {detail}"
+        assert BEYOND_A_SCHEMA.search(detail), f"The document allows a request that is refused: {detail}"
 
 
 def refuses_what_the_document_forbids(context: Any, response: Any, case: Generated) -> None:
-    """Counts 414 as a refusal, which schemathesis's own check does not: a long list of names makes a long URL."""
+    """Accepts 414 as a refusal, unlike schemathesis's own check: a long list of names makes a long URL."""
     if response.status_code != 414:
         negative_data_rejection(context, response, case)
 
@@ -138,7 +138,7 @@ CHECKS = [
     unsupported_method,
     allow_header_conformance,
 ]
-"""Left out: checks of authentication, of required headers and of created resources; there are none."""
+"""All checks but those of authentication, required headers and created resources, which the service does not have."""
 
 PLAIN = schemathesis.openapi.from_dict(document(with_names=False))
 NAMED = schemathesis.openapi.from_dict(document(with_names=True))
@@ -156,7 +156,7 @@ def bounded(examples: int) -> Any:
 
 @pytest.fixture(scope="module")
 def bare_app(app_to_write: FastAPI) -> ASGIApp:
-    """Without its lifespan, which schemathesis would begin and end for every test."""
+    """Returns the app without its lifespan, which schemathesis would begin and end for every test."""
 
     async def bare(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
