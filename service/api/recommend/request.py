@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -62,7 +62,10 @@ class ObjectiveWeightsRequest(BodyModel):
 
 
 OBJECTIVES = {name: Objective(weights) for name, weights in NAMED.items()}
-NamedObjective = Literal["cheapest", "fastest", "best_value", "most_efficient"]
+if TYPE_CHECKING:
+    NamedObjective = str  # mypy cannot know a list of names that is made from a table
+else:
+    NamedObjective = Literal[*NAMED]
 
 
 class RecommendRequest(BodyModel):
