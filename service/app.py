@@ -72,6 +72,7 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
     app.state.batches = Batches(
         BatchLimits(settings.batches_at_once, settings.batch_cpu_seconds, settings.batch_answer_bytes)
     )
+    # The middleware that is added last runs first, so a request is observed before anything can refuse it.
     app.add_middleware(ConditionalAnswers)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     hosts = [host.strip() for host in settings.allowed_hosts.split(",") if host.strip()]
@@ -89,6 +90,7 @@ def build_app(**options: object) -> FastAPI:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         docs_url=None,
         redoc_url=None,
+        # A redirect would hide a wrong address, and some clients drop the body of a POST on it.
         redirect_slashes=False,
         **options,  # type: ignore[arg-type]
     )

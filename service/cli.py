@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader, such as head, has closed the pipe
+        # Python flushes the output at its end, and would print an error about the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -143,6 +144,7 @@ def _run_serve(arguments: argparse.Namespace) -> int:
 
 def _require_free_port(settings: Settings) -> None:
     with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:
+        # Otherwise a port stays taken for a minute after a restart, although the server could listen on it.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((settings.host, settings.port))
@@ -204,6 +206,7 @@ def _run_instances(arguments: argparse.Namespace) -> int:
 
 def _run_estimate(arguments: argparse.Namespace) -> int:
     """Exit code 2 separates a question without an answer from a job that is too expensive."""
+    # Imported here, as in the commands below: `serve` should not load what only one other command needs.
     from service.ci.job_file import JobFileWrong, read_job, with_limits
     from service.ci.report import FORMATS, UNANSWERED, exit_code
 
@@ -283,6 +286,7 @@ def _seeded() -> Iterator[Settings]:
 @contextlib.contextmanager
 def _serving_seed() -> Iterator[str]:
     """Runs a service with the seed on a free port of the loopback interface until the block ends."""
+    # The socket listens before the server starts, so its port is known and no other process can take it.
     with _seeded() as settings, socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))

@@ -43,8 +43,10 @@ def _cases_of(table: Path, catalog: Catalog) -> tuple[list[Case], Counter[str]]:
         try:
             question = question_of(row)
             cases.append(case_of(question, catalog))
+            # A run that finished also shows that it fitted, which helps to fit the memory of a job.
             if (conclusion := also_fitted(question, catalog)) is not None:
                 cases.append(conclusion)
+        # A refused row is counted, not raised: one odd row must not stop the fit of a thousand others.
         except (UnansweredRun, QuestionError, ValidationError) as why:
             refused[str(why)] += 1
     return cases, refused
@@ -52,6 +54,7 @@ def _cases_of(table: Path, catalog: Catalog) -> tuple[list[Case], Counter[str]]:
 
 def _left_out(cases: Sequence[Case], split: str) -> Iterator[tuple[Case, Calibration]]:
     """Each case with a calibration that was fitted without its fold."""
+    # Folds follow the source, machine or model, because rows of one group would predict each other.
     fold = [fold_of(case.question.row, split, FOLDS) for case in cases]
     for out in range(FOLDS):
         fitted = fit_all([case for case, index in zip(cases, fold, strict=True) if index != out])
@@ -62,6 +65,7 @@ def _left_out(cases: Sequence[Case], split: str) -> Iterator[tuple[Case, Calibra
 def _answers_of(results: Sequence[tuple[Case, Calibration]], bands: ErrorBands) -> list[ScoredAnswer]:
     answers = []
     for case, calibration in results:
+        # A conclusion is no published figure, so it counts in the fit and not in the score.
         if case.scored:
             likely = case.predicted(calibration)
             new = unseen(calibration, case.kind, case.features)
@@ -74,4 +78,5 @@ def _write_coefficients(path: Path, coefficients: Sequence[Coefficient]) -> None
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([field.name for field in fields(Coefficient)])
+        # Sorted, so that a refit changes only the lines whose coefficients change.
         writer.writerows(map(astuple, sorted(coefficients, key=lambda c: (c.name, c.scope))))

@@ -40,6 +40,7 @@ def ask_table(table: Path, client: AccuracyClient) -> AnsweredRuns:
             questions.append(question_of(row))
         except UnansweredRun as why:
             runs.refused[str(why)] += 1
+    # A batch holds fewer items than the service allows, so that no answer takes longer than a client waits.
     for start in range(0, len(questions), ITEMS_PER_BATCH):
         batch = questions[start : start + ITEMS_PER_BATCH]
         response = client.post("/estimate/batch", json={"items": [question.body for question in batch]})
@@ -58,6 +59,7 @@ def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
     """The figure of an answer that the row measured, in the row's units."""
     estimate = item["estimate"]
     match question.quantity:
+        # A decision is right or wrong; it has no band.
         case "fits" | "max_context_tokens":
             fits = float(item["fits"])
             return {"low": fits, "likely": fits, "high": fits}

@@ -60,6 +60,7 @@ class Case:
     @property
     def weight(self) -> float:
         """1, and less for a report that a run fitted, or for a conclusion that it must have."""
+        # Nearly every published run fitted, so a report of it says less than one of too little memory.
         return 1.0 if self.bound >= 0 else 0.5 if self.scored else 0.15
 
     @property
@@ -90,6 +91,7 @@ def fit_all(cases: Sequence[Case]) -> list[Coefficient]:
     coefficients: list[Coefficient] = []
     for kind in KINDS:
         runs = [case.run for case in cases if case.kind is kind]
+        # With fewer runs the priors decide everything, and the start values are as good.
         if len(runs) >= FEWEST_RUNS:
             coefficients += fit(kind, runs)
     return coefficients
@@ -99,6 +101,7 @@ def case_of(question: RunQuestion, catalog: Catalog) -> Case:
     """The case of a question. Raises `QuestionError` where the service would refuse the question."""
     request = EstimateRequest.model_validate(question.body)
     assert request.workload is not None
+    # The readers of the API are used, so that a fit rests on the same defaults as an answer.
     job, cluster = job_of(request.workload, catalog), cluster_in(request, None, catalog)
     assert job is not None
     assert cluster is not None
@@ -127,6 +130,7 @@ def _training_case(question: RunQuestion, config: TrainingConfig, cluster: Clust
         length = config.mean_length or config.sequence_length or 1
         amount = question.extras["amount"]
         steps = (amount["samples"] if "samples" in amount else amount["tokens"] / length) / terms.units
+        # The duration of a whole run contains evaluation and saving, which a rate of steps does not.
         features = {**features, "measured": "wall"}
         return Case(question, TRAINING, terms, features, question.value / steps, steps, is_rate=False)
     per_step = terms.units * _units_per_sample(question, config, cluster, layout)
@@ -141,6 +145,7 @@ def _units_per_sample(question: RunQuestion, config: TrainingConfig, cluster: Cl
         case "tokens_per_second":
             return config.mean_length or config.sequence_length or 1
         case "flops_per_second_per_gpu" | "model_flops_utilisation":
+            # Full recomputation repeats the forward pass, and hardware FLOPs count it: 4 passes instead of 3.
             recomputed = question.extras["hardware"] and layout.activation_checkpointing == "full"
             flops = published_training_flops_per_sample(
                 config.model, config.sequence_length, passes=4 if recomputed else 3
@@ -188,5 +193,6 @@ def _memory_case(question: RunQuestion, cluster: Cluster, parts: Mapping[str, fl
     if question.quantity == "memory_bytes_per_gpu":
         return Case(question, MEMORY, terms, features, question.value, 1.0, is_rate=False)
     fits, usable = question.quantity != "fits" or bool(question.value), cluster.usable_bytes
+    # Where a run fitted or failed is only a limit: 3 % on either side keep clear of the edge itself.
     edge, bound = (0.97 * usable, -1) if fits else (1.03 * usable, 1)
     return Case(question, MEMORY, terms, features, edge, 1.0, is_rate=False, bound=bound, usable_bytes=usable)

@@ -97,6 +97,7 @@ def _whole(row: Row, column: str, default: int) -> int:
 
 def _machine_of(row: Row) -> dict[str, Any]:
     gpu = row["gpu_id"]
+    # Tables of clusters give the total; eight to a node is usual where they leave it out.
     total = _whole(row, "total_accelerators", 0)
     if not total:
         raise UnansweredRun("The number of accelerators is not given.")
@@ -146,6 +147,7 @@ def _layout_of(row: Row, gpus: int) -> dict[str, Any]:
         tensor = min(tensor, gpus)
         if "litgpt" in row["framework"] and row["kind"] != "infer_throughput" and tensor > 1:
             tensor, body["zero_stage"] = 1, 3  # litgpt shards (FSDP) what the table calls tensor parallel
+        # Tables give the model-parallel degrees only: the rest of the GPUs are copies.
         data = max(1, gpus // (tensor * pipeline * context))
         body |= {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": min(expert, gpus), "data": data}
     body |= {name: _whole(row, name, 0) for name in ("zero_stage", "micro_batch") if row[name]}

@@ -93,6 +93,7 @@ def scores(answers: Iterable[ScoredAnswer]) -> dict[str, Score]:
     """Scores by line of the report, and of all lines of one task."""
     groups: dict[str, list[ScoredAnswer]] = defaultdict(list)
     for answer in answers:
+        # Decisions have a table of their own: a percentage of error has no meaning for them.
         if answer.question.quantity in ("fits", "max_context_tokens"):
             continue
         name = subset_of(answer.question)
@@ -153,6 +154,7 @@ def pairs_in_order(answers: Iterable[ScoredAnswer], apart: float = 0.0) -> tuple
             groups[key][answer.question.row["accelerator"]].append(answer)
     right = total = 0
     for machines in groups.values():
+        # Two machines have only one order, which is right by chance in half of all cases.
         if len(machines) < 3:
             continue
         for first, second in combinations(machines.values(), 2):
@@ -175,4 +177,5 @@ SPLITS: dict[str, Callable[[Row], str]] = {
 
 def fold_of(row: Row, split: str, folds: int) -> int:
     """A number below `folds` that is the same for all rows with an equal value, and in every process."""
+    # Python's own hash of a text differs between processes.
     return int.from_bytes(sha256(SPLITS[split](row).encode()).digest()[:4], "big") % folds

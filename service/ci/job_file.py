@@ -38,6 +38,7 @@ def with_limits(
     if given:
         compared = {**(compared if isinstance(compared, dict) else {}), **given}
         limited = {**limited, "baseline": compared}
+    # Checked here: the service would report a field that the command line never named.
     if isinstance(compared, dict) and "usd" not in compared:
         raise JobFileWrong("A percentage needs a baseline: --baseline, or baseline.usd in the file.")
     return limited
@@ -46,6 +47,7 @@ def with_limits(
 def _plain(value: Any) -> Any:
     """The value as JSON has it: YAML reads a day as a date, and allows numbers as names."""
     if isinstance(value, dict):
+        # YAML allows a number as a name, JSON does not.
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]

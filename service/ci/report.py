@@ -18,6 +18,7 @@ HEADINGS = ("market", "region", "hours", "USD", "low", "high", "unknown")
 def exit_code(answer: Answer) -> int:
     """Returns 0 if the job passes or has no limits, 1 if it fails, and 2 if its cost is unknown."""
     if answer["verdict"] is not None:
+        # An unknown cost fails the gate; the exit code distinguishes it from a cost that is too high.
         if answer["verdict_of"]["usd"] is None:
             return UNANSWERED
         return PASSED if answer["verdict"] == "pass" else FAILED
@@ -63,6 +64,7 @@ def _decisive_entry(answer: Answer) -> Answer | None:
     """The entry that decided the verdict; without a verdict, the first."""
     decisive = answer["verdict_of"]
     entries: list[Answer] = answer["cost"]
+    # Entries have no id: market, term and region together name one.
     for entry in entries:
         if decisive is None or all(entry[name] == decisive[name] for name in ("market", "term", "region")):
             return entry

@@ -39,6 +39,7 @@ def connect(database_url: str) -> Engine:
     url = parse_url(database_url)
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url)
+    # A connection may have died in the pool; the ping replaces it before a request fails on it.
     engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 5})
 
     @event.listens_for(engine, "connect")

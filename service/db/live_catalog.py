@@ -76,6 +76,7 @@ class LiveCatalog:
 
     def _built(self, history: CatalogHistory) -> PinnedCatalog:
         """A version whose catalog of today is made already, so that no request waits for it."""
+        # The cache of days belongs to one version, and disappears with it.
         current = PinnedCatalog(history, self._today(), lru_cache(DAYS_KEPT)(history.on))
         current.on(None)
         return current
@@ -101,6 +102,7 @@ class LiveCatalog:
         """Stops that thread, and waits for it."""
         self._stopping.set()
         if self._watcher.is_alive():
+            # Not for ever: a database that hangs must not keep the process from ending.
             self._watcher.join(timeout=self._poll_seconds + 5)
 
     def add_measurements(self, measurements: Sequence[Measurement]) -> list[Measurement]:

@@ -25,6 +25,7 @@ def _alembic_config(engine: Engine) -> Config:
     from alembic.config import Config
 
     config = Config()
+    # Alembic reads options through configparser, where a percent sign begins an interpolation.
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["engine"] = engine
     return config

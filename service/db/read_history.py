@@ -66,6 +66,7 @@ def read_newer(engine: Engine, known: CatalogHistory) -> CatalogHistory:
 @contextmanager
 def _snapshot(engine: Engine) -> Iterator[Connection]:
     """A transaction that reads one state of the database throughout, fixed by its first SELECT."""
+    # SQLite readers see one state by themselves; Postgres needs the level, or each SELECT sees its own.
     level = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
     with engine.connect().execution_options(**level) as connection, connection.begin():
         yield connection
@@ -240,6 +241,7 @@ def model_from_row(row: Mapping[str, Any]) -> Model:
 
 def _read_imports(connection: Connection) -> tuple[ImportSummary, ...]:
     """The last import of each feed that changed the catalog."""
+    # Rows are in order of their ids, so the last one of a feed wins.
     newest = {row["feed"]: row for row in _rows(connection, "import_run") if row["state"] == "done"}
     names = [field.name for field in fields(ImportSummary)]
     for row in newest.values():

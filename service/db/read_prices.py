@@ -84,6 +84,7 @@ def read_offers(
         UNKNOWN,
     )
     ids = np.array(connection.execute(select(OFFER.c.id).order_by(OFFER.c.key)).scalars().all(), np.int64)
+    # Columns come in arbitrary order; the order of the keys is the same in every database.
     by_key = np.argsort(columns["id"])[np.argsort(np.argsort(ids))]
     id_, type_id, region, zone, market, currency, term = (column[by_key] for column in columns.values())
     region_names, region_code = regions.sorted()

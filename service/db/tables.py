@@ -390,6 +390,7 @@ MODEL = _table(
     "model",
     *_columns(Model, keys=["id"], parameters=LARGE, active_parameters=LARGE),
     *_optional(TEXT, "aliases"),
+    # All dimensions may be null: networks other than transformers have none.
     *(Column(column.name, column.type) for column in _columns(Transformer)),
     _one_of("family", *FAMILIES),
     *_positive("parameters", "active_parameters", "forward_flops_per_sample"),
@@ -402,6 +403,7 @@ COEFFICIENT = _table("coefficient", *_columns(Coefficient, keys=["name", "scope"
 
 PUBLISHED_RUN = _table(
     "published_run",
+    # `known_on` follows from the source of the run, so it is derived when the run is read.
     *_columns(PublishedRun, keys=["id"], without=["known_on"]),
     _one_of("kind", *RUN_KINDS),
     _one_of("unit", *RUN_UNITS),

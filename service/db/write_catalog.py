@@ -124,6 +124,7 @@ def _replace_tables(connection: Connection, tables: Mapping[str, Sequence[Record
     parents_first = [table for table in METADATA.sorted_tables if table.name in tables]
     gone = {table: _write_rows(connection, table, tables[table.name]) for table in parents_first}
     for table in reversed(parents_first):
+        # Deleted one by one: the rows that leave in an import are few.
         for identity in gone[table]:
             connection.execute(delete(table).where(_is_row(table, identity)))
 

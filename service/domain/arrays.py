@@ -41,6 +41,7 @@ def _taken(value: Any, rows: Indices) -> Any:
 def _either(first: Any, second: Any, second_is_better: NDArray[np.bool_]) -> Any:
     if is_dataclass(first):
         return either(first, second, second_is_better)
+    # The mask has one dimension; the added ones let it apply to columns of vectors.
     return np.where(second_is_better.reshape(-1, *[1] * (first.ndim - 1)), second, first)
 
 

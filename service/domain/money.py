@@ -30,6 +30,7 @@ class Unknown:
 
 def exact(number: float | int) -> Fraction:
     """Returns the decimal number that was written, without the error of its binary form: 0.1 is one tenth."""
+    # repr() of a float is the shortest text that means it, which is what the person wrote.
     return Fraction(number) if isinstance(number, int) else Fraction(Decimal(repr(float(number))))
 
 
@@ -40,6 +41,7 @@ def half_up(amount: Fraction, scale: int = 1) -> int:
 
 def quotient_half_up(numerator: int, denominator: int) -> int:
     """Returns the quotient as the nearest whole number; a half is rounded away from zero."""
+    # Python's round() would round a half to the even neighbour, as no invoice does.
     rounded = (2 * abs(numerator) + denominator) // (2 * denominator)
     return rounded if numerator >= 0 else -rounded
 

@@ -20,6 +20,7 @@ def pareto(usd: Floats, speed: Floats, shown: int) -> list[bool]:
     for _, slowness, index in sorted(
         zip(usd.take(rivals).tolist(), (-speed.take(rivals)).tolist(), rivals.tolist(), strict=True)
     ):
+        # In order of price, only a choice faster than all cheaper ones is on the front.
         if -slowness > fastest:
             fastest = -slowness
             if index < shown:

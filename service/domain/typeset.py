@@ -24,6 +24,7 @@ def types_where(mask: NDArray[np.bool_]) -> TypeSet:
 
 def mask_of(types: TypeSet, count: int) -> NDArray[np.bool_]:
     """Returns a mask over all `count` types, true at those in the set."""
+    # Little-endian on both ways, so that bit i of the number is row i of the mask.
     held = np.frombuffer(types.to_bytes((count + 7) // 8, "little"), np.uint8)
     return np.unpackbits(held, count=count, bitorder="little").view(np.bool_)
 

@@ -90,6 +90,7 @@ RANGES: dict[str, Callable[[Version], tuple[Version, Version | None]]] = {
     ">": lambda version: ((*_plain(version), 0), None),
     "<=": lambda version: ((), (*_plain(version), 0)),
     "<": lambda version: ((), _plain(version)),
+    # One interval cannot leave out a version in its middle, so an exclusion admits everything.
     "!=": lambda _: ((), None),
 }
 """The versions that satisfy a clause: the first one, and the one before which they end."""

@@ -102,6 +102,7 @@ def _one_per_day(chain: list[Observation], retrieved: Mapping[str, date]) -> dic
     """The most trusted observation of each day, in order of days; undated ones only if none has a day."""
     dated = [observation for observation in chain if observation.observed_on]
     chosen: dict[date, Observation] = {}
+    # setdefault keeps the first one, so the most trusted source of a day has to come first.
     for observation in sorted(dated or chain, key=lambda each: MOST_TRUSTED_FIRST.index(each.kind)):
         chosen.setdefault(observation.observed_on or retrieved[observation.source], observation)
     return dict(sorted(chosen.items()))

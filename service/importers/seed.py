@@ -94,6 +94,7 @@ def _line_of(file: str, number: int, header: list[str], cells: list[str]) -> See
 
 def _content_hash(folder: Path) -> str:
     digest = hashlib.sha256()
+    # The order of a directory differs between file systems, and the hash must not.
     for path in sorted(folder.glob("*.csv")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

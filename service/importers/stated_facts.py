@@ -66,6 +66,7 @@ def _is_stated(value: Any, stated: str) -> bool:
     if value is None or str(value) == stated:
         return value is not None
     try:
+        # Compared as decimals, because articles write 96 and the catalog holds 96.0.
         return Decimal(str(value)) == Decimal(stated)
     except InvalidOperation:
         return False

@@ -83,6 +83,7 @@ def _unknown_names(table: str, tables: Tables) -> Problems:
         existing = {_values(row, reference.table_columns) for row in tables[reference.table]}
         for record in tables[table]:
             names = _values(record, reference.columns)
+            # An empty last column stands for all rows of the group, such as every family.
             if names[-1] and names not in existing:
                 listed = " ".join(map(str, names))
                 yield f"{name_of(table, record)}: {FILE_OF[reference.table]} has no {listed}."

@@ -33,6 +33,7 @@ def log_config(level: str, log_format: LogFormat) -> dict[str, Any]:
     formatter = {"text": TextFormatter, "json": JsonFormatter}[log_format]
     return {
         "version": 1,
+        # Loggers that were created on import would otherwise be silent.
         "disable_existing_loggers": False,
         "formatters": {"line": {"()": formatter}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},

@@ -31,6 +31,7 @@ class DrainingServer(uvicorn.Server):
         """Begins to stop. A second signal stops at once."""
         grace = self.config.timeout_graceful_shutdown or 0
         timer = threading.Timer(self.drain_seconds + grace + LAST_RESORT_SECONDS, os._exit, args=[0])
+        # A timer that is not a daemon would keep the process alive by itself.
         timer.daemon = True
         timer.start()
         super().handle_exit(sig, frame)

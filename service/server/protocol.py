@@ -213,6 +213,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.message_event.set()
         self._enter("refused")
         self.transport.write(_problem(status, sentence, header))
+        # The client then reads the refusal to its end; closing at once would reset the connection.
         if self.transport.can_write_eof():
             self.transport.write_eof()
 
@@ -252,6 +253,7 @@ class _Register:
 
     def _sweep(self) -> None:
         now = self._loop.time()
+        # A copy, because a sweep closes connections and so changes the set.
         for connection in list(self._connections):
             connection.sweep(now)
         self._timer = self._loop.call_later(SWEEP_SECONDS, self._sweep) if self._connections else None

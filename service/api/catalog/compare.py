@@ -83,6 +83,7 @@ async def get_compare(asked: Annotated[CompareRequest, Query()], live: Live) -> 
     workload = resolve("workload", [asked.workload], workloads, "workload")[0] if asked.workload else None
     precision = resolved("precision", [asked.precision], catalog)[0] if asked.precision else None
     regions = resolved("region", asked.region, catalog)
+    # The baseline is computed even if it is not listed, because every ratio refers to it.
     everyone = tuple(dict.fromkeys([*instances, baseline]))
     comparisons = compare(catalog, everyone, baseline, workload, precision, regions)
     answer = ComparisonResponse(

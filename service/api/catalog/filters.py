@@ -110,10 +110,12 @@ def constraints_of(
     """Returns the filters as constraints; `usual` replaces some of them. Raises `QuestionError`."""
     given = filters.given()
     words = {name: resolved(name, given[name], catalog, prefix) for name in (*WORDS, "lifecycle") if name in given}
+    # Only the default is replaced: a caller who names states gets exactly these.
     if "lifecycle" in usual:
         words["lifecycle"] = words.get("lifecycle") or usual["lifecycle"]
     at_least = {name: given[f"min_{name}"] for name in RANGES if f"min_{name}" in given}
     at_most = {name: given[f"max_{name}"] for name in RANGES if f"max_{name}" in given}
+    # An empty range is a slip of the caller: without the error it would look like an empty catalog.
     for name in at_least.keys() & at_most.keys():
         if at_least[name] > at_most[name]:
             raise QuestionError(

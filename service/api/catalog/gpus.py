@@ -110,6 +110,7 @@ def _filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
     }
     precisions = resolved("precision", asked.precision, catalog)
     providers = resolved("provider", asked.provider, catalog)
+    # Not every GPU of the catalog is for rent on its day.
     rented = {type_.gpu.id for type_ in catalog.instance_types if type_.gpu and type_.provider in providers}
     return [
         gpu

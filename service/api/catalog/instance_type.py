@@ -133,6 +133,7 @@ def _gpu_response(instance_type: InstanceType, gpu: Gpu) -> InstanceGpuResponse:
         precisions={
             name: PrecisionRateResponse(support=rate.support, tflops=rate.dense_tflops)
             for name, rate in gpu.rates.items()
+            # The list shows what runs; the details of one type also show what does not.
             if rate.support != "none"
         },
     )

@@ -83,6 +83,7 @@ async def get_models(request: Request, asked: Annotated[ModelsRequest, Query()],
 
 def _filtered(asked: ModelsRequest, catalog: Catalog) -> list[Model]:
     low, high = asked.min_parameters, asked.max_parameters
+    # Without the error, swapped limits would look like a catalog without models.
     if low is not None and high is not None and low > high:
         raise QuestionError(
             f"min_parameters ({low:g}) is above max_parameters ({high:g}), so nothing can match.",

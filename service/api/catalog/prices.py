@@ -81,6 +81,7 @@ async def get_prices(request: Request, asked: Annotated[PricesRequest, Query()],
     if asked.from_ and asked.to and asked.from_ > asked.to:
         raise QuestionError(f"from ({asked.from_}) is after to ({asked.to}).", field="from")
     offers = wanted_offers(asked, catalog, history)
+    # Either bound asks for the history; neither asks for the state on the day of the catalog.
     if asked.from_ or asked.to:
         rows = prices_in_force(history, offers, asked.from_, min(asked.to or catalog.day, catalog.day))
     else:

@@ -176,5 +176,6 @@ async def get_frameworks(request: Request, asked: Annotated[FrameworksRequest, Q
     return page_answer(request, asked, catalog, rows, _key, FrameworkResponse.like)
 
 
+# A rule has no id of its own, and a cursor needs a key that survives a change of the catalog.
 def _key(rule: SoftwareRule) -> str:
     return sha256(FrameworkResponse.like(rule).model_dump_json().encode()).hexdigest()[:16]

@@ -60,6 +60,7 @@ async def post_estimate_batch(
     where no other is both as quick and as cheap. A batch may use a number of CPU seconds and of bytes: items after that
     have a `problem` with status 413, and so has a `base` with too many values.
     """
+    # One version for the whole batch: its items can then be compared with each other.
     pinned = live.pinned()
 
     def answer(item: EstimateRequest) -> bytes:

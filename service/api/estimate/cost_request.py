@@ -128,6 +128,7 @@ def run_of(body: CostRequest, nodes: int) -> BilledRun:
         setup_minutes=body.setup_minutes,
         idle_fraction=body.idle_fraction,
         stored=tuple(StoredData(data.what, data.gib, data.storage_class, data.hours) for data in body.storage),
+        # Nothing sent needs no known price.
         sent=tuple(TransferredData(gb, destination, already) for gb, destination, already in sent if gb),
     )
 

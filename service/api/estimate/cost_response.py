@@ -237,6 +237,7 @@ class CostResponse:
             month=MonthResponse.of(entry, answer.served, answer.question.run.nodes),
             commitment=None if entry.commitment is None else CommitmentResponse.of(entry.commitment),
             break_even=BreakEvenResponse.of(entry),
+            # The price of the machine comes first in a bill, so the first sentence is the reason for a null total.
             unknown_because=missing[0] if entry.usd is None and missing else None,
             text=cost_text(entry, None if instance_type is None else instance_type.id),
         )

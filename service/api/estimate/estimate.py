@@ -130,6 +130,7 @@ def _machine(cluster: Cluster, name: str | None) -> MachineResponse:
         name=name,
         gpu=cluster.gpu.id,
         link_gb_per_second=round(cluster.link_bytes_per_second / 1e9, 3),
+        # The physics has bytes per second for each GPU; people know the gigabits of the whole node.
         network_gbps=round(cluster.network_bytes_per_second * 8 * cluster.gpus_per_node / 1e9, 3),
         usable_gib_per_gpu=round(cluster.usable_bytes / GIB, 3),
     )

@@ -137,6 +137,7 @@ def cluster_in(body: EstimateRequest, instance_type: InstanceType | None, catalo
         raise QuestionError(
             f"'{machine.gpu}' may be any of {', '.join(gpus)}: name one.", field="machine.gpu", near=gpus[:3]
         )
+    # Refused rather than ignored: the caller would take the answer for a price in that market.
     for field in ("market", "region", "managed_service"):
         if getattr(body, field):
             raise QuestionError(
@@ -194,6 +195,7 @@ def _measured(rate: MeasuredRateRequest) -> MeasuredRate:
     unit, other = ("tokens", "samples") if rate.tokens_per_second is not None else ("samples", "tokens")
     if getattr(rate, other) is not None:
         raise QuestionError("The amount must be in the unit of the rate: samples or tokens.", field=f"measured.{other}")
+    # Samples are of one epoch if epochs are given; tokens are always those of the whole run.
     amount = rate.tokens if unit == "tokens" else None if rate.samples is None else rate.samples * (rate.epochs or 1)
     return MeasuredRate(getattr(rate, f"{unit}_per_second"), unit, amount, rate.epochs)
 

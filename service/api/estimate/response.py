@@ -166,6 +166,7 @@ def modelled_estimate(job: JobEstimate, joules_per_sample: float | None) -> Mode
 
 def memory_response(memory: MemoryNeed) -> MemoryResponse:
     """Returns the memory of one GPU in GiB, in the parts that people know."""
+    # Several parts of the physics have one name in the answer, so their bytes are added.
     parts: dict[str, float] = {}
     for name, size in memory.parts.items():
         answered = MEMORY_PARTS.get(name, name)
@@ -183,6 +184,7 @@ def _tera(value: float | None) -> float | None:
 
 
 def _rounded_parts(parts: Mapping[str, float]) -> dict[str, float]:
+    # A part of 0 bytes or seconds says nothing and is left out.
     return {name: rounded(value) for name, value in parts.items() if value}
 
 

@@ -189,4 +189,5 @@ def _compared(change_percent: float | None) -> str:
 
 def _total(usd: float) -> str:
     """Dollars and cents; below a cent, as many digits as show that it is not zero."""
+    # Two decimals would show a thousandth of a dollar as nothing.
     return f"{usd:,.2f}" if usd >= 0.01 or usd == 0 else f"{usd:.6f}"

@@ -75,6 +75,7 @@ def combinations(over: MatrixRequest) -> list[dict[str, Any]]:
         names = ", ".join(MatrixRequest.model_fields)
         raise QuestionError(f"Give a list of values of {names}, or of several of these.", field="over")
     count = prod(map(len, values.values()))
+    # Counted before they are built: a few lists of a thousand values have more combinations than memory.
     if count > MOST_ITEMS:
         raise QuestionError(f"That is {count:,} combinations; more than {MOST_ITEMS:,} are not answered.", field="over")
     return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]

@@ -20,6 +20,7 @@ MAX_NAMES_OF_ITEMS = 100_000
 def read_json(body: bytes, max_names: int = MAX_NAMES) -> Any:
     """Returns the value that the body holds. Raises `BodyUnreadable`, or `JSONDecodeError` if it is not JSON."""
     try:
+        # Some editors begin a file with a byte order mark, which the JSON parser would refuse.
         text = body.decode("utf-8-sig")
         value = json.loads(text, object_pairs_hook=_ObjectReader(max_names), parse_int=_integer)
     except UnicodeDecodeError:
@@ -58,6 +59,7 @@ def _integer(digits: str) -> int | float:
 
 def _check_depth(value: Any) -> None:
     """Raises `BodyUnreadable` if lists and objects are nested deeper than `MAX_DEPTH`."""
+    # Level by level: a recursive walk would itself fail on a body that is nested too deeply.
     containers = [value] if isinstance(value, list | dict) else []
     for _ in range(MAX_DEPTH):
         if not containers:

@@ -60,6 +60,7 @@ def _sending_changes(if_none_match: str, send: Send) -> Send:
             headers = Headers(raw=message["headers"])
             unchanged = message["status"] == 200 and _matches(if_none_match, headers.get("etag"))
             if unchanged:
+                # A 304 has no content, so it must not describe one (RFC 9110, section 15.4.5).
                 kept = [header for header in headers.raw if header[0] not in (b"content-length", b"content-type")]
                 message = {**message, "status": 304, "headers": kept}
         elif unchanged:
@@ -70,5 +71,6 @@ def _sending_changes(if_none_match: str, send: Send) -> Send:
 
 
 def _matches(if_none_match: str, etag: str | None) -> bool:
+    # If-None-Match compares weakly, so the mark of a weak tag does not count (RFC 9110, section 13.1.2).
     tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return "*" in tags or etag in tags

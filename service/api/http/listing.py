@@ -82,6 +82,7 @@ def _listed(rows: Rows) -> list[Any]:
 
 
 def _digest(asked: PageRequest) -> str:
+    # Limit and cursor may differ between the pages of one question.
     question = asked.model_dump_json(exclude={"cursor", "limit"})
     return hashlib.sha256(f"{type(asked).__name__}{question}".encode()).hexdigest()[:16]
 
@@ -93,6 +94,7 @@ def _start_of_page(asked: PageRequest, rows: Rows, key: Callable[[Any], str]) ->
     digest, index, last = _read_cursor(asked.cursor)
     if digest != _digest(asked):
         raise QuestionError("The cursor belongs to another question: its filters or order differ.", field="cursor")
+    # The item is mostly where it was, so that place is looked at first.
     for start, rows_there in ((index, rows[index : index + 1]), (0, rows)):
         for offset, row in enumerate(_listed(rows_there)):
             if key(row) == last:

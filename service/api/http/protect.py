@@ -72,5 +72,6 @@ class Protect:
         if not self._names and not self._suffixes:
             return True
         host = Headers(scope=scope).get("host", "")
+        # An IPv6 address has colons of its own: only digits after the last one are a port.
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and ":" in host else host
         return name.lower() in self._names or name.lower().endswith(self._suffixes)

@@ -17,6 +17,7 @@ EMPTY = b'"choices":[]'
 
 def encoded(answer: RecommendResponse, choices: tuple[Choice, ...], catalog: Catalog, *, together: bool) -> bytes:
     """Returns the JSON of an answer that was rendered without its choices, with the choices."""
+    # Joined as bytes: decoding a cached choice only to encode it again would cost more than its cache saves.
     parts = [_encoded_choice(choice, catalog, together=together) for choice in choices]
     return RESPONSE.dump_json(answer).replace(EMPTY, b'"choices":[%b]' % b",".join(parts), 1)
 

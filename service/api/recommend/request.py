@@ -89,6 +89,7 @@ def _left_open(request: RecommendRequest) -> dict[str, tuple[str, ...]]:
     """Returns the defaults of the constraints that the caller left open."""
     limits, filled = request.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
+        # Reserved offers commit to a term, so they are admitted only if the caller names them.
         filled["market"] = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
     elif _leaves_spot_out(request):
         filled["market"] = tuple(market for market in limits.market if market != "spot")
@@ -122,6 +123,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         required = precision_requirement_of(work, usual, catalog, needs_peak=needs_peak)
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
+    # A name without measurements ranks nothing; hardware and price then decide.
     named: Job | NamedWork | None = job
     if job is None and work.name is not None and measured_under(work.name, catalog):
         named = NamedWork(work.name, work.task, precisions[0] if precisions else None, amount_of(work.amount))
@@ -178,6 +180,7 @@ def _given_fields(request: RecommendRequest) -> Iterator[str]:
 def _loading_of(work: WorkloadRequest, job: Job | None) -> SampleLoading:
     """Returns how samples reach the GPUs. Tokens are read as they are: nothing has to be decoded."""
     transformer = None if job is None else job.model.transformer
+    # A vision transformer has no vocabulary: its samples are images that have to be decoded.
     reads_tokens = transformer is not None and transformer.vocabulary > 0
     return SampleLoading(
         vcpus_per_gpu=work.host.vcpus_per_gpu,

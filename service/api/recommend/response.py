@@ -321,6 +321,7 @@ def ratio(value: float | None) -> float | None:
     """Returns a ratio with four decimals, or four digits if it is below 1, so that a ratio above 0 never becomes 0."""
     if value is None:
         return None
+    # Four decimals alone would show a ratio of 0.00003 as 0.
     return round(value, 4) if value >= 1 else float(f"{value:.4g}")
 
 
@@ -365,6 +366,7 @@ def _measured(estimate: WorkEstimate) -> MeasuredEstimateResponse:
 
 def _modelled(estimate: WorkEstimate) -> JobEstimateResponse:
     assert estimate.modelled is not None
+    # Physics knows one instance; rates and hours of a choice are of all of its instances together.
     of_one = modelled_estimate(estimate.modelled, None)
     physics = estimate.modelled.estimate
     of_all = ("samples_per_second", "hours", "joules_per_sample", "usd", "samples_per_usd")

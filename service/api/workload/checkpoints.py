@@ -12,6 +12,7 @@ def checkpoints_in(sent: CheckpointRequest, work: WorkloadRequest | None) -> Che
     given = {name: value for name, value in seconds.items() if value is not None}
     if sent.interval_minutes is not None:
         return Checkpoints(**given, interval_seconds=sent.interval_minutes * 60)
+    # A run that cannot resume has nothing to gain from saving before its end.
     return Checkpoints(**given, interval_seconds=inf if bears_no_fault(work) else None)
 
 

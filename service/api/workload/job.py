@@ -30,6 +30,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     optimizer = _listed("optimizer", work.optimizer or "adamw", OPTIMIZER_STATES)
     if work.model is None or work.task not in get_args(Task):
         return None
+    # An engine decides the speed of serving, whatever framework it is written in.
     engine = software_called(work.software.engine)
     job = Job(
         task=work.task,  # type: ignore[arg-type]

@@ -51,6 +51,7 @@ def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement |
         return None
     known = catalog.derive(software_names)
     name, versions = split_requirement(text, field)
+    # A caller may use another name of the software than the rules do.
     if name not in known:
         name = software_called(name).line
     return Requirement(name, versions) if name in known else None

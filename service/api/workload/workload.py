@@ -97,8 +97,10 @@ def plain(value: Any, depth: int = 0) -> Any:
         return {plain(key): plain(held, depth + 1) for key, held in value.items()}
     if isinstance(value, list):
         return [plain(held, depth + 1) for held in value]
+    # The config is sent back in the answer, and UTF-8 has no form for half of a surrogate pair.
     if isinstance(value, str) and not value.isprintable() and any("\ud800" <= each <= "\udfff" for each in value):
         raise ValueError("half of a surrogate pair is no text")
+    # `not <=` also refuses NaN, which compares as false with everything.
     if isinstance(value, int | float) and not abs(value) <= LARGEST:
         raise ValueError(f"a number beyond {LARGEST:g}")
     return value

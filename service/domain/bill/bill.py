@@ -167,6 +167,7 @@ def bill_of(run: BilledRun, terms: SellerTerms) -> Bill:
     known = {name: time for name, time in hours.items() if isinstance(time, Exact)}
     used = total_of(time for name, time in known.items() if name != PartName.BILLING_ROUNDING)
     billed = total_of(known.values())
+    # Storage is paid while a run waits for capacity; machines are not.
     elapsed = _elapsed_hours(used, terms.interruptions)
     lines = [
         *(_machine_line(run, terms, name, time) for name, time in hours.items()),
@@ -288,6 +289,7 @@ def _transfer_lines(run: BilledRun, terms: SellerTerms) -> list[_Line]:
 def _settled(lines: Sequence[_Line], terms: SellerTerms) -> tuple[Micros, Micros, tuple[Part, ...]]:
     """The totals and the parts. Each currency is settled by itself, so that the parts add up in both."""
     usd = native = settle([_amount_in(line, USD, terms.rate) for line in lines])
+    # Most sellers ask dollars, and the bill is then settled once.
     if terms.currency != USD:
         native = settle([_amount_in(line, terms.currency, terms.rate) for line in lines])
     parts = (_part(*line, terms.currency) for line in zip(lines, usd.parts, native.parts, strict=True))

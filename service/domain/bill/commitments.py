@@ -76,6 +76,7 @@ def committed_cost(
     """Returns the cost of so many billed hours on each of some machines, under a commitment for each of them."""
     committed = Exact.of_fractions(*(Fraction(commitment.committed(hours)) for hours in used.fractions))
     share = None
+    # Prices in two currencies have a ratio that moves with the exchange rate from day to day.
     if on_demand is not None and on_demand.currency == price.currency:
         share = Fraction(price.micros_per_hour, on_demand.micros_per_hour)
     usd_used, usd_committed = (

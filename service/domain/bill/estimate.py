@@ -160,6 +160,7 @@ def _bills(
     instance_type, work = question.instance_type, question.work
     if instance_type is None:
         return (price_own_machine(priced, question.own_usd_per_hour, catalog),)
+    # Plain hours may be of a training run, so managed training is offered for them as well.
     training = not isinstance(work, JobQuestion) or work.job.task == "training"
     options = payment_options(
         catalog, instance_type, question.regions, question.markets, question.service, training=training
@@ -192,6 +193,7 @@ def _job_amount(work: JobQuestion, job: JobEstimate, instances: int) -> RunAmoun
     inference = work.job.task == "inference"
     length = work.job.output_length if inference else job.tokens_per_sample
     tokens = work.tokens
+    # Tokens that the caller gave win: samples times a mean length only come close to them.
     if tokens is None and job.samples is not None and length:
         tokens = job.samples * length
     unknown = NO_AMOUNT if job.estimate.fits else DOES_NOT_FIT

@@ -115,6 +115,7 @@ def hours_with_luck(
     Infinite where the mean is `LONGEST_STRETCH` times the undisturbed hours or more; 0 for no work.
     """
     work = work_hours * SECONDS_AN_HOUR
+    # A run that is shorter than the interval saves once, at its end.
     interval = np.minimum(interval, work)
     undisturbed = expected_seconds(work, interval, checkpoints, 0.0)
     mean = expected_seconds(work, interval, checkpoints, per_hour)
@@ -164,6 +165,7 @@ def expect(
             (hours.high, per_hour.high, EIGHT_IN_TEN),
         )
     )
+    # A total with an infinite end could be neither added to other parts nor printed in JSON.
     if not isfinite(likely) or not isfinite(high):
         return Unknown(NEVER_ENDS)
     paid = Band(low, likely, high)
@@ -204,6 +206,7 @@ def break_even_rate(work_hours: float, price_ratio: float, checkpoints: Checkpoi
     if work_hours <= 0 or ratio(0.0) >= 1.0:
         return None
     rates = np.concatenate(([0.0], np.geomspace(min(1.0 / work_hours, 1.0), MOST_INTERRUPTIONS_PER_HOUR, GRID)))
+    # Each round narrows the interval about 200-fold.
     for _ in range(REFINEMENTS):
         above = int(np.argmax(ratio(rates) >= 1.0))
         if not above:
@@ -266,6 +269,7 @@ def expected(hours: Floats, hours_high: Floats, nodes: Floats, rates: Rates, che
     interval = interval_of(checkpoints, hours * SECONDS_AN_HOUR, likely)
     paid = hours_with_luck(hours, interval, checkpoints, likely, 0.0)
     paid_high = hours_with_luck(hours_high, interval, checkpoints, high, EIGHT_IN_TEN)
+    # An unknown rate must not make known hours unknown: the choice stays, without its interruptions.
     unknown = np.isnan(likely) & ~np.isnan(hours)
     paid, paid_high = np.where(unknown, hours, paid), np.where(unknown, hours_high, paid_high)
     return Expected(paid, paid_high, paid / rates.available_share, paid_high / rates.available_share)

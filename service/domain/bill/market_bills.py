@@ -106,6 +106,7 @@ def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, Market
     bill = representative(bills)
     if bill is None:
         return verdict(None, gate, ("Nothing is offered.",)), None
+    # A load without an end has no total; its month is then what a gate can judge.
     if bill.usd is None and bill.month is not None:
         return verdict(bill.month, gate), bill
     return verdict(bill.usd, gate, bill.missing), bill

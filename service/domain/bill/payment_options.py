@@ -53,6 +53,7 @@ def payment_options(
     for market in markets:
         if not any(market in (option.offer.market, option.offer.term) for option in options):
             raise _not_sold(offers, market, regions)
+    # A caller who names a market wants this market, not a service that contains it.
     if not markets and not service and training:
         options += [
             PaymentOption(option.offer, managed)
@@ -135,6 +136,7 @@ def _region_sold(offers: _TypeOffers, region: str) -> str | None:
     sold = offers.regions(offers.indices)
     if region in sold:
         return region
+    # A seller with one price everywhere has offers without a region, but it does list its regions.
     own = {known.id for known in reference.regions if known.provider == instance_type.provider}
     if not reference.providers[instance_type.provider].priced_by_region and sold == {None} and region in own:
         return None
@@ -179,6 +181,7 @@ def cheapest_gpu_hours(catalog: Catalog, gpu: str, besides: str | None) -> tuple
     """Returns the machines with the cheapest on-demand hour of a GPU, one per seller and without `besides`."""
     by_provider: dict[str, GpuHour] = {}
     for hour in catalog.derive(_gpu_hours, gpu):
+        # Hours are in order of price, so the first one of a seller is its cheapest.
         if hour.instance != besides:
             by_provider.setdefault(hour.instance.partition("/")[0], hour)
     return tuple(by_provider.values())[:MOST_ELSEWHERE]

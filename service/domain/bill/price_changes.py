@@ -73,6 +73,7 @@ class PriceChanges:
 
     def key(self, rows: tuple[int, int]) -> str:
         """Returns a name of the row's offer that stays the same when the catalog changes."""
+        # Both prices are of one offer; -1 is no row, so the larger number is one that exists.
         return offer_key(self.history, max(rows))
 
     def at(self, rows: tuple[int, int]) -> PriceChange:

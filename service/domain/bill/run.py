@@ -76,6 +76,7 @@ class BilledRun:
 def check(run: BilledRun) -> None:
     """Raises `ImpossibleRun` with a sentence about the first impossible figure."""
     hours = run.hours
+    # NaN fails every comparison, so this also refuses hours that are not a number.
     if not 0 <= hours.low <= hours.likely <= hours.high <= LONGEST_HOURS:
         raise ImpossibleRun(f"A run lasts between 0 and {LONGEST_HOURS:,.0f} hours.", field="hours")
     if run.nodes < 1 or run.instances < 1:

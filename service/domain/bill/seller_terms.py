@@ -47,6 +47,7 @@ def terms_of(
     storage, transfer = reference.storage_prices, reference.transfer_prices
     return SellerTerms(
         price=hourly_price(offer.price, instance_type, offer.region),
+        # The day on which the price began, as for the dollars in the columns of the catalog: both must agree.
         rate=rate_on(reference.exchange_rates, offer.price.currency, day_of(offer.price.valid_from)),
         rule=rule_of(
             reference.billing_rules,
@@ -113,6 +114,7 @@ def _interruptions_of(
 ) -> Expectation | Unknown | None:
     gpu = instance_type.gpu.id if instance_type.gpu else None
     prior = prior_of(reference.interruption_priors, instance_type.provider, offer.market, gpu, day)
+    # Unknown only matters where machines are taken back; elsewhere it would make every bill incomplete.
     if isinstance(prior, Unknown) and offer.market in UNINTERRUPTED:
         return None
     return expect_by_prior(run.hours, prior, checkpoints, run.nodes)

@@ -63,6 +63,7 @@ def serve(replica: JobEstimate, load: Load, again: Appraise | None) -> Served | 
         wanted, rate = load.tokens_per_second, estimate.tokens_per_second
     if wanted is None or rate is None:
         return Unknown("What a replica answers per second is not known in the unit of the load.")
+    # Fast replicas are few: the high end of the rate gives the low number.
     few, likely, many = (replicas_for(wanted, each, load.utilisation) for each in (rate.high, rate.likely, rate.low))
     return Served(
         estimate.concurrency, rate, estimate.seconds_to_first_token, estimate.seconds_per_output_token,

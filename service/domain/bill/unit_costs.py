@@ -77,6 +77,7 @@ def usd_per_million_tokens(usd_per_hour: float, tokens_per_second: Band) -> Band
 
 def replicas_for(needed_per_second: float, per_replica: float, utilisation: float = 1.0) -> int:
     """Returns the number of replicas for a rate if each is loaded to at most this share of its own rate."""
+    # In exact fractions: 3.0000000000000004 replicas as floats would become four.
     return max(1, ceil(exact(needed_per_second) / (exact(per_replica) * exact(utilisation))))
 
 

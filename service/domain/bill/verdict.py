@@ -48,6 +48,7 @@ def verdict(usd: Micros | None, gate: Gate, missing: tuple[str, ...] = ()) -> Ve
     total, change, over_baseline = Fraction(usd.likely, MICRO), None, False
     if gate.baseline_usd is not None:
         baseline = exact(gate.baseline_usd)
+        # In exact fractions, a cost at precisely the limit passes; floats could miss it by a rounding.
         over_baseline = total > baseline * (1 + exact(gate.fail_above_percent) / 100)
         change = float((total / baseline - 1) * 100) if baseline else None
     over_budget = None if gate.budget_usd is None else total > exact(gate.budget_usd)

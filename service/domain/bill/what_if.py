@@ -41,6 +41,7 @@ def what_if(
 
     Each question comes with its index. All are of one job, so its physics is computed once for each cluster.
     """
+    # Markets and regions change the price of a cluster and not its physics.
     jobs: dict[tuple[object, ...], JobEstimate | None] = {}
     combinations, refused = [], {}
     for index, question in questions:

@@ -132,6 +132,7 @@ class Calibration:
         total = 0.0
         for _, names, numbers, coefficients in fitted:
             value = coefficients.get(tuple(map(features.get, names)))  # type: ignore[arg-type]  # None selects nothing
+            # A coefficient of 0 and a missing one both leave the factor as it is.
             if value:
                 for number in numbers:
                     value *= float(features.get(number) or 0.0)

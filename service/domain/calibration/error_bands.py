@@ -63,6 +63,7 @@ class ErrorBands:
         if not new:
             return low, high
         new_low, new_high = self._narrowest(kind, family, new)
+        # A group of few errors may be narrower by chance, although more is new in it.
         return min(low, new_low), max(high, new_high)
 
     def _narrowest(self, kind: StepKind, family: str, new: Sequence[str]) -> tuple[float, float]:
@@ -85,6 +86,7 @@ class ErrorBands:
         low, high = self.factors(kind, features, new)
         middle = self.caution(kind, new)
         if not of_rate:
+            # Errors are kept as those of rates; a time is too long where its rate is too low.
             low, high, middle = 1.0 / high, 1.0 / low, 1.0 / middle
         centre = likely * middle
         return Band(min(centre, likely * low), centre, max(centre, likely * high))

@@ -86,6 +86,7 @@ class _Problem:
 
     def parts(self, theta: Floats) -> Floats:
         """Seconds of each term of each run."""
+        # Clipped, because a trial step may go so far that the exponential overflows.
         factors = np.exp(np.clip(np.stack([scopes @ theta for scopes in self.by_term], axis=1), -12, 12))
         result: Floats = self.ideal * factors * np.exp(self.whole @ theta)[:, None]
         return result

@@ -166,6 +166,7 @@ class Category:
 
     def among(self, words: Iterable[str]) -> Mask:
         """Rows that hold one of the words."""
+        # The last entry is for -1, the code of an unknown word, which as an index means the last one.
         table = np.zeros(len(self.words) + 1, np.bool_)
         for word in words:
             code = bisect_left(self.words, word)

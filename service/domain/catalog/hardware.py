@@ -198,6 +198,7 @@ class InstanceType:
 def peak_flops(gpu: Gpu, precision: str) -> float:
     """Dense operations per second of one GPU; a precision without a known peak takes that of a stand-in."""
     name = runs_as(precision)
+    # Frameworks fall back to plain fp32 on a GPU without TF32, and so does the estimate.
     if name == "tf32" and not gpu.runs("tf32"):
         name = "fp32"
     own = gpu.tflops(name)

@@ -32,6 +32,7 @@ class CatalogHistory:
         index_of = np.full(len(self.instance_types), UNKNOWN, np.int32)
         index_of[announced] = np.arange(len(announced), dtype=np.int32)
 
+        # The end of the day: a price that changed at noon is then the new one, as people expect.
         rows = np.flatnonzero(self.prices.in_force_at(end_of_day(day)))
         types = index_of[self.offers.instance_type[self.prices.offer[rows]]]
         rows, types = rows[types != UNKNOWN], types[types != UNKNOWN]  # without offers of types announced later

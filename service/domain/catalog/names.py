@@ -24,6 +24,7 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     folded: dict[str, str] = {}
     for candidate in known:
         folded.setdefault(candidate.lower(), candidate)
+    # Similarity takes time in proportion to the square of the length, and a caller chooses the length.
     word = name.lower()[:LONGEST_NAME]
     close = get_close_matches(word, folded, n=NEAR, cutoff=0.6)
     very = [candidate for candidate in close if SequenceMatcher(None, word, candidate).ratio() >= VERY_CLOSE]
@@ -47,6 +48,7 @@ def unknown(what: str, name: str, known: Collection[str], field: str) -> Unknown
 
 def resolve(what: str, names: Collection[str], known: Collection[str], field: str) -> tuple[str, ...]:
     """Returns each name as the catalog spells it; case does not matter. Raises `UnknownName`."""
+    # Most names are spelt right, and folding all known names takes longer than the whole look-up.
     if all(name in known for name in names):
         return tuple(dict.fromkeys(names))
     by_fold = {name.lower(): name for name in known}
@@ -127,6 +129,7 @@ def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
     """Returns the model of an id, name or alias; a chat variant is the model itself. Raises `UnknownName`."""
     spellings = catalog.derive(_model_names)
     folded = fold_model(name[:LONGEST_NAME])
+    # A variant with an entry of its own wins; only without one does it mean the base model.
     ending = next((variant for variant in VARIANTS if folded.endswith(variant)), "")
     model_id = spellings.get(folded) or spellings.get(folded.removesuffix(ending))
     if model_id is None:

@@ -155,6 +155,7 @@ class Offers(OfferColumns):
         """Returns the offers as read-only columns in their order."""
         reserved, unknown = self.market == MARKETS.index("reserved"), np.isnan(self.usd_per_hour)
         order = np.lexsort(
+            # lexsort sorts by the last key first.
             (self.zone, self.region, self.usd_per_hour, self.market, unknown, reserved, self.instance_type)
         )
         columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}

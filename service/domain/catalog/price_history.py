@@ -88,6 +88,7 @@ def changes_between(history: CatalogHistory, offers: Mask, first: date, last: da
     usd_micros = np.append(history.prices.usd_micros, UNKNOWN)
     differs = ((before == _NO_PRICE) != (after == _NO_PRICE)) | (usd_micros[before] != usd_micros[after])
     changed = np.flatnonzero(differs & offers)
+    # By instance type first, so that a page shows the offers of one machine together.
     changed = changed[np.lexsort((changed, history.offers.instance_type[changed]))]
     return np.column_stack((before[changed], after[changed]))
 

@@ -219,6 +219,7 @@ class PublishedRun:
 
 def first_known(year: int, source: Source) -> date:
     """Returns the first day by which a figure was certainly published: its year's end, or its source's day."""
+    # Of most runs only the year is known: its last day is certain, and so is the day on which the source was read.
     days = [date(year, 12, 31), source.retrieved_on]
     if source.published_on and len(source.published_on) == len("2022-11-09"):
         published = date.fromisoformat(source.published_on)

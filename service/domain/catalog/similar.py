@@ -53,6 +53,7 @@ def similar_types(catalog: Catalog, index: int, lifecycles: Sequence[str], limit
     columns = {name: catalog.columns.numbers[name] for name in FIGURES} | rates
     squares = np.zeros(len(catalog.instance_types))
     for column in columns.values():
+        # A figure may be 0, such as the memory of a machine without a GPU.
         with np.errstate(divide="ignore", invalid="ignore"):
             apart = np.log(column / column[index])
         same = (column == column[index]) | (np.isnan(column) & np.isnan(column[index]))

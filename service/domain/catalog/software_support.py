@@ -91,5 +91,6 @@ def software_names(
 def _deciding(rules: Iterable[SoftwareRule], instance_type: InstanceType) -> tuple[SoftwareRule, ...]:
     """The rules of the narrowest scope that are about the instance type."""
     rules = [rule for rule in rules if speaks_of(rule, instance_type)]
+    # A rule about a card is an exception to the rule about its architecture.
     narrowest = max((SCOPES.index(rule.scope) for rule in rules), default=-1)
     return tuple(rule for rule in rules if SCOPES.index(rule.scope) == narrowest)

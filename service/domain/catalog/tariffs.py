@@ -108,6 +108,7 @@ def transfer_cost(tiers: Sequence[TransferPrice], gb: float, already_gb: float =
     start = exact(already_gb)
     end = start + exact(gb)
     reach = max((FAR if tier.tier_to_gb is None else tier.tier_to_gb for tier in tiers), default=0)
+    # Some sellers end their tables and negotiate beyond them; a guess would look like a price.
     if end > reach:
         return Unknown(f"No price is known for more than {reach:,} GB a month.")
     return Exact.same(sum((tier.cost(start, end) for tier in tiers), Fraction(0)))

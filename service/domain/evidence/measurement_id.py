@@ -21,5 +21,6 @@ def samples_per_second(steps: int, seconds: float, batch_size: int, world_size: 
 def identified(measurement: Measurement) -> Measurement:
     """Returns the measurement with an id that is equal whenever the same content is sent."""
     content = {name: value for name, value in asdict(measurement).items() if name not in _FROM_CATALOG}
+    # Sorted, so that the id does not depend on the order of the fields of the class.
     text = json.dumps(content, sort_keys=True, default=str)
     return replace(measurement, id=f"sent-{hashlib.sha256(text.encode()).hexdigest()[:_LETTERS]}")

@@ -51,6 +51,7 @@ def measured_rate(
     text = (
         f"Measured on {instance_type} on {ours[0].measured_on}{_age(ours[0], as_of)}: {newest:.4g} samples per second."
     )
+    # A single measurement has a band too, because a run that is repeated gives another figure.
     band = Band(min(*rates, newest / REPEATED_WITHIN), newest, max(*rates, newest * REPEATED_WITHIN))
     return NamedRate("measured", band, ours[0], not fresh, text)
 

@@ -131,6 +131,7 @@ def nearest_runs(
     """Returns the published runs nearest to a question, nearest first. `near` is the result of `runs_by_nearness`."""
     evidence: list[Evidence] = []
     for nearness, runs in near.items():
+        # Only the nearest few are described, since a description takes longer than a distance.
         ranked = nsmallest(most - len(evidence), runs, key=lambda run: (_distance(run, query, reference), run.id))
         evidence += [Evidence(run, nearness, _differences(run, query), _description(run, reference)) for run in ranked]
         if len(evidence) == most:

@@ -39,6 +39,7 @@ def number(config: Config, key: str) -> int | None:
     value = (section(config, outer) if outer else config).get(inner)
     if value is None:
         return None
+    # True is an int in Python; a float such as 4096.0 is a whole number in JSON.
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
         raise ImpossibleModel(f"{key} must be a whole number.", field=f"config.{key}")
     if not 0 <= value <= LARGEST_NUMBER:

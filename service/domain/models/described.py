@@ -118,6 +118,7 @@ def _from_dimensions(
     ]
     if parameters is None:
         return model_of(candidates[0])
+    # Gates and ties change the number of parameters, so the published number tells them apart.
     best = min(candidates, key=lambda t: abs(parameter_count(t) - parameters))
     share = active_parameter_count(best) / parameter_count(best) if best.experts else 1.0
     active = min(parameters, active_parameters or parameters * share)
@@ -144,6 +145,7 @@ def recognised(model: Model, catalog_models: Iterable[Model]) -> Model:
     same = [candidate for candidate in catalog_models if _is_same(model, candidate)]
     if not same:
         return model
+    # The id breaks ties, so that the order of the catalog does not decide.
     nearest = min(same, key=lambda candidate: (abs(candidate.parameters - model.parameters), candidate.id))
     return replace(model, id=nearest.id, family=nearest.family)
 

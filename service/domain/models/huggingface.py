@@ -150,6 +150,7 @@ def _usual(config: Config) -> Transformer:
     layers, hidden, heads, vocabulary = dimensions(config, "layers", "hidden", "heads", "vocabulary")
     context = dimension(config, "context_tokens") or 0
     experts = _expert_sizes(config, layers)
+    # Where every layer has experts, `intermediate_size` is their width or belongs to no layer.
     only_experts = bool(experts) and not experts["dense_layers"]
     return Transformer(
         layers=layers,
@@ -186,6 +187,7 @@ def _is_gated(config: Config) -> bool:
 def _expert_sizes(config: Config, layers: int) -> dict[str, Any]:
     """Dimensions of the experts by the usual names; empty for a dense model."""
     experts = dimension(config, "experts") or 0
+    # Some dense models have the field with 0 or 1, because they share a class with sparse ones.
     if experts < 2:
         return {}
     (per_token,) = dimensions(config, "experts_per_token")
@@ -225,6 +227,7 @@ def _dense_layers(config: Config, layers: int) -> int:
 def _window(config: Config, layers: int, context: int) -> dict[str, Any]:
     """The sliding window and the number of layers without it; empty where the window is as long as the context."""
     size = number(config, "sliding_window") or 0
+    # A window that spans the whole context has no effect, and some configs have one all the same.
     if not size or (context and size >= context) or config.get("use_sliding_window") is False:
         return {}
     types = layer_types(config, "layer_types")

@@ -58,6 +58,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         yield Check("task", "software", types_where(~catalog.derive(task_mask, asked.task)))
     if asked.exclude:
         yield catalog.derive(_exclude_check, asked.exclude)
+    # Limits on tflops apply to one precision, the first that is named.
     precision = next(iter((*asked.precision_all, *asked.precision_any)), None)
     for name in {**asked.at_least, **asked.at_most}:  # not cached, since a limit can be any number
         yield from range_checks(catalog, name, asked.at_least.get(name), asked.at_most.get(name), precision)

@@ -198,6 +198,7 @@ def _check_offers(catalog: Catalog, asked: OfferConstraints) -> OfferChoice:
     offers = catalog.offers
     misses = {code: mask for code, mask in _misses(asked, offers).items() if mask.any()}
     missed_count = sum(misses.values(), np.zeros(len(offers), np.int8))
+    # The cheapest of each market is kept, because a spot offer may be interrupted and the others not.
     by_market = [np.flatnonzero((missed_count == 0) & (offers.market == market)) for market in range(len(MARKETS))]
     best = np.concatenate([passing[_first_of_run(offers.instance_type[passing])] for passing in by_market])
     ordered = np.lexsort((missed_count, offers.instance_type))

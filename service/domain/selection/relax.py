@@ -141,6 +141,7 @@ class AddRegionOrMarket:
     near_misses: NearMisses
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation:
+        # Codes begin at -1, for an offer without a region; bincount takes no negative numbers.
         counts = np.bincount(self.near_misses.code[rejected.rows] + 1, minlength=2)[1:]
         if not counts.any():
             return Relaxation({self.field: None}, rejected)
