@@ -27,6 +27,7 @@ def in_sentences(engine: Engine) -> Iterator[None]:
     try:
         yield
         require_same_file(engine)
+    # The caller knows which row it was, and can say more about it.
     except IntegrityError:
         raise
     except OperationalError as error:
@@ -53,4 +54,5 @@ def _unreachable_sentence(engine: Engine, error: OperationalError) -> str:
 
 
 def _reason(error: DatabaseError) -> str:
+    # Drivers add lines with hints and statements, which do not help an operator.
     return str(error.orig).strip().splitlines()[0].rstrip(".")

@@ -50,6 +50,7 @@ def fields_of(table: str) -> dict[str, Field]:
 
 def foreign_keys(table: str) -> Iterator[NamesElsewhere]:
     """Yields the references that the database itself enforces, in the order of their columns' names."""
+    # SQLAlchemy keeps them in a set, and problems should come in the same order every time.
     for key in sorted(METADATA.tables[table].foreign_keys, key=lambda key: key.parent.key):
         yield NamesElsewhere((key.parent.key,), key.column.table.name, (key.column.key,))
 

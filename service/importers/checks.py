@@ -126,6 +126,7 @@ def _software_rules_apply_to_something(batch: Batch) -> Problems:
 def _scope_values(batch: Batch) -> dict[str, set[str]]:
     gpus, types = batch.tables["gpu"], batch.tables["instance_type"]
     return {
+        # Machines without a GPU have rules of the kind `cpu`, which no row of the GPUs has.
         "kind": {"cpu", *(gpu["kind"] for gpu in gpus)},
         "vendor": {gpu["vendor"] for gpu in gpus},
         "architecture": {gpu["architecture"] for gpu in gpus},

@@ -110,6 +110,7 @@ def _one_per_day(chain: list[Observation], retrieved: Mapping[str, date]) -> dic
 
 def _offer_record(key: str, chain: Mapping[date, Observation]) -> Record:
     first = next(iter(chain.values()))
+    # Each price ends where the next one begins; the last one is still in force.
     ends = [*list(chain)[1:], None]
     return {
         "key": key,

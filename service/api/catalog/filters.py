@@ -68,6 +68,7 @@ def resolved(name: str, words: Sequence[str], catalog: Catalog, prefix: str = ""
 
 
 def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) -> tuple[str, ...]:
+    # An alias may mean several cards, and a name machines of several providers: both have look-ups of their own.
     match name:
         case "gpu":
             return resolve_gpus(words, catalog, field)

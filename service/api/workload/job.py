@@ -96,6 +96,7 @@ def _model(sent: str | ModelDimensionsRequest, catalog: Catalog) -> Model:
     if isinstance(sent, str):
         return resolve_model(sent, catalog, "workload.model")
     dimensions = {name: value for name in DIMENSIONS if (value := getattr(sent, name, None)) is not None}
+    # A name alone describes nothing: it means the model of the catalog.
     if sent.huggingface_config is None and sent.name is not None and not dimensions and sent.parameters is None:
         return resolve_model(sent.name, catalog, "workload.model.name")
     try:

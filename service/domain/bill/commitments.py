@@ -33,6 +33,7 @@ class Commitment:
     def committed(self, used: Fraction) -> int:
         """Returns the hours paid for in order to use so many: whole terms, one at least."""
         term = self.hours or HOURS_A_DAY
+        # One term is paid for even if nothing of it is used.
         terms = max(1, ceil(used / term))
         if self.hours is None and terms > BLOCK_DAYS:
             terms = ceil(terms / 7) * 7

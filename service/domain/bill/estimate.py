@@ -141,6 +141,7 @@ def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | 
     """The rated power of all nodes over the likely rate."""
     cluster, rate = question.cluster, job.estimate.samples_per_second
     if question.own_watts is not None:
+        # The caller states the power of a node, the catalog that of a GPU.
         watts = question.own_watts * question.run.nodes
     elif cluster is None or cluster.gpu.tdp_watts is None:
         return None

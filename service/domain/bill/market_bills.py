@@ -88,6 +88,7 @@ def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Ca
     """Returns the bill on a machine without a seller: its hour as given, billed as used. Raises `UnknownName`."""
     run = priced.run
     for data in run.stored:
+        # Called for its error alone: a class that no seller has is a slip of the caller.
         known_storage_class(catalog.reference.storage_prices, data.storage_class)
     micros = None if usd_per_hour is None else half_up(exact(usd_per_hour), MICRO)
     price = Unknown("The machine was described without usd_per_hour.")
@@ -173,6 +174,7 @@ def _compared(
         bill = replace(bill, commitment=committed_cost(commitment, hours, machines, price, known, rate))
     if plain is None:
         return bill
+    # Compared through the same service, so that its premium is on both sides.
     option = PaymentOption(plain, paid.service)
     if option not in bills:
         bills[option] = _plain_bill(priced, instance_type, option, catalog)

@@ -70,6 +70,7 @@ def _gpu_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
         spellings[fold_gpu(alias)] = tuple(dict.fromkeys([*spellings.get(fold_gpu(alias), ()), *ids]))
     for gpu in catalog.reference.gpus.values():
         spellings.setdefault(fold_gpu(gpu.name), (gpu.id,))
+        # An id means its own GPU, also where an alias of several cards is spelt the same.
         spellings[fold_gpu(gpu.id)] = (gpu.id,)
     return spellings
 
@@ -122,6 +123,7 @@ def fold_model(name: str) -> str:
 def _model_names(catalog: Catalog) -> dict[str, str]:
     models = catalog.reference.models.values()
     spellings = {fold_model(alias): model.id for model in models for alias in (model.name, *model.aliases)}
+    # Ids come last, so they win over an alias that is spelt the same.
     return spellings | {fold_model(model.id): model.id for model in models}
 
 

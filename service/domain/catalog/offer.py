@@ -167,6 +167,7 @@ class Offers(OfferColumns):
 
     def usd_per_hour_at(self, rows: NDArray[np.int32] | Indices) -> Floats:
         """Returns the prices in some rows; NaN where the row is -1 or the price is unknown."""
+        # An index into an empty column fails, also for rows that are masked out.
         if not len(self):
             return np.full(rows.shape, np.nan)
         return np.where(rows < 0, np.nan, self.usd_per_hour[rows])

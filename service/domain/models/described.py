@@ -109,6 +109,7 @@ def _from_dimensions(
     """A model in which gates and ties, if they are not given, are those that match the number of parameters best."""
     complete = dict(dimensions)
     if complete.get("experts"):
+        # Descriptions often leave this out, and a token needs one expert at least.
         complete.setdefault("experts_per_token", 1)
         if "ffn" in complete:
             complete.setdefault("expert_ffn", complete["ffn"])
