@@ -130,11 +130,11 @@ def most_specific(rows: Sequence[Row], day: date, exactly: Mapping[str, str], or
     A row has the values of `exactly`, and each value of `or_any` or an empty text, which stands for every value. A row
     that states more of them fits better; of equally many, one that states an earlier one.
     """
-    rows = [row for row in rows if row.valid_from <= day]
     for name, value in exactly.items():
         rows = [row for row in rows if getattr(row, name) == value]
     for name, value in or_any.items():
         rows = [row for row in rows if getattr(row, name) in ("", value)]
+    rows = [row for row in rows if row.valid_from <= day]
 
     def fit(row: Row) -> tuple[int, list[bool], date]:
         stated = [getattr(row, name) != "" for name in or_any]
