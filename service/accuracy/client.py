@@ -68,7 +68,9 @@ def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
         case "seconds":
             return _scaled(estimate["hours"], 3600.0)
         case "model_flops_utilisation":
-            return _with_band_of_rate(estimate, estimate["model_flops_utilisation"])
+            # Published utilisation counts FLOPs as papers do.
+            model = estimate["model_tflops_per_gpu"]
+            return _with_band_of_rate(estimate, None if model is None else model / estimate["peak_tflops_per_gpu"])
         case "flops_per_second_per_gpu":
             name = "hardware_tflops_per_gpu" if question.extras["hardware"] else "model_tflops_per_gpu"
             return _with_band_of_rate(estimate, estimate[name], 1e12)

@@ -141,7 +141,7 @@ def _layout_of(row: Row, gpus: int) -> dict[str, Any]:
     tensor, pipeline = _whole(row, "tp", 1), _whole(row, "pp", 1)
     context, expert = _whole(row, "cp", 1), _whole(row, "ep", 1)
     body: dict[str, Any] = {}
-    if row["tp"] or row["pp"]:
+    if row["tp"] or row["pp"] or row["cp"]:
         if re.search("trainium|inferentia", row["gpu_id"]):
             tensor = max(1, tensor // CORES_PER_CHIP)
         tensor = min(tensor, gpus)

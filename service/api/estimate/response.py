@@ -89,8 +89,14 @@ class ModelledEstimateResponse:
         Field(description="The share of evaluation, saving and starting in `hours`, as published."),
     ]
     joules_per_sample: Annotated[float | None, Field(description="At the rated power of the GPUs.")]
-    model_flops_utilisation: Annotated[float | None, Field(description="Of the dense 16-bit peak.")]
-    model_tflops_per_gpu: float | None
+    model_flops_utilisation: Annotated[
+        float | None,
+        Field(description="Work done, without recomputation, over the dense peak at the job's precision."),
+    ]
+    peak_tflops_per_gpu: Annotated[float, Field(description="Dense, at the job's precision.")]
+    model_tflops_per_gpu: Annotated[
+        float | None, Field(description="As papers count: attention without the causal half, all weights learning.")
+    ]
     hardware_tflops_per_gpu: Annotated[float | None, Field(description="With recomputation.")]
     bottleneck: Annotated[str | None, Field(description="The part of the machine that most of a step waits for.")]
     step_seconds: Annotated[dict[str, float] | None, Field(description="A step in parts; they add up to it.")]
@@ -155,6 +161,7 @@ def modelled_estimate(job: JobEstimate, joules_per_sample: float | None) -> Mode
         overhead_beyond_steps=shown(job.beyond_steps),
         joules_per_sample=shown(joules_per_sample),
         model_flops_utilisation=shown(job.model_flops_utilisation),
+        peak_tflops_per_gpu=rounded(job.peak_flops_per_gpu / 1e12),
         model_tflops_per_gpu=_tera(job.model_flops_per_second_per_gpu),
         hardware_tflops_per_gpu=_tera(job.hardware_flops_per_second_per_gpu),
         step_seconds=None if estimate.step is None else _rounded_parts(estimate.step.parts),

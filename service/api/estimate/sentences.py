@@ -43,6 +43,10 @@ def _extrapolates(properties: Iterable[str]) -> str:
 WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.GPU_MEMORY: _does_not_fit,
     EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
+    EstimateWarningCode.NETWORK_UNKNOWN: (
+        "The network between the {nodes} nodes is not stated: {gbps:g} Gbps are assumed, and only data parallelism "
+        "crosses it."
+    ).format,
     EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} at a token rate or by conversion only.".format,
     EstimateWarningCode.EXTRAPOLATES: _extrapolates,
 }

@@ -57,6 +57,15 @@ class StepKind:
     """Term → its factor before anything is fitted."""
     noise: float = 0.15
     """Spread of published figures around any smooth law, against which the priors of coefficients are weighed."""
+    bounded: frozenset[str] = frozenset()
+    """Terms that count work done at the rated peak, which no machine beats: they take their ideal time, and the
+    coefficients say how much more."""
+    signs: Mapping[str, int] = field(default_factory=dict)
+    """Feature → 1 if it only adds time, -1 if it only saves time: the sign of every coefficient that names it."""
+
+    def sign_of(self, pattern: Pattern) -> int:
+        """The sign that coefficients of a pattern must have; 0 where both are possible."""
+        return next((self.signs[name] for feature in pattern if (name := feature.lstrip("#")) in self.signs), 0)
 
 
 def scope_of(pattern: Pattern, features: Features) -> tuple[str, float] | None:
@@ -161,11 +170,12 @@ class Calibration:
     def seconds(self, kind: StepKind, ideal: Mapping[str, float], features: Features) -> dict[str, float]:
         """Real seconds of each part of a step, from its ideal seconds."""
         whole = exp(self.log_factor(kind, "*", features))
-        return {
-            term: value * kind.start[term] * exp(self.log_factor(kind, term, features)) * whole
+        factors = {
+            term: kind.start[term] * exp(self.log_factor(kind, term, features)) * whole
             for term, value in ideal.items()
             if value > 0 and term in kind.start
         }
+        return {term: ideal[term] * (factor + (term in kind.bounded)) for term, factor in factors.items()}
 
 
 def _coefficients_by_row(

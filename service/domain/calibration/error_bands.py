@@ -42,12 +42,8 @@ def physics_of(coefficients: Iterable[Coefficient]) -> Physics:
 
 
 def unseen(calibration: Calibration, kind: StepKind, features: Features) -> tuple[str, ...]:
-    """Features of the question that no fitted run had; a stack that is not named is one of them."""
-    return tuple(
-        name
-        for name in NOVELTIES
-        if (name == "stack" and features.get("stack") == "unknown") or not calibration.knows(kind, name, features)
-    )
+    """Features of the question that no fitted run had; a stack that is not named is new."""
+    return tuple(name for name in NOVELTIES if not calibration.knows(kind, name, features))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +69,23 @@ class ErrorBands:
                 return exp(low[scope]), exp(high[scope])
         return UNKNOWN_BAND
 
-    def caution(self, kind: StepKind, new: Sequence[str]) -> float:
-        """Median of truth ÷ estimate of rates where the stack is new: published stacks are tuned, most others not."""
+    def caution(self, kind: StepKind, features: Features, new: Sequence[str]) -> float:
+        """Median of truth ÷ estimate of rates where the stack is new; at most 1 where no stack is named.
+
+        Published stacks are tuned and most others are not, so that a job without a stack gives no reason to expect
+        more than the physics says.
+        """
         if "stack" not in new:
             return 1.0
-        return exp(self.values.get(f"band.{kind.name}.middle", {}).get(UNKNOWN_STACK, 0.0))
+        middle = self.values.get(f"band.{kind.name}.middle", {}).get(UNKNOWN_STACK, 0.0)
+        return exp(middle if features.get("stack") else min(0.0, middle))
 
     def around(
         self, likely: float, kind: StepKind, features: Features, new: Sequence[str], *, of_rate: bool = True
     ) -> Band:
         """The band of a rate, or of the seconds of a step."""
         low, high = self.factors(kind, features, new)
-        middle = self.caution(kind, new)
+        middle = self.caution(kind, features, new)
         if not of_rate:
             # Errors are kept as those of rates; a time is too long where its rate is too low.
             low, high, middle = 1.0 / high, 1.0 / low, 1.0 / middle

@@ -48,7 +48,7 @@ def fit(kind: StepKind, runs: Sequence[CalibrationRun]) -> list[Coefficient]:
         for _ in range(MOST_TRIES):
             step = np.linalg.solve(hessian + damping * np.diag(np.diag(hessian)), gradient)
             # A logarithm that moves by more than 1 in a round leaves the region where the linearisation holds.
-            candidate = theta - np.clip(step, -1.0, 1.0)
+            candidate = problem.allowed(theta - np.clip(step, -1.0, 1.0))
             gain = loss - problem.loss(candidate)
             if gain > 0:
                 break
@@ -74,8 +74,12 @@ class _Problem:
     counts: Floats
     """Runs that each coefficient applies to."""
     penalty: Floats
+    sign: Floats
+    """1 and -1 for a coefficient that must not be below or above 0."""
     ideal: Floats
     """Seconds of each term of each run before the coefficients."""
+    least: Floats
+    """Seconds of each term of each run that no coefficient moves."""
     whole: Floats
     """Numbers that the coefficients of the whole step are multiplied by."""
     by_term: list[Floats]
@@ -84,11 +88,15 @@ class _Problem:
     weight: Floats
     bound: Floats
 
+    def allowed(self, theta: Floats) -> Floats:
+        """The nearest coefficients with the required signs."""
+        return np.where(self.sign * theta < 0, 0.0, theta)
+
     def parts(self, theta: Floats) -> Floats:
         """Seconds of each term of each run."""
         # Clipped, because a trial step may go so far that the exponential overflows.
         factors = np.exp(np.clip(np.stack([scopes @ theta for scopes in self.by_term], axis=1), -12, 12))
-        result: Floats = self.ideal * factors * np.exp(self.whole @ theta)[:, None]
+        result: Floats = self.ideal * factors * np.exp(self.whole @ theta)[:, None] + self.least
         return result
 
     def residuals(self, parts: Floats) -> Floats:
@@ -104,19 +112,25 @@ class _Problem:
     def normal_equations(self, theta: Floats) -> tuple[Floats, Floats]:
         """Hessian (Gauss-Newton) and gradient of the loss."""
         parts = self.parts(theta)
-        share = parts / parts.sum(axis=1, keepdims=True)
-        jacobian = self.whole + sum(share[:, [index]] * scopes for index, scopes in enumerate(self.by_term))
+        share = (parts - self.least) / parts.sum(axis=1, keepdims=True)
+        whole = self.whole * share.sum(axis=1, keepdims=True)
+        jacobian = whole + sum(share[:, [index]] * scopes for index, scopes in enumerate(self.by_term))
         residuals = self.residuals(parts)
         # A bound that holds has no residual, and must not pull on the coefficients either.
         held = np.where((self.bound != 0) & (residuals == 0), 0.0, 1.0)
         robust = held * self.weight * np.minimum(1.0, HUBER / np.maximum(np.abs(residuals), 1e-9))
         hessian = (jacobian * robust[:, None]).T @ jacobian + np.diag(self.penalty)
-        return hessian, jacobian.T @ (robust * residuals) + self.penalty * theta
+        gradient = jacobian.T @ (robust * residuals) + self.penalty * theta
+        # A coefficient at 0 that is pulled beyond its sign stays there, and the others are solved without it.
+        stays = (self.sign != 0) & (theta == 0) & (self.sign * gradient > 0)
+        hessian = np.where(stays[:, None] | stays, np.diag(np.diag(hessian)), hessian)
+        return hessian, np.where(stays, 0.0, gradient)
 
 
 def _problem_of(kind: StepKind, runs: Sequence[CalibrationRun]) -> _Problem:
     index: dict[tuple[str, str], int] = {}
     spreads: list[float] = []
+    signs: list[int] = []
     terms = [term for term in kind.start if any(run.ideal.get(term, 0.0) > 0 for run in runs)]
     cells: dict[str, list[tuple[int, int, float]]] = {term: [] for term in ("*", *terms)}
     for term, entries in cells.items():
@@ -125,17 +139,22 @@ def _problem_of(kind: StepKind, runs: Sequence[CalibrationRun]) -> _Problem:
             for row in rows:
                 if (scope := scope_of(pattern, runs[row].features)) is not None:
                     column = index.setdefault((term, scope[0]), len(index))
-                    spreads += [spread] * (column == len(spreads))
+                    if column == len(spreads):
+                        spreads.append(spread)
+                        signs.append(kind.sign_of(pattern))
                     entries.append((row, column, scope[1]))
     matrices = {term: np.zeros((len(runs), len(index))) for term in cells}
     for term, entries in cells.items():
         for row, column, number in entries:
             matrices[term][row, column] = number
+    ideal = np.array([[run.ideal.get(term, 0.0) for term in terms] for run in runs])
     return _Problem(
         names=list(index),
         counts=np.bincount([column for entries in cells.values() for _, column, _ in entries]).astype(np.float64),
         penalty=kind.noise**2 / np.array(spreads) ** 2,
-        ideal=np.array([[run.ideal.get(term, 0.0) * kind.start[term] for term in terms] for run in runs]),
+        sign=np.array(signs, np.float64),
+        ideal=ideal * [kind.start[term] for term in terms],
+        least=ideal * [term in kind.bounded for term in terms],
         whole=matrices["*"],
         by_term=[matrices[term] for term in terms],
         target=np.log([run.seconds for run in runs]),

@@ -14,14 +14,22 @@ Spreads = Mapping[float, Sequence[str]]
 """How far coefficients may reach → the patterns of that reach, each as features separated by spaces."""
 
 
-def _kind(name: str, whole: Spreads, terms: Mapping[str, tuple[float, Spreads]], noise: float = 0.15) -> StepKind:
+def _kind(
+    name: str,
+    whole: Spreads,
+    terms: Mapping[str, tuple[float, Spreads]],
+    noise: float = 0.15,
+    bounded: Sequence[str] = (),
+    signs: Mapping[str, int] | None = None,
+) -> StepKind:
     """A kind of step: the patterns of the whole step, and of each term its factor before the fit and its patterns."""
     spreads = {"*": whole} | {term: by_spread for term, (_, by_spread) in terms.items()}
     patterns = {
         term: tuple((tuple(text.split()), spread) for spread, texts in by_spread.items() for text in texts)
         for term, by_spread in spreads.items()
     }
-    return StepKind(name, patterns, {term: start for term, (start, _) in terms.items()}, noise)
+    start = {term: factor for term, (factor, _) in terms.items()}
+    return StepKind(name, patterns, start, noise, frozenset(bounded), signs or {})
 
 
 TRAINING = _kind(
@@ -40,9 +48,9 @@ TRAINING = _kind(
         0.05: ("#log_gpus stack", "#log_gpus model", "#log_micro stack", "#log_micro model"),
     },
     {
-        "matrix": (1.3, {BROAD: (EVERYTHING,), WIDE: ("architecture precision", "family"), MIDDLE: ("class",)}),
+        "matrix": (0.3, {BROAD: (EVERYTHING,), WIDE: ("architecture precision", "family"), MIDDLE: ("class",)}),
         "narrow": (0.15, {BROAD: (EVERYTHING,), WIDE: ("family",), MIDDLE: ("architecture",)}),
-        "attention": (1.5, {BROAD: (EVERYTHING,), MIDDLE: ("architecture",)}),
+        "attention": (0.5, {BROAD: (EVERYTHING,), MIDDLE: ("architecture",)}),
         "memory": (0.8, {BROAD: (EVERYTHING, "family"), WIDE: ("class", "model"), MIDDLE: ("architecture",)}),
         "weights": (0.5, {BROAD: (EVERYTHING,)}),
         "launch": (0.5, {BROAD: (EVERYTHING, "class", "family"), WIDE: ("stack",)}),
@@ -57,6 +65,9 @@ TRAINING = _kind(
         "step": (1.0, {BROAD: (EVERYTHING, "class")}),
         "input": (0.02, {BROAD: (EVERYTHING, "class"), WIDE: ("stack",)}),
     },
+    bounded=("matrix", "attention"),
+    # A whole run also evaluates and saves, and a larger micro-batch fills a GPU better.
+    signs={"measured": 1, "log_micro": -1},
 )  # fmt: skip
 
 _LANGUAGE_STEP: Spreads = {

@@ -15,6 +15,9 @@ from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.parallelism import CHECKPOINTINGS, LayoutTable
 
 Columns = dict[str, NDArray[Any]]
+Size = tuple[int, int, int]
+"""GPUs of a cluster, GPUs on one fast link, and most GPUs that may share a copy of a model."""
+
 Way = tuple[int, int]
 """A ZeRO stage, and an index in CHECKPOINTINGS."""
 
@@ -32,6 +35,9 @@ USUAL_TOKENS_PER_STEP = {"full": 2**20, "lora": 2**17, "qlora": 2**17, "adapter"
 """About a million tokens when all weights learn (GPT-3 0.5-3.2 million, Llama 2 4 million), else 32 long sequences."""
 
 USUAL_SAMPLES_PER_STEP = 1024
+
+CUTS_OF_A_REPLICA = ("tensor", "pipeline", "context")
+"""Degrees that divide a copy of the model over GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +105,19 @@ def ways_to_run(config: TrainingConfig, fixed: FixedLayout, highest: int) -> lis
 
 def training_candidates(
     config: TrainingConfig,
-    shapes: Sequence[tuple[int, int]],
+    shapes: Sequence[Size],
     fixed: FixedLayout,
     ways: Callable[[int], Sequence[Way]],
     *,
     across: bool,
 ) -> LayoutCandidates:
-    """Layouts of a training job for every shape (GPUs, GPUs on one fast link).
+    """Layouts of a training job for every shape.
 
     `ways` returns the pairs of ZeRO stage and checkpointing to try, up to a stage. With `across`, tensor parallelism
     crosses slow links, and never without.
     """
     cuts = cuts_of(config, shapes, fixed, across=across)
-    batch = np.array([float(assumed_batch(config, gpus)) for gpus, _ in shapes])[cuts["shape"]]
+    batch = np.array([float(assumed_batch(config, gpus)) for gpus, _, _ in shapes])[cuts["shape"]]
     cut, micro = _with_micro_batches(config, batch, cuts["data"], fixed)
     piece, way, stages_and_kinds = _with_ways(cuts, cut, fixed, ways)
     cut, micro = cut[piece], micro[piece]
@@ -133,22 +139,25 @@ def training_candidates(
     return LayoutCandidates(layouts, linked_gpus, starts)
 
 
-def cuts_of(config: Config, shapes: Sequence[tuple[int, int]], fixed: FixedLayout, *, across: bool) -> Columns:
-    """Degrees of parallelism that multiply to the GPUs of each shape (GPUs, GPUs on one fast link), shape by shape."""
+def cuts_of(config: Config, shapes: Sequence[Size], fixed: FixedLayout, *, across: bool) -> Columns:
+    """Degrees of parallelism that multiply to the GPUs of each shape, shape by shape."""
     limits = _limits(config)
     factors = 4 if fixed.context is not None or limits.contexts > 1 else 3
-    products = [_factorisations(gpus, factors) for gpus, _ in shapes]
+    products = [_factorisations(gpus, factors) for gpus, _, _ in shapes]
     sizes = [len(product) for product in products]
     tensor, pipeline, data, *context = np.concatenate([np.zeros((0, factors)), *products]).T
     cuts: Columns = {
         "shape": np.repeat(np.arange(len(shapes)), sizes),
-        "linked_gpus": np.repeat([float(linked) for _, linked in shapes], sizes),
+        "linked_gpus": np.repeat([float(linked) for _, linked, _ in shapes], sizes),
         "tensor": tensor,
         "pipeline": pipeline,
         "data": data,
         "context": context[0] if context else np.ones(len(tensor)),
     }
     allowed = _allowed(limits, cuts, fixed, across=across)
+    if all(getattr(fixed, name) is None for name in CUTS_OF_A_REPLICA):
+        within = np.repeat([float(replica) for _, _, replica in shapes], sizes)
+        allowed &= cuts["tensor"] * cuts["pipeline"] * cuts["context"] <= within
     return _with_experts(limits, {name: column[allowed] for name, column in cuts.items()}, fixed)
 
 

@@ -40,16 +40,19 @@ class ConfigFactors:
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """Clusters with equal numbers of GPUs and of GPUs on one fast link: the same layouts are possible on each."""
+    """Clusters with equal numbers of GPUs, of GPUs on one fast link, and of GPUs that may share a copy of a model: the
+    same layouts are possible on each.
+    """
 
     gpus: int
     linked_gpus: int
+    gpus_of_a_replica: int
     indices: Indices
 
     @property
-    def size(self) -> tuple[int, int]:
-        """GPUs, and GPUs on one fast link."""
-        return self.gpus, self.linked_gpus
+    def size(self) -> tuple[int, int, int]:
+        """GPUs, GPUs on one fast link, and most GPUs of a replica."""
+        return self.gpus, self.linked_gpus, self.gpus_of_a_replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +95,19 @@ class ClusterTable:
     def costs(self, factors: ConfigFactors, kind: StepKind, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:
         """Seconds per unit of each (term, resource) on each cluster, with the coefficients that clusters decide."""
         calibration, features = factors.calibration, factors.features
+        whole = calibration.log_factors(kind, "*", features, self.features)
+        logs = [calibration.log_factors(kind, term, features, self.features) for term, _ in keys]
+        return self.rates(config, keys) * np.exp(np.column_stack([self._column(log + whole) for log in logs]))
+
+    def rates(self, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:
+        """Seconds per unit of each (term, resource) on each cluster at the rated speed of its parts."""
         per_flop = [seconds_per_flop(config, gpu) for gpu in self.gpu_types]
         flops = {name: np.array([gpu[name] for gpu in per_flop])[self.gpu_type] for name in ("flops", "wide_flops")}
         rates = flops | self.unit_seconds
-        whole = calibration.log_factors(kind, "*", features, self.features)
-        logs = {term: calibration.log_factors(kind, term, features, self.features) for term, _ in keys}
-        return np.column_stack([rates[resource] * np.exp(logs[term] + whole) for term, resource in keys])
+        return np.array([rates[resource] for _, resource in keys]).reshape(len(keys), len(self)).T
+
+    def _column(self, number: Number) -> Floats:
+        return np.broadcast_to(number, len(self))
 
     def bands(self, physics: Physics, kind: StepKind, factors: ConfigFactors) -> Floats:
         """Low, likely and high rates of each cluster, over the calibrated rate."""
@@ -147,7 +157,7 @@ def shapes_among(shapes: Sequence[ClusterShape], wanted: Mask) -> tuple[ClusterS
 
 
 def _gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:
-    links = cluster.link_bytes_per_second, cluster.network_bytes_per_second, cluster.linked_gpus
+    links = cluster.link_bytes_per_second, cluster.network_bytes_per_second, *_size(cluster)
     return (cluster.gpu.id, cluster.gpus_per_node, cluster.nodes, cluster.interconnect, *links)
 
 
@@ -171,8 +181,12 @@ def _feature_columns(clusters: Sequence[Cluster]) -> dict[str, Column]:
     return columns
 
 
+def _size(cluster: Cluster) -> tuple[int, int, int]:
+    return cluster.gpus, cluster.linked_gpus, cluster.gpus_of_a_replica
+
+
 def _shapes(clusters: Sequence[Cluster]) -> tuple[ClusterShape, ...]:
-    indices: dict[tuple[int, int], list[int]] = {}
+    indices: dict[tuple[int, int, int], list[int]] = {}
     for index, cluster in enumerate(clusters):
-        indices.setdefault((cluster.gpus, cluster.linked_gpus), []).append(index)
+        indices.setdefault(_size(cluster), []).append(index)
     return tuple(ClusterShape(*size, np.array(each, dtype=np.int64)) for size, each in indices.items())

@@ -11,10 +11,11 @@ from service.domain.jobs.job import Job, required_config_on, samples_of
 from service.domain.layouts.checks import check_degrees, check_fixed
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FREE, FixedLayout, usual_layout
-from service.domain.models.counts import published_training_flops_per_sample
+from service.domain.models.counts import published_training_flops_per_sample, training_flops_per_sample
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_config, wall_seconds
+from service.domain.physics.estimate import Estimate, estimate_config, overhead_beyond_steps
 from service.domain.physics.parallelism import Layout
+from service.domain.physics.training_roofline import PASSES
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -37,8 +38,11 @@ class JobEstimate:
     hardware_flops_per_second_per_gpu: float | None
     """Model FLOP/s and those of recomputation."""
     model_flops_utilisation: float | None
-    """Share of the dense 16-bit peak, whatever the job's precision, as in papers."""
+    """FLOP/s of the work that is done, over the dense peak at the job's precision: frozen weights have no gradient, and
+    causal attention skips the hidden half."""
     tokens_per_sample: float
+    peak_flops_per_gpu: float
+    """Dense, at the job's precision."""
 
     @property
     def precision(self) -> str:
@@ -75,7 +79,7 @@ def _chosen(physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayo
 def _of_whole(physics: Physics, job: Job, config: Config, cluster: Cluster, estimate: Estimate) -> JobEstimate:
     if isinstance(config, TrainingConfig):
         return _of_training(physics, job, config, cluster, estimate)
-    return _of_inference(job, config, estimate)
+    return _of_inference(job, config, cluster, estimate)
 
 
 def _of_training(
@@ -84,25 +88,27 @@ def _of_training(
     layout = estimate.layout
     length = config.mean_length or config.sequence_length or 0
     samples = None if job.amount is None else samples_of(job.amount, length, layout.global_batch)
+    peak = peak_flops(cluster.gpu, config.precision)
     hours = beyond = model = hardware = utilisation = None
     if estimate.samples_per_second is not None:
         rate = estimate.samples_per_second.likely
         if samples is not None:
-            of_one = wall_seconds(physics, config, cluster, estimate, 1.0)
-            hours = of_one.times(samples / SECONDS_PER_HOUR)
-            beyond = of_one.likely * rate - 1
+            beyond = overhead_beyond_steps(physics, config, cluster, layout)
+            hours = estimate.samples_per_second.inverse_of(samples / SECONDS_PER_HOUR).times(1 + beyond)
         if config.model.transformer is not None:
             share = rate / cluster.gpus
             model = share * published_training_flops_per_sample(config.model, config.sequence_length, passes=3)
             hardware = model * 4 / 3 if layout.activation_checkpointing == "full" else model
-            utilisation = model / peak_flops(cluster.gpu, "bf16")
-    return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length)
+            done = share * training_flops_per_sample(config.model, length or 1, PASSES[config.method])
+            utilisation = done / peak
+    return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length, peak)
 
 
-def _of_inference(job: Job, config: InferenceConfig, estimate: Estimate) -> JobEstimate:
+def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate: Estimate) -> JobEstimate:
     length = config.output_length or config.mean_length or config.input_length
     samples = None if job.amount is None else samples_of(job.amount, length, estimate.concurrency or 1.0)
     hours = None
     if samples is not None and estimate.samples_per_second is not None:
         hours = estimate.samples_per_second.inverse_of(samples / SECONDS_PER_HOUR)
-    return JobEstimate(config, estimate, samples, hours, None if hours is None else 0.0, None, None, None, length)
+    beyond, peak = None if hours is None else 0.0, peak_flops(cluster.gpu, config.precision)
+    return JobEstimate(config, estimate, samples, hours, beyond, None, None, None, length, peak)

@@ -195,15 +195,22 @@ class _Search:
         return seconds
 
     def _demands_and_costs(self, layouts: LayoutTable, linked_gpus: Floats) -> tuple[Floats, Floats]:
-        """Amounts per sample, demands by layouts; and seconds per unit of each, clusters by demands."""
+        """Amounts per sample, demands by layouts; and seconds per unit of each, clusters by demands.
+
+        A bounded term counts twice: at its ideal time, and at what the coefficients add to it.
+        """
         per_sample = self.factors.of(TRAINING, "*", layout_columns(layouts)) / layouts.global_batch
         demands = training_demands(self.config, layouts, linked_gpus)
         keys = [key for key, amount in demands.items() if key[0] in TRAINING.start and np.any(amount)]
-        amounts = np.empty((len(keys), len(layouts.tensor)))
+        bounded = [key for key in keys if key[0] in TRAINING.bounded]
+        amounts = np.empty((len(keys) + len(bounded), len(layouts.tensor)))
         for index, key in enumerate(keys):
             np.multiply(demands[key], per_sample, out=amounts[index])
             amounts[index] *= self.factors.of(TRAINING, key[0], {})
-        return amounts, self.clusters.costs(self.factors, TRAINING, self.config, keys)
+        for index, key in enumerate(bounded, len(keys)):
+            np.divide(demands[key], layouts.global_batch, out=amounts[index])
+        costs = self.clusters.costs(self.factors, TRAINING, self.config, keys)
+        return amounts, np.column_stack([costs, self.clusters.rates(self.config, bounded)])
 
     def _ways_worth_trying(self, highest: int) -> Sequence[Way]:
         """ZeRO stages and checkpointings, without those that another one beats in any layout on any cluster.

@@ -8,6 +8,7 @@ from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
 from service.domain.statement import Statement, statement
 
+BITS_PER_BYTE = 8
 SLOW_INTERCONNECTS = ("pcie", "none")
 
 
@@ -16,6 +17,7 @@ class EstimateWarningCode(StrEnum):
 
     GPU_MEMORY = "gpu_memory"
     TENSOR_OVER_SLOW_LINKS = "tensor_over_slow_links"
+    NETWORK_UNKNOWN = "network_unknown"
     PRECISION_REDUCED = "precision_reduced"
     EXTRAPOLATES = "extrapolates"
 
@@ -29,6 +31,9 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     crosses_nodes = tensor > cluster.linked_gpus
     if tensor > 1 and (crosses_nodes or cluster.interconnect in SLOW_INTERCONNECTS):
         yield statement(EstimateWarningCode.TENSOR_OVER_SLOW_LINKS, tensor=tensor, crosses_nodes=crosses_nodes)
+    if cluster.nodes > 1 and not cluster.network_known:
+        gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
+        yield statement(EstimateWarningCode.NETWORK_UNKNOWN, nodes=cluster.nodes, gbps=gbps)
     # Narrower formats only store weights.
     if not gpu.runs(precision) and bytes_per_value(precision) >= 1 and precision in gpu.rates:
         yield statement(EstimateWarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)

@@ -216,6 +216,16 @@ def published_training_flops_per_sample(model: Model, sequence: float, *, passes
     return passes * sequence * (2.0 * multiplied_parameters(model) + attention)
 
 
+def training_flops_per_sample(model: Model, tokens: float, passes: float) -> float:
+    """FLOPs done in training on one sequence without recomputation: causal kernels skip hidden tokens.
+
+    `passes` counts products with weights in forward passes; attention has no weights and always takes three.
+    """
+    assert model.transformer is not None
+    attention = mean_attention_flops_per_token(model.transformer, tokens)
+    return tokens * (passes * 2.0 * multiplied_parameters(model) + 3.0 * attention)
+
+
 def _matrix_parameters(t: Transformer) -> int:
     """Weights that a token is multiplied by: the active ones without embeddings and norms, with the output projection.
 

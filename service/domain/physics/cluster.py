@@ -21,7 +21,12 @@ DEFAULT_ONE_WAY_GB_PER_SECOND = {
 PCIE_5 = frozenset({"hopper", "blackwell", "blackwell-ultra", "cdna-3", "cdna-4"})
 """Architectures whose bus is PCIe of the fifth generation."""
 
-DEFAULT_NETWORK_GBPS = 100.0
+OWN_LINKS = frozenset({"nvlink", "nvswitch"})
+"""Names of one link: a switch joins the NVLinks of the cards at their own rate."""
+
+UNSTATED_NETWORK_GBPS = 10.0
+"""Assumed for a node whose network is not stated: ordinary Ethernet, since a faster fabric is advertised."""
+
 DEFAULT_VCPUS_PER_GPU = 16.0
 
 USABLE_SHARE_OF_LABEL = 0.975
@@ -41,6 +46,8 @@ class Cluster:
     network_bytes_per_second: float
     vcpus_per_gpu: float | None = None
     host_memory_bytes: float | None = None
+    network_known: bool = True
+    """Whether the network is stated, by the catalog or the caller."""
 
     @property
     def gpus(self) -> int:
@@ -51,6 +58,11 @@ class Cluster:
     def linked_gpus(self) -> int:
         """GPUs that reach each other over the fast link: those of a node, or of a whole rack."""
         return max(self.gpus_per_node, min(self.gpu.gpus_per_rack or 1, self.gpus))
+
+    @property
+    def gpus_of_a_replica(self) -> int:
+        """Most GPUs that may share a copy of a model: only data parallelism crosses a network that is not stated."""
+        return self.gpus if self.network_known else max(self.linked_gpus, self.gpus_per_node)
 
     @property
     def memory_bandwidth(self) -> float:
@@ -76,9 +88,9 @@ def cluster_of(
     memory_gib: float | None = None,
 ) -> Cluster:
     """Returns a cluster by the figures of a node; missing ones take the usual figures of the GPU."""
-    link = interconnect or gpu.interconnect or "pcie"
+    link = interconnect or _usual_link(gpu)
     both_ways = interconnect_gb_per_second
-    if both_ways is None and link == gpu.interconnect:
+    if both_ways is None and (link == gpu.interconnect or {link, gpu.interconnect} == OWN_LINKS):
         both_ways = gpu.interconnect_gb_per_second
     usual = "pcie_5" if link == "pcie" and gpu.architecture in PCIE_5 else link
     one_way = DEFAULT_ONE_WAY_GB_PER_SECOND.get(usual, DEFAULT_ONE_WAY_GB_PER_SECOND["pcie"])
@@ -88,10 +100,16 @@ def cluster_of(
         nodes=nodes,
         interconnect=link,
         link_bytes_per_second=(both_ways / 2 if both_ways else one_way) * 1e9,
-        network_bytes_per_second=(network_gbps or DEFAULT_NETWORK_GBPS) * 1e9 / 8 / gpus_per_node,
+        network_bytes_per_second=(network_gbps or UNSTATED_NETWORK_GBPS) * 1e9 / 8 / gpus_per_node,
         vcpus_per_gpu=vcpus / gpus_per_node if vcpus else None,
         host_memory_bytes=memory_gib * GIB if memory_gib else None,
+        network_known=network_gbps is not None,
     )
+
+
+def _usual_link(gpu: Gpu) -> str:
+    """The link of a card if nothing is said: a bridge between PCIe cards is an accessory."""
+    return "pcie" if gpu.form_factor == "pcie" else gpu.interconnect or "pcie"
 
 
 def cluster_of_instance(instance: InstanceType, nodes: int = 1) -> Cluster:

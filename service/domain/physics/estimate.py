@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import exp
+from math import expm1
 
 from service.domain.arrays import Number
 from service.domain.band import Band
@@ -59,6 +59,11 @@ class Step:
     def rate(self) -> float:
         """Units per second."""
         return self.units / self.seconds
+
+    def at(self, rate: float) -> "Step":
+        """Returns the step at another rate, with every part in proportion."""
+        times = self.rate / rate
+        return Step(self.seconds * times, {term: times * seconds for term, seconds in self.parts.items()}, self.units)
 
     @property
     def bottleneck(self) -> str:
@@ -133,14 +138,10 @@ def estimate_config(physics: Physics, config: Config, cluster: Cluster, layout: 
     return _estimate_forward(physics, config, cluster, layout)
 
 
-def wall_seconds(
-    physics: Physics, config: TrainingConfig, cluster: Cluster, estimate: Estimate, samples: float
-) -> Band:
-    """Returns seconds of a whole run, with evaluation and saving as in published runs of its stack."""
-    assert estimate.samples_per_second is not None
-    features = {**training_features(config, cluster, estimate.layout), "measured": "wall"}
-    beyond = physics.calibration.log_factor(TRAINING, "*", features, of=("measured",))
-    return estimate.samples_per_second.inverse_of(samples).times(exp(beyond))
+def overhead_beyond_steps(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> float:
+    """Returns what evaluation and saving add to the steps of a whole run, as a share, as in runs of its stack."""
+    features = {**training_features(config, cluster, layout), "measured": "wall"}
+    return expm1(physics.calibration.log_factor(TRAINING, "*", features, of=("measured",)))
 
 
 def _memory_need(physics: Physics, cluster: Cluster, parts: Mapping[str, Number], features: Features) -> MemoryNeed:
@@ -157,11 +158,14 @@ def _estimate_training(physics: Physics, config: TrainingConfig, cluster: Cluste
     estimate = Estimate(need, host, layout, new)
     if not (need.may_fit and host.fits):
         return estimate
-    step = step_of(physics.calibration, TRAINING, training_terms(config, cluster, layout), features)
-    samples = physics.bands.around(step.rate, TRAINING, features, new)
+    terms = training_terms(config, cluster, layout)
+    step = step_of(physics.calibration, TRAINING, terms, features)
+    band = physics.bands.around(step.rate, TRAINING, features, new)
+    ideal = sum(terms.seconds.get(term, 0.0) for term in TRAINING.bounded)
+    samples = replace(band, high=min(band.high, terms.units / ideal))
     length = config.mean_length or config.sequence_length
     tokens = samples.times(length) if length else None
-    return replace(estimate, step=step, samples_per_second=samples, tokens_per_second=tokens)
+    return replace(estimate, step=step.at(samples.likely), samples_per_second=samples, tokens_per_second=tokens)
 
 
 def _estimate_forward(physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Estimate:

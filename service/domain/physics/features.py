@@ -7,12 +7,15 @@ import numpy as np
 from service.domain.calibration.coefficients import Column, Features, Levels
 from service.domain.catalog.precision import format_of
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.jobs.stacks import SoftwareStack
+from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTable
 
 
 def _software_features(software: SoftwareStack) -> dict[str, str | float]:
+    # Runs without a named stack have no stack in common, so that they say nothing about each other.
+    if software == UNKNOWN:
+        return {"class": "", "stack": "", "release": ""}
     return {"class": software.stack_class.id, "stack": software.line, "release": software.profile}
 
 

@@ -54,6 +54,7 @@ class WarningCode(MeaningfulCode):
     SUPERSEDED = auto(), "A newer machine of the provider is faster, costs no more and has at least as much memory."
     NO_FRAMEWORK = auto(), "Deep-learning frameworks are known not to run on the GPU, and none is known to."
     SOFTWARE_PARTLY = auto(), "The software runs there only in part, or an optional library does not run there."
+    NETWORK_UNKNOWN = auto(), "The network between the nodes is not stated, so that a usual slow one is assumed."
     TENSOR_OVER_SLOW_LINKS = auto(), "Tensor parallelism crosses slow links, so every layer waits for them."
     PRECISION_REDUCED = auto(), "The GPU runs the precision only at a token rate or by conversion."
     MEASUREMENT_OTHER_SOFTWARE = auto(), "The measurement was made with other software than the workload requires."

@@ -205,3 +205,21 @@ def test_the_nearest_published_runs_are_evidence(client: TestClient) -> None:
     assert told["evidence"][0]["nearness"] == "same_model_and_gpu"
     listed = client.get("/measurements?gpu=a10g-24gb&limit=500").json()["items"]
     assert {each["id"] for each in told["evidence"]} <= {item["id"] for item in listed}
+
+
+def test_an_unknown_network_is_a_warning(client: TestClient) -> None:
+    told = post_estimate(client, changed(TRAINING, machine={"gpu": "h100-sxm5-80gb", "gpu_count": 8}, nodes=2))
+    stated = changed(TRAINING, machine={"gpu": "h100-sxm5-80gb", "gpu_count": 8, "network_gbps": 3200}, nodes=2)
+    assert [w["code"] for w in told["warnings"]].count("network_unknown") == 1
+    assert "network_unknown" not in [w["code"] for w in post_estimate(client, stated)["warnings"]]
+    assert told["estimate"]["layout"]["tensor"] * told["estimate"]["layout"]["pipeline"] <= 8
+
+
+def test_utilisation_counts_the_work_that_is_done(client: TestClient) -> None:
+    """Frozen weights have no gradient of their own: LoRA does two thirds of the matrix work of full training."""
+    lora = post_estimate(client, changed(TRAINING, workload__method="lora"))["estimate"]
+    full = post_estimate(client, TRAINING)["estimate"]
+    for estimate in (lora, full):
+        assert 0 < estimate["model_flops_utilisation"] < 1
+    ratio = lora["model_flops_utilisation"] / (lora["model_tflops_per_gpu"] / lora["peak_tflops_per_gpu"])
+    assert ratio == pytest.approx(0.67, abs=0.03)

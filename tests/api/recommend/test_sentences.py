@@ -41,7 +41,7 @@ NEXT = instance_type("p5.48xlarge", gpu=NEWER, gpu_count=8)
 PCIE = instance_type("pcie.4", gpu=REDUCED, gpu_count=4, interconnect="pcie", vcpus=4.0, cpu_architecture="arm64",
                      memory_gib=None, rdma=False, local_storage_gb=0.0, lifecycle=(event("preview"),))  # fmt: skip
 PARTLY = instance_type("part.1", gpu=PART, gpu_count=1, lifecycle=(event("closed_to_new"),))
-OTHER = instance_type("mlu.8", gpu=NPU, gpu_count=8, rdma=False)
+OTHER = instance_type("mlu.8", gpu=NPU, gpu_count=8, rdma=False, network_gbps=None)
 
 PRIOR = InterruptionPrior("spot", "", "", date(2020, 1, 1), 0.01, 0.05, 0.2, 0.5, 0.9, SOURCE, None)
 MEASURED = Measurement(

@@ -1,5 +1,6 @@
 """Fitting finds the coefficients that made the data, borrows from similar groups, and keeps to bounds."""
 
+from dataclasses import replace
 from math import exp
 
 import pytest
@@ -95,3 +96,38 @@ def test_an_unknown_stack_is_estimated_with_caution() -> None:
     assert rate.likely == pytest.approx(10 * exp(-0.2))
     assert seconds.likely == pytest.approx(1 / rate.likely)
     assert bands.around(10.0, KIND, {"family": "llm"}, ("model",)).likely == 10.0
+
+
+def test_a_job_without_a_stack_is_never_expected_to_be_faster_than_the_physics_says() -> None:
+    """Where new stacks ran at 1.2 times the estimate, the next one that is named is expected to."""
+    bands = physics_of(fitted_bands([Miss("work", "llm", ("stack",), 0.2)] * 20)).bands
+    named, unnamed = (
+        bands.around(10.0, KIND, {"family": "llm", "stack": stack}, ("stack",)).likely for stack in ("new", "")
+    )
+    assert named == pytest.approx(10 * exp(0.2))
+    assert unnamed == 10.0
+
+
+def test_a_bounded_term_takes_its_ideal_time_and_what_the_fit_adds() -> None:
+    kind = replace(KIND, bounded=frozenset({"matrix"}))
+    runs = [run(1.0, launch, "fast", "a", 1.2 + 0.5 * launch) for launch in (0.1, 1.0, 3.0)]
+    too_fast = [run(1.0, launch, "fast", "b", 0.5) for launch in (0.1, 0.2, 0.3)]
+    calibration = physics_of(fit(kind, [*runs, *too_fast])).calibration
+    for gpu, seconds in (("a", 1.2), ("b", 1.0)):
+        found = calibration.seconds(kind, {"matrix": 1.0}, {"stack": "fast", "gpu": gpu})["matrix"]
+        assert found == pytest.approx(seconds, rel=0.1)
+        assert found > 1.0
+
+
+def test_a_coefficient_keeps_the_sign_of_its_feature() -> None:
+    kind = replace(KIND, patterns={"*": ((("gpu",), 1.0), (("stack",), 1.0))}, signs={"gpu": 1, "stack": -1})
+    slow, fast = (
+        [run(1.0, 0.0, stack, gpu, seconds)] * 5 for stack, gpu, seconds in (("x", "a", 2.0), ("y", "b", 0.5))
+    )
+    found = {c.scope: c.value for c in fit(kind, [*slow, *fast])}
+    assert found == {
+        "gpu=a": pytest.approx(0.69, abs=0.02),
+        "gpu=b": 0.0,
+        "stack=x": 0.0,
+        "stack=y": pytest.approx(-0.69, abs=0.02),
+    }

@@ -34,7 +34,7 @@ def test_clusters_that_differ_in_hosts_alone_share_one_search() -> None:
     table = cluster_table([EIGHT, EIGHT_WITH_HOST, ONE])
     assert [shape.indices.tolist() for shape in table.shapes_of(None)] == [[0], [2]]
     assert [shape.indices.tolist() for shape in table.shapes_of(None, hosts_matter=True)] == [[0, 1], [2]]
-    assert [shape.size for shape in table.shapes_of(np.array([False, False, True]))] == [(1, 1)]
+    assert [shape.size for shape in table.shapes_of(np.array([False, False, True]))] == [(1, 1, 1)]
 
 
 def test_clusters_of_different_gpus_have_a_shape_in_common() -> None:

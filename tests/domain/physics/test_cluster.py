@@ -24,6 +24,30 @@ def test_an_unknown_link_is_the_bus_of_the_architecture(architecture: str, gb_pe
     assert cluster_of(unknown_gpu(architecture=architecture), 1).link_bytes_per_second == gb_per_second * 1e9
 
 
+@pytest.mark.parametrize(
+    ("form_factor", "given", "link", "gb_per_second"),
+    [
+        ("sxm4", None, "nvlink", 300),
+        ("sxm4", "nvswitch", "nvswitch", 300),
+        ("sxm4", "pcie", "pcie", 24),
+        ("pcie", None, "pcie", 24),
+        ("pcie", "nvlink", "nvlink", 300),
+        ("pcie", "nvswitch", "nvswitch", 300),
+    ],
+)
+def test_a_switch_has_the_rate_of_the_cards_and_a_pcie_card_has_a_bridge_only_if_it_is_said(
+    form_factor: str, given: str | None, link: str, gb_per_second: float
+) -> None:
+    card = gpu(form_factor=form_factor, interconnect="nvlink", interconnect_gb_per_second=600.0)
+    cluster = cluster_of(card, 8, interconnect=given)
+    assert (cluster.interconnect, cluster.link_bytes_per_second) == (link, gb_per_second * 1e9)
+
+
+def test_a_copy_of_a_model_stays_inside_a_node_if_the_network_is_unknown() -> None:
+    assert cluster_of(gpu(), 8, nodes=4, network_gbps=None).gpus_of_a_replica == 8
+    assert cluster_of(gpu(), 8, nodes=4, network_gbps=400.0).gpus_of_a_replica == 32
+
+
 def test_a_rack_links_the_gpus_of_several_nodes() -> None:
     rack = replace(gpu("gb200"), gpus_per_rack=72)
     assert cluster_of(rack, 4, nodes=1).linked_gpus == 4
