@@ -51,6 +51,7 @@ def similar_types(catalog: Catalog, index: int, lifecycles: Sequence[str], limit
     """
     rates = {f"{name}_tflops": catalog.columns.tflops[name] for name in RATES if name in catalog.columns.tflops}
     columns = {name: catalog.columns.numbers[name] for name in FIGURES} | rates
+    # Logarithms of ratios, so that twice and half of a figure are equally far, whatever its unit.
     squares = np.zeros(len(catalog.instance_types))
     for column in columns.values():
         # A figure may be 0, such as the memory of a machine without a GPU.

@@ -168,6 +168,7 @@ def _check_sizes(t: Transformer) -> None:
     needed = ("layers", "hidden", "heads", "kv_heads", "head_size")
     for field in fields(t):
         value = getattr(t, field.name)
+        # bool is an int in Python, and a flag has no bounds.
         if isinstance(value, bool):
             continue
         least = 1 if field.name in needed else 0

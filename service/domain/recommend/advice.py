@@ -148,6 +148,7 @@ def _by_price(catalog: Catalog) -> list[_Priced]:
     """Returns the available machines with their on-demand price, the cheapest first."""
     usd = on_demand_prices(catalog)
     priced = [(float(usd[index]), catalog.instance_types[index]) for index in np.flatnonzero(usd > 0).tolist()]
+    # Advice names machines to rent, and those closed to new customers cannot be rented.
     available = [pair for pair in priced if pair[1].state_on(catalog.day) == "available"]
     return sorted(available, key=lambda pair: (pair[0], pair[1].id))
 
@@ -222,6 +223,7 @@ def _tf32_off_by_default(situation: Situation, catalog: Catalog) -> Figures | No
         return None
     for rule in _rules(top, "pytorch-tf32-matmul-default", catalog):
         disabled_since = known_versions(rule.versions)
+        # The rule says in which versions TF32 is not used unless the code asks for it.
         if rule.supported == "no" and disabled_since.meets(framework.versions):
             return {"since": written(disabled_since.low)}
     return None
@@ -276,6 +278,7 @@ def _current_ends(situation: Situation, catalog: Catalog) -> Figures | None:
 
 
 def _migration_path(situation: Situation, catalog: Catalog) -> Figures | None:
+    # A caller who has a machine wants a way on from there; others from the first choice.
     old = situation.current or situation.top
     larger = None if old is None else catalog.derive(_larger_machine, old.id)
     if old is None or larger is None:

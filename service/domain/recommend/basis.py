@@ -142,6 +142,7 @@ def _order_of(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranke
     """Returns an order of offers that holds the admitted ones."""
     # Offers that stay, such as the cheapest of each type and market, are ordered once and not per question.
     ranked = catalog.derive(order, basis, admitted.cheapest, cache=catalog.outlooks)
+    # A score that is unknown among all offers may be known among the admitted ones alone.
     if ranked.unknown & admitted.types:
         ranked = order(catalog, basis, CheapestOffers.of(admitted.cheapest.offer[admitted.rows], catalog))
     return ranked
@@ -239,6 +240,7 @@ def _find_peaks(
     if not names:
         vcpus = catalog.columns.numbers["vcpus"]
         if task in SERIAL_TASKS:
+            # One core, or the part of one that the machine has.
             vcpus = np.minimum(vcpus, 1.0)
         return Peaks(vcpus, tuple((None, known(peak)) for peak in vcpus.tolist()), types_where(np.isnan(vcpus)))
     enough = np.array([level in ENOUGH[support] for level in SUPPORT_LEVELS] + [False])

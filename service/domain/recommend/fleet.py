@@ -105,6 +105,7 @@ class FleetEstimate(Generic[W]):
 
 def node_counts(least: int, most: int) -> tuple[int, ...]:
     """Returns the numbers of nodes to try: the least, powers of two, and the most."""
+    # Powers of two divide batches and layers evenly, and keep the number of estimates small.
     doubled = (1 << power for power in range(most.bit_length()))
     return tuple(sorted({least, *(count for count in doubled if least <= count <= most), most}))
 
@@ -182,6 +183,7 @@ def _estimate_fleet(catalog: Catalog, job: Job, counts: tuple[int, ...]) -> Flee
 
 
 def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], name: str) -> FleetEstimate[Job]:
+    # Measurements are of one machine, and their loss on several nodes is not known.
     if fleet.counts[0] != 1:
         return fleet
     one_node, rates = fleet.options[0], dict[int, NamedRate]()
@@ -192,6 +194,7 @@ def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], name: str) -
     columns = {each: getattr(one_node, each).copy() for each in ("low", "likely", "high", "hours")}
     for index, rate in rates.items():
         band = rate.samples_per_second
+        # The hours follow the measured rate: the amount of work stays the same.
         columns["hours"][index] *= one_node.likely[index] / band.likely
         for each in ("low", "likely", "high"):
             columns[each][index] = getattr(band, each)

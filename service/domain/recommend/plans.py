@@ -191,6 +191,7 @@ def _options_of_amount(planner: Planner, one: _Run, rates: Rates) -> NodeOptions
         hours = one.hours / instances
         return expected(hours, hours * one.spread, one.nodes, rates, planner.checkpoints)
 
+    # How many instances are needed depends on the hours on one, which include its interruptions.
     instances, run = np.ones(one.works.shape), on(1.0)
     if limits.max_instances > 1:
         instances = _instances(planner, run)
@@ -206,6 +207,7 @@ def _options_of_amount(planner: Planner, one: _Run, rates: Rates) -> NodeOptions
         speed=one.likely * one.hours / run.elapsed,
         paid_speed=one.likely * one.hours / run.paid,
         watts=one.watts * instances,
+        # 1 - e^-x by expm1, which keeps its digits where an interruption is unlikely.
         risk=np.where(one.spot, -np.expm1(-np.nan_to_num(per_hour, nan=np.inf) * run.paid), 0.0),
     )
     return NodeOptions(
@@ -228,6 +230,7 @@ def _instances(planner: Planner, run: Expected) -> Floats:
     limits, most = planner.limits, float(planner.limits.max_instances)
     if any(planner.objective.weights.get(criterion) for criterion in SPEED_CRITERIA):
         return np.full(run.paid.shape, most)
+    # Independent instances share the work at the same dollars, so without a deadline one is enough.
     if limits.deadline_hours is None:
         return np.ones(run.paid.shape)
     hours = run.elapsed_high if limits.safe else run.elapsed
@@ -275,6 +278,7 @@ def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | 
     if planner.fleet.job.amount is None:
         return []
     plans = plans_of(planner, cells, catalog)
+    # Without limits only endless runs are rejected, and most questions have none.
     if not limits.bind and not (plans.works & ~plans.ends).any():
         return []
     shown = plans.works
@@ -314,6 +318,7 @@ class _LimitRelaxation:
         least = np.where(mask_of(rejected.types & self.fails, len(self.least)), self.least, np.inf)
         if not np.isfinite(least).any():
             return None
+        # Rounded up, so that the limit that is proposed admits the plan although it is printed with few digits.
         limit = float(np.ceil(least.min() * self.parts) / self.parts)
         return Relaxation({self.name: limit}, rejected.only(types_where(least <= limit)))
 

@@ -188,6 +188,7 @@ def tied_with(index: int, ranked: Sequence[Uncertain]) -> tuple[int, ...]:
 
 def tie(first: Uncertain, second: Uncertain) -> bool:
     """Returns whether the lead of a choice over a later one is within the uncertainty of the estimates."""
+    # Both bands must reach: the leader may be worse than it seems, and the later one better.
     lead = second.score - first.score
     if first.hardware == second.hardware:
         return lead <= EVEN

@@ -60,6 +60,7 @@ def range_checks(
 
     `precision` is the one at which `tflops` counts.
     """
+    # An index serves every limit, and limits can be any number, so the checks themselves are not cached.
     index = number_index(catalog, name, precision)
     unknown = catalog.everyone & ~index.known
     below = 0 if at_least is None else index.below(at_least)

@@ -158,6 +158,7 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
     for name, requirement in (("framework", needs.framework), ("engine", needs.engine), ("cuda", needs.cuda)):
         if requirement is not None:
             fails = catalog.everyone & ~_runs(requirement, catalog)
+            # The estimate assumes this stack, and no estimate depends on the version of CUDA.
             is_fixed = needs.of_a_job and name != "cuda"
             rule = None if is_fixed else WidenVersions(f"workload.software.{name}", requirement, fails)
             yield Check(f"software_{name}", "software", fails, rule)
@@ -204,6 +205,7 @@ class WidenVersions:
         rules = catalog.derive(rules_by_type, self.requirement.software)
         indices = np.flatnonzero(catalog.mask(types & self.fails)).tolist()
         ranges = {known_versions(rule.versions) for i in indices for rule in rules[i] if rule.supported in RUNS}
+        # Sorted, because a set has another order in every process, and the first of equal options is taken.
         return sorted({self.requirement.versions.reaching(known) for known in ranges}, key=str)
 
 

@@ -38,6 +38,7 @@ def select(asked: Constraints, catalog: Catalog, more: Iterable[Check] = ()) -> 
     """Checks every constraint on every instance type and offer, and `more` checks on every type."""
     choice, limit = offer_choice(asked.of_offers, catalog), asked.max_usd_per_hour
     checks = [*type_checks(asked, catalog), *more]
+    # Types that fail one check alone are those that relaxing it can admit.
     failing, failing_one = in_any_and_in_one(check.fails for check in checks)
     admitted = choice.cheapest.candidates(catalog.everyone & ~failing, limit)
     rejected = choice.cheapest.candidates(failing_one, limit)
