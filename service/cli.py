@@ -1,4 +1,4 @@
-"""The command `instance-selector`: serve · seed · migrate · recommend · estimate · instances · accuracy · openapi."""
+"""The command `instance-selector`: serve · seed · migrate · recommend · estimate · instances · feeds · accuracy · …"""
 
 import argparse
 import asyncio
@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,11 +21,16 @@ from fastapi.encoders import jsonable_encoder
 
 from service.api.http import examples
 from service.app import build_app, create_app
-from service.db.engine import connect, parse_url, sqlite_path
+from service.db.engine import Engine, connect, parse_url, sqlite_path
 from service.db.errors import DatabaseUnusable
+from service.db.feeds.read_feeds import feed_statuses, unmapped_types
 from service.db.live_catalog import today
 from service.db.migrate import require_current, upgrade
 from service.db.read_history import read_history
+from service.feeds.folder import FolderUnusable, documents_in
+from service.feeds.importing import import_documents, utc_now
+from service.feeds.registry import SOURCES
+from service.feeds.report import feeds_table, import_lines, unmapped_table
 from service.files import SEED
 from service.importers.checks import check_seed
 from service.importers.load_seed import load_seed
@@ -47,7 +53,7 @@ class PortTaken(Exception):
     """Another process listens at the address already."""
 
 
-USER_ERRORS = (DatabaseUnusable, SettingsWrong, SeedBroken, ServiceSilent, PortTaken)
+USER_ERRORS = (DatabaseUnusable, FolderUnusable, SettingsWrong, SeedBroken, ServiceSilent, PortTaken)
 """Errors that the user can correct, which are printed as a sentence without a traceback."""
 
 
@@ -102,6 +108,8 @@ def _parser() -> argparse.ArgumentParser:
     instances = _add(commands, "instances", _run_instances, "list instance types, with the filters of GET /instances")
     instances.add_argument("filter", nargs="*", help="for example: precision=bf16 sort=usd_per_hour limit=10")
 
+    _add_feeds(commands)
+
     accuracy = _add(commands, "accuracy", _run_accuracy, "compare the estimates of a service with published runs")
     accuracy.add_argument("table", type=Path, nargs="?", default=PUBLISHED_RUNS, help="default: the runs of the seed")
     accuracy.add_argument("--url", help="URL of a running service; by default the command starts one on the seed")
@@ -114,6 +122,26 @@ def _parser() -> argparse.ArgumentParser:
     renew = "in a checkout: take the examples from a freshly seeded service"
     openapi.add_argument("--renew-examples", action="store_true", help=renew)
     return parser
+
+
+def _add_feeds(commands: Any) -> None:
+    """Adds `feeds` with its own commands, of which the list is the default."""
+    feeds = _add(commands, "feeds", _run_feeds, "list the feeds of prices with their health, or read them")
+    actions = feeds.add_subparsers(metavar="action")
+    read = _add(actions, "import", _run_feeds_import, "import a folder, a file or a zip of fetched documents")
+    read.add_argument("path", type=Path)
+    read.add_argument("--feed", choices=sorted(SOURCES), help="the feed of files that do not show it")
+    read.add_argument("--fetched-at", type=_instant, metavar="TIME", help="when files without a manifest were fetched")
+    read.add_argument("--rows", action="store_true", help="print the outcome of every row, and not only of few")
+    _add(actions, "unmapped", _run_feeds_unmapped, "list instance types that are sold and not in the catalog")
+
+
+def _instant(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-11-20T18:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _add(commands: Any, name: str, command: Command, help_text: str) -> argparse.ArgumentParser:
@@ -193,6 +221,43 @@ def _run_migrate(_arguments: argparse.Namespace) -> int:
     upgrade(engine)
     print(f"{engine.url.render_as_string()} has the tables of this version.", file=sys.stderr)
     engine.dispose()
+    return 0
+
+
+@contextlib.contextmanager
+def _database() -> Iterator[Engine]:
+    """Gives the configured database, which must have the tables of this version."""
+    engine = connect(read_settings().database_url)
+    require_current(engine)
+    yield engine
+    engine.dispose()
+
+
+def _run_feeds(_arguments: argparse.Namespace) -> int:
+    with _database() as engine:
+        print(feeds_table(feed_statuses(engine), utc_now(), ()))
+    return 0
+
+
+def _run_feeds_import(arguments: argparse.Namespace) -> int:
+    """Exit code 1 says that a document was refused; the others are imported nevertheless."""
+    now = utc_now()
+    refused = 0
+    with _database() as engine:
+        for file in documents_in(arguments.path, arguments.fetched_at or now, arguments.feed):
+            if file.source is None or file.documents is None:
+                print(f"{file.name}: refused. {file.problem}")
+                refused += 1
+                continue
+            imported = import_documents(engine, file.source, file.documents, now)
+            refused += imported.problem is not None
+            print("\n".join(import_lines(imported, rows=arguments.rows)), flush=True)
+    return 1 if refused else 0
+
+
+def _run_feeds_unmapped(_arguments: argparse.Namespace) -> int:
+    with _database() as engine:
+        print(unmapped_table(unmapped_types(engine)))
     return 0
 
 

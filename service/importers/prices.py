@@ -7,6 +7,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+from service.domain.catalog.offer import OFFER_FIELDS, offer_key
+
 MICRO = Decimal(1_000_000)
 MOST_TRUSTED_FIRST = ("api", "published", "entered", "assumed")
 
@@ -19,9 +21,6 @@ QUARANTINE_REASONS = {
     "another_source_for_the_same_day": "A more trusted source has a price for the same day.",
 }
 """Reasons for which an observation does not enter the catalog."""
-
-OFFER_FIELDS = ("region", "zone", "market", "term", "operating_system", "currency")
-"""Fields that an offer and its observations share, besides the instance type."""
 
 Record = dict[str, Any]
 
@@ -47,8 +46,8 @@ class Observation:
 
     @property
     def key(self) -> str:
-        """Returns the key of the offer; names may contain anything but a line break."""
-        return "\n".join(getattr(self, name) or "" for name in ("provider", "name", *OFFER_FIELDS))
+        """Returns the key of the offer."""
+        return offer_key(self)
 
 
 @dataclass(frozen=True, slots=True)

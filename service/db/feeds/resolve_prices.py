@@ -9,12 +9,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, update
 
 from service.db.tables import DOCUMENT, FEED, INSTANCE_TYPE, OBSERVATION, OFFER, PRICE
+from service.domain.catalog.offer import OFFER_FIELDS
 from service.domain.catalog.resolution import Feed, Interval, Observed, Parts, Resolved, resolve
 
 KEYS_AT_ONCE = 500
 """How many keys one statement names; SQLite allows some thousands of parameters."""
-
-OFFER_COLUMNS = ("region", "zone", "market", "term", "operating_system", "currency")
 
 OBSERVED_COLUMNS = (
     "id", "effective_from", "ends_at", "observed_at", "per_hour_micros", "dated", "kind", "source", "note", "state",
@@ -93,7 +92,7 @@ def _resolve_some(
         held |= resolved.held
         if instance_type is None or not resolved.intervals:
             continue
-        columns = {name: getattr(row, name) for name in OFFER_COLUMNS}
+        columns = {name: getattr(row, name) for name in OFFER_FIELDS}
         offers.append({"key": row.key, "instance_type_id": instance_type, **columns})
         prices[row.key] = [price_record(interval, now) for interval in resolved.intervals]
     _write_offers(connection, keys, offers, prices)

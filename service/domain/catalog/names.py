@@ -1,10 +1,11 @@
 """Names as people type them → the catalog's names. An error about an unknown name suggests similar ones."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import Gpu
 from service.domain.errors import UnknownName
 from service.domain.models.described import recognised
 from service.domain.models.model import Model
@@ -65,10 +66,15 @@ def fold_gpu(name: str) -> str:
 
 
 def _gpu_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    return gpu_spellings(catalog.reference.gpu_aliases, catalog.reference.gpus.values())
+
+
+def gpu_spellings(aliases: Mapping[str, tuple[str, ...]], gpus: Iterable[Gpu]) -> dict[str, tuple[str, ...]]:
+    """Returns the ids that each folded name, alias or id may mean."""
     spellings: dict[str, tuple[str, ...]] = {}
-    for alias, ids in catalog.reference.gpu_aliases.items():
+    for alias, ids in aliases.items():
         spellings[fold_gpu(alias)] = tuple(dict.fromkeys([*spellings.get(fold_gpu(alias), ()), *ids]))
-    for gpu in catalog.reference.gpus.values():
+    for gpu in gpus:
         spellings.setdefault(fold_gpu(gpu.name), (gpu.id,))
         # An id means its own GPU, also where an alias of several cards is spelt the same.
         spellings[fold_gpu(gpu.id)] = (gpu.id,)

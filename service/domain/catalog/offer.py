@@ -29,6 +29,15 @@ FOREVER = np.iinfo(np.int64).max
 """End of a price that is still in force."""
 
 
+OFFER_FIELDS = ("region", "zone", "market", "term", "operating_system", "currency")
+"""Fields that identify an offer, besides its instance type."""
+
+
+def offer_key(offer: Any) -> str:
+    """Returns the text that identifies the offer of a priced row; names may contain anything but a line break."""
+    return "\n".join(getattr(offer, name) or "" for name in ("provider", "name", *OFFER_FIELDS))
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """The price of an offer over `[valid_from, valid_to)`; money in millionths, None if it is unknown."""

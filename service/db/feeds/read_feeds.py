@@ -1,0 +1,156 @@
+"""Reads how the feeds are doing: last captures, their counts, and types that wait for a place in the catalog."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, Engine, func, select
+
+from service.db.errors import in_sentences
+from service.db.feeds.resolve_prices import read_feeds
+from service.db.tables import DOCUMENT, IMPORT_RUN, INSTANCE_TYPE, OBSERVATION, SPECIFICATION
+from service.domain.catalog.resolution import Feed
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStatus:
+    """A feed with its last run, the age of its content, and the counts of the last run of each of its parts."""
+
+    feed: Feed
+    last_run_at: datetime | None
+    last_state: str | None
+    problem: str | None
+    captured_at: datetime | None
+    changed_at: datetime | None
+    """The first of the captures that equal the last one."""
+    kept: int
+    held: int
+    unmapped: int
+    set_aside: dict[str, int]
+    filtered: dict[str, int]
+
+    def is_stale(self, now: datetime) -> bool:
+        """Returns whether the content has not changed for longer than it ever does while the feed works."""
+        days = self.feed.stale_after_days
+        return self.changed_at is not None and days is not None and now - self.changed_at > timedelta(days=days)
+
+    @property
+    def next_run_at(self) -> datetime | None:
+        """Returns when the feed is due again; None where it is not read by itself."""
+        hours = self.feed.every_hours
+        return None if hours is None or self.last_run_at is None else self.last_run_at + timedelta(hours=hours)
+
+
+@dataclass(frozen=True, slots=True)
+class UnmappedType:
+    """An instance type that feeds sell and the catalog does not have, with the hardware that they state."""
+
+    provider: str
+    name: str
+    feeds: tuple[str, ...]
+    prices: int
+    last_observed_at: datetime
+    vcpus: float | None
+    memory_gib: float | None
+    gpu_name: str | None
+    gpu_count: float | None
+
+
+def rows_of_last_capture(engine: Engine, feed: str, part: str) -> int | None:
+    """Returns how many rows the last good document of the part had; None without one."""
+    query = select(IMPORT_RUN.c.rows_seen).where(
+        IMPORT_RUN.c.feed == feed,
+        IMPORT_RUN.c.part == part,
+        IMPORT_RUN.c.state.in_(("done", "unchanged")),
+        IMPORT_RUN.c.rows_kept > 0,
+    )
+    with in_sentences(engine), engine.connect() as connection:
+        return connection.execute(query.order_by(IMPORT_RUN.c.id.desc()).limit(1)).scalar()
+
+
+def feed_statuses(engine: Engine) -> list[FeedStatus]:
+    """Returns the status of every feed that is read by itself or has been imported."""
+    with in_sentences(engine), engine.connect() as connection:
+        return [_status(connection, feed) for feed in read_feeds(connection).values() if feed.id != "seed"]
+
+
+def _status(connection: Connection, feed: Feed) -> FeedStatus:
+    run = IMPORT_RUN.c
+    of_feed = select(IMPORT_RUN).where(run.feed == feed.id)
+    last = connection.execute(of_feed.order_by(run.id.desc()).limit(1)).first()
+    newest = (
+        select(func.max(run.id)).where(run.feed == feed.id, run.state.in_(("done", "unchanged"))).group_by(run.part)
+    )
+    parts = connection.execute(select(IMPORT_RUN).where(run.id.in_(newest))).all()
+    document = DOCUMENT.c
+    captured = connection.execute(select(func.max(document.fetched_at)).where(document.feed == feed.id)).scalar()
+    held = select(func.count()).select_from(OBSERVATION).join(DOCUMENT)
+    held = held.where(document.feed == feed.id, OBSERVATION.c.state == "held")
+    return FeedStatus(
+        feed=feed,
+        last_run_at=last.finished_at if last else None,
+        last_state=last.state if last else None,
+        problem=last.problem if last else None,
+        captured_at=captured,
+        changed_at=_changed_at(connection, feed),
+        kept=sum(row.rows_kept for row in parts),
+        held=connection.execute(held).scalar_one(),
+        unmapped=sum(row.rows_unmapped or 0 for row in parts),
+        set_aside=_sum([row.quarantined for row in parts]),
+        filtered=_sum([row.filtered or {} for row in parts]),
+    )
+
+
+def _changed_at(connection: Connection, feed: Feed) -> datetime | None:
+    """The latest instant at which any part of the feed first had the content that it has now."""
+    document = DOCUMENT.c
+    rows = connection.execute(
+        select(document.part, document.sha256, document.fetched_at)
+        .where(document.feed == feed.id)
+        .order_by(document.part, document.fetched_at)
+    )
+    since: dict[str, tuple[str, datetime]] = {}
+    for part, sha256, fetched_at in rows:
+        if part not in since or since[part][0] != sha256:
+            since[part] = sha256, fetched_at
+    return max((moment for _, moment in since.values()), default=None)
+
+
+def _sum(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for each in counts:
+        for reason, count in each.items():
+            total[reason] = total.get(reason, 0) + count
+    return dict(sorted(total.items()))
+
+
+def unmapped_types(engine: Engine) -> list[UnmappedType]:
+    """Returns the instance types that wait, those with the most prices first."""
+    row = OBSERVATION.c
+    known = select(INSTANCE_TYPE.c.id).where(INSTANCE_TYPE.c.provider == row.provider, INSTANCE_TYPE.c.name == row.name)
+    query = (
+        select(row.provider, row.name, func.count().label("prices"), func.max(row.observed_at).label("observed_at"))
+        .where(row.state == "kept", row.superseded_at.is_(None), ~known.exists())
+        .group_by(row.provider, row.name)
+    )
+    with in_sentences(engine), engine.connect() as connection:
+        stated = {(each.provider, each.name): each for each in connection.execute(select(SPECIFICATION))}
+        feeds: dict[tuple[str, str], set[str]] = {}
+        selling = select(row.provider, row.name, DOCUMENT.c.feed).join(DOCUMENT).where(~known.exists()).distinct()
+        for provider, name, feed in connection.execute(selling):
+            feeds.setdefault((provider, name), set()).add(feed)
+        waiting = [
+            UnmappedType(
+                provider=each.provider,
+                name=each.name,
+                feeds=tuple(sorted(feeds[each.provider, each.name])),
+                prices=each.prices,
+                last_observed_at=each.observed_at,
+                vcpus=getattr(spec := stated.get((each.provider, each.name)), "vcpus", None),
+                memory_gib=getattr(spec, "memory_gib", None),
+                gpu_name=getattr(spec, "gpu_name", None),
+                gpu_count=getattr(spec, "gpu_count", None),
+            )
+            for each in connection.execute(query)
+        ]
+    return sorted(waiting, key=lambda each: (-each.prices, each.provider, each.name))

@@ -1,0 +1,157 @@
+"""Checks the listings of a document against each other and against the catalog; a reason marks those that fail.
+
+The bounds pass every price of the seed but known errors.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from statistics import median
+
+from service.db.feeds.read_known import Known
+from service.domain.catalog.hardware import InstanceType
+from service.feeds.listing import REASONS, DocumentRefused, Listing, one_per_offer
+
+DOLLARS_PER_GPU_HOUR = (Decimal("0.01"), Decimal(120))
+AGAINST_MEDIAN = (Decimal("0.4"), Decimal("2.5"))
+REGIONS_FOR_A_MEDIAN = 4
+SPOT_SHARE = {
+    "aws": (Decimal("0.05"), Decimal("1.3")),
+    "azure": (Decimal("0.05"), Decimal("0.95")),
+    "gcp": (Decimal("0.14"), Decimal("0.95")),
+}
+SPOT_SHARE_ELSEWHERE = (Decimal("0.05"), Decimal("0.99"))
+RESERVED_SHARE = (Decimal("0.15"), Decimal(1))
+MEMORY_TOLERANCE = 0.07
+"""B300 with 268 instead of 288 GB and GB200 with 192 instead of 186 GB pass."""
+
+FRACTION_TOLERANCE = 0.01
+LARGEST_SHARE_SET_ASIDE = 0.2
+LEAST_ROWS_FOR_A_SHARE = 20
+LEAST_SHARE_OF_LAST_ROWS = 0.75
+
+Check = Callable[[Listing, Known], str | None]
+"""Returns the reason why a single listing fails, or None."""
+
+
+def checked(feed: str, listings: Sequence[Listing], known: Known) -> list[Listing]:
+    """Returns the listings under the names of the catalog, with a reason for each that fails a check."""
+    named = [_named(each, known) for each in listings]
+    single = [
+        next((each.because(reason) for check in CHECKS if (reason := check(each, known))), each) for each in named
+    ]
+    if feed == "cyclenerd":
+        single = [_confirmed_by_a_zone(each, known) for each in single]
+    compared = one_per_offer(_against_others(single))
+    order = {id(each): index for index, each in enumerate(single)}
+    return sorted(compared, key=lambda each: order.get(id(each), len(order)))
+
+
+def require_plausible(listings: Sequence[Listing], rows_before: int | None) -> None:
+    """Raises `DocumentRefused` where too many rows fail, or too few are left of the last good document."""
+    failed = Counter(each.reason for each in listings if each.reason and REASONS[each.reason].is_error)
+    seen = len(listings)
+    if seen >= LEAST_ROWS_FOR_A_SHARE and failed.total() > LARGEST_SHARE_SET_ASIDE * seen:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(failed.items()))
+        raise DocumentRefused(f"{failed.total():,} of {seen:,} rows fail a check ({reasons}).")
+    if rows_before is not None and seen < LEAST_SHARE_OF_LAST_ROWS * rows_before:
+        raise DocumentRefused(f"The document has {seen:,} rows, and the last good one had {rows_before:,}.")
+
+
+def _checked_alone(listing: Listing, known: Known) -> Listing:
+    reasons = (check(listing, known) for check in CHECKS)
+    reason = None if listing.reason else next((each for each in reasons if each), None)
+    return listing.because(reason) if reason else listing
+
+
+def _named(listing: Listing, known: Known) -> Listing:
+    name = known.aliases.get((listing.provider, listing.name), listing.name)
+    region = known.region_ids.get(listing.provider, {}).get(listing.region or "", listing.region)
+    return replace(listing, name=name, region=region)
+
+
+def _region_is_given(listing: Listing, known: Known) -> str | None:
+    provider = known.providers.get(listing.provider)
+    needs_one = provider is not None and provider.priced_by_region
+    return "region_missing" if needs_one and listing.region is None else None
+
+
+def _is_known_if_composed(listing: Listing, known: Known) -> str | None:
+    """A host with attached GPUs is our own name for a combination, so an unknown one is no new machine."""
+    is_known = (listing.provider, listing.name) in known.instance_types
+    return None if is_known or "+" not in listing.name else "combination_not_catalogued"
+
+
+def _gpus_are_those_of_the_type(listing: Listing, known: Known) -> str | None:
+    instance_type = known.instance_types.get((listing.provider, listing.name))
+    stated = listing.hardware
+    if instance_type is None or stated is None:
+        return None
+    count = stated.gpu_count
+    if count is not None and not _is_count_of(instance_type, count):
+        return "gpu_count_contradicts"
+    memory = instance_type.gpu.memory_gb if instance_type.gpu else None
+    if stated.gpu_memory_gb and memory and abs(stated.gpu_memory_gb / memory - 1) > MEMORY_TOLERANCE:
+        return "gpu_memory_contradicts"
+    return None
+
+
+def _is_count_of(instance_type: InstanceType, count: float) -> bool:
+    """Whether a number of GPUs is that of a type; a part of a card is stated as one or as a fraction."""
+    possible = (float(instance_type.gpu_count), instance_type.whole_gpus)
+    return any(abs(count - each) <= FRACTION_TOLERANCE for each in possible)
+
+
+def _price_is_possible(listing: Listing, known: Known) -> str | None:
+    instance_type = known.instance_types.get((listing.provider, listing.name))
+    stated = listing.hardware.gpu_count if listing.hardware else None
+    gpus = instance_type.whole_gpus if instance_type else stated
+    if not gpus or listing.per_hour is None or listing.currency != "USD":
+        return None
+    low, high = DOLLARS_PER_GPU_HOUR
+    return None if low <= listing.per_hour / Decimal(str(gpus)) <= high else "price_outside_of_bounds"
+
+
+CHECKS: tuple[Check, ...] = (
+    _is_known_if_composed,
+    _region_is_given,
+    _gpus_are_those_of_the_type,
+    _price_is_possible,
+)
+
+
+def _confirmed_by_a_zone(listing: Listing, known: Known) -> Listing:
+    """Marks a GPU machine in a region where no other source sells it: its price is that of the host alone."""
+    instance_type = known.instance_types.get((listing.provider, listing.name))
+    if instance_type is None or instance_type.gpu is None:
+        return listing
+    is_sold = (listing.provider, listing.name, listing.region or "") in known.sold
+    return listing if is_sold else listing.because("host_alone")
+
+
+def _against_others(listings: Sequence[Listing]) -> Iterator[Listing]:
+    """Compares each price with those of the same type in the document: in other regions, and on demand."""
+    on_demand: dict[tuple[str, str], dict[str | None, Decimal]] = defaultdict(dict)
+    for each in listings:
+        if each.market == "on_demand" and each.reason is None and each.per_hour is not None:
+            on_demand[each.provider, each.name][each.region] = each.per_hour
+    for each in listings:
+        prices = on_demand[each.provider, each.name]
+        yield each if each.per_hour is None else _against(each, each.per_hour, prices)
+
+
+def _against(listing: Listing, price: Decimal, on_demand: dict[str | None, Decimal]) -> Listing:
+    if listing.market == "on_demand":
+        low, high = AGAINST_MEDIAN
+        enough = len(on_demand) >= REGIONS_FOR_A_MEDIAN
+        share = price / median(on_demand.values()) if enough else Decimal(1)
+        return listing if low <= share <= high else listing.because("far_from_median")
+    listed = on_demand.get(listing.region)
+    if listed is None:
+        return listing
+    if listing.market == "spot":
+        low, high = SPOT_SHARE.get(listing.provider, SPOT_SHARE_ELSEWHERE)
+        return listing if low <= price / listed <= high else listing.because("spot_outside_of_bounds")
+    low, high = RESERVED_SHARE
+    return listing if low <= price / listed <= high else listing.because("reserved_outside_of_bounds")

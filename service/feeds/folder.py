@@ -1,0 +1,191 @@
+"""Documents of feeds in a folder, a file or a zip: with the manifest of `feeds fetch`, or recognised one by one.
+
+This is how a machine without internet gets its prices; the parsers and checks are those of a fetch.
+"""
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from service.feeds.importing import Documents
+from service.feeds.listing import DocumentRefused
+from service.feeds.reading import GZIP_MAGIC, plain
+from service.feeds.registry import SOURCES, FeedSource
+
+MANIFEST = "manifest.json"
+MARKED_WITHIN = 8192
+VERSION_FILE = "version"
+SHAPES_FILE = "shapes.json"
+
+
+class FolderUnusable(Exception):
+    """A folder, file or zip cannot be imported; the message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestEntry:
+    """A fetched document: where it came from, when, and the file that holds it."""
+
+    feed: str
+    part: str
+    url: str
+    fetched_at: str
+    etag: str | None
+    last_modified: str | None
+    sha256: str
+    bytes: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Documents of a part, or the sentence that says why a file is none."""
+
+    name: str
+    source: FeedSource | None
+    documents: Documents | None
+    problem: str | None
+
+
+def documents_in(path: Path, observed_at: datetime, feed: str | None = None) -> Iterator[Found]:
+    """Yields the documents under a path, by the manifest if there is one, else by the names of files.
+
+    Files without a manifest count as fetched at `observed_at`, each a second after the one before. `feed` names their
+    feed where they do not show it. Raises `FolderUnusable`.
+    """
+    files = _files(path)
+    if MANIFEST in files:
+        yield from _of_manifest(files)
+        return
+    names = [name for name in sorted(files) if PurePosixPath(name).name not in (VERSION_FILE, SHAPES_FILE)]
+    for index, name in enumerate(names):
+        yield _recognised(name, files, observed_at + timedelta(seconds=index), feed)
+
+
+def write_manifest(folder: Path, entries: Sequence[ManifestEntry]) -> None:
+    """Writes the manifest of a folder of fetched documents."""
+    text = json.dumps([asdict(entry) for entry in entries], indent=1)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def _files(path: Path) -> dict[str, bytes]:
+    try:
+        if path.is_dir():
+            paths = (each for each in sorted(path.rglob("*")) if each.is_file())
+            return {each.relative_to(path).as_posix(): each.read_bytes() for each in paths}
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                if MANIFEST in archive.namelist() or len(archive.namelist()) > 1:
+                    return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+        return {path.as_posix().lstrip("/"): path.read_bytes()}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise FolderUnusable(f"{path} cannot be read: {error}.") from None
+
+
+def _of_manifest(files: Mapping[str, bytes]) -> Iterator[Found]:
+    try:
+        entries = [ManifestEntry(**entry) for entry in json.loads(files[MANIFEST])]
+    except (ValueError, TypeError) as error:
+        raise FolderUnusable(f"{MANIFEST} is not a manifest: {error}.") from None
+    parts: dict[tuple[str, str], list[ManifestEntry]] = {}
+    for entry in entries:
+        parts.setdefault((entry.feed, entry.part), []).append(entry)
+    for (feed, part), documents in parts.items():
+        name = f"{feed} {part}".strip()
+        problem = _problem_of(documents, files)
+        if problem or feed not in SOURCES:
+            yield Found(name, None, None, problem or f"No feed is called {feed!r}.")
+            continue
+        yield Found(name, SOURCES[feed], _documents(documents, files), None)
+
+
+def _problem_of(entries: Sequence[ManifestEntry], files: Mapping[str, bytes]) -> str | None:
+    for entry in entries:
+        if entry.file not in files:
+            return f"{entry.file} is in the manifest and not in the folder."
+        if hashlib.sha256(files[entry.file]).hexdigest() != entry.sha256:
+            return f"{entry.file} is not the file that was fetched: its SHA-256 differs from the manifest."
+    return None
+
+
+def _documents(entries: Sequence[ManifestEntry], files: Mapping[str, bytes]) -> Documents:
+    last = entries[-1]
+    return Documents(
+        feed=last.feed,
+        part=last.part,
+        url=last.url,
+        bodies=[files[entry.file] for entry in entries],
+        fetched_at=datetime.fromisoformat(last.fetched_at),
+        etag=last.etag,
+        last_modified=last.last_modified,
+    )
+
+
+def _recognised(name: str, files: Mapping[str, bytes], at: datetime, feed: str | None) -> Found:
+    try:
+        body = files[name]
+        source = SOURCES[feed] if feed else _source_of(name, body)
+    except DocumentRefused as refused:
+        return Found(name, None, None, str(refused))
+    if source is None:
+        return Found(name, None, None, "No feed sends such a document.")
+    companions = _companions(name, source, files)
+    documents = Documents(
+        feed=source.id,
+        part=_part_of(name, source),
+        url=f"file:{name}",
+        bodies=[*companions, body],
+        fetched_at=at,
+        complete=not source.in_pages,
+    )
+    return Found(name, source, documents, None)
+
+
+def _source_of(name: str, body: bytes) -> FeedSource | None:
+    if body[:2] == b"PK":
+        return SOURCES["gpuhunt"]
+    head = plain(body)[:MARKED_WITHIN] if body.startswith(GZIP_MAGIC) else body[:MARKED_WITHIN]
+    marked = [source for source in SOURCES.values() if any(mark in head for mark in source.marks)]
+    if marked:
+        return marked[0]
+    folders = PurePosixPath(name).parts
+    return next((SOURCES[folder] for folder in folders if folder in SOURCES), None)
+
+
+def _part_of(name: str, source: FeedSource) -> str:
+    """The part that a file name or folder names, such as `aws` in `v8/aws/vms.csv`; else the file is its own part."""
+    if source.parts == ("",):
+        return ""
+    path = PurePosixPath(name)
+    by_length = sorted(source.parts, key=len, reverse=True)
+    words = [*reversed(path.parts[:-1]), path.stem.replace("_", "-")]
+    named = (part for word in words for part in by_length if f"-{part}-" in f"-{word}-")
+    return next(named, path.stem)
+
+
+def _companions(name: str, source: FeedSource, files: Mapping[str, bytes]) -> list[bytes]:
+    """The documents without which this one is incomplete: the version of a gpuhunt zip, the shapes of Oracle Cloud."""
+    folder = PurePosixPath(name).parent
+    wanted = {"gpuhunt": folder.parent / VERSION_FILE, "oci": folder / SHAPES_FILE}.get(source.id)
+    body = files.get(str(wanted)) if wanted else None
+    return [body] if body else []
+
+
+def manifest_entry(feed: str, part: str, answer: Any, file: str) -> ManifestEntry:
+    """Returns the entry of a document that was fetched into a file."""
+    return ManifestEntry(
+        feed=feed,
+        part=part,
+        url=answer.url,
+        fetched_at=answer.fetched_at.isoformat(),
+        etag=answer.etag,
+        last_modified=answer.last_modified,
+        sha256=hashlib.sha256(answer.body).hexdigest(),
+        bytes=len(answer.body),
+        file=file,
+    )

@@ -1,0 +1,194 @@
+"""Imports one part of a feed: parses its documents, checks the rows, and stores the capture."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from service.db.engine import Engine
+from service.db.feeds.read_feeds import rows_of_last_capture
+from service.db.feeds.read_known import Known, read_known
+from service.db.feeds.write_capture import Capture, CaptureRefused, write_capture
+from service.db.write_catalog import record_failure
+from service.domain.catalog.offer import OFFER_FIELDS, offer_key
+from service.domain.catalog.resolution import Feed
+from service.feeds.checks import checked, require_plausible
+from service.feeds.listing import REASONS, Content, DocumentRefused, EuroRate, Listing
+from service.feeds.new_types import new_rows, stated_hardware
+from service.feeds.registry import FeedSource
+
+MICRO = 1_000_000
+NANO = 1_000_000_000
+DAY = "day"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documents:
+    """The documents of one part of a feed as they were fetched, or found in a folder."""
+
+    feed: str
+    part: str
+    url: str
+    bodies: Sequence[bytes]
+    fetched_at: datetime | None
+    complete: bool = True
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The state in which an import ended, and the outcome of each row of the documents."""
+
+    feed: str
+    part: str
+    state: str
+    problem: str | None
+    outcomes: tuple[tuple[Listing, str], ...] = ()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Returns the number of rows for each outcome."""
+        return Counter(outcome for _, outcome in self.outcomes)
+
+
+def import_documents(engine: Engine, source: FeedSource, documents: Documents, now: datetime) -> Imported:
+    """Imports the documents of a part. A refused document is recorded and changes nothing else.
+
+    Raises `DatabaseUnusable`.
+    """
+    known = read_known(engine)
+    try:
+        content = source.content(documents.bodies, documents.part)
+        listings = checked(source.id, content.listings, known)
+        rows_before = rows_of_last_capture(engine, source.id, documents.part) if documents.complete else None
+        require_plausible(listings, rows_before)
+        at = captured_at(content, documents, now)
+        capture = _capture(source, known.feeds[source.id], documents, content, listings, known, at)
+        written = write_capture(engine, capture, now)
+    except (DocumentRefused, CaptureRefused) as error:
+        name = f"{source.id} {documents.part}".strip()
+        record_failure(engine, source.id, now, "refused", f"{name}: {error}")
+        return Imported(source.id, documents.part, "refused", str(error))
+    types = known.instance_types.keys() | {(row["provider"], row["name"]) for row in capture.new["instance_type"]}
+    outcomes = tuple((each, _outcome(each, types)) for each in listings)
+    return Imported(source.id, documents.part, written.state, None, outcomes)
+
+
+def captured_at(content: Content, documents: Documents, now: datetime) -> datetime:
+    """Returns the instant at which the content was current: its day of publication, else when it was fetched.
+
+    Raises `DocumentRefused` where the content is from the future.
+    """
+    fetched = documents.fetched_at or now
+    published = content.published_at
+    if published is not None and published > now:
+        raise DocumentRefused(f"The document is of {published:%Y-%m-%d %H:%M}, which lies ahead.")
+    if published is None or published.date() == fetched.date():
+        return fetched.replace(microsecond=0)
+    # The time of day distinguishes documents of one day, which a feed that is published by the day may have.
+    return datetime.combine(published.date(), fetched.timetz()).replace(microsecond=0)
+
+
+def _outcome(listing: Listing, types: Any) -> str:
+    if listing.reason:
+        return listing.reason
+    return "kept" if (listing.provider, listing.name) in types else "unmapped"
+
+
+def _capture(
+    source: FeedSource,
+    feed: Feed,
+    documents: Documents,
+    content: Content,
+    listings: Sequence[Listing],
+    known: Known,
+    at: datetime,
+) -> Capture:
+    """The checked listings as rows. Rows about other products are counted and not stored."""
+    digest = hashlib.sha256(b"\0".join(documents.bodies)).hexdigest()
+    reasons = Counter(each.reason for each in listings if each.reason)
+    hardware = stated_hardware(listings, known)
+    new = new_rows(source.id, hardware, known, feed.source, at.date())
+    entered = {(row["provider"], row["name"]) for row in new["instance_type"]}
+    return Capture(
+        feed=source.id,
+        part=documents.part,
+        url=documents.url,
+        fetched_at=at,
+        sha256=digest,
+        bytes=sum(map(len, documents.bodies)),
+        parser=source.version,
+        rows=[_row(each, feed) for each in listings if each.reason is None or REASONS[each.reason].is_error],
+        complete=documents.complete,
+        etag=documents.etag,
+        last_modified=documents.last_modified,
+        upstream_version=content.version,
+        published_at=content.published_at,
+        new={
+            **new,
+            "region": _new_regions(listings, known, entered, feed),
+            "exchange_rate": _dollar_rates(content.rates, feed.source),
+        },
+        specifications=[
+            {"provider": provider, "name": name, **asdict(stated)}
+            for (provider, name), stated in hardware.items()
+            if (provider, name) not in entered
+        ],
+        rows_seen=len(listings),
+        filtered={reason: count for reason, count in reasons.items() if not REASONS[reason].is_error},
+        quarantined={reason: count for reason, count in reasons.items() if REASONS[reason].is_error},
+    )
+
+
+def _row(listing: Listing, feed: Feed) -> dict[str, Any]:
+    per_hour = listing.per_hour
+    return {
+        "key": offer_key(listing),
+        **{name: getattr(listing, name) for name in ("provider", "name", *OFFER_FIELDS)},
+        **{name: getattr(listing, name) for name in ("effective_from", "ends_at", "dated", "note", "reason")},
+        "per_hour_micros": None if per_hour is None else int((per_hour * MICRO).to_integral_value()),
+        "kind": "entered" if feed.id == "own" else "api",
+        "source": feed.source,
+        "state": "set_aside" if listing.reason else "kept",
+    }
+
+
+def _new_regions(
+    listings: Sequence[Listing], known: Known, entered: set[tuple[str, str]], feed: Feed
+) -> list[dict[str, Any]]:
+    """Regions of offers that the catalog does not have yet; their country is unknown until it is added."""
+    types = known.instance_types.keys() | entered
+    names = {
+        (each.provider, each.region)
+        for each in listings
+        if each.reason is None and each.region and (each.provider, each.name) in types
+    }
+    empty: Mapping[str, None] = dict.fromkeys(("name", "country", "continent"))
+    return [
+        {"provider": provider, "id": region, **empty, "source": feed.source}
+        for provider, region in sorted(names)
+        if region not in known.region_ids.get(provider, {})
+    ]
+
+
+def _dollar_rates(rates: Sequence[EuroRate], source: str) -> list[dict[str, Any]]:
+    """Dollars for a unit of each currency, by way of the euro."""
+    dollars = {each.on: each.per_euro for each in rates if each.currency == "USD"}
+    per_unit = [("EUR", on, dollar) for on, dollar in dollars.items()]
+    per_unit += [
+        (each.currency, each.on, dollars[each.on] / each.per_euro)
+        for each in rates
+        if each.currency != "USD" and each.on in dollars
+    ]
+    return [
+        {"currency": currency, "on": on, "usd_per_unit_nanos": int(usd * NANO), "source": source}
+        for currency, on, usd in per_unit
+    ]
+
+
+def utc_now() -> datetime:
+    """Returns the present instant in whole seconds."""
+    return datetime.now(UTC).replace(microsecond=0)

@@ -1,0 +1,74 @@
+"""Renders imports and the state of feeds as text for a terminal."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from tabulate import tabulate
+
+from service.db.feeds.read_feeds import FeedStatus, UnmappedType
+from service.feeds.importing import Imported
+from service.feeds.listing import REASONS
+
+ROWS_SHOWN = 200
+
+
+def import_lines(imported: Imported, *, rows: bool) -> Iterator[str]:
+    """Yields a line about an import, and one about each row if asked, or if there are few."""
+    name = f"{imported.feed} {imported.part}".strip()
+    if imported.problem:
+        yield f"{name}: {imported.state}. {imported.problem}"
+        return
+    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in imported.counts.most_common())
+    yield f"{name}: {imported.state}. {counts or 'no prices'}"
+    if rows or len(imported.outcomes) <= ROWS_SHOWN:
+        for listing, outcome in imported.outcomes:
+            place = "/".join(part for part in (listing.region, listing.zone) if part)
+            what = " ".join(part for part in (listing.market, listing.term) if part)
+            price = "-" if listing.per_hour is None else f"{listing.per_hour.normalize():f} {listing.currency}"
+            yield f"  {listing.provider}/{listing.name or '?'} {place or '-'} {what} {price}: {_sentence(outcome)}"
+
+
+def _sentence(outcome: str) -> str:
+    if outcome == "unmapped":
+        return "kept until the instance type is known"
+    return f"set aside, {outcome}: {REASONS[outcome].sentence}" if outcome in REASONS else outcome
+
+
+def feeds_table(statuses: Sequence[FeedStatus], now: datetime, off: Sequence[str]) -> str:
+    """Returns a table of the feeds with their health."""
+    rows = [
+        (
+            status.feed.id,
+            health(status, now, off),
+            _day(status.last_run_at),
+            _day(status.captured_at),
+            status.kept,
+            status.held,
+            sum(status.set_aside.values()),
+            status.unmapped,
+        )
+        for status in statuses
+    ]
+    header = ("feed", "state", "last run", "content of", "kept", "held", "set aside", "unmapped")
+    return str(tabulate(rows, header, tablefmt="plain"))
+
+
+def health(status: FeedStatus, now: datetime, off: Sequence[str]) -> str:
+    """Returns one word about a feed: off, never, refused, failed, stale or ok."""
+    if status.feed.id in off:
+        return "off"
+    if status.last_state is None:
+        return "never"
+    if status.last_state in ("refused", "failed"):
+        return status.last_state
+    return "stale" if status.is_stale(now) else "ok"
+
+
+def _day(moment: datetime | None) -> str:
+    return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def unmapped_table(types: Sequence[UnmappedType]) -> str:
+    """Returns a table of the instance types that wait for a place in the catalog."""
+    rows = [(f"{each.provider}/{each.name}", each.prices, ", ".join(each.feeds), each.gpu_name) for each in types]
+    return str(tabulate(rows, ("instance type", "prices", "feeds", "GPU"), tablefmt="plain"))

@@ -1,0 +1,49 @@
+"""Spot prices of AWS by region, keyless and undated: `spot.json`, and the older JSONP form from files.
+
+`spot.js` answered for years after its content stood still in May 2024, so it is never fetched.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from service.feeds.fetching import Get
+from service.feeds.listing import Content, DocumentRefused, Listing, one_per_offer, price_in
+from service.feeds.places import aws_place
+from service.feeds.reading import object_of, text_of
+
+PARTS = ("",)
+CALLBACK = re.compile(r"\s*callback\((.*)\);?\s*", re.DOTALL)
+NO_PRICE = "N/A*"
+
+
+def fetch(get: Get, _part: str) -> Iterator[bytes]:
+    """Yields the file."""
+    yield get("/spot.json")
+
+
+def parse(bodies: Sequence[bytes], _part: str) -> Content:
+    """Returns the prices of Linux machines. Raises `DocumentRefused` unless they are per hour and there are any."""
+    listings: list[Listing] = []
+    for body in bodies:
+        match = CALLBACK.fullmatch(text_of(body))
+        config = object_of(match[1].encode() if match else body, "config")["config"]
+        if config.get("rate") != "perhr":
+            raise DocumentRefused(f"The prices are {config.get('rate')} and not perhr.")
+        listings += [each for region in config.get("regions") or () for each in _of_region(region)]
+    if not listings:
+        raise DocumentRefused("The file has no region.")
+    return Content(listings=tuple(one_per_offer(listings)))
+
+
+def _of_region(region: dict[str, Any]) -> Iterator[Listing]:
+    code, zone = aws_place(region["region"])
+    plain = Listing(provider="aws", name="", market="spot", region=code, zone=zone)
+    for group in region["instanceTypes"]:
+        for size in group["sizes"]:
+            for column in size["valueColumns"]:
+                text = column["prices"]["USD"]
+                per_hour, reason = price_in(None if text == NO_PRICE else text)
+                listing = replace(plain, name=size["size"], per_hour=per_hour, reason=reason)
+                yield listing if column["name"] == "linux" else replace(listing, reason="another_product")

@@ -1,0 +1,59 @@
+"""Google Cloud prices by Cyclenerd: on-demand, spot and committed use by machine type and region, in one dated YAML.
+
+The file also prices machines where no GPU is sold, as the host alone; the check against the catalog finds those.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from service.feeds.fetching import Get
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.reading import yaml_of
+
+PARTS = ("",)
+HOURS_A_MONTH = 730
+COMMITMENTS = {"month_1y": "1y_committed_use", "month_3y": "3y_committed_use"}
+NO_GPU = ("cpu", "ram", "cost", "local-ssd", "type", "a2", "bandwidth", "network")
+
+
+def fetch(get: Get, _part: str) -> Iterator[bytes]:
+    """Yields the file."""
+    yield get("/pricing.yml")
+
+
+def parse(bodies: Sequence[bytes], _part: str) -> Content:
+    """Returns the prices of the file."""
+    content = yaml_of(bodies[0])
+    try:
+        machines = content["compute"]["instance"]
+        published = datetime.fromtimestamp(content["about"]["timestamp"], UTC)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise DocumentRefused("The file has no compute.instance or no about.timestamp.") from None
+    listings = [each for name, machine in machines.items() for each in _of_machine(str(name), machine)]
+    return Content(listings=tuple(one_per_offer(listings)), published_at=published)
+
+
+def _of_machine(name: str, machine: dict[str, Any]) -> Iterator[Listing]:
+    gpus = {key: count for key, count in machine.items() if key not in NO_GPU and isinstance(count, int)}
+    gpu, count = next(iter(gpus.items()), (None, 0))
+    hardware = Specification(
+        vcpus=number_in(machine.get("cpu")), memory_gib=number_in(machine.get("ram")), gpu_name=gpu, gpu_count=count
+    )
+    for region, cost in (machine.get("cost") or {}).items():
+        plain = Listing(provider="gcp", name=name, market="on_demand", region=str(region), hardware=hardware)
+        yield _priced(plain, cost.get("hour"))
+        yield _priced(replace(plain, market="spot"), cost.get("hour_spot"))
+        for column, term in COMMITMENTS.items():
+            if column in cost:
+                listing = _priced(replace(plain, market="reserved", term=term), cost[column])
+                monthly = listing.per_hour
+                per_hour = None if monthly is None else (monthly / HOURS_A_MONTH).quantize(Decimal("0.000001"))
+                yield replace(listing, per_hour=per_hour)
+
+
+def _priced(listing: Listing, value: Any) -> Listing:
+    per_hour, reason = price_in(value)
+    return replace(listing, per_hour=per_hour, reason="zero_for_none" if value == 0 else reason)

@@ -1,0 +1,138 @@
+"""SkyPilot catalogs (v8): one undated CSV for each cloud, whose columns differ in order and set.
+
+`GpuInfo` is written in five ways and decides nothing here. Prices are of the whole machine; empty means not sold, and
+several clouds write 0 for it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from service.feeds.fetching import Get
+from service.feeds.google_names import GPUS_OF_N1, built_in_gpu, tpu_machine, with_attached_gpu
+from service.feeds.listing import REASONS, Content, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.places import runpod_place
+from service.feeds.reading import Cells, table_of
+
+PARTS = (
+    "aws", "azure", "gcp", "lambda", "oci", "runpod", "nebius", "verda", "vast", "hyperstack", "shadeform", "seeweb",
+    "mithril", "cudo", "jarvislabs", "hyperbolic", "do", "fluidstack", "paperspace",
+)  # fmt: skip
+PROVIDERS = {"do": "digitalocean"}
+COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "vCPUs", "MemoryGiB", "Price", "SpotPrice", "Region")
+PLACEHOLDER = Decimal(700)
+"""Written for TPU slices without a price."""
+
+ONE_PRICE_EVERYWHERE = ("lambda", "oci")
+NO_SPOT_AT_FULL_PRICE = ("azure", "runpod")
+"""Clouds for which the feed repeats the on-demand price where there is no spot."""
+
+
+def fetch(get: Get, part: str) -> Iterator[bytes]:
+    """Yields the CSV of a cloud."""
+    yield get(f"/catalogs/v8/{part}/vms.csv")
+
+
+def parse(bodies: Sequence[bytes], part: str) -> Content:
+    """Returns the prices of a cloud's CSV."""
+    rows = [cells for body in bodies for cells in table_of(body, *COLUMNS)]
+    listings = _google(rows) if part == "gcp" else (each for cells in rows for each in _both_markets(part, cells))
+    return Content(listings=tuple(one_per_offer(listings)))
+
+
+def _both_markets(part: str, cells: Cells | None) -> Iterator[Listing]:
+    provider = PROVIDERS.get(part, part)
+    if cells is None:
+        yield Listing(provider=provider, name="", market="on_demand", reason="row_unreadable")
+        return
+    name, _, size = cells["InstanceType"].partition("$")
+    region = {"azure": str.lower}.get(part, str)(cells["Region"]) or None
+    is_bad = bool(cells["AcceleratorCount"]) and number_in(cells["AcceleratorCount"]) is None
+    plain = Listing(provider=provider, name=name, market="on_demand", dated="unknown", hardware=_hardware(cells))
+    on_demand = _priced(plain, cells["Price"]).at(region)
+    spot = _priced(replace(plain, market="spot"), cells["SpotPrice"]).at(region)
+    if part in NO_SPOT_AT_FULL_PRICE and spot.per_hour is not None and spot.per_hour == on_demand.per_hour:
+        spot = spot.because("spot_not_sold")
+    errors = [each.reason for each in (on_demand, spot) if each.reason and REASONS[each.reason].is_error]
+    is_bad = is_bad or bool(errors)
+    for each in (on_demand, spot):
+        listing = each.because("row_unreadable") if is_bad else each
+        yield _placed(part, listing.because("flexible_shape") if size else listing, cells)
+
+
+def _placed(part: str, listing: Listing, cells: Cells) -> Listing:
+    zone = cells.get("AvailabilityZone") or None
+    if part in ONE_PRICE_EVERYWHERE:  # lists every type in every region, whatever is in stock there
+        return listing.at(None)
+    if part == "mithril":
+        return listing.because("least_bid")
+    if part == "aws":
+        return listing.at(listing.region, zone if listing.market == "spot" else None)
+    if part == "runpod":
+        country = runpod_place(zone)[0] if zone else listing.region
+        contradicts = country != listing.region
+        placed = listing.at(listing.region, zone)
+        return placed.because("region_contradicts_zone") if contradicts else placed
+    return listing.at(listing.region, zone)
+
+
+def _priced(listing: Listing, text: str) -> Listing:
+    per_hour, reason = price_in(text)
+    is_zero = reason == "price_not_positive" and number_in(text) == 0
+    return replace(listing, per_hour=per_hour, reason="zero_for_none" if is_zero else reason)
+
+
+def _hardware(cells: Cells) -> Specification:
+    return Specification(
+        vcpus=number_in(cells["vCPUs"]),
+        memory_gib=number_in(cells["MemoryGiB"]),
+        gpu_name=cells["AcceleratorName"] or None,
+        gpu_count=number_in(cells["AcceleratorCount"]) or 0.0,
+        cpu_architecture=cells.get("Arch") or None,
+    )
+
+
+def _google(rows: Iterable[Cells | None]) -> Iterator[Listing]:
+    """Hosts and GPUs have rows of their own; a machine costs the sum of both in its zone."""
+    hosts, gpus = [], {}
+    for cells in rows:
+        if cells is None:
+            yield Listing(provider="gcp", name="", market="on_demand", reason="row_unreadable")
+        elif cells["InstanceType"] == "TPU-VM":
+            yield from _tpu(cells)
+        elif cells["InstanceType"]:
+            hosts.append(cells)
+        else:
+            count = number_in(cells["AcceleratorCount"]) or 0.0
+            gpus[cells["AvailabilityZone"], cells["AcceleratorName"], count] = cells
+    for host in hosts:
+        zone, name = host["AvailabilityZone"], host["InstanceType"]
+        needed = built_in_gpu(name)
+        for (gpu_zone, gpu, count), cells in gpus.items():
+            attached = needed is None and name.startswith("n1-") and gpu in GPUS_OF_N1
+            if gpu_zone == zone and (attached or (gpu, count) == needed):
+                yield from _sums(host, cells, gpu, count)
+
+
+def _sums(host: Cells, gpu_cells: Cells, gpu: str, count: float) -> Iterator[Listing]:
+    slices_hold_the_host = host["InstanceType"].startswith("a4-")
+    for market, column in (("on_demand", "Price"), ("spot", "SpotPrice")):
+        plain = Listing(
+            provider="gcp",
+            name=host["InstanceType"],
+            market="spot" if market == "spot" else "on_demand",
+            region=host["Region"],
+            zone=host["AvailabilityZone"],
+            dated="unknown",
+            hardware=replace(_hardware(host), gpu_name=gpu, gpu_count=count),
+        )
+        of_gpus, of_host = _priced(plain, gpu_cells[column]), _priced(plain, host[column])
+        reason = of_gpus.reason or (None if slices_hold_the_host else of_host.reason)
+        total = None if reason else (of_gpus.per_hour or Decimal(0)) + (of_host.per_hour or Decimal(0))
+        yield with_attached_gpu(replace(plain, per_hour=total, reason=reason), gpu, count)
+
+
+def _tpu(cells: Cells) -> Iterator[Listing]:
+    for listing in _both_markets("gcp", cells):
+        placed = listing.because("placeholder") if listing.per_hour == PLACEHOLDER else listing
+        yield tpu_machine(placed, cells["AcceleratorName"].removeprefix("tpu-"))

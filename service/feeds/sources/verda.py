@@ -1,0 +1,47 @@
+"""Verda: instance types with on-demand and spot prices as text, the same in every location."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from service.feeds.fetching import Get
+from service.feeds.listing import Content, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.reading import items_of, json_of
+
+PARTS = ("",)
+
+
+def fetch(get: Get, _part: str) -> Iterator[bytes]:
+    """Yields the list."""
+    yield get("/v1/instance-types")
+
+
+def parse(bodies: Sequence[bytes], _part: str) -> Content:
+    """Returns the prices of the list."""
+    items = items_of(json_of(bodies[0]), "The document")
+    return Content(listings=tuple(one_per_offer(each for item in items for each in _listings(item))))
+
+
+def _listings(item: dict[str, Any]) -> Iterator[Listing]:
+    gpu = item.get("gpu") or {}
+    count = number_in(gpu.get("number_of_gpus")) or 0.0
+    total = number_in((item.get("gpu_memory") or {}).get("size_in_gigabytes"))
+    words = re.sub(r"^\d+x | \d+GB$", "", str(gpu.get("description", "")))
+    hardware = Specification(
+        vcpus=number_in((item.get("cpu") or {}).get("number_of_cores")),
+        memory_gib=number_in((item.get("memory") or {}).get("size_in_gigabytes")),
+        gpu_name=words or None,
+        gpu_count=count,
+        gpu_memory_gb=total / count if total and count else None,
+    )
+    plain = Listing(
+        provider="verda",
+        name=str(item.get("instance_type", "")),
+        market="on_demand",
+        currency=str(item.get("currency", "usd")).upper(),
+        hardware=hardware,
+    )
+    for listing, column in ((plain, "price_per_hour"), (replace(plain, market="spot"), "spot_price")):
+        per_hour, reason = price_in(item.get(column))
+        yield replace(listing, per_hour=per_hour, reason=reason)
