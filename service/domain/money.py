@@ -69,6 +69,9 @@ class Micros:
         return Micros(self.low - other.low, self.likely - other.likely, self.high - other.high)
 
 
+NO_MICROS = Micros(0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Exact:
     """Low, likely and high of a figure: whole numbers over one denominator, which need not be the smallest one.
@@ -111,6 +114,8 @@ class Exact:
     @property
     def micros(self) -> Micros:
         """The figures rounded to millionths."""
+        if not self:  # as most parts of most bills
+            return NO_MICROS
         return Micros(*(quotient_half_up(numerator * MICRO, self.denominator) for numerator in self.numerators))
 
     def times(self, factor: Fraction | int) -> "Exact":
@@ -161,7 +166,7 @@ def settle(amounts: Sequence[Exact | None]) -> Settled:
     """
     parts = tuple(None if amount is None else amount.micros for amount in amounts)
     total = total_of(amounts).micros
-    return Settled(parts, total - sum((part for part in parts if part is not None), Micros(0, 0, 0)), total)
+    return Settled(parts, total - sum((part for part in parts if part is not None), NO_MICROS), total)
 
 
 # Currencies

@@ -22,34 +22,25 @@ def read_json(body: bytes, max_names: int = MAX_NAMES) -> Any:
     try:
         # Some editors begin a file with a byte order mark, which the JSON parser would refuse.
         text = body.decode("utf-8-sig")
-        value = json.loads(text, object_pairs_hook=_ObjectReader(max_names), parse_int=_integer)
+        value = _DECODER.decode(text)
     except UnicodeDecodeError:
         raise BodyUnreadable("The body is not UTF-8.") from None
     except RecursionError:
         raise _too_deep() from None
-    _check_depth(value)
+    _check_size(value, max_names)
     return value
 
 
-class _ObjectReader:
-    """Makes a dict of each object, counts the names of all of them, and refuses a name that one object has twice.
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object as a dict, and refuses a name that it has twice.
 
     Python would keep the last of two values under one name, but the caller may have meant the first.
     """
-
-    def __init__(self, max_names: int) -> None:
-        self._max_names = max_names
-        self._names = 0
-
-    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        self._names += len(pairs)
-        if self._names > self._max_names:
-            raise BodyUnreadable(f"The body holds more than {self._max_names:,} names.")
-        values = dict(pairs)
-        if len(values) < len(pairs):
-            twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-            raise BodyUnreadable(f"The body names '{twice[:80]}' twice.", field=twice)
-        return values
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise BodyUnreadable(f"The body names '{twice[:80]}' twice.", field=twice)
+    return values
 
 
 def _integer(digits: str) -> int | float:
@@ -57,13 +48,19 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
 
 
-def _check_depth(value: Any) -> None:
-    """Raises `BodyUnreadable` if lists and objects are nested deeper than `MAX_DEPTH`."""
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)
+
+
+def _check_size(value: Any, max_names: int) -> None:
+    """Raises `BodyUnreadable` for more names than that, and for lists and objects nested deeper than `MAX_DEPTH`."""
     # Level by level: a recursive walk would itself fail on a body that is nested too deeply.
-    containers = [value] if isinstance(value, list | dict) else []
+    containers, names = [value] if isinstance(value, list | dict) else [], 0
     for _ in range(MAX_DEPTH):
         if not containers:
             return
+        names += sum(len(container) for container in containers if isinstance(container, dict))
+        if names > max_names:
+            raise BodyUnreadable(f"The body holds more than {max_names:,} names.")
         containers = [
             inner
             for outer in containers

@@ -86,6 +86,8 @@ def numerics_of(work: WorkloadRequest) -> Numerics:
 
 def refused_precisions(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:
     """Returns the precisions that a workload does not tolerate."""
+    if "numerics" not in work.model_fields_set:
+        return ()
     known = tuple(catalog.reference.precisions)
     tolerated = numerics_of(work).tolerated(known, catalog)
     return tuple(name for name in known if name not in tolerated)

@@ -157,7 +157,7 @@ def _bills(
     question: EstimateQuestion, job: JobEstimate | None, served: Served | Unknown | None, catalog: Catalog
 ) -> tuple[MarketBill, ...]:
     amount = run_amount(question.work, job, question.run.instances)
-    priced = PricedRun(question.run, amount, question.checkpoints, served)
+    priced = PricedRun.of(question.run, amount, question.checkpoints, served)
     instance_type, work = question.instance_type, question.work
     if instance_type is None:
         return (price_own_machine(priced, question.own_usd_per_hour, catalog),)

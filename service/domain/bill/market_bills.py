@@ -22,18 +22,21 @@ OWN_MACHINE = "for a machine of one's own"
 
 @dataclass(frozen=True, slots=True)
 class PricedRun:
-    """A run that is about to be priced. `run` has no hours of its own: they are those of `amount`."""
+    """A run that is about to be priced. `run` has the hours of `amount`, or none where they are unknown."""
 
     run: BilledRun
     amount: RunAmount
     checkpoints: Checkpoints
     served: Served | Unknown | None = None
 
-    @property
-    def timed(self) -> BilledRun:
-        """The run with its hours, or without any where they are unknown."""
-        hours = self.amount.billable_hours
-        return self.run if isinstance(hours, Unknown) else replace(self.run, hours=hours, basis=self.amount.basis)
+    @classmethod
+    def of(
+        cls, run: BilledRun, amount: RunAmount, checkpoints: Checkpoints, served: Served | Unknown | None
+    ) -> "PricedRun":
+        """Gives a run without hours those of an amount of work."""
+        hours = amount.billable_hours
+        timed = run if isinstance(hours, Unknown) else replace(run, hours=hours, basis=amount.basis)
+        return cls(timed, amount, checkpoints, served)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ def _market_bill(
     if isinstance(hours, Unknown):
         missing = (*((terms.price.reason,) if isinstance(terms.price, Unknown) else ()), hours.reason)
     else:
-        bill = bill_of(priced.timed, terms)
+        bill = bill_of(priced.run, terms)
         missing = bill.missing
     month = None
     if isinstance(served, Served) and usd_micros_per_hour is not None:
@@ -148,7 +151,7 @@ def _market_bill(
 
 def _plain_bill(priced: PricedRun, instance_type: InstanceType, option: PaymentOption, catalog: Catalog) -> MarketBill:
     terms = terms_of(
-        catalog.reference, instance_type, option.offer, priced.timed, catalog.day, priced.checkpoints,
+        catalog.reference, instance_type, option.offer, priced.run, catalog.day, priced.checkpoints,
         service=option.service,
     )  # fmt: skip
     return _market_bill(priced, option, terms, option.offer.price.usd_micros_per_hour)

@@ -90,7 +90,9 @@ class AdmittedOffers(NamedTuple):
         """
         if self.limit is None:
             return self
-        return self._replace(limit=float(self.cheapest.usd[self.rows].max(initial=0.0)))
+        cheapest = self.cheapest
+        within = cheapest.usd[self.among(cheapest.instance_type, cheapest.usd)]
+        return self._replace(limit=float(within.max(initial=0.0)))
 
     def only(self, types: TypeSet) -> "AdmittedOffers":
         """The part of these offers that belongs to some types."""
