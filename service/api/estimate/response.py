@@ -116,6 +116,8 @@ def rounded(value: float) -> float:
 def shown(value: Any) -> Any:
     """Returns a figure as it is answered: numbers and bands rounded, amounts in whole units; others unchanged."""
     match value:
+        case None | str():  # most figures of a bill
+            return value
         case Micros(low, likely, high):
             return MoneyResponse(number(low), number(likely), number(high))
         case Band():

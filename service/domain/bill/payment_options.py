@@ -66,7 +66,12 @@ def payment_options(
 
 def on_demand_offer(catalog: Catalog, instance_type: InstanceType, region: str | None) -> Offer | None:
     """Returns the on-demand offer of a type in a region, the first where it has several; None where it has none."""
-    among = _TypeOffers(catalog, instance_type).in_region(region)
+    # Every market of a region is compared with it.
+    return catalog.derive(_on_demand_offer, catalog.index_of[instance_type.id], region, cache=catalog.shown)
+
+
+def _on_demand_offer(catalog: Catalog, index: int, region: str | None) -> Offer | None:
+    among = _TypeOffers(catalog, catalog.instance_types[index]).in_region(region)
     on_demand = among[catalog.offers.market[among] == MARKETS.index("on_demand")]
     return catalog.offers.offer(int(on_demand[0])) if len(on_demand) else None
 
@@ -114,7 +119,7 @@ class _TypeOffers:
         offers = self.catalog.offers
         keys = offers.market[among].astype(np.int64) * (len(offers.terms) + 1) + offers.term[among] + 1
         _, first = np.unique(keys, return_index=True)
-        cheapest = [self.catalog.offers.offer(int(index)) for index in among[first]]
+        cheapest = [self.catalog.offer(index) for index in among[first].tolist()]
         return sorted(cheapest, key=lambda offer: (MARKETS.index(offer.market), offer.term or ""))
 
     def sold_as(self, market: str) -> OfferIndices:
@@ -197,6 +202,6 @@ def _gpu_hours(catalog: Catalog, gpu: str) -> list[GpuHour]:
         usd = float(offers.usd_per_hour[first])
         on_demand = offers.market[first] == MARKETS.index("on_demand")
         if on_demand and np.isfinite(usd) and instance_type.state_on(catalog.day) == "available":
-            offer, count = catalog.offers.offer(int(first)), instance_type.gpu_count
+            offer, count = catalog.offer(int(first)), instance_type.gpu_count
             hours.append(GpuHour(instance_type.id, offer, count, usd / count))
     return sorted(hours, key=lambda hour: (hour.usd_per_gpu_hour, hour.instance))

@@ -87,9 +87,10 @@ def scope_of(pattern: Pattern, features: Features) -> tuple[str, float] | None:
 
 
 class FittedPattern(NamedTuple):
-    """A pattern with its coefficients, by the values of the features that select one."""
+    """The coefficients of a pattern, by the values of the features that select one."""
 
-    pattern: Pattern
+    features: frozenset[str]
+    """All features that the pattern names."""
     names: tuple[str, ...]
     """Features that select a coefficient."""
     numbers: tuple[str, ...]
@@ -106,7 +107,7 @@ def _fitted_patterns(coefficients: Mapping[str, float]) -> tuple[FittedPattern, 
         by_pattern.setdefault(pattern, {})[values] = value
     return tuple(
         FittedPattern(
-            pattern,
+            frozenset(name.lstrip("#") for name in pattern),
             tuple(name for name in pattern if not name.startswith("#")),
             tuple(name[1:] for name in pattern if name.startswith("#")),
             table,
@@ -127,9 +128,8 @@ class Calibration:
 
     def reads_of(self, kind: StepKind, term: str, features: Iterable[str]) -> tuple[FittedPattern, ...]:
         """The fitted patterns of a term that name one of these features."""
-        among = set(features)
         fitted = self.fitted.get(f"{kind.name}.{term}", ())
-        return tuple(entry for entry in fitted if not among.isdisjoint(entry.names + entry.numbers))
+        return tuple(entry for entry in fitted if not entry.features.isdisjoint(features))
 
     def log_factor(self, kind: StepKind, term: str, features: Features, of: Sequence[str] | None = None) -> float:
         """Logarithm of the factor of a term: the sum of its coefficients times their numbers.
