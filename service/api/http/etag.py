@@ -43,11 +43,10 @@ class ConditionalAnswers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
-        if_none_match = Headers(scope=scope).get("if-none-match") if scope["type"] == "http" else None
-        if if_none_match is None or scope["method"] != "GET":
-            await self._app(scope, receive, send)
-        else:
-            await self._app(scope, receive, _sending_changes(if_none_match, send))
+        if scope["type"] == "http" and scope["method"] == "GET":
+            if_none_match = Headers(scope=scope).get("if-none-match")
+            send = send if if_none_match is None else _sending_changes(if_none_match, send)
+        await self._app(scope, receive, send)
 
 
 def _sending_changes(if_none_match: str, send: Send) -> Send:

@@ -39,8 +39,8 @@ class Catalog:
     """Offers that pass some constraints. An entry is as large as the columns of offers, so there are few."""
     outlooks: Cache = field(default_factory=lambda: Cache(size=128))
     """Estimates of a job on every type, and plans and rankings of offers: up to forty columns of types each."""
-    shown: Cache = field(default_factory=lambda: Cache(size=2_000))
-    """Offers and choices that answers show, and the JSON of choices: 3 KB each. See `api/recommend/encoded.py`."""
+    shown: Cache = field(default_factory=lambda: Cache(size=1_000))
+    """Offers that answers show, and the choices of short answers with their JSON: up to 40 KB an answer."""
     encoded_items: Cache = field(default_factory=lambda: Cache(size=10_000))
     """JSON of instance types with one of their offers, for lists. Kept here, it is dropped with the catalog."""
 

@@ -30,8 +30,8 @@ from service.domain.statement import Statement
 MAX_TIES = 20
 """Number of choices beyond the shown ones that are compared for ties."""
 
-FEW = 10
-"""Longest answer whose choices are kept for later questions: each takes some KB."""
+MOST_KEPT = 5
+"""Length of the longest answer whose choices are kept for later questions: each choice takes about 8 KB."""
 
 BY_HARDWARE = Objective({"hours": 1.0})
 """Ranks machines without a known price."""
@@ -94,9 +94,9 @@ def _leading(
 ) -> _Leading:  # fmt: skip
     types, limit = selection.admitted.types, question.limit
     if not (question.per_offer or question.diversify):
-        best = (context, basis, selection.admitted.tightened(), limit)
         # Many questions differ in limits alone and admit the same offers.
-        return catalog.derive(_best_types, *best, cache=catalog.shown) if limit <= FEW else _best_types(catalog, *best)
+        best, kept = (context, basis, selection.admitted.tightened(), limit), limit <= MOST_KEPT
+        return catalog.derive(_best_types, *best, cache=catalog.shown) if kept else _best_types(catalog, *best)
     offers = passing_offers(constraints.of_offers, types, constraints.max_usd_per_hour, catalog)
     ranked = rank_by(basis, offers, catalog).keeping_limits()
     if question.diversify:
