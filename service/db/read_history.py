@@ -21,6 +21,7 @@ from service.domain.catalog.reference import (
     Fee,
     ImportSummary,
     Measurement,
+    Prior,
     Provider,
     PublishedRun,
     Reference,
@@ -199,6 +200,7 @@ def _read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Referenc
         storage_prices=_values(connection, "storage_price", StoragePrice),
         transfer_prices=_values(connection, "transfer_price", TransferPrice),
         interruption_priors=_values(connection, "interruption_prior", InterruptionPrior),
+        priors=_values(connection, "prior", Prior),
     )
 
 

@@ -28,6 +28,7 @@ from service.domain.catalog.reference import (
     RUN_UNITS,
     Fee,
     Measurement,
+    Prior,
     Provider,
     PublishedRun,
     Region,
@@ -372,6 +373,14 @@ INTERRUPTION_PRIOR = _table(
 
 FEE = _table("fee", *_columns(Fee, keys=["provider", "service", "family", "valid_from"]))
 """Premium of a managed service on top of the price of the machine. An empty family stands for all others."""
+
+PRIOR = _table(
+    "prior",
+    *_columns(Prior, keys=["id"]),
+    _one_of("gpus", "one", "several"),
+    *_positive("min_gpus", "max_gpus", "deadline_hours"),
+)
+"""A rule of thumb that somebody wrote down: an order of families, a number of GPUs, or hours."""
 
 # Software, models and measured runs
 

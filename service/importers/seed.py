@@ -22,7 +22,7 @@ TABLES = (
     "source", "precision", "gpu", "gpu_alias", "gpu_precision", "provider", "region", "region_cpu", "instance_type",
     "lifecycle", "exchange_rate", "service", "service_lifecycle", "fee", "framework_support", "measurement", "model",
     "coefficient", "feed", "instance_type_alias", "published_run", "billing_rule", "storage_price", "transfer_price",
-    "interruption_prior",
+    "interruption_prior", "prior",
 )  # fmt: skip
 NAME_OF = {
     "gpu_alias": "gpu_aliases",

@@ -10,7 +10,7 @@ from service.api.http.fields import Amount, Names, RequestModel
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, WORDS
 from service.domain.catalog.hardware import LIFECYCLE_STATES
-from service.domain.catalog.names import resolve, resolve_gpus, resolve_instances
+from service.domain.catalog.names import resolve, resolve_gpus, resolve_instances, resolve_regions
 from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.software_support import software_names
 from service.domain.errors import QuestionError
@@ -74,6 +74,8 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
             return resolve_gpus(words, catalog, field)
         case "instance":
             return resolve_instances(words, catalog, field)
+        case "region":
+            return resolve_regions(words, catalog, field)
         case _:
             return resolve(name.replace("_", " "), words, _vocabulary(catalog, name), field)
 
@@ -85,8 +87,6 @@ def _vocabulary(catalog: Catalog, name: str) -> Sequence[str]:
             return LIFECYCLE_STATES
         case "market":
             return MARKETS
-        case "region":
-            return catalog.derive(region_names)
         case "precision":
             return tuple(catalog.reference.precisions)
         case "framework":

@@ -31,6 +31,9 @@ class InstanceGpuResponse(ResponseModel):
     usable_memory_gib: float | None
     total_memory_gb: float | None
     memory_bandwidth_gb_per_second: float | None
+    tdp_watts: float | None
+    tensor_core_generation: int | None
+    released_on: str | None
     interconnect: str | None
     interconnect_gb_per_second: float | None
     precisions: dict[str, PrecisionRateResponse]
@@ -114,9 +117,20 @@ class InstanceTypeResponse(ResponseModel):
         )
 
 
+class RegionCpuResponse(ResponseModel):
+    """The CPU that a region is known to combine with the GPU."""
+
+    region: str
+    cpu: CpuResponse
+    source: str
+
+
 class InstanceResponse(InstanceTypeResponse):
     """An instance type in a list, with its best price."""
 
+    gpus_exclusive: bool | None = Field(description="Whether a renter has the GPUs alone; null: unknown.")
+    memory_gib_per_gpu: float | None = Field(description="Host memory for each GPU; null: unknown, or without GPUs.")
+    region_cpus: list[RegionCpuResponse] = Field(description="CPUs that regions are known to combine with the GPU.")
     price: PriceResponse | None = Field(
         description="The best offer under the filters; null when there is no offer at all."
     )
@@ -142,8 +156,25 @@ def _gpu_response(instance_type: InstanceType, gpu: Gpu) -> InstanceGpuResponse:
 def instance_response(catalog: Catalog, index: int, offer_index: int | None = None) -> InstanceResponse:
     """Returns an instance type with one of its offers: its default one unless another is given; -1 for none."""
     offer = int(catalog.default_offers[index]) if offer_index is None else offer_index
+    instance_type = catalog.instance_types[index]
+    memory, gpus = instance_type.memory_gib, instance_type.gpu_count
     return InstanceResponse.like(
-        InstanceTypeResponse.of(catalog.instance_types[index], catalog.day),
+        InstanceTypeResponse.of(instance_type, catalog.day),
+        gpus_exclusive=catalog.reference.providers[instance_type.provider].gpus_exclusive,
+        memory_gib_per_gpu=None if memory is None or not gpus else memory / gpus,
+        region_cpus=region_cpus(catalog, index),
         price=None if offer < 0 else PriceResponse.of(catalog.offers.offer(offer)),
         offers=len(catalog.offers_of(index)),
     )
+
+
+def region_cpus(catalog: Catalog, index: int) -> list[RegionCpuResponse]:
+    """Returns the CPUs that the provider's regions are known to combine with the GPU of an instance type."""
+    instance_type = catalog.instance_types[index]
+    return [
+        RegionCpuResponse.like(cpu, region=region.id, cpu=cpu)
+        for region in catalog.reference.regions
+        if region.provider == instance_type.provider
+        for cpu in region.cpus
+        if instance_type.gpu and cpu.gpu == instance_type.gpu.id
+    ]

@@ -9,11 +9,12 @@ from pydantic import Field
 
 from service.api.catalog.filters import InstanceFilters, PrecisionSupport, Task, constraints_of, resolved
 from service.api.catalog.instance_type import (
-    CpuResponse,
     InstanceResponse,
     InstanceTypeResponse,
     PriceResponse,
+    RegionCpuResponse,
     instance_response,
+    region_cpus,
 )
 from service.api.http.current import CatalogStamp, Live, catalog_for, catalog_on, stamp
 from service.api.http.etag import json_answer
@@ -153,14 +154,6 @@ class EvidenceResponse(ResponseModel):
     source: str
 
 
-class RegionCpuResponse(ResponseModel):
-    """The CPU that a region is known to combine with the GPU."""
-
-    region: str
-    cpu: CpuResponse
-    source: str
-
-
 class NamePartsResponse(ResponseModel):
     """Parts of the name, if the provider builds names by a rule."""
 
@@ -176,7 +169,6 @@ class InstanceDetailResponse(InstanceTypeResponse):
 
     name_parts: NamePartsResponse | None
     gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: unknown.")]
-
     vcpus_per_gpu: float | None
     interconnect: str | None
     network_baseline_gbps: float | None
@@ -221,13 +213,7 @@ def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
         offers=[PriceResponse.of(catalog.offers.offer(offer)) for offer in catalog.offers_of(index)],
         lifecycle_events=[event for event in instance_type.lifecycle if event.starts_on <= catalog.day],
         software=[rule for rule in catalog.software if speaks_of(rule, instance_type)],
-        region_cpus=[
-            RegionCpuResponse.like(cpu, region=region.id, cpu=cpu)
-            for region in catalog.reference.regions
-            if region.provider == instance_type.provider
-            for cpu in region.cpus
-            if gpu and cpu.gpu == gpu.id
-        ],
+        region_cpus=region_cpus(catalog, index),
         evidence=[row for row in catalog.measurements if row.machine == instance_type.id],
         catalog=stamp(catalog),
     )

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from service.api.catalog.filters import resolved
-from service.api.catalog.instances import RegionCpuResponse
+from service.api.catalog.instance_type import RegionCpuResponse
 from service.api.http.current import Live, catalog_on
 from service.api.http.fields import Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import Page, having, page_answer

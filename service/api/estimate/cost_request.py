@@ -11,6 +11,7 @@ from service.domain.band import Band
 from service.domain.bill.run import LONGEST_HOURS, BilledRun, StoredData, TransferredData
 from service.domain.bill.serving import Load
 from service.domain.bill.verdict import Gate
+from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
 
 Hours = Annotated[float, Field(gt=0, le=LONGEST_HOURS, allow_inf_nan=False)]
@@ -91,6 +92,10 @@ class CostRequest(BodyModel):
             "Default: every market side by side, and managed services too."
         ),
     ] = ()
+    usd_per_hour: Annotated[
+        dict[Market, Positive] | None,
+        Field(description="Own prices of the machine by market, in place of the catalog's; billed as used."),
+    ] = None
     managed_service: Annotated[
         Name | None,
         Field(description="Rents the machine through it, such as `sagemaker-training`; its premium is a part."),

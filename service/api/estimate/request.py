@@ -16,6 +16,7 @@ from service.domain.bill.serving import Load
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import resolve, resolve_gpus, resolve_instance
+from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster, cluster_of, cluster_of_instance
@@ -118,6 +119,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         regions=resolved("region", body.region, catalog),
         markets=resolve("market", body.market, markets_known(catalog), "market"),
         gate=gate_of(body),
+        usd_per_hour=_own_prices(body),
     )
 
 
@@ -207,6 +209,21 @@ def _load(body: EstimateRequest) -> Load | None:
     if body.workload is None or body.workload.task != "inference":
         raise QuestionError("A load needs a workload of the task 'inference'.", field="load")
     return load
+
+
+def _own_prices(body: EstimateRequest) -> dict[Market, float]:
+    """Returns the caller's prices of the markets asked. Raises `QuestionError`."""
+    prices = body.usd_per_hour or {}
+    if not prices:
+        return {}
+    for name in ("region", "managed_service"):
+        if getattr(body, name):
+            raise QuestionError(f"A price of your own has no {name}: leave one of them out.", field=name)
+    if not isinstance(body.machine, str):
+        raise QuestionError("A described machine has its price in machine.usd_per_hour.", field="usd_per_hour")
+    if missing := [market for market in body.market if market not in prices]:
+        raise QuestionError(f"usd_per_hour has no price for {missing[0]}.", field="usd_per_hour")
+    return {market: usd for market, usd in prices.items() if not body.market or market in body.market}
 
 
 def _service(body: EstimateRequest, catalog: Catalog) -> str | None:

@@ -12,6 +12,7 @@ from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, N
 from service.api.workload.checkpoints import bears_no_fault, checkpoints_in
 from service.api.workload.job import amount_of, job_of
 from service.api.workload.requirements import (
+    numerics_of,
     precision_requirement_of,
     refused_precisions,
     requirements_of,
@@ -20,6 +21,7 @@ from service.api.workload.requirements import (
 from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve_gpus, resolve_instance, unknown
+from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.physics.input_pipeline import SampleLoading
@@ -59,6 +61,8 @@ class ObjectiveWeightsRequest(BodyModel):
     samples_per_usd: Amount = 0
     joules: Amount = 0
     risk: Amount = 0
+    gpu_count: Amount = 0
+    gpu_memory_gb: Amount = 0
 
 
 OBJECTIVES = {name: Objective(weights) for name, weights in NAMED.items()}
@@ -123,6 +127,8 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         required = precision_requirement_of(work, usual, catalog, needs_peak=needs_peak)
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
+    asked = precisions[:1] if work.precision_flexible else ()
+    faster = _faster_formats(work, precisions, catalog)
     # A name without measurements ranks nothing; hardware and price then decide.
     named: Job | NamedWork | None = job
     if job is None and work.name is not None and measured_under(work.name, catalog):
@@ -130,7 +136,8 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     current = request.current_instance
     return Question(
         task=work.task,
-        precisions=precisions if required is None or required.free else required.usable,
+        precisions=() if faster else precisions if required is None or required.free else required.usable,
+        asked_precision=next(iter(asked), None),
         constraints=_constraints(
             request,
             objective,
@@ -154,7 +161,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         checkpoints=checkpoints_in(work.checkpoint, work),
         diversify=request.diversify,
         needs=requirements_of(work, required, catalog, has_job=job is not None),
-        usual=required.tolerated if required is not None and required.free else (),
+        usual=faster or (required.tolerated if required is not None and required.free else ()),
         given=frozenset(_given_fields(request)),
         framework=work.software.framework,
         loading=_loading_of(work, job),
@@ -165,7 +172,17 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         spot_left_out=_leaves_spot_out(request),
         refused_precisions=refused_precisions(work, catalog),
         software_unknown=tuple(unknown_software(work, catalog)),
+        subjects=frozenset(filter(None, (work.dataset, work.goal, work.model_size))),
     )
+
+
+def _faster_formats(work: WorkloadRequest, precisions: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
+    """Returns the precisions and the formats that may replace them; empty if none may."""
+    if not work.precision_flexible:
+        return ()
+    replacing = (*SINGLE_PRECISIONS, *USUAL_PRECISIONS) if work.code_changes else SINGLE_PRECISIONS
+    tolerated = numerics_of(work).tolerated(replacing, catalog)
+    return tuple(dict.fromkeys((*precisions, *tolerated))) if precisions else ()
 
 
 def _given_fields(request: RecommendRequest) -> Iterator[str]:
@@ -188,6 +205,7 @@ def _loading_of(work: WorkloadRequest, job: Job | None) -> SampleLoading:
         gpu_decoding=work.host.gpu_decoding or reads_tokens,
         sample_mb=work.sample_mb,
         from_local_disks=work.reads_from == "local",
+        single_threaded=work.host.single_threaded,
     )
 
 

@@ -21,7 +21,7 @@ from service.api.estimate.response import (
 from service.api.http.current import CatalogStamp, stamp
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.request import RecommendRequest
-from service.api.recommend.sentences import note, placement_text, rejection_text, said
+from service.api.recommend.sentences import note, placement_text, prior_text, rejection_text, said
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
 from service.domain.evidence.named import NamedRate
@@ -29,6 +29,7 @@ from service.domain.physics.cluster import GIB
 from service.domain.recommend.answer import (
     Answer,
     Choice,
+    CitedPrior,
     CurrentComparison,
     HostNeeds,
     PeakEstimate,
@@ -205,6 +206,24 @@ class RejectionResponse:
 
 
 @dataclass(slots=True)
+class PriorResponse:
+    """A rule of thumb that somebody wrote down, and whether the answer follows it."""
+
+    kind: Literal["prior"]
+    id: str
+    verdict: Annotated[
+        Literal["followed", "overridden", "open"],
+        Field(description="`overridden` by figures or measurements; `open` if a figure is unknown."),
+    ]
+    text: str
+    min_gpus: int | None
+    max_gpus: int | None
+    deadline_hours: float | None
+    source: str
+    published_on: str | None
+
+
+@dataclass(slots=True)
 class CurrentInstanceResponse:
     """The caller's current instance, priced and rated like a choice."""
 
@@ -236,8 +255,14 @@ class RecommendResponse:
     current: CurrentInstanceResponse | None
     advice: list[StatementResponse]
     notes: list[NoteResponse]
+    priors: Annotated[list[PriorResponse], Field(description="Evidence of the kind `prior`: opinions of guides.")]
+    disclaimer: str
 
 
+DISCLAIMER = (
+    "The ranking follows from the figures and sources that it names. It endorses no provider: measure your own "
+    "workload before a long run."
+)
 AVAILABILITY = AvailabilityResponse(state="unknown", confidence=None, observed_on=None)
 
 
@@ -252,6 +277,8 @@ def rendered(request: RecommendRequest, answer: Answer, catalog: Catalog) -> Rec
         current=None if answer.current is None else _current(answer.current),
         advice=[said(advice) for advice in answer.advice],
         notes=[note(each) for each in answer.notes],
+        priors=[_prior(each, catalog) for each in answer.priors],
+        disclaimer=DISCLAIMER,
     )
 
 
@@ -413,6 +440,21 @@ def _measurement(rate: NamedRate | None) -> Sequence[dict[str, str]]:
             "measured": f"{measurement.workload} on {measurement.machine}: "
             f"{measurement.samples_per_second:,g} samples/s",
         },
+    )
+
+
+def _prior(cited: CitedPrior, catalog: Catalog) -> PriorResponse:
+    prior = cited.prior
+    return PriorResponse(
+        kind="prior",
+        id=prior.id,
+        verdict=cited.verdict,
+        text=prior_text(cited),
+        min_gpus=prior.min_gpus,
+        max_gpus=prior.max_gpus,
+        deadline_hours=prior.deadline_hours,
+        source=prior.source,
+        published_on=catalog.reference.sources[prior.source].published_on,
     )
 
 

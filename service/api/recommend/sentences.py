@@ -11,7 +11,7 @@ from service.domain.bill.interruption import Expectation
 from service.domain.catalog.hardware import InstanceType
 from service.domain.physics.cluster import GIB
 from service.domain.physics.input_pipeline import CORES_PER_GPU_THAT_DECODES, USUAL_CORES_PER_GPU
-from service.domain.recommend.answer import Choice, Note, RankedOffer, Rejection, SpotEstimate
+from service.domain.recommend.answer import Choice, CitedPrior, Note, RankedOffer, Rejection, SpotEstimate
 from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.statement import Statement
 
@@ -68,6 +68,9 @@ CRITERIA: Mapping[str, tuple[str, str]] = {
     "samples_per_second": ("{:.4g} samples per second", "an unknown speed"),
     "samples_per_usd": ("{:.4g} samples per dollar", "an unknown price"),
     "joules_per_sample": ("{:.4g} joules per sample", "an unknown power"),
+    "risk": ("a risk of {:g}", "the risk of its market"),
+    "gpu_count": ("a GPU count of {:g}", "an unknown number of GPUs"),
+    "gpu_memory_gb": ("{:g} GB on each GPU", "an unknown memory"),
     "peak_tflops": ("a peak of {:g} TFLOPS", "an unknown peak"),
     "peak_tflops_per_usd_hour": ("{:.4g} TFLOPS per dollar-hour", "an unknown peak per dollar"),
     "peak_tflops_per_watt": ("{:.4g} TFLOPS per watt", "an unknown peak per watt"),
@@ -118,6 +121,16 @@ def _spot_in_expectation(spot: SpotEstimate) -> str:
     )
 
 
+LINKS = {
+    "pcie": "PCIe",
+    "nvlink": "NVLink",
+    "nvswitch": "NVLink through a switch",
+    "infinity_fabric": "Infinity Fabric",
+    "ici": "the links of their pod",
+    "neuronlink": "NeuronLink",
+    "roce": "RoCE",
+}
+
 REASONS: Mapping[ReasonCode, Sentence] = {
     ReasonCode.OBJECTIVE: _objective,
     ReasonCode.ONLY_CHOICE: "Nothing else satisfies the constraints.",
@@ -129,6 +142,11 @@ REASONS: Mapping[ReasonCode, Sentence] = {
     ReasonCode.SCALED: "{rate.text}",
     ReasonCode.WITHIN_LIMITS: _within_limits,
     ReasonCode.SPOT_IN_EXPECTATION: _spot_in_expectation,
+    ReasonCode.SOFTWARE: lambda software: f"Known to run there: {', '.join(software)}.",
+    ReasonCode.INTERCONNECT: lambda gpus, links, gb_per_second: (
+        f"Its {gpus} GPUs are linked by {LINKS[links]}"
+        + ("." if gb_per_second is None else f", {gb_per_second:g} GB/s for each.")
+    ),
     ReasonCode.TIED: _tied,
 }
 
@@ -201,6 +219,10 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.SLOW_NETWORK: _slow_network,
     WarningCode.FEW_VCPUS: _few_vcpus,
     WarningCode.HOST_BOUND: _host_bound,
+    WarningCode.SINGLE_THREADED: lambda vcpus: (
+        f"Code with one thread uses one of its {'many' if vcpus is None else f'{vcpus:g}'} vCPUs, "
+        "and a core of a server is slower than one of a desktop."
+    ),
     WarningCode.SLOW_READS: _slow_reads,
     WarningCode.HOST_MEMORY_UNKNOWN: "Its host memory is unknown; the workload asks for {needed_gib:g} GiB.",
     WarningCode.LOCAL_STORAGE_SMALL: _local_storage_small,
@@ -368,9 +390,27 @@ def _nearest(in_time: RankedOffer | None, in_budget: RankedOffer | None) -> str:
     return f"Nothing is both in time and within the budget: {'; '.join(sides)}."
 
 
+def prior_text(cited: CitedPrior) -> str:
+    """Returns a rule of thumb, and how the answer compares with it."""
+    prior, figures = cited.prior, [_criterion(*figure) for figure in cited.figures]
+    first = cited.compared[0]
+    if prior.groups:
+        names = [each.instance_type.id for each in cited.compared]
+        better, worse = (f"{name} ({figure})" for name, figure in zip(names, figures, strict=True))
+        if cited.verdict == "followed":
+            return f"{prior.says} The answer agrees: {better} comes before {worse}."
+        return f"{prior.says} The figures say otherwise: {worse} comes before {better}."
+    if prior.min_gpus is not None:
+        gpus = _plural(first.instance_type.gpu_count * first.machines, "GPU")
+        return f"{prior.says} The first choice, {first.instance_type.id} ({figures[0]}), has {gpus}."
+    took = "an unknown time" if first.hours is None else f"{first.hours:.3g} hours"
+    return f"{prior.says} The first choice, {first.instance_type.id}, takes {took}."
+
+
 NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.OBJECTIVE_DEFAULTED: "No objective was given, so `cheapest` was used.",
-    NoteCode.PRICE_IGNORED: "No candidate has a known price, so the ranking is by hardware alone.",
+    NoteCode.PRICE_IGNORED: "No candidate has a known price, so the ranking is by hardware alone: GPUs are sold one by "
+    "one, so fewer are taken as cheaper.",
     NoteCode.NO_AMOUNT: "No amount of work was given, so the ranking is by the cost of an hour, not of the job.",
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
     NoteCode.NEAREST: _nearest,
@@ -379,6 +419,9 @@ NOTES: Mapping[NoteCode, Sentence] = {
     "so spot machines were left out.",
     NoteCode.SOFTWARE_UNKNOWN: "No rule says where this software runs, so it rejected nothing; GET /frameworks lists "
     "the software with rules.",
+    NoteCode.CONFLICT_IN_SOURCES: lambda priors: (
+        f"Rules of thumb contradict each other ({', '.join(priors)}): the ranking follows the figures."
+    ),
     NoteCode.NOT_WEIGHED: lambda has_job: (
         "These fields were read and checked but did not affect the ranking, which rests on "
         f"{'the physics of the job' if has_job else 'hardware and price'}."

@@ -52,6 +52,7 @@ class HostRequest(BodyModel):
         Amount | None, Field(description="Samples that one vCPU prepares. Too few vCPUs cause a warning.")
     ] = None
     gpu_decoding: bool = False
+    single_threaded: Annotated[bool, Field(description="The code that prepares samples uses one thread.")] = False
 
 
 class CheckpointRequest(BodyModel):
@@ -157,6 +158,12 @@ class WorkloadRequest(BodyModel):
         Names, Field(description="In order of preference. Default: the best usual one of each GPU.")
     ] = ()
     precision_support: PrecisionSupport = "native"
+    precision_flexible: Annotated[
+        bool, Field(description="Where the precision runs, a faster format counts: TF32, or 16 bits.")
+    ] = False
+    code_changes: Annotated[
+        bool, Field(description="If false, only TF32 counts as a faster format, since it needs no change of the code.")
+    ] = True
     weight_precision: Annotated[
         Name | None, Field(description="Format of stored weights if it differs, such as `int4`, `nf4` or `fp8`.")
     ] = None
@@ -189,6 +196,13 @@ class WorkloadRequest(BodyModel):
     input_length: Annotated[Length | None, Field(description="Tokens of a prompt, or of a sample.")] = None
     output_length: Annotated[Length | None, Field(description="Tokens of an answer.")] = None
     amount: AmountRequest | None = None
+    dataset: Annotated[
+        Name | None, Field(description="Such as `ms_coco`: rules of thumb say how many GPUs are usual.")
+    ] = None
+    goal: Annotated[Name | None, Field(description="Such as `reproduce_paper`, for rules of thumb.")] = None
+    model_size: Annotated[
+        Literal["small", "medium", "large", "very_large"] | None, Field(description="For rules of thumb.")
+    ] = None
     software: SoftwareRequest = SoftwareRequest()
     host: HostRequest = HostRequest()
     numerics: NumericsRequest = NumericsRequest()

@@ -75,6 +75,11 @@ class SellerTerms:
     interruptions: Expectation | Unknown | None = None
 
     @property
+    def managed(self) -> bool:
+        """Whether a managed service runs the work on a plain machine, and bills the run alone."""
+        return isinstance(self.fee, Fee | Unknown)
+
+    @property
     def currency(self) -> str:
         return USD if isinstance(self.price, Unknown) else self.price.currency
 
@@ -202,8 +207,8 @@ def _machine_hours(run: BilledRun, terms: SellerTerms) -> dict[PartName, Exact |
         lost = interruptions if isinstance(interruptions, Unknown) else Exact.of(interruptions.hours) - work
     setup = Exact.same(exact(run.setup_minutes) / 60)
     busy = total_of(time for time in (work, lost, setup) if isinstance(time, Exact))
-    # The idle fraction is a share of all hours in use, itself included.
-    share = exact(run.idle_fraction)
+    # The idle fraction is a share of all hours in use, itself included. A managed service takes its machine down.
+    share = exact(0 if terms.managed else run.idle_fraction)
     idle = busy.times(share / (1 - share))
     used = busy + idle
     rounding: Exact | Unknown = NOTHING

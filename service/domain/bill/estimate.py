@@ -1,13 +1,14 @@
 """The answer to POST /estimate: a job or a run on a machine, with its physics and its bill in every market."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints
 from service.domain.bill.market_bills import (
     MarketBill,
     PricedRun,
+    price_as_given,
     price_everywhere,
     price_own_machine,
     verdict_on,
@@ -18,6 +19,7 @@ from service.domain.bill.serving import Load, Served, serve
 from service.domain.bill.verdict import Gate, Verdict
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.offer import Market
 from service.domain.catalog.tariffs import SECONDS_AN_HOUR
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.job import Job
@@ -74,6 +76,8 @@ class EstimateQuestion:
     regions: tuple[str, ...] = ()
     service: str | None = None
     gate: Gate | None = None
+    usd_per_hour: Mapping[Market, float] = field(default_factory=dict)
+    """The caller's own prices by market, in place of the catalog's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,8 @@ def _bills(
     instance_type, work = question.instance_type, question.work
     if instance_type is None:
         return (price_own_machine(priced, question.own_usd_per_hour, catalog),)
+    if question.usd_per_hour:
+        return price_as_given(priced, question.usd_per_hour, instance_type, catalog)
     # Plain hours may be of a training run, so managed training is offered for them as well.
     training = not isinstance(work, JobQuestion) or work.job.task == "training"
     options = payment_options(

@@ -1,6 +1,6 @@
 """A run priced in every market of an instance type, side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -15,6 +15,7 @@ from service.domain.bill.unit_costs import UnitCosts, unit_costs, usd_micros_a_m
 from service.domain.bill.verdict import Gate, Verdict, verdict
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.offer import Market, Offer, Price
 from service.domain.money import MICRO, USD, Micros, Unknown, exact, half_up, rate_on
 
 OWN_MACHINE = "for a machine of one's own"
@@ -103,6 +104,24 @@ def price_own_machine(priced: PricedRun, usd_per_hour: float | None, catalog: Ca
         transfer=tuple(Unknown(f"What sending data costs {OWN_MACHINE} is not known.") for _ in run.sent),
     )
     return _market_bill(priced, None, terms, micros)
+
+
+def price_as_given(
+    priced: PricedRun, usd_per_hour: Mapping[Market, float], instance_type: InstanceType, catalog: Catalog
+) -> tuple[MarketBill, ...]:
+    """Returns the bill of a run in each market at the caller's own prices, billed as used, without interruptions."""
+    bills = {}
+    for market, usd in usd_per_hour.items():
+        bill = price_own_machine(priced, usd, catalog)
+        micros = bill.usd_micros_per_hour
+        price = Price(micros, micros, USD, 0, None, None, "unknown", "entered", "the request", None)
+        offer = Offer(catalog.index_of[instance_type.id], None, None, market, price)
+        bills[market] = replace(bill, option=PaymentOption(offer))
+    plain = bills.get("on_demand")
+    return tuple(
+        bill if plain is None or bill is plain else replace(bill, break_even=_break_even(priced, bill, plain))
+        for bill in bills.values()
+    )
 
 
 def verdict_on(bills: Sequence[MarketBill], gate: Gate) -> tuple[Verdict, MarketBill | None]:

@@ -59,6 +59,22 @@ def resolve(what: str, names: Collection[str], known: Collection[str], field: st
     return tuple(dict.fromkeys(by_fold[name.lower()] for name in names))
 
 
+def resolve_regions(names: Collection[str], catalog: Catalog, field: str = "region") -> tuple[str, ...]:
+    """Returns region ids for ids and names, such as `Inner Mongolia A`. Raises `UnknownName`."""
+    ids = catalog.derive(_regions_by_name)
+    return tuple(dict.fromkeys(id_ for name in resolve("region", names, ids, field) for id_ in ids[name]))
+
+
+def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """The ids of the regions that an id or a name means; sellers may share a name."""
+    regions = catalog.reference.regions
+    ids: dict[str, tuple[str, ...]] = {region.id: (region.id,) for region in regions}
+    for region in regions:
+        if region.name is not None and ids.get(region.name) != (region.name,):
+            ids[region.name] = tuple(dict.fromkeys((*ids.get(region.name, ()), region.id)))
+    return ids
+
+
 def fold_gpu(name: str) -> str:
     """Returns a GPU's name without vendor, and with one spelling of spaces, dashes, underscores and gigabytes."""
     folded = name.lower().replace("_", "-").replace(" ", "-")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from typing import Literal
 
 from service.domain.calibration.error_bands import Physics
 from service.domain.catalog.hardware import Gpu, LifecycleState
@@ -104,6 +105,43 @@ class Fee:
     percent_of_compute: float
     source: str
     note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """A rule of thumb that somebody wrote down, with the work that it is about and the days on which it holds.
+
+    It says which families come first, how many GPUs are usual, or how long a run may take. Measurements and figures
+    overrule it, and an answer cites it either way.
+    """
+
+    id: str
+    task: str
+    gpus: Literal["one", "several"] | None
+    """Work on one GPU or on several; None if it does not matter."""
+    objective: str | None
+    """A named objective; None for any."""
+    subject: str | None
+    """A data set, a goal or a size of model, such as `ms_coco`; None for any work."""
+    ranking: str | None
+    """Families, the best first: `g4dn > p2,g3`. A last `*` stands for all others."""
+    min_gpus: int | None
+    max_gpus: int | None
+    deadline_hours: float | None
+    says: str
+    valid_from: date
+    valid_to: date | None
+    source: str
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """Families that it does not tell apart, the best group first."""
+        groups = self.ranking.split(">") if self.ranking else ()
+        return tuple(tuple(group.strip().split(",")) for group in groups)
+
+    def holds_on(self, day: date) -> bool:
+        """Returns whether it is about a day."""
+        return self.valid_from <= day and (self.valid_to is None or day < self.valid_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,3 +300,4 @@ class Reference:
     storage_prices: tuple[StoragePrice, ...] = ()
     transfer_prices: tuple[TransferPrice, ...] = ()
     interruption_priors: tuple[InterruptionPrior, ...] = ()
+    priors: tuple[Prior, ...] = ()

@@ -22,6 +22,7 @@ class SampleLoading:
     gpu_decoding: bool = False
     sample_mb: float | None = None
     from_local_disks: bool = False
+    single_threaded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

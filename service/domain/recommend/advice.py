@@ -16,9 +16,9 @@ from service.domain.catalog.software_support import RUNS, rules_by_type, said
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.codes import AdviceCode
-from service.domain.recommend.successors import best_peak, on_demand_prices
 from service.domain.recommend.warnings import cpus_are_too_few
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU, Requirement
+from service.domain.selection.successors import best_peak, on_demand_prices
 from service.domain.statement import Statement
 from service.domain.versions import known_versions, written
 
@@ -106,7 +106,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
     return replace(
         situation,
         top=top.instance_type,
-        precision=top.precision if modelled is None else modelled.precision,
+        precision=context.asked_precision or (top.precision if modelled is None else modelled.precision),
         other=_first_with_another_gpu(choices),
         nodes=top.nodes,
         cores_bind=not context.decodes_on_gpu and cpus_are_too_few(context, top, modelled, catalog),

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints, Expectation
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Offer
+from service.domain.catalog.reference import Prior
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence
 from service.domain.jobs.job import Amount, Job
@@ -90,6 +91,10 @@ class Question:
     """Precisions that the workload cannot tolerate."""
     software_unknown: tuple[str, ...] = ()
     """Fields that name software without any rule."""
+    asked_precision: str | None = None
+    """The precision that the caller lets faster formats replace."""
+    subjects: frozenset[str] = frozenset()
+    """The data set, the goal and the size of the model, as rules of thumb call them."""
 
     @property
     def modelled(self) -> Job | None:
@@ -115,6 +120,7 @@ class Question:
             concurrent_runs=self.concurrent_runs,
             fault_tolerant=self.fault_tolerant,
             refused_precisions=self.refused_precisions,
+            asked_precision=self.asked_precision,
             current_instance=self.current_instance,
             providers=self.constraints.words.get("provider", ()),
             least_gpus=self.constraints.at_least.get("gpu_count"),
@@ -135,6 +141,7 @@ class WorkContext:
     concurrent_runs: int
     fault_tolerant: bool
     refused_precisions: tuple[str, ...]
+    asked_precision: str | None
     current_instance: str | None
     providers: tuple[str, ...]
     """Requested providers; empty: any."""
@@ -268,6 +275,18 @@ class Choice(RankedOffer):
     comparison: CurrentComparison | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CitedPrior:
+    """A rule of thumb with its verdict: whether the answer follows it; open if a figure for that is unknown."""
+
+    prior: Prior
+    verdict: Literal["followed", "overridden", "open"]
+    compared: tuple[RankedOffer, ...]
+    """The offers that decide: the better and the worse by the rule, or the first choice."""
+    figures: tuple[tuple[str, float | None], ...] = ()
+    """The figure of the objective of each of them, by its name."""
+
+
 class RelaxationOutcome(NamedTuple):
     """The smallest change of one constraint that admits something, the number of types, and the best of them."""
 
@@ -303,3 +322,4 @@ class Answer:
     price_ignored: bool
     advice: tuple[Statement[AdviceCode], ...]
     notes: tuple[Note, ...]
+    priors: tuple[CitedPrior, ...] = ()

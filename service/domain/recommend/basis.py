@@ -23,7 +23,7 @@ from service.domain.recommend.fleet import (
     with_measurements,
 )
 from service.domain.recommend.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective
-from service.domain.recommend.plans import SPOT, Planner, keeping_on_more_nodes, limit_checks, plans_of
+from service.domain.recommend.plans import SPOT, Planner, gpu_counts, keeping_on_more_nodes, limit_checks, plans_of
 from service.domain.recommend.ranking import Ranked, rank
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offer_choice
@@ -225,6 +225,8 @@ def figures_of(cells: CheapestOffers, peaks: Peaks, catalog: Catalog) -> Figures
         paid_speed=speed,
         watts=catalog.columns.numbers["tdp_watts"][cells.instance_type],
         risk=(catalog.offers.market[cells.offer] == SPOT).astype(np.float64),
+        gpu_count=gpu_counts(catalog)[cells.instance_type],
+        gpu_memory_gb=catalog.columns.numbers["gpu_memory_gb"][cells.instance_type],
     )
 
 

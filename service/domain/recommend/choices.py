@@ -9,6 +9,7 @@ from service.domain.bill.interruption import Expectation, break_even_rate, expec
 from service.domain.bill.payment_options import on_demand_offer
 from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.tariffs import prior_of
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence, evidence_for
@@ -64,7 +65,7 @@ class Completer:
         )
 
     def _reasons(self, offer: RankedOffer, work: WorkEstimate | None) -> Reasons:
-        figures = tuple(dict.fromkeys(_criterion_figures(offer, self.criteria, self.context)))
+        figures = tuple(dict.fromkeys(criterion_figures(offer, self.criteria, self.context)))
         yield statement(ReasonCode.OBJECTIVE, rank=offer.rank, ranked=self.ranked, figures=figures)
         if self.ranked <= 1:
             yield statement(ReasonCode.ONLY_CHOICE)
@@ -72,6 +73,9 @@ class Completer:
             yield statement(ReasonCode.PRECISION, precision=offer.precision, tflops=offer.speed)
         if self.planner is not None and work is not None:
             yield from _work_reasons(offer, work, self.planner)
+        if software := [each.software for each in (self.context.needs.framework, self.context.needs.engine) if each]:
+            yield statement(ReasonCode.SOFTWARE, software=software)
+        yield from _link_reasons(offer.instance_type)
         if offer.tied_with:
             yield statement(ReasonCode.TIED, ranks=offer.tied_with)
 
@@ -196,13 +200,17 @@ def _spot(offer: RankedOffer, hours: Band, expected: Expectation, planner: Plann
 # Reasons
 
 
-def _criterion_figures(
+def criterion_figures(
     offer: RankedOffer, criteria: tuple[str, ...], context: WorkContext
 ) -> Iterator[tuple[str, float | None]]:
     """Yields the name and the value of the figure behind each criterion; risk has none, as the market shows it."""
     figure = _peak_figure if context.job is None else _job_figure
     for criterion in criteria:
-        if criterion != "risk":
+        if criterion in ("gpu_count", "fewer_gpus"):
+            yield "gpu_count", offer.instance_type.whole_gpus * offer.machines
+        elif criterion == "gpu_memory_gb":
+            yield criterion, None if offer.instance_type.gpu is None else offer.instance_type.gpu.memory_gb
+        elif criterion != "risk":
             yield figure(criterion, offer, context)
 
 
@@ -232,6 +240,18 @@ def _job_figure(criterion: str, offer: RankedOffer, context: WorkContext) -> tup
             return "joules_per_sample", _quotient(None if watts is None else watts * offer.machines, offer.speed)
         case _:
             return "samples_per_second", offer.speed
+
+
+def _link_reasons(machine: InstanceType) -> Reasons:
+    """Yields how the GPUs are linked: as the machine states it, else as cards of their kind are."""
+    gpu = machine.gpu
+    if gpu is None or machine.gpu_count < 2:
+        return
+    links, speed = machine.interconnect, machine.interconnect_gb_per_second
+    if links is None:
+        links, speed = gpu.interconnect, gpu.interconnect_gb_per_second
+    if links is not None:
+        yield statement(ReasonCode.INTERCONNECT, gpus=machine.gpu_count, links=links, gb_per_second=speed)
 
 
 def _work_reasons(offer: RankedOffer, work: WorkEstimate, planner: Planner) -> Reasons:

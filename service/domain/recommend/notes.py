@@ -1,13 +1,17 @@
 """Notes on a whole answer: defaults that were used, and fields that did not affect the ranking."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.recommend.answer import NamedWork, Note, Question, RankedOffer
+from service.domain.recommend.answer import CitedPrior, NamedWork, Note, Question, RankedOffer
 from service.domain.recommend.codes import NoteCode
 from service.domain.recommend.fleet import measured_under
+from service.domain.recommend.priors import in_conflict
 
-ALWAYS_WEIGHED = frozenset({"task", "precision", "precision_support", "fault_tolerant", "host", "software", "numerics"})
+ALWAYS_WEIGHED = frozenset({
+    "task", "precision", "precision_support", "fault_tolerant", "host", "software", "numerics",
+    "precision_flexible", "code_changes", "dataset", "goal", "model_size", "concurrent_runs",
+})  # fmt: skip
 """Fields of a workload that affect every ranking."""
 
 WEIGHED_BY_NAME = frozenset({"name", "amount", "checkpoint"})
@@ -29,6 +33,7 @@ def notes_on(
     question: Question,
     nearest: tuple[RankedOffer | None, RankedOffer | None],
     catalog: Catalog,
+    priors: Sequence[CitedPrior],
     *,
     price_ignored: bool,
 ) -> Iterator[Note]:
@@ -42,18 +47,24 @@ def notes_on(
         yield Note(NoteCode.NO_AMOUNT, ("workload.amount",))
     if "workload.amount" in given and question.limits.deadline_hours is None:
         yield Note(NoteCode.NO_DEADLINE, ("constraints.deadline_hours",))
+    if opposite := in_conflict(priors):
+        yield Note(NoteCode.CONFLICT_IN_SOURCES, (), {"priors": opposite})
     if nearest != (None, None):
         in_time, in_budget = nearest
         limits = ("constraints.deadline_hours", "constraints.budget_usd")
         yield Note(NoteCode.NEAREST, limits, {"in_time": in_time, "in_budget": in_budget})
+    yield from _notes_on_workload(question, catalog)
+    if fields := tuple(_fields_without_effect(question)):
+        yield Note(NoteCode.NOT_WEIGHED, fields, {"has_job": job is not None})
+
+
+def _notes_on_workload(question: Question, catalog: Catalog) -> Iterator[Note]:
     if question.name is not None and not measured_under(question.name, catalog):
         yield Note(NoteCode.NAME_NOT_MEASURED, ("workload.name",), {"name": question.name})
     if question.spot_left_out:
         yield Note(NoteCode.SPOT_LEFT_OUT, ("constraints.market", "workload.fault_tolerant"))
     if question.software_unknown:
         yield Note(NoteCode.SOFTWARE_UNKNOWN, question.software_unknown)
-    if fields := tuple(_fields_without_effect(question)):
-        yield Note(NoteCode.NOT_WEIGHED, fields, {"has_job": job is not None})
 
 
 def _fields_without_effect(question: Question) -> Iterator[str]:

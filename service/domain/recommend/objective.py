@@ -15,11 +15,11 @@ NAMED: dict[str, dict[str, float]] = {
 }
 """The named objectives, each as weights of criteria."""
 
-MORE_IS_BETTER = frozenset({"samples_per_second", "samples_per_usd"})
+MORE_IS_BETTER = frozenset({"samples_per_second", "samples_per_usd", "gpu_count", "gpu_memory_gb"})
 NEEDS_PRICE = frozenset({"usd", "samples_per_usd"})
 NEEDS_SPEED = frozenset({"hours", "samples_per_second", "samples_per_usd", "joules"})
 NEEDS_POWER = frozenset({"joules"})
-TERMS = ("usd", "hours", "samples_per_second", "samples_per_usd", "joules", "risk")
+TERMS = ("usd", "hours", "samples_per_second", "samples_per_usd", "joules", "risk", "gpu_count", "gpu_memory_gb")
 
 DECIMALS = 9
 EVEN = 10.0**-DECIMALS
@@ -69,6 +69,10 @@ class Figures:
     watts: Floats
     risk: Floats
     """Probability of an interruption."""
+    gpu_count: Floats
+    """GPUs of all machines."""
+    gpu_memory_gb: Floats
+    """Memory of one GPU."""
 
     def each(self, change: Callable[[Floats], Floats]) -> "Figures":
         """Returns the figures with every column changed."""
@@ -87,6 +91,9 @@ _CRITERIA: Mapping[str, Callable[[Figures], Floats]] = {
     "samples_per_usd": lambda figures: figures.paid_speed / figures.usd_per_hour,
     "joules": lambda figures: figures.watts / figures.paid_speed,
     "risk": lambda figures: figures.risk,
+    "gpu_count": lambda figures: figures.gpu_count,
+    "fewer_gpus": lambda figures: figures.gpu_count,
+    "gpu_memory_gb": lambda figures: figures.gpu_memory_gb,
 }
 
 

@@ -91,6 +91,12 @@ class NodeOptions:
         return np.asarray(self.in_time & self.affordable, np.bool_)
 
 
+def gpu_counts(catalog: Catalog) -> Floats:
+    """Returns the GPUs of each instance type; NaN without any, so that a machine without GPUs is not the smallest."""
+    counts = catalog.columns.numbers["gpu_count"]
+    return np.where(counts > 0, counts, np.nan)
+
+
 def plans_of(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> Plans:
     """Returns the plans of some offers; cached."""
     return catalog.derive(_find_plans, planner, cells, cache=catalog.outlooks)
@@ -143,6 +149,8 @@ def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> 
         usd_per_hour=catalog.offers.usd_per_hour_at(cells.offer) * nodes,
         watts=catalog.columns.numbers["tdp_watts"][types] * nodes,
         spot=catalog.offers.market[cells.offer] == SPOT,
+        gpu_count=gpu_counts(catalog)[types] * nodes,
+        gpu_memory_gb=np.broadcast_to(catalog.columns.numbers["gpu_memory_gb"][types], works.shape),
     )
     if planner.fleet.job.amount is None:
         return _options_without_amount(one)
@@ -163,6 +171,8 @@ class _Run:
     watts: Floats
     spot: Mask
     """Per candidate."""
+    gpu_count: Floats
+    gpu_memory_gb: Floats
 
 
 def _options_without_amount(one: _Run) -> NodeOptions:
@@ -173,7 +183,17 @@ def _options_without_amount(one: _Run) -> NodeOptions:
         nodes=one.nodes,
         works=one.works,
         rate=one.likely,
-        figures=Figures(price, price, 1 / one.likely, one.likely, one.likely, one.watts, risk),
+        figures=Figures(
+            usd=price,
+            usd_per_hour=price,
+            hours=1 / one.likely,
+            speed=one.likely,
+            paid_speed=one.likely,
+            watts=one.watts,
+            risk=risk,
+            gpu_count=one.gpu_count,
+            gpu_memory_gb=one.gpu_memory_gb,
+        ),
         instances=np.ones(shape),
         hours=unknown,
         ends=one.works,
@@ -209,6 +229,8 @@ def _options_of_amount(planner: Planner, one: _Run, rates: Rates) -> NodeOptions
         watts=one.watts * instances,
         # 1 - e^-x by expm1, which keeps its digits where an interruption is unlikely.
         risk=np.where(one.spot, -np.expm1(-np.nan_to_num(per_hour, nan=np.inf) * run.paid), 0.0),
+        gpu_count=one.gpu_count * instances,
+        gpu_memory_gb=one.gpu_memory_gb,
     )
     return NodeOptions(
         nodes=one.nodes,

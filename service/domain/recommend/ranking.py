@@ -145,7 +145,8 @@ class Uncertain(NamedTuple):
 def tie_distance_of_peaks(objective: Objective) -> float:
     """Returns the difference of scores up to which choices that are ranked by peak are tied; prices are exact."""
     criteria = {criterion: weight for criterion, weight in objective.weights.items() if weight}
-    return PEAKS_APART * sum(criteria.values()) if criteria.keys() <= SPEED_CRITERIA else EVEN
+    speeds = {criterion: weight for criterion, weight in criteria.items() if criterion in SPEED_CRITERIA}
+    return PEAKS_APART * sum(speeds.values()) if criteria.keys() - speeds.keys() <= {"fewer_gpus"} else EVEN
 
 
 def uncertain(

@@ -13,6 +13,7 @@ from service.domain.recommend.choices import Completer, compared
 from service.domain.recommend.codes import AdviceCode
 from service.domain.recommend.notes import notes_on
 from service.domain.recommend.objective import Objective
+from service.domain.recommend.priors import cited_priors
 from service.domain.recommend.ranking import (
     Ranked,
     fallbacks,
@@ -33,8 +34,11 @@ MAX_TIES = 20
 MOST_KEPT = 5
 """Length of the longest answer whose choices are kept for later questions: each choice takes about 8 KB."""
 
-BY_HARDWARE = Objective({"hours": 1.0})
-"""Ranks machines without a known price."""
+BY_HARDWARE = Objective({"fewer_gpus": 1.0, "hours": 0.1})
+"""Stands for `cheapest` where no price is known: GPUs are sold one by one, so fewer cost less; then speed decides."""
+
+BY_SPEED_OF_A_GPU = Objective({"fewer_gpus": 1.0, "hours": 1.0})
+"""Stands for `best_value` where no price is known: the work that one GPU does."""
 
 
 def recommend(question: Question, catalog: Catalog) -> Answer:
@@ -45,7 +49,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     basis, constraints, needs = basis_of(question, catalog), question.constraints, question.needs
     selection, price_ignored = select_by(basis, constraints, needs, catalog), False
     if _lacks_prices(question, selection):
-        unpriced, by_hardware = replace(constraints, needs_price=False), basis.under(BY_HARDWARE)
+        unpriced, by_hardware = replace(constraints, needs_price=False), basis.under(_without_price(basis.objective))
         without_price = select_by(by_hardware, unpriced, needs, catalog)
         if without_price.admitted.types:
             basis, constraints, selection, price_ignored = by_hardware, unpriced, without_price, True
@@ -56,6 +60,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         current = Completer(context, basis.planner, basis.objective.criteria, leading.ranked, catalog).complete(rented)
         choices = tuple(compared(choice, current, context) for choice in choices)
     near = (None, None) if admitted else nearest(basis, constraints, needs, catalog)
+    priors = cited_priors(question, basis, selection.admitted, catalog)
     return Answer(
         choices=choices,
         rejections=rejections(basis, selection, catalog),
@@ -65,8 +70,13 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         current=current,
         price_ignored=price_ignored,
         advice=leading.advice,
-        notes=tuple(notes_on(question, near, catalog, price_ignored=price_ignored)),
+        notes=tuple(notes_on(question, near, catalog, priors, price_ignored=price_ignored)),
+        priors=priors,
     )
+
+
+def _without_price(objective: Objective) -> Objective:
+    return BY_SPEED_OF_A_GPU if objective.weights.get("samples_per_usd") else BY_HARDWARE
 
 
 def _lacks_prices(question: Question, selection: Selection) -> bool:

@@ -23,8 +23,8 @@ from service.domain.physics.input_pipeline import (
 )
 from service.domain.recommend.answer import HostNeeds, RankedOffer, WorkContext, WorkEstimate
 from service.domain.recommend.codes import WarningCode
-from service.domain.recommend.successors import successor
 from service.domain.selection.requirements import partly_run
+from service.domain.selection.successors import successor
 from service.domain.statement import Statement, statement
 
 OLD_PRICE_DAYS = 90
@@ -143,6 +143,8 @@ def _host_warnings(subject: _Subject) -> Warnings:
     yield from _disk_warnings(instance_type, loading, subject.context.samples)
     if subject.context.task not in TASKS_THAT_LOAD or not instance_type.gpu_count:
         return
+    if loading.single_threaded and (instance_type.vcpus is None or instance_type.vcpus > 1):
+        yield statement(WarningCode.SINGLE_THREADED, vcpus=instance_type.vcpus)
     rate = _samples_per_second_of_a_node(subject.modelled, subject.offer.nodes)
     fed, read = samples_fed_per_second(instance_type, loading), samples_read_per_second(instance_type, loading)
     if rate is None or fed is None:

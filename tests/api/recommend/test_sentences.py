@@ -9,7 +9,7 @@ import pytest
 
 from service.api.recommend.sentences import note, said
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.reference import Measurement
+from service.domain.catalog.reference import Measurement, Prior
 from service.domain.catalog.tariffs import InterruptionPrior
 from service.domain.jobs.job import Amount, Job
 from service.domain.physics.input_pipeline import SampleLoading
@@ -48,11 +48,15 @@ MEASURED = Measurement(
     "m", "pictures", "pytorch", P4D.id, 8, "bf16", 64, None, 1000.0, None, date(2021, 1, 1), SOURCE, None,
     software="pytorch==1.8",
 )  # fmt: skip
+RULES = tuple(
+    Prior(name, "training", None, None, None, ranking, None, None, None, "So it is.", date(2020, 1, 1), None, SOURCE)
+    for name, ranking in {"one": f"{P4D.family} > {OTHER.family}", "other": f"{OTHER.family} > {P4D.family}"}.items()
+)
 WORLD = catalog(
     priced(P4D, 32.0), priced(P4D, 33.0, market="spot"), priced(P4D, 30.0, market="spot", region="us-west-2"),
     priced(NEXT, 30.0, observed_on=date(2020, 1, 1)), priced(PCIE, 4.0, observed_on=None),
     priced(PARTLY, 1.0, kind="assumed", note="as in May"), priced(OTHER, 20.0),
-    physics=FITTED, measurements=(MEASURED,), interruption_priors=(PRIOR,),
+    physics=FITTED, measurements=(MEASURED,), interruption_priors=(PRIOR,), priors=RULES,
     software=(software_rule("pytorch", "partly"), software_rule("pytorch", "no", scope_value="cambricon")),
 )  # fmt: skip
 
@@ -77,8 +81,9 @@ HOURS, USD = 0.022, 0.6
 
 SPOT = {"market": ("spot",)}
 FEEDING = SampleLoading(samples_per_second_per_vcpu=0.001, sample_mb=1e6)
+LOADING = SampleLoading(from_local_disks=True, single_threaded=True)
 ANSWERS: dict[str, Callable[[], Answer]] = {
-    "peaks": lambda: ask(precisions=("bf16",), needs=PYTORCH, loading=SampleLoading(from_local_disks=True)),
+    "peaks": lambda: ask(precisions=("bf16",), needs=PYTORCH, loading=LOADING),
     "one machine": lambda: ask(machines=(P4D,), constraints={"market": ("on_demand",)}),
     "spot": lambda: ask(SMALL_JOB, constraints=SPOT, limits=Limits(deadline_hours=1e6, budget_usd=1e9, safe=True)),
     "two nodes": lambda: ask(SMALL_JOB, nodes=(2, 2), loading=FEEDING),

@@ -1,5 +1,7 @@
 """Objectives compare ratios to the best figure, in any unit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ ROWS = st.lists(st.tuples(POSITIVE, POSITIVE, POSITIVE, st.sampled_from([0.0, 1.
 
 def figures(*rows: tuple[float, float, float, float]) -> Figures:
     usd, speed, watts, risk = (np.array(column) for column in zip(*rows, strict=True))
-    return Figures(usd, usd, 1 / speed, speed, speed, watts, risk)
+    return Figures(usd, usd, 1 / speed, speed, speed, watts, risk, gpu_count=watts, gpu_memory_gb=speed)
 
 
 CHEAP_SLOW = (1.0, 10.0, 100.0, 0.0)
@@ -53,7 +55,7 @@ def test_the_unit_of_money_and_of_speed_does_not_matter(
 ) -> None:
     asked = figures(*rows)
     usd, speed = asked.usd * factor, asked.speed * factor
-    scaled = Figures(usd, usd, asked.hours / factor, speed, speed, asked.watts, asked.risk)
+    scaled = replace(asked, usd=usd, usd_per_hour=usd, hours=asked.hours / factor, speed=speed, paid_speed=speed)
     np.testing.assert_allclose(scores(Objective(weights), asked), scores(Objective(weights), scaled), atol=1e-6)
 
 

@@ -134,10 +134,13 @@ def test_the_front_holds_what_nothing_beats_on_both_price_and_speed() -> None:
     }
 
 
-def test_without_any_price_hardware_ranks_and_the_answer_says_so() -> None:
+@pytest.mark.parametrize(("objective", "order"), [("cheapest", ["slow", "fast"]), ("best_value", ["fast", "slow"])])
+def test_without_any_price_fewer_gpus_are_cheaper_and_the_faster_gpu_has_more_value(
+    objective: str, order: list[str]
+) -> None:
     world = world_of(priced(SLOW, None), priced(FAST, None))
-    answer = recommend(question("cheapest"), world)
-    assert names(answer) == ["fast", "slow"]
+    answer = recommend(question(objective), world)
+    assert names(answer) == order
     assert answer.price_ignored
 
 

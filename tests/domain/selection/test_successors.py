@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.domain.catalog.hardware import InstanceType
-from service.domain.recommend.successors import successor
+from service.domain.selection.successors import successor
 from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import event, instance_type

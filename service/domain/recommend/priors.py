@@ -1,0 +1,113 @@
+"""Rules of thumb that others wrote down, compared with an answer: it follows or overrules each, with figures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise
+
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.reference import Prior
+from service.domain.recommend.answer import CitedPrior, Question, RankedOffer
+from service.domain.recommend.basis import Basis, rank_by, ranked_offer
+from service.domain.recommend.choices import criterion_figures
+from service.domain.recommend.objective import NAMED, Objective
+from service.domain.recommend.ranking import Ranked
+from service.domain.selection.offers import AdmittedOffers
+
+OBJECTIVES = {name: Objective(weights) for name, weights in NAMED.items()}
+OTHERS = ("*",)
+
+
+def cited_priors(
+    question: Question, basis: Basis, admitted: AdmittedOffers, catalog: Catalog
+) -> tuple[CitedPrior, ...]:
+    """Returns the rules of thumb that the ranking of the admitted types follows or overrules, by their ids."""
+    applying = [prior for prior in catalog.reference.priors if _applies(prior, question, catalog)]
+    if not applying or not admitted.types:
+        return ()
+    ranked = rank_by(basis, admitted, catalog).keeping_limits().best_of_each()
+    if not len(ranked.score):
+        return ()
+    rows = _first_rows(ranked, catalog)
+    first = ranked_offer(basis, ranked, 0, catalog)
+    cited: list[CitedPrior] = []
+    for prior in applying:
+        if prior.groups:
+            cited += _on_ranking(prior, rows, basis, ranked, catalog)
+        elif prior.min_gpus is not None:
+            cited.append(_on_gpus(prior, prior.min_gpus, first))
+        else:
+            cited.append(_on_hours(prior, first))
+    return tuple(_with_figures(each, basis, question) for each in cited)
+
+
+def _with_figures(cited: CitedPrior, basis: Basis, question: Question) -> CitedPrior:
+    criteria, context = basis.objective.criteria, question.work_context
+    figures = [next(criterion_figures(offer, criteria, context), ("risk", None)) for offer in cited.compared]
+    return replace(cited, figures=tuple(figures))
+
+
+def in_conflict(priors: Sequence[CitedPrior]) -> tuple[str, ...]:
+    """Returns the ids of the priors that rank the same families in opposite orders."""
+    conflicting = {
+        id_
+        for one, other in combinations([cited.prior for cited in priors if cited.prior.groups], 2)
+        for id_ in (one.id, other.id)
+        if _pairs(one) & {(worse, better) for better, worse in _pairs(other)}
+    }
+    return tuple(sorted(conflicting))
+
+
+def _pairs(prior: Prior) -> set[tuple[str, str]]:
+    """Pairs of families, the better first."""
+    return {(one, other) for better, worse in combinations(prior.groups, 2) for one in better for other in worse}
+
+
+def _applies(prior: Prior, question: Question, catalog: Catalog) -> bool:
+    if prior.task != question.task or not prior.holds_on(catalog.day):
+        return False
+    if prior.deadline_hours is not None:
+        return "workload.amount" in question.given and question.limits.deadline_hours is None
+    limits = question.constraints
+    gpus = {
+        "one": limits.at_most.get("gpu_count") == 1,
+        "several": limits.at_least.get("gpu_count", 1) > 1,
+        None: True,
+    }
+    objective = prior.objective is None or OBJECTIVES[prior.objective].weights == question.objective.weights
+    return gpus[prior.gpus] and objective and (prior.subject is None or prior.subject in question.subjects)
+
+
+def _first_rows(ranked: Ranked, catalog: Catalog) -> dict[str, int]:
+    """The best row of each family."""
+    words = catalog.columns.words["family"]
+    rows: dict[str, int] = {}
+    for row, code in enumerate(words.codes[ranked.instance_type].tolist()):
+        rows.setdefault(words.words[code], row)
+    return rows
+
+
+def _on_ranking(
+    prior: Prior, rows: Mapping[str, int], basis: Basis, ranked: Ranked, catalog: Catalog
+) -> Iterator[CitedPrior]:
+    """Yields the prior if at least two of its groups are ranked, with the first pair that the ranking turns round."""
+    named = {family for group in prior.groups for family in group}
+    others = [row for family, row in rows.items() if family not in named]
+    present = [others if group == OTHERS else [rows[name] for name in group if name in rows] for group in prior.groups]
+    pairs = list(pairwise([min(group) for group in present if group]))
+    if pairs:
+        turned = next((pair for pair in pairs if pair[0] > pair[1]), None)
+        better, worse = (ranked_offer(basis, ranked, row, catalog) for row in turned or pairs[0])
+        yield CitedPrior(prior, "overridden" if turned else "followed", (better, worse))
+
+
+def _on_gpus(prior: Prior, min_gpus: int, first: RankedOffer) -> CitedPrior:
+    gpus = first.instance_type.gpu_count * first.machines
+    follows = min_gpus <= gpus and (prior.max_gpus is None or gpus <= prior.max_gpus)
+    return CitedPrior(prior, "followed" if follows else "overridden", (first,))
+
+
+def _on_hours(prior: Prior, first: RankedOffer) -> CitedPrior:
+    assert prior.deadline_hours is not None
+    if first.hours is None:
+        return CitedPrior(prior, "open", (first,))
+    return CitedPrior(prior, "followed" if first.hours <= prior.deadline_hours else "overridden", (first,))
