@@ -20,15 +20,17 @@ from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 
 from service.api.http import examples
-from service.app import build_app, create_app
+from service.app import build_app, create_app, upstream_of
 from service.db.engine import Engine, connect, parse_url, sqlite_path
 from service.db.errors import DatabaseUnusable
 from service.db.feeds.read_feeds import feed_statuses, unmapped_types
 from service.db.live_catalog import today
 from service.db.migrate import require_current, upgrade
 from service.db.read_history import read_history
+from service.domain.catalog.resolution import Feed
 from service.feeds.folder import FolderUnusable, documents_in
 from service.feeds.importing import import_documents, utc_now
+from service.feeds.refresh import fetch_to, refresh
 from service.feeds.registry import SOURCES
 from service.feeds.report import feeds_table, import_lines, unmapped_table
 from service.files import SEED
@@ -133,6 +135,11 @@ def _add_feeds(commands: Any) -> None:
     read.add_argument("--feed", choices=sorted(SOURCES), help="the feed of files that do not show it")
     read.add_argument("--fetched-at", type=_instant, metavar="TIME", help="when files without a manifest were fetched")
     read.add_argument("--rows", action="store_true", help="print the outcome of every row, and not only of few")
+    refresh_now = _add(actions, "refresh", _run_feeds_refresh, "read feeds from the internet once")
+    refresh_now.add_argument("feed", nargs="*", help="names of feeds; by default all that are on")
+    fetch = _add(actions, "fetch", _run_feeds_fetch, "fetch documents into a folder, for a machine without internet")
+    fetch.add_argument("--to", type=Path, required=True, metavar="FOLDER")
+    fetch.add_argument("feed", nargs="*", help="names of feeds; by default all that are on")
     _add(actions, "unmapped", _run_feeds_unmapped, "list instance types that are sold and not in the catalog")
 
 
@@ -235,7 +242,34 @@ def _database() -> Iterator[Engine]:
 
 def _run_feeds(_arguments: argparse.Namespace) -> int:
     with _database() as engine:
-        print(feeds_table(feed_statuses(engine), utc_now(), ()))
+        print(feeds_table(feed_statuses(engine), utc_now(), upstream_of(read_settings()).off))
+    return 0
+
+
+def _asked_feeds(engine: Engine, names: Sequence[str]) -> list[Feed]:
+    """The feeds of these names, or all that are on. Raises `SettingsWrong` for a name that is no feed."""
+    off = upstream_of(read_settings()).off
+    if unknown := [name for name in names if name not in SOURCES]:
+        raise SettingsWrong(f"No feed is called {unknown[0]!r}. Known: {', '.join(sorted(SOURCES))}.")
+    feeds = [status.feed for status in feed_statuses(engine) if status.feed.id in SOURCES]
+    return [feed for feed in feeds if (feed.id in names if names else feed.id not in off)]
+
+
+def _run_feeds_refresh(arguments: argparse.Namespace) -> int:
+    """Exit code 1 says that a part failed or was refused; the others are imported nevertheless."""
+    problems = 0
+    with _database() as engine:
+        for feed in _asked_feeds(engine, arguments.feed):
+            for imported in refresh(engine, feed, upstream_of(read_settings())):
+                problems += imported.problem is not None
+                print(next(import_lines(imported, rows=False)), flush=True)
+    return 1 if problems else 0
+
+
+def _run_feeds_fetch(arguments: argparse.Namespace) -> int:
+    with _database() as engine:
+        for line in fetch_to(arguments.to, _asked_feeds(engine, arguments.feed), upstream_of(read_settings())):
+            print(line, flush=True)
     return 0
 
 
@@ -341,7 +375,7 @@ def _run_accuracy(arguments: argparse.Namespace) -> int:
 def _seeded() -> Iterator[Settings]:
     """Gives the settings of a database that holds the seed until the block ends."""
     with TemporaryDirectory() as folder:
-        settings = Settings(database_url=f"sqlite:///{folder}/seed.db")
+        settings = Settings(database_url=f"sqlite:///{folder}/seed.db", feeds="off")
         engine = connect(settings.database_url)
         load_seed(engine, SEED)
         engine.dispose()

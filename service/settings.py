@@ -53,6 +53,17 @@ class Settings(BaseSettings):
         str,
         Field(max_length=10_000, description="Hosts to answer for, with commas; `*.example.org` allows all below it."),
     ] = ""
+    feeds: Annotated[
+        str,
+        Field(
+            max_length=1000,
+            description="Feeds of prices that are read in the background: `on`, `off`, or names with commas.",
+        ),
+    ] = "on"
+    feed_urls: Annotated[
+        dict[str, str],
+        Field(description='Mirrors by feed, as JSON: `{"azure": "https://mirror.example/azure"}`.'),
+    ] = {}
     access_log: Annotated[bool, Field(description="Whether to log each request; slow ones always are.")] = False
     log_format: Annotated[LogFormat, Field(description="`text` or `json`.")] = "text"
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = "info"

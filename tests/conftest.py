@@ -33,6 +33,7 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name == "DATABASE_URL" or name.startswith("SELECTOR_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("SELECTOR_FEEDS", "off")
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,12 @@ class Server:
 def running(database_url: str, log: Path, **settings: str) -> Iterator[Server]:
     """`instance-selector serve` on a free port of the loopback, until the block ends."""
     port = free_port()
-    environment = {**os.environ, "SELECTOR_DATABASE_URL": database_url, "SELECTOR_PORT": str(port), **settings}
+    environment = {
+        **os.environ,
+        "SELECTOR_DATABASE_URL": database_url,
+        "SELECTOR_PORT": str(port),
+        "SELECTOR_FEEDS": "off",
+    } | settings
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "service", "serve"], env=environment, stdout=output, stderr=subprocess.STDOUT

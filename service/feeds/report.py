@@ -1,6 +1,6 @@
 """Renders imports and the state of feeds as text for a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 from tabulate import tabulate
@@ -34,7 +34,7 @@ def _sentence(outcome: str) -> str:
     return f"set aside, {outcome}: {REASONS[outcome].sentence}" if outcome in REASONS else outcome
 
 
-def feeds_table(statuses: Sequence[FeedStatus], now: datetime, off: Sequence[str]) -> str:
+def feeds_table(statuses: Sequence[FeedStatus], now: datetime, off: Collection[str]) -> str:
     """Returns a table of the feeds with their health."""
     rows = [
         (
@@ -53,7 +53,7 @@ def feeds_table(statuses: Sequence[FeedStatus], now: datetime, off: Sequence[str
     return str(tabulate(rows, header, tablefmt="plain"))
 
 
-def health(status: FeedStatus, now: datetime, off: Sequence[str]) -> str:
+def health(status: FeedStatus, now: datetime, off: Collection[str]) -> str:
     """Returns one word about a feed: off, never, refused, failed, stale or ok."""
     if status.feed.id in off:
         return "off"

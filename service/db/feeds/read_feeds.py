@@ -68,6 +68,26 @@ def rows_of_last_capture(engine: Engine, feed: str, part: str) -> int | None:
         return connection.execute(query.order_by(IMPORT_RUN.c.id.desc()).limit(1)).scalar()
 
 
+@dataclass(frozen=True, slots=True)
+class LastDocument:
+    """The last capture of a part, for conditional requests."""
+
+    url: str
+    fetched_at: datetime
+    etag: str | None
+    last_modified: str | None
+
+
+def last_document(engine: Engine, feed: str, part: str) -> LastDocument | None:
+    """Returns the last capture of a part; None without one."""
+    table = DOCUMENT.c
+    query = select(table.url, table.fetched_at, table.etag, table.last_modified)
+    query = query.where(table.feed == feed, table.part == part).order_by(table.fetched_at.desc()).limit(1)
+    with in_sentences(engine), engine.connect() as connection:
+        row = connection.execute(query).first()
+    return LastDocument(*row) if row else None
+
+
 def feed_statuses(engine: Engine) -> list[FeedStatus]:
     """Returns the status of every feed that is read by itself or has been imported."""
     with in_sentences(engine), engine.connect() as connection:

@@ -77,6 +77,40 @@ def write_capture(engine: Engine, capture: Capture, now: datetime) -> Written:
     return Written(state, version)
 
 
+def confirm_capture(engine: Engine, feed: str, part: str, now: datetime) -> Written:
+    """Records that a part is the same as at its last capture, which renews the age of its prices.
+
+    Raises `DatabaseUnusable`; the database is then unchanged.
+    """
+    with in_sentences(engine), engine.begin() as connection:
+        connection.execute(update(CATALOG_VERSION).values(importing=True))
+        version = connection.execute(select(CATALOG_VERSION.c.version)).scalar_one()
+        of_part = (DOCUMENT.c.feed == feed, DOCUMENT.c.part == part)
+        query = select(DOCUMENT).where(*of_part).order_by(DOCUMENT.c.fetched_at.desc()).limit(1)
+        last = connection.execute(query).mappings().one()
+        columns = {name: value for name, value in last.items() if name != "id"}
+        document = {**columns, "fetched_at": now, "recorded_at": now, "complete": True, "questioned": False}
+        (document_id,) = connection.execute(insert(DOCUMENT).values(document).returning(DOCUMENT.c.id)).one()
+        if not _confirmed_that_day(connection, feed, part, now, document_id):
+            of_rows = select(OBSERVATION.c.key).join(DOCUMENT).where(*of_part).distinct()
+            resolve_prices(connection, set(connection.execute(of_rows).scalars()), now)
+            version += 1
+        run = {"feed": feed, "part": part, "content_hash": last["sha256"], "started_at": now, "finished_at": now}
+        run |= _counts_of_last_run(connection, feed, part) | {"state": "unchanged"}
+        connection.execute(insert(IMPORT_RUN).values(run))
+        connection.execute(update(CATALOG_VERSION).values(importing=False, version=version))
+    return Written("unchanged", version)
+
+
+def _counts_of_last_run(connection: Connection, feed: str, part: str) -> Record:
+    names = ("rows_seen", "rows_kept", "rows_unmapped", "quarantined", "filtered")
+    query = select(*(IMPORT_RUN.c[name] for name in names)).where(
+        IMPORT_RUN.c.feed == feed, IMPORT_RUN.c.part == part, IMPORT_RUN.c.state.in_(("done", "unchanged"))
+    )
+    row = connection.execute(query.order_by(IMPORT_RUN.c.id.desc()).limit(1)).mappings().one()
+    return dict(row)
+
+
 def _is_new(connection: Connection, capture: Capture) -> bool:
     of_part = (DOCUMENT.c.feed == capture.feed, DOCUMENT.c.part == capture.part)
     stored = select(DOCUMENT.c.sha256).where(*of_part, DOCUMENT.c.fetched_at == capture.fetched_at)
@@ -102,7 +136,11 @@ def _store(connection: Connection, capture: Capture, now: datetime) -> bool:
         rows += [{**row, "document_id": later.document_id} for row in _restored(changes, before, later)]
     if rows:
         connection.execute(insert(OBSERVATION), [{**row, "recorded_at": now, "superseded_at": None} for row in rows])
-    if not rows and not added and _confirmed_that_day(connection, capture, document_id):
+    if (
+        not rows
+        and not added
+        and _confirmed_that_day(connection, capture.feed, capture.part, capture.fetched_at, document_id)
+    ):
         return False
     touched = {row["key"] for row in rows} | set(before) | set(after) | _keys_of(connection, capture.new)
     resolve_prices(connection, touched, now)
@@ -209,15 +247,15 @@ def _many_changed(before: Mapping[str, Chain], after: Mapping[str, Chain]) -> bo
     return len(pairs) >= COMPARED_AT_LEAST and changed > MANY * len(pairs)
 
 
-def _confirmed_that_day(connection: Connection, capture: Capture, document_id: int) -> bool:
+def _confirmed_that_day(connection: Connection, feed: str, part: str, at: datetime, document_id: int) -> bool:
     """Whether another complete capture of the same day exists and nothing of the part waits for a confirmation."""
     table = DOCUMENT.c
-    of_part = (table.feed == capture.feed, table.part == capture.part)
+    of_part = (table.feed == feed, table.part == part)
     others = select(table.fetched_at).where(*of_part, table.complete, table.id != document_id)
     days = {moment.date() for moment in connection.execute(others).scalars()}
     waiting = select(func.count()).select_from(OBSERVATION).join(DOCUMENT)
     waiting = waiting.where(*of_part, OBSERVATION.c.state.in_(("held", "absent")))
-    return capture.fetched_at.date() in days and connection.execute(waiting).scalar_one() == 0
+    return at.date() in days and connection.execute(waiting).scalar_one() == 0
 
 
 def _add_rows(connection: Connection, new: Mapping[str, Sequence[Record]]) -> bool:

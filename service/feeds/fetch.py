@@ -1,0 +1,190 @@
+"""Fetches documents of feeds politely: one after the other, with conditional requests, limits, and Retry-After.
+
+Only HTTPS is fetched, except from a mirror that the settings name with `http`. A redirect never leads to a private
+address, so that a feed cannot make the service ask machines of its own network.
+"""
+
+import ipaddress
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
+
+from service.feeds.listing import DocumentRefused
+from service.version import VERSION
+
+AGENT = f"instance-selector/{VERSION} (prices of cloud machines; one request at a time)"
+MOST_REDIRECTS = 3
+TOO_MANY_REQUESTS, NOT_MODIFIED = 429, 304
+LONGEST_WAIT_SECONDS = 120.0
+WORTH_ANOTHER_TRY = (TOO_MANY_REQUESTS, 500, 502, 503, 504)
+
+
+class FetchFailed(Exception):
+    """A document could not be fetched; the message is a sentence."""
+
+
+class NotModified(Exception):
+    """The server says that a document is the same as the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """Limits of one request; waits between tries double from the first to the last."""
+
+    bytes: int = 64 * 1024**2
+    connect_seconds: float = 10.0
+    read_seconds: float = 10.0
+    total_seconds: float = 60.0
+    tries: int = 4
+    first_wait_seconds: float = 2.0
+    last_wait_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedDocument:
+    """A fetched document."""
+
+    url: str
+    body: bytes
+    fetched_at: datetime
+    etag: str | None
+    last_modified: str | None
+
+
+@dataclass(slots=True)
+class Fetcher:
+    """Asks one feed for the documents of a part. A call returns a body; `answers` holds all that were fetched.
+
+    `last` is the last document that was fetched from an address, for conditional requests.
+    """
+
+    base_url: str
+    last: FetchedDocument | None = None
+    limits: FetchLimits = field(default_factory=FetchLimits)
+    sleep: Callable[[float], None] = time.sleep
+    answers: list[FetchedDocument] = field(default_factory=list)
+
+    def __call__(self, path: str, *, body: object = None) -> bytes:
+        """Returns the body at a path or address.
+
+        Raises `NotModified`, `FetchFailed` after the last try, and `DocumentRefused` for a document that is too large.
+        """
+        url = path if "://" in path else self.base_url.rstrip("/") + path
+        wait = self.limits.first_wait_seconds
+        for left in reversed(range(self.limits.tries)):
+            try:
+                answer = self._follow(url, body)
+            except _Again as again:
+                if not left:
+                    raise FetchFailed(str(again)) from again
+                self.sleep(min(again.after_seconds or wait, LONGEST_WAIT_SECONDS))
+                wait = min(2 * wait, self.limits.last_wait_seconds)
+            else:
+                self.answers.append(answer)
+                return answer.body
+        raise AssertionError("The last try either returns or raises.")
+
+    def _follow(self, url: str, body: object) -> FetchedDocument:
+        target = url
+        for _ in range(MOST_REDIRECTS + 1):
+            _require_allowed(target, self.base_url)
+            with self._request(target, url, body) as response:
+                location = response.headers.get("Location")
+                if not response.is_redirect or location is None:
+                    return replace(self._read(response), url=url)
+            target = urljoin(target, location)
+            _require_public(target)
+        raise FetchFailed(f"{url} redirects more than {MOST_REDIRECTS} times.")
+
+    @contextmanager
+    def _request(self, target: str, url: str, body: object) -> Iterator[httpx2.Response]:
+        limits = self.limits
+        headers = {"User-Agent": AGENT, "Accept-Encoding": "gzip"}
+        if self.last and self.last.url == url:
+            headers |= {"If-None-Match": self.last.etag} if self.last.etag else {}
+            headers |= {"If-Modified-Since": self.last.last_modified} if self.last.last_modified else {}
+        content = None if body is None else json.dumps(body)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        timeout = httpx2.Timeout(limits.read_seconds, connect=limits.connect_seconds)
+        try:
+            with (
+                httpx2.Client(timeout=timeout, trust_env=True) as client,
+                client.stream("GET" if body is None else "POST", target, headers=headers, content=content) as response,
+            ):
+                yield response
+        except httpx2.DecodingError as error:
+            raise FetchFailed(f"{url} sent a body that is not compressed as it says.") from error
+        except httpx2.TransportError as error:
+            raise _Again(f"{url} does not answer: {type(error).__name__}.", None) from error
+        except httpx2.InvalidURL as error:
+            raise FetchFailed(f"{url} is not an address.") from error
+
+    def _read(self, response: httpx2.Response) -> FetchedDocument:
+        url = str(response.url)
+        if response.status_code == NOT_MODIFIED:
+            raise NotModified
+        if response.status_code in WORTH_ANOTHER_TRY:
+            after = _seconds_until(response.headers.get("Retry-After"))
+            raise _Again(f"{url} answers with status {response.status_code}.", after)
+        if response.status_code != httpx2.codes.OK:
+            raise FetchFailed(f"{url} answers with status {response.status_code}.")
+        parts, size, deadline = [], 0, time.monotonic() + self.limits.total_seconds
+        for part in response.iter_bytes():
+            size += len(part)
+            if size > self.limits.bytes:
+                raise DocumentRefused(f"{url} sends more than {self.limits.bytes:,} bytes.")
+            if time.monotonic() > deadline:
+                raise FetchFailed(f"{url} takes longer than {self.limits.total_seconds:g} seconds.")
+            parts.append(part)
+        headers = response.headers
+        now = datetime.now(UTC).replace(microsecond=0)
+        return FetchedDocument(url, b"".join(parts), now, headers.get("ETag"), headers.get("Last-Modified"))
+
+
+class _Again(Exception):
+    """A request failed in a way that may pass; `after_seconds` is how long the server asks to wait."""
+
+    def __init__(self, sentence: str, after_seconds: float | None) -> None:
+        super().__init__(sentence)
+        self.after_seconds = after_seconds
+
+
+def _require_allowed(url: str, base_url: str) -> None:
+    """Raises `FetchFailed` for an address without TLS, unless the settings name that server themselves."""
+    parts, base = urlsplit(url), urlsplit(base_url)
+    is_mirror = parts.scheme == "http" and (parts.scheme, parts.netloc) == (base.scheme, base.netloc)
+    if parts.scheme != "https" and not is_mirror:
+        raise FetchFailed(f"{url} is not HTTPS.")
+
+
+def _require_public(url: str) -> None:
+    """Raises `FetchFailed` for a redirect to an address that is not public."""
+    parts = urlsplit(url)
+    try:
+        addresses = socket.getaddrinfo(parts.hostname, parts.port or 443, proto=socket.IPPROTO_TCP)
+    except (OSError, ValueError) as error:
+        raise FetchFailed(f"{url}, to which the feed redirects, has no address.") from error
+    if not all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_global for *_, address in addresses):
+        raise FetchFailed(f"The feed redirects to {parts.hostname}, which is not a public address.")
+
+
+def _seconds_until(retry_after: str | None) -> float | None:
+    """The wait that a Retry-After header asks for, in seconds or as a date; None without a readable one."""
+    if retry_after is None:
+        return None
+    if retry_after.isdigit():
+        return float(retry_after)
+    try:
+        moment = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    return max(0.0, (moment - datetime.now(moment.tzinfo or UTC)).total_seconds())

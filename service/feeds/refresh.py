@@ -1,0 +1,174 @@
+"""Reads feeds from the internet: at once, on a schedule in the background, or into a folder for another machine."""
+
+import logging
+import random
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from service.db.engine import Engine
+from service.db.errors import DatabaseUnusable
+from service.db.feeds.one_at_a_time import only_here
+from service.db.feeds.read_feeds import feed_statuses, last_document
+from service.db.feeds.write_capture import confirm_capture
+from service.db.write_catalog import record_failure
+from service.domain.catalog.resolution import Feed
+from service.feeds.fetch import FetchedDocument, Fetcher, FetchFailed, FetchLimits, NotModified
+from service.feeds.folder import ManifestEntry, manifest_entry, write_manifest
+from service.feeds.importing import Documents, Imported, import_documents, utc_now
+from service.feeds.listing import DocumentRefused
+from service.feeds.registry import SOURCES, FeedSource
+
+log = logging.getLogger(__name__)
+
+JITTER = 0.1
+"""Share by which the time between two runs varies, so that many installations do not ask at the same second."""
+
+FAILURES_IN_A_ROW = 2
+"""After so many parts that cannot be fetched, the others of the feed are left for the next run."""
+
+LOOK_SECONDS = 60.0
+STOP_WITHIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Which feeds are on, and where they are fetched from."""
+
+    off: Collection[str] = ()
+    urls: Mapping[str, str] = field(default_factory=dict)
+    """Addresses of mirrors by feed, which replace the address in the catalog."""
+    limits: FetchLimits = field(default_factory=FetchLimits)
+
+    def base_url(self, feed: Feed) -> str:
+        """Returns the address below which the documents of a feed are."""
+        return self.urls.get(feed.id) or feed.url or ""
+
+
+def refresh(engine: Engine, feed: Feed, upstream: Upstream) -> Iterator[Imported]:
+    """Fetches and imports every part of a feed; yields what became of each. What fails keeps its last good batch.
+
+    Raises `DatabaseUnusable`.
+    """
+    source = SOURCES[feed.id]
+    failures = 0
+    for part in source.parts:
+        imported = _refresh_part(engine, feed, source, part, upstream)
+        yield imported
+        failures = failures + 1 if imported.state == "failed" else 0
+        if failures >= FAILURES_IN_A_ROW:
+            return
+
+
+def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, upstream: Upstream) -> Imported:
+    known = last_document(engine, feed.id, part)
+    last = FetchedDocument(known.url, b"", known.fetched_at, known.etag, known.last_modified) if known else None
+    fetcher = Fetcher(upstream.base_url(feed), last, upstream.limits)
+    state = "failed"
+    try:
+        bodies = list(source.fetch(fetcher, part))
+    except NotModified:
+        confirm_capture(engine, feed.id, part, utc_now())
+        return Imported(feed.id, part, "unchanged", None)
+    except FetchFailed as error:
+        problem = str(error)
+    except DocumentRefused as error:
+        state, problem = "refused", str(error)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        state, problem = "refused", f"A document has not the shape of its feed ({type(error).__name__})."
+    else:
+        answer = fetcher.answers[-1]
+        documents = Documents(
+            feed=feed.id,
+            part=part,
+            url=answer.url,
+            bodies=bodies,
+            fetched_at=answer.fetched_at,
+            etag=answer.etag,
+            last_modified=answer.last_modified,
+        )
+        return import_documents(engine, source, documents, utc_now())
+    record_failure(engine, feed.id, utc_now(), state, f"{feed.id} {part}".strip() + f": {problem}")
+    return Imported(feed.id, part, state, problem)
+
+
+def fetch_to(folder: Path, feeds: Collection[Feed], upstream: Upstream) -> Iterator[str]:
+    """Writes the documents of feeds into a folder with a manifest; yields a line for each part."""
+    entries: list[ManifestEntry] = []
+    for feed in feeds:
+        for part in SOURCES[feed.id].parts:
+            fetcher = Fetcher(upstream.base_url(feed), None, upstream.limits)
+            try:
+                bodies = list(SOURCES[feed.id].fetch(fetcher, part))
+            except (FetchFailed, NotModified, DocumentRefused, LookupError, TypeError, ValueError) as error:
+                yield f"{feed.id} {part}".strip() + f": failed. {error}"
+                continue
+            for answer in fetcher.answers:
+                name = f"{feed.id}/{len(entries):04d}"
+                (folder / feed.id).mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(answer.body)
+                entries.append(manifest_entry(feed.id, part, answer, name))
+            yield f"{feed.id} {part}".strip() + f": {sum(map(len, bodies)):,} bytes"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_manifest(folder, entries)
+
+
+class Refresher:
+    """Reads the feeds that are due, in a thread of one process among all that share a database."""
+
+    def __init__(self, engine: Engine, upstream: Upstream) -> None:
+        self._engine = engine
+        self._upstream = upstream
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="feeds", daemon=True)
+        self._random = random.Random()  # noqa: S311 - spreads requests, nothing secret
+        self._reachable = True
+
+    def start(self) -> None:
+        """Starts the thread. The first run begins at once, and no request waits for it."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Asks the thread to stop and waits for it a little; a fetch under way ends with the process."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=STOP_WITHIN_SECONDS)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with only_here(self._engine, "feeds") as here:
+                    if here:
+                        self._refresh_due()
+            except DatabaseUnusable as error:
+                log.warning("Feeds wait: %s", error)
+            except Exception:  # whatever the error, the service keeps answering from its last good catalog
+                log.exception("A feed could not be read.")
+            self._stopping.wait(LOOK_SECONDS * (1 + JITTER * self._random.random()))
+
+    def _refresh_due(self) -> None:
+        for status in feed_statuses(self._engine):
+            feed = status.feed
+            if self._stopping.is_set():
+                return
+            if feed.id in SOURCES and feed.id not in self._upstream.off and self._is_due(status.next_run_at):
+                self._report(feed, list(refresh(self._engine, feed, self._upstream)))
+
+    def _is_due(self, next_run_at: datetime | None) -> bool:
+        early = timedelta(seconds=LOOK_SECONDS) * self._random.random()
+        return next_run_at is None or next_run_at - early <= utc_now()
+
+    def _report(self, feed: Feed, imports: Collection[Imported]) -> None:
+        """Logs one line; while no feed can be reached, only the first time."""
+        failed = [each for each in imports if each.state == "failed"]
+        if len(failed) == len(imports):
+            if self._reachable:
+                log.warning("Feeds cannot be fetched; prices keep their age: %s", failed[0].problem)
+            self._reachable = False
+            return
+        self._reachable = True
+        refused = [each for each in imports if each.state == "refused"]
+        kept = sum(each.counts["kept"] for each in imports)
+        log.info("Feed %s: %s prices kept, %s of %s parts refused.", feed.id, kept, len(refused), len(imports))

@@ -1,0 +1,221 @@
+"""Feeds are fetched from a real server; whatever goes wrong there, the last good prices stay."""
+
+import gzip
+import json
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, select, text
+
+from service.db.engine import connect
+from service.db.feeds.one_at_a_time import only_here
+from service.db.feeds.read_feeds import FeedStatus, feed_statuses
+from service.db.tables import DOCUMENT, OFFER, PRICE
+from service.feeds.fetch import Fetcher, FetchFailed, FetchLimits
+from service.feeds.folder import documents_in
+from service.feeds.importing import Imported, import_documents, utc_now
+from service.feeds.listing import DocumentRefused
+from service.feeds.refresh import Refresher, Upstream, fetch_to, refresh
+from tests.feeds.feed_server import FeedServer, Reply, feed_server, reply
+
+QUICK = FetchLimits(bytes=100_000, read_seconds=2, total_seconds=1, tries=3, first_wait_seconds=0, last_wait_seconds=0)
+SPOT = "/spot.json"
+
+
+def spot_file(dollars: str) -> bytes:
+    column = [{"name": "linux", "prices": {"USD": dollars}}]
+    region = {"region": "us-east", "instanceTypes": [{"sizes": [{"size": "g5.xlarge", "valueColumns": column}]}]}
+    return json.dumps({"config": {"rate": "perhr", "regions": [region]}}).encode()
+
+
+GOOD = reply(200, spot_file("0.5"), ETag='"one"')
+
+
+@pytest.fixture
+def feeds() -> Iterator[FeedServer]:
+    with feed_server() as server:
+        yield server
+
+
+@pytest.fixture
+def engine(seeded_copy: str) -> Iterator[Engine]:
+    engine = connect(seeded_copy)
+    yield engine
+    engine.dispose()
+
+
+def status_of(engine: Engine, feed: str = "aws-spot") -> FeedStatus:
+    return next(each for each in feed_statuses(engine) if each.feed.id == feed)
+
+
+def upstream(feeds: FeedServer, feed: str = "aws-spot") -> Upstream:
+    return Upstream(urls={feed: feeds.url}, limits=QUICK)
+
+
+def refreshed(engine: Engine, feeds: FeedServer, feed: str = "aws-spot") -> Imported:
+    (imported,) = refresh(engine, status_of(engine, feed).feed, upstream(feeds, feed))
+    return imported
+
+
+def spot_price(engine: Engine) -> int | None:
+    """The spot price of the feed in force, in microdollars."""
+    query = select(PRICE.c.per_hour_micros).join(OFFER)
+    with engine.connect() as connection:
+        return connection.execute(query.where(PRICE.c.source == "feed-aws-spot", PRICE.c.valid_to.is_(None))).scalar()
+
+
+def test_a_feed_is_fetched_parsed_and_priced(engine: Engine, feeds: FeedServer) -> None:
+    feeds.replies[SPOT] = [GOOD]
+    assert refreshed(engine, feeds).state == "done"
+    assert spot_price(engine) == 500_000
+    assert "instance-selector" in feeds.requests[0][1]["User-Agent"]
+    status = status_of(engine)
+    assert (status.last_state, status.kept, status.problem) == ("done", 1, None)
+
+
+def test_an_unchanged_document_is_not_sent_again_and_renews_its_prices(engine: Engine, feeds: FeedServer) -> None:
+    feeds.replies[SPOT] = [GOOD, reply(304)]
+    refreshed(engine, feeds)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE document SET fetched_at = '2026-01-01 00:00:00' WHERE feed = 'aws-spot'"))
+    assert refreshed(engine, feeds).state == "unchanged"
+    assert feeds.requests[1][1]["If-None-Match"] == '"one"'
+    with engine.connect() as connection:
+        observed = connection.execute(select(PRICE.c.observed_on).where(PRICE.c.source == "feed-aws-spot")).scalars()
+        assert utc_now().date() in observed.all()
+        assert len(connection.execute(select(DOCUMENT.c.id).where(DOCUMENT.c.feed == "aws-spot")).all()) == 2
+
+
+def cut(handler: BaseHTTPRequestHandler) -> None:
+    reply(200, spot_file("9")[:40], Content_Length="4000")(handler)
+    handler.close_connection = True
+
+
+def trickle(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    for _ in range(40):
+        handler.wfile.write(b" ")
+        handler.wfile.flush()
+        time.sleep(0.1)
+
+
+def endless(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    for _ in range(2_000):
+        handler.wfile.write(b" " * 1_000_000)
+
+
+FAULTS: dict[str, tuple[Reply, str]] = {
+    "server error": (reply(503), "failed"),
+    "not there": (reply(404), "failed"),
+    "too many requests": (reply(429, Retry_After="0"), "failed"),
+    "cut body": (cut, "failed"),
+    "slow trickle": (trickle, "failed"),
+    "body without end": (endless, "refused"),
+    "wrong gzip": (reply(200, b"not gzip", Content_Encoding="gzip"), "failed"),
+    "broken gzip without a header": (reply(200, gzip.compress(spot_file("9"))[:-9]), "refused"),
+    "page of a proxy": (reply(200, b"<!DOCTYPE html><html>Sign in</html>"), "refused"),
+    "other prices": (reply(200, b'{"config": {"rate": "permonth", "regions": []}}'), "refused"),
+    "private address": (reply(302, Location="https://127.0.0.1/spot.json"), "failed"),
+    "metadata of the cloud": (reply(302, Location="http://169.254.169.254/latest"), "failed"),
+    "half of the price": (reply(200, spot_file("0.01")), "done"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_last_good_price_survives_every_fault(fault: str, engine: Engine, feeds: FeedServer) -> None:
+    answer, state = FAULTS[fault]
+    feeds.replies[SPOT] = [GOOD, answer]
+    refreshed(engine, feeds)
+    imported = refreshed(engine, feeds)
+    assert imported.state == state
+    assert spot_price(engine) == 500_000
+    assert status_of(engine).last_state == state
+    if state != "done":
+        assert (status_of(engine).problem or "").startswith("aws-spot: ")
+
+
+def test_a_server_that_recovers_is_asked_again(engine: Engine, feeds: FeedServer) -> None:
+    feeds.replies[SPOT] = [reply(503), reply(429, Retry_After="0"), GOOD]
+    assert refreshed(engine, feeds).state == "done"
+    assert len(feeds.requests) == 3
+
+
+def test_retry_after_is_waited_for(feeds: FeedServer) -> None:
+    feeds.replies["/x"] = [reply(429, Retry_After="65"), reply(200, b"ok")]
+    waits: list[float] = []
+    assert Fetcher(feeds.url, limits=QUICK, sleep=waits.append)("/x") == b"ok"
+    assert waits == [65]
+
+
+def test_plain_http_is_fetched_only_from_a_mirror(feeds: FeedServer) -> None:
+    with pytest.raises(FetchFailed, match="not HTTPS"):
+        Fetcher("https://feed.example", limits=QUICK)(f"{feeds.url}/x")
+
+
+def test_pages_that_lead_back_are_refused(engine: Engine, feeds: FeedServer) -> None:
+    page = {
+        "BillingCurrency": "USD",
+        "Items": [],
+        "NextPageLink": "https://prices.example:443/api/retail/prices?page=2",
+    }
+    feeds.replies["/api/retail/prices"] = [reply(200, json.dumps(page).encode())]
+    imported = refreshed(engine, feeds, "azure")
+    assert (imported.state, len(feeds.requests)) == ("refused", 2)
+    assert "do not end" in (imported.problem or "")
+
+
+def test_a_feed_without_an_answer_is_left_after_two_parts(engine: Engine, feeds: FeedServer) -> None:
+    imports = list(refresh(engine, status_of(engine, "gpuhunt").feed, upstream(feeds, "gpuhunt")))
+    assert [each.state for each in imports] == ["failed", "failed"]
+
+
+def test_a_folder_carries_documents_to_a_machine_without_internet(
+    engine: Engine, feeds: FeedServer, tmp_path: Path
+) -> None:
+    feeds.replies[SPOT] = [GOOD]
+    feed = status_of(engine).feed
+    assert list(fetch_to(tmp_path, [feed], upstream(feeds))) == [f"aws-spot: {len(spot_file('0.5'))} bytes"]
+    (file,) = documents_in(tmp_path, utc_now())
+    assert file.source
+    assert file.documents
+    assert import_documents(engine, file.source, file.documents, utc_now()).state == "done"
+    assert spot_price(engine) == 500_000
+    document = next(path for path in (tmp_path / "aws-spot").iterdir())
+    document.write_bytes(document.read_bytes().replace(b"0.5", b"0.4"))
+    (file,) = documents_in(tmp_path, utc_now())
+    assert "SHA-256 differs" in (file.problem or "")
+
+
+def test_one_process_refreshes_at_a_time(database_url: str) -> None:
+    first, second = connect(database_url), connect(database_url)
+    with only_here(first, "feeds") as here, only_here(second, "feeds") as there:
+        assert (here, there) == (True, False)
+    with only_here(second, "feeds") as there:
+        assert there
+    first.dispose()
+    second.dispose()
+
+
+def test_the_background_thread_reads_what_is_due_and_stops(engine: Engine, feeds: FeedServer) -> None:
+    feeds.replies[SPOT] = [GOOD]
+    others = {each.feed.id for each in feed_statuses(engine)} - {"aws-spot"}
+    refresher = Refresher(engine, Upstream(off=others, urls={"aws-spot": feeds.url}, limits=QUICK))
+    refresher.start()
+    deadline = time.monotonic() + 60
+    while spot_price(engine) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    refresher.stop()
+    assert spot_price(engine) == 500_000
+    assert len(feeds.requests) == 1
+
+
+def test_a_document_larger_than_the_limit_is_refused(feeds: FeedServer) -> None:
+    feeds.replies["/x"] = [reply(200, b"x" * 100_001)]
+    with pytest.raises(DocumentRefused, match="more than 100,000 bytes"):
+        Fetcher(feeds.url, limits=QUICK)("/x")
