@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.staticfiles import StaticFiles
 
-from service.api.catalog import compare, gpus, health, instances, measurements, models, prices, vocabulary
+from service.api.catalog import compare, feeds, gpus, health, instances, measurements, models, prices, vocabulary
 from service.api.catalog import measurements_post as measurements_sent
 from service.api.catalog import status as catalog
 from service.api.estimate import batch as estimate_batch
@@ -38,7 +38,7 @@ from service.version import VERSION
 ROUTERS = (
     recommend.router, instances.router, recommend.batch_router, estimate.router, estimate_batch.router, codes.router,
     gpus.router, models.router, price_changes.router, prices.router, compare.router, measurements.router,
-    measurements_sent.router, vocabulary.router, catalog.router, health.router,
+    measurements_sent.router, vocabulary.router, catalog.router, feeds.router, health.router,
 )  # fmt: skip
 
 DESCRIPTION = """

@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.errors import DatabaseFileLost
+from service.db.feeds.read_feeds import FeedStatus, UnmappedType, feed_statuses, unmapped_types
 from service.db.read_history import read_history, read_newer, read_version
 from service.db.write_measurements import write_measurements
 from service.domain.catalog.catalog import Catalog
@@ -93,6 +94,14 @@ class LiveCatalog:
     def pinned(self) -> PinnedCatalog:
         """Returns the catalogs of the current version, for work during which the version may change."""
         return replace(self._current, today=self._today())
+
+    def feeds(self) -> tuple[datetime, list[FeedStatus]]:
+        """Returns the status of every feed and the present instant. Raises `DatabaseUnusable`."""
+        return datetime.now(UTC), feed_statuses(self._engine)
+
+    def unmapped(self) -> list[UnmappedType]:
+        """Returns the instance types that feeds sell and the catalog does not have. Raises `DatabaseUnusable`."""
+        return unmapped_types(self._engine)
 
     def start_watching(self) -> None:
         """Starts the thread that follows the database."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from service.db.engine import Engine
 from service.db.errors import DatabaseUnusable
 from service.db.feeds.one_at_a_time import only_here
-from service.db.feeds.read_feeds import feed_statuses, last_document
+from service.db.feeds.read_feeds import LastDocument, feed_statuses, last_document
 from service.db.feeds.write_capture import confirm_capture
 from service.db.write_catalog import record_failure
 from service.domain.catalog.resolution import Feed
@@ -70,7 +70,7 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
     try:
         bodies = list(source.fetch(fetcher, part))
     except NotModified:
-        confirm_capture(engine, feed.id, part, utc_now())
+        confirm_capture(engine, feed.id, part, _instant_after(known, utc_now()))
         return Imported(feed.id, part, "unchanged", None)
     except FetchFailed as error:
         problem = str(error)
@@ -85,13 +85,18 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
             part=part,
             url=answer.url,
             bodies=bodies,
-            fetched_at=answer.fetched_at,
+            fetched_at=_instant_after(known, answer.fetched_at),
             etag=answer.etag,
             last_modified=answer.last_modified,
         )
         return import_documents(engine, source, documents, utc_now())
     record_failure(engine, feed.id, utc_now(), state, f"{feed.id} {part}".strip() + f": {problem}")
     return Imported(feed.id, part, state, problem)
+
+
+def _instant_after(last: LastDocument | None, now: datetime) -> datetime:
+    """Now, or the first second after the last capture: two captures of a part never share an instant."""
+    return now if last is None else max(now, last.fetched_at + timedelta(seconds=1))
 
 
 def fetch_to(folder: Path, feeds: Collection[Feed], upstream: Upstream) -> Iterator[str]:

@@ -39,7 +39,7 @@ def feeds_table(statuses: Sequence[FeedStatus], now: datetime, off: Collection[s
     rows = [
         (
             status.feed.id,
-            health(status, now, off),
+            "off" if status.feed.id in off else status.health(now),
             _day(status.last_run_at),
             _day(status.captured_at),
             status.kept,
@@ -51,17 +51,6 @@ def feeds_table(statuses: Sequence[FeedStatus], now: datetime, off: Collection[s
     ]
     header = ("feed", "state", "last run", "content of", "kept", "held", "set aside", "unmapped")
     return str(tabulate(rows, header, tablefmt="plain"))
-
-
-def health(status: FeedStatus, now: datetime, off: Collection[str]) -> str:
-    """Returns one word about a feed: off, never, refused, failed, stale or ok."""
-    if status.feed.id in off:
-        return "off"
-    if status.last_state is None:
-        return "never"
-    if status.last_state in ("refused", "failed"):
-        return status.last_state
-    return "stale" if status.is_stale(now) else "ok"
 
 
 def _day(moment: datetime | None) -> str:

@@ -1,15 +1,20 @@
 """Operation of the service: whether it is alive and ready, and its metrics."""
 
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
 from fastapi import APIRouter, Depends, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from service.api.http.current import CatalogStamp, Live, stamp
 from service.api.http.fields import ResponseModel
 from service.api.http.observe import metrics_registry
+from service.db.errors import DatabaseUnusable
+from service.db.feeds.read_feeds import FeedStatus
 
 
 async def _not_kept(response: Response) -> None:
@@ -58,6 +63,28 @@ async def get_readyz(live: Live, request: Request, response: Response) -> ReadyR
     )
 
 
+FEED_GAUGES: dict[str, tuple[str, Callable[[FeedStatus], int]]] = {
+    "selector_feed_rows_kept": ("Rows of the last capture that became prices.", lambda status: status.kept),
+    "selector_feed_rows_held": ("Rows that wait for a confirmation.", lambda status: status.held),
+    "selector_feed_rows_set_aside": ("Rows that failed a check.", lambda status: sum(status.set_aside.values())),
+    "selector_feed_rows_unmapped": ("Rows without an instance type.", lambda status: status.unmapped),
+}
+
+
+def _add_feeds(registry: CollectorRegistry, now: datetime, statuses: Iterable[FeedStatus]) -> None:
+    """Adds gauges of the feeds that have been read."""
+    read = [status for status in statuses if status.last_run_at is not None]
+    healthy = Gauge("selector_feed_healthy", "1 while the last run was good.", ["feed"], registry=registry)
+    age = Gauge("selector_feed_age_seconds", "Age of the last good content.", ["feed"], registry=registry)
+    counts = {name: Gauge(name, meaning, ["feed"], registry=registry) for name, (meaning, _) in FEED_GAUGES.items()}
+    for status in read:
+        healthy.labels(status.feed.id).set(status.health(now) == "ok")
+        if status.captured_at is not None:
+            age.labels(status.feed.id).set((now - status.captured_at).total_seconds())
+        for name, (_, count) in FEED_GAUGES.items():
+            counts[name].labels(status.feed.id).set(count(status))
+
+
 @router.get("/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse)
 async def get_metrics(live: Live) -> Response:
     """Catalog version and size, the age of its newest price, and whether the database answers."""
@@ -79,5 +106,7 @@ async def get_metrics(live: Live) -> Response:
         gauges["selector_newest_price_age_days"] = ("Days since the newest price was observed.", age)
     for name, (meaning, value) in gauges.items():
         Gauge(name, meaning, registry=registry).set(value)
+    with suppress(DatabaseUnusable):
+        _add_feeds(registry, *await run_in_threadpool(live.feeds))
     figures = generate_latest(metrics_registry()) + generate_latest(registry)
     return Response(figures, media_type=CONTENT_TYPE_LATEST, headers={"Cache-Control": "no-store"})

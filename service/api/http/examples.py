@@ -82,6 +82,8 @@ EXAMPLES = (
     Example("get_regions", "aws", "GET", "/regions?provider=aws&country=DE&limit=1"),
     Example("get_frameworks", "pytorch", "GET", "/frameworks?software=pytorch&limit=2"),
     Example("get_catalog", "whole", "GET", "/catalog"),
+    Example("get_unmapped", "none", "GET", "/catalog/unmapped?limit=1"),
+    Example("get_feeds", "all", "GET", "/feeds"),
     Example("get_healthz", "alive", "GET", "/healthz"),
     Example("get_readyz", "ready", "GET", "/readyz"),
     Example("get_metrics", "all", "GET", "/metrics"),

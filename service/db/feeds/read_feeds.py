@@ -34,6 +34,12 @@ class FeedStatus:
         days = self.feed.stale_after_days
         return self.changed_at is not None and days is not None and now - self.changed_at > timedelta(days=days)
 
+    def health(self, now: datetime) -> str:
+        """Returns one word: never, refused, failed, stale or ok."""
+        if self.last_state in (None, "refused", "failed"):
+            return self.last_state or "never"
+        return "stale" if self.is_stale(now) else "ok"
+
     @property
     def next_run_at(self) -> datetime | None:
         """Returns when the feed is due again; None where it is not read by itself."""
