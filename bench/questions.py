@@ -24,8 +24,8 @@ def get(path: str, **parameters: object) -> bytes:
     return f"GET {target} HTTP/1.1\r\nHost: {HOST}\r\nAccept: application/json\r\n\r\n".encode()
 
 
-def post(path: str, body: dict[str, Any]) -> bytes:
-    encoded = json.dumps(body).encode()
+def post(path: str, body: dict[str, Any], padding: int = 0) -> bytes:
+    encoded = json.dumps(body).encode() + b" " * padding
     head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: {len(encoded)}"
     return f"{head}\r\n\r\n".encode() + encoded
 
@@ -116,6 +116,11 @@ def one_of_a_batch(batch: int, index: int) -> dict[str, Any]:
     """Returns the question at this index: workloads alternate, and each question has its own price limit."""
     workload = training(batch * WORKLOADS_IN_IT + index % WORKLOADS_IN_IT)
     return {"workload": workload, "constraints": {**UP_TO_8_NODES, "max_usd_per_hour": 10 + index / 10}}
+
+
+def large_body() -> bytes:
+    """Returns a small question in a body of 3 MB."""
+    return post("/recommend", {"workload": {"task": "training"}}, padding=3_000_000)
 
 
 def batch_of(batch: int) -> bytes:

@@ -22,6 +22,7 @@ from bench.questions import (
     Peer,
     Question,
     batch_of,
+    large_body,
     singles_of,
     trained,
 )
@@ -35,6 +36,9 @@ CLIENTS = 2
 
 BATCHES_FROM = 100_000
 """The number of the first batch, so high that no other question has its workloads."""
+
+OTHERS_FROM = 10_000_000
+"""The number of the first single question that is asked while health checks are measured."""
 
 OF_THEIR_OWN = 100
 """The number of questions with new workloads that stand for a thousand, which would take half a minute."""
@@ -68,7 +72,8 @@ class Batched:
     new_seconds: float
     """The time for as many single questions, each with a new workload."""
     alone: Asked
-    during_a_batch: Asked
+    during: dict[str, Asked]
+    """The no-op while the server answers other requests."""
 
 
 @dataclass(slots=True)
@@ -181,9 +186,16 @@ def measure_batch(found: Found, plan: Plan, port: int, turn: int, asking: Proces
     batch_seconds, singles_seconds = seconds_for([batch_of(batch)]), seconds_for(singles_of(ones))
     new = [trained(BATCHES_FROM * WORKLOADS_IN_IT - each - turn * OF_THEIR_OWN, ()) for each in range(OF_THEIR_OWN)]
     alone = noop()
-    meanwhile = asking.submit(ask_each, port, [batch_of(other)])
-    during_a_batch = noop()
-    _, statuses = meanwhile.result()
-    found.statuses.update(statuses)
+    loads = {
+        "a batch": [batch_of(other)],
+        "questions with new workloads": [trained(OTHERS_FROM + 100 * turn + each, ()) for each in range(40)],
+        "bodies of 3 MB": [large_body()] * 20,
+    }
+    during = {}
+    for name, requests in loads.items():
+        meanwhile = asking.submit(ask_each, port, requests)
+        during[name] = noop()
+        _, statuses = meanwhile.result()
+        found.statuses.update(statuses)
     new_seconds = seconds_for(new) * IN_A_BATCH / OF_THEIR_OWN
-    found.batches.append(Batched(batch_seconds, singles_seconds, new_seconds, alone, during_a_batch))
+    found.batches.append(Batched(batch_seconds, singles_seconds, new_seconds, alone, during))

@@ -20,6 +20,11 @@ class Cache:
         self._newer: dict[Hashable, Any] = {}
         self._older: dict[Hashable, Any] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was computed yet."""
+        return not self._newer
+
     def get_or_compute(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Returns the value of a key, computed if it is not cached."""
         try:

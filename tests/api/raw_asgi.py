@@ -56,10 +56,13 @@ def call(
         "server": ("127.0.0.1", 80),
     }
     parts = list(chunks)
+    whole = bool(parts)
     sent: list[Message] = []
 
     async def receive() -> Message:
         if not parts:
+            if whole:
+                await asyncio.Event().wait()  # the client stays until it has the answer
             return {"type": "http.disconnect"}
         part = parts.pop(0)
         return {"type": "http.request", "body": part, "more_body": bool(parts)}

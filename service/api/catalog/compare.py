@@ -74,7 +74,7 @@ class ComparisonResponse(ResponseModel):
 
 
 @router.get("/compare", summary="Compare instance types", response_model=ComparisonResponse)
-async def get_compare(asked: Annotated[CompareRequest, Query()], live: Live) -> Response:
+def get_compare(asked: Annotated[CompareRequest, Query()], live: Live) -> Response:
     """Relative speed, relative cost and speed per cost: measured for a named workload, else by peak."""
     catalog = catalog_on(live, asked.as_of)
     instances = resolve_instances(asked.instance, catalog)

@@ -93,7 +93,7 @@ PEAK = "_tflops"
 
 
 @router.get("/gpus", summary="List GPUs", response_model=Page[GpuResponse])
-async def get_gpus(request: Request, asked: Annotated[GpusRequest, Query()], live: Live) -> Response:
+def get_gpus(request: Request, asked: Annotated[GpusRequest, Query()], live: Live) -> Response:
     """Every GPU, TPU and NPU of the catalog with its precisions."""
     catalog = catalog_on(live, asked.as_of)
     gpus = sorted(_filtered(asked, catalog), key=attrgetter("id"))
@@ -141,7 +141,7 @@ class GpuCandidatesResponse(ResponseModel):
 
 
 @router.get("/gpus/{id}", summary="One GPU, or all that a name may mean", response_model=GpuCandidatesResponse)
-async def get_gpu(id: Name, asked: Annotated[DayRequest, Query()], live: Live) -> Response:  # noqa: A002
+def get_gpu(id: Name, asked: Annotated[DayRequest, Query()], live: Live) -> Response:  # noqa: A002
     """An id answers with one GPU; an alias such as `a100` answers with every card it may mean."""
     catalog = catalog_on(live, asked.as_of)
     try:

@@ -135,7 +135,7 @@ SORTABLE = ("id", "kind", "model", "gpu", "gpu_count", "value", "year", "measure
 
 
 @router.get("/measurements", summary="List measurements", response_model=Page[MeasurementResponse])
-async def get_measurements(request: Request, asked: Annotated[MeasurementsRequest, Query()], live: Live) -> Response:
+def get_measurements(request: Request, asked: Annotated[MeasurementsRequest, Query()], live: Live) -> Response:
     """Measurements made by that day: named workloads on machines, and published runs of models on GPUs."""
     catalog = catalog_on(live, asked.as_of)
     rows = in_order(asked.sort, partial(column_of, SORTABLE), _filtered(asked, catalog))

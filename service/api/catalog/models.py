@@ -73,7 +73,7 @@ SORTABLE = ("id", "parameters", "active_parameters", "released_on")
 
 
 @router.get("/models", summary="List ML models", response_model=Page[ModelResponse])
-async def get_models(request: Request, asked: Annotated[ModelsRequest, Query()], live: Live) -> Response:
+def get_models(request: Request, asked: Annotated[ModelsRequest, Query()], live: Live) -> Response:
     """Models that requests can name, with their dimensions and sources."""
     catalog = catalog_on(live, asked.as_of)
     models = sorted(_filtered(asked, catalog), key=attrgetter("id"))
@@ -164,7 +164,7 @@ class ModelDetailResponse(ModelResponse):
 
 
 @router.get("/models/{id:path}", summary="One ML model", response_model=ModelDetailResponse)
-async def get_model(id: Name, asked: Annotated[ModelRequest, Query()], live: Live) -> Response:  # noqa: A002
+def get_model(id: Name, asked: Annotated[ModelRequest, Query()], live: Live) -> Response:  # noqa: A002
     """A model by id, name or alias, such as `meta-llama/Llama-3.1-8B`, with its parameters by part, FLOPs and cache."""
     catalog = catalog_on(live, asked.as_of)
     try:

@@ -74,7 +74,7 @@ class OfferResponse(PriceResponse):
 
 
 @router.get("/prices", summary="List prices", response_model=Page[OfferResponse])
-async def get_prices(request: Request, asked: Annotated[PricesRequest, Query()], live: Live) -> Response:
+def get_prices(request: Request, asked: Annotated[PricesRequest, Query()], live: Live) -> Response:
     """Prices per offer – per zone for spot – on the catalog's day, or with `from` and `to` as they were over time."""
     catalog = catalog_on(live, asked.as_of)
     history = live.history

@@ -114,7 +114,7 @@ def _freshness(catalog: Catalog) -> list[ProviderFreshnessResponse]:
 
 
 @router.get("/catalog", summary="What the catalog holds", response_model=CatalogResponse)
-async def get_catalog(asked: Annotated[DayRequest, Query()], live: Live) -> Response:
+def get_catalog(asked: Annotated[DayRequest, Query()], live: Live) -> Response:
     """Version, row counts, freshness per provider, and what the last import of each feed kept and set aside."""
     catalog = catalog_on(live, asked.as_of)
     return json_answer(CatalogResponse.of(catalog), catalog)

@@ -31,7 +31,7 @@ class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
 
 
 @router.get("/precisions", summary="List precisions", response_model=Page[PrecisionResponse])
-async def get_precisions(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
+def get_precisions(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
     """Number formats, and how many GPUs of the catalog run each."""
     catalog = catalog_on(live, asked.as_of)
     gpus = catalog.reference.gpus.values()
@@ -112,7 +112,7 @@ class ProviderResponse(ResponseModel):
 
 
 @router.get("/providers", summary="List providers", response_model=Page[ProviderResponse])
-async def get_providers(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
+def get_providers(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
     """Providers with their own terms, the other services they rent out, and the fees of managed services."""
     catalog = catalog_on(live, asked.as_of)
     rows = list(catalog.reference.providers.values())
@@ -143,7 +143,7 @@ class RegionResponse(ResponseModel):
 
 
 @router.get("/regions", summary="List regions", response_model=Page[RegionResponse])
-async def get_regions(request: Request, asked: Annotated[RegionsRequest, Query()], live: Live) -> Response:
+def get_regions(request: Request, asked: Annotated[RegionsRequest, Query()], live: Live) -> Response:
     """Regions with their country, and the CPU model combined with a GPU, if it is known."""
     catalog = catalog_on(live, asked.as_of)
     countries = {region.country for region in catalog.reference.regions if region.country}
@@ -168,7 +168,7 @@ class FrameworkResponse(copy_of(SoftwareRule)):  # type: ignore[misc]
 
 
 @router.get("/frameworks", summary="List software support", response_model=Page[FrameworkResponse])
-async def get_frameworks(request: Request, asked: Annotated[FrameworksRequest, Query()], live: Live) -> Response:
+def get_frameworks(request: Request, asked: Annotated[FrameworksRequest, Query()], live: Live) -> Response:
     """Rules in force on that day: which hardware toolkits, frameworks, engines and libraries run on."""
     catalog = catalog_on(live, asked.as_of)
     software = resolved("framework", asked.software, catalog, field="software")

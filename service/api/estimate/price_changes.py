@@ -60,7 +60,7 @@ class PriceChangeResponse(ResponseModel):
 
 
 @router.get("/prices/changes", summary="List what changed of the prices", response_model=Page[PriceChangeResponse])
-async def get_price_changes(request: Request, asked: Annotated[PriceChangesRequest, Query()], live: Live) -> Response:
+def get_price_changes(request: Request, asked: Annotated[PriceChangesRequest, Query()], live: Live) -> Response:
     """Offers whose price differs between two days; with `hours`, how far the cost of such a run moved on each."""
     catalog = catalog_on(live, asked.as_of)
     last = asked.to or catalog.day

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from service.api.http.body import JsonItemsRequest, JsonItemsRoute
+from service.api.http.body import JsonItemsRequest, JsonRoute, read_json
 from service.api.http.problems import BudgetSpent, ProblemDocument, document_of, invalid
 from service.domain.errors import QuestionError
 
@@ -115,15 +116,16 @@ class _BatchRequest(JsonItemsRequest):
     """A request that takes a place among the batches once its body has arrived, before that is read."""
 
     async def json(self) -> Any:
-        await self.body()
+        body = await self.body()
         self.state.places.enter_context(self.app.state.batches.place())
-        return await super().json()
+        return await run_in_threadpool(read_json, body, self.max_names)
 
 
-class BatchRoute(JsonItemsRoute):
+class BatchRoute(JsonRoute):
     """A route of batches, which holds its place until the answer is sent."""
 
     request_class = _BatchRequest
+    large_body_bytes = math.inf  # the answer waits for its client on the event loop, and uses threads by itself
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles a request, and frees its place whatever happens."""

@@ -1,6 +1,7 @@
 """The OpenAPI document: FastAPI derives it from the code; problems, ETags and examples are added to each operation."""
 
 from collections.abc import Iterator
+from threading import Lock
 from typing import Any
 
 from fastapi import FastAPI
@@ -36,11 +37,13 @@ IF_NONE_MATCH = {
 
 def complete_document(app: FastAPI) -> None:
     """Makes the app return the completed document instead of the one that FastAPI derives."""
-    derived = app.openapi
+    derived, completing = app.openapi, Lock()
 
     def completed() -> Node:
-        if app.openapi_schema is not None:
-            return app.openapi_schema
+        with completing:
+            return app.openapi_schema or complete()
+
+    def complete() -> Node:
         document = derived()  # FastAPI keeps it as `openapi_schema`
         for path, operations in document["paths"].items():
             for operation in operations.values():

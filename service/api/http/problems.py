@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from service.db.errors import DatabaseUnusable
@@ -94,7 +95,8 @@ async def _validation_problem(request: Request, error: Exception) -> Response:
         return _body_problem(400, "The body is not valid JSON.")
     if isinstance(error.body, bytes):
         return _body_problem(415, "Send the body as JSON, with the header Content-Type: application/json.")
-    return _response(invalid(errors, error.body, request))
+    # Thousands of errors and the first look at the document take long.
+    return _response(await run_in_threadpool(invalid, errors, error.body, request))
 
 
 def invalid(faults: Sequence[Any], body: Any, request: Request, *, item: bool = False) -> ProblemDocument:
@@ -197,7 +199,8 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         # Starlette lists the methods of the first route with this address only.
         path = getattr(request.scope.get("route"), "path_format", "")
-        methods = sorted(map(str.upper, request.app.openapi()["paths"].get(path, {})))
+        document = await run_in_threadpool(request.app.openapi)
+        methods = sorted(map(str.upper, document["paths"].get(path, {})))
         allowed = ", ".join(methods) or (error.headers or {}).get("Allow", "")
         return problem(405, f"This address does not take {request.method}.", headers={"Allow": allowed})
     return problem(error.status_code, str(error.detail), headers=error.headers)
