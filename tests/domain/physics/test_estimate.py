@@ -193,3 +193,10 @@ def test_more_nodes_at_the_same_batch_per_gpu_never_lower_the_rate(
     assert few.samples_per_second is not None
     assert many.samples_per_second is not None
     assert many.samples_per_second.likely >= few.samples_per_second.likely * (1 - 1e-9)
+
+
+def test_a_network_without_work_that_counts_has_a_rate() -> None:
+    tiny = model(None, 1.0, family="cnn", forward_flops_per_sample=5e-324)
+    found = estimate_config(UNFITTED, TrainingConfig(tiny, global_batch=1), cluster(), Layout(data=8))
+    assert found.samples_per_second is not None
+    assert found.samples_per_second.low <= found.samples_per_second.high
