@@ -40,10 +40,10 @@ class Refusal(Exception):
 
 
 def run(args: list[str]) -> int:
-    """Serve on 127.0.0.1:8000; create and seed the database if it does not exist."""
+    """Serve on 127.0.0.1:8000; create and seed the database if it does not exist, and create a development key."""
     refuse_taken_port(args)
     make_environment()
-    return become("instance-selector", "serve", "--seed-if-empty", *args)
+    return become("instance-selector", "serve", "--seed-if-empty", "--development-key", *args)
 
 
 def test(args: list[str]) -> int:

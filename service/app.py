@@ -13,6 +13,8 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.staticfiles import StaticFiles
 
+from service.api.access.callers import Callers
+from service.api.access.rate_limits import RateLimits
 from service.api.catalog import compare, feeds, gpus, health, instances, measurements, models, prices, vocabulary
 from service.api.catalog import measurements_post as measurements_sent
 from service.api.catalog import status as catalog
@@ -82,6 +84,12 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
     # The middleware that is added last runs first, so a request is observed before anything can refuse it.
     app.add_middleware(ConditionalAnswers)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    rate_limits = RateLimits(
+        per_key=settings.requests_per_minute_and_key,
+        per_address=settings.requests_per_minute_and_address,
+        storage_url=settings.rate_limit_storage_url,
+    )
+    app.add_middleware(Callers, keys=live.keys, limits=rate_limits, open_reads=settings.open_reads)
     hosts = [host.strip() for host in settings.allowed_hosts.split(",") if host.strip()]
     app.add_middleware(Protect, hosts=hosts)
     app.add_middleware(Observe, access_log=settings.access_log)

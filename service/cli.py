@@ -1,4 +1,4 @@
-"""The command `instance-selector`: serve · seed · migrate · recommend · estimate · instances · feeds · accuracy · …"""
+"""The command `instance-selector` with its commands, from `serve` to `openapi`."""
 
 import argparse
 import asyncio
@@ -6,11 +6,12 @@ import contextlib
 import json
 import logging
 import os
+import re
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,16 +19,19 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
+from tabulate import tabulate
 
 from service.api.http import examples
 from service.app import build_app, create_app, upstream_of
 from service.db.engine import Engine, connect, parse_url, sqlite_path
 from service.db.errors import DatabaseUnusable
 from service.db.feeds.read_feeds import feed_statuses, unmapped_types
+from service.db.keys import create_key, new_token, read_keys, revoke_key
 from service.db.live_catalog import today
 from service.db.migrate import require_current, upgrade
 from service.db.read_history import read_history
 from service.domain.catalog.resolution import Feed
+from service.domain.keys import SCOPES, id_of
 from service.feeds.folder import FolderUnusable, documents_in
 from service.feeds.importing import import_documents, utc_now
 from service.feeds.refresh import fetch_to, refresh
@@ -42,6 +46,9 @@ from service.settings import Settings, SettingsWrong, read_settings
 
 PUBLISHED_RUNS = SEED / "published_runs.csv"
 PATIENCE_SECONDS = 120
+
+DEVELOPER = "development"
+KEY_COLUMNS = ("id", "owner", "scopes", "state", "created (UTC)", "expires (UTC)", "last used (UTC)")
 
 Command = Callable[[argparse.Namespace], int]
 """Runs with the parsed arguments and returns the exit code."""
@@ -86,12 +93,23 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--workers", type=int)
     absent = "create and seed the SQLite database if it does not exist"
     serve.add_argument("--seed-if-empty", action="store_true", help=absent)
+    development = "create an API key with all scopes if there is none, or the one in SELECTOR_DEVELOPMENT_KEY"
+    serve.add_argument("--development-key", action="store_true", help=development)
 
     seed = _add(commands, "seed", _run_seed, "create the tables and load the catalog that comes with the code")
     seed.add_argument("--check", action="store_true", help="check the seed without writing to the database")
     seed.add_argument("--folder", type=Path, default=SEED, help=argparse.SUPPRESS)
 
     _add(commands, "migrate", _run_migrate, "bring the tables of the database to this version")
+
+    keys = commands.add_parser("keys", help="create, list and revoke API keys").add_subparsers(required=True)
+    create = _add(keys, "create", _run_keys_create, "create an API key and print it, once")
+    create.add_argument("owner", type=_owner, help="the caller; measurements belong to the owner of the key")
+    create.add_argument("--scopes", type=_scopes, required=True, help=f"with commas, of: {', '.join(SCOPES)}")
+    create.add_argument("--expires", type=_start_of, metavar="DATE", help="the day from which the key is not valid")
+    _add(keys, "list", _run_keys_list, "list the API keys, without their tokens")
+    revoke = _add(keys, "revoke", _run_keys_revoke, "make an API key invalid for ever")
+    revoke.add_argument("id", help="the id of the key: the letters between sel_ and the next _")
 
     recommend = _add(commands, "recommend", _run_recommend, "answer a question from a JSON file or standard input")
     body = "the body of POST /recommend; - for standard input"
@@ -165,16 +183,60 @@ def _text_of(file: str) -> str:
         raise argparse.ArgumentTypeError(f"{file} cannot be read: {error}") from None
 
 
+def _owner(text: str) -> str:
+    if not re.fullmatch(r"[\w.@ -]{1,100}", text):
+        raise argparse.ArgumentTypeError("An owner has up to 100 letters, digits, spaces and . @ - _.")
+    return text
+
+
+def _scopes(text: str) -> tuple[str, ...]:
+    scopes = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for scope in scopes:
+        if scope not in SCOPES:
+            raise argparse.ArgumentTypeError(f"No scope is called '{scope}'. Known: {', '.join(SCOPES)}.")
+    return scopes
+
+
+def _start_of(text: str) -> datetime:
+    """The first instant of a day in UTC, which must not be over."""
+    try:
+        instant = datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a day. Write it as YYYY-MM-DD.") from None
+    if instant <= datetime.now(UTC):
+        raise argparse.ArgumentTypeError(f"{text} is not in the future.")
+    return instant
+
+
 def _run_serve(arguments: argparse.Namespace) -> int:
     settings = read_settings(host=arguments.host, port=arguments.port, workers=arguments.workers)
     if arguments.seed_if_empty:
         _seed_if_absent(settings)
     engine = connect(settings.database_url)
     require_current(engine)
-    engine.dispose()
     _require_free_port(settings)
+    if arguments.development_key:
+        _provide_development_key(engine, settings)
+    engine.dispose()
     run_server(settings)
     return 0
+
+
+def _provide_development_key(engine: Engine, settings: Settings) -> None:
+    """Creates the chosen key or, if there is none yet, one that it prints."""
+    now, token = datetime.now(UTC), settings.development_key
+    keys = {key.id: key.state_at(now) for key in read_keys(engine) if token or key.owner == DEVELOPER}
+    if token and keys.get(id_of(token), "active") != "active":
+        raise SettingsWrong("SELECTOR_DEVELOPMENT_KEY: this key is not valid any more. Choose another.")
+    if not token and "active" in keys.values():
+        another = f"instance-selector keys create {DEVELOPER} --scopes {','.join(SCOPES)}"
+        print(f"The development key was shown when it was created. Another one: {another}", file=sys.stderr)
+    elif not token:
+        token = new_token()
+        create_key(engine, token, DEVELOPER, SCOPES, now)
+        print(f"The development key, which is shown only once:\n{token}", file=sys.stderr)
+    elif id_of(token) not in keys:
+        create_key(engine, token, DEVELOPER, SCOPES, now)
 
 
 def _require_free_port(settings: Settings) -> None:
@@ -236,8 +298,10 @@ def _database() -> Iterator[Engine]:
     """Gives the configured database, which must have the tables of this version."""
     engine = connect(read_settings().database_url)
     require_current(engine)
-    yield engine
-    engine.dispose()
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def _run_feeds(_arguments: argparse.Namespace) -> int:
@@ -293,6 +357,43 @@ def _run_feeds_unmapped(_arguments: argparse.Namespace) -> int:
     with _database() as engine:
         print(unmapped_table(unmapped_types(engine)))
     return 0
+
+
+def _run_keys_create(arguments: argparse.Namespace) -> int:
+    token = new_token()
+    with _database() as engine:
+        create_key(engine, token, arguments.owner, arguments.scopes, datetime.now(UTC), arguments.expires)
+    print("The key, which is shown only once:", file=sys.stderr)
+    print(token)
+    return 0
+
+
+def _run_keys_list(_arguments: argparse.Namespace) -> int:
+    now = datetime.now(UTC)
+    with _database() as engine:
+        keys = read_keys(engine)
+    rows = [
+        (
+            *(key.id, key.owner, ",".join(key.scopes), key.state_at(now)),
+            *(_minute(instant) for instant in (key.created_at, key.expires_at, key.last_used_at)),
+        )
+        for key in keys
+    ]
+    print(tabulate(rows, KEY_COLUMNS, "simple", disable_numparse=True))
+    return 0
+
+
+def _minute(instant: datetime | None) -> str:
+    return instant.strftime("%Y-%m-%d %H:%M") if instant else ""
+
+
+def _run_keys_revoke(arguments: argparse.Namespace) -> int:
+    with _database() as engine:
+        if revoke_key(engine, arguments.id, datetime.now(UTC)):
+            print(f"The key {arguments.id} is revoked; running services refuse it within seconds.", file=sys.stderr)
+            return 0
+    print(f"There is no key {arguments.id} that is not revoked.", file=sys.stderr)
+    return 1
 
 
 def _run_recommend(arguments: argparse.Namespace) -> int:
@@ -353,7 +454,8 @@ def _ask(method: str, path: str, **request: Any) -> int:
 async def _answer_to(method: str, path: str, **request: Any) -> Any:
     import httpx2  # imported here because only these commands need a client, and a server starts faster without
 
-    within = httpx2.ASGITransport(app=create_app(), raise_app_exceptions=False)
+    settings = read_settings(open_reads=True)  # anyone who can open the database can read it
+    within = httpx2.ASGITransport(app=create_app(settings), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=within, base_url="http://in-process") as client:
         return await client.request(method, path, **request)
 
@@ -419,8 +521,14 @@ def _run_openapi(arguments: argparse.Namespace) -> int:
 def _renew_examples() -> None:
     from fastapi.testclient import TestClient
 
-    with _seeded() as settings, TestClient(create_app(settings, today=lambda: examples.DAY)) as client:
-        examples.renew(client)
+    token = new_token()
+    with _seeded() as settings:
+        engine = connect(settings.database_url)
+        create_key(engine, token, "examples", SCOPES, datetime.now(UTC))
+        engine.dispose()
+        headers = {"Authorization": f"Bearer {token}"}
+        with TestClient(create_app(settings, today=lambda: examples.DAY), headers=headers) as client:
+            examples.renew(client)
 
 
 def openapi_text(app: FastAPI) -> str:

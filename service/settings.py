@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import AliasChoices, Field, ValidationError
+from pydantic import AfterValidator, AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.server.logs import LogFormat
@@ -12,6 +12,19 @@ PREFIX = "SELECTOR_"
 
 class SettingsWrong(Exception):
     """A setting has an invalid value; the message names it and says which values are valid."""
+
+
+def _storage_that_exists(url: str) -> str:
+    """Raises `ValueError` for a storage that the library `limits` does not know, or whose driver is not installed."""
+    if url:
+        from limits.errors import ConfigurationError
+        from limits.storage import storage_from_string
+
+        try:
+            storage_from_string(url)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
+    return url
 
 
 class Settings(BaseSettings):
@@ -64,6 +77,26 @@ class Settings(BaseSettings):
         dict[str, str],
         Field(description='Mirrors by feed, as JSON: `{"azure": "https://mirror.example/azure"}`.'),
     ] = {}
+    open_reads: Annotated[bool, Field(description="Whether reading needs no API key; writing always needs one.")] = True
+    development_key: Annotated[
+        str,
+        Field(
+            pattern=r"^([!-~]{16,200})?$",
+            description="The token of the key that `serve --development-key` creates: 16 to 200 printable characters.",
+        ),
+    ] = ""
+    requests_per_minute_and_key: Annotated[
+        int, Field(ge=0, le=10_000_000, description="Requests that a key may send in a minute; 0: any number.")
+    ] = 6000
+    requests_per_minute_and_address: Annotated[
+        int,
+        Field(ge=0, le=10_000_000, description="Requests without a key from one address in a minute; 0: any number."),
+    ] = 1200
+    rate_limit_storage_url: Annotated[
+        str,
+        AfterValidator(_storage_that_exists),
+        Field(max_length=1000, description="Where processes share their counts, such as `redis://cache:6379`."),
+    ] = ""
     access_log: Annotated[bool, Field(description="Whether to log each request; slow ones always are.")] = False
     log_format: Annotated[LogFormat, Field(description="`text` or `json`.")] = "text"
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = "info"

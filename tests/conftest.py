@@ -17,6 +17,7 @@ from service.db.engine import connect, parse_url
 from service.files import SEED
 from service.importers.load_seed import load_seed
 from service.settings import Settings
+from tests.api.keys import TOKEN, add_key, bearer
 from tests.databases import copied_database
 from tests.postgres import find_binaries, running_server
 from tests.server import Server, running
@@ -72,11 +73,12 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def seeded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite database with the whole seed, made once per worker. Read it, or copy it; do not write to it."""
+    """A SQLite database with the seed and a key, made once per worker. Read it, or copy it; do not write to it."""
     path = tmp_path_factory.mktemp("seeded") / "seeded.db"
     engine = connect(f"sqlite:///{path}")
     load_seed(engine, SEED)
     engine.dispose()
+    add_key(f"sqlite:///{path}", token=TOKEN)
     return path
 
 
@@ -116,8 +118,9 @@ def app_to_write(seeded_file: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def client_to_write(seeded_copy: str) -> Iterator[TestClient]:
-    """A client of a service that only this test writes to."""
-    client = TestClient(create_app(Settings(database_url=seeded_copy), today=lambda: examples.DAY))
+    """A client with a key, of a service that only this test writes to."""
+    service = create_app(Settings(database_url=seeded_copy), today=lambda: examples.DAY)
+    client = TestClient(service, headers=bearer())
     yield client
     client.close()
 

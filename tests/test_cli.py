@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from service.app import build_app
-from service.cli import main, openapi_text
+from service.cli import _provide_development_key, main, openapi_text
+from service.db.engine import connect
+from service.db.keys import read_keys, revoke_key
+from service.domain.keys import SCOPES, id_of
+from service.domain.keys import TOKEN as TOKEN_OF_A_KEY
+from service.settings import Settings, SettingsWrong
 
 
 @pytest.fixture(autouse=True)
@@ -130,3 +135,64 @@ def test_what_is_not_a_command_is_not_understood(arguments: list[str], capsys: p
         main(arguments)
     assert stopped.value.code == 2
     assert "usage: instance-selector" in capsys.readouterr().err
+
+
+def test_a_key_is_created_listed_and_revoked(
+    seeded_copy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SELECTOR_DATABASE_URL", seeded_copy)
+    assert main(["keys", "create", "team a", "--scopes", "measurements, admin", "--expires", "2999-01-01"]) == 0
+    token = capsys.readouterr().out.strip()
+    assert TOKEN_OF_A_KEY.fullmatch(token)
+    assert main(["keys", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert token not in listed
+    (line,) = [line for line in listed.splitlines() if "team a" in line]
+    assert [id_of(token), "measurements,admin", "active"] == [line.split()[index] for index in (0, 3, 4)]
+    assert "2999-01-01 00:00" in line
+    assert main(["keys", "revoke", id_of(token)]) == 0
+    assert main(["keys", "revoke", id_of(token)]) == 1
+    assert main(["keys", "list"]) == 0
+    assert "revoked" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["a", "--scopes", "measurement"], "No scope is called 'measurement'."),
+        (["a", "--scopes", "admin", "--expires", "2020-01-01"], "2020-01-01 is not in the future."),
+        (["a", "--scopes", "admin", "--expires", "soon"], "'soon' is not a day."),
+        (["a\nb", "--scopes", "admin"], "An owner has up to 100"),
+        (["a"], "--scopes"),
+    ],
+)
+def test_a_key_that_means_nothing_is_not_created(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["keys", "create", *arguments])
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_development_key_is_created_once_and_printed_once(
+    seeded_copy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine, settings = connect(seeded_copy), Settings(database_url=seeded_copy)
+    before = read_keys(engine)
+    _provide_development_key(engine, settings)
+    token = capsys.readouterr().err.splitlines()[-1]
+    (key,) = set(read_keys(engine)) - set(before)
+    assert key.has_token(token)
+    assert key.scopes == SCOPES
+    _provide_development_key(engine, settings)
+    assert "was shown when it was created" in capsys.readouterr().err
+    chosen = Settings(database_url=seeded_copy, development_key="chosen-by-a-developer")
+    for _ in range(2):
+        _provide_development_key(engine, chosen)
+    assert capsys.readouterr().err == ""
+    (added,) = set(read_keys(engine)) - {*before, key}
+    assert added.has_token("chosen-by-a-developer")
+    revoke_key(engine, added.id, added.created_at)
+    with pytest.raises(SettingsWrong, match="is not valid any more"):
+        _provide_development_key(engine, chosen)
+    engine.dispose()

@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 
 from service.settings import Settings
+from tests.api.keys import TOKEN
 from tests.server import Server
 
 README = Path(__file__).parent.parent / "README.md"
@@ -27,19 +28,20 @@ def commands() -> list[tuple[str, Any]]:
 
 def ask(command: str, base_url: str) -> Any:
     """The answer to the command, from the server of the test."""
-    url, body = "", None
-    words = iter(shlex.split(command)[1:])
+    url, body, headers = "", None, {}
+    words = iter(shlex.split(command.replace("$SELECTOR_DEVELOPMENT_KEY", TOKEN))[1:])
     for word in words:
         match word:
             case "-d":
                 body = next(words)
             case "-H":
-                next(words)
+                name, _, value = next(words).partition(": ")
+                headers[name] = value
             case _:
                 url = word.replace("http://127.0.0.1:8000", base_url)
     if body is None:
-        return httpx2.get(url).json()
-    return httpx2.post(url, content=body, headers={"Content-Type": "application/json"}).json()
+        return httpx2.get(url, headers=headers).json()
+    return httpx2.post(url, content=body, headers=headers).json()
 
 
 def assert_holds(whole: Any, excerpt: Any, where: str = "answer") -> None:

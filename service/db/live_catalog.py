@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.errors import DatabaseFileLost
 from service.db.feeds.read_feeds import FeedStatus, UnmappedType, feed_statuses, unmapped_types
+from service.db.keys import KeyRing
 from service.db.read_history import read_history, read_newer, read_version
 from service.db.write_measurements import write_measurements
 from service.domain.catalog.catalog import Catalog
@@ -73,6 +74,7 @@ class LiveCatalog:
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="catalog-watcher", daemon=True)
         self._current = self._built(read_history(engine))
+        self.keys = KeyRing(engine)
         self.health = Health(datetime.now(UTC), None)
 
     def _built(self, history: CatalogHistory) -> PinnedCatalog:
@@ -150,6 +152,7 @@ class LiveCatalog:
             wait()
             if not self._stopping.is_set():
                 self.refresh()
+                self.keys.follow()
 
     def _wait(self) -> None:
         self._stopping.wait(self._poll_seconds)

@@ -214,6 +214,17 @@ CATALOG_VERSION = _table(
 `measured` counts the changes that only added measurements of callers, after which prices need not be read again.
 """
 
+API_KEY = _table(
+    "api_key",
+    *_keys(TEXT, "id"),
+    *_required(TEXT, "owner"),
+    *_required(sa.JSON(), "scopes"),
+    *_required(TEXT, "token_hash"),
+    *_required(MOMENT, "created_at"),
+    *_optional(MOMENT, "expires_at", "revoked_at", "last_used_at"),
+)
+"""Keys of callers. The token of a key is not stored."""
+
 # Hardware
 
 PRECISION = _table("precision", *_columns(Precision, keys=["id"]), _one_of("kind", "float", "int"), *_positive("bits"))
@@ -434,6 +445,7 @@ MEASUREMENT = _table(
 """A caller's measurement, or one of the seed where `sent_at` is null. No import replaces a caller's measurement."""
 
 BOOKKEEPING = (
+    "api_key",
     "import_run",
     "catalog_version",
     "feed",

@@ -9,7 +9,10 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message
 
+from tests.api.keys import TOKEN
+
 JSON = ((b"content-type", b"application/json"),)
+KEY = (b"authorization", f"Bearer {TOKEN}".encode())
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query
 from pydantic import BeforeValidator, Field, StringConstraints
 
+from service.api.access.scopes import KeyedItemsRoute, needs
 from service.api.catalog.measurements import MeasurementResponse
-from service.api.http.body import JsonItemsRoute
 from service.api.http.current import EARLIEST, Live
 from service.api.http.examples import MEASUREMENTS
 from service.api.http.fields import (
@@ -32,7 +32,7 @@ from service.domain.evidence.measurement_id import identified, samples_per_secon
 from service.domain.jobs.stacks import UNKNOWN, software_called
 from service.domain.versions import split_requirement
 
-router = APIRouter(tags=["catalog"], route_class=JsonItemsRoute)
+router = APIRouter(tags=["catalog"], route_class=KeyedItemsRoute)
 
 MOST_ITEMS = 1000
 LEAST = 1e-9
@@ -101,7 +101,13 @@ class MeasurementsPostResponse(ResponseModel):
     items: list[MeasurementResponse]
 
 
-@router.post("/measurements", summary="Send measurements", status_code=201, response_model=MeasurementsPostResponse)
+@router.post(
+    "/measurements",
+    summary="Send measurements",
+    status_code=201,
+    response_model=MeasurementsPostResponse,
+    openapi_extra=needs("measurements"),
+)
 def post_measurements(
     sent: Annotated[MeasurementsPostRequest, Body(openapi_examples=MEASUREMENTS)],
     _query: Annotated[RequestModel, Query()],

@@ -11,14 +11,27 @@ from service.api.http.problems import MEDIA_TYPE, ProblemDocument
 
 Node = dict[str, Any]
 
+SCHEME = "api_key"
+SECURITY_SCHEMES = {
+    SCHEME: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key from `instance-selector keys create`. Reading needs none, unless the service is "
+        "set to. An operation that writes names the scope that the key must have.",
+    }
+}
+
 PROBLEMS = {
     "400": "The body cannot be read as JSON.",
+    "401": "An API key is missing, or the one sent is not valid.",
+    "403": "The API key lacks the scope that the problem names.",
     "404": "The catalog has no such thing; the problem lists near names.",
     "410": "The catalog has changed and no longer has the cursor's item.",
     "413": "The body is too large, or a batch has used up what it may cost.",
     "414": "The URL is too long.",
     "415": "The body is not sent as JSON.",
     "422": "The question cannot be answered as asked; the problem names the field and near names.",
+    "429": "The key, or the address without a key, has sent too many requests. `Retry-After` says how long to wait.",
     "503": "The database cannot be written to now, or all places of batches are taken; nothing was kept.",
 }
 ETAG = {
@@ -48,6 +61,8 @@ def complete_document(app: FastAPI) -> None:
         for path, operations in document["paths"].items():
             for operation in operations.values():
                 _complete(operation, path)
+        document["components"]["securitySchemes"] = SECURITY_SCHEMES
+        document["security"] = [{}, {SCHEME: []}]
         schemas = document["components"]["schemas"]
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
@@ -92,6 +107,10 @@ def _in_query(schema: Node) -> Node:
 
 
 def _problem_statuses(operation: Node, names: set[str]) -> Iterator[str]:
+    if "operations" not in operation["tags"]:
+        yield from ("401", "429")
+    if "security" in operation:
+        yield "403"
     if "requestBody" in operation:
         yield from ("400", "413", "415")
     if any(parameter["in"] == "path" for parameter in operation["parameters"]):

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from service.api.catalog.filters import region_names
 from service.api.http.body import read_json
 from service.api.http.problems import BodyUnreadable
-from tests.api.raw_asgi import JSON, Answer, call, get, recommend
+from tests.api.raw_asgi import JSON, KEY, Answer, call, get, recommend
 from tests.server import Server
 
 MANY = ",".join(["a100"] * 10_000)
@@ -442,7 +442,7 @@ POSTS = ("/recommend", "/recommend/batch", "/estimate", "/estimate/batch", "/mea
 def test_a_body_is_nested_at_most_64_deep(app: FastAPI, path: str, open_: bytes, close: bytes) -> None:
     for depth, status in ((64, 422), (65, 400), (900, 400)):
         body = open_ * depth + b"1" + close * depth
-        answer = call(app, "POST", path, headers=JSON, chunks=[body])
+        answer = call(app, "POST", path, headers=(*JSON, KEY), chunks=[body])
         is_problem(answer, status)
         assert ("64 levels" in answer.json()["detail"]) == (status == 400)
 
@@ -452,7 +452,7 @@ def test_a_body_holds_a_bounded_number_of_names(app: FastAPI, path: str) -> None
     most = 10_000 if path in ("/recommend", "/estimate") else 100_000
     for more, status in ((0, 422), (1, 400)):
         inner = {f"n{number}": 1 for number in range(most + more - 2)}
-        answer = call(app, "POST", path, headers=JSON, chunks=[json.dumps({"a": {"b": inner}}).encode()])
+        answer = call(app, "POST", path, headers=(*JSON, KEY), chunks=[json.dumps({"a": {"b": inner}}).encode()])
         is_problem(answer, status)
         assert (f"more than {most:,} names" in answer.json()["detail"]) == (status == 400)
 

@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.app import build_app
+from tests.api.keys import bearer
 from tests.server import Server
 
 Generated: TypeAlias = Case[Any]
@@ -85,6 +86,7 @@ BEYOND_A_SCHEMA = re.compile(
 
 def document(*, with_names: bool) -> dict[str, Any]:
     whole = deepcopy(build_app().openapi())
+    del whole["components"]["securitySchemes"]  # the tests send a key themselves: schemathesis would leave it out
     if with_names:
         for operations in whole["paths"].values():
             for operation in operations.values():
@@ -169,13 +171,30 @@ def bare_app(app_to_write: FastAPI) -> ASGIApp:
     return bare
 
 
+def never_asks_for_a_key(_context: Any, response: Any, _case: Generated) -> None:
+    assert response.status_code not in (401, 403)
+
+
+def asks_for_a_key_where_the_document_does(_context: Any, response: Any, case: Generated) -> None:
+    """Without a key, an operation answers 401 if and only if the document names a scope."""
+    assert (response.status_code == 401) == ("security" in case.operation.definition.raw)
+
+
 @NAMED.parametrize()
 @bounded(20)  # type: ignore[untyped-decorator]
 def test_in_process(case: Generated, bare_app: ASGIApp) -> None:
-    case.validate_response(case.call(app=bare_app), checks=CHECKS)
+    case.validate_response(case.call(app=bare_app, headers=bearer()), checks=[*CHECKS, never_asks_for_a_key])
 
 
 @PLAIN.parametrize()
 @bounded(5)  # type: ignore[untyped-decorator]
 def test_over_http(case: Generated, server_to_write: Server) -> None:
-    case.validate_response(case.call(base_url=server_to_write.url), checks=CHECKS)
+    answer = case.call(base_url=server_to_write.url, headers=bearer())
+    case.validate_response(answer, checks=[*CHECKS, never_asks_for_a_key])
+
+
+@PLAIN.parametrize()
+@bounded(3)  # type: ignore[untyped-decorator]
+def test_without_a_key(case: Generated, bare_app: ASGIApp) -> None:
+    checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+    case.validate_response(case.call(app=bare_app), checks=[*checks, asks_for_a_key_where_the_document_does])

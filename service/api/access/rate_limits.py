@@ -1,0 +1,87 @@
+"""Rate limits: how many requests a key, or an address without a key, may send in a minute."""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from ipaddress import ip_address, ip_network
+from math import ceil
+from typing import TYPE_CHECKING
+
+from service.domain.keys import ApiKey
+
+if TYPE_CHECKING:  # the library takes 0.1 s to load, so it is imported with the first request that is counted
+    from limits.strategies import FixedWindowRateLimiter
+
+log = logging.getLogger(__name__)
+
+NETWORK_BITS = {4: 32, 6: 64}
+"""The bits of an address that count. A customer with IPv6 commonly has all addresses of a /64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """The rest of a limit per minute after a request."""
+
+    limit: int
+    remaining: int
+    reset_seconds: int
+    exceeded: bool
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The usual fields, and for a refused request the time after which it may be sent again."""
+        fields = [(b"ratelimit-limit", self.limit), (b"ratelimit-remaining", self.remaining)]
+        fields += [(b"ratelimit-reset", self.reset_seconds)]
+        fields += [(b"retry-after", self.reset_seconds)] if self.exceeded else []
+        return [(name, str(value).encode()) for name, value in fields]
+
+
+class RateLimits:
+    """Counts the requests of each key, and by address those without a valid one. Requests of this machine are free.
+
+    A limit of 0 is none. Counts are of this process, or of all processes with the same storage.
+    """
+
+    def __init__(self, *, per_key: int, per_address: int, storage_url: str) -> None:
+        self._per_key = per_key
+        self._per_address = per_address
+        self._storage_url = storage_url
+
+    @cached_property
+    def _limiter(self) -> "FixedWindowRateLimiter":
+        from limits import storage, strategies
+
+        return strategies.FixedWindowRateLimiter(storage.storage_from_string(self._storage_url or "memory://"))
+
+    async def spend(self, key: ApiKey | None, address: str) -> Allowance | None:
+        """Counts a request, and returns the rest; None where nothing limits it, or the storage does not answer."""
+        limit, counted = (self._per_address, counted_as(address)) if key is None else (self._per_key, key.id)
+        if not limit or not counted:
+            return None
+        if not self._storage_url:
+            return self._spent(limit, counted)
+        try:  # in a thread, because another machine answers
+            return await asyncio.to_thread(self._spent, limit, counted)
+        except Exception as error:  # noqa: BLE001 – each storage raises errors of its own driver
+            log.warning("Requests are not limited, because the storage of the limits fails: %s", error)
+            return None
+
+    def _spent(self, limit: int, counted: str) -> Allowance:
+        from limits import RateLimitItemPerMinute
+
+        item = RateLimitItemPerMinute(limit)
+        allowed = self._limiter.hit(item, counted)
+        window = self._limiter.get_window_stats(item, counted)
+        return Allowance(limit, window.remaining, max(1, ceil(window.reset_time - time.time())), not allowed)
+
+
+@lru_cache(4096)
+def counted_as(address: str) -> str:
+    """Returns the network of an address; an empty text for this machine and for a local socket."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return ""
+    return "" if parsed.is_loopback else str(ip_network((parsed, NETWORK_BITS[parsed.version]), strict=False))

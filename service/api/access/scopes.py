@@ -1,0 +1,47 @@
+"""Routes that change something take a key with the scope that they declare in the OpenAPI document."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from service.api.access.callers import caller_of, missing_key
+from service.api.http.body import JsonItemsRoute
+from service.api.http.document import SCHEME
+from service.api.http.problems import problem
+from service.domain.keys import ApiKey
+
+
+def needs(scope: str) -> dict[str, Any]:
+    """Declares the scope of a `KeyedRoute`, as its `openapi_extra`."""
+    return {"security": [{SCHEME: [scope]}]}
+
+
+class KeyedRoute(APIRoute):
+    """A route that refuses, before it reads the body, a caller without the scope that `needs` declares."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Returns the handler behind a check of the caller's key."""
+        handler = super().get_route_handler()
+        (scope,) = (self.openapi_extra or {})["security"][0][SCHEME]
+
+        async def handle(request: Request) -> Response:
+            caller = caller_of(request)
+            if caller is None:
+                return missing_key()
+            return await handler(request) if scope in caller.scopes else forbidden(caller, scope)
+
+        return handle
+
+
+class KeyedItemsRoute(KeyedRoute, JsonItemsRoute):
+    """A `KeyedRoute` whose JSON body is a list of many items."""
+
+
+def forbidden(caller: ApiKey, scope: str) -> Response:
+    """Returns status 403 with the scope that the caller's key lacks."""
+    scopes = ", ".join(caller.scopes) or "none"
+    sentence = f"The API key {caller.id} lacks the scope '{scope}'; it has: {scopes}."
+    challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+    return problem(403, sentence, headers={"WWW-Authenticate": challenge})

@@ -1,0 +1,88 @@
+"""Stores API keys, and holds them in memory for the requests that send one."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Engine, insert, or_, select, update
+
+from service.db.errors import DatabaseUnusable, in_sentences
+from service.db.tables import API_KEY
+from service.domain.keys import ID_LETTERS, ApiKey, hash_of, id_of
+
+SECRET_BYTES = 32
+USES_EVERY = timedelta(minutes=1)
+"""How often the time of a key's last use is written."""
+
+
+def new_token() -> str:
+    """Returns the token of a new key: its id and 256 random bits."""
+    return f"sel_{secrets.token_hex(ID_LETTERS // 2)}_{secrets.token_urlsafe(SECRET_BYTES)}"
+
+
+def create_key(
+    engine: Engine, token: str, owner: str, scopes: Sequence[str], now: datetime, expires_at: datetime | None = None
+) -> ApiKey:
+    """Stores a key by the hash of its token, and returns it. Raises `DatabaseUnusable`."""
+    key = ApiKey(id_of(token), owner, tuple(scopes), hash_of(token), now, expires_at, None, None)
+    with in_sentences(engine), engine.begin() as connection:
+        connection.execute(insert(API_KEY).values(asdict(key)))
+    return key
+
+
+def read_keys(engine: Engine) -> tuple[ApiKey, ...]:
+    """Returns all keys, the oldest first. Raises `DatabaseUnusable`."""
+    with in_sentences(engine), engine.connect() as connection:
+        rows = connection.execute(select(API_KEY).order_by(API_KEY.c.created_at, API_KEY.c.id)).mappings()
+        return tuple(ApiKey(**{**row, "scopes": tuple(row["scopes"])}) for row in rows)
+
+
+def revoke_key(engine: Engine, key_id: str, now: datetime) -> bool:
+    """Revokes a key, and returns whether there is one with this id that was not revoked. Raises `DatabaseUnusable`."""
+    is_active = (API_KEY.c.id == key_id) & API_KEY.c.revoked_at.is_(None)
+    with in_sentences(engine), engine.begin() as connection:
+        return connection.execute(update(API_KEY).where(is_active).values(revoked_at=now)).rowcount == 1
+
+
+class KeyRing:
+    """The keys as they were read last. Checking a token needs no database.
+
+    The constructor raises `DatabaseUnusable`. Afterwards, the last keys stay whatever happens.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._uses: dict[str, datetime] = {}
+        self._uses_written_at = datetime.min.replace(tzinfo=UTC)
+        self.refresh()
+
+    def key_with(self, token: str, now: datetime) -> ApiKey | None:
+        """Returns the key with this token, in whatever state, and remembers the time of its use."""
+        key = self._keys.get(id_of(token))
+        if key is None or not key.has_token(token):
+            return None
+        self._uses[key.id] = now
+        return key
+
+    def refresh(self) -> None:
+        """Reads all keys. Raises `DatabaseUnusable`."""
+        self._keys = {key.id: key for key in read_keys(self._engine)}
+
+    def follow(self) -> None:
+        """Reads all keys and, once a minute, stores when they were used; both wait while the database is away."""
+        now = datetime.now(UTC)
+        with suppress(DatabaseUnusable):
+            self.refresh()
+            if self._uses and now - self._uses_written_at >= USES_EVERY:
+                self._uses_written_at = now
+                _write_uses(self._engine, self._uses.copy())
+
+
+def _write_uses(engine: Engine, uses: Mapping[str, datetime]) -> None:
+    """Another process may have stored a later use of the same key."""
+    with in_sentences(engine), engine.begin() as connection:
+        for key_id, used_at in uses.items():
+            is_older = or_(API_KEY.c.last_used_at.is_(None), API_KEY.c.last_used_at < used_at)
+            connection.execute(update(API_KEY).where(API_KEY.c.id == key_id, is_older).values(last_used_at=used_at))
