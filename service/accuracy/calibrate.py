@@ -59,7 +59,9 @@ def _left_out(cases: Sequence[Case], split: str) -> Iterator[tuple[Case, Calibra
     for out in range(FOLDS):
         fitted = fit_all([case for case, index in zip(cases, fold, strict=True) if index != out])
         calibration = physics_of(fitted).calibration
-        yield from ((case, calibration) for case, index in zip(cases, fold, strict=True) if index == out)
+        yield from (
+            (case.under(calibration), calibration) for case, index in zip(cases, fold, strict=True) if index == out
+        )
 
 
 def _answers_of(results: Sequence[tuple[Case, Calibration]], bands: ErrorBands) -> list[ScoredAnswer]:
@@ -69,7 +71,7 @@ def _answers_of(results: Sequence[tuple[Case, Calibration]], bands: ErrorBands) 
         if case.scored:
             likely = case.predicted(calibration)
             new = unseen(calibration, case.kind, case.features)
-            band = bands.around(likely, case.kind, case.features, new, of_rate=case.is_rate)
+            band = bands.around(likely, case.bands, case.features, new, of_rate=case.is_rate)
             answers.append(ScoredAnswer(case.question, likely if case.bound else band.likely, band.low, band.high))
     return answers
 

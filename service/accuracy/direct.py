@@ -1,16 +1,17 @@
 """A published run as the terms that its figure is made of: what calibration fits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import log
 
 from service.accuracy.rows import RunQuestion
 from service.api.estimate.request import EstimateRequest, cluster_in, fixed_layout
 from service.api.workload.job import job_of
-from service.domain.calibration.coefficients import Calibration, Coefficient, Features, StepKind
+from service.domain.calibration.coefficients import Calibration, Coefficient, Features, StepKind, values_by_name
 from service.domain.calibration.error_bands import Miss, unseen
 from service.domain.calibration.fit import CalibrationRun, fit
-from service.domain.calibration.step_kinds import FORWARD, KINDS, MEMORY, PREFILL, TRAINING
+from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, KINDS, MEMORY, TRAINING
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import peak_flops
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
@@ -20,18 +21,19 @@ from service.domain.models.counts import published_training_flops_per_sample
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import step_of
 from service.domain.physics.features import inference_features, training_features
+from service.domain.physics.generation import engine_on
 from service.domain.physics.inference_roofline import (
     forward_batch,
     forward_terms,
-    generation_kind,
-    generation_terms,
-    prefill_terms,
-    quantity_feature,
 )
-from service.domain.physics.memory import figures, in_flight, inference_parts, replicas_in_use, training_parts
+from service.domain.physics.memory import figures, inference_parts, replicas_in_use, training_parts
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import StepTerms
+from service.domain.physics.serving import PARTS, EngineTimes
 from service.domain.physics.training_roofline import training_terms
+
+ROUNDS_OF_TERMS = 2
+"""Fits after the first; the terms move by less than 1 % after them."""
 
 FEWEST_RUNS = 5
 """Runs that a kind of step needs to be fitted."""
@@ -54,6 +56,10 @@ class Case:
     is_rate: bool
     bound: int = 0
     usable_bytes: float = 0.0
+    banded_as: StepKind | None = None
+    """The kind whose error bands it has, if another one."""
+    again: Callable[[Calibration], "Case"] | None = None
+    """The case by a calibration, where its terms depend on one: more requests run at once on a faster engine."""
     scored: bool = True
     """False for a conclusion from the row besides its figure: it helps to fit, and no report counts it."""
 
@@ -67,6 +73,15 @@ class Case:
     def run(self) -> CalibrationRun:
         """The case as the fit takes it."""
         return CalibrationRun(self.terms.seconds, self.features, self.seconds, self.weight, self.bound)
+
+    @property
+    def bands(self) -> StepKind:
+        """The kind whose error bands it has."""
+        return self.banded_as or self.kind
+
+    def under(self, calibration: Calibration) -> "Case":
+        """The case with the terms that it has by a calibration."""
+        return self.again(calibration) if self.again else self
 
     def estimated_seconds(self, calibration: Calibration) -> float:
         """Time of the step by the calibration."""
@@ -83,18 +98,27 @@ class Case:
         """The error of the calibration on this case."""
         new = unseen(calibration, self.kind, self.features)
         error = log(self.estimated_seconds(calibration) / self.seconds)
-        return Miss(self.kind.name, str(self.features.get("family", "")), new, error)
+        return Miss(self.bands.name, str(self.features.get("family", "")), new, error)
 
 
 def fit_all(cases: Sequence[Case]) -> list[Coefficient]:
     """The coefficients of every kind of step with enough cases."""
     coefficients: list[Coefficient] = []
     for kind in KINDS:
-        runs = [case.run for case in cases if case.kind is kind]
+        of_kind = [case for case in cases if case.kind is kind]
         # With fewer runs the priors decide everything, and the start values are as good.
-        if len(runs) >= FEWEST_RUNS:
-            coefficients += fit(kind, runs)
+        if len(of_kind) >= FEWEST_RUNS:
+            coefficients += _fit(kind, of_kind)
     return coefficients
+
+
+def _fit(kind: StepKind, cases: Sequence[Case]) -> list[Coefficient]:
+    """The coefficients of a kind of step, fitted again where the terms of its cases depend on them."""
+    fitted = fit(kind, [case.run for case in cases])
+    for _ in range(ROUNDS_OF_TERMS if any(case.again for case in cases) else 0):
+        calibration = Calibration(values_by_name(fitted))
+        fitted = fit(kind, [case.under(calibration).run for case in cases], fitted)
+    return fitted
 
 
 def case_of(question: RunQuestion, catalog: Catalog) -> Case:
@@ -156,27 +180,48 @@ def _units_per_sample(question: RunQuestion, config: TrainingConfig, cluster: Cl
 
 
 def _inference_case(question: RunQuestion, config: InferenceConfig, cluster: Cluster, fixed: FixedLayout) -> Case:
-    quantity, value = question.quantity, question.value
-    layout = usual_inference_layout(cluster, fixed)
+    quantity = question.quantity
+    layout = usual_inference_layout(config, cluster, fixed)
     features = dict(inference_features(config, cluster, layout))
     if quantity in MEMORY_QUANTITIES:
         parts = inference_parts(config, layout, config.concurrency or 1.0)
         return _memory_case(question, cluster, figures(parts), features)
     if not config.model.generates:
         return _forward_case(question, config, cluster, features)
-    if quantity in ("seconds_to_first_token", "prefill_tokens_per_second"):
-        terms = prefill_terms(config, cluster, layout)
-        if quantity == "seconds_to_first_token":
-            return Case(question, PREFILL, terms, features | {"what": "first"}, value, 1.0, is_rate=False)
-        seconds = terms.units / value
-        return Case(question, PREFILL, terms, features | {"what": "prefill"}, seconds, terms.units, is_rate=True)
-    at = float(in_flight(config, cluster.usable_bytes, layout))
-    kind, terms = generation_kind(config), generation_terms(config, cluster, layout, at)
-    if quantity == "seconds_per_output_token":
-        return Case(question, kind, terms, features | quantity_feature(config, "token"), value, 1.0, is_rate=False)
-    tokens = at * float(replicas_in_use(config, layout))
-    features |= quantity_feature(config, "serving")
-    return Case(question, kind, terms, features, tokens / value, tokens, is_rate=True)
+    return _generation_case(question, config, cluster, layout, Calibration({}))
+
+
+def _generation_case(
+    question: RunQuestion, config: InferenceConfig, cluster: Cluster, layout: Layout, calibration: Calibration
+) -> Case:
+    """A figure of an engine, with the requests that run at once by a calibration."""
+    features = inference_features(config, cluster, layout)
+    engine = engine_on(calibration, config, cluster, layout, features)
+    state, replicas = engine.state, float(replicas_in_use(config, layout))
+
+    def case(share: EngineTimes, scale: float, *, is_rate: bool, bands: StepKind = GENERATION) -> Case:
+        seconds = scale / question.value if is_rate else question.value / scale
+        terms = StepTerms(engine.ideal(share), scale)
+        again = partial(_generation_case, question, config, cluster, layout)
+        return Case(question, GENERATION, terms, features, seconds, scale, is_rate, banded_as=bands, again=again)
+
+    if question.quantity == "seconds_to_first_token":
+        wave = EngineTimes(0.0, 0.0, question.extras.get("first_wave", 0.0) * float(state.in_flight) / 2.0, 0.0)
+        first = EngineTimes(*(getattr(state.to_first_token, part) + getattr(wave, part) for part in PARTS))
+        return case(first, 1.0, is_rate=False, bands=FIRST_TOKEN)
+    if question.quantity == "prefill_tokens_per_second":
+        return case(
+            EngineTimes(0.0, 0.0, 1.0, 0.0),
+            max(1.0, config.input_length) * layout.data,
+            is_rate=True,
+            bands=FIRST_TOKEN,
+        )
+    if question.quantity == "seconds_per_output_token":
+        return case(engine.per_token, 1.0, is_rate=False)
+    if question.quantity == "decoded_tokens_per_second":
+        held = float(min(state.in_flight, max(1.0, engine.room)))
+        return case(EngineTimes(1.0, held, 0.0, 0.0), held * replicas, is_rate=True)
+    return case(engine.per_request, max(1.0, config.output_length) * replicas, is_rate=True)
 
 
 def _forward_case(

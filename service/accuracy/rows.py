@@ -37,6 +37,7 @@ PRECISIONS: tuple[tuple[str, str, float | None], ...] = (
     (r"nf4", "bf16", 4.5),
     (r"^(mxfp8|fp8-mx)", "mxfp8", None),
     (r"^nvfp4", "nvfp4", None),
+    (r"^mxfp4", "mxfp4", None),
     (r"^fp8", "fp8", None),
     (r"^fp4", "fp4", None),
     (r"^tf32", "tf32", None),
@@ -147,6 +148,9 @@ def _layout_of(row: Row, gpus: int) -> dict[str, Any]:
         tensor = min(tensor, gpus)
         if "litgpt" in row["framework"] and row["kind"] != "infer_throughput" and tensor > 1:
             tensor, body["zero_stage"] = 1, 3  # litgpt shards (FSDP) what the table calls tensor parallel
+        if _whole(row, "dp", 1) * tensor * pipeline > gpus:
+            tensor = max(1, tensor // _whole(row, "dp", 1))  # attention is replicated over its tensor group
+            expert = max(expert, gpus)
         # Tables give the model-parallel degrees only: the rest of the GPUs are copies.
         data = max(1, gpus // (tensor * pipeline * context))
         body |= {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": min(expert, gpus), "data": data}
@@ -230,6 +234,10 @@ def _techniques_of(row: Row) -> dict[str, Any]:
     return {"sequence_length": UNPACKED_LENGTH, "mean_length": float(UNPACKED_LENGTH)}
 
 
+LONGEST_ANSWER_OF_SHAREGPT = 1000
+"""Approximate tokens of the longest answers among some hundred of the data set, of 200 in the mean."""
+
+
 def _inference_of(row: Row) -> dict[str, Any]:
     precision, bits = _precision_of(row)
     work: dict[str, Any] = {
@@ -250,6 +258,12 @@ def _inference_of(row: Row) -> dict[str, Any]:
         work["concurrency"] = max(1, round(float(batch)))
     if "mean ~170" in row["notes"]:
         work["mean_length"] = 170.0
+    if row["kv_precision"]:
+        work["kv_cache_precision"] = row["kv_precision"]
+    if row["requests"] and row["steady"] == "0":
+        work["amount"] = {"samples": float(row["requests"])}
+        if re.search("ShareGPT|burst", row["notes"]):
+            work["longest_output_length"] = LONGEST_ANSWER_OF_SHAREGPT
     return work
 
 
@@ -275,7 +289,7 @@ def question_of(row: Row) -> RunQuestion:
 QUANTITIES: dict[str, tuple[str, float]] = {
     "tokens/s(total)": ("tokens_per_second", 1.0),
     "output tokens/s(total)": ("tokens_per_second", 1.0),
-    "decode tokens/s": ("tokens_per_second", 1.0),
+    "decode tokens/s": ("decoded_tokens_per_second", 1.0),
     "prefill tokens/s": ("prefill_tokens_per_second", 1.0),
     "samples/s(total)": ("samples_per_second", 1.0),
     "ms time-per-output-token": ("seconds_per_output_token", 1e-3),
@@ -302,7 +316,11 @@ def _observed(row: Row, gpus: int) -> tuple[str, float, dict[str, Any]]:
     if unit not in per_gpu and unit not in QUANTITIES:
         raise UnansweredRun(f"The unit '{unit}' is not one the answer has.")
     quantity, factor = per_gpu.get(unit) or QUANTITIES[unit]
-    extras = {"amount": _amount_of(row)} if quantity == "seconds" else {"hardware": unit.startswith("hw")}
+    extras: dict[str, Any] = {"hardware": unit.startswith("hw")}
+    if quantity == "seconds":
+        extras = {"amount": _amount_of(row)}
+    elif row["statistic"] == "mean" and row["requests"]:
+        extras["first_wave"] = float(row["batch_or_concurrency"]) / float(row["requests"])
     return quantity, value * factor, extras
 
 

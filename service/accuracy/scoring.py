@@ -62,6 +62,8 @@ UNITS = {
 
 
 def _inference_subset(row: Row) -> str:
+    if row["unit"] in UNITS and row["steady"]:
+        return f"inference: {UNITS[row['unit']]}, {'steady' if row['steady'] == '1' else 'burst'}"
     if row["unit"] in UNITS:
         return f"inference: {UNITS[row['unit']]}"
     if "decode" in row["unit"] or "tokens" in row["unit"]:

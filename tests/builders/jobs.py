@@ -27,6 +27,14 @@ def model(transformer: Transformer | None = LLAMA_3_8B, parameters: float = 8.03
 LARGE_MODEL = model(LLAMA_3_70B, 70.6e9)
 
 
+MIXTRAL = replace(
+    model(
+        replace(LLAMA_2_7B, kv_heads=8, ffn=0, experts=8, experts_per_token=2, expert_ffn=14336), 46.7e9, family="moe"
+    ),
+    active_parameters=12.88e9,
+)
+
+
 def training(**given: Any) -> TrainingConfig:
     return replace(TrainingConfig(model(), sequence_length=4096, global_batch=64), **given)
 

@@ -1,6 +1,7 @@
 """The search for a layout again, as a plain loop over every layout: slow, and obviously right."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import gcd
 
 from service.domain.calibration.error_bands import Physics
@@ -91,7 +92,10 @@ def every_inference_layout(
     found = [Layout(tensor, pipeline, gpus // (tensor * pipeline)) for tensor, pipeline in cuts]
     for layout in sorted(found, key=lambda each: (each.model_ranks, each.pipeline)):
         if fixed.data in (None, layout.data):
-            yield layout
+            yield replace(layout, expert=fixed.expert or 1)
+            ranks = layout.tensor * layout.data
+            if fixed.expert is None and layout.data > 1 and t and t.experts and t.experts % ranks == 0:
+                yield replace(layout, expert=ranks)
 
 
 def _divisors(number: int) -> list[int]:

@@ -55,6 +55,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         kv_precision=work.kv_cache_precision,
         input_length=work.input_length,
         output_length=work.output_length,
+        longest_output=work.longest_output_length,
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
     )
     _check_tokens(job)

@@ -195,6 +195,10 @@ class WorkloadRequest(BodyModel):
     ] = None
     input_length: Annotated[Length | None, Field(description="Tokens of a prompt, or of a sample.")] = None
     output_length: Annotated[Length | None, Field(description="Tokens of an answer.")] = None
+    longest_output_length: Annotated[
+        Length | None,
+        Field(description="Tokens of the longest answer of an amount of samples that is sent all at once."),
+    ] = None
     amount: AmountRequest | None = None
     dataset: Annotated[
         Name | None, Field(description="Such as `ms_coco`: rules of thumb say how many GPUs are usual.")

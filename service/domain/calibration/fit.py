@@ -37,10 +37,11 @@ class CalibrationRun:
     """-1: it took at most these seconds (it fitted); 1: at least these (it ran out of memory); 0: exactly these."""
 
 
-def fit(kind: StepKind, runs: Sequence[CalibrationRun]) -> list[Coefficient]:
-    """The coefficients of a kind of step."""
+def fit(kind: StepKind, runs: Sequence[CalibrationRun], start: Sequence[Coefficient] = ()) -> list[Coefficient]:
+    """The coefficients of a kind of step, sought from those of an earlier fit if there are some."""
     problem = _problem_of(kind, runs)
-    theta = np.zeros(len(problem.names))
+    known = {(coefficient.name, coefficient.scope): coefficient.value for coefficient in start}
+    theta = np.array([known.get((f"{kind.name}.{term}", scope), 0.0) for term, scope in problem.names])
     # Levenberg-Marquardt: damping grows until a step lowers the loss, and shrinks after it did.
     loss, damping = problem.loss(theta), 1e-3
     for _ in range(MOST_ROUNDS):
@@ -66,6 +67,20 @@ def fit(kind: StepKind, runs: Sequence[CalibrationRun]) -> list[Coefficient]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Scopes:
+    """The coefficients of a term, or of the whole step, and the numbers that each multiplies them by in each run."""
+
+    columns: NDArray[np.int64]
+    """Indices among all coefficients; most of them belong to other terms."""
+    numbers: Floats
+
+    def log_factor(self, theta: Floats) -> Floats:
+        """Logarithm of the factor of the term in each run."""
+        result: Floats = self.numbers @ theta[self.columns]
+        return result
+
+
+@dataclass(frozen=True, slots=True)
 class _Problem:
     """Runs as arrays: a row per run, a column per term or per coefficient."""
 
@@ -80,10 +95,8 @@ class _Problem:
     """Seconds of each term of each run before the coefficients."""
     least: Floats
     """Seconds of each term of each run that no coefficient moves."""
-    whole: Floats
-    """Numbers that the coefficients of the whole step are multiplied by."""
-    by_term: list[Floats]
-    """Numbers that the coefficients of each term are multiplied by."""
+    whole: "_Scopes"
+    by_term: list["_Scopes"]
     target: Floats
     weight: Floats
     bound: Floats
@@ -95,8 +108,8 @@ class _Problem:
     def parts(self, theta: Floats) -> Floats:
         """Seconds of each term of each run."""
         # Clipped, because a trial step may go so far that the exponential overflows.
-        factors = np.exp(np.clip(np.stack([scopes @ theta for scopes in self.by_term], axis=1), -12, 12))
-        result: Floats = self.ideal * factors * np.exp(self.whole @ theta)[:, None] + self.least
+        factors = np.exp(np.clip(np.stack([scopes.log_factor(theta) for scopes in self.by_term], axis=1), -12, 12))
+        result: Floats = self.ideal * factors * np.exp(self.whole.log_factor(theta))[:, None] + self.least
         return result
 
     def residuals(self, parts: Floats) -> Floats:
@@ -113,8 +126,10 @@ class _Problem:
         """Hessian (Gauss-Newton) and gradient of the loss."""
         parts = self.parts(theta)
         share = (parts - self.least) / parts.sum(axis=1, keepdims=True)
-        whole = self.whole * share.sum(axis=1, keepdims=True)
-        jacobian = whole + sum(share[:, [index]] * scopes for index, scopes in enumerate(self.by_term))
+        jacobian = np.zeros((len(parts), len(theta)))
+        jacobian[:, self.whole.columns] = self.whole.numbers * share.sum(axis=1, keepdims=True)
+        for index, scopes in enumerate(self.by_term):
+            jacobian[:, scopes.columns] = share[:, [index]] * scopes.numbers
         residuals = self.residuals(parts)
         # A bound that holds has no residual, and must not pull on the coefficients either.
         held = np.where((self.bound != 0) & (residuals == 0), 0.0, 1.0)
@@ -143,10 +158,7 @@ def _problem_of(kind: StepKind, runs: Sequence[CalibrationRun]) -> _Problem:
                         spreads.append(spread)
                         signs.append(kind.sign_of(pattern))
                     entries.append((row, column, scope[1]))
-    matrices = {term: np.zeros((len(runs), len(index))) for term in cells}
-    for term, entries in cells.items():
-        for row, column, number in entries:
-            matrices[term][row, column] = number
+    scopes = {term: _scopes(entries, len(runs)) for term, entries in cells.items()}
     ideal = np.array([[run.ideal.get(term, 0.0) for term in terms] for run in runs])
     return _Problem(
         names=list(index),
@@ -155,9 +167,17 @@ def _problem_of(kind: StepKind, runs: Sequence[CalibrationRun]) -> _Problem:
         sign=np.array(signs, np.float64),
         ideal=ideal * [kind.start[term] for term in terms],
         least=ideal * [term in kind.bounded for term in terms],
-        whole=matrices["*"],
-        by_term=[matrices[term] for term in terms],
+        whole=scopes["*"],
+        by_term=[scopes[term] for term in terms],
         target=np.log([run.seconds for run in runs]),
         weight=np.array([run.weight for run in runs]),
         bound=np.array([run.bound for run in runs], np.float64),
     )
+
+
+def _scopes(entries: Sequence[tuple[int, int, float]], runs: int) -> _Scopes:
+    columns, place = np.unique(np.array([column for _, column, _ in entries], dtype=np.int64), return_inverse=True)
+    numbers = np.zeros((runs, len(columns)))
+    for (row, _, number), column in zip(entries, place.tolist(), strict=True):
+        numbers[row, column] = number
+    return _Scopes(columns, numbers)

@@ -70,39 +70,45 @@ TRAINING = _kind(
     signs={"measured": 1, "log_micro": -1},
 )  # fmt: skip
 
-_LANGUAGE_STEP: Spreads = {
-    WIDE: ("class", "stack", "what", "#log_pipeline stack", "tier architecture"),
-    MIDDLE: (
-        "release", "model", "gpu", "architecture", "family", "stack architecture", "stack model", "stack bits",
-        "what stack",
-    ),
-    NARROW: ("stack gpu", "gpu bits", "model bits", "what release"),
-    0.1: ("#log_tensor stack",),
-}  # fmt: skip
-_LANGUAGE_TERMS: Mapping[str, tuple[float, Spreads]] = {
-    "weights": (1.3, {BROAD: (EVERYTHING,), WIDE: ("stack", "stack bits"), MIDDLE: ("architecture", "tier")}),
-    "cache": (1.3, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("architecture",)}),
-    "matrix": (1.5, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("architecture precision",)}),
-    "prefill": (1.8, {
-        BROAD: (EVERYTHING,),
-        WIDE: ("stack",),
-        MIDDLE: ("architecture precision", "family", "stack architecture"),
-    }),
-    "attention": (1.5, {WIDE: (EVERYTHING,)}),
-    "memory": (0.5, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("stack bits",)}),
-    "prefill_memory": (0.5, {BROAD: (EVERYTHING,), WIDE: ("stack",)}),
-    "launch": (0.3, {BROAD: (EVERYTHING, "class", "stack"), MIDDLE: ("stack bits",)}),
-    "tensor": (1.5, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("link",)}),
-    "latency": (1.0, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("link",)}),
-    "step": (0.3, {BROAD: (EVERYTHING, "stack"), WIDE: ("release",)}),
-    "request": (1.0, {BROAD: (EVERYTHING, "stack"), WIDE: ("release",)}),
-    "vocabulary": (1.0, {BROAD: (EVERYTHING,), WIDE: ("stack",)}),
-}  # fmt: skip
+GENERATION = _kind(
+    "generation",
+    {
+        WIDE: ("class", "stack", "#log_pipeline stack", "tier architecture"),
+        MIDDLE: (
+            "release", "model", "gpu", "architecture", "family", "stack architecture", "stack model", "stack bits",
+        ),
+        NARROW: ("stack gpu", "gpu bits", "model bits"),
+        0.1: ("#log_tensor stack",),
+    },
+    {
+        "weights": (1.3, {BROAD: (EVERYTHING,), WIDE: ("stack", "stack bits"), MIDDLE: ("architecture", "tier")}),
+        "cache": (1.3, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("architecture",)}),
+        "matrix": (1.5, {BROAD: (EVERYTHING,), WIDE: ("stack", "family"), MIDDLE: ("architecture precision",)}),
+        "prefill": (1.8, {
+            BROAD: (EVERYTHING,),
+            WIDE: ("stack", "family"),
+            MIDDLE: ("architecture precision", "stack architecture", "release"),
+        }),
+        "attention": (2.0, {BROAD: (EVERYTHING,), WIDE: ("stack", "architecture")}),
+        "prefill_memory": (0.5, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("stack bits",)}),
+        "pass": (0.5, {BROAD: (EVERYTHING,), WIDE: ("stack", "class")}),
+        "launch": (0.3, {BROAD: (EVERYTHING, "class", "stack"), WIDE: ("family",), MIDDLE: ("stack bits",)}),
+        "routing": (0.02, {BROAD: (EVERYTHING,), WIDE: ("stack", "release")}),
+        "tensor": (1.5, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("link",)}),
+        "expert": (1.5, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("link",)}),
+        "latency": (1.0, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("link",)}),
+        "step": (0.3, {BROAD: (EVERYTHING, "stack"), WIDE: ("release",)}),
+        "request": (1.0, {BROAD: (EVERYTHING, "stack"), WIDE: ("release",)}),
+        "vocabulary": (1.0, {BROAD: (EVERYTHING,), WIDE: ("stack",)}),
+        "arrival": (1.0, {BROAD: (EVERYTHING,), WIDE: ("stack", "release")}),
+    },
+    # Published rates of serving differ by arrival patterns and schedulers, which no feature describes.
+    noise=0.3,
+)  # fmt: skip
+"""Tokens of language models, from the first to the last."""
 
-DECODE = _kind("decode", _LANGUAGE_STEP, _LANGUAGE_TERMS)
-# Published rates of serving differ by arrival patterns and schedulers, which no feature describes.
-SERVING = _kind("serving", _LANGUAGE_STEP, _LANGUAGE_TERMS, noise=0.3)
-PREFILL = _kind("prefill", _LANGUAGE_STEP, _LANGUAGE_TERMS)
+FIRST_TOKEN = StepKind("first_token", {}, {})
+"""Error bands of the time to the first token; its seconds are those of GENERATION."""
 
 FORWARD = _kind(
     "forward",
@@ -146,4 +152,4 @@ MEMORY = _kind(
 )  # fmt: skip
 """Bytes by part, calibrated like seconds: what stacks keep beyond the arithmetic."""
 
-KINDS = (TRAINING, DECODE, SERVING, PREFILL, FORWARD, MEMORY)
+KINDS = (TRAINING, GENERATION, FORWARD, MEMORY)

@@ -51,6 +51,7 @@ FORMATS = {
     "nf4": NumberFormat(4.5, runs_as="bf16", stored_only=True),  # scales of blocks of 64
     "nf4-dq": NumberFormat(4.127, runs_as="bf16", stored_only=True),  # scales quantised again (2305.14314)
     "fp4": NumberFormat(4.5, (("fp8", 1.0), ("bf16", 1.0), ("fp16", 1.0))),
+    "mxfp4": NumberFormat(4.25, runs_as="fp4"),  # scales of blocks of 32
     "nvfp4": NumberFormat(4.5, runs_as="fp4"),  # scales of blocks of 16
 }
 _UNKNOWN_FORMAT = NumberFormat(16.0)

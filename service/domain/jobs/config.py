@@ -47,6 +47,10 @@ class InferenceConfig:
     output_length: float = 0
     concurrency: float | None = 1
     mean_length: float | None = None
+    burst: float | None = None
+    """Requests that are sent all at once, with none after them; None for requests that keep coming."""
+    longest_output: float | None = None
+    """Tokens of the longest answer; None where all are of one length."""
     software: SoftwareStack = UNKNOWN
 
     @property

@@ -66,6 +66,7 @@ class Job:
     kv_precision: str | None = None
     input_length: float | None = None
     output_length: float | None = None
+    longest_output: float | None = None
     concurrency: float | None = None
 
 
@@ -187,6 +188,8 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         output_length=job.output_length or 0.0,
         concurrency=job.concurrency,
         mean_length=job.mean_length,
+        burst=None if job.amount is None else samples_of(job.amount, tokens_per_sample(job), 0.0),
+        longest_output=job.longest_output,
         software=job.software,
     )
 

@@ -77,11 +77,14 @@ STACKS = (
     Stack("litgpt-generate", _EAGER),
     Stack("litgpt", _EAGER, r"lit-gpt", keeps_gathered_weights=True),
     Stack("llama-factory", _EAGER),
-    Stack("tensorrt-llm", _ENGINE, r"trt-?llm|tensorrt_llm", fp8_cache_with=("fp8", "fp4", "nvfp4")),
+    Stack("tensorrt-llm", _ENGINE, r"trt-?llm|tensorrt_llm", fp8_cache_with=("fp8", "fp4", "nvfp4", "mxfp4")),
     Stack("mlperf-inference", _GRAPH, multiplies_int8=True),
     Stack("tensorrt", _GRAPH, r"trt", multiplies_int8=True),
-    Stack("vllm", _ENGINE, most_in_flight=256.0),  # the default of max_num_seqs
+    Stack("vllm", _ENGINE, most_in_flight=1024.0),  # the default of max_num_seqs on GPUs of 70 GB
     Stack("sglang", _ENGINE),
+    Stack("mlperf-serving", _ENGINE, fp8_cache_with=("fp8", "fp4", "nvfp4")),
+    Stack("vllm-ascend", _ENGINE),
+    Stack("mindie", _ENGINE),
     Stack("tgi", _ENGINE, r"text-generation-inference"),
     Stack("llama.cpp", _GRAPH, r"llama[ -]?cpp|ollama", bits_of_whole_file=True),
     Stack("gpt-fast", _GRAPH),

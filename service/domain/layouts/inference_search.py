@@ -7,21 +7,25 @@ import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask, either, taken
 from service.domain.calibration.error_bands import Physics
-from service.domain.calibration.step_kinds import FORWARD, MEMORY
+from service.domain.calibration.step_kinds import FORWARD, GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
-from service.domain.layouts.candidates import cuts_of
+from service.domain.layouts.candidates import Columns, cuts_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors, shapes_among
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.features import cut_columns, inference_config_features
+from service.domain.physics.generation import room_by_memory, shares_of
 from service.domain.physics.inference_roofline import (
+    ARRIVAL_DEMANDS,
+    PER_REQUEST,
+    decode_demands,
     forward_batch,
     forward_demands,
-    generation_demands,
-    generation_kind,
-    quantity_feature,
+    prompt_demands,
 )
-from service.domain.physics.memory import in_flight, inference_parts, replicas_in_use
+from service.domain.physics.memory import inference_parts, replicas_in_use, requests_with_room
 from service.domain.physics.parallelism import LayoutTable
+from service.domain.physics.resources import Demands
+from service.domain.physics.serving import EngineTimes, steady_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class FastestInference:
 
 def inference_bands(physics: Physics, config: InferenceConfig, clusters: ClusterTable) -> Floats:
     """Low, likely and high rates of each cluster, over units_per_second."""
-    kind = generation_kind(config) if config.model.generates else FORWARD
+    kind = GENERATION if config.model.generates else FORWARD
     return clusters.bands(physics, kind, _factors(physics, config))
 
 
@@ -88,8 +92,8 @@ def where_inference_fits(
     for across in (False, True) if config.model.generates else (False,):
         pairs = _pairs(config, shapes_among(shapes, ~fits), FREE, across=across)
         usable = clusters.usable_bytes[pairs.cluster]
-        _, needed = _concurrency_and_bytes(factors, config, pairs.layouts, usable)
-        fits[pairs.cluster[needed <= usable]] = True
+        room, needed = _room_and_bytes(factors, config, pairs.layouts, usable)
+        fits[pairs.cluster[(needed <= usable) & (room > 0)]] = True
     return fits[clusters.same_but_host] & clusters.hosts_fit(config, 1)
 
 
@@ -106,30 +110,45 @@ def _factors(physics: Physics, config: InferenceConfig) -> ConfigFactors:
 
 
 def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: FixedLayout, *, across: bool) -> _Pairs:
-    fixed = replace(fixed, context=None, expert=None)
-    cuts = cuts_of(config, [shape.size for shape in shapes], fixed, across=across)
-    order = np.lexsort((cuts["pipeline"], cuts["tensor"] * cuts["pipeline"], cuts["shape"]))
-    starts = np.searchsorted(cuts["shape"], np.arange(len(shapes) + 1))
+    cuts = cuts_of(config, [shape.size for shape in shapes], replace(fixed, context=None), across=across)
+    cuts = _with_spread_experts(config, cuts) if fixed.expert is None else cuts
+    order = np.lexsort((cuts["expert"], cuts["pipeline"], cuts["tensor"] * cuts["pipeline"], cuts["shape"]))
+    starts = np.searchsorted(cuts["shape"][order], np.arange(len(shapes) + 1))
     clusters, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for shape, cut in zip(shapes, np.split(order, starts[1:-1]) if shapes else (), strict=True):
         clusters.append(np.repeat(shape.indices, len(cut)))
         rows.append(np.tile(cut, len(shape.indices)))
     row = np.concatenate(rows)
-    degrees = {name: cuts[name][row] for name in ("tensor", "pipeline", "data")}
+    degrees = {name: cuts[name][row] for name in ("tensor", "pipeline", "data", "expert")}
     return _Pairs(np.concatenate(clusters), replace(LayoutTable.plain(len(row)), **degrees))
 
 
-def _concurrency_and_bytes(
+def _with_spread_experts(config: InferenceConfig, cuts: Columns) -> Columns:
+    """Adds the cuts of several replicas again with the experts spread over the GPUs of all of them.
+
+    Engines call it data-parallel attention: each replica has its own requests and cache, and a share of the experts.
+    """
+    experts = config.model.transformer.experts if config.model.transformer else 0
+    ranks = cuts["tensor"] * cuts["data"]
+    spread = np.flatnonzero((cuts["data"] > 1) & (experts % ranks == 0)) if experts else np.zeros(0, dtype=np.int64)
+    again = {name: column[spread] for name, column in cuts.items()} | {"expert": ranks[spread]}
+    return {name: np.concatenate([column, again[name]]) for name, column in cuts.items()}
+
+
+def _room_and_bytes(
     factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, usable: Floats
 ) -> tuple[Floats, Floats]:
-    """Conversations (or samples) at once on one replica, and the calibrated bytes per GPU that they need."""
+    """Requests (or samples) that can run at once on one replica, and the calibrated bytes per GPU that are needed.
+
+    Where not one request fits, the bytes are those that one would need.
+    """
+    empty = _bytes_needed(factors, config, layouts, np.zeros(len(usable)))
     if not config.model.generates:
-        concurrency = np.full(len(usable), forward_batch(config))
-        return concurrency, _bytes_needed(factors, config, layouts, np.zeros(len(usable)))
-    concurrency = np.broadcast_to(in_flight(config, usable, layouts), len(usable))
-    crowded = _bytes_needed(factors, config, layouts, concurrency) > usable
-    concurrency = np.where(crowded & (concurrency > 1), 1.0, concurrency)
-    return concurrency, _bytes_needed(factors, config, layouts, concurrency)
+        return np.full(len(usable), forward_batch(config)), empty
+    each = _bytes_needed(factors, config, layouts, np.ones(len(usable))) - empty
+    room = np.asarray(room_by_memory((usable - empty) / each, requests_with_room(config, usable, layouts)))
+    asked = config.concurrency / replicas_in_use(config, layouts) if config.concurrency else room
+    return room, empty + each * np.maximum(1.0, np.minimum(asked, room))
 
 
 def _bytes_needed(factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, sequences: Floats) -> Floats:
@@ -139,17 +158,19 @@ def _bytes_needed(factors: ConfigFactors, config: InferenceConfig, layouts: Layo
 
 
 def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
-    """The best pair of each cluster."""
-    rows = len(pairs.cluster)
-    if not rows:
+    """The best pair of each cluster: one that holds the concurrency asked for, then the fastest."""
+    if not len(pairs.cluster):
         return FastestInference.nothing(len(clusters))
     layouts, usable = pairs.layouts, clusters.usable_bytes[pairs.cluster]
-    concurrency, needed = _concurrency_and_bytes(_factors(physics, config), config, layouts, usable)
-    seconds = _step_seconds(physics, config, clusters, pairs, concurrency)
-    replicas = replicas_in_use(config, layouts) if config.model.generates else clusters.gpus[pairs.cluster]
-    concurrency, fits = concurrency * replicas, needed <= usable
-    rate = np.where(fits, concurrency / seconds, 0.0)
-    order = np.lexsort((np.where(fits, -rate, needed), ~fits, pairs.cluster))
+    room, needed = _room_and_bytes(_factors(physics, config), config, layouts, usable)
+    fits = (needed <= usable) & (room > 0)
+    if config.model.generates:
+        rate, concurrency, holds = _generation(physics, config, clusters, pairs, room)
+    else:
+        gpus = clusters.gpus[pairs.cluster]
+        rate, concurrency, holds = room * gpus / _forward_seconds(physics, config, clusters, pairs), room * gpus, fits
+    rate = np.where(fits, rate, 0.0)
+    order = np.lexsort((np.where(fits, -rate, needed), ~(fits & holds), ~fits, pairs.cluster))
     cluster, first = np.unique(pairs.cluster[order], return_index=True)
     index, exists = np.zeros(len(clusters), dtype=np.int64), np.zeros(len(clusters), dtype=bool)
     index[cluster], exists[cluster] = order[first], True
@@ -163,19 +184,58 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
     )
 
 
-def _step_seconds(
-    physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, concurrency: Floats
-) -> Floats:
-    """Likely seconds of a decoding step, or of a forward pass, of each pair."""
-    if config.model.generates:
-        linked_gpus = clusters.linked_gpus[pairs.cluster]
-        kind, demands = generation_kind(config), generation_demands(config, pairs.layouts, linked_gpus, concurrency)
-        features = quantity_feature(config, "serving")
-    else:
-        kind, demands = FORWARD, forward_demands(config)
-        features = {"offline": "no" if config.concurrency else "yes"}
-    factors = ConfigFactors(physics.calibration, {**inference_config_features(config), **features})
-    keys = [key for key, amount in demands.items() if key[0] in kind.start and np.any(amount)]
-    costs = clusters.costs(factors, kind, config, keys)[pairs.cluster]
-    seconds = sum(demands[key] * factors.of(kind, key[0], {}) * costs[:, index] for index, key in enumerate(keys))
-    return np.asarray(seconds * factors.of(kind, "*", cut_columns(pairs.layouts)))
+def _forward_seconds(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> Floats:
+    """Likely seconds of a forward pass of each pair."""
+    features = {**inference_config_features(config), "offline": "no" if config.concurrency else "yes"}
+    factors = ConfigFactors(physics.calibration, features)
+    demands = forward_demands(config)
+    keys = [key for key, amount in demands.items() if key[0] in FORWARD.start and np.any(amount)]
+    costs = clusters.costs(factors, FORWARD, config, keys)[pairs.cluster]
+    seconds = sum(demands[key] * factors.of(FORWARD, key[0], {}) * costs[:, index] for index, key in enumerate(keys))
+    return np.asarray(seconds * factors.of(FORWARD, "*", cut_columns(pairs.layouts)))
+
+
+def _generation(
+    physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, room: Floats
+) -> tuple[Floats, Floats, Mask]:
+    """Output tokens per second and requests at once of each pair, and whether it holds the concurrency asked for."""
+    replicas = np.broadcast_to(replicas_in_use(config, pairs.layouts), len(room))
+    most = np.maximum(1.0, room)
+    in_flight = config.concurrency / replicas if config.concurrency else most
+    running = np.minimum(in_flight, most)
+    seconds = _engine_times(physics, config, clusters, pairs, running)
+    state = steady_state(seconds, in_flight, most, config.output_length)
+    between = shares_of(config, pairs.layouts, state, most).per_request
+    tokens = max(1.0, config.output_length) / between.total(seconds)
+    return np.asarray(tokens * replicas), running * replicas, np.asarray(in_flight <= most)
+
+
+def _engine_times(
+    physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, running: Floats
+) -> EngineTimes:
+    """Likely seconds of each part of an engine's work, as `generation.engine_on` computes them for one cluster."""
+    linked = clusters.linked_gpus[pairs.cluster]
+    decode = decode_demands(config, pairs.layouts, linked, running)
+    prompt = prompt_demands(config, pairs.layouts, linked, running)
+    every = decode | prompt | ARRIVAL_DEMANDS
+    factors = _factors(physics, config)
+    keys = [key for key, amount in every.items() if np.any(amount)]
+    costs = clusters.costs(factors, GENERATION, config, keys)[pairs.cluster]
+    whole = factors.of(GENERATION, "*", cut_columns(pairs.layouts))
+    each = {key: factors.of(GENERATION, key[0], {}) * whole * costs[:, index] for index, key in enumerate(keys)}
+
+    def total(demands: Demands, *, per_request: bool | None = None) -> Floats:
+        amounts = (
+            amount * each[key]
+            for key, amount in demands.items()
+            if key in each and (per_request is None or (key[0] in PER_REQUEST) == per_request)
+        )
+        return np.asarray(sum(amounts, np.zeros(len(running))))
+
+    memory = clusters.unit_seconds["memory"][pairs.cluster]
+    return EngineTimes(
+        np.maximum(total(decode, per_request=False), decode["weights", "memory"] * memory),
+        np.maximum(total(decode, per_request=True), decode["cache", "memory"] * memory) / running,
+        total(prompt),
+        total(ARRIVAL_DEMANDS),
+    )

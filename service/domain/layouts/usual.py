@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from service.domain.jobs.config import Config, TrainingConfig
+from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.memory import inference_parts
 from service.domain.physics.parallelism import Checkpointing, Layout
 
 USUAL_MICRO_BATCH = {"cnn": 192, "detection": 64, "encoder": 32}
@@ -13,6 +14,9 @@ CUT_ABOVE = 4e9
 
 USABLE_SHARE_FOR_STATES = 0.6
 """Share of a GPU's memory that weights, gradients and optimizer states may take; activations need the rest."""
+
+USABLE_SHARE_FOR_WEIGHTS = 0.8
+"""Share of a GPU's memory that weights may take when serving; the cache needs the rest."""
 
 STATE_BYTES, FROZEN_BYTES = 18.0, 2.5
 """Bytes of states per parameter, when all parameters learn (mixed-precision Adam) and when few do."""
@@ -41,7 +45,7 @@ def usual_layout(config: Config, cluster: Cluster, fixed: FixedLayout = FREE) ->
     """The fixed parts of a layout, and people's usual choice of the others."""
     if isinstance(config, TrainingConfig):
         return usual_training_layout(config, cluster, fixed)
-    return usual_inference_layout(cluster, fixed)
+    return usual_inference_layout(config, cluster, fixed)
 
 
 def usual_training_layout(config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:
@@ -70,11 +74,16 @@ def usual_training_layout(config: TrainingConfig, cluster: Cluster, fixed: Fixed
     return layout if fixed.accumulation else _with_accumulation(config, layout)
 
 
-def usual_inference_layout(cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:
-    """Undivided unless fixed otherwise, with as many replicas as there are GPUs for."""
+def usual_inference_layout(config: InferenceConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:
+    """Over as few GPUs of a node as hold the weights unless fixed otherwise, with replicas on the others."""
     tensor, pipeline = fixed.tensor or 1, fixed.pipeline or 1
+    if fixed.tensor is None:
+        weights = inference_parts(config, Layout(), 0.0)["weights"] / pipeline
+        while tensor < cluster.gpus_per_node and weights / tensor > USABLE_SHARE_FOR_WEIGHTS * cluster.usable_bytes:
+            tensor *= 2
+        tensor = min(tensor, cluster.gpus_per_node)
     data = fixed.data or max(1, cluster.gpus // (tensor * pipeline))
-    return Layout(tensor=tensor, pipeline=pipeline, data=data)
+    return Layout(tensor=tensor, pipeline=pipeline, data=data, expert=fixed.expert or 1)
 
 
 def _usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:

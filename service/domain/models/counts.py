@@ -120,13 +120,13 @@ def routed_layers(model: Model) -> int:
     return t.moe_layers if t.experts else t.layers * is_routed(model)
 
 
-def parameters_touched(model: Model, tokens: Number) -> Number:
-    """Parameters read from memory in one forward pass over a number of tokens."""
+def parameters_touched(model: Model, tokens: Number) -> tuple[float, Number]:
+    """Parameters read from memory in one forward pass over a number of tokens: those of every token, and of experts."""
     t, per_expert = model.transformer, _parameters_per_expert(model)
     if t is None or not per_expert:
-        return multiplied_parameters(model)
+        return multiplied_parameters(model), 0.0
     always = multiplied_parameters(model) - per_expert * t.experts_per_token
-    return max(0.0, always) + per_expert * experts_touched(t, tokens)
+    return max(0.0, always), per_expert * experts_touched(t, tokens)
 
 
 def experts_touched(t: Transformer, tokens: Number) -> Number:

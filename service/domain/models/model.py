@@ -90,6 +90,11 @@ class Transformer:
         return self.layers - self.attention_layers - self.ssm_layers if self.hybrid else self.layers
 
     @property
+    def sublayers(self) -> int:
+        """Mixers and FFNs, each of which ends in a sum over a tensor-parallel group."""
+        return self.layers if self.hybrid else 2 * self.layers
+
+    @property
     def moe_layers(self) -> int:
         return self.ffn_layers - self.dense_layers if self.experts else 0
 

@@ -8,23 +8,19 @@ from service.domain.arrays import Number
 from service.domain.band import Band
 from service.domain.calibration.coefficients import Calibration, Features, StepKind
 from service.domain.calibration.error_bands import Physics, unseen
-from service.domain.calibration.step_kinds import FORWARD, MEMORY, PREFILL, TRAINING
+from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, MEMORY, TRAINING
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.features import inference_features, training_features
+from service.domain.physics.generation import engine_on
 from service.domain.physics.host_memory import HostNeed, host_memory_need
 from service.domain.physics.inference_roofline import (
     forward_batch,
     forward_terms,
-    generation_kind,
-    generation_terms,
-    prefill_terms,
-    quantity_feature,
 )
 from service.domain.physics.memory import (
     cache_tokens_that_fit,
     figures,
-    in_flight,
     inference_parts,
     replicas_in_use,
     training_parts,
@@ -38,7 +34,7 @@ MOST_OVER = 1.25
 
 TERMS_BY_BOTTLENECK = {
     "gpu_compute": ("matrix", "narrow", "attention", "prefill"),
-    "gpu_memory_bandwidth": ("memory", "weights", "cache", "vocabulary", "prefill_memory", "optimizer"),
+    "gpu_memory_bandwidth": ("memory", "weights", "cache", "vocabulary", "prefill_memory", "pass", "optimizer"),
     "host_overhead": ("launch", "routing", "step", "offload", "request"),
     "communication": ("tensor", "latency", "context", "expert", "data"),
     "pipeline_bubble": ("bubble",),
@@ -183,40 +179,38 @@ def _estimate_forward(physics: Physics, config: InferenceConfig, cluster: Cluste
 
 def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Estimate:
     features = inference_features(config, cluster, layout)
-    concurrency, need = _concurrency_and_memory(physics, config, cluster, layout, features)
-    cache = cache_tokens_that_fit(config, cluster.usable_bytes, layout)
-    calibration, bands, kind = physics.calibration, physics.bands, generation_kind(config)
-    new, host = unseen(calibration, kind, features), host_memory_need(config, cluster, layout)
-    estimate = Estimate(need, host, layout, new, kv_cache_tokens=cache)
+    calibration, bands = physics.calibration, physics.bands
+    engine = engine_on(calibration, config, cluster, layout, features)
+    in_flight, replicas = (
+        min(float(engine.state.in_flight), max(1.0, engine.room)),
+        float(replicas_in_use(config, layout)),
+    )
+    need = _memory_need(physics, cluster, inference_parts(config, layout, in_flight), features)
+    new, host = unseen(calibration, GENERATION, features), host_memory_need(config, cluster, layout)
+    estimate = Estimate(
+        need,
+        host,
+        layout,
+        new,
+        concurrency=in_flight * replicas,
+        kv_cache_tokens=cache_tokens_that_fit(config, cluster.usable_bytes, layout),
+    )
     if not (need.may_fit and host.fits):
-        return replace(estimate, concurrency=concurrency)
-    terms = generation_terms(config, cluster, layout, concurrency)
-    prompt = prefill_terms(config, cluster, layout)
-    step = step_of(calibration, kind, terms, {**features, **quantity_feature(config, "serving")})
-    token = step_of(calibration, kind, terms, {**features, **quantity_feature(config, "token")})
-    first = step_of(calibration, PREFILL, prompt, {**features, "what": "first"})
-    prefill = step_of(calibration, PREFILL, prompt, {**features, "what": "prefill"})
-    replicas = float(replicas_in_use(config, layout))
-    tokens = bands.around(step.rate * replicas, kind, features, new)
-    new_prefill = unseen(calibration, PREFILL, features)
+        return estimate
+    state, seconds, output = engine.state, engine.seconds, max(1.0, config.output_length)
+    rate = output / float(engine.per_request.total(seconds))
+    tokens = bands.around(rate * replicas, GENERATION, features, new)
+    prefill = max(1.0, config.input_length) * layout.data / float(engine.seconds.prompt)
     return replace(
         estimate,
-        step=step,
-        samples_per_second=tokens.times(1.0 / max(1.0, config.output_length)),
+        step=step_of(calibration, GENERATION, StepTerms(engine.ideal(engine.per_token), in_flight), features),
+        samples_per_second=tokens.times(1.0 / output),
         tokens_per_second=tokens,
-        concurrency=concurrency * replicas,
-        prefill_tokens_per_second=bands.around(prefill.rate * layout.data, PREFILL, features, new_prefill),
-        seconds_to_first_token=bands.around(first.seconds, PREFILL, features, new_prefill, of_rate=False),
-        seconds_per_output_token=bands.around(token.seconds, kind, features, new, of_rate=False),
+        prefill_tokens_per_second=bands.around(prefill, FIRST_TOKEN, features, new),
+        seconds_to_first_token=bands.around(
+            float(state.to_first_token.total(seconds)), FIRST_TOKEN, features, new, of_rate=False
+        ),
+        seconds_per_output_token=bands.around(
+            float(engine.per_token.total(seconds)), GENERATION, features, new, of_rate=False
+        ),
     )
-
-
-def _concurrency_and_memory(
-    physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features
-) -> tuple[float, MemoryNeed]:
-    """Conversations at once on one replica; 1 where stacks keep more than the arithmetic and so many do not fit."""
-    most = float(in_flight(config, cluster.usable_bytes, layout))
-    need = _memory_need(physics, cluster, inference_parts(config, layout, most), features)
-    if need.fits or most <= 1:
-        return most, need
-    return 1.0, _memory_need(physics, cluster, inference_parts(config, layout, 1.0), features)

@@ -1,16 +1,17 @@
 """Roofline of inference: demands of decoding, prefill and plain forward passes on each part of a cluster."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
 
 from service.domain.arrays import Number
-from service.domain.calibration.coefficients import StepKind
-from service.domain.calibration.step_kinds import DECODE, SERVING
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import InferenceConfig
 from service.domain.models.counts import mean_attention_flops_per_token, multiplied_parameters, parameters_touched
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import sequence_cache_bytes
-from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes
+from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, spread_of_experts
 from service.domain.physics.resources import Demands, StepTerms, ideal_terms, over_links
 from service.domain.physics.training_roofline import (
     ACTIVATION_BYTES_PER_FLOP,
@@ -18,19 +19,38 @@ from service.domain.physics.training_roofline import (
     KERNELS_PER_LAYER_FORWARD,
     LAUNCH_SECONDS,
     LAYER_BYTES_PER_VALUE,
+    ROUTING_SECONDS,
 )
 
 REQUEST_SECONDS = 1e-5
-"""Nominal CPU time of the scheduler per conversation and step."""
+"""Nominal CPU time of the scheduler per running request and step."""
+
+ARRIVAL_SECONDS = 1e-2
+"""Nominal time of a request on its way to the engine and back: HTTP, tokenisation, queues between processes."""
 
 HOP_SECONDS = 10e-6
 """Nominal latency of one all-reduce of few bytes."""
 
+TOKENS_PER_STEP = 8192.0
+"""Most tokens of prompts that engines read in one step (defaults of vLLM and TensorRT-LLM)."""
+
 USUAL_FORWARD_BATCH = 128.0
 """Samples in a forward pass by default (assumed: large enough to fill a GPU)."""
 
-SHARED_BY_STAGES = ("cache", "matrix", "prefill", "prefill_memory", "vocabulary", "tensor")
-"""Terms of serving that grow with the number of conversations, which the stages of a pipeline share."""
+PER_REQUEST = ("cache", "matrix", "vocabulary", "tensor", "expert", "request")
+"""Terms of a step that grow with the requests that run in it."""
+
+SHARED_BY_STAGES = ("cache", "matrix", "prefill", "attention", "prefill_memory", "vocabulary", "tensor", "expert")
+"""Terms that the stages of a pipeline share: they work on different requests at the same time."""
+
+
+class EngineTerms(NamedTuple):
+    """Ideal seconds of each term of a step, of a request that runs in it, of a prompt, and of an arrival."""
+
+    step: Mapping[str, float]
+    request: Mapping[str, float]
+    prompt: Mapping[str, float]
+    arrival: Mapping[str, float]
 
 
 def _weight_bytes(config: InferenceConfig) -> float:
@@ -38,82 +58,91 @@ def _weight_bytes(config: InferenceConfig) -> float:
     return config.weight_bits / 8 if config.weight_bits else bytes_per_value(config.precision)
 
 
-def _pass_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, tokens: Number) -> Demands:
-    """Demands of any pass over tokens: each weight that they use is read once, GPUs of a tensor group sum results."""
+def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number) -> Number:
+    """Bytes of the weights that a GPU reads in a pass over the tokens of one replica.
+
+    Replicas that spread experts over their GPUs answer for the tokens of all of them, with a share of the experts each.
+    """
+    spread = spread_of_experts(layout)
+    always, experts = parameters_touched(config.model, tokens * np.where(spread > 1, layout.data, 1.0))
+    return (always + experts / spread) * _weight_bytes(config) / layout.tensor
+
+
+def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, tokens: Number) -> Demands:
+    """Sums over tensor groups, and the way of tokens to spread experts and back."""
     t = config.model.transformer
     assert t is not None
-    wide, messages = layout.tensor, 2 * t.layers
-    return {
-        ("weights", "memory"): parameters_touched(config.model, tokens) * _weight_bytes(config) / wide,
-        ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.layers * LAUNCH_SECONDS,
-        **over_links("tensor", all_reduce_bytes(messages * 2.0 * tokens * t.hidden, wide), wide <= linked_gpus),
-        ("step", "seconds"): 1e-3,
-    }
+    sums = all_reduce_bytes(t.sublayers * 2.0 * tokens * t.hidden, layout.tensor)
+    spread = spread_of_experts(layout)
+    sent = 2 * t.moe_layers * np.minimum(t.experts_per_token, spread) * 2.0 * tokens * t.hidden * (1.0 - 1.0 / spread)
+    return over_links("tensor", sums, layout.tensor <= linked_gpus) | over_links(
+        "expert", sent, layout.expert <= linked_gpus
+    )
 
 
-def _decode_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, concurrency: Number) -> Demands:
-    """One decoding step of a batch: reads every weight that its tokens use once, and the whole KV cache.
+def decode_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, running: Number) -> Demands:
+    """One decoding step of a replica: reads every weight that its tokens use once, and the whole KV cache.
 
     Pipeline stages take turns, so they neither add bandwidth nor lose it; GPUs of a tensor group share the work.
     """
     t, wide = config.model.transformer, layout.tensor
     assert t is not None
     mean_context = config.input_length + config.output_length / 2
-    return _pass_demands(config, layout, linked_gpus, concurrency) | {
-        ("cache", "memory"): concurrency * sequence_cache_bytes(config, mean_context, wide),
-        ("matrix", "flops"): concurrency * 2.0 * multiplied_parameters(config.model) / wide,
-        ("latency", "seconds"): 2 * t.layers * HOP_SECONDS * (wide > 1),
-        ("request", "seconds"): REQUEST_SECONDS * concurrency,
-        ("vocabulary", "memory"): concurrency * t.vocabulary * 4 * 3 / wide,
-    }
+    return _shared_by_stages(layout, {
+        ("weights", "memory"): weight_bytes_read(config, layout, running),
+        ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
+        ("routing", "seconds"): ROUTING_SECONDS * t.moe_layers,
+        ("latency", "seconds"): t.sublayers * HOP_SECONDS * (wide > 1),
+        ("step", "seconds"): 1e-3,
+        ("cache", "memory"): running * sequence_cache_bytes(config, mean_context, wide),
+        ("matrix", "flops"): running * 2.0 * multiplied_parameters(config.model) / wide,
+        ("request", "seconds"): REQUEST_SECONDS * running,
+        ("vocabulary", "memory"): running * t.vocabulary * 4 * 3 / wide,
+        **_links(config, layout, linked_gpus, running),
+    })  # fmt: skip
 
 
-def _prefill_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, prompts: Number) -> Demands:
-    """Prefill of prompts: 2 N s FLOPs and causal attention."""
-    t, wide, length = config.model.transformer, layout.tensor, max(1.0, config.input_length)
-    assert t is not None
-    tokens = prompts * length
-    return _pass_demands(config, layout, linked_gpus, tokens) | {
-        ("prefill", "flops"): tokens * 2.0 * multiplied_parameters(config.model) / wide,
-        ("attention", "wide_flops"): tokens * mean_attention_flops_per_token(t, length) / wide,
-        ("memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * t.layers / wide,
-    }
+def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, running: Number) -> Demands:
+    """Reading one prompt, 2 N s FLOPs and causal attention, while so many requests run.
 
-
-def _serving_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, concurrency: Number) -> Demands:
-    """One decoding step in the steady state of continuous batching, with its share of the prefill of new requests.
-
-    Each of B conversations lasts `output_length` steps, so B / output_length prompts are read per step. Stages of a
-    pipeline work on different conversations at once: they share the terms that grow with B, and each reads its own
-    weights in every round.
+    A pass takes a part of a long prompt, or several short ones where many requests run: they end as often as B / o
+    in a step. How much of a pass adds to the step that it shares is for the calibration.
     """
-    step = _decode_demands(config, layout, linked_gpus, concurrency)
-    prompt = _prefill_demands(config, layout, linked_gpus, concurrency / max(1.0, config.output_length))
-    step["prefill", "flops"] = prompt["prefill", "flops"]
-    step["prefill", "wide_flops"] = prompt["attention", "wide_flops"]
-    step["prefill_memory", "memory"] = prompt["memory", "memory"]
-    for link in ("link", "slow_link"):
-        step["tensor", link] += prompt["tensor", link]
-    for key in step:
-        if key[0] in SHARED_BY_STAGES:
-            step[key] /= layout.pipeline
-    return step
+    t, wide, tokens = config.model.transformer, layout.tensor, max(1.0, config.input_length)
+    assert t is not None
+    later = max(1.0, config.output_length - 1.0)
+    passes = np.maximum(tokens / TOKENS_PER_STEP, np.minimum(1.0, later / running))
+    return _shared_by_stages(layout, {
+        ("prefill", "flops"): tokens * 2.0 * multiplied_parameters(config.model) / wide,
+        ("attention", "wide_flops"): tokens * mean_attention_flops_per_token(t, tokens) / wide,
+        ("prefill_memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * t.sublayers / 2 / wide,
+        ("pass", "memory"): passes * weight_bytes_read(config, layout, tokens),
+        ("pass", "seconds"): passes * KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
+        **_links(config, layout, linked_gpus, tokens),
+    })  # fmt: skip
 
 
-def generation_kind(config: InferenceConfig) -> StepKind:
-    """Kind of step: stacks that batch continuously serve; others, and one conversation alone, decode."""
-    return SERVING if config.software.stack_class.batches_continuously and config.concurrency != 1 else DECODE
+ARRIVAL_DEMANDS: Demands = {("arrival", "seconds"): ARRIVAL_SECONDS}
+"""Demands of bringing a request to the engine and its tokens back."""
 
 
-def quantity_feature(config: InferenceConfig, quantity: Literal["serving", "token"]) -> dict[str, str | float]:
-    """Feature that separates the coefficients of the whole rate and of the time per token; decoding shares them."""
-    return {"what": quantity} if generation_kind(config) is SERVING else {}
+def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, running: float) -> EngineTerms:
+    """Ideal seconds of each part of an engine's work while so many requests run on a replica."""
+    decode = _seconds(decode_demands(config, layout, cluster.linked_gpus, running), config, cluster)
+    return EngineTerms(
+        {term: seconds for term, seconds in decode.items() if term not in PER_REQUEST},
+        {term: seconds / running for term, seconds in decode.items() if term in PER_REQUEST},
+        _seconds(prompt_demands(config, layout, cluster.linked_gpus, running), config, cluster),
+        _seconds(ARRIVAL_DEMANDS, config, cluster),
+    )
 
 
-def generation_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, concurrency: Number) -> Demands:
-    """Demands of a step of its kind: decoding alone, or with the prefill of new requests."""
-    demands = _serving_demands if generation_kind(config) is SERVING else _decode_demands
-    return demands(config, layout, linked_gpus, concurrency)
+def _seconds(demands: Demands, config: InferenceConfig, cluster: Cluster) -> dict[str, float]:
+    return ideal_terms(demands, 1.0, config, cluster).seconds
+
+
+def _shared_by_stages(layout: AnyLayout, demands: Demands) -> Demands:
+    return {key: amount / layout.pipeline if key[0] in SHARED_BY_STAGES else amount for key, amount in demands.items()}
 
 
 def forward_batch(config: InferenceConfig) -> float:
@@ -141,18 +170,6 @@ def forward_demands(config: InferenceConfig) -> Demands:
         ("launch", "seconds"): kernels * LAUNCH_SECONDS,
         ("step", "seconds"): 1e-3,
     }
-
-
-def generation_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, concurrency: float) -> StepTerms:
-    """Ideal seconds of a step that generates a token of each conversation."""
-    demands = generation_demands(config, layout, cluster.linked_gpus, concurrency)
-    return ideal_terms(demands, concurrency, config, cluster)
-
-
-def prefill_terms(config: InferenceConfig, cluster: Cluster, layout: Layout) -> StepTerms:
-    """Ideal seconds of the prefill of one prompt, and its tokens."""
-    demands = _prefill_demands(config, layout, cluster.linked_gpus, 1.0)
-    return ideal_terms(demands, max(1.0, config.input_length), config, cluster)
 
 
 def forward_terms(config: InferenceConfig, cluster: Cluster) -> StepTerms:

@@ -9,7 +9,7 @@ from service.domain.catalog.precision import SINGLE_PRECISIONS, bytes_per_value
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.models.counts import cache_bytes, routed_share
 from service.domain.models.model import Model, Transformer
-from service.domain.physics.parallelism import AnyLayout, Layout
+from service.domain.physics.parallelism import AnyLayout, Layout, spread_of_experts
 
 RECIPES: dict[str, tuple[float, float, float]] = {
     "mixed": (2.0, 2.0, 4.0),
@@ -118,7 +118,7 @@ def _on_each_gpu(whole: float, layout: AnyLayout, routed: float, sharded: Number
     dense = 1.0 + (ranks - 1.0) * sharded
     if not routed:
         return whole / (layout.tensor * layout.pipeline) / dense
-    spread = np.where(layout.expert > 1, np.maximum(1.0, layout.expert / layout.tensor), 1.0)
+    spread = spread_of_experts(layout)
     copies = np.maximum(1.0, ranks / spread)
     experts = 1.0 + (copies - 1.0) * sharded
     return whole / (layout.tensor * layout.pipeline) * ((1.0 - routed) / dense + routed / spread / experts)
@@ -174,12 +174,14 @@ def inference_parts(config: InferenceConfig, layout: AnyLayout, sequences: Numbe
     """Bytes per GPU of weights, KV cache, activations of one forward pass, and the context."""
     model, t = config.model, config.model.transformer
     bits = config.weight_bits or bytes_per_value(config.precision) * 8
-    cut = layout.tensor * layout.pipeline
     stack = config.software.stack
     weights = model.parameters * bits / 8 if stack.bits_of_whole_file else stored_weight_bytes(model, bits)
-    parts: dict[str, Number] = {"weights": weights / cut, "context": CONTEXT_BYTES}
+    parts: dict[str, Number] = {
+        "weights": _on_each_gpu(weights, layout, routed_share(model), 0),
+        "context": CONTEXT_BYTES,
+    }
     if t is not None:
-        per_sequence = sequence_cache_bytes(config, config.whole_length, layout.tensor)
+        per_sequence = sequence_cache_bytes(config, max(1.0, config.whole_length), layout.tensor)
         parts["kv_cache"] = sequences * per_sequence / layout.pipeline
         tokens = TOKENS_PER_PASS if stack.stack_class.batches_continuously else 1.0
         parts["activations"] = tokens * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
@@ -197,15 +199,11 @@ def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
     return np.minimum(layout.data, max(1.0, config.concurrency)) if config.concurrency else layout.data
 
 
-def in_flight(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
-    """Conversations at once on one replica: as many as requested and no more than fit, but one at least."""
+def requests_with_room(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
+    """Requests whose whole conversations fit at once on one replica, and that its stack takes; 0 if not one fits."""
     bytes_each = sequence_cache_bytes(config, max(1.0, config.whole_length), layout.tensor) / layout.pipeline
-    room = _room_for_cache(config, usable_bytes, layout) / bytes_each
-    most = np.maximum(1.0, np.minimum(config.software.stack.most_in_flight, room))
-    if not config.concurrency:
-        return most
-    asked = config.concurrency / replicas_in_use(config, layout)
-    return np.where(asked <= 1, asked, np.minimum(asked, most))
+    room = np.floor(_room_for_cache(config, usable_bytes, layout) / bytes_each)
+    return np.minimum(config.software.stack.most_in_flight, room)
 
 
 def cache_tokens_that_fit(config: InferenceConfig, usable_bytes: float, layout: Layout) -> float:

@@ -101,6 +101,11 @@ def layout_of(row: Sequence[float] | NDArray[Any]) -> Layout:
 AnyLayout: TypeAlias = Layout | LayoutTable
 
 
+def spread_of_experts(layout: AnyLayout) -> Number:
+    """Tensor-parallel groups over which the experts of a layer are spread, each group with whole experts."""
+    return np.maximum(1.0, layout.expert / layout.tensor)
+
+
 def all_reduce_bytes(size: Number, ranks: Number) -> Number:
     """Bytes that each rank of a ring sends: 2 (n-1)/n S, none for one rank."""
     return 2.0 * (ranks - 1) / ranks * size

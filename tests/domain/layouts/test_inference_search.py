@@ -9,6 +9,7 @@ from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
 from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.step_kinds import GENERATION
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.stacks import SoftwareStack
@@ -22,6 +23,7 @@ from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
+from service.domain.physics.features import inference_config_features
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
 from tests.builders.jobs import LARGE_MODEL, inference
@@ -42,6 +44,10 @@ def found_for(with_: Physics, work: InferenceConfig, where: Cluster, fixed: Fixe
         reject()
 
 
+def _holds(found: Estimate, work: InferenceConfig) -> bool:
+    return not work.concurrency or (found.concurrency or 0.0) >= work.concurrency
+
+
 def best_of_all(with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout) -> Estimate | None:
     inside, across = (
         [
@@ -52,7 +58,8 @@ def best_of_all(with_: Physics, work: InferenceConfig, where: Cluster, fixed: Fi
     )
     for found in (inside, across):
         if any(each.fits for each in found):
-            return max((each for each in found if each.fits), key=samples_per_second)
+            fitting = [each for each in found if each.fits]
+            return max(fitting, key=lambda each: (_holds(each, work), samples_per_second(each)))
     return min(inside or across, key=lambda each: each.memory.needed_bytes, default=None)
 
 
@@ -79,7 +86,7 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
         assert together.fits[place] == alone.fits == turned.fits[-1 - place]
         for table, row in ((together, place), (turned, -1 - place)):
             assert table.needed_bytes[row] == pytest.approx(alone.memory.needed_bytes)
-            assert table.units_per_second[row] == pytest.approx(_rate(alone))
+            assert table.units_per_second[row] == pytest.approx(_rate(with_, work, alone))
         if alone.fits and alone.tokens_per_second is not None:
             rates = together.units_per_second[place] * inference_bands(with_, work, cluster_table([where]))[0]
             band = alone.tokens_per_second
@@ -97,12 +104,12 @@ def test_where_it_fits_is_told_without_looking_for_the_fastest(
     assert list(where_inference_fits(with_, work, table, wanted)[wanted]) == list(fits[wanted])
 
 
-def _rate(found: Estimate) -> float:
+def _rate(with_: Physics, work: InferenceConfig, found: Estimate) -> float:
     """Tokens per second of the whole machine, without the caution about unknown stacks that bands add."""
-    if found.step is None or not found.fits:
+    if found.tokens_per_second is None or not found.fits:
         return 0.0
-    assert found.concurrency is not None
-    return found.concurrency / found.step.seconds
+    features = inference_config_features(work)
+    return found.tokens_per_second.likely / with_.bands.caution(GENERATION, features, found.extrapolates)
 
 
 @given(physics, inference_configs(), clusters(), more, more, more, more)

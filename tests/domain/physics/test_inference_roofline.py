@@ -7,14 +7,14 @@ import pytest
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.inference_roofline import (
+    decode_demands,
     forward_terms,
-    generation_demands,
-    prefill_terms,
+    prompt_demands,
 )
 from service.domain.physics.parallelism import Layout
-from tests.builders.calibrations import UNFITTED
+from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
-from tests.builders.jobs import inference, model
+from tests.builders.jobs import MIXTRAL, inference, model
 
 
 def test_decoding_alone_waits_for_memory() -> None:
@@ -27,25 +27,45 @@ def test_decoding_alone_waits_for_memory() -> None:
 def test_decoding_reads_every_weight_once_and_the_cache_of_every_conversation() -> None:
     """8.03e9 parameters without an embedding of 0.53e9, and 131,072 bytes of cache per token, at 16 bits."""
     config = inference(input_length=900.0, output_length=200.0)
-    demands = generation_demands(config, Layout(), 1, 4.0)
+    demands = decode_demands(config, Layout(), 1, 4.0)
     assert demands["weights", "memory"] == pytest.approx(2 * 7.5e9, rel=0.01)
     assert demands["cache", "memory"] == pytest.approx(4 * 1000 * 131_072)
-    quantised = generation_demands(replace(config, weight_bits=4.0), Layout(), 1, 4.0)
+    quantised = decode_demands(replace(config, weight_bits=4.0), Layout(), 1, 4.0)
     assert quantised["weights", "memory"] == pytest.approx(demands["weights", "memory"] / 4)
 
 
 def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
-    step = prefill_terms(inference(input_length=2000.0), cluster(gpus=1), Layout())
-    assert step.units == 2000
-    assert step.seconds["prefill"] == pytest.approx(2 * 7.5e9 * 2000 / 312e12, rel=0.01)
+    demands = prompt_demands(inference(input_length=2000.0), Layout(), 1, 1.0)
+    assert demands["prefill", "flops"] == pytest.approx(2 * 7.5e9 * 2000, rel=0.01)
 
 
-def test_serving_reads_one_prompt_for_every_answer() -> None:
-    """One of 500 conversations with answers of 500 tokens ends per step, and the prompt of its successor is read."""
-    config = inference(concurrency=500.0, software=SoftwareStack("vllm"))
-    serving = generation_demands(config, Layout(), 1, 500.0)
-    seconds = prefill_terms(config, cluster(gpus=1), Layout()).seconds
-    assert serving["prefill", "flops"] / 312e12 == pytest.approx(seconds["prefill"])
+def test_spread_experts_are_read_by_the_gpus_that_hold_them() -> None:
+    """Mixtral on 4 GPUs with 2 of its 8 experts each: many tokens use all experts, each GPU reads a quarter."""
+    config = inference(model=MIXTRAL)
+    whole, spread = (
+        decode_demands(config, Layout(data=4, expert=expert), 8, 1e4)["weights", "memory"] for expert in (1, 4)
+    )
+    experts = 2.0 * (46.7e9 - 12.88e9) / 6 * 8
+    assert whole - spread == pytest.approx(0.75 * experts, rel=1e-3)
+    assert ("expert", "link") in decode_demands(config, Layout(data=4, expert=4), 8, 1e4)
+
+
+def test_no_step_is_faster_than_reading_the_weights() -> None:
+    config = inference(concurrency=1.0)
+    found = estimate_config(FITTED, config, cluster(gpus=1), Layout())
+    assert found.seconds_per_output_token is not None
+    weights = decode_demands(config, Layout(), 1, 1.0)["weights", "memory"]
+    assert found.seconds_per_output_token.likely >= weights / cluster(gpus=1).memory_bandwidth
+
+
+def test_a_named_engine_or_none_reads_every_prompt() -> None:
+    """The whole rate leaves no more prompts per second than the prefill rate has tokens for."""
+    for software in (SoftwareStack("vllm"), SoftwareStack()):
+        config = inference(input_length=2000.0, output_length=16.0, concurrency=64.0, software=software)
+        found = estimate_config(UNFITTED, config, cluster(gpus=1), Layout())
+        assert found.samples_per_second is not None
+        assert found.prefill_tokens_per_second is not None
+        assert found.samples_per_second.likely * 2000 < found.prefill_tokens_per_second.likely
 
 
 def test_a_larger_batch_takes_more_flops_and_the_same_weights() -> None:

@@ -10,10 +10,10 @@ from service.domain.physics.memory import (
     CACHE_SHARE,
     cache_tokens_that_fit,
     figures,
-    in_flight,
     inference_parts,
     layer_activation_bytes,
     replicas_in_use,
+    requests_with_room,
     sequence_cache_bytes,
     stored_weight_bytes,
     trainable_parameters,
@@ -91,22 +91,19 @@ def test_the_cache_takes_the_room_that_weights_and_activations_leave() -> None:
     assert cache_tokens_that_fit(config, 10 * GB, layout) == 0
 
 
-def test_as_many_requests_run_as_are_asked_for_and_fit() -> None:
+def test_as_many_requests_run_as_fit_whole() -> None:
     many = inference(concurrency=None)
-    most = float(in_flight(many, 40 * GB, Layout()))
-    assert most == pytest.approx(cache_tokens_that_fit(many, 40 * GB, Layout()) / 1500)
-    assert in_flight(inference(concurrency=4.0), 40 * GB, Layout()) == 4
-    assert in_flight(inference(concurrency=1e6), 40 * GB, Layout()) == pytest.approx(most)
-    assert in_flight(many, 1 * GB, Layout()) == 1
+    room = cache_tokens_that_fit(many, 40 * GB, Layout()) / 1500
+    assert requests_with_room(many, 40 * GB, Layout()) == int(room)
+    assert requests_with_room(many, 1 * GB, Layout()) == 0
 
 
 def test_a_stack_limits_how_many_requests_run() -> None:
     config = inference(concurrency=None, input_length=10.0, output_length=10.0)
-    assert in_flight(replace(config, software=SoftwareStack("vllm")), 80 * GB, Layout()) == 256
+    assert requests_with_room(replace(config, software=SoftwareStack("vllm")), 80 * GB, Layout()) == 1024
 
 
 def test_replicas_without_a_request_stay_idle() -> None:
     layout = Layout(data=8)
     assert replicas_in_use(inference(concurrency=3.0), layout) == 3
     assert replicas_in_use(inference(concurrency=None), layout) == 8
-    assert in_flight(inference(concurrency=16.0), 80 * GB, layout) == 2

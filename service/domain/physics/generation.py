@@ -1,0 +1,102 @@
+"""A language model on an engine: the calibrated seconds of its work, the requests it holds, and its steady state."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp
+
+import numpy as np
+
+from service.domain.arrays import Number
+from service.domain.calibration.coefficients import Calibration, Features
+from service.domain.calibration.step_kinds import GENERATION, MEMORY
+from service.domain.jobs.config import InferenceConfig
+from service.domain.physics.cluster import Cluster
+from service.domain.physics.inference_roofline import EngineTerms, engine_terms
+from service.domain.physics.memory import figures, inference_parts, replicas_in_use, requests_with_room
+from service.domain.physics.parallelism import AnyLayout, Layout
+from service.domain.physics.serving import PARTS, BurstShares, EngineTimes, SteadyState, steady_state
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One replica of a language model at work."""
+
+    terms: EngineTerms
+    """Ideal seconds of each part of its work, by term."""
+    seconds: EngineTimes
+    """Calibrated seconds of each part."""
+    room: float
+    """Requests that can run at once; 0 where not one fits."""
+    state: SteadyState
+    per_request: EngineTimes
+    """Parts of the time between the ends of two requests, of a burst where the requests are one."""
+    per_token: EngineTimes
+    """Parts of the time between two tokens of a request, likewise."""
+
+    def ideal(self, share: EngineTimes) -> dict[str, float]:
+        """Ideal seconds of a figure by term."""
+        seconds: dict[str, float] = {}
+        for part in PARTS:
+            terms: Mapping[str, float] = getattr(self.terms, part)
+            for term, amount in terms.items():
+                seconds[term] = seconds.get(term, 0.0) + amount * float(getattr(share, part))
+        return seconds
+
+
+def engine_on(
+    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features
+) -> Engine:
+    """Returns a replica with as many requests in flight as the configuration asks for, or as fit."""
+    room = _room(calibration, config, cluster, layout, features)
+    in_flight, most = _in_flight(config, layout, room), max(1.0, room)
+    # Terms that do not grow in proportion to the requests are taken as they are with all of them running.
+    terms = engine_terms(config, cluster, layout, min(in_flight, most))
+    seconds = _calibrated(calibration, terms, features)
+    state = steady_state(seconds, in_flight, most, config.output_length)
+    return Engine(terms, seconds, room, state, *shares_of(config, layout, state, most))
+
+
+def shares_of(config: InferenceConfig, layout: AnyLayout, state: SteadyState, most_running: Number) -> BurstShares:
+    """Parts of the time between the ends of two requests, and between two tokens, in a steady state or in a burst."""
+    if not config.burst:
+        return BurstShares(state.per_request, state.per_token)
+    output = max(1.0, config.output_length)
+    requests = config.burst / replicas_in_use(config, layout)
+    return state.of_burst(requests, most_running, output, max(output, config.longest_output or 0.0))
+
+
+def _in_flight(config: InferenceConfig, layout: Layout, room: float) -> float:
+    if not config.concurrency:
+        return max(1.0, room)
+    return config.concurrency / float(replicas_in_use(config, layout))
+
+
+def _room(
+    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features
+) -> float:
+    """Requests that fit by the arithmetic of the engine, and by what published runs kept in memory."""
+    empty, one = (
+        sum(calibration.seconds(MEMORY, figures(inference_parts(config, layout, requests)), features).values())
+        for requests in (0.0, 1.0)
+    )
+    fit = (cluster.usable_bytes - empty) / (one - empty)
+    return float(room_by_memory(fit, requests_with_room(config, cluster.usable_bytes, layout)))
+
+
+def room_by_memory(fit: Number, in_cache: Number) -> Number:
+    """Whole requests that fit in memory and in the engine's share of it for the cache, which has room for one."""
+    return np.where(fit >= 1.0, np.maximum(1.0, np.minimum(np.floor(fit), in_cache)), 0.0)
+
+
+def _calibrated(calibration: Calibration, terms: EngineTerms, features: Features) -> EngineTimes:
+    """Real seconds of each part. No step is faster than reading the weights, and the cache of what runs in it."""
+    whole = exp(calibration.log_factor(GENERATION, "*", features))
+
+    def real(ideal: Mapping[str, float]) -> float:
+        return sum(
+            seconds * GENERATION.start[term] * exp(calibration.log_factor(GENERATION, term, features)) * whole
+            for term, seconds in ideal.items()
+        )
+
+    step, request, prompt, arrival = (real(getattr(terms, part)) for part in PARTS)
+    return EngineTimes(max(step, terms.step["weights"]), max(request, terms.request["cache"]), prompt, arrival)

@@ -1,0 +1,96 @@
+"""An engine that serves, simulated step by step and request by request: slow, and obviously right."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+
+from service.domain.physics.serving import EngineTimes
+
+
+@dataclass(slots=True)
+class SimulatedRequest:
+    """A request with the seconds at which it was sent and got its first and its last token."""
+
+    sent: float
+    tokens: int
+    first: float = 0.0
+    last: float = 0.0
+    got: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Requests that clients got answered once the engine had settled."""
+
+    seconds: float
+    requests: list[SimulatedRequest]
+
+    @property
+    def requests_per_second(self) -> float:
+        return len(self.requests) / self.seconds
+
+    @property
+    def seconds_per_output_token(self) -> float:
+        decoded = sum(request.last - request.first for request in self.requests)
+        return decoded / sum(request.tokens - 1 for request in self.requests)
+
+
+@dataclass(slots=True)
+class SimulatedEngine:
+    """An engine and the clients that each send a request when their last one has ended.
+
+    Every step reads the prompts that have arrived while there is a place, and yields a token of each request.
+    """
+
+    times: EngineTimes
+    places: int
+    output_tokens: int
+    random: Random
+    now: float = 0.0
+    sent: deque[SimulatedRequest] = field(default_factory=deque)
+    running: list[SimulatedRequest] = field(default_factory=list)
+    ended: list[SimulatedRequest] = field(default_factory=list)
+
+    def send(self, at: float) -> None:
+        """A client sends a request; answers differ in length."""
+        tokens = max(2, round(self.output_tokens * self.random.uniform(0.5, 1.5)))
+        self.sent.append(SimulatedRequest(at, tokens))
+
+    def step(self) -> None:
+        """Takes requests in, yields a token of each, and lets the clients of those that ended send the next."""
+        before = len(self.running)
+        while self.sent and len(self.running) < self.places and self._arrives(self.sent[0]) <= self.now:
+            self.running.append(self.sent.popleft())
+        if not self.running:
+            self.now = self._arrives(self.sent[0])
+            return
+        prompts = len(self.running) - before
+        self.now += float(self.times.total(EngineTimes(1.0, len(self.running), prompts, 0.0)))
+        for request in self.running:
+            request.got += 1
+            request.first = request.first or self.now
+            request.last = self.now
+        for request in [each for each in self.running if each.got == each.tokens]:
+            self.running.remove(request)
+            self.ended.append(request)
+            self.send(self.now)
+
+    def _arrives(self, request: SimulatedRequest) -> float:
+        return request.sent + float(self.times.arrival)
+
+
+def simulate(
+    times: EngineTimes, in_flight: int, places: int, output_tokens: int, *, requests: int, seed: int
+) -> Observed:
+    """Runs the engine; the first third of the requests is left out, as the engine fills up in that time."""
+    engine = SimulatedEngine(times, places, output_tokens, Random(seed))
+    # Clients that start together would go on in step.
+    spread = output_tokens * float(times.step + in_flight * times.request)
+    for start in sorted(engine.random.uniform(0.0, spread) for _ in range(in_flight)):
+        engine.send(start)
+    settled, skipped = 0.0, requests // 3
+    while len(engine.ended) < requests:
+        engine.step()
+        if len(engine.ended) <= skipped:
+            settled = engine.now
+    return Observed(engine.now - settled, engine.ended[skipped:])
