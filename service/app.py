@@ -78,6 +78,7 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
 
     app = build_app(lifespan=watching)
     app.state.live_catalog = live
+    app.state.measurements_per_key = settings.measurements_per_key
     app.state.batches = Batches(
         BatchLimits(settings.batches_at_once, settings.batch_cpu_seconds, settings.batch_answer_bytes)
     )

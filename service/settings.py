@@ -92,6 +92,9 @@ class Settings(BaseSettings):
         int,
         Field(ge=0, le=10_000_000, description="Requests without a key from one address in a minute; 0: any number."),
     ] = 1200
+    measurements_per_key: Annotated[
+        int, Field(ge=0, le=100_000_000, description="Measurements that one API key may store.")
+    ] = 100_000
     rate_limit_storage_url: Annotated[
         str,
         AfterValidator(_storage_that_exists),

@@ -78,7 +78,7 @@ def seeded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     engine = connect(f"sqlite:///{path}")
     load_seed(engine, SEED)
     engine.dispose()
-    add_key(f"sqlite:///{path}", token=TOKEN)
+    add_key(f"sqlite:///{path}", "examples", token=TOKEN)  # the owner is part of the ids in the examples
     return path
 
 

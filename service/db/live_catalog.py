@@ -18,6 +18,7 @@ from service.db.read_history import read_history, read_newer, read_version
 from service.db.write_measurements import write_measurements
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.history import CatalogHistory
+from service.domain.catalog.measurement_log import Owner
 from service.domain.catalog.reference import Measurement
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,9 @@ STOP_WITHIN_SECONDS = 1.0
 
 DAYS_KEPT = 16
 """Catalogs of past days are built on demand, and the most recently used ones are kept."""
+
+VIEWS_KEPT = 256
+"""Catalogs of these days as callers see them; they share all facts, and hold little themselves."""
 
 
 def today() -> date:
@@ -51,11 +55,15 @@ class PinnedCatalog:
 
     history: CatalogHistory
     today: date
-    catalog_of: Callable[[date], Catalog]
+    facts_of: Callable[[date], Catalog]
+    """The catalog of a day in the first version with these facts."""
+    catalog_of: Callable[[date, Owner], Catalog]
+    owner: Owner = None
+    """The caller who sees the catalogs."""
 
     def on(self, day: date | None) -> Catalog:
         """Returns the catalog of a day, by default of the day on which it was pinned."""
-        return self.catalog_of(day or self.today)
+        return self.catalog_of(day or self.today, self.owner)
 
 
 class LiveCatalog:
@@ -77,10 +85,18 @@ class LiveCatalog:
         self.keys = KeyRing(engine)
         self.health = Health(datetime.now(UTC), None)
 
-    def _built(self, history: CatalogHistory) -> PinnedCatalog:
+    def _built(self, history: CatalogHistory, facts_of: Callable[[date], Catalog] | None = None) -> PinnedCatalog:
         """A version whose catalog of today is made already, so that no request waits for it."""
-        # The cache of days belongs to one version, and disappears with it.
-        current = PinnedCatalog(history, self._today(), lru_cache(DAYS_KEPT)(history.on))
+        # The cache of days belongs to the facts of a version, and disappears with them.
+        facts_of = facts_of or lru_cache(DAYS_KEPT)(history.on)
+
+        @lru_cache(VIEWS_KEPT)
+        def catalog_of(day: date, owner: Owner) -> Catalog:
+            facts = facts_of(day)
+            is_seen = owner is None and facts.version == history.version
+            return facts if is_seen else facts.seen_by(owner, history.version)
+
+        current = PinnedCatalog(history, self._today(), facts_of, catalog_of)
         current.on(None)
         return current
 
@@ -93,9 +109,9 @@ class LiveCatalog:
         """Returns the catalog of a day, by default of today."""
         return self._current.on(day or self._today())
 
-    def pinned(self) -> PinnedCatalog:
-        """Returns the catalogs of the current version, for work during which the version may change."""
-        return replace(self._current, today=self._today())
+    def seen_by(self, owner: Owner) -> PinnedCatalog:
+        """Returns the catalogs of the current version as the owner of a key sees them."""
+        return replace(self._current, today=self._today(), owner=owner)
 
     def feeds(self) -> tuple[datetime, list[FeedStatus]]:
         """Returns the status of every feed and the present instant. Raises `DatabaseUnusable`."""
@@ -116,12 +132,14 @@ class LiveCatalog:
             # Not for ever: a database that hangs must not keep the process from ending.
             self._watcher.join(timeout=self._poll_seconds + 5)
 
-    def add_measurements(self, measurements: Sequence[Measurement]) -> list[Measurement]:
+    def add_measurements(
+        self, measurements: Sequence[Measurement], *, key: str | None = None, most: int | None = None
+    ) -> list[Measurement]:
         """Returns the measurements as stored; from then on, this process answers with them.
 
-        Raises `DatabaseUnusable`; then none is stored.
+        Raises what `write_measurements` raises; then none is stored.
         """
-        stored = write_measurements(self._engine, measurements, datetime.now(UTC))
+        stored = write_measurements(self._engine, measurements, datetime.now(UTC), key=key, most=most)
         self.refresh()
         return stored
 
@@ -143,7 +161,9 @@ class LiveCatalog:
         with self._engine.connect() as connection:
             version = read_version(connection)
         if version != self.history.version:
-            self._current = self._built(read_newer(self._engine, self.history))
+            newer = read_newer(self._engine, self.history)
+            same_facts = newer.facts_version == self.history.facts_version
+            self._current = self._built(newer, self._current.facts_of if same_facts else None)
             log.info("The catalog is now version %s.", self.history.version)
 
     def _watch(self) -> None:

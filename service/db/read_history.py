@@ -8,14 +8,15 @@ from dataclasses import fields, replace
 from datetime import date
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, Select, select
 
 from service.db.read_prices import PriceVocabulary, read_offers, read_prices
-from service.db.tables import CATALOG_VERSION, METADATA
+from service.db.tables import CATALOG_VERSION, MEASUREMENT, METADATA
 from service.domain.calibration.coefficients import Coefficient
 from service.domain.calibration.error_bands import physics_of
 from service.domain.catalog.hardware import LIFECYCLE_STATES, Gpu, InstanceType, LifecycleEvent
 from service.domain.catalog.history import CatalogHistory
+from service.domain.catalog.measurement_log import MeasurementLog
 from service.domain.catalog.precision import Precision, Rate
 from service.domain.catalog.reference import (
     Fee,
@@ -41,6 +42,7 @@ V = TypeVar("V")
 ReadRow = dict[str, Any]
 Events = Mapping[tuple[Any, ...], list[LifecycleEvent]]
 
+BEFORE_ALL = -1
 DIMENSIONS = tuple(field.name for field in fields(Transformer))
 
 
@@ -55,12 +57,12 @@ def _read_facts_version(connection: Connection) -> int:
 
 
 def read_newer(engine: Engine, known: CatalogHistory) -> CatalogHistory:
-    """Returns the same as `read_history`, but reads only measurements if nothing else changed since `known`."""
+    """Returns the same as `read_history`, but reads only new measurements if nothing else changed since `known`."""
     with _snapshot(engine) as connection:
         version = read_version(connection)
         if _read_facts_version(connection) == known.facts_version:
-            reference = replace(known.reference, measurements=_read_measurements(connection))
-            return replace(known, version=version, reference=reference)
+            known.measurements.add(_read_measurements(connection, known.measurements.version), version)
+            return replace(known, version=version)
     return read_history(engine)
 
 
@@ -92,7 +94,9 @@ def _read_all(connection: Connection) -> CatalogHistory:
     offers, offer_ids, currency_of = read_offers(connection, index_of, vocabulary)
     prices = read_prices(connection, offer_ids, currency_of, vocabulary)
     reference = _read_reference(connection, gpus)
-    return CatalogHistory(version, instance_types, offers, prices, reference, _read_facts_version(connection))
+    measurements = MeasurementLog(_read_measurements(connection, newer_than=BEFORE_ALL), version)
+    facts_version = _read_facts_version(connection)
+    return CatalogHistory(version, instance_types, offers, prices, reference, facts_version, measurements)
 
 
 def _rows(connection: Connection, table: str, *order: str) -> Iterator[ReadRow]:
@@ -187,7 +191,6 @@ def _read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Referenc
         software=tuple(
             SoftwareRule(**_without(row, "id", "key")) for row in _rows(connection, "framework_support", "key")
         ),
-        measurements=_read_measurements(connection),
         published_runs=tuple(
             PublishedRun(**row, known_on=first_known(row["year"], sources[row["source"]]))
             for row in _rows(connection, "published_run")
@@ -217,15 +220,24 @@ def _read_services(connection: Connection) -> tuple[Service, ...]:
     )
 
 
-def _read_measurements(connection: Connection) -> tuple[Measurement, ...]:
-    return tuple(measurement_from_row(row) for row in _rows(connection, "measurement"))
+def _read_measurements(connection: Connection, newer_than: int) -> list[Measurement]:
+    """The measurements that later versions than this one have added, in the order of versions."""
+    is_newer = MEASUREMENT.c.since > newer_than
+    return read_measurements(connection, select(MEASUREMENT).where(is_newer).order_by(MEASUREMENT.c.since))
 
 
-def measurement_from_row(row: Mapping[str, Any]) -> Measurement:
-    """Returns the measurement of a row of `measurement`, which holds money in micro-units."""
-    micros = row["usd_per_hour_micros"]
-    values = _without(row, "usd_per_hour_micros", "sent_at")
-    return Measurement(**values, usd_per_hour=None if micros is None else micros / MICRO)
+def read_measurements(connection: Connection, rows: Select[Any]) -> list[Measurement]:
+    """Returns the measurements of rows of `measurement`, which hold money in micro-units."""
+    names = [field.name for field in fields(Measurement)]
+    columns = [MEASUREMENT.c.usd_per_hour_micros if name == "usd_per_hour" else MEASUREMENT.c[name] for name in names]
+    price = names.index("usd_per_hour")
+    same: dict[Any, Any] = {}  # a million rows repeat a few names and days, which need not be stored a million times
+    measurements = []
+    for row in connection.execute(rows.with_only_columns(*columns)):
+        values = [same.setdefault(value, value) if isinstance(value, str | date) else value for value in row]
+        values[price] = None if values[price] is None else values[price] / MICRO
+        measurements.append(Measurement(*values))
+    return measurements
 
 
 def model_from_row(row: Mapping[str, Any]) -> Model:

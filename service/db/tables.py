@@ -222,8 +222,9 @@ API_KEY = _table(
     *_required(TEXT, "token_hash"),
     *_required(MOMENT, "created_at"),
     *_optional(MOMENT, "expires_at", "revoked_at", "last_used_at"),
+    Column("measurements", WHOLE, nullable=False, server_default="0"),
 )
-"""Keys of callers. The token of a key is not stored."""
+"""Keys of callers. The token of a key is not stored; `measurements` counts the rows that it has sent."""
 
 # Hardware
 
@@ -436,13 +437,19 @@ PUBLISHED_RUN = _table(
 MEASUREMENT = _table(
     "measurement",
     # Not references: measurements of callers outlive the precisions of the catalog, and name their own source.
-    *_columns(Measurement, keys=["id"], without=["usd_per_hour", "nodes"], precision=TEXT, source=TEXT),
+    *_columns(Measurement, keys=["id"], without=["usd_per_hour", "nodes", "since"], precision=TEXT, source=TEXT),
     Column("nodes", WHOLE, nullable=False, server_default="1"),
+    Column("since", WHOLE, nullable=False, server_default="0", index=True),
+    *_optional(TEXT, "key"),
     *_optional(LARGE, "usd_per_hour_micros"),
     *_optional(MOMENT, "sent_at"),
     *_positive("samples_per_second", "usd_per_hour_micros"),
 )
-"""A caller's measurement, or one of the seed where `sent_at` is null. No import replaces a caller's measurement."""
+"""A caller's measurement, or one of the seed where `sent_at` is null. No import replaces a caller's measurement.
+
+`key` is the id of the API key that sent it. `since` is the version of the catalog that added it, so that a process
+reads only what is newer than its own version.
+"""
 
 BOOKKEEPING = (
     "api_key",

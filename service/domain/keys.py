@@ -27,6 +27,8 @@ class ApiKey:
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    measurements: int = 0
+    """Stored measurements that were sent with it."""
 
     def state_at(self, moment: datetime) -> str:
         """Returns `active`, `expired` or `revoked`."""

@@ -9,6 +9,7 @@ from service.domain.calibration.error_bands import physics_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import CatalogHistory
+from service.domain.catalog.measurement_log import MeasurementLog
 from service.domain.catalog.reference import Provider, Reference, Region, SoftwareRule
 from tests.builders.gpus import precision
 from tests.builders.offers import Priced, columns
@@ -67,7 +68,6 @@ def reference(instance_types: Sequence[InstanceType], prices: Sequence[Priced], 
         services=(),
         fees=(),
         software=(),
-        measurements=(),
         published_runs=(),
         models={},
         physics=physics_of([]),
@@ -82,7 +82,9 @@ def history(
     """The prices with their instance types, and further types without prices; `given` are fields of the reference."""
     types = {each.id: each for each in (*instance_types, *(price.instance_type for price in prices))}
     ordered = tuple(sorted(types.values(), key=lambda each: (each.provider, each.name)))
-    return CatalogHistory(version, ordered, *columns(ordered, prices), reference(ordered, prices, **given))
+    log = MeasurementLog(given.pop("measurements", ()), version)
+    facts = reference(ordered, prices, **given)
+    return CatalogHistory(version, ordered, *columns(ordered, prices), facts, measurements=log)
 
 
 def catalog(

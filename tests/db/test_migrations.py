@@ -9,6 +9,7 @@ from sqlalchemy import inspect, text
 
 from service.db.engine import connect
 from service.db.migrate import downgrade, require_current, upgrade
+from service.db.read_history import read_history
 from service.db.tables import CATALOG_TABLES, METADATA
 
 
@@ -47,6 +48,22 @@ def test_regions_of_an_older_database_get_their_continent(database_url: str) -> 
     with engine.connect() as connection:
         rows = connection.execute(text("SELECT id, continent FROM region")).all()
     assert {row.id: row.continent for row in rows} == {"paris": "europe", "anywhere": None}
+    engine.dispose()
+
+
+def test_measurements_from_before_keys_are_public_and_are_read(database_url: str) -> None:
+    engine = connect(database_url)
+    upgrade(engine, "0012")
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO measurement (id, workload, machine, samples_per_second, measured_on, source, sent_at) "
+                "VALUES ('old', 'nightly', 'aws/g5.xlarge', 360, '2026-01-01', 'sent', '2026-01-01 00:00:00')"
+            )
+        )
+    upgrade(engine)
+    (measurement,) = read_history(engine).measurements.of(None)
+    assert (measurement.id, measurement.owner, measurement.since) == ("old", None, 0)
     engine.dispose()
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, event, text
 
 from service.db import engine as engines
 from service.db import live_catalog, write_measurements
+from service.db import read_history as reading
 from service.db.engine import connect
 from service.db.errors import DatabaseUnusable
 from service.db.live_catalog import LiveCatalog
@@ -54,7 +55,11 @@ def seeded(id: str) -> Record:  # noqa: A002 - it is called that everywhere
 
 
 def ids(engine: Engine) -> list[str]:
-    return [each.id for each in read_history(engine).reference.measurements]
+    return sorted(each.id for each in stored(engine))
+
+
+def stored(engine: Engine) -> list[Measurement]:
+    return read_history(engine).measurements.of(None)
 
 
 def version(engine: Engine) -> int:
@@ -64,7 +69,7 @@ def version(engine: Engine) -> int:
 def test_it_comes_back_as_it_went_in(engine: Engine) -> None:
     before = version(engine)
     assert write_measurements.write_measurements(engine, [SENT], NOW) == [SENT]
-    assert read_history(engine).reference.measurements[-1] == SENT
+    assert stored(engine)[-1] == SENT
     assert version(engine) == before + 1
 
 
@@ -115,11 +120,36 @@ def test_prices_are_not_read_again_for_a_measurement(engine: Engine) -> None:
 
 
 def read_history_like(engine: Engine, live: LiveCatalog) -> object:
-    """The history read again in full, with the columns of the held one, which compare by identity."""
+    """The history read again in full, with the parts of the held one that compare by identity."""
     whole = read_history(engine)
     held = live.history
+    assert whole.measurements.of(None) == held.measurements.of(None)
     physics = replace(whole.reference, physics=held.reference.physics)
-    return replace(whole, offers=held.offers, prices=held.prices, reference=physics)
+    return replace(whole, offers=held.offers, prices=held.prices, reference=physics, measurements=held.measurements)
+
+
+def test_only_what_is_newer_is_read_and_nothing_is_built_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, others = (LiveCatalog(engine, today=lambda: DAY) for _ in range(2))
+    before = others.on(None)
+    read: list[int] = []
+
+    def counted(*given: Any) -> list[Measurement]:
+        rows = plain(*given)
+        read.append(len(rows))
+        return rows
+
+    plain = reading.read_measurements
+    monkeypatch.setattr(reading, "read_measurements", counted)
+    for number in range(3):
+        mine.add_measurements([replace(SENT, id=f"sent-{number}")])
+        others.refresh()
+        assert read.pop() == 1
+        assert others.on(None).measurements.log is before.measurements.log
+    after = others.on(None)
+    assert len(list(after.measurements)) == len(list(before.measurements)) + 3
+    assert after.offers is before.offers
+    assert after.memory is before.memory
+    assert [each.id for each in before.measurements] == ["of-the-seed"]
 
 
 def test_what_changed_beside_a_measurement_is_read_too(engine: Engine) -> None:
@@ -133,7 +163,7 @@ def test_what_changed_beside_a_measurement_is_read_too(engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE measurement SET note = 'by hand' WHERE id = 'sent-1'"))
     live.refresh()
-    assert live.on(None).measurements[-1].note == "by hand"
+    assert [each.note for each in live.on(None).measurements][-1] == "by hand"
 
 
 def test_many_at_once_are_all_kept_and_all_seen(engine: Engine) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -51,12 +50,6 @@ class Callers:
         else:
             answer = self._app
         await answer(scope, receive, send)
-
-
-def caller_of(request: Request) -> ApiKey | None:
-    """Returns the valid key with which the request was sent; None without one."""
-    caller: ApiKey | None = request.state.caller
-    return caller
 
 
 def missing_key() -> Response:

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fastapi import Request, Response
+from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 
-from service.api.access.callers import caller_of, missing_key
+from service.api.access.callers import missing_key
 from service.api.http.body import JsonItemsRoute
+from service.api.http.current import caller_of
 from service.api.http.document import SCHEME
-from service.api.http.problems import problem
 from service.domain.keys import ApiKey
 
 
@@ -30,7 +30,8 @@ class KeyedRoute(APIRoute):
             caller = caller_of(request)
             if caller is None:
                 return missing_key()
-            return await handler(request) if scope in caller.scopes else forbidden(caller, scope)
+            require_scope(caller, scope)
+            return await handler(request)
 
         return handle
 
@@ -39,9 +40,10 @@ class KeyedItemsRoute(KeyedRoute, JsonItemsRoute):
     """A `KeyedRoute` whose JSON body is a list of many items."""
 
 
-def forbidden(caller: ApiKey, scope: str) -> Response:
-    """Returns status 403 with the scope that the caller's key lacks."""
-    scopes = ", ".join(caller.scopes) or "none"
-    sentence = f"The API key {caller.id} lacks the scope '{scope}'; it has: {scopes}."
-    challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
-    return problem(403, sentence, headers={"WWW-Authenticate": challenge})
+def require_scope(caller: ApiKey, scope: str) -> None:
+    """Raises `HTTPException` with status 403 if the caller's key lacks the scope."""
+    if scope not in caller.scopes:
+        scopes = ", ".join(caller.scopes) or "none"
+        sentence = f"The API key {caller.id} lacks the scope '{scope}'; it has: {scopes}."
+        challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+        raise HTTPException(403, sentence, {"WWW-Authenticate": challenge})

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from service.api.http.current import Live
+from service.api.http.current import Followed
 from service.api.http.fields import RequestModel, ResponseModel
 from service.db.feeds.read_feeds import FeedStatus
 
@@ -82,7 +82,7 @@ class UnmappedRequest(RequestModel):
 
 
 @router.get("/feeds", summary="How the feeds of prices are doing")
-def get_feeds(live: Live, response: Response) -> FeedsResponse:
+def get_feeds(live: Followed, response: Response) -> FeedsResponse:
     """The last run of each feed, the age of its content, the next run, and what became of its rows."""
     response.headers["Cache-Control"] = "no-store"
     now, statuses = live.feeds()
@@ -90,7 +90,9 @@ def get_feeds(live: Live, response: Response) -> FeedsResponse:
 
 
 @router.get("/catalog/unmapped", summary="What is sold and not in the catalog")
-def get_unmapped(asked: Annotated[UnmappedRequest, Query()], live: Live, response: Response) -> UnmappedTypesResponse:
+def get_unmapped(
+    asked: Annotated[UnmappedRequest, Query()], live: Followed, response: Response
+) -> UnmappedTypesResponse:
     """Instance types without a row in the catalog. Their prices are kept, and count as soon as there is one."""
     response.headers["Cache-Control"] = "no-store"
     types = live.unmapped()

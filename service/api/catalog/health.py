@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
-from service.api.http.current import CatalogStamp, Live, stamp
+from service.api.http.current import CatalogStamp, Followed, stamp
 from service.api.http.fields import ResponseModel
 from service.api.http.observe import metrics_registry
 from service.db.errors import DatabaseUnusable
@@ -50,7 +50,7 @@ async def get_healthz() -> AliveResponse:
 
 
 @router.get("/readyz", summary="Is the catalog loaded")
-async def get_readyz(live: Live, request: Request, response: Response) -> ReadyResponse:
+async def get_readyz(live: Followed, request: Request, response: Response) -> ReadyResponse:
     """The catalog in use, and the last check of the database. While that is lost, the last good catalog answers."""
     health = live.health
     draining = getattr(request.state, "draining", False)
@@ -86,7 +86,7 @@ def _add_feeds(registry: CollectorRegistry, now: datetime, statuses: Iterable[Fe
 
 
 @router.get("/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse)
-async def get_metrics(live: Live) -> Response:
+async def get_metrics(live: Followed) -> Response:
     """Catalog version and size, the age of its newest price, and whether the database answers."""
     registry = CollectorRegistry()
     catalog, health = live.on(None), live.health

@@ -223,7 +223,7 @@ def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
         lifecycle_events=[event for event in instance_type.lifecycle if event.starts_on <= catalog.day],
         software=[rule for rule in catalog.software if speaks_of(rule, instance_type)],
         region_cpus=region_cpus(catalog, index),
-        evidence=[row for row in catalog.measurements if row.machine == instance_type.id],
+        evidence=list(catalog.measurements.on(instance_type.id)),
         catalog=stamp(catalog),
     )
 

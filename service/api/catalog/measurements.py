@@ -93,6 +93,7 @@ class MeasurementResponse(ResponseModel):
     unit: str = Field(description="Rates are of the whole job unless they end in `per_gpu`; `fits` is 1 or 0.")
     measured_on: date | None = Field(description="Null where only the year is known.")
     year: int
+    public: bool = Field(description="Whether every caller sees it; otherwise only the owner of the key that sent it.")
     quality: str | None = Field(
         description="`A`: from a log or table; `B`: from elsewhere, or with a setting missing. Null: sent by a caller."
     )
@@ -109,6 +110,7 @@ class MeasurementResponse(ResponseModel):
             row,
             **dict.fromkeys(OF_PUBLISHED_RUNS),
             kind=BY_NAME,
+            public=row.owner is None,
             gpu=gpu and gpu.id,
             format=row.precision,
             software=row.software or row.framework,
@@ -123,6 +125,7 @@ class MeasurementResponse(ResponseModel):
         return cls.like(
             row,
             workload=None,
+            public=True,
             batch_size=row.global_batch,
             samples_per_second=row.value if row.unit == SAMPLES_PER_SECOND else None,
             seconds_per_batch=None,
@@ -136,7 +139,10 @@ SORTABLE = ("id", "kind", "model", "gpu", "gpu_count", "value", "year", "measure
 
 @router.get("/measurements", summary="List measurements", response_model=Page[MeasurementResponse])
 def get_measurements(request: Request, asked: Annotated[MeasurementsRequest, Query()], live: Live) -> Response:
-    """Measurements made by that day: named workloads on machines, and published runs of models on GPUs."""
+    """Measurements made by that day: named workloads on machines, and published runs of models on GPUs.
+
+    Measurements of named workloads are those that are public and those of the caller's own keys.
+    """
     catalog = catalog_on(live, asked.as_of)
     rows = in_order(asked.sort, partial(column_of, SORTABLE), _filtered(asked, catalog))
     return page_answer(request, asked, catalog, rows, attrgetter("id"), lambda row: row)

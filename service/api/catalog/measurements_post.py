@@ -3,12 +3,12 @@
 from datetime import date
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Query, Request
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from service.api.access.scopes import KeyedItemsRoute, needs
+from service.api.access.scopes import KeyedItemsRoute, needs, require_scope
 from service.api.catalog.measurements import MeasurementResponse
-from service.api.http.current import EARLIEST, Live
+from service.api.http.current import EARLIEST, Followed, caller_of
 from service.api.http.examples import MEASUREMENTS
 from service.api.http.fields import (
     LARGEST,
@@ -24,11 +24,12 @@ from service.api.http.fields import (
     whole,
 )
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import resolve, resolve_instance
 from service.domain.catalog.reference import Measurement
 from service.domain.catalog.software_support import software_names
 from service.domain.errors import QuestionError
-from service.domain.evidence.measurement_id import identified, samples_per_second
+from service.domain.evidence.measurement_id import identified, most_samples_per_second, samples_per_second
 from service.domain.jobs.stacks import UNKNOWN, software_called
 from service.domain.versions import split_requirement
 
@@ -87,6 +88,9 @@ class MeasurementRequest(BodyModel):
     measured_at: Annotated[Day | None, Field(description="The day; left out: today, in UTC.")] = None
     source: Annotated[PrintedName, Field(description="Who or what measured.")] = UNNAMED_SOURCE
     note: Text | None = None
+    public: Annotated[
+        bool, Field(description="Whether every caller sees and uses it; takes a key with the scope `admin` as well.")
+    ] = False
 
 
 class MeasurementsPostRequest(BodyModel):
@@ -111,28 +115,36 @@ class MeasurementsPostResponse(ResponseModel):
 def post_measurements(
     sent: Annotated[MeasurementsPostRequest, Body(openapi_examples=MEASUREMENTS)],
     _query: Annotated[RequestModel, Query()],
-    live: Live,
+    live: Followed,
+    request: Request,
 ) -> MeasurementsPostResponse:
     """Store measurements of named workloads; every process uses them within seconds, and this one immediately.
+
+    They belong to the owner of the key: no other caller sees them or gets an answer that rests on them, unless they
+    are `public`.
 
     All items are stored, or none. A measurement that is sent again is stored once and gets the same answer, so a call
     whose answer was lost can be repeated; such a call should send `measured_at`.
     """
-    catalog = live.on(None)
-    kept = live.add_measurements(
-        [_measurement_of(item, catalog, f"items.{index}") for index, item in enumerate(sent.items)]
-    )
+    catalog, key = live.on(None), caller_of(request)
+    assert key is not None, "the route takes a key"
+    if any(item.public for item in sent.items):
+        require_scope(key, "admin")
+    items = [_measurement_of(item, catalog, key.owner, f"items.{index}") for index, item in enumerate(sent.items)]
+    kept = live.add_measurements(items, key=key.id, most=request.app.state.measurements_per_key)
     catalog = live.on(None)
     return MeasurementsPostResponse(items=[MeasurementResponse.of_named(row, catalog) for row in kept])
 
 
-def _measurement_of(sent: MeasurementRequest, catalog: Catalog, field: str) -> Measurement:
+def _measurement_of(sent: MeasurementRequest, catalog: Catalog, owner: str, field: str) -> Measurement:
     """In the catalog's own words. Raises `QuestionError`."""
     machine = resolve_instance(sent.machine, catalog, f"{field}.machine")
     precision = (
         sent.precision and resolve("precision", [sent.precision], catalog.reference.precisions, f"{field}.precision")[0]
     )
+    instance_type = catalog.instance_types[catalog.index_of[machine]]
     rate, batch_size, seconds_per_batch = _speed_of(sent, field)
+    _require_possible(rate, instance_type, sent, field)
     software = sent.software.framework
     return identified(
         Measurement(
@@ -140,7 +152,7 @@ def _measurement_of(sent: MeasurementRequest, catalog: Catalog, field: str) -> M
             workload=_workload_of(sent, field),
             framework=software and _line_of(software, f"{field}.software.framework", catalog),
             machine=machine,
-            gpu_count=catalog.instance_types[catalog.index_of[machine]].gpu_count,
+            gpu_count=instance_type.gpu_count,
             precision=precision,
             batch_size=batch_size,
             seconds_per_batch=seconds_per_batch,
@@ -151,6 +163,7 @@ def _measurement_of(sent: MeasurementRequest, catalog: Catalog, field: str) -> M
             note=sent.note,
             nodes=sent.nodes,
             software=software,
+            owner=None if sent.public else owner,
         )
     )
 
@@ -190,6 +203,18 @@ def _speed_of(sent: MeasurementRequest, field: str) -> tuple[float, int | None, 
             field=f"{field}.seconds",
         )
     return rate, batch_size, sent.seconds / sent.steps
+
+
+def _require_possible(rate: float, instance_type: InstanceType, sent: MeasurementRequest, field: str) -> None:
+    """Raises `QuestionError` for a rate above what the memory of the machine could deliver."""
+    most = most_samples_per_second(instance_type, sent.nodes)
+    if most is not None and rate > most:
+        wrong = "samples_per_second" if sent.samples_per_second is not None else "seconds"
+        raise QuestionError(
+            f"{rate:.3g} samples per second are impossible on {sent.nodes} x {instance_type.id}: the GPUs read at most "
+            f"{most:.3g} bytes per second from their memory, and a sample takes at least one.",
+            field=f"{field}.{wrong}",
+        )
 
 
 def _line_of(text: str, field: str, catalog: Catalog) -> str:

@@ -74,7 +74,7 @@ class CatalogResponse(ResponseModel):
                 instance_types=len(catalog.instance_types),
                 offers=len(catalog.offers),
                 software_rules=len(catalog.software),
-                measurements=len(catalog.measurements),
+                measurements=sum(1 for _ in catalog.measurements),
                 published_runs=len(catalog.published_runs),
                 sources=len(reference.sources),
             ),

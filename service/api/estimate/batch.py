@@ -60,11 +60,9 @@ async def post_estimate_batch(
     where no other is both as quick and as cheap. A batch may use a number of CPU seconds and of bytes: items after that
     have a `problem` with status 413, and so has a `base` with too many values.
     """
-    # One version for the whole batch: its items can then be compared with each other.
-    pinned = live.pinned()
 
     def answer(item: EstimateRequest) -> bytes:
-        catalog = catalog_on(pinned, item.as_of)
+        catalog = catalog_on(live, item.as_of)
         return ANSWER.dump_json(response_of(item, estimate(question_of(item, catalog), catalog), catalog))
 
     only_one((("items", body.items), ("base", body.base)), "Give either items, or a base and what to vary over.")
@@ -78,6 +76,6 @@ async def post_estimate_batch(
 
     def encoded(budget: Budget) -> bytes:
         with budget.charged():
-            return matrix(base, cells, pinned, budget, request)
+            return matrix(base, cells, live, budget, request)
 
     return Response(await in_thread(encoded, request), media_type="application/json")

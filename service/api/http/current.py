@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from service.db.live_catalog import LiveCatalog, PinnedCatalog
 from service.domain.catalog.catalog import Catalog
 from service.domain.errors import QuestionError
+from service.domain.keys import ApiKey
 
 EARLIEST = date(2006, 1, 1)
 """Amazon EC2, the first provider of the catalog, opened in 2006."""
@@ -29,21 +30,40 @@ def stamp(catalog: Catalog) -> CatalogStamp:
     return CatalogStamp(version=catalog.version, as_of=catalog.day, prices_oldest=oldest, prices_newest=newest)
 
 
-async def _live_catalog(request: Request) -> LiveCatalog:
+def caller_of(request: Request) -> ApiKey | None:
+    """Returns the valid key with which the request was sent; None without one."""
+    caller: ApiKey | None = request.scope["state"]["caller"]
+    return caller
+
+
+def _seen_by_caller(request: Request) -> PinnedCatalog:
+    live: LiveCatalog = request.app.state.live_catalog
+    caller = caller_of(request)
+    return live.seen_by(None if caller is None else caller.owner)
+
+
+async def _followed(request: Request) -> LiveCatalog:
     live: LiveCatalog = request.app.state.live_catalog
     return live
 
 
-Live = Annotated[LiveCatalog, Depends(_live_catalog)]
+async def _live(request: Request) -> PinnedCatalog:
+    return _seen_by_caller(request)
+
+
+Followed = Annotated[LiveCatalog, Depends(_followed)]
+"""The catalog that follows the database, for the operation of the service and for writing."""
+
+Live = Annotated[PinnedCatalog, Depends(_live)]
+"""The catalogs of the current version as the caller sees them. They do not change until the answer is sent."""
 
 
 def catalog_for(request: Request, day: date | None) -> Catalog:
     """Returns the catalog of a day, for endpoints so frequent that the time of a dependency counts."""
-    live: LiveCatalog = request.app.state.live_catalog
-    return catalog_on(live, day)
+    return catalog_on(_seen_by_caller(request), day)
 
 
-def catalog_on(live: LiveCatalog | PinnedCatalog, day: date | None) -> Catalog:
+def catalog_on(live: PinnedCatalog, day: date | None) -> Catalog:
     """Returns the catalog of a day. Raises `QuestionError` for a day in the future or before `EARLIEST`."""
     newest = live.on(None)
     if day is not None and day > newest.day:

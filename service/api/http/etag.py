@@ -25,7 +25,7 @@ def catalog_answer(
 ) -> Response:
     """Returns a body that rests on this catalog and nothing else, with its ETag."""
     etag = f'"{catalog.identity}-{VERSION}"'
-    shared = {"ETag": etag, "Cache-Control": CACHE_CONTROL, "Vary": "Accept"}
+    shared = {"ETag": etag, "Cache-Control": CACHE_CONTROL, "Vary": "Accept, Authorization"}
     return Response(body, headers={**shared, **headers}, media_type=media_type)
 
 

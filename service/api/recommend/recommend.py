@@ -87,10 +87,9 @@ async def post_recommend_batch(
     again.
     """
     read_query(request)
-    pinned = live.pinned()
 
     def answer(item: RecommendRequest) -> bytes:
-        return answer_in(item, catalog_on(pinned, item.as_of))
+        return answer_in(item, catalog_on(live, item.as_of))
 
     return answered(asked.items, REQUEST, answer, request)
 

@@ -27,7 +27,6 @@ from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.physics.input_pipeline import SampleLoading
 from service.domain.recommend.answer import Limits, NamedWork, Question
 from service.domain.recommend.basis import usual_precisions
-from service.domain.recommend.fleet import measured_under
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
 from service.domain.selection.constraints import Constraints
 
@@ -131,7 +130,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     faster = _faster_formats(work, precisions, catalog)
     # A name without measurements ranks nothing; hardware and price then decide.
     named: Job | NamedWork | None = job
-    if job is None and work.name is not None and measured_under(work.name, catalog):
+    if job is None and work.name is not None and catalog.measurements.under(work.name):
         named = NamedWork(work.name, work.task, precisions[0] if precisions else None, amount_of(work.amount))
     current = request.current_instance
     return Question(

@@ -1,7 +1,8 @@
 """The catalog of one day: instance types and offers as columns, never changed once built."""
 
+import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from typing import TypeVar, TypeVarTuple
@@ -13,8 +14,9 @@ from service.domain.arrays import Floats, Mask, still
 from service.domain.cache import Cache
 from service.domain.catalog.columns import Columns
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.measurement_log import Owner, VisibleMeasurements
 from service.domain.catalog.offer import MARKETS, Offer, Offers
-from service.domain.catalog.reference import Measurement, PublishedRun, Reference, SoftwareRule
+from service.domain.catalog.reference import PublishedRun, Reference, SoftwareRule
 from service.domain.typeset import TypeSet, mask_of
 
 Arguments = TypeVarTuple("Arguments")
@@ -33,6 +35,9 @@ class Catalog:
     starts: NDArray[np.int64]
     """First row of the offers of each instance type; the next item is the row after its last one."""
     reference: Reference
+    measurements: VisibleMeasurements
+    """Measurements that the caller sees. The caches are shared by all callers and versions with the same facts, so a
+    value that depends on measurements takes them as an argument."""
     memory: Cache = field(default_factory=Cache)
     """Values derived from the catalog alone; see `derive`."""
     choices: Cache = field(default_factory=lambda: Cache(size=32))
@@ -46,12 +51,24 @@ class Catalog:
 
     @classmethod
     def of(
-        cls, version: int, day: date, instance_types: tuple[InstanceType, ...], offers: Offers, reference: Reference
+        cls,
+        version: int,
+        day: date,
+        instance_types: tuple[InstanceType, ...],
+        offers: Offers,
+        reference: Reference,
+        measurements: VisibleMeasurements,
     ) -> "Catalog":
         """Builds the columns of the instance types and of their offers, which are sorted by type."""
         starts = still(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
         columns = Columns.of(instance_types, day, reference.precisions)
-        return cls(version, day, instance_types, columns, offers, starts, reference)
+        return cls(version, day, instance_types, columns, offers, starts, reference, measurements)
+
+    def seen_by(self, owner: Owner, version: int) -> "Catalog":
+        """Returns the same facts in a version that added measurements, as the owner of a key sees them."""
+        seen = replace(self, version=version, measurements=replace(self.measurements, version=version, owner=owner))
+        vars(seen).update({name: value for name, value in vars(self).items() if name not in vars(seen)})
+        return seen
 
     def derive(self, compute: Callable[["Catalog", *Arguments], T], *args: *Arguments, cache: Cache | None = None) -> T:
         """Returns `compute(catalog, *args)`, computed once and cached, by default in `memory`.
@@ -66,8 +83,10 @@ class Catalog:
 
     @property
     def identity(self) -> str:
-        """Version and day; catalogs with the same identity give the same answers."""
-        return f"{self.version}-{self.day.isoformat()}"
+        """Version, day and caller; catalogs with the same identity give the same answers."""
+        owner = self.measurements.owner
+        caller = "" if owner is None else f"-{hashlib.sha256(owner.encode()).hexdigest()[:16]}"
+        return f"{self.version}-{self.day.isoformat()}{caller}"
 
     @property
     def everyone(self) -> TypeSet:
@@ -101,11 +120,6 @@ class Catalog:
     def software(self) -> tuple[SoftwareRule, ...]:
         """The software rules in force on the catalog's day."""
         return tuple(rule for rule in self.reference.software if rule.holds_on(self.day))
-
-    @cached_property
-    def measurements(self) -> tuple[Measurement, ...]:
-        """The measurements made by the catalog's day."""
-        return tuple(row for row in self.reference.measurements if row.measured_on <= self.day)
 
     @cached_property
     def published_runs(self) -> tuple[PublishedRun, ...]:

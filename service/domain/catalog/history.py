@@ -1,12 +1,13 @@
 """All prices ever recorded, as columns, from which the catalog of any day is made."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.measurement_log import MeasurementLog, VisibleMeasurements
 from service.domain.catalog.offer import UNKNOWN, OfferColumns, Offers, PriceColumns
 from service.domain.catalog.reference import Reference
 
@@ -25,6 +26,7 @@ class CatalogHistory:
     reference: Reference
     facts_version: int = 0
     """Stays the same in a version that only adds measurements."""
+    measurements: MeasurementLog = field(default_factory=MeasurementLog)
 
     def on(self, day: date) -> Catalog:
         """Returns the catalog at the end of a day (UTC): types announced by then, and prices valid then."""
@@ -52,9 +54,9 @@ class CatalogHistory:
             places=self.offers.places,
             prices=self.prices,
         ).sorted_by_type()
-        return Catalog.of(
-            self.version, day, tuple(self.instance_types[index] for index in announced), offers, self.reference
-        )
+        types_of_day = tuple(self.instance_types[index] for index in announced)
+        measurements = VisibleMeasurements(self.measurements, self.version, day)
+        return Catalog.of(self.version, day, types_of_day, offers, self.reference, measurements)
 
 
 def start_of_day(day: date) -> int:

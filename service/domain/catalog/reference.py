@@ -1,7 +1,7 @@
 """Facts other than instance types and prices: providers, regions, software, measurements, models, sources."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Literal
 
@@ -186,6 +186,10 @@ class Measurement:
     """Machines that ran it together. The rate is of all of them, `gpu_count` of one."""
     software: str | None = None
     """The software as the measurement names it, such as `pytorch==2.0`."""
+    owner: str | None = None
+    """The owner of the API key, who alone sees it; None if it is public."""
+    since: int = field(default=0, compare=False)
+    """The version of the catalog that added it."""
 
 
 RUN_KINDS = (
@@ -290,7 +294,6 @@ class Reference:
     services: tuple[Service, ...]
     fees: tuple[Fee, ...]
     software: tuple[SoftwareRule, ...]
-    measurements: tuple[Measurement, ...]
     published_runs: tuple[PublishedRun, ...]
     models: Mapping[str, Model]
     physics: Physics

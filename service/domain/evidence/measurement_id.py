@@ -4,12 +4,13 @@ import hashlib
 import json
 from dataclasses import asdict, replace
 
+from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.reference import Measurement
 
 _LETTERS = 24
 """Length of the id, from a SHA-256 in hexadecimal: 96 bits, so that no two measurements ever share one."""
 
-_FROM_CATALOG = ("id", "gpu_count")
+_FROM_CATALOG = ("id", "gpu_count", "since")
 """Fields that the catalog fills in: the id must not change when the catalog does."""
 
 
@@ -18,9 +19,23 @@ def samples_per_second(steps: int, seconds: float, batch_size: int, world_size: 
     return steps * batch_size * world_size / seconds
 
 
+def most_samples_per_second(instance_type: InstanceType, nodes: int) -> float | None:
+    """Returns a rate that no workload can exceed: one byte per sample at the memory bandwidth of all GPUs.
+
+    The workload is known by its name alone, so its FLOPs are unknown; but the GPUs read at least one byte of each
+    sample. None if the machine has no GPU or its bandwidth is unknown.
+    """
+    gpu = instance_type.gpu
+    if gpu is None or gpu.memory_bandwidth_gb_per_second is None:
+        return None
+    return gpu.memory_bandwidth_gb_per_second * 1e9 * instance_type.gpu_count * nodes
+
+
 def identified(measurement: Measurement) -> Measurement:
     """Returns the measurement with an id that is equal whenever the same content is sent."""
     content = {name: value for name, value in asdict(measurement).items() if name not in _FROM_CATALOG}
+    if measurement.owner is None:  # ids of public measurements are older than owners, and stay as they were
+        del content["owner"]
     # Sorted, so that the id does not depend on the order of the fields of the class.
     text = json.dumps(content, sort_keys=True, default=str)
     return replace(measurement, id=f"sent-{hashlib.sha256(text.encode()).hexdigest()[:_LETTERS]}")

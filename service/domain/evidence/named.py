@@ -81,6 +81,14 @@ def scaled_rate(
     return None
 
 
+def newest_by_machine(measurements: Iterable[Measurement], workload: str, as_of: date) -> dict[str, list[Measurement]]:
+    """Returns the measurements of the workload on one node by machine, the newest of each first."""
+    groups: dict[str, list[Measurement]] = {}
+    for each in _newest_first(measurements, workload, as_of):
+        groups.setdefault(each.machine, []).append(each)
+    return groups
+
+
 def _scaled(measurement: Measurement, ratio: float, figure: Figure, as_of: date) -> NamedRate:
     likely = measurement.samples_per_second * ratio
     low, high = SCALED_BANDS[figure]

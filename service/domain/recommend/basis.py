@@ -17,7 +17,6 @@ from service.domain.recommend.fleet import (
     estimate_by_name,
     estimate_fleet,
     job_checks,
-    measured_under,
     node_counts,
     not_measured,
     with_measurements,
@@ -86,9 +85,10 @@ def _fleet(
     job: Job | NamedWork, name: str | None, counts: tuple[int, ...], catalog: Catalog
 ) -> FleetEstimate[Job] | FleetEstimate[NamedWork]:
     if isinstance(job, NamedWork):
-        return estimate_by_name(job, counts, catalog)
+        return estimate_by_name(job, counts, catalog.measurements.under(job.name), catalog)
     fleet = estimate_fleet(job, counts, catalog)
-    return with_measurements(fleet, name, catalog) if name is not None and measured_under(name, catalog) else fleet
+    measured = () if name is None else catalog.measurements.under(name)
+    return with_measurements(fleet, name, measured, catalog) if name is not None and measured else fleet
 
 
 # Select

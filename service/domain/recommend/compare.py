@@ -88,8 +88,8 @@ def _as_measured(row: Comparison, workload: str, catalog: Catalog) -> Comparison
     """Returns the row with the newest measurement on one node; the fastest one of a day."""
     measurements = [
         measurement
-        for measurement in catalog.measurements
-        if (measurement.machine, measurement.workload, measurement.nodes) == (row.instance, workload, 1)
+        for measurement in catalog.measurements.under(workload)
+        if (measurement.machine, measurement.nodes) == (row.instance, 1)
     ]
     if not measurements:
         return row

@@ -9,7 +9,7 @@ import numpy as np
 from service.domain.arrays import either
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.named import NamedRate, measured_rate, scaled_rate
+from service.domain.evidence.named import NamedRate, measured_rate, newest_by_machine, scaled_rate
 from service.domain.jobs.job import Amount, Job
 from service.domain.layouts.fleet_columns import (
     SECONDS_PER_HOUR,
@@ -31,6 +31,9 @@ MAX_NODES = 10_000
 """The highest number of nodes that a question may ask for."""
 
 W = TypeVar("W")
+Measured = tuple[Measurement, ...]
+"""The measurements under a workload's name, an argument of what is cached because callers see different ones."""
+
 Keeping = Callable[[TypeSet], TypeSet]
 """Returns those of some types that keep the limits on the whole job on more nodes."""
 
@@ -115,9 +118,9 @@ def estimate_fleet(job: Job, counts: Sequence[int], catalog: Catalog) -> FleetEs
     return catalog.derive(_estimate_fleet, job, tuple(counts), cache=catalog.outlooks)
 
 
-def with_measurements(fleet: FleetEstimate[Job], name: str, catalog: Catalog) -> FleetEstimate[Job]:
+def with_measurements(fleet: FleetEstimate[Job], name: str, measured: Measured, catalog: Catalog) -> FleetEstimate[Job]:
     """Returns the estimate with what was measured under a name on one machine in place of the physics; cached."""
-    return catalog.derive(_with_measurements, fleet, name, cache=catalog.outlooks)
+    return catalog.derive(_with_measurements, fleet, name, measured, cache=catalog.outlooks)
 
 
 def with_more_nodes(fleet: FleetEstimate[Job], among: TypeSet, catalog: Catalog) -> FleetEstimate[Job] | None:
@@ -182,14 +185,17 @@ def _estimate_fleet(catalog: Catalog, job: Job, counts: tuple[int, ...]) -> Flee
     return FleetEstimate(job, counts, options, layouts, Blockers.of(options, catalog))
 
 
-def _with_measurements(catalog: Catalog, fleet: FleetEstimate[Job], name: str) -> FleetEstimate[Job]:
+def _with_measurements(
+    catalog: Catalog, fleet: FleetEstimate[Job], name: str, measured: Measured
+) -> FleetEstimate[Job]:
     # Measurements are of one machine, and their loss on several nodes is not known.
     if fleet.counts[0] != 1:
         return fleet
     one_node, rates = fleet.options[0], dict[int, NamedRate]()
-    for index in np.flatnonzero(one_node.works).tolist():
-        rate = measured_rate(catalog.reference.measurements, name, catalog.instance_types[index].id, catalog.day)
-        if rate is not None:
+    for machine, ours in newest_by_machine(measured, name, catalog.day).items():
+        index = catalog.index_of.get(machine)
+        rate = measured_rate(ours, name, machine, catalog.day)
+        if index is not None and one_node.works[index] and rate is not None:
             rates[index] = rate
     columns = {each: getattr(one_node, each).copy() for each in ("low", "likely", "high", "hours")}
     for index, rate in rates.items():
@@ -213,21 +219,11 @@ def _without_figures(catalog: Catalog) -> tuple[TypeSet, TypeSet]:
 # A workload that is known by its name alone
 
 
-def measured_under(name: str, catalog: Catalog) -> Sequence[Measurement]:
-    """Returns the measurements under a workload's name, made by the catalog's day."""
-    return catalog.derive(_measurements_by_name).get(name, ())
-
-
-def _measurements_by_name(catalog: Catalog) -> Mapping[str, Sequence[Measurement]]:
-    measurements: dict[str, list[Measurement]] = {}
-    for measurement in catalog.measurements:
-        measurements.setdefault(measurement.workload, []).append(measurement)
-    return measurements
-
-
-def estimate_by_name(work: NamedWork, counts: tuple[int, ...], catalog: Catalog) -> FleetEstimate[NamedWork]:
+def estimate_by_name(
+    work: NamedWork, counts: tuple[int, ...], measured: Measured, catalog: Catalog
+) -> FleetEstimate[NamedWork]:
     """Returns the rate of one machine of each type, measured there or scaled from the most similar one; cached."""
-    return catalog.derive(_estimate_by_name, work, counts, cache=catalog.outlooks)
+    return catalog.derive(_estimate_by_name, work, counts, measured, cache=catalog.outlooks)
 
 
 def not_measured(fleet: FleetEstimate[NamedWork], catalog: Catalog) -> list[Check]:
@@ -235,13 +231,18 @@ def not_measured(fleet: FleetEstimate[NamedWork], catalog: Catalog) -> list[Chec
     return [Check("not_measured", "data", catalog.everyone & ~types_where(fleet.options[0].works))]
 
 
-def _estimate_by_name(catalog: Catalog, work: NamedWork, counts: tuple[int, ...]) -> FleetEstimate[NamedWork]:
-    measurements, types = measured_under(work.name, catalog), len(catalog.instance_types)
+def _estimate_by_name(
+    catalog: Catalog, work: NamedWork, counts: tuple[int, ...], measured: Measured
+) -> FleetEstimate[NamedWork]:
+    types = len(catalog.instance_types)
     by_id = {instance_type.id: instance_type for instance_type in catalog.instance_types}
+    groups = newest_by_machine(measured, work.name, catalog.day)
+    newest = [ours[0] for ours in groups.values()]
     rates: dict[int, NamedRate] = {}
     for index, instance_type in enumerate(catalog.instance_types):
-        rate = measured_rate(measurements, work.name, instance_type.id, catalog.day) or scaled_rate(
-            measurements, work.name, instance_type, by_id, catalog.day, precision=work.precision
+        ours = groups.get(instance_type.id, ())
+        rate = measured_rate(ours, work.name, instance_type.id, catalog.day) or scaled_rate(
+            newest, work.name, instance_type, by_id, catalog.day, precision=work.precision
         )
         if rate is not None:
             rates[index] = rate

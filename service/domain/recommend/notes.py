@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import CitedPrior, NamedWork, Note, Question, RankedOffer
 from service.domain.recommend.codes import NoteCode
-from service.domain.recommend.fleet import measured_under
 from service.domain.recommend.priors import in_conflict
 
 ALWAYS_WEIGHED = frozenset({
@@ -59,7 +58,7 @@ def notes_on(
 
 
 def _notes_on_workload(question: Question, catalog: Catalog) -> Iterator[Note]:
-    if question.name is not None and not measured_under(question.name, catalog):
+    if question.name is not None and not catalog.measurements.under(question.name):
         yield Note(NoteCode.NAME_NOT_MEASURED, ("workload.name",), {"name": question.name})
     if question.spot_left_out:
         yield Note(NoteCode.SPOT_LEFT_OUT, ("constraints.market", "workload.fault_tolerant"))

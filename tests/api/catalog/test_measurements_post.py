@@ -328,7 +328,7 @@ def test_on_postgres_it_is_the_same(seeded_file: Path, postgres_url: str, tmp_pa
     engine = connect(postgres_url)
     load_seed(engine, SEED)
     engine.dispose()
-    add_key(postgres_url, token=TOKEN)
+    add_key(postgres_url, "examples", token=TOKEN)
     sqlite, postgres = serving(copied_database(seeded_file, tmp_path / "catalog.db")), serving(postgres_url)
     items = [item(note="naïve – 日本"), LOOP, item(nodes=3, samples_per_second=1e-9, usd_per_hour=1e9), LOOP]
     assert send(postgres, *items) == send(sqlite, *items)

@@ -78,7 +78,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"|is not offered in|is not sold as|No offer of|a price of its own|A load needs|unit of the rate|A run lasts"
     r"|That is .* combinations"
     r"|steps need|is not a version|nested more than|reads at most|a number beyond|a day is written|names '.*' twice"
-    r"|The config does not have|has no tokens|An amount in tokens",
+    r"|are impossible on|The config does not have|has no tokens|An amount in tokens",
     re.DOTALL,
 )
 """Sentences of refusals that the document allows: each states a rule that JSON Schema cannot express."""

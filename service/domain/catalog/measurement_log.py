@@ -1,0 +1,72 @@
+"""Measurements of all callers, found by owner, workload and machine, and the part of them that one caller sees."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date
+
+from service.domain.catalog.reference import Measurement
+
+Owner = str | None
+"""The owner of an API key; None stands for what is public, and for a caller without a key."""
+
+
+class MeasurementLog:
+    """All measurements up to a version. It only grows, at its end, so that all versions of the catalog can share it."""
+
+    def __init__(self, measurements: Iterable[Measurement] = (), version: int = 0) -> None:
+        self.version = version
+        self._all: dict[Owner, list[Measurement]] = defaultdict(list)
+        self._by_workload: dict[tuple[Owner, str], list[Measurement]] = defaultdict(list)
+        self._by_machine: dict[tuple[Owner, str], list[Measurement]] = defaultdict(list)
+        self.add(measurements, version)
+
+    def add(self, measurements: Iterable[Measurement], version: int) -> None:
+        """Adds the measurements that are newer than the version of the log; one thread at a time may do so."""
+        for each in measurements:
+            self._all[each.owner].append(each)
+            self._by_workload[each.owner, each.workload].append(each)
+            self._by_machine[each.owner, each.machine].append(each)
+        self.version = version
+
+    def of(self, owner: Owner) -> list[Measurement]:
+        """Returns the measurements of an owner."""
+        return self._all.get(owner, [])
+
+    def under(self, owner: Owner, workload: str) -> list[Measurement]:
+        """Returns the measurements of an owner under a workload's name."""
+        return self._by_workload.get((owner, workload), [])
+
+    def on(self, owner: Owner, machine: str) -> list[Measurement]:
+        """Returns the measurements of an owner on a machine."""
+        return self._by_machine.get((owner, machine), [])
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleMeasurements:
+    """The public measurements and the caller's own, of one version of the catalog and made by its day."""
+
+    log: MeasurementLog
+    version: int
+    day: date
+    owner: Owner = None
+    """The caller; None sees what is public."""
+
+    def __iter__(self) -> Iterator[Measurement]:
+        return self._visible(*map(self.log.of, self._owners))
+
+    def under(self, workload: str) -> tuple[Measurement, ...]:
+        """Returns the measurements under a workload's name."""
+        return tuple(self._visible(*(self.log.under(owner, workload) for owner in self._owners)))
+
+    def on(self, machine: str) -> tuple[Measurement, ...]:
+        """Returns the measurements on a machine, as `provider/name`."""
+        return tuple(self._visible(*(self.log.on(owner, machine) for owner in self._owners)))
+
+    @property
+    def _owners(self) -> tuple[Owner, ...]:
+        return (None,) if self.owner is None else (None, self.owner)
+
+    def _visible(self, *parts: list[Measurement]) -> Iterator[Measurement]:
+        """Leaves out what a later version has added to the log."""
+        return (row for part in parts for row in part if row.since <= self.version and row.measured_on <= self.day)
