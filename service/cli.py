@@ -34,6 +34,7 @@ from service.domain.catalog.resolution import Feed
 from service.domain.keys import SCOPES, id_of
 from service.feeds.folder import FolderUnusable, documents_in
 from service.feeds.importing import import_documents, utc_now
+from service.feeds.own_offers import OWN, documents_by_day
 from service.feeds.refresh import fetch_to, refresh
 from service.feeds.registry import SOURCES
 from service.feeds.report import feeds_table, import_lines, unmapped_table
@@ -158,6 +159,9 @@ def _add_feeds(commands: Any) -> None:
     fetch = _add(actions, "fetch", _run_feeds_fetch, "fetch documents into a folder, for a machine without internet")
     fetch.add_argument("--to", type=Path, required=True, metavar="FOLDER")
     fetch.add_argument("feed", nargs="*", help="names of feeds; by default all that are on")
+    offers = _add(commands, "offers", _run_feeds, "enter own offers").add_subparsers(required=True, metavar="action")
+    own = _add(offers, "import", _run_offers_import, "import a CSV of own offers, which count before those of feeds")
+    own.add_argument("file", type=Path)
     _add(actions, "unmapped", _run_feeds_unmapped, "list instance types that are sold and not in the catalog")
 
 
@@ -351,6 +355,17 @@ def _run_feeds_import(arguments: argparse.Namespace) -> int:
             refused += imported.problem is not None
             print("\n".join(import_lines(imported, rows=arguments.rows)), flush=True)
     return 1 if refused else 0
+
+
+def _run_offers_import(arguments: argparse.Namespace) -> int:
+    """Exit code 1 says that a line was set aside or a day refused; the others are imported nevertheless."""
+    problems = 0
+    with _database() as engine:
+        for documents in documents_by_day(arguments.file):
+            imported = import_documents(engine, OWN, documents, utc_now())
+            problems += imported.problem is not None or bool(imported.counts.keys() - {"kept", "unmapped", "repeated"})
+            print("\n".join(import_lines(imported, rows=True)))
+    return 1 if problems else 0
 
 
 def _run_feeds_unmapped(_arguments: argparse.Namespace) -> int:

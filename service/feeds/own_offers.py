@@ -1,0 +1,95 @@
+"""Offers that an operator enters by hand: a CSV of prices, each with the day on which it held."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from service.domain.bill.commitments import commitment_in
+from service.domain.catalog.offer import MARKETS
+from service.feeds.fetching import Get
+from service.feeds.folder import FolderUnusable
+from service.feeds.importing import Documents
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.reading import Cells, table_of
+from service.feeds.registry import FeedSource
+
+NEEDED = ("provider", "name", "market", "per_hour", "observed_on")
+
+
+def parse(bodies: Sequence[bytes], _part: str) -> Content:
+    """Returns the offers of a file; `region`, `zone`, `term`, `currency`, `note` and hardware are optional columns."""
+    return Content(
+        listings=tuple(one_per_offer(_listing(cells) for body in bodies for cells in table_of(body, *NEEDED)))
+    )
+
+
+def _listing(cells: Cells | None) -> Listing:
+    if cells is None or cells["market"] not in MARKETS:
+        return Listing(provider="", name="", market="on_demand", reason="row_unreadable")
+    market = next(each for each in MARKETS if each == cells["market"])
+    per_hour, reason = price_in(cells["per_hour"])
+    term = cells.get("term") or None
+    listing = Listing(
+        provider=cells["provider"],
+        name=cells["name"],
+        market=market,
+        per_hour=per_hour,
+        region=cells.get("region") or None,
+        zone=cells.get("zone") or None,
+        term=term,
+        currency=cells.get("currency") or "USD",
+        note=cells.get("note") or None,
+        reason=reason,
+    )
+    if (market == "reserved") != (commitment_in(term) is not None):
+        listing = listing.because("row_unreadable")
+    if not cells.get("vcpus"):
+        return listing
+    hardware = Specification(
+        vcpus=number_in(cells["vcpus"]),
+        memory_gib=number_in(cells.get("memory_gib")),
+        gpu_name=cells.get("gpu") or None,
+        gpu_count=number_in(cells.get("gpu_count") or "0"),
+    )
+    return replace(listing, hardware=hardware)
+
+
+def _never(_get: Get, _part: str) -> Iterator[bytes]:
+    raise DocumentRefused("Own offers are not fetched.")
+
+
+OWN = FeedSource("own", ("",), _never, parse, (), in_pages=True)
+
+
+def documents_by_day(path: Path) -> list[Documents]:
+    """Returns the lines of a file by the day on which they held, since a capture has one instant.
+
+    Raises `FolderUnusable` where the file cannot be read, or where a line has no day.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *lines = list(csv.reader(file)) or [[]]
+        column = header.index("observed_on")
+        days = sorted({date.fromisoformat(line[column]) for line in lines if line})
+    except (OSError, UnicodeDecodeError, csv.Error, IndexError, ValueError) as error:
+        raise FolderUnusable(f"{path} is not a CSV in which every line has a day in observed_on: {error}.") from None
+    documents = []
+    for day in days:
+        text = io.StringIO()
+        csv.writer(text).writerows([header, *(line for line in lines if line and line[column] == day.isoformat())])
+        # The time of day keeps files of the same day apart: a second one counts after the first.
+        moment = datetime.combine(day, datetime.now(UTC).timetz()).replace(microsecond=0)
+        documents.append(
+            Documents(
+                feed=OWN.id,
+                part="",
+                url=path.name,
+                bodies=[text.getvalue().encode()],
+                fetched_at=moment,
+                complete=False,
+            )
+        )
+    return documents
