@@ -61,8 +61,10 @@ def read_newer(engine: Engine, known: CatalogHistory) -> CatalogHistory:
     with _snapshot(engine) as connection:
         version = read_version(connection)
         if _read_facts_version(connection) == known.facts_version:
-            known.measurements.add(_read_measurements(connection, known.measurements.version), version)
-            return replace(known, version=version)
+            newer = _read_measurements(connection, known.measurements.version)
+            if newer:  # otherwise a process of an older release has written, which does not set `since`
+                known.measurements.add(newer, version)
+                return replace(known, version=version)
     return read_history(engine)
 
 

@@ -152,6 +152,24 @@ def test_only_what_is_newer_is_read_and_nothing_is_built_again(engine: Engine, m
     assert [each.id for each in before.measurements] == ["of-the-seed"]
 
 
+def test_a_measurement_that_an_older_release_writes_is_read(engine: Engine) -> None:
+    """Both releases serve side by side during an upgrade; the older one knows neither owners nor versions."""
+    live = LiveCatalog(engine, today=lambda: DAY)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE catalog_version SET importing = true"))
+        connection.execute(
+            text(
+                "INSERT INTO measurement (id, workload, machine, samples_per_second, measured_on, source, sent_at) "
+                "VALUES ('older', 'nightly', 'aws/g5.xlarge', 360, '2026-01-01', 'sent', '2026-01-01 00:00:00')"
+            )
+        )
+        connection.execute(
+            text("UPDATE catalog_version SET importing = false, version = version + 1, measured = measured + 1")
+        )
+    live.refresh()
+    assert [each.id for each in live.on(None).measurements] == ["of-the-seed", "older"]
+
+
 def test_what_changed_beside_a_measurement_is_read_too(engine: Engine) -> None:
     live = LiveCatalog(engine, today=lambda: DAY)
     with engine.begin() as connection:
