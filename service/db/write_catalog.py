@@ -21,8 +21,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.db.errors import in_sentences
 from service.db.feeds.resolve_prices import resolve_prices
+from service.db.import_lock import import_transaction
 from service.db.schema import key_columns
 from service.db.tables import (
     CATALOG_VERSION,
@@ -86,9 +86,7 @@ def write(engine: Engine, batch: Batch, now: datetime) -> Written:
 
     Raises `DatabaseUnusable`; the database is then unchanged.
     """
-    with in_sentences(engine), engine.begin() as connection:
-        # Locking this row first makes imports wait for each other, and turns off the triggers that raise the version.
-        connection.execute(update(CATALOG_VERSION).values(importing=True))
+    with import_transaction(engine) as connection:
         version = connection.execute(select(CATALOG_VERSION.c.version)).scalar_one()
         unchanged = _last_hash(connection, batch.feed) == batch.content_hash
         if not unchanged:

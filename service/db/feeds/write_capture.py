@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, func, insert, select, update
 
-from service.db.errors import in_sentences
 from service.db.feeds.resolve_prices import resolve_prices
+from service.db.import_lock import import_transaction
 from service.db.schema import key_columns
 from service.db.tables import CATALOG_VERSION, DOCUMENT, IMPORT_RUN, INSTANCE_TYPE, METADATA, OBSERVATION, SPECIFICATION
 from service.db.write_catalog import Record, Written
@@ -65,9 +65,7 @@ def write_capture(engine: Engine, capture: Capture, now: datetime) -> Written:
 
     Captures may come in any order. Raises `CaptureRefused` or `DatabaseUnusable`; the database is then unchanged.
     """
-    with in_sentences(engine), engine.begin() as connection:
-        # Locking this row first makes imports wait for each other, and turns off the triggers that raise the version.
-        connection.execute(update(CATALOG_VERSION).values(importing=True))
+    with import_transaction(engine) as connection:
         version = connection.execute(select(CATALOG_VERSION.c.version)).scalar_one()
         state = "unchanged"
         if _is_new(connection, capture) and _store(connection, capture, now):
@@ -82,8 +80,7 @@ def confirm_capture(engine: Engine, feed: str, part: str, now: datetime) -> Writ
 
     Raises `DatabaseUnusable`; the database is then unchanged.
     """
-    with in_sentences(engine), engine.begin() as connection:
-        connection.execute(update(CATALOG_VERSION).values(importing=True))
+    with import_transaction(engine) as connection:
         version = connection.execute(select(CATALOG_VERSION.c.version)).scalar_one()
         of_part = (DOCUMENT.c.feed == feed, DOCUMENT.c.part == part)
         query = select(DOCUMENT).where(*of_part).order_by(DOCUMENT.c.fetched_at.desc()).limit(1)
