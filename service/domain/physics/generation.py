@@ -61,7 +61,7 @@ def shares_of(config: InferenceConfig, layout: AnyLayout, state: SteadyState, mo
     if not config.burst:
         return BurstShares(state.per_request, state.per_token)
     output = max(1.0, config.output_length)
-    requests = config.burst / replicas_in_use(config, layout)
+    requests = np.maximum(1.0, config.burst / replicas_in_use(config, layout))  # a part of a request is served whole
     return state.of_burst(requests, most_running, output, max(output, config.longest_output or 0.0))
 
 
