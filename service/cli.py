@@ -29,6 +29,7 @@ from service.db.feeds.read_feeds import feed_statuses, unmapped_types
 from service.db.keys import create_key, new_token, read_keys, revoke_key
 from service.db.live_catalog import today
 from service.db.migrate import require_current, upgrade
+from service.db.operation.check import counts_of, faults_of
 from service.db.read_history import read_history
 from service.domain.catalog.resolution import Feed
 from service.domain.keys import SCOPES, id_of
@@ -111,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     _add(keys, "list", _run_keys_list, "list the API keys, without their tokens")
     revoke = _add(keys, "revoke", _run_keys_revoke, "make an API key invalid for ever")
     revoke.add_argument("id", help="the id of the key: the letters between sel_ and the next _")
+    _add(commands, "check", _run_check, "prove that the database is whole, for example after a restore")
 
     recommend = _add(commands, "recommend", _run_recommend, "answer a question from a JSON file or standard input")
     body = "the body of POST /recommend; - for standard input"
@@ -295,6 +297,18 @@ def _run_migrate(_arguments: argparse.Namespace) -> int:
     print(f"{engine.url.render_as_string()} has the tables of this version.", file=sys.stderr)
     engine.dispose()
     return 0
+
+
+def _run_check(_arguments: argparse.Namespace) -> int:
+    engine = connect(read_settings().database_url)
+    faults = faults_of(engine)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    for name, count in counts_of(engine).items():
+        print(f"{count:>12,} {name}")
+    print(f"{engine.url.render_as_string()} {'is not whole.' if faults else 'is whole.'}")
+    engine.dispose()
+    return 1 if faults else 0
 
 
 @contextlib.contextmanager

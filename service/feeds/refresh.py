@@ -10,9 +10,9 @@ from pathlib import Path
 
 from service.db.engine import Engine
 from service.db.errors import DatabaseUnusable
-from service.db.feeds.one_at_a_time import only_here
 from service.db.feeds.read_feeds import LastDocument, feed_statuses, last_document
 from service.db.feeds.write_capture import confirm_capture
+from service.db.operation.leader import only_here
 from service.db.write_catalog import record_failure
 from service.domain.catalog.resolution import Feed
 from service.feeds.fetch import FetchedDocument, Fetcher, FetchFailed, FetchLimits, NotModified

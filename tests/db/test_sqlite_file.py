@@ -22,6 +22,7 @@ from service.db.errors import DatabaseFileLost
 from service.db.live_catalog import LiveCatalog
 from service.db.write_catalog import write
 from service.settings import Settings
+from tests.api.keys import bearer
 from tests.builders.rows import batch, offer_record, price_record
 from tests.databases import copied_database
 from tests.server import running
@@ -133,7 +134,7 @@ def unprivileged() -> Iterator[None]:
 
 
 def test_read_only_media_serve_reads(seeded_file: Path, client: TestClient) -> None:
-    client.post("/measurements", json={})  # imports what root alone may be able to read
+    client.post("/measurements", json={}, headers=bearer())  # imports what root alone may be able to read
     # Outside of pytest's folder, which only its owner may enter.
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -143,7 +144,7 @@ def test_read_only_media_serve_reads(seeded_file: Path, client: TestClient) -> N
         folder.chmod(0o555)
         with unprivileged():
             app = create_app(Settings(database_url=f"sqlite:///{file}"))
-            reader = TestClient(app)
+            reader = TestClient(app, headers=bearer())
             app.state.live_catalog.refresh()
             assert reader.get("/readyz").json()["problem"] is None
             assert reader.get("/instances", params={"limit": 1}).json()["items"]
@@ -158,9 +159,10 @@ def test_read_only_media_serve_reads(seeded_file: Path, client: TestClient) -> N
 
 def test_a_server_whose_file_was_deleted_is_not_ready_and_keeps_answering(seeded_file: Path, tmp_path: Path) -> None:
     file = tmp_path / "catalog.db"
+    url = copied_database(seeded_file, file)
     with (
-        running(copied_database(seeded_file, file), tmp_path / "log", SELECTOR_POLL_SECONDS="0.1") as server,
-        httpx2.Client(base_url=server.url) as client,
+        running(url, tmp_path / "log", SELECTOR_POLL_SECONDS="0.1") as server,
+        httpx2.Client(base_url=server.url, headers=bearer()) as client,
     ):
         assert client.get("/readyz").status_code == 200
         file.unlink()

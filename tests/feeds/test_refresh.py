@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import Engine, select, text
 
 from service.db.engine import connect
-from service.db.feeds.one_at_a_time import only_here
 from service.db.feeds.read_feeds import FeedStatus, feed_statuses
+from service.db.operation.leader import only_here
 from service.db.tables import DOCUMENT, OFFER, PRICE
 from service.feeds.fetch import Fetcher, FetchFailed, FetchLimits
 from service.feeds.folder import documents_in

@@ -1,0 +1,146 @@
+"""Chooses one process among all that share a database, for work that only one should do at a time."""
+
+import hashlib
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.db.engine import sqlite_path
+
+log = logging.getLogger(__name__)
+
+KEEPALIVES = ("tcp_keepalives_idle = 5", "tcp_keepalives_interval = 2", "tcp_keepalives_count = 3")
+"""With these, the server notices after 11 seconds that a machine is gone, and frees its lock."""
+
+
+class _Lock(Protocol):
+    """A lock that ends with its process, however that ends."""
+
+    def is_held(self) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+class Leader:
+    """The lead in one kind of work, held by at most one process.
+
+    The lead is lost with the connection to the database or with the process, and another process takes it on its next
+    call. A process that is cut off from the database notices that at its next call: between two calls, for some
+    seconds, two processes may believe that they lead, so each unit of work has to be safe to repeat.
+    """
+
+    def __init__(self, engine: Engine, work: str) -> None:
+        self._take: Callable[[], _Lock | None] = lambda: _take_lock(engine, work)
+        self._work = work
+        self._lock: _Lock | None = None
+        self._calling = threading.Lock()
+
+    def leads(self) -> bool:
+        """Returns whether this process leads, and takes the lead if it is free. Call it before each unit of work."""
+        with self._calling:
+            if self._lock is not None and not self._lock.is_held():
+                log.warning("The lead in %s is lost.", self._work)
+                self._release()
+            if self._lock is None:
+                self._lock = self._take()
+                if self._lock is not None:
+                    log.info("This process leads in %s.", self._work)
+            return self._lock is not None
+
+    def release(self) -> None:
+        """Gives the lead back, so that another process can take it at once."""
+        with self._calling:
+            self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+@contextmanager
+def only_here(engine: Engine, work: str) -> Iterator[bool]:
+    """Gives True if this process leads in the work until the block ends, and False if another one does."""
+    leader = Leader(engine, work)
+    try:
+        yield leader.leads()
+    finally:
+        leader.release()
+
+
+def _take_lock(engine: Engine, work: str) -> _Lock | None:
+    if engine.dialect.name == "postgresql":
+        return _PostgresLock.take(engine, work)
+    path = sqlite_path(engine.url)
+    return _SqliteLock.take(":memory:" if path is None else f"{path}-{work}-leader")
+
+
+class _PostgresLock:
+    """An advisory lock in a transaction that stays open on a connection of its own.
+
+    A lock of the session would not survive a pooler such as PgBouncer, which gives each transaction another session.
+    The open transaction holds back no clean-up in the database, because it has read no table.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    def take(cls, engine: Engine, work: str) -> "_PostgresLock | None":
+        digest = hashlib.blake2b(work.encode(), digest_size=8).digest()
+        try:
+            connection = engine.connect()
+            connection.detach()  # from the pool, which would otherwise have one connection less
+            lock = cls(connection)
+            for setting in ("idle_in_transaction_session_timeout = 0", *KEEPALIVES):
+                connection.execute(text(f"SET LOCAL {setting}"))
+            key = int.from_bytes(digest, signed=True)
+            if connection.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": key}).scalar_one():
+                return lock
+            lock.release()
+        except SQLAlchemyError:
+            pass  # the catalog reports a database that does not answer
+        return None
+
+    def is_held(self) -> bool:
+        try:
+            self._connection.execute(text("SELECT 1"))
+        except SQLAlchemyError:
+            return False
+        return True
+
+    def release(self) -> None:
+        self._connection.close()  # a connection that was detached from the pool is closed for good
+
+
+class _SqliteLock:
+    """A lock on an empty SQLite file next to the database: SQLite locks files on every operating system."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    def take(cls, path: str) -> "_SqliteLock | None":
+        try:
+            connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            lock = cls(connection)
+            try:
+                connection.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError:
+                lock.release()
+                return None
+        except sqlite3.OperationalError:
+            return None  # read-only media
+        return lock
+
+    def is_held(self) -> bool:
+        return self._connection.in_transaction
+
+    def release(self) -> None:
+        self._connection.close()
