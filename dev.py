@@ -92,7 +92,7 @@ def openapi(args: list[str]) -> int:
 
 
 def scenarios(args: list[str]) -> int:
-    """Write docs/scenarios.md from tests/scenarios."""
+    """Write docs/scenarios.md and docs/systems.md from tests/scenarios."""
     make_environment()
     result = subprocess.run([str(PYTHON), "-m", "tests.scenarios.render", *args], cwd=ROOT, stdout=subprocess.PIPE)
     if result.returncode == 0:

@@ -142,7 +142,7 @@ PARSERS: dict[type, Callable[[str], Any]] = {
 def _measurement_cells(cells: Cells) -> dict[str, str]:
     rest = {name: text for name, text in cells.items() if name not in ("provider", "name")}
     machine = f"{cells.get('provider', '')}/{cells.get('name', '')}"
-    of_callers = dict.fromkeys(("software", "sent_at", "owner", "key"), "")
+    of_callers = dict.fromkeys(("software", "watts", "sent_at", "owner", "key"), "")
     return {"machine": machine, "nodes": "1", "since": "0", **of_callers, **rest}
 
 

@@ -91,4 +91,4 @@ def test_a_recommendation_is_read_answered_and_rendered() -> None:
     tree = ast.parse(path_of("recommend/recommend.py").read_text(encoding="utf-8"))
     [answer_in] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "answer_in"]
     called = [node.func.id for node in ast.walk(answer_in) if isinstance(node, ast.Call) and hasattr(node.func, "id")]
-    assert set(called) == {"to_question", "recommend", "in_full", "rendered", "encoded"}
+    assert set(called) == {"hosted", "to_question", "recommend", "in_full", "rendered", "encoded"}

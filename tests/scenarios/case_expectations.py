@@ -268,7 +268,7 @@ FIELDS = {
     "placement": "placement",
     "disclaimer": "disclaimer",
     "gpu_exclusive": "gpus_exclusive",
-    "instance": "instance",
+    "instance": "instances",
     "category": "ground",
     "detail": "text",
 }

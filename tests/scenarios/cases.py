@@ -251,6 +251,8 @@ def may_send(case: Case) -> set[Leaf]:
     allowed: set[Leaf] = set(CATALOGS[case.catalog]) if "provider" not in case.request else {("service", "ec2")}
     if "gpu" in case.request or "accelerator_kind" in case.request:
         allowed.add(("gpu_kind", "gpu"))  # a case means a graphics card by it, the service any accelerator
+    if "language_model" in str(case.request.get("workload")):
+        allowed.add(("workload.model.family", "llm"))
     if "task" not in case.request:
         allowed.add(("workload.task", "training"))
     if case.request.get("parallelism") == "independent_runs":

@@ -199,5 +199,45 @@ def words(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool) or value is None else f"{value}"
 
 
+# The systems, a line each
+
+SYSTEMS = HERE / "systems.json"
+SYSTEMS_DOCUMENT = DOCUMENT.with_name("systems.md")
+
+
+def systems() -> list[tuple[str, Step]]:
+    """Returns each system and principle by its name, with the request that shows it."""
+    rows = json.loads(SYSTEMS.read_text(encoding="utf-8"))
+    return [
+        (
+            row["system"],
+            Step("GET", row["get"], None, row["expect"])
+            if "get" in row
+            else Step("POST", row["post"], row["ask"], row["expect"]),
+        )
+        for row in rows
+    ]
+
+
+def systems_document() -> str:
+    """Returns docs/systems.md: a question and its answer for each system."""
+    lines = [
+        "# Systems",
+        "",
+        "Instance types, GPUs, services, software and principles that the guides speak of: each with a question to the",
+        "service and what its answer holds. `tests/scenarios/test_systems.py` asks every line.",
+        "",
+        "| system | question | answer |",
+        "|---|---|---|",
+    ]
+    for name, step in systems():
+        asked = {key: value for key, value in (step.body or {}).items() if key != "limit"}
+        question = f"`{step.method} {unquote(step.target)}`" + (f" `{json.dumps(asked)}`" if asked else "")
+        answer = "; ".join(f"{path}: {value}" for path, value in expectation_rows(step.expect))
+        lines.append(f"| {name} | {question} | {answer} |")
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
+    SYSTEMS_DOCUMENT.write_text(systems_document(), encoding="utf-8")
     sys.stdout.write(document())

@@ -85,6 +85,7 @@ class MeasurementRequest(BodyModel):
     ] = None
     world_size: Annotated[Workers | None, Field(description="Workers, each with a batch of its own.")] = None
     usd_per_hour: Annotated[UsdPerHour | None, Field(description="Price paid for one machine.")] = None
+    watts: Annotated[Positive | None, Field(description="Power that one machine drew.")] = None
     measured_at: Annotated[Day | None, Field(description="The day; left out: today, in UTC.")] = None
     source: Annotated[PrintedName, Field(description="Who or what measured.")] = UNNAMED_SOURCE
     note: Text | None = None
@@ -158,6 +159,7 @@ def _measurement_of(sent: MeasurementRequest, catalog: Catalog, owner: str, fiel
             seconds_per_batch=seconds_per_batch,
             samples_per_second=rate,
             usd_per_hour=sent.usd_per_hour,
+            watts=sent.watts,
             measured_on=_day_of(sent, catalog.day, f"{field}.measured_at"),
             source=sent.source,
             note=sent.note,

@@ -15,7 +15,7 @@ from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.examples import ESTIMATES
 from service.api.http.fields import RequestModel, StatementResponse
 from service.api.workload.checkpoints import assumed_of
-from service.domain.bill.estimate import EstimateAnswer, estimate
+from service.domain.bill.estimate import EstimateAnswer, MeasuredRate, estimate
 from service.domain.bill.verdict import Outcome
 from service.domain.catalog.catalog import Catalog
 from service.domain.layouts.would_fit import FitChange
@@ -59,6 +59,9 @@ class EstimateResponse:
     machine: MachineResponse | None
     fits: bool | None
     estimate: ModelledEstimateResponse | None
+    measured_per_second: Annotated[
+        float | None, Field(description="The measured rate, in its unit: the lesser of the GPUs' and the host's.")
+    ]
     cost: Annotated[
         list[CostResponse], Field(description="One entry per market, term and managed service of a region.")
     ]
@@ -111,6 +114,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         machine=None if cluster is None else _machine(cluster, name),
         fits=None if job is None else job.estimate.fits,
         estimate=None if job is None else modelled_estimate(job, answer.joules_per_sample),
+        measured_per_second=question.work.per_second if isinstance(question.work, MeasuredRate) else None,
         cost=[CostResponse.of(bill, answer) for bill in answer.bills],
         load=LoadResponse.of(answer.served),
         elsewhere=[GpuHourResponse.of(elsewhere) for elsewhere in answer.elsewhere],

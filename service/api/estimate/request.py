@@ -68,6 +68,9 @@ class MeasuredRateRequest(BodyModel):
 
     samples_per_second: Rate | None = None
     tokens_per_second: Rate | None = None
+    host_samples_per_second: Annotated[
+        Rate | None, Field(description="Samples that the CPUs prepare; the lesser of the two rates counts.")
+    ] = None
     samples: Annotated[Positive | None, Field(description="Of one epoch, if epochs are given.")] = None
     tokens: Positive | None = None
     epochs: Positive | None = None
@@ -199,7 +202,10 @@ def _measured(rate: MeasuredRateRequest) -> MeasuredRate:
         raise QuestionError("The amount must be in the unit of the rate: samples or tokens.", field=f"measured.{other}")
     # Samples are of one epoch if epochs are given; tokens are always those of the whole run.
     amount = rate.tokens if unit == "tokens" else None if rate.samples is None else rate.samples * (rate.epochs or 1)
-    return MeasuredRate(getattr(rate, f"{unit}_per_second"), unit, amount, rate.epochs)
+    measured, host = getattr(rate, f"{unit}_per_second"), rate.host_samples_per_second
+    if host is not None and unit == "samples" and host < measured:
+        return MeasuredRate(host, unit, amount, rate.epochs, of_gpus=measured)
+    return MeasuredRate(measured, unit, amount, rate.epochs)
 
 
 def _load(body: EstimateRequest) -> Load | None:

@@ -40,6 +40,19 @@ def _extrapolates(properties: Iterable[str]) -> str:
     return f"No published run had this {', '.join(properties)}, so the band is wider."
 
 
+def _host_bound(rate: float, fed: float, vcpus: float | None = None) -> str:
+    cpus, counted = "the CPUs", "The rate is theirs."
+    if vcpus is not None:
+        cpus, counted = f"its {vcpus:g} vCPUs", "The estimate does not include this."
+    gpus, host = rate_text(rate), rate_text(fed)
+    return f"The GPUs of a node could take {gpus} samples per second; {cpus} prepare {host}. {counted}"
+
+
+def rate_text(rate: float) -> str:
+    """Returns a rate in whole numbers, or in three digits below 100."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
 WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.GPU_MEMORY: _does_not_fit,
     EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
@@ -49,6 +62,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     ).format,
     EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} at a token rate or by conversion only.".format,
     EstimateWarningCode.EXTRAPOLATES: _extrapolates,
+    EstimateWarningCode.HOST_BOUND: _host_bound,
 }
 """Texts of the risks that an estimate shows, from their figures."""
 

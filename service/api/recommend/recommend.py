@@ -14,7 +14,7 @@ from service.api.http.examples import QUESTION_BATCH, QUESTIONS
 from service.api.http.fields import BodyModel, RequestModel
 from service.api.http.query import query_reader
 from service.api.recommend.encoded import encoded
-from service.api.recommend.request import RecommendRequest, in_full, to_question
+from service.api.recommend.request import RecommendRequest, hosted, in_full, to_question
 from service.api.recommend.response import RecommendResponse, rendered
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.recommend import recommend
@@ -96,6 +96,7 @@ async def post_recommend_batch(
 
 def answer_in(request: RecommendRequest, catalog: Catalog) -> bytes:
     """Returns the answer as JSON: the question in the catalog's words, one call of the domain, one rendering."""
+    catalog = hosted(request, catalog)
     answer = recommend(to_question(request, catalog), catalog)
     response = rendered(in_full(request, catalog), answer, catalog)
     return encoded(response, answer.choices, catalog, together=request.constraints.same_placement)

@@ -19,8 +19,8 @@ from service.api.workload.requirements import (
     unknown_software,
 )
 from service.api.workload.workload import WorkloadRequest
-from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.names import resolve_gpus, resolve_instance, unknown
+from service.domain.catalog.catalog import Catalog, with_hosts
+from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve_instances, unknown
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
@@ -30,7 +30,7 @@ from service.domain.recommend.basis import usual_precisions
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
 from service.domain.selection.constraints import Constraints
 
-TASKS_OF_RULES = ("training", "inference", "graphics")
+TASKS_OF_RULES = ("training", "inference", "development", "graphics")
 """Tasks that software rules are about."""
 
 
@@ -71,6 +71,13 @@ else:
     NamedObjective = Literal[*NAMED]
 
 
+class HostPerGpuRequest(BodyModel):
+    """The host that a seller rents out with each GPU, where the catalog does not know it."""
+
+    vcpus: Positive | None = None
+    memory_gib: Positive | None = None
+
+
 class RecommendRequest(BodyModel):
     """A question: which machine should run this?"""
 
@@ -78,6 +85,8 @@ class RecommendRequest(BodyModel):
     constraints: ConstraintsRequest = ConstraintsRequest()
     objective: Named[NamedObjective, ObjectiveWeightsRequest] = "cheapest"
     current_instance: Name | None = None
+    host_per_gpu: HostPerGpuRequest | None = None
+    explain: Annotated[Names, Field(description="Instance types to explain: every ground on which each fails.")] = ()
     limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)] = 5
     per: Annotated[Literal["type", "offer"], Field(description="One choice per instance type, or every offer.")] = (
         "type"
@@ -111,6 +120,16 @@ def in_full(request: RecommendRequest, catalog: Catalog) -> RecommendRequest:
     """Returns the request with every default filled in."""
     constraints = request.constraints.model_copy(update=_left_open(request))
     return request.model_copy(update={"constraints": constraints, "as_of": catalog.day})
+
+
+def hosted(request: RecommendRequest, catalog: Catalog) -> Catalog:
+    """Returns the catalog with the hosts that the request describes."""
+    host = request.host_per_gpu
+    if host is None:
+        return catalog
+    # Kept for every caller; each sees measurements of its own in it.
+    grown = catalog.derive(with_hosts, host.vcpus, host.memory_gib)
+    return grown.seen_by(catalog.measurements.owner, catalog.version)
 
 
 def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
@@ -171,6 +190,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         spot_left_out=_leaves_spot_out(request),
         refused_precisions=refused_precisions(work, catalog),
         software_unknown=tuple(unknown_software(work, catalog)),
+        explain=resolve_instances(request.explain, catalog, "explain"),
         subjects=frozenset(filter(None, (work.dataset, work.goal, work.model_size))),
     )
 

@@ -20,6 +20,7 @@ from service.api.estimate.response import (
 )
 from service.api.http.current import CatalogStamp, stamp
 from service.api.http.fields import NoteResponse, StatementResponse
+from service.api.recommend.codes import REJECTIONS
 from service.api.recommend.request import RecommendRequest
 from service.api.recommend.sentences import note, placement_text, prior_text, rejection_text, said
 from service.domain.band import Band
@@ -31,6 +32,7 @@ from service.domain.recommend.answer import (
     Choice,
     CitedPrior,
     CurrentComparison,
+    Explained,
     HostNeeds,
     PeakEstimate,
     Rejection,
@@ -202,7 +204,26 @@ class RejectionResponse:
     text: str
     count: int
     only_this: Annotated[int, Field(description="Those of them that nothing else rejects.")]
+    instances: Annotated[list[str], Field(description="Up to three of them, first those that nothing else rejects.")]
     relax: RelaxationResponse | None
+
+
+@dataclass(slots=True)
+class FailedConstraintResponse:
+    """A constraint that an instance type fails."""
+
+    code: str
+    ground: str
+    text: str
+
+
+@dataclass(slots=True)
+class ExplainedResponse:
+    """An instance type that the question asks about."""
+
+    instance: str
+    admitted: bool
+    grounds: list[FailedConstraintResponse]
 
 
 @dataclass(slots=True)
@@ -256,6 +277,9 @@ class RecommendResponse:
     advice: list[StatementResponse]
     notes: list[NoteResponse]
     priors: Annotated[list[PriorResponse], Field(description="Evidence of the kind `prior`: opinions of guides.")]
+    explained: Annotated[
+        list[ExplainedResponse], Field(description="The types of `explain`: every ground on which each fails.")
+    ]
     disclaimer: str
 
 
@@ -278,6 +302,7 @@ def rendered(request: RecommendRequest, answer: Answer, catalog: Catalog) -> Rec
         advice=[said(advice) for advice in answer.advice],
         notes=[note(each) for each in answer.notes],
         priors=[_prior(each, catalog) for each in answer.priors],
+        explained=[_explained(each) for each in answer.explained],
         disclaimer=DISCLAIMER,
     )
 
@@ -443,6 +468,11 @@ def _measurement(rate: NamedRate | None) -> Sequence[dict[str, str]]:
     )
 
 
+def _explained(explained: Explained) -> ExplainedResponse:
+    grounds = [FailedConstraintResponse(code, ground, REJECTIONS[code]) for code, ground in explained.grounds]
+    return ExplainedResponse(explained.instance, explained.admitted, grounds)
+
+
 def _prior(cited: CitedPrior, catalog: Catalog) -> PriorResponse:
     prior = cited.prior
     return PriorResponse(
@@ -468,6 +498,7 @@ def _rejection(rejection: Rejection) -> RejectionResponse:
         text=rejection_text(rejection),
         count=rejection.count,
         only_this=rejection.only_this,
+        instances=list(rejection.instances),
         relax=None if rejection.relaxation is None else _relaxation(rejection.relaxation),
     )
 

@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
+from service.api.estimate.sentences import rate_text
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
@@ -174,22 +175,12 @@ def _few_vcpus(vcpus_per_gpu: float, requested: float | None, usual: tuple[float
     )
 
 
-def _host_bound(rate: float, vcpus: float, fed: float) -> str:
-    return (
-        f"The GPUs of a node could take {_rate(rate)} samples per second; its {vcpus:g} vCPUs prepare {_rate(fed)}. "
-        "The estimate does not include this."
-    )
-
-
 def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float) -> str:
+    gpus, network = rate_text(rate), rate_text(read)
     return (
-        f"The GPUs of a node could take {_rate(rate)} samples per second; {gbps:g} Gbps deliver {_rate(read)} of "
+        f"The GPUs of a node could take {gpus} samples per second; {gbps:g} Gbps deliver {network} of "
         f"{sample_mb:g} MB. The estimate does not include this."
     )
-
-
-def _rate(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _local_storage_small(needed_gb: float | None, local_gb: float) -> str:
@@ -218,7 +209,6 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.SOFTWARE_PARTLY: _software_partly,
     WarningCode.SLOW_NETWORK: _slow_network,
     WarningCode.FEW_VCPUS: _few_vcpus,
-    WarningCode.HOST_BOUND: _host_bound,
     WarningCode.SINGLE_THREADED: lambda vcpus: (
         f"Code with one thread uses one of its {'many' if vcpus is None else f'{vcpus:g}'} vCPUs, "
         "and a core of a server is slower than one of a desktop."
@@ -250,7 +240,7 @@ WITHOUT_GPU = {
     "development": "Writing and debugging code",
 }
 ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
-BASES = {"peak": "the vendors' peak rates", "modelled": "a model of the job"}
+BASES = {"peak": "the vendors' peak rates", "modelled": "a model of the job", "outdated": "outdated measurements"}
 
 
 def _current_ends(instance: str, state: str, since: object) -> str:

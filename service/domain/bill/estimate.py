@@ -29,7 +29,7 @@ from service.domain.layouts.warnings import EstimateWarningCode, estimate_warnin
 from service.domain.layouts.would_fit import FitChange, nearest_changes
 from service.domain.money import Unknown
 from service.domain.physics.cluster import Cluster
-from service.domain.statement import Statement
+from service.domain.statement import Statement, statement
 
 NO_AMOUNT = Unknown("No amount of work is given, so only its hours are priced.")
 DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hours.")
@@ -55,6 +55,8 @@ class MeasuredRate:
     unit: str
     amount: float | None = None
     epochs: float | None = None
+    of_gpus: float | None = None
+    """The rate of the GPUs, where the host prepares samples more slowly; `per_second` is then that of the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def estimate(
         question=question,
         job=job,
         joules_per_sample=None if job is None else _joules_per_sample(question, job),
-        warnings=() if job is None or cluster is None else tuple(estimate_warnings(job, cluster)),
+        warnings=_warnings(question, job),
         evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
         served=served,
         bills=bills,
@@ -139,6 +141,13 @@ def estimate(
         verdict_on=judged,
         nearest_changes=fit_changes,
     )
+
+
+def _warnings(question: EstimateQuestion, job: JobEstimate | None) -> tuple[Statement[EstimateWarningCode], ...]:
+    work, cluster = question.work, question.cluster
+    if isinstance(work, MeasuredRate) and work.of_gpus is not None:
+        return (statement(EstimateWarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second),)
+    return () if job is None or cluster is None else tuple(estimate_warnings(job, cluster))
 
 
 def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | None:

@@ -152,3 +152,20 @@ class Catalog:
 
 def _offer(catalog: Catalog, row: int) -> Offer:
     return catalog.offers.offer(row)
+
+
+def with_hosts(catalog: Catalog, vcpus_per_gpu: float | None, memory_gib_per_gpu: float | None) -> Catalog:
+    """Returns the catalog with hosts that grow with their GPUs, wherever it does not know the host itself."""
+
+    def hosted(machine: InstanceType) -> InstanceType:
+        def grown(known: float | None, per_gpu: float | None) -> float | None:
+            return machine.whole_gpus * per_gpu if known is None and per_gpu and machine.gpu else known
+
+        return replace(
+            machine,
+            vcpus=grown(machine.vcpus, vcpus_per_gpu),
+            memory_gib=grown(machine.memory_gib, memory_gib_per_gpu),
+        )
+
+    types = tuple(map(hosted, catalog.instance_types))
+    return Catalog.of(catalog.version, catalog.day, types, catalog.offers, catalog.reference, catalog.measurements)

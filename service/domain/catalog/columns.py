@@ -62,6 +62,11 @@ WORDS: dict[str, WordColumn] = {
     "instance": WordColumn("instance type", lambda t: t.id, "Instance types, as `name` or `provider/name`."),
     "service": WordColumn("service", lambda t: t.service, "`ec2` or `sagemaker` at AWS; `compute` elsewhere."),
     "family": WordColumn("family", lambda t: t.family, "Families, such as `g5`."),
+    "letters": WordColumn(
+        "letters of the series",
+        lambda t: t.name_parts and t.name_parts.letters,
+        "Letters of names that are built from them: `p` finds P2, P3 and P4d.",
+    ),
     "series": WordColumn(
         "series",
         lambda t: t.name_parts and t.name_parts.series,

@@ -190,6 +190,8 @@ class Measurement:
     """The owner of the API key, who alone sees it; None if it is public."""
     since: int = field(default=0, compare=False)
     """The version of the catalog that added it."""
+    watts: float | None = None
+    """Power that one machine drew."""
 
 
 RUN_KINDS = (

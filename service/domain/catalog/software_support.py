@@ -16,8 +16,8 @@ SCOPES = ("kind", "vendor", "architecture", "gpu", "family", "instance")
 RUNS = ("yes", "partly")
 """Levels of support with which software runs, the best first."""
 
-NEEDS_A_FRAMEWORK = frozenset({"training"})
-"""Tasks that need a framework; inference can use an engine alone."""
+NEEDS_A_FRAMEWORK = frozenset({"training", "inference", "development"})
+"""Tasks of deep learning: a GPU on which no framework is known to run does none of them."""
 
 
 def speaks_of(rule: SoftwareRule, instance_type: InstanceType) -> bool:

@@ -14,6 +14,10 @@ _FROM_CATALOG = ("id", "gpu_count", "since")
 """Fields that the catalog fills in: the id must not change when the catalog does."""
 
 
+_ADDED_LATER = ("owner", "watts")
+"""Fields that a measurement may lack: without them, its id is that of a time when they did not exist."""
+
+
 def samples_per_second(steps: int, seconds: float, batch_size: int, world_size: int) -> float:
     """Returns the rate of all workers together, each of which takes a batch per step."""
     return steps * batch_size * world_size / seconds
@@ -34,8 +38,7 @@ def most_samples_per_second(instance_type: InstanceType, nodes: int) -> float | 
 def identified(measurement: Measurement) -> Measurement:
     """Returns the measurement with an id that is equal whenever the same content is sent."""
     content = {name: value for name, value in asdict(measurement).items() if name not in _FROM_CATALOG}
-    if measurement.owner is None:  # ids of public measurements are older than owners, and stay as they were
-        del content["owner"]
+    content = {name: value for name, value in content.items() if name not in _ADDED_LATER or value is not None}
     # Sorted, so that the id does not depend on the order of the fields of the class.
     text = json.dumps(content, sort_keys=True, default=str)
     return replace(measurement, id=f"sent-{hashlib.sha256(text.encode()).hexdigest()[:_LETTERS]}")

@@ -20,6 +20,7 @@ class EstimateWarningCode(StrEnum):
     NETWORK_UNKNOWN = "network_unknown"
     PRECISION_REDUCED = "precision_reduced"
     EXTRAPOLATES = "extrapolates"
+    HOST_BOUND = "host_bound"
 
 
 def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:

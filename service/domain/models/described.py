@@ -33,19 +33,26 @@ def described(
     forward_flops_per_sample: float | None = None,
     dimensions: Mapping[str, int | bool],
 ) -> Model:
-    """The model that these figures describe. Raises `ImpossibleModel` if they are too few or contradict each other."""
+    """The model that these figures describe. Raises `ImpossibleModel` if they are too few or contradict each other.
+
+    A language model known by its parameters alone takes 2 FLOPs of each for a token (Kaplan et al., 2020, 2.1).
+    """
     if "layers" in dimensions or "hidden" in dimensions:
         model = _from_dimensions(dimensions, parameters, active_parameters)
-    elif forward_flops_per_sample is not None:
-        if parameters is None:
-            raise ImpossibleModel("forward_flops_per_sample needs the model's parameters as well.", field="parameters")
+    elif forward_flops_per_sample is not None and parameters is None:
+        raise ImpossibleModel("forward_flops_per_sample needs the model's parameters as well.", field="parameters")
+    elif parameters is not None and family == "llm" and forward_flops_per_sample is None:
+        active = active_parameters or parameters
+        model = Model("custom", "custom", "llm", parameters, active, None, 2 * active, "token")
+    elif parameters is not None and forward_flops_per_sample is not None:
         family_by_flops = "cnn" if forward_flops_per_sample > CNN_ABOVE * parameters else "other"
         active = active_parameters or parameters
         model = Model("custom", "custom", family_by_flops, parameters, active, None, forward_flops_per_sample, "sample")
     else:
         raise ImpossibleModel(
             "The model's description is incomplete: name one of GET /models, or give layers, hidden and heads of a "
-            "transformer, or parameters and forward_flops_per_sample of any other network.",
+            "transformer, parameters and the family 'llm', or parameters and forward_flops_per_sample of any other "
+            "network.",
             field="parameters" if parameters is None else "layers",
         )
     model = replace(model, family=family or model.family, name=name or model.name)

@@ -16,7 +16,7 @@ from service.domain.catalog.software_support import RUNS, rules_by_type, said
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.codes import AdviceCode
-from service.domain.recommend.warnings import cpus_are_too_few
+from service.domain.recommend.warnings import cpus_are_too_few, measurement_warnings
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU, Requirement
 from service.domain.selection.successors import best_peak, on_demand_prices
 from service.domain.statement import Statement
@@ -101,8 +101,9 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
     )
     if top is None:
         return situation
-    # An old measurement does not save measuring again.
-    measured = None if work is None or work.measured is None or work.measured.stale else work.measured
+    measured = None if work is None else work.measured
+    # A measurement that is old or of other software does not save measuring again.
+    outdated = measured is not None and any(measurement_warnings(measured, context.framework))
     return replace(
         situation,
         top=top.instance_type,
@@ -110,7 +111,13 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         other=_first_with_another_gpu(choices),
         nodes=top.nodes,
         cores_bind=not context.decodes_on_gpu and cpus_are_too_few(context, top, modelled, catalog),
-        basis="peak" if work is None else "modelled" if measured is None else measured.basis,
+        basis="peak"
+        if work is None
+        else "modelled"
+        if measured is None
+        else "outdated"
+        if outdated
+        else measured.basis,
     )
 
 
@@ -310,7 +317,7 @@ def _larger_machine(catalog: Catalog, name: str) -> _Priced | None:
 
 def _evaluate_next(situation: Situation, _catalog: Catalog) -> Figures | None:
     top, other, basis = situation.top, situation.other, situation.basis
-    if top is None or other is None or basis not in ("peak", "modelled"):
+    if top is None or other is None or basis not in ("peak", "modelled", "outdated"):
         return None
     return {"basis": basis, "first": top.id, "second": other.id}
 

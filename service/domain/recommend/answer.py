@@ -93,6 +93,8 @@ class Question:
     """Fields that name software without any rule."""
     asked_precision: str | None = None
     """The precision that the caller lets faster formats replace."""
+    explain: tuple[str, ...] = ()
+    """Instance types whose rejections are explained one by one."""
     subjects: frozenset[str] = frozenset()
     """The data set, the goal and the size of the model, as rules of thumb call them."""
 
@@ -306,6 +308,17 @@ class Rejection:
     count: int
     only_this: int
     relaxation: RelaxationOutcome | None
+    instances: tuple[str, ...] = ()
+    """Some of the types, first those that nothing else rejects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Whether an instance type is admitted, else the code and the ground of every constraint that rejects it."""
+
+    instance: str
+    admitted: bool
+    grounds: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,3 +336,4 @@ class Answer:
     advice: tuple[Statement[AdviceCode], ...]
     notes: tuple[Note, ...]
     priors: tuple[CitedPrior, ...] = ()
+    explained: tuple[Explained, ...] = ()

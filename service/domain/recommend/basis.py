@@ -61,6 +61,8 @@ class Basis:
     objective: Objective
     planner: Planner | None
     peaks: Peaks | None
+    nodes: int = 1
+    """Machines of every choice, if peaks rank."""
 
     def under(self, objective: Objective, limits: Limits | None = None) -> "Basis":
         """Returns the same basis under another objective and, if given, other limits."""
@@ -75,7 +77,7 @@ def basis_of(question: Question, catalog: Catalog) -> Basis:
     if question.job is None:
         support = question.constraints.precision_support
         peaks = assumed_peaks(question.task, question.precisions, question.usual, support, catalog)
-        return Basis(question.objective, None, peaks)
+        return Basis(question.objective, None, peaks, question.nodes[0])
     fleet = _fleet(question.job, question.name, node_counts(*question.nodes), catalog)
     planner = Planner(fleet, question.objective, question.limits, question.checkpoints)
     return Basis(question.objective, planner, None)
@@ -171,7 +173,8 @@ def ranked_offer(
     precision, speed, nodes, instances, hours, usd = None, None, 1, 1, None, None
     if ranked.plans is None:
         assert basis.peaks is not None
-        precision, speed = basis.peaks.assumed[index]
+        nodes, (precision, peak) = basis.nodes, basis.peaks.assumed[index]
+        speed = None if peak is None else peak * nodes
     else:
         plans, cell = ranked.plans, int(ranked.cell[row])
         nodes, instances = int(plans.nodes[cell]), int(plans.instances[cell])

@@ -85,8 +85,13 @@ class Completer:
 
 def _peak_estimate(offer: RankedOffer) -> PeakEstimate:
     tflops = offer.speed if offer.precision else None
-    usd, watts = offer.offer.price.usd_per_hour, offer.instance_type.tdp_watts
+    usd, watts = offer.usd_per_hour, _rated_watts(offer)
     return PeakEstimate(offer.precision, tflops, _quotient(tflops, usd), _quotient(tflops, watts))
+
+
+def _rated_watts(offer: RankedOffer) -> float | None:
+    watts = offer.instance_type.tdp_watts
+    return None if watts is None else watts * offer.machines
 
 
 def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> WorkEstimate | None:
@@ -113,7 +118,7 @@ def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> Wor
         hours=elapsed,
         usd=None if paid is None or offer.usd_per_hour is None else paid.times(offer.usd_per_hour),
         samples_per_usd=_samples_per_usd(offer, None if rate is None else rate.likely, expected),
-        joules_per_sample=_joules_per_sample(offer, modelled, rate),
+        joules_per_sample=_joules_per_sample(offer, modelled, measured, rate),
         spot=None if expected is None or hours is None else _spot(offer, hours, expected, planner, catalog),
         evidence=evidence,
     )
@@ -161,8 +166,12 @@ def _samples_per_usd(offer: RankedOffer, rate: float | None, expected: Expectati
     return samples_per_usd(rate, usd if expected is None else usd * expected.stretch)
 
 
-def _joules_per_sample(offer: RankedOffer, modelled: JobEstimate | None, rate: Band | None) -> float | None:
+def _joules_per_sample(
+    offer: RankedOffer, modelled: JobEstimate | None, measured: NamedRate | None, rate: Band | None
+) -> float | None:
     watts = offer.instance_type.tdp_watts
+    if measured is not None and measured.basis == "measured":
+        watts = measured.evidence.watts or watts
     if modelled is not None:  # the physics of one instance, whatever was measured
         own = modelled.estimate.samples_per_second
         return None if watts is None or own is None else watts * offer.nodes / own.likely
@@ -218,11 +227,11 @@ def _peak_figure(criterion: str, offer: RankedOffer, _context: WorkContext) -> t
     unit = "peak_tflops" if offer.precision else "vcpus"
     match criterion:
         case "usd":
-            return "usd_per_hour", offer.offer.price.usd_per_hour
+            return "usd_per_hour", offer.usd_per_hour
         case "samples_per_usd":
-            return f"{unit}_per_usd_hour", _quotient(offer.speed, offer.offer.price.usd_per_hour)
+            return f"{unit}_per_usd_hour", _quotient(offer.speed, offer.usd_per_hour)
         case "joules":
-            return f"{unit}_per_watt", _quotient(offer.speed, offer.instance_type.tdp_watts)
+            return f"{unit}_per_watt", _quotient(offer.speed, _rated_watts(offer))
         case _:
             return unit, offer.speed
 

@@ -22,7 +22,8 @@ TRAINING_ONLY = frozenset({
 })  # fmt: skip
 INFERENCE_ONLY = frozenset({"kv_cache_precision", "concurrency", "batch_size", "input_length", "output_length"})
 
-LIMITS_OF_A_JOB = ("min_nodes", "max_nodes")
+LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
+LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
 LIMITS_OF_AN_AMOUNT = ("budget_usd", "deadline_hours", "max_instances", "confidence")
 LIMITS = ("budget_usd", "deadline_hours", "min_nodes", "max_nodes", "max_instances", "same_placement", "confidence")
 """Limits that only some questions can apply, in the order of the note."""
@@ -73,7 +74,7 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     if question.job is None and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:
         yield "workload.host.cpu_samples_per_second_per_vcpu"
     applied = (
-        *(LIMITS_OF_A_JOB if question.job is not None else ()),
+        *(LIMITS_OF_A_JOB if question.job is not None else LIMITS_OF_PEAKS),
         *(LIMITS_OF_AN_AMOUNT if question.has_amount else ()),
     )
     for name in LIMITS:

@@ -91,6 +91,15 @@ class NodeOptions:
         return np.asarray(self.in_time & self.affordable, np.bool_)
 
 
+def _watts(planner: Planner, catalog: Catalog) -> Floats:
+    """The power of one machine of each type: as it was measured with the work, else as its GPUs are rated."""
+    watts = catalog.columns.numbers["tdp_watts"].copy()
+    for index, rate in planner.fleet.measured.items():
+        if rate.basis == "measured" and rate.evidence.watts is not None:
+            watts[index] = rate.evidence.watts
+    return watts
+
+
 def gpu_counts(catalog: Catalog) -> Floats:
     """Returns the GPUs of each instance type; NaN without any, so that a machine without GPUs is not the smallest."""
     counts = catalog.columns.numbers["gpu_count"]
@@ -147,7 +156,7 @@ def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> 
         spread=likely / np.where(works, np.array([option.low[types] for option in options]), np.nan),
         hours=np.where(works, np.array([option.hours[types] for option in options]), np.nan),
         usd_per_hour=catalog.offers.usd_per_hour_at(cells.offer) * nodes,
-        watts=catalog.columns.numbers["tdp_watts"][types] * nodes,
+        watts=_watts(planner, catalog)[types] * nodes,
         spot=catalog.offers.market[cells.offer] == SPOT,
         gpu_count=gpu_counts(catalog)[types] * nodes,
         gpu_memory_gb=np.broadcast_to(catalog.columns.numbers["gpu_memory_gb"][types], works.shape),

@@ -22,7 +22,7 @@ from service.domain.recommend.ranking import (
     uncertain,
     weight_of_speed,
 )
-from service.domain.recommend.relax import nearest, rejections
+from service.domain.recommend.relax import explained, nearest, rejections
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, passing_offers
 from service.domain.selection.selection import Selection, select
@@ -72,6 +72,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         advice=leading.advice,
         notes=tuple(notes_on(question, near, catalog, priors, price_ignored=price_ignored)),
         priors=priors,
+        explained=explained(question.explain, selection, catalog),
     )
 
 

@@ -1,11 +1,13 @@
 """The rejections of an answer with what would admit more, and the offers nearest to the limits of a job."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from service.domain.catalog.catalog import Catalog
-from service.domain.recommend.answer import RankedOffer, Rejection, RelaxationOutcome
+from service.domain.recommend.answer import Explained, RankedOffer, Rejection, RelaxationOutcome
 from service.domain.recommend.basis import Basis, best_by, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import NAMED, Objective
 from service.domain.recommend.plans import plans_of, types_among
@@ -14,6 +16,10 @@ from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import Obstacle, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import Selection
+from service.domain.typeset import TypeSet
+
+SOME = 3
+"""Most instance types that a rejection names."""
 
 LIMITS = frozenset({"deadline_hours", "budget_usd"})
 """Relaxations that change a limit on the whole job."""
@@ -46,7 +52,31 @@ def _rejection(basis: Basis, obstacle: Obstacle, catalog: Catalog) -> Rejection:
     only_this = obstacle.alone.bit_count()
     relaxation = obstacle.relax(catalog) if only_this else None
     outcome = None if relaxation is None else _outcome(basis, relaxation, catalog)
-    return Rejection(obstacle.code, obstacle.ground, obstacle.fails.bit_count(), only_this, outcome)
+    return Rejection(
+        code=obstacle.code,
+        ground=obstacle.ground,
+        count=obstacle.fails.bit_count(),
+        only_this=only_this,
+        relaxation=outcome,
+        instances=_some_of(obstacle.alone or obstacle.fails, catalog),
+    )
+
+
+def _some_of(types: TypeSet, catalog: Catalog) -> tuple[str, ...]:
+    return tuple(catalog.instance_types[index].id for index in np.flatnonzero(catalog.mask(types))[:SOME].tolist())
+
+
+def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> tuple[Explained, ...]:
+    """Returns for each instance type whether it is admitted, and every ground on which it fails."""
+    indices = [catalog.index_of[name] for name in names]
+    return tuple(
+        Explained(
+            instance=name,
+            admitted=bool(selection.admitted.types >> index & 1),
+            grounds=tuple((each.code, each.ground) for each in selection.obstacles if each.fails >> index & 1),
+        )
+        for name, index in zip(names, indices, strict=True)
+    )
 
 
 def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:

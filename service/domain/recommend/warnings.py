@@ -60,11 +60,12 @@ def warnings_on(
         of_estimate = estimate_warnings(estimate.modelled, estimate.cluster)
         warnings += [Statement(WarningCode(warning.code), warning.figures) for warning in of_estimate]
     if estimate is not None and estimate.measured is not None:
-        warnings += _measurement_warnings(estimate.measured, context.framework)
+        warnings += measurement_warnings(estimate.measured, context.framework)
     return tuple(warnings)
 
 
-def _measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings:
+def measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings:
+    """Yields why a measurement may no longer hold: its age, or other software than the workload's."""
     # A measurement is never adjusted to another release of its software, so the answer has to say that it differs.
     measurement = measured.evidence
     if measured.stale:
