@@ -55,6 +55,9 @@ def estimate_on_nodes(job: Job, instance_type: InstanceType, nodes: int, catalog
     memory, rate = answer.estimate.memory, answer.estimate.samples_per_second
     if not answer.estimate.fits:
         return NodeEstimate(nodes, "host_memory" if memory.fits else "gpu_memory", needed_bytes=memory.needed_bytes)
+    held = answer.estimate.concurrency
+    if job.task == "inference" and job.model.generates and (held or 0.0) < (job.concurrency or 0.0) * (1 - 1e-9):
+        return NodeEstimate(nodes, "concurrency", needed_bytes=memory.needed_bytes)
     assert rate is not None
     hours = 1 / rate.likely / 3600 if answer.hours is None else answer.hours.likely
     return NodeEstimate(nodes, "", rate.low, rate.likely, rate.high, hours, memory.needed_bytes)

@@ -31,6 +31,7 @@ REJECTIONS: dict[str, str] = {
     "global_batch_size": "The batch cannot be divided over so many GPUs.",
     "gpu_memory": "The job does not fit in the memory of its GPUs.",
     "host_memory": "The job does not fit in the host's memory.",
+    "concurrency": "Fewer requests run at once than the workload asks for.",
     "deadline_hours": "The job takes longer than allowed.",
     "not_measured": "No measurement under the workload's name applies to this instance type.",
     "budget_usd": "The whole job costs more than allowed wherever it meets the deadline.",

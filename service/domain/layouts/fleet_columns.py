@@ -25,6 +25,9 @@ from service.domain.typeset import TypeSet, types_where
 
 SECONDS_PER_HOUR = 3600.0
 
+ALMOST = 1 - 1e-9
+"""Requests that are divided over replicas and added up again may be fewer by a rounding error."""
+
 
 @dataclass(frozen=True, slots=True)
 class EstimateColumns:
@@ -36,6 +39,8 @@ class EstimateColumns:
     exists: Mask
     """Whether some layout divides the batch over the cluster."""
     fits: Mask
+    holds: Mask
+    """Whether as many requests run at once as the job asks for."""
     needed_bytes: Floats
     usable_bytes: Floats
     low: Floats
@@ -46,8 +51,8 @@ class EstimateColumns:
 
     @property
     def works(self) -> Mask:
-        """Types that run the job and hold it in memory."""
-        return np.asarray(self.runs & self.exists & self.fits, np.bool_)
+        """Types that run the job, hold it in memory, and run as many requests at once as it asks for."""
+        return np.asarray(self.runs & self.exists & self.fits & self.holds, np.bool_)
 
 
 class FleetLayouts(NamedTuple):
@@ -126,6 +131,7 @@ def no_estimates(rows: int) -> EstimateColumns:
         runs=np.zeros(rows, np.bool_),
         exists=np.zeros(rows, np.bool_),
         fits=np.zeros(rows, np.bool_),
+        holds=np.ones(rows, np.bool_),
         needed_bytes=np.full(rows, np.inf),
         usable_bytes=np.zeros(rows),
         low=np.zeros(rows),
@@ -251,6 +257,8 @@ def _inference_columns(
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
     rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, config, table)
     columns = _columns(table, best.exists, best.fits, best.needed_bytes, rate, bands, samples)
+    if config.concurrency and generates:
+        columns = replace(columns, holds=best.concurrency >= ALMOST * config.concurrency)
     return columns, best.layouts.rows()
 
 
@@ -274,6 +282,7 @@ def _columns(
         runs=np.ones(len(table), np.bool_),
         exists=exists,
         fits=fits,
+        holds=np.ones(len(table), np.bool_),
         needed_bytes=needed,
         usable_bytes=table.usable_bytes,
         low=rate * bands[:, 0],

@@ -49,6 +49,8 @@ class Blockers(NamedTuple):
     """Types over whose GPUs no layout divides the batch."""
     gpu_memory: TypeSet
     host_memory: TypeSet
+    concurrency: TypeSet
+    """Types that hold the job, and fewer requests at once than it asks for."""
 
     @classmethod
     def of(cls, options: Sequence[EstimateColumns], catalog: Catalog) -> "Blockers":
@@ -67,6 +69,7 @@ class Blockers(NamedTuple):
             layout=types_where(rated & best.runs & ~best.exists),
             gpu_memory=types_where(over_gpu_memory),
             host_memory=types_where(full & ~over_gpu_memory),
+            concurrency=types_where(rated & best.runs & best.exists & best.fits & ~best.holds),
         )
 
     @property
@@ -77,7 +80,7 @@ class Blockers(NamedTuple):
     @property
     def for_now(self) -> TypeSet:
         """Types that more nodes may help."""
-        return self.layout | self.gpu_memory | self.host_memory
+        return self.layout | self.gpu_memory | self.host_memory | self.concurrency
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,6 +153,7 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None) -> lis
         Check("global_batch_size", "constraint", blockers.layout),
         Check("gpu_memory", "hardware", blockers.gpu_memory, _MoreNodes(fleet, keeping)),
         Check("host_memory", "hardware", blockers.host_memory),
+        Check("concurrency", "constraint", blockers.concurrency),
     ]
 
 
@@ -249,7 +253,7 @@ def _estimate_by_name(
     options = tuple(replace(no_estimates(types), nodes=np.full(types, float(count))) for count in counts)
     if counts[0] == 1:
         _fill(options[0], rates, work.amount)
-    return FleetEstimate(work, counts, options, (), Blockers(0, 0, 0, 0, 0, 0), rates)
+    return FleetEstimate(work, counts, options, (), Blockers(0, 0, 0, 0, 0, 0, 0), rates)
 
 
 def _fill(columns: EstimateColumns, rates: Mapping[int, NamedRate], amount: Amount | None) -> None:

@@ -189,6 +189,13 @@ def test_each_objective_ranks_a_job_by_its_own_figure(answers: dict[str, Any]) -
     assert len(offers) > len({choice["instance"] for choice in answers["offers"]["choices"]})
 
 
+def test_the_concurrency_asked_for_is_kept_or_the_type_is_rejected(client: TestClient) -> None:
+    answer = post_recommend(client, question("inference", workload={**SERVING, "concurrency": 512}, limit=100))
+    assert answer["choices"]
+    assert all(choice["estimate"]["concurrency"] >= 512 * (1 - 1e-9) for choice in answer["choices"])
+    assert {each["code"]: each["count"] for each in answer["rejections"]}["concurrency"] > 0
+
+
 def test_notes_say_what_was_not_told_and_not_weighed(client: TestClient) -> None:
     work = {"model": "llama-3.1-8b", "checkpoint": {"save_seconds": 30}, "batch_size": 4, "output_length": 7}
     limits = {"budget_usd": 500, "max_nodes": 2, "family": ["p4d"]}

@@ -20,7 +20,15 @@ from tests.oracles.fleet import NodeEstimate, checks_missed, estimate_on_nodes
 from tests.strategies.catalogs import World
 from tests.strategies.jobs import jobs, node_choices, physical_worlds
 
-JOB_CODES = {"no_gpu", "gpu_figures_unknown", "precision", "global_batch_size", "gpu_memory", "host_memory"}
+JOB_CODES = {
+    "no_gpu",
+    "gpu_figures_unknown",
+    "precision",
+    "global_batch_size",
+    "gpu_memory",
+    "host_memory",
+    "concurrency",
+}
 
 
 def members(types: TypeSet, catalog: Catalog) -> set[int]:
