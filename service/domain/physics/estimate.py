@@ -156,10 +156,7 @@ def _estimate_training(physics: Physics, config: TrainingConfig, cluster: Cluste
         return estimate
     terms = training_terms(config, cluster, layout)
     step = step_of(physics.calibration, TRAINING, terms, features)
-    band = physics.bands.around(step.rate, TRAINING, features, new)
-    ideal = sum(terms.seconds.get(term, 0.0) for term in TRAINING.bounded)
-    # The smallest possible networks on the fastest machines take no time that a float can hold.
-    samples = replace(band, high=min(band.high, terms.units / ideal)) if ideal else band
+    samples = physics.bands.around(step.rate, TRAINING, features, new)
     length = config.mean_length or config.sequence_length
     tokens = samples.times(length) if length else None
     return replace(estimate, step=step.at(samples.likely), samples_per_second=samples, tokens_per_second=tokens)
