@@ -34,7 +34,9 @@ SEPARATOR = re.compile(r",(?! )")
 
 
 def split_commas(value: Any) -> Any:
-    """Splits `a,b`, which means the same as a repeated parameter."""
+    """Splits `a,b`, which means the same as a repeated parameter. Null is empty: a relaxation may drop a list."""
+    if value is None:
+        return ()
     if isinstance(value, str):
         return tuple(SEPARATOR.split(value))
     if not isinstance(value, list):
@@ -55,7 +57,7 @@ def whole(value: Any) -> Any:
 
 
 SplitAtCommas = BeforeValidator(
-    split_commas, json_schema_input_type=Annotated[list[Name], Field(max_length=MOST_VALUES)] | Name
+    split_commas, json_schema_input_type=Annotated[list[Name], Field(max_length=MOST_VALUES)] | Name | None
 )
 Names = Annotated[tuple[Name, ...], Field(max_length=MOST_VALUES), SplitAtCommas]
 Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]

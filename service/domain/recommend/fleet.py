@@ -34,8 +34,8 @@ W = TypeVar("W")
 Measured = tuple[Measurement, ...]
 """The measurements under a workload's name, an argument of what is cached because callers see different ones."""
 
-Keeping = Callable[[TypeSet], TypeSet]
-"""Returns those of some types that keep the limits on the whole job on more nodes."""
+Keeping = Callable[[AdmittedOffers, "Blockers"], TypeSet]
+"""Returns the types of some rejected offers that keep the limits on the whole job on more nodes."""
 
 
 class Blockers(NamedTuple):
@@ -169,7 +169,7 @@ class _MoreNodes:
         if not rejected.types & blockers.gpu_memory or most > MAX_NODES:
             return None
         if self.keeping is not None:
-            admits = self.keeping(rejected.types & ~blockers.permanent)
+            admits = self.keeping(rejected, blockers)
         else:
             admits = catalog.derive(_fits_on_more_nodes, self.fleet, rejected.types & blockers.for_now)
         return Relaxation({"max_nodes": most}, rejected.only(admits)) if admits else None

@@ -14,7 +14,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
 from service.domain.jobs.job import Job
 from service.domain.recommend.answer import Limits, NamedWork
-from service.domain.recommend.fleet import FleetEstimate, with_more_nodes
+from service.domain.recommend.fleet import Blockers, FleetEstimate, with_more_nodes
 from service.domain.recommend.objective import Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.selection.relax import Check, Relaxation
@@ -354,12 +354,19 @@ class _LimitRelaxation:
         return Relaxation({self.name: limit}, rejected.only(types_where(least <= limit)))
 
 
-def keeping_on_more_nodes(planner: Planner, cells: CheapestOffers, types: TypeSet, catalog: Catalog) -> TypeSet:
-    """Returns those of the types that keep the limits on up to twice as many nodes."""
+def keeping_on_more_nodes(
+    planner: Planner, cells: CheapestOffers, rejected: AdmittedOffers, blockers: Blockers, catalog: Catalog
+) -> TypeSet:
+    """Returns the types of rejected offers that keep the limits only on more nodes, up to twice as many."""
     if isinstance(planner.fleet.job, NamedWork):
         return 0  # measurements are of one machine
+    # More nodes help types that do not hold the job, and types that miss its limits; other types fail something else.
+    count, now = len(catalog.instance_types), plans_of(planner, cells, catalog)
+    misses = types_among(cells, now.works, count) & ~types_among(cells, now.keeps, count)
+    types = rejected.types & (blockers.for_now | misses)
     more = with_more_nodes(planner.fleet, types, catalog)
     if more is None:
         return 0
     plans = _find_plans(catalog, replace(planner, fleet=more), cells)
-    return types & types_among(cells, plans.keeps, len(catalog.instance_types))
+    affordable = plans.keeps if rejected.limit is None else plans.keeps & (cells.usd <= rejected.limit)
+    return types & types_among(cells, affordable, count)

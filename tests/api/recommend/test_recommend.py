@@ -384,3 +384,8 @@ def test_a_job_is_ranked_by_dollars_of_the_whole_of_it(client: TestClient) -> No
             estimate["hours"]["likely"] * choice["usd_per_hour"], rel=1e-4
         )
     assert any(rejection["code"] == "gpu_memory" for rejection in answer["rejections"])
+
+
+def test_a_list_of_constraints_may_be_null(client: TestClient) -> None:
+    nothing = post_recommend(client, question(constraints={"region": None, "provider": None}))
+    assert nothing["counts"] == post_recommend(client, question())["counts"]
