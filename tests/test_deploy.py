@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,12 @@ DEPLOY = Path(__file__).parent.parent / "deploy"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 TEXTS = sorted(path for path in DEPLOY.rglob("*") if path.suffix in (".yaml", ".cfg", ".service"))
 METRIC = re.compile(r"\bselector_[a-z_]+")
+VALIDATORS = {
+    "kubernetes": ("kubernetes-validate", "--strict"),
+    "compose": ("check-jsonschema", "--builtin-schema", "vendor.compose-spec"),
+}
+RESOURCES = [path for path in MANIFESTS if path.name != "kustomization.yaml"]
+"""The kustomization is read by kubectl alone, and Kubernetes has no schema for it."""
 
 
 def documents(path: Path) -> list[Any]:
@@ -34,6 +42,38 @@ def containers() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def routes() -> set[str]:
     return set(build_app().openapi()["paths"])
+
+
+def faults_of(kind: str, *paths: Path) -> str:
+    """Returns the output of the validator for a kind of file if it refuses the files, and an empty text otherwise."""
+    program, *options = VALIDATORS[kind]
+    command = [str(Path(sys.executable).with_name(program)), *options, *map(str, paths)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    return result.stdout + result.stderr if result.returncode else ""
+
+
+def test_kubernetes_accepts_every_manifest() -> None:
+    assert not faults_of("kubernetes", *RESOURCES)
+
+
+def test_compose_accepts_its_file() -> None:
+    assert not faults_of("compose", DEPLOY / "compose.yaml")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "field", "misspelt"),
+    [
+        ("kubernetes", "kubernetes/deployment.yaml", "failureThreshold", "failureTreshold"),
+        ("kubernetes", "kubernetes/network-policy.yaml", "podSelector:", "podSelektor:"),
+        ("compose", "compose.yaml", "stop_grace_period", "stop_grace_periods"),
+    ],
+)
+def test_the_validators_refuse_a_misspelt_field(
+    kind: str, name: str, field: str, misspelt: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text((DEPLOY / name).read_text(encoding="utf-8").replace(field, misspelt), encoding="utf-8")
+    assert misspelt.rstrip(":") in faults_of(kind, path)
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
