@@ -34,6 +34,9 @@ class NodeEstimate:
     high: float = 0.0
     hours: float = inf
     needed_bytes: float = inf
+    first_token: float | None = None
+    """Likely seconds to the first token; None for work that does not generate."""
+    per_token: float | None = None
 
     @property
     def works(self) -> bool:
@@ -60,7 +63,11 @@ def estimate_on_nodes(job: Job, instance_type: InstanceType, nodes: int, catalog
         return NodeEstimate(nodes, "concurrency", needed_bytes=memory.needed_bytes)
     assert rate is not None
     hours = 1 / rate.likely / 3600 if answer.hours is None else answer.hours.likely
-    return NodeEstimate(nodes, "", rate.low, rate.likely, rate.high, hours, memory.needed_bytes)
+    times = [
+        None if band is None else band.likely
+        for band in (answer.estimate.seconds_to_first_token, answer.estimate.seconds_per_output_token)
+    ]
+    return NodeEstimate(nodes, "", rate.low, rate.likely, rate.high, hours, memory.needed_bytes, *times)
 
 
 def checks_missed(estimates: Sequence[NodeEstimate]) -> set[str]:

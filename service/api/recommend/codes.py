@@ -32,6 +32,8 @@ REJECTIONS: dict[str, str] = {
     "gpu_memory": "The job does not fit in the memory of its GPUs.",
     "host_memory": "The job does not fit in the host's memory.",
     "concurrency": "Fewer requests run at once than the workload asks for.",
+    "too_slow_first_token": "The first token takes longer than allowed.",
+    "too_slow_per_token": "A token takes longer than allowed.",
     "deadline_hours": "The job takes longer than allowed.",
     "not_measured": "No measurement under the workload's name applies to this instance type.",
     "budget_usd": "The whole job costs more than allowed wherever it meets the deadline.",

@@ -27,6 +27,7 @@ from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.physics.input_pipeline import SampleLoading
 from service.domain.recommend.answer import Limits, NamedWork, Question
 from service.domain.recommend.basis import usual_precisions
+from service.domain.recommend.notes import LIMITS_OF_SERVING
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
 from service.domain.selection.constraints import Constraints
 
@@ -40,6 +41,12 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs to leave out.")] = ()
     budget_usd: Positive | None = None
     deadline_hours: Positive | None = None
+    max_seconds_to_first_token: Annotated[
+        Positive | None, Field(description="Most likely seconds to the first token, at the workload's `concurrency`.")
+    ] = None
+    max_seconds_per_output_token: Annotated[
+        Positive | None, Field(description="Most likely seconds per output token, at the workload's `concurrency`.")
+    ] = None
     min_nodes: AtLeastOne = 1
     max_nodes: AtLeastOne = 1
     max_instances: AtLeastOne = 1
@@ -175,6 +182,8 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
             budget_usd=limits.budget_usd,
             max_instances=limits.max_instances,
             safe=limits.confidence == "safe",
+            # Only models that generate have such times; a note says that the limits had no effect on others.
+            **({name: getattr(limits, name) for name in LIMITS_OF_SERVING} if job is not None and job.serves else {}),
         ),
         checkpoints=checkpoints_in(work.checkpoint, work),
         diversify=request.diversify,

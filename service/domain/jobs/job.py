@@ -69,6 +69,11 @@ class Job:
     longest_output: float | None = None
     concurrency: float | None = None
 
+    @property
+    def serves(self) -> bool:
+        """Whether it is inference that generates tokens."""
+        return self.task == "inference" and self.model.generates
+
 
 def config_on(job: Job, gpu: Gpu) -> Config | None:
     """The job's configuration on this GPU; None when the GPU runs no precision asked for."""

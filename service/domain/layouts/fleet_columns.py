@@ -48,6 +48,10 @@ class EstimateColumns:
     high: Floats
     hours: Floats
     """Likely hours of the whole amount, or of one sample if there is no amount; infinite if it does not run."""
+    seconds_to_first_token: Floats
+    """Likely; NaN for work that does not generate, or if it does not run."""
+    seconds_per_output_token: Floats
+    """Likewise."""
 
     @property
     def works(self) -> Mask:
@@ -138,6 +142,8 @@ def no_estimates(rows: int) -> EstimateColumns:
         likely=np.zeros(rows),
         high=np.zeros(rows),
         hours=np.full(rows, np.inf),
+        seconds_to_first_token=np.full(rows, np.nan),
+        seconds_per_output_token=np.full(rows, np.nan),
     )
 
 
@@ -259,7 +265,8 @@ def _inference_columns(
     columns = _columns(table, best.exists, best.fits, best.needed_bytes, rate, bands, samples)
     if config.concurrency and generates:
         columns = replace(columns, holds=best.concurrency >= ALMOST * config.concurrency)
-    return columns, best.layouts.rows()
+    times = {each: getattr(best, each) for each in ("seconds_to_first_token", "seconds_per_output_token")}
+    return replace(columns, **times), best.layouts.rows()
 
 
 def _samples(job: Job, length: float, per_step: Floats) -> Floats:
@@ -289,4 +296,6 @@ def _columns(
         likely=likely,
         high=rate * bands[:, 2],
         hours=hours,
+        seconds_to_first_token=np.full(len(table), np.nan),
+        seconds_per_output_token=np.full(len(table), np.nan),
     )

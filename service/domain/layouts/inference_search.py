@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask, either, taken
-from service.domain.calibration.error_bands import Physics
-from service.domain.calibration.step_kinds import FORWARD, GENERATION, MEMORY
+from service.domain.calibration.error_bands import Physics, unseen
+from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.layouts.candidates import Columns, cuts_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors, shapes_among
@@ -43,12 +44,17 @@ class FastestInference:
     units_per_second: Floats
     """Output tokens (samples, for a model that does not generate) of the whole cluster, calibrated, before the caution
     of bands; 0 where it does not fit."""
+    seconds_to_first_token: Floats
+    """Likely; NaN for a model that does not generate."""
+    seconds_per_output_token: Floats
+    """Likewise."""
 
     @staticmethod
     def nothing(rows: int) -> "FastestInference":
         """No layout on any cluster."""
-        none, zero = np.zeros(rows, dtype=bool), np.zeros(rows)
-        return FastestInference(LayoutTable.plain(rows), none, none, np.full(rows, np.inf), zero, zero)
+        none, zero, unknown = np.zeros(rows, dtype=bool), np.zeros(rows), np.full(rows, np.nan)
+        needed = np.full(rows, np.inf)
+        return FastestInference(LayoutTable.plain(rows), none, none, needed, zero, zero, unknown, unknown)
 
 
 def inference_bands(physics: Physics, config: InferenceConfig, clusters: ClusterTable) -> Floats:
@@ -165,12 +171,11 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
     room, needed = _room_and_bytes(_factors(physics, config), config, layouts, usable)
     fits = (needed <= usable) & (room > 0)
     if config.model.generates:
-        rate, concurrency, holds = _generation(physics, config, clusters, pairs, room)
+        speed = _generation(physics, config, clusters, pairs, room)
     else:
-        gpus = clusters.gpus[pairs.cluster]
-        rate, concurrency, holds = room * gpus / _forward_seconds(physics, config, clusters, pairs), room * gpus, fits
-    rate = np.where(fits, rate, 0.0)
-    order = np.lexsort((np.where(fits, -rate, needed), ~(fits & holds), ~fits, pairs.cluster))
+        speed = _forward(physics, config, clusters, pairs, room)
+    rate = np.where(fits, speed.rate, 0.0)
+    order = np.lexsort((np.where(fits, -rate, needed), ~(fits & speed.holds), ~fits, pairs.cluster))
     cluster, first = np.unique(pairs.cluster[order], return_index=True)
     index, exists = np.zeros(len(clusters), dtype=np.int64), np.zeros(len(clusters), dtype=bool)
     index[cluster], exists[cluster] = order[first], True
@@ -179,9 +184,33 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
         exists,
         fits[index] & exists,
         np.where(exists, needed[index], np.inf),
-        concurrency[index],
+        speed.concurrency[index],
         np.where(exists, rate[index], 0.0),
+        np.where(exists, speed.to_first_token[index], np.nan),
+        np.where(exists, speed.per_token[index], np.nan),
     )
+
+
+class _Speed(NamedTuple):
+    """Figures of each pair of a layout and a cluster."""
+
+    rate: Floats
+    """Output tokens (or samples) per second."""
+    concurrency: Floats
+    """Requests (or samples) at once."""
+    holds: Mask
+    """Whether as many requests run at once as are asked for."""
+    to_first_token: Floats
+    """Likely seconds; NaN for a model that does not generate."""
+    per_token: Floats
+    """Likewise."""
+
+
+def _forward(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, room: Floats) -> _Speed:
+    samples = room * clusters.gpus[pairs.cluster]
+    unknown = np.full(len(room), np.nan)
+    rate = samples / _forward_seconds(physics, config, clusters, pairs)
+    return _Speed(rate, samples, np.ones(len(room), np.bool_), unknown, unknown)
 
 
 def _forward_seconds(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> Floats:
@@ -197,17 +226,23 @@ def _forward_seconds(physics: Physics, config: InferenceConfig, clusters: Cluste
 
 def _generation(
     physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, room: Floats
-) -> tuple[Floats, Floats, Mask]:
-    """Output tokens per second and requests at once of each pair, and whether it holds the concurrency asked for."""
+) -> _Speed:
     replicas = np.broadcast_to(replicas_in_use(config, pairs.layouts), len(room))
     most = np.maximum(1.0, room)
     in_flight = config.concurrency / replicas if config.concurrency else most
     running = np.minimum(in_flight, most)
     seconds = _engine_times(physics, config, clusters, pairs, running)
     state = steady_state(seconds, in_flight, most, config.output_length)
-    between = shares_of(config, pairs.layouts, state, most).per_request
-    tokens = max(1.0, config.output_length) / between.total(seconds)
-    return np.asarray(tokens * replicas), running * replicas, np.asarray(in_flight <= most)
+    shares = shares_of(config, pairs.layouts, state, most)
+    features = inference_config_features(config)
+    new = unseen(physics.calibration, GENERATION, features)
+    return _Speed(
+        np.asarray(max(1.0, config.output_length) / shares.per_request.total(seconds) * replicas),
+        running * replicas,
+        np.asarray(in_flight <= most),
+        np.asarray(state.to_first_token.total(seconds) / physics.bands.caution(FIRST_TOKEN, features, new)),
+        np.asarray(shares.per_token.total(seconds) / physics.bands.caution(GENERATION, features, new)),
+    )
 
 
 def _engine_times(

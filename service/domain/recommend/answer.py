@@ -37,18 +37,22 @@ class NamedWork:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on the whole job, at the likely end of the estimates or, if `safe`, at the pessimistic one."""
+    """Limits on the job, and on its whole amount at the likely end of the estimates or, if `safe`, the pessimistic."""
 
     deadline_hours: float | None = None
     budget_usd: float | None = None
+    max_seconds_to_first_token: float | None = None
+    """Applies to models that generate, as the next limit does, and to likely seconds."""
+    max_seconds_per_output_token: float | None = None
     max_instances: int = 1
     """Maximum number of independent instances that share the work."""
     safe: bool = False
 
     @property
     def bind(self) -> bool:
-        """Whether there is a limit on the hours or the dollars of the whole job."""
-        return self.deadline_hours is not None or self.budget_usd is not None
+        """Whether some number of nodes may miss a limit that another keeps."""
+        times = (self.max_seconds_to_first_token, self.max_seconds_per_output_token)
+        return any(limit is not None for limit in (self.deadline_hours, self.budget_usd, *times))
 
 
 @dataclass(frozen=True, slots=True)

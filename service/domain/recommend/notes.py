@@ -25,7 +25,17 @@ INFERENCE_ONLY = frozenset({"kv_cache_precision", "concurrency", "batch_size", "
 LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
 LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
 LIMITS_OF_AN_AMOUNT = ("budget_usd", "deadline_hours", "max_instances", "confidence")
-LIMITS = ("budget_usd", "deadline_hours", "min_nodes", "max_nodes", "max_instances", "same_placement", "confidence")
+LIMITS_OF_SERVING = ("max_seconds_to_first_token", "max_seconds_per_output_token")
+LIMITS = (
+    *LIMITS_OF_SERVING,
+    "budget_usd",
+    "deadline_hours",
+    "min_nodes",
+    "max_nodes",
+    "max_instances",
+    "same_placement",
+    "confidence",
+)
 """Limits that only some questions can apply, in the order of the note."""
 
 
@@ -76,6 +86,7 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     applied = (
         *(LIMITS_OF_A_JOB if question.job is not None else LIMITS_OF_PEAKS),
         *(LIMITS_OF_AN_AMOUNT if question.has_amount else ()),
+        *(LIMITS_OF_SERVING if question.modelled is not None and question.modelled.serves else ()),
     )
     for name in LIMITS:
         if f"constraints.{name}" in question.given and name not in applied:

@@ -3,7 +3,10 @@
 Physics knows neither price nor market, and prices know no job. Plans combine them for all candidates at once.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +26,25 @@ from service.domain.typeset import TypeSet, mask_of, types_where
 SPOT = MARKETS.index("spot")
 SPEED_CRITERIA = frozenset({"hours", "samples_per_second"})
 """Criteria that more instances improve."""
+
+
+class LimitKind(NamedTuple):
+    """A limit that a plan keeps or misses."""
+
+    code: str
+    """The code of the rejection of types that miss it."""
+    parts: int
+    """Parts of its unit in a relaxation."""
+
+
+LIMITS_BY_FIELD = {
+    "max_seconds_to_first_token": LimitKind("too_slow_first_token", 10_000),
+    "max_seconds_per_output_token": LimitKind("too_slow_per_token", 100_000),
+    "deadline_hours": LimitKind("deadline_hours", 1000),
+    "budget_usd": LimitKind("budget_usd", 100),
+}
+"""By the field that states it. A type that keeps each limit with some plan, and not all with one, fails the first that
+it cannot keep with those before."""
 
 MISSED = 1e6
 """Above any score: a plan that misses a limit comes after all plans that keep theirs."""
@@ -55,16 +77,23 @@ class Plans:
     """The figures that the objective weighs; without an amount of work, dollars are those of an hour."""
     ends: Mask
     """Whether the run ends in spite of interruptions."""
-    in_time: Mask
-    """Whether some number of nodes meets the deadline, whatever it costs."""
-    affordable: Mask
-    """Whether some number of nodes keeps the budget, however long it takes."""
     keeps: Mask
     """Whether it works and keeps every limit."""
-    least_hours: Floats
-    """Least hours of the plans that keep the budget; infinite if there is none."""
-    least_usd: Floats
-    """Least dollars of the plans that meet the deadline; infinite if there is none."""
+    kept: Mapping[str, "KeptLimit"]
+    """By field, the limits that are given and apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLimit:
+    """Whether some number of nodes keeps a limit, one entry per candidate."""
+
+    alone: Mask
+    """Some number of nodes keeps it, and may miss other limits."""
+    before: Mask
+    """Whether some number of nodes keeps the limits before this one."""
+    with_before: Mask
+    least: Floats
+    """Least figure of the plans that keep all other limits; infinite if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +107,8 @@ class NodeOptions:
     instances: Floats
     hours: Floats
     ends: Mask
-    limited_hours: Floats
-    """Hours that the deadline applies to, at the likely or the pessimistic end."""
-    limited_usd: Floats
-    """Dollars that the budget applies to."""
-    in_time: Mask
-    affordable: Mask
-
-    @property
-    def keeps(self) -> Mask:
-        """Options that keep every limit."""
-        return np.asarray(self.in_time & self.affordable, np.bool_)
+    limited: Mapping[str, Floats]
+    """By field of each limit that can apply, the figure that it applies to."""
 
 
 def _watts(planner: Planner, catalog: Catalog) -> Floats:
@@ -116,8 +136,11 @@ def plans_of(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> Plans
 def _find_plans(catalog: Catalog, planner: Planner, cells: CheapestOffers) -> Plans:
     """Chooses the option that the objective prefers among those that keep the limits, else the nearest miss."""
     options = _node_options(planner, cells, catalog)
-    missed = np.where(options.works, MISSED + _missed_by(planner.limits, options), np.inf)
-    chosen = np.argmin(np.where(options.keeps, _scores(planner.objective, options), missed), axis=0)
+    limits = _applying(planner.limits, options)
+    keeping = {field: options.ends & (options.limited[field] <= limit) for field, limit in limits.items()}
+    keeps = _all(options.ends, keeping.values())
+    missed = np.where(options.works, MISSED + _missed_by(limits, options), np.inf)
+    chosen = np.argmin(np.where(keeps, _scores(planner.objective, options), missed), axis=0)
     columns = np.arange(chosen.size)
 
     def at(table: Floats) -> Floats:
@@ -132,12 +155,29 @@ def _find_plans(catalog: Catalog, planner: Planner, cells: CheapestOffers) -> Pl
         rate=at(options.rate),
         figures=options.figures.each(at),
         ends=_any(options.ends),
-        in_time=_any(options.in_time),
-        affordable=_any(options.affordable),
-        keeps=_any(options.keeps),
-        least_hours=np.fmin.reduce(np.where(options.affordable, options.limited_hours, np.inf), axis=0),
-        least_usd=np.fmin.reduce(np.where(options.in_time, options.limited_usd, np.inf), axis=0),
+        keeps=_any(keeps),
+        kept=_kept_limits(options, keeping),
     )
+
+
+def _applying(limits: Limits, options: NodeOptions) -> dict[str, float]:
+    """Returns by field the limits that are given and apply, in the order of rejections."""
+    given = {field: getattr(limits, field) for field in LIMITS_BY_FIELD if field in options.limited}
+    return {field: limit for field, limit in given.items() if limit is not None}
+
+
+def _kept_limits(options: NodeOptions, keeping: Mapping[str, Mask]) -> dict[str, KeptLimit]:
+    kept, before = dict[str, KeptLimit](), options.ends
+    for field, mask in keeping.items():
+        others = _all(options.ends, (each for other, each in keeping.items() if other != field))
+        least = np.fmin.reduce(np.where(others, options.limited[field], np.inf), axis=0)
+        kept[field] = KeptLimit(_any(mask), _any(before), _any(before & mask), least)
+        before = before & mask
+    return kept
+
+
+def _all(first: Mask, others: Iterable[Mask]) -> Mask:
+    return reduce(np.logical_and, others, first)
 
 
 def _any(mask: Mask) -> Mask:
@@ -160,6 +200,10 @@ def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> 
         spot=catalog.offers.market[cells.offer] == SPOT,
         gpu_count=gpu_counts(catalog)[types] * nodes,
         gpu_memory_gb=np.broadcast_to(catalog.columns.numbers["gpu_memory_gb"][types], works.shape),
+        limited={
+            "max_seconds_to_first_token": np.array([option.seconds_to_first_token[types] for option in options]),
+            "max_seconds_per_output_token": np.array([option.seconds_per_output_token[types] for option in options]),
+        },
     )
     if planner.fleet.job.amount is None:
         return _options_without_amount(one)
@@ -182,6 +226,7 @@ class _Run:
     """Per candidate."""
     gpu_count: Floats
     gpu_memory_gb: Floats
+    limited: Mapping[str, Floats]
 
 
 def _options_without_amount(one: _Run) -> NodeOptions:
@@ -206,10 +251,7 @@ def _options_without_amount(one: _Run) -> NodeOptions:
         instances=np.ones(shape),
         hours=unknown,
         ends=one.works,
-        limited_hours=unknown,
-        limited_usd=unknown,
-        in_time=one.works,
-        affordable=one.works,
+        limited=one.limited,
     )
 
 
@@ -249,10 +291,7 @@ def _options_of_amount(planner: Planner, one: _Run, rates: Rates) -> NodeOptions
         instances=instances,
         hours=run.elapsed,
         ends=ends,
-        limited_hours=hours,
-        limited_usd=usd,
-        in_time=ends & _within(hours, limits.deadline_hours),
-        affordable=ends & _within(usd, limits.budget_usd),
+        limited={**one.limited, "deadline_hours": hours, "budget_usd": usd},
     )
 
 
@@ -274,19 +313,12 @@ def _scores(objective: Objective, options: NodeOptions) -> Floats:
     return np.asarray(np.nan_to_num(score.reshape(options.works.shape), nan=0.0))
 
 
-def _missed_by(limits: Limits, options: NodeOptions) -> Floats:
-    """Returns by how much the limits are missed: the larger of the two ratios."""
-    pairs = ((options.limited_hours, limits.deadline_hours), (options.limited_usd, limits.budget_usd))
+def _missed_by(limits: Mapping[str, float], options: NodeOptions) -> Floats:
+    """Returns by how much the limits are missed: the largest ratio."""
     worst = np.zeros(options.works.shape)
-    for figure, limit in pairs:
-        if limit is not None:
-            worst = np.maximum(worst, np.nan_to_num(figure / limit, nan=MISSED, posinf=MISSED))
+    for field, limit in limits.items():
+        worst = np.maximum(worst, np.nan_to_num(options.limited[field] / limit, nan=MISSED, posinf=MISSED))
     return np.minimum(worst, MISSED)
-
-
-def _within(figure: Floats, limit: float | None) -> Mask:
-    """Returns where a figure is known and not above the limit; everywhere if there is no limit."""
-    return np.ones(figure.shape, np.bool_) if limit is None else np.asarray(figure <= limit, np.bool_)
 
 
 def _rates_at(rates: Rates, types: NDArray[np.int64], spot: Mask) -> Rates:
@@ -306,7 +338,7 @@ def types_among(cells: CheapestOffers, where: Mask, count: int) -> TypeSet:
 def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | None, catalog: Catalog) -> list[Check]:
     """Returns checks for types that run the job but miss a limit on it with every offer up to `usd_per_hour`."""
     limits, count = planner.limits, len(catalog.instance_types)
-    if planner.fleet.job.amount is None:
+    if planner.fleet.job.amount is None and not limits.bind:
         return []
     plans = plans_of(planner, cells, catalog)
     # Without limits only endless runs are rejected, and most questions have none.
@@ -320,20 +352,17 @@ def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | 
     def among(mask: Mask) -> TypeSet:
         return types_among(cells, shown & mask, count)
 
-    def nearest(name: str, parts: int, fails: TypeSet, figure: Floats) -> Check:
-        least = np.full(count, np.inf)  # infinite for types that no change of this limit admits
-        np.minimum.at(least, cells.instance_type[shown], figure[shown])
-        return Check(name, "constraint", fails, _LimitRelaxation(name, parts, fails, least))
+    ends = among(plans.ends)
 
-    ends, in_time, affordable, keeps = (
-        among(mask) for mask in (plans.ends, plans.in_time, plans.affordable, plans.keeps)
-    )
-    checks = [Check("interruptions", "constraint", among(plans.works) & ~ends)]
-    if limits.deadline_hours is not None:
-        checks.append(nearest("deadline_hours", 1000, ends & ~in_time, plans.least_hours))
-    if limits.budget_usd is not None:
-        checks.append(nearest("budget_usd", 100, ends & ~keeps & (in_time | ~affordable), plans.least_usd))
-    return checks
+    def check(field: str, kept: KeptLimit) -> Check:
+        least = np.full(count, np.inf)  # infinite for types that no change of this limit admits
+        np.minimum.at(least, cells.instance_type[shown], kept.least[shown])
+        fails = ends & (~among(kept.alone) | among(kept.before) & ~among(kept.with_before))
+        kind = LIMITS_BY_FIELD[field]
+        return Check(kind.code, "constraint", fails, _LimitRelaxation(field, kind.parts, fails, least))
+
+    of_limits = [check(field, kept) for field, kept in plans.kept.items()]
+    return [Check("interruptions", "constraint", among(plans.works) & ~ends), *of_limits]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import Explained, RankedOffer, Rejection, RelaxationOutcome
 from service.domain.recommend.basis import Basis, best_by, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import NAMED, Objective
-from service.domain.recommend.plans import plans_of, types_among
+from service.domain.recommend.plans import LIMITS_BY_FIELD, plans_of, types_among
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import Obstacle, Relaxation
@@ -20,9 +20,6 @@ from service.domain.typeset import TypeSet
 
 SOME = 3
 """Most instance types that a rejection names."""
-
-LIMITS = frozenset({"deadline_hours", "budget_usd"})
-"""Relaxations that change a limit on the whole job."""
 
 
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
@@ -92,7 +89,7 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
 
 def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
     """Returns the basis with the limits on the whole job that a relaxation changes."""
-    changed = {name: value for name, value in to.items() if name in LIMITS}
+    changed = {name: value for name, value in to.items() if name in LIMITS_BY_FIELD}
     if basis.planner is None or not changed:
         return basis
     return basis.under(basis.objective, replace(basis.planner.limits, **changed))

@@ -196,6 +196,45 @@ def test_the_concurrency_asked_for_is_kept_or_the_type_is_rejected(client: TestC
     assert {each["code"]: each["count"] for each in answer["rejections"]}["concurrency"] > 0
 
 
+SERVING_LIMITS = [
+    ("max_seconds_to_first_token", "too_slow_first_token", "seconds_to_first_token"),
+    ("max_seconds_per_output_token", "too_slow_per_token", "seconds_per_output_token"),
+]
+
+
+@pytest.mark.parametrize(("field", "code", "figure"), SERVING_LIMITS)
+def test_a_limit_on_latency_is_kept_and_the_least_change_of_it_admits_what_it_says(
+    client: TestClient, field: str, code: str, figure: str
+) -> None:
+    def ask(limit: float | None) -> tuple[Any, list[float]]:
+        asked = {"provider": ["aws"], **({} if limit is None else {field: limit})}
+        answer = post_recommend(
+            client, question("inference", workload={**SERVING, "concurrency": 16}, constraints=asked, limit=100)
+        )
+        return answer, sorted(choice["estimate"][figure]["likely"] for choice in answer["choices"])
+
+    free, seconds = ask(None)
+    limit = (seconds[0] + seconds[-1]) / 2
+    answer, kept = ask(limit)
+    assert kept == [each for each in seconds if each <= limit]
+    rejection = next(each for each in answer["rejections"] if each["code"] == code)
+    assert rejection["only_this"] == free["counts"]["admitted"] - answer["counts"]["admitted"] > 0
+    wider, _ = ask(rejection["relax"]["to"][field])
+    assert wider["counts"]["admitted"] == answer["counts"]["admitted"] + rejection["relax"]["admits"]
+    nothing, _ = ask(1e-9)
+    assert not nothing["choices"]
+    _, kept = ask(next(each for each in nothing["rejections"] if each["code"] == code)["relax"]["to"][field])
+    assert kept[0] == seconds[0]
+
+
+def test_a_limit_on_latency_has_no_effect_on_training_and_a_note_says_so(client: TestClient) -> None:
+    limits = {"max_seconds_to_first_token": 1e-6}
+    answer = post_recommend(client, question(workload=LLAMA, constraints=limits))
+    assert answer["choices"]
+    notes = {note["code"]: note["fields"] for note in answer["notes"]}
+    assert "constraints.max_seconds_to_first_token" in notes["not_weighed"]
+
+
 def test_notes_say_what_was_not_told_and_not_weighed(client: TestClient) -> None:
     work = {"model": "llama-3.1-8b", "checkpoint": {"save_seconds": 30}, "batch_size": 4, "output_length": 7}
     limits = {"budget_usd": 500, "max_nodes": 2, "family": ["p4d"]}

@@ -15,6 +15,7 @@ from service.domain.jobs.job import Job
 from service.domain.recommend.answer import Answer, Choice, Limits, Question
 from service.domain.recommend.fleet import node_counts
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, Objective
+from service.domain.recommend.plans import LIMITS_BY_FIELD
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.calibrations import FITTED
@@ -31,6 +32,8 @@ limits_of_jobs = st.builds(
     Limits,
     deadline_hours=st.sampled_from([None, None, 1e-4, 0.1, 5.0]),
     budget_usd=st.sampled_from([None, None, None, 0.01, 1.0, 50.0]),
+    max_seconds_to_first_token=st.sampled_from([None, None, None, 1e-3, 0.1, 2.0]),
+    max_seconds_per_output_token=st.sampled_from([None, None, None, 1e-4, 0.01, 0.2]),
     max_instances=st.sampled_from([1, 1, 4]),
     safe=st.booleans(),
 )
@@ -40,7 +43,9 @@ CHECKPOINTS = Checkpoints(save_seconds=30.0, restart_seconds=300.0)
 def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Question:
     """The question as the API asks it: the physics, not a constraint, judges the precision."""
     weights = Objective(NAMED[objective])
-    limits = given_.get("limits", Limits())
+    limits = given_.pop("limits", Limits())
+    if not job.serves:
+        limits = replace(limits, max_seconds_to_first_token=None, max_seconds_per_output_token=None)
     return Question(
         task=job.task,
         precisions=(),
@@ -51,6 +56,7 @@ def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Que
         current_instance=None,
         limit=100,
         checkpoints=CHECKPOINTS,
+        limits=limits,
         **{"per_offer": False, "job": job, **given_},
     )
 
@@ -101,8 +107,14 @@ class Loop:
         hours = inf if whole is None else whole.hours_high if limits.safe else whole.hours
         return on(most if hours == inf else min(most, ceil(hours / limits.deadline_hours)))
 
-    def keeps(self, plan: PlainPlan) -> bool:
+    def keeps(self, plan: PlainPlan, one: NodeEstimate) -> bool:
         limits = self.asked.limits
+        times = (
+            (one.first_token, limits.max_seconds_to_first_token),
+            (one.per_token, limits.max_seconds_per_output_token),
+        )
+        if any(most is not None and (seconds is None or seconds > most) for seconds, most in times):
+            return False
         if self.job.amount is None:
             return True
         hours, usd = (plan.hours_high, plan.usd_high) if limits.safe else (plan.hours, plan.usd)
@@ -125,7 +137,7 @@ class Loop:
     def best(self, kind: InstanceType, working: list[NodeEstimate], offer: Offer) -> float | None:
         plans = [(self.plan(kind, one, offer[2], offer[3]), one) for one in working]
         return min(
-            (figure(self.objective, plan, self.job, one) for plan, one in plans if plan and self.keeps(plan)),
+            (figure(self.objective, plan, self.job, one) for plan, one in plans if plan and self.keeps(plan, one)),
             default=None,
         )
 
@@ -144,7 +156,7 @@ class Loop:
             self.world.catalog,
         )
         assert plan is not None
-        assert self.keeps(plan)
+        assert self.keeps(plan, one)
         assert choice.speed == pytest.approx(plan.rate, rel=1e-6)
         if self.job.amount is not None:
             assert choice.hours == pytest.approx(plan.hours, rel=1e-6)
@@ -205,7 +217,7 @@ def test_a_relaxation_admits_what_it_promises(
 def relaxed(asked: Question, to: dict[str, Any]) -> Question:
     if "max_nodes" in to:
         return replace(asked, nodes=(asked.nodes[0], to["max_nodes"]))
-    if "deadline_hours" in to or "budget_usd" in to:
+    if to.keys() & LIMITS_BY_FIELD.keys():
         return replace(asked, limits=replace(asked.limits, **to))
     return replace(asked, constraints=relaxed_constraints(asked.constraints, to))
 
@@ -289,8 +301,7 @@ def test_a_wider_question_never_has_a_worse_best(
     assume(not recommend(asked, world.catalog).price_ignored)
     narrow = best(asked, objective, world)
     for wider in (
-        replace(asked, limits=replace(limits, deadline_hours=None)),
-        replace(asked, limits=replace(limits, budget_usd=None)),
+        *(relaxed(asked, {field: None}) for field in LIMITS_BY_FIELD),
         replace(asked, constraints=question(job, objective, Constraints(), limits=limits).constraints),
     ):
         assert best(wider, objective, world) <= narrow * (1 + 1e-9)
