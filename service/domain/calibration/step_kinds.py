@@ -22,7 +22,7 @@ def _kind(
     bounded: Sequence[str] = (),
     signs: Mapping[str, int] | None = None,
 ) -> StepKind:
-    """A kind of step: the patterns of the whole step, and of each term its factor before the fit and its patterns."""
+    """Builds a kind of step from the patterns of the whole step, and each term's factor before the fit and patterns."""
     spreads = {"*": whole} | {term: by_spread for term, (_, by_spread) in terms.items()}
     patterns = {
         term: tuple((tuple(text.split()), spread) for spread, texts in by_spread.items() for text in texts)

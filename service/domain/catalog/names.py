@@ -162,7 +162,7 @@ def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
 
 
 def published_model(model: Model, catalog: Catalog) -> Model:
-    """Returns the model under the id of one that runs were published of, if that has the same sizes."""
+    """Returns the catalog's model with published runs and the same sizes, so that they count; else the model itself."""
     # Only models of the catalog are cached, because callers can describe any number of others.
     is_cached = catalog.reference.models.get(model.id) is model
     return catalog.derive(_published_model, model) if is_cached else _published_model(catalog, model)

@@ -75,7 +75,8 @@ def fastest_inference_layouts(
 
     With a concurrency given, all layouts that hold it at once share it among their replicas, so that the most tokens
     per second is also the least time per token. A layout that cannot hold it would seem quick for a few requests and
-    keep the others waiting, which tokens per second counts and time per token does not. Of equal ones, the least cut.
+    keep the others waiting, which tokens per second counts and time per token does not. Ties go to the layout with the
+    fewest parts.
     """
     shapes = clusters.shapes_of(wanted)
     fastest = _fastest(physics, config, clusters, _pairs(config, shapes, fixed, across=False))

@@ -113,7 +113,7 @@ def is_routed(model: Model) -> bool:
 
 
 def routed_layers(model: Model) -> int:
-    """Layers that route tokens to experts; all layers of a routed model whose number of experts is not known."""
+    """Returns how many layers route tokens to experts; all of them if a routed model does not state it."""
     t = model.transformer
     if t is None:
         return 0
