@@ -99,7 +99,8 @@ def server(seeded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def server_to_write(seeded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A real server on a copy of the seed that requests may change."""
     folder = tmp_path_factory.mktemp("server")
-    with running(copied_database(seeded_file, folder / "catalog.db"), folder / "log") as started:
+    database_url = copied_database(seeded_file, folder / "catalog.db")
+    with running(database_url, folder / "log", SELECTOR_REQUESTS_PER_MINUTE_AND_KEY="0") as started:
         yield started
 
 
@@ -113,7 +114,8 @@ def app(seeded_file: Path) -> FastAPI:
 def app_to_write(seeded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     """The service on a copy of the seed that requests may change."""
     url = copied_database(seeded_file, tmp_path_factory.mktemp("written") / "catalog.db")
-    return create_app(Settings(database_url=url), today=lambda: examples.DAY)
+    settings = Settings(database_url=url, requests_per_minute_and_key=0)  # generated requests are many
+    return create_app(settings, today=lambda: examples.DAY)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from service.api.http.current import Followed
 from service.api.http.fields import RequestModel, ResponseModel
 from service.db.feeds.read_feeds import FeedStatus
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["catalog"])
 
 Health = Literal["never", "ok", "stale", "refused", "failed"]
 

@@ -16,6 +16,7 @@ from service.api.http import body, problems
 from service.api.recommend import recommend
 from service.app import create_app
 from service.settings import Settings
+from tests.api.keys import bearer
 
 TRAINING = {"task": "training"}
 Asking = Callable[[TestClient], Any]
@@ -120,7 +121,7 @@ def test_a_large_body_is_read_in_a_thread_and_answered_like_a_small_one(
     asking: TestClient, thread_of: Callable[[Any, str], list[str]], path: str, sent: bytes
 ) -> None:
     names = thread_of(body._DECODER, "decode")
-    header = {"content-type": "application/json"}
+    header = {"content-type": "application/json", **bearer()}
     padded = asking.post(path, content=sent + b" " * body.LARGE_BODY_BYTES, headers=header)
     assert names
     assert is_worker(names[0]) or names[0].startswith("asyncio")

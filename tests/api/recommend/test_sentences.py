@@ -88,7 +88,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "spot": lambda: ask(SMALL_JOB, constraints=SPOT, limits=Limits(deadline_hours=1e6, budget_usd=1e9, safe=True)),
     "two nodes": lambda: ask(SMALL_JOB, nodes=(2, 2), loading=FEEDING),
     "slow samples": lambda: ask(SMALL_JOB, loading=FEEDING),
-    "slow links": lambda: ask(SERVING, task="inference", machines=(PCIE,)),
+    "slow links": lambda: ask(replace(SERVING, model=LARGE_MODEL), task="inference", machines=(PCIE,)),
     "too large": lambda: ask(HUGE_JOB, current_instance=P4D.id),
     "by name": lambda: ask(
         NamedWork("pictures", "training", "bf16", Amount(samples=1e6)), name="pictures", framework="pytorch==2.0"

@@ -51,28 +51,36 @@ def test_one_p4d_costs_more_in_the_same_case() -> None:
     assert f"{total(bill_of(run(each), terms(32.7726))) / 1_000_000:.2f}" == "455.18"  # 455.175, rounded up
 
 
+BUSY_RUN = run(
+    10.0,
+    nodes=2,
+    setup_minutes=30,
+    idle_fraction=0.2,
+    stored=(StoredData("volume", 730, "gp3"),),
+    sent=(TransferredData(1100),),
+)
+
+
 def test_every_part_of_a_bill_by_hand() -> None:
-    """10 h and 30 min of setup on 2 machines at $6, a fifth of the time idle, 15 % fee, 730 GiB of gp3, 1 TB out."""
-    bill = bill_of(
-        run(
-            10.0,
-            nodes=2,
-            setup_minutes=30,
-            idle_fraction=0.2,
-            stored=(StoredData("volume", 730, "gp3"),),
-            sent=(TransferredData(1100),),
-        ),
-        terms(6.0, fee=fee(15.0), storage=(stored_at(0.08),), transfer=(AWS_OUT,)),
-    )
+    """10 h and 30 min of setup on 2 machines at $6, a fifth of the time idle, 730 GiB of gp3, 1 TB out."""
+    bill = bill_of(BUSY_RUN, terms(6.0, storage=(stored_at(0.08),), transfer=(AWS_OUT,)))
     used = 10.5 / 0.8
     assert likely(bill, "compute") == 120_000_000
     assert likely(bill, "setup") == 6_000_000
     assert likely(bill, "idle") == round((used - 10.5) * 2 * 6 * 1e6)
-    assert likely(bill, "management_fee") == round(used * 2 * 6 * 0.15 * 1e6)
+    assert likely(bill, "management_fee") == 0
     assert likely(bill, "storage") == round(730 * 0.08 / 730 * used * 2 * 1e6)
     assert likely(bill, "transfer") == 90_000_000
     assert total(bill) == sum(part.usd.likely for part in bill.parts if part.usd)
     assert bill.complete
+
+
+def test_a_managed_service_has_a_fee_and_no_idle_time() -> None:
+    bill = bill_of(BUSY_RUN, terms(6.0, fee=fee(15.0), storage=(stored_at(0.08),), transfer=(AWS_OUT,)))
+    assert likely(bill, "idle") == 0
+    assert likely(bill, "management_fee") == round(10.5 * 2 * 6 * 0.15 * 1e6)
+    assert likely(bill, "storage") == round(730 * 0.08 / 730 * 10.5 * 2 * 1e6)
+    assert total(bill) == sum(part.usd.likely for part in bill.parts if part.usd)
 
 
 def test_time_is_rounded_as_the_seller_does() -> None:
