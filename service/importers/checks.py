@@ -13,6 +13,7 @@ from service.db.read_history import model_from_row
 from service.db.write_catalog import Batch, Record
 from service.domain.catalog.hardware import LIFECYCLE_STATES
 from service.domain.catalog.names import fold_model
+from service.domain.catalog.precision import FORMATS
 from service.domain.errors import ImpossibleModel
 from service.domain.models.counts import parameter_count
 from service.domain.models.model import Transformer
@@ -162,6 +163,8 @@ def _models_are_possible(batch: Batch) -> Problems:
         except ImpossibleModel as error:
             yield f"{name}: {error.sentence}"
             continue
+        if model.published_precision is not None and model.published_precision not in FORMATS:
+            yield f"{name}: no number format is called '{model.published_precision}'."
         # Some sources round their counts; the notes of these models give the count by the dimensions.
         if model.transformer is None or "by the dimensions" in (model.note or ""):
             continue

@@ -52,6 +52,7 @@ class ModelResponse(ResponseModel):
     dimensions: TransformerResponse | None = Field(
         description="Null if the model is not a transformer.", validation_alias="transformer"
     )
+    published_precision: str | None = Field(description="Number format in which most of the weights are published.")
     released_on: str | None
     source: str
     note: str | None

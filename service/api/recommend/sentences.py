@@ -412,6 +412,10 @@ NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.CONFLICT_IN_SOURCES: lambda priors: (
         f"Rules of thumb contradict each other ({', '.join(priors)}): the ranking follows the figures."
     ),
+    NoteCode.PUBLISHED_PRECISION: lambda precision: (
+        f"No precision was given, so the weights are served as they are published, in {precision}; a GPU that does not "
+        "multiply in that format stores them in it and multiplies at 16 bits."
+    ),
     NoteCode.NOT_WEIGHED: lambda has_job: (
         "These fields were read and checked but did not affect the ranking, which rests on "
         f"{'the physics of the job' if has_job else 'hardware and price'}."

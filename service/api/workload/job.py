@@ -1,6 +1,7 @@
 """A workload as sent → a job of the domain: its model is resolved or read, and every name is known."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, get_args
 
 from service.api.workload.workload import AmountRequest, ModelDimensionsRequest, WorkloadRequest
@@ -9,6 +10,7 @@ from service.domain.catalog.names import published_model, resolve, resolve_model
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import Amount, Job, Task, tokens_per_sample
+from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.stacks import UNKNOWN, software_called
 from service.domain.models.described import DIMENSIONS, described, recognised
 from service.domain.models.huggingface import read_config
@@ -32,10 +34,11 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         return None
     # An engine decides the speed of serving, whatever framework it is written in.
     engine = software_called(work.software.engine)
+    model = published_model(_model(work.model, catalog), catalog)
     job = Job(
         task=work.task,  # type: ignore[arg-type]
-        model=published_model(_model(work.model, catalog), catalog),
-        precisions=tuple(_listed("precision", name, FORMATS) for name in work.precision),
+        model=model,
+        precisions=tuple(_listed("precision", name, FORMATS) for name in work.precision) or _as_published(work, model),
         software=engine if engine is not UNKNOWN else software_called(work.software.framework),
         amount=amount_of(work.amount),
         weight_precision=work.weight_precision,
@@ -60,6 +63,12 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     )
     _check_tokens(job)
     return job
+
+
+def _as_published(work: WorkloadRequest, model: Model) -> tuple[str, ...]:
+    """The format in which an engine finds the weights, where the caller leaves it open; empty if that is unknown."""
+    open_ = work.task == "inference" and work.weight_precision is None and work.weight_bits is None
+    return (model.published_precision,) if open_ and model.published_precision else ()
 
 
 def amount_of(sent: AmountRequest | None) -> Amount | None:
@@ -109,7 +118,8 @@ def _model(sent: str | ModelDimensionsRequest, catalog: Catalog) -> Model:
 def _described(sent: ModelDimensionsRequest, dimensions: dict[str, Any], catalog: Catalog) -> Model:
     known = catalog.reference.models.values()
     if sent.huggingface_config is not None:
-        return recognised(read_config(sent.huggingface_config, sent.name or "custom"), known)
+        model = recognised(read_config(sent.huggingface_config, sent.name or "custom"), known)
+        return replace(model, published_precision=published_precision(sent.huggingface_config))
     return described(
         known,
         name=sent.name,

@@ -155,7 +155,10 @@ class WorkloadRequest(BodyModel):
         Field(description="Long packed sequences, or short examples."),
     ] = None
     precision: Annotated[
-        Names, Field(description="In order of preference. Default: the best usual one of each GPU.")
+        Names,
+        Field(
+            description="In order of preference. Default: as published (inference), or the best usual one of each GPU."
+        ),
     ] = ()
     precision_support: PrecisionSupport = "native"
     precision_flexible: Annotated[

@@ -70,6 +70,11 @@ class Job:
     concurrency: float | None = None
 
     @property
+    def as_published(self) -> bool:
+        """Whether the weights are served in the format in which they are published."""
+        return self.task == "inference" and self.precisions == (self.model.published_precision,)
+
+    @property
     def serves(self) -> bool:
         """Whether it is inference that generates tokens."""
         return self.task == "inference" and self.model.generates

@@ -143,6 +143,8 @@ class Model:
     """2 x multiply-accumulates."""
     sample: str = "token"
     """The unit of work, such as `token`, `sequence of 512 tokens` or `image 224x224`."""
+    published_precision: str | None = None
+    """The number format in which most of its weights are published; None where a caller may expect any."""
     released_on: str | None = None
     source: str = "caller"
     note: str | None = None

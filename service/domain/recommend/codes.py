@@ -98,6 +98,10 @@ class NoteCode(MeaningfulCode):
     NEAREST = auto(), "No choice keeps both the deadline and the budget; the note has the nearest one on each side."
     OBJECTIVE_DEFAULTED = auto(), "No objective was given, so `cheapest` was used."
     PRICE_IGNORED = auto(), "No candidate has a known price, so the ranking is by hardware alone."
+    PUBLISHED_PRECISION = (
+        auto(),
+        "No precision was given, so the weights are served in the format they are published in.",
+    )
     NO_AMOUNT = auto(), "No amount of work was given, so the ranking is by the cost of an hour."
     NO_DEADLINE = auto(), "No deadline was given, so none was applied."
     CONFLICT_IN_SOURCES = auto(), "Rules of thumb that the answer cites rank the same families in opposite orders."

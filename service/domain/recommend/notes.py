@@ -53,6 +53,8 @@ def notes_on(
         yield Note(NoteCode.OBJECTIVE_DEFAULTED, ("objective",))
     if price_ignored:
         yield Note(NoteCode.PRICE_IGNORED, ("objective",))
+    if (work := question.modelled) is not None and work.as_published and "workload.precision" not in given:
+        yield Note(NoteCode.PUBLISHED_PRECISION, ("workload.precision",), {"precision": work.precisions[0]})
     if job is not None and job.amount is None:
         yield Note(NoteCode.NO_AMOUNT, ("workload.amount",))
     if "workload.amount" in given and question.limits.deadline_hours is None:

@@ -235,6 +235,31 @@ def test_a_limit_on_latency_has_no_effect_on_training_and_a_note_says_so(client:
     assert "constraints.max_seconds_to_first_token" in notes["not_weighed"]
 
 
+def test_weights_are_served_as_published_where_no_precision_is_asked_for(client: TestClient) -> None:
+    def ask(**work: Any) -> tuple[dict[str, str], list[str]]:
+        answer = post_recommend(
+            client,
+            question(
+                "inference",
+                workload={"model": "gpt-oss-120b", "input_length": 500, "output_length": 100, "concurrency": 4, **work},
+                constraints={"provider": ["aws"]},
+                limit=100,
+            ),
+        )
+        precisions = {choice["gpu"]["id"]: choice["estimate"]["precision"] for choice in answer["choices"]}
+        return precisions, [note["code"] for note in answer["notes"]]
+
+    left_open, notes = ask()
+    stated, notes_on_stated = ask(precision=["mxfp4"])
+    assert left_open == stated
+    assert "h100-sxm5-80gb" in left_open
+    assert "published_precision" in notes
+    assert "published_precision" not in notes_on_stated
+    halves, notes_on_halves = ask(precision=["bf16"])
+    assert set(halves.values()) == {"bf16"}
+    assert "published_precision" not in notes_on_halves
+
+
 def test_notes_say_what_was_not_told_and_not_weighed(client: TestClient) -> None:
     work = {"model": "llama-3.1-8b", "checkpoint": {"save_seconds": 30}, "batch_size": 4, "output_length": 7}
     limits = {"budget_usd": 500, "max_nodes": 2, "family": ["p4d"]}
