@@ -26,6 +26,7 @@ from service.domain.catalog.precision import Precision, Rate
 from service.domain.catalog.reference import (
     RUN_KINDS,
     RUN_UNITS,
+    SELLER_CLASSES,
     Fee,
     Measurement,
     Prior,
@@ -253,7 +254,7 @@ GPU_PRECISION = _table(
 
 # Providers and what they rent out
 
-PROVIDER = _table("provider", *_columns(Provider, keys=["id"]))
+PROVIDER = _table("provider", *_columns(Provider, keys=["id"]), _one_of("seller_class", *SELLER_CLASSES))
 
 REGION = _table("region", *_columns(Region, keys=["provider", "id"]), _one_of("continent", *CONTINENTS))
 

@@ -25,6 +25,7 @@ def provider(id: str = "aws", **given: Any) -> Provider:  # noqa: A002 - the fie
         spot_term=None,
         spot_notice_seconds=None,
         priced_by_region=True,
+        seller_class=None,
         gpus_exclusive=None,
         source=SOURCE,
         note=None,

@@ -76,6 +76,9 @@ class Vocabulary:
         words = {
             "provider": [item["id"] for item in all_items(client, "/providers")],
             "region": sorted({item["id"] for item in all_items(client, "/regions")}),
+            "seller_class": ["hyperscaler", "neocloud", "marketplace", "reseller"],
+            "country": sorted({item["country"] for item in all_items(client, "/regions") if item["country"]}),
+            "continent": ["asia", "europe", "north america"],
             "instance": [f"{item['provider']}/{item['name']}" for item in oldest],
             "family": sorted({item["family"] for item in oldest}),
             "gpu": [item["id"] for item in gpus] + ["a100", "V100", "Tesla T4", "rtx 3090"],

@@ -6,7 +6,7 @@ from typing import Any
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.precision import ENOUGH
 from service.domain.selection.constraints import Constraints
-from tests.strategies.catalogs import DAY, Offer, World
+from tests.strategies.catalogs import COUNTRIES, DAY, Offer, World
 
 
 def type_misses(asked: Constraints, instance_type: InstanceType) -> list[str]:
@@ -78,6 +78,8 @@ def offer_misses(asked: Constraints, offer: Offer) -> list[str]:
     missed = []
     if asked.region and region not in asked.region:
         missed.append("region")
+    if asked.country and COUNTRIES.get(region) not in asked.country:
+        missed.append("country")
     if asked.market and market not in asked.market:
         missed.append("market")
     if asked.max_price_age_days is not None and (age is None or age > asked.max_price_age_days):

@@ -25,6 +25,9 @@ DAY = date(2026, 1, 31)
 PRECISIONS = ("bf16", "fp16", "fp32", "fp64", "tf32")
 SUPPORTS: list[SupportAsked] = ["accelerated", "native", "any"]
 REGIONS = ("east", "north", "west")
+COUNTRIES: dict[str | None, str] = {"east": "JP", "north": "NO"}
+"""The country of the region `west` is unknown."""
+
 PROVIDERS = ("acme", "bolt")
 PRIOR = InterruptionPrior("spot", "", "", date(2020, 1, 1), 0.02, 0.1, 0.3, 0.9, 0.7, SOURCE, None)
 
@@ -138,7 +141,11 @@ def catalog_of(
         prices,
         precisions={name: precision(name) for name in PRECISIONS},
         providers={name: provider(name, priced_by_region=False) for name in PROVIDERS},
-        regions=tuple(Region("acme", name, None, None, None, SOURCE, ()) for name in REGIONS),
+        regions=tuple(
+            Region(seller, name, None, COUNTRIES.get(name), None, SOURCE, ())
+            for seller in PROVIDERS
+            for name in REGIONS
+        ),
         software=software,
         physics=physics or physics_of([]),
         interruption_priors=(PRIOR,),
@@ -168,6 +175,7 @@ SIMPLE = {
     "precision_any": one_or_two_of("bf16", "fp32", "fp64"),
     "exclude": one_or_two_of("alpha", "acme", "m1", "gpu-0"),
     "region": one_or_two_of(*REGIONS),
+    "country": one_or_two_of("JP", "NO"),
     "market": one_or_two_of("on_demand", "spot"),
     "max_usd_per_hour": st.sampled_from([0.4, 0.5, 1.0, 2.0]),
     "max_price_age_days": st.sampled_from([0.0, 30.0, 90.0]),
@@ -181,7 +189,7 @@ GROUPS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "simple": SIMPLE,
 }
 EVERY = [(group, name) for group, fields in GROUPS.items() for name in fields]
-OFTEN = [("simple", "region"), ("simple", "market"), ("simple", "max_usd_per_hour"), ("flags", "rdma")]
+OFTEN = [*(("simple", name) for name in ("region", "country", "market", "max_usd_per_hour")), ("flags", "rdma")]
 
 
 @st.composite

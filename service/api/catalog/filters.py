@@ -45,6 +45,8 @@ class InstanceFilters(ColumnFilters):
     """Filters of instance types. Of several values of one filter, any one passes."""
 
     region: Annotated[Names, Field(description="Region ids, see `/regions`.")] = ()
+    country: Annotated[Names, Field(description="Countries of the region, in ISO 3166 alpha-2 such as `DE`.")] = ()
+    continent: Annotated[Names, Field(description="Continents of the region, such as `europe`.")] = ()
     market: Annotated[Names, Field(description="`on_demand`, `spot` or `reserved`.")] = ()
     lifecycle: Annotated[Names, Field(description="States on the catalog's day.")] = ()
     framework: Annotated[Names, Field(description="Software that must be known to run there: all of them.")] = ()
@@ -83,6 +85,8 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
 def _vocabulary(catalog: Catalog, name: str) -> Sequence[str]:
     """Every word that a filter can be given, in an order that is the same in every process."""
     match name:
+        case "country" | "continent":
+            return catalog.offer_words[name].words
         case "lifecycle":
             return LIFECYCLE_STATES
         case "market":
@@ -130,6 +134,8 @@ def constraints_of(
         flags={name: given[name] for name in FLAGS if name in given},
         framework=resolved("framework", filters.framework, catalog, prefix),
         region=resolved("region", filters.region, catalog, prefix),
+        country=resolved("country", filters.country, catalog, prefix),
+        continent=resolved("continent", filters.continent, catalog, prefix),
         market=usual.get("market") or resolved("market", filters.market, catalog, prefix),
         max_usd_per_hour=filters.max_usd_per_hour,
         max_price_age_days=filters.max_price_age_days,

@@ -16,7 +16,6 @@ from service.api.http.current import Live, catalog_on
 from service.api.http.fields import Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import Page, having, page_answer
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.names import resolve
 from service.domain.catalog.precision import Precision
 from service.domain.catalog.reference import Fee, Provider, Region, Service, ServiceEvent, SoftwareRule
 
@@ -87,6 +86,9 @@ class ProviderResponse(ResponseModel):
     on_demand_term: str | None
     spot_term: str | None
     spot_notice_seconds: int | None
+    seller_class: Annotated[
+        str | None, Field(description="`hyperscaler`, `neocloud`, `marketplace` or `reseller`; null: unknown.")
+    ]
     gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: unknown.")]
     instance_types: int
     offers: int
@@ -133,6 +135,7 @@ class RegionResponse(ResponseModel):
     id: str
     name: str | None
     country: str | None
+    continent: str | None
     cpus: list[RegionCpuResponse]
     source: str
 
@@ -146,10 +149,9 @@ class RegionResponse(ResponseModel):
 def get_regions(request: Request, asked: Annotated[RegionsRequest, Query()], live: Live) -> Response:
     """Regions with their country, and the CPU model combined with a GPU, if it is known."""
     catalog = catalog_on(live, asked.as_of)
-    countries = {region.country for region in catalog.reference.regions if region.country}
     named = {
         "provider": resolved("provider", asked.provider, catalog),
-        "country": resolve("country", asked.country, countries, "country"),
+        "country": resolved("country", asked.country, catalog),
     }
     rows = having(named, catalog.reference.regions)
     return page_answer(

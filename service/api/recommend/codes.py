@@ -23,6 +23,8 @@ REJECTIONS: dict[str, str] = {
     "task": "No software does this task there.",
     "exclude": "The caller excluded it.",
     "region": "It is not offered in the requested regions.",
+    "country": "It is offered in no known region of the requested countries.",
+    "continent": "It is offered in no known region of the requested continents.",
     "market": "It is not offered in the requested markets.",
     "max_price_age_days": "No known price is recent enough.",
     "price_unknown": "No price is known, and the objective needs one.",

@@ -1,7 +1,7 @@
 """The catalog of one day: instance types and offers as columns, never changed once built."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Mask, still
 from service.domain.cache import Cache
-from service.domain.catalog.columns import Columns
+from service.domain.catalog.columns import Category, Columns
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.measurement_log import Owner, VisibleMeasurements
 from service.domain.catalog.offer import MARKETS, Offer, Offers
@@ -61,7 +61,7 @@ class Catalog:
     ) -> "Catalog":
         """Builds the columns of the instance types and of their offers, which are sorted by type."""
         starts = still(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
-        columns = Columns.of(instance_types, day, reference.precisions)
+        columns = Columns.of(instance_types, day, reference)
         return cls(version, day, instance_types, columns, offers, starts, reference, measurements)
 
     def seen_by(self, owner: Owner, version: int) -> "Catalog":
@@ -125,6 +125,30 @@ class Catalog:
     def published_runs(self) -> tuple[PublishedRun, ...]:
         """The runs that were certainly published by the catalog's day."""
         return tuple(run for run in self.reference.published_runs if run.known_on <= self.day)
+
+    @cached_property
+    def offer_words(self) -> Mapping[str, Category]:
+        """Words of each offer: its region, the country and continent of this region, and its market."""
+        regions, offers = self.reference.regions, self.offers
+        return {
+            "region": Category(offers.region, offers.places),
+            "country": self._of_regions([region.country for region in regions]),
+            "continent": self._of_regions([region.continent for region in regions]),
+            "market": Category(offers.market.astype(np.int32), MARKETS),
+        }
+
+    def _of_regions(self, values: Sequence[str | None]) -> Category:
+        """Returns a word of each offer, given one of each region of the reference; sellers may share an id."""
+        column, offers = Category.of(values), self.offers
+        seller = {provider: code for code, provider in enumerate(self.reference.providers)}
+        place = {name: code for code, name in enumerate(offers.places)}
+        # The last column is for -1, the code of an offer without a region.
+        table = np.full((len(seller) + 1, len(place) + 1), -1, np.int32)
+        for region, code in zip(self.reference.regions, column.codes, strict=True):
+            if region.id in place:
+                table[seller.get(region.provider, -1), place[region.id]] = code
+        sellers = np.array([seller.get(each.provider, -1) for each in self.instance_types], np.int64)
+        return Category(still(table[sellers[offers.instance_type], offers.region]), column.words)
 
     @cached_property
     def known_prices(self) -> Mask:

@@ -4,7 +4,6 @@ An entry of `WORDS`, `NUMBERS` or `FLAGS` is all that a new filter needs: the co
 order, the request fields, the check with its relaxation, and the codes with their meanings follow from it.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from service.domain.arrays import Floats, Mask, still
 from service.domain.catalog.hardware import INTERCONNECTS, InstanceType
 from service.domain.catalog.precision import SUPPORT_LEVELS
-from service.domain.catalog.reference import Reference
+from service.domain.catalog.reference import SELLER_CLASSES, Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class WordColumn:
     """A word of an instance type. A filter on it takes several words, any of which passes."""
 
     label: str
-    read: Callable[[InstanceType], str | None]
+    read: Callable[[InstanceType, Reference], str | None]
     description: str
     ground: Literal["hardware", "constraint"] = "constraint"
     vocabulary: Callable[[Reference], Iterable[str]] | None = None
@@ -55,62 +54,68 @@ class FlagColumn:
 WORDS: dict[str, WordColumn] = {
     "provider": WordColumn(
         "provider",
-        lambda t: t.provider,
+        lambda t, _: t.provider,
         "Provider ids, see `/providers`.",
         vocabulary=lambda reference: reference.providers,
     ),
-    "instance": WordColumn("instance type", lambda t: t.id, "Instance types, as `name` or `provider/name`."),
-    "service": WordColumn("service", lambda t: t.service, "`ec2` or `sagemaker` at AWS; `compute` elsewhere."),
-    "family": WordColumn("family", lambda t: t.family, "Families, such as `g5`."),
+    "seller_class": WordColumn(
+        "class of the seller",
+        lambda t, reference: getattr(reference.providers.get(t.provider), "seller_class", None),
+        "`hyperscaler`, `neocloud`, `marketplace` or `reseller`, see `/providers`.",
+        vocabulary=lambda _: SELLER_CLASSES,
+    ),
+    "instance": WordColumn("instance type", lambda t, _: t.id, "Instance types, as `name` or `provider/name`."),
+    "service": WordColumn("service", lambda t, _: t.service, "`ec2` or `sagemaker` at AWS; `compute` elsewhere."),
+    "family": WordColumn("family", lambda t, _: t.family, "Families, such as `g5`."),
     "letters": WordColumn(
         "letters of the series",
-        lambda t: t.name_parts and t.name_parts.letters,
+        lambda t, _: t.name_parts and t.name_parts.letters,
         "Letters of names that are built from them: `p` finds P2, P3 and P4d.",
     ),
     "series": WordColumn(
         "series",
-        lambda t: t.name_parts and t.name_parts.series,
+        lambda t, _: t.name_parts and t.name_parts.series,
         "Letters and generation of names that are built from them: `g5` finds G5 and G5g.",
     ),
     "size": WordColumn(
         "size",
-        lambda t: t.name_parts and t.name_parts.size,
+        lambda t, _: t.name_parts and t.name_parts.size,
         "Size of names that end in one, such as `metal` or `xlarge`.",
     ),
     "gpu": WordColumn(
         "GPU",
-        lambda t: t.gpu.id if t.gpu else None,
+        lambda t, _: t.gpu.id if t.gpu else None,
         "GPU ids, names or aliases; `a100` finds every A100 card.",
         "hardware",
     ),
     "gpu_vendor": WordColumn(
         "vendor of the GPU",
-        lambda t: t.gpu.vendor if t.gpu else None,
+        lambda t, _: t.gpu.vendor if t.gpu else None,
         "Vendors of the GPU, such as `nvidia`.",
         "hardware",
         lambda reference: sorted({gpu.vendor for gpu in reference.gpus.values()}),
     ),
     "gpu_kind": WordColumn(
         "kind of GPU",
-        lambda t: t.gpu.kind if t.gpu else None,
+        lambda t, _: t.gpu.kind if t.gpu else None,
         "`gpu`, `tpu` or `npu`.",
         "hardware",
         lambda reference: sorted({gpu.kind for gpu in reference.gpus.values()}),
     ),
     "architecture": WordColumn(
         "GPU architecture",
-        lambda t: t.gpu.architecture if t.gpu else None,
+        lambda t, _: t.gpu.architecture if t.gpu else None,
         "GPU architectures, such as `ampere`.",
         "hardware",
         lambda reference: sorted({gpu.architecture for gpu in reference.gpus.values()}),
     ),
     "cpu_architecture": WordColumn(
-        "CPU architecture", lambda t: t.cpu_architecture, "`x86_64` or `arm64`.", "hardware"
+        "CPU architecture", lambda t, _: t.cpu_architecture, "`x86_64` or `arm64`.", "hardware"
     ),
-    "cpu_vendor": WordColumn("CPU vendor", lambda t: t.cpu_vendor, "Vendors of the CPU, such as `amd`.", "hardware"),
+    "cpu_vendor": WordColumn("CPU vendor", lambda t, _: t.cpu_vendor, "Vendors of the CPU, such as `amd`.", "hardware"),
     "interconnect": WordColumn(
         "interconnect of the GPUs",
-        lambda t: t.interconnect,
+        lambda t, _: t.interconnect,
         "How the GPUs of one machine are linked; `nvlink` finds `nvswitch` too.",
         "hardware",
         lambda _: INTERCONNECTS,
@@ -157,27 +162,23 @@ FLAGS: dict[str, FlagColumn] = {
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A column of words: `codes` are indices into `words`, which are sorted; -1 is unknown."""
+    """A column of words: `codes` are indices into `words`; -1 is unknown."""
 
     codes: NDArray[np.int32]
     words: tuple[str, ...]
 
     @classmethod
     def of(cls, values: Sequence[str | None]) -> "Category":
-        """Builds the column of some words."""
+        """Builds the column of some words, in their order."""
         words = tuple(sorted({value for value in values if value is not None}))
         codes: dict[str | None, int] = {word: code for code, word in enumerate(words)}
         return cls(still(np.array([codes.get(value, -1) for value in values], np.int32)), words)
 
     def among(self, words: Iterable[str]) -> Mask:
         """Rows that hold one of the words."""
+        asked = set(words)
         # The last entry is for -1, the code of an unknown word, which as an index means the last one.
-        table = np.zeros(len(self.words) + 1, np.bool_)
-        for word in words:
-            code = bisect_left(self.words, word)
-            table[code] |= self.words[code : code + 1] == (word,)
-        table[-1] = False
-        return table[self.codes]
+        return np.array([word in asked for word in self.words] + [False])[self.codes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +194,16 @@ class Columns:
     """Dense peak of all GPUs together, for each precision."""
 
     @classmethod
-    def of(cls, types: Sequence[InstanceType], day: date, precisions: Iterable[str]) -> "Columns":
+    def of(cls, types: Sequence[InstanceType], day: date, reference: Reference) -> "Columns":
         """Builds the columns of some instance types; their lifecycle is that of the day."""
-        words = {name: Category.of([column.read(t) for t in types]) for name, column in WORDS.items()}
+        words = {name: Category.of([column.read(t, reference) for t in types]) for name, column in WORDS.items()}
         words["lifecycle"] = Category.of([t.state_on(day) for t in types])
         return cls(
             words=words,
             numbers={name: number_column([column.read(t) for t in types]) for name, column in NUMBERS.items()},
             flags={name: _codes([column.read(t) for t in types]) for name, column in FLAGS.items()},
-            support={name: _codes([_support_code(t, name) for t in types]) for name in precisions},
-            tflops={name: number_column([t.tflops(name) for t in types]) for name in precisions},
+            support={name: _codes([_support_code(t, name) for t in types]) for name in reference.precisions},
+            tflops={name: number_column([t.tflops(name) for t in types]) for name in reference.precisions},
         )
 
 

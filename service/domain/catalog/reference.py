@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Literal
+from typing import Literal, get_args
 
 from service.domain.calibration.error_bands import Physics
 from service.domain.catalog.hardware import Gpu, LifecycleState
@@ -26,6 +26,10 @@ class Source:
     note: str | None
 
 
+SellerClass = Literal["hyperscaler", "neocloud", "marketplace", "reseller"]
+SELLER_CLASSES: tuple[SellerClass, ...] = get_args(SellerClass)
+
+
 @dataclass(frozen=True, slots=True)
 class Provider:
     """A seller, and its own words for what it sells."""
@@ -37,6 +41,7 @@ class Provider:
     spot_term: str | None
     spot_notice_seconds: int | None
     priced_by_region: bool
+    seller_class: SellerClass | None
     gpus_exclusive: bool | None
     """Whether a renter has the GPUs alone."""
     source: str

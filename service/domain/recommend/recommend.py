@@ -176,12 +176,14 @@ def _within(scores: list[float], row: int, distance: float) -> tuple[int, ...]:
 
 
 def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer | None:
-    """Returns the caller's current machine at its cheapest offer in the requested regions and markets."""
+    """Returns the caller's current machine at its cheapest offer in the requested regions, countries and markets."""
     if question.current_instance is None:
         return None
     constraints = Constraints(
         words={"instance": (question.current_instance,)},
         region=question.constraints.region,
+        country=question.constraints.country,
+        continent=question.constraints.continent,
         market=question.constraints.market,
     )
     admitted = select(constraints, catalog).admitted

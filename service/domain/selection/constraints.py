@@ -31,6 +31,8 @@ class Constraints:
     exclude: tuple[str, ...] = ()
     """Providers, families, instance types and GPUs."""
     region: tuple[str, ...] = ()
+    country: tuple[str, ...] = ()
+    continent: tuple[str, ...] = ()
     market: tuple[str, ...] = ()
     max_usd_per_hour: float | None = None
     max_price_age_days: float | None = None
@@ -40,7 +42,9 @@ class Constraints:
     @property
     def of_offers(self) -> OfferConstraints:
         """The constraints on offers, except for the price limit."""
-        return OfferConstraints(self.region, self.market, self.max_price_age_days, self.needs_price)
+        return OfferConstraints(
+            self.region, self.country, self.continent, self.market, self.max_price_age_days, self.needs_price
+        )
 
 
 def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:

@@ -14,7 +14,7 @@ from service.domain.catalog.names import near_names
 from service.domain.catalog.offer import BY_THE_HOUR
 from service.domain.errors import QuestionError
 from service.domain.selection.constraints import Constraints, type_checks
-from service.domain.selection.offers import offers_of_types
+from service.domain.selection.offers import OfferConstraints, offers_of_types
 from service.domain.selection.selection import select
 from service.domain.typeset import union
 
@@ -43,8 +43,7 @@ def list_instances(constraints: Constraints, words: str | None, sort: Sequence[s
 
 
 def _admitted(constraints: Constraints, catalog: Catalog) -> tuple[Indices, Indices]:
-    limits = (constraints.max_usd_per_hour, constraints.max_price_age_days)
-    if constraints.region or constraints.market or limits != (None, None):
+    if constraints.of_offers != OfferConstraints() or constraints.max_usd_per_hour is not None:
         by_the_hour = replace(constraints, market=constraints.market or BY_THE_HOUR)
         return offers_of_types(select(by_the_hour, catalog).admitted)
     failing = union(check.fails for check in type_checks(constraints, catalog))

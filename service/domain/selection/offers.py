@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.offer import MARKETS, Offers
+from service.domain.catalog.offer import MARKETS
 from service.domain.typeset import ThresholdIndex, TypeSet, mask_of, types_where
 
 
@@ -21,6 +21,8 @@ class OfferConstraints(NamedTuple):
     """Constraints on an offer other than its price limit. An empty field admits every offer."""
 
     region: tuple[str, ...] = ()
+    country: tuple[str, ...] = ()
+    continent: tuple[str, ...] = ()
     market: tuple[str, ...] = ()
     max_price_age_days: float | None = None
     needs_price: bool = False
@@ -107,23 +109,23 @@ class NearMisses:
     """Types whose nearest offer, the one that misses the fewest constraints, misses this one."""
     offers: Indices
     code: NDArray[np.int32]
-    """Region or market of each row of `cheapest`; -1 if unknown."""
+    """Region, country, continent or market of each row of `cheapest`; -1 if unknown."""
     cheapest: CheapestOffers
-    """The cheapest of these offers for each type and region, or for each type and market."""
+    """The cheapest of these offers for each type and region, country, continent or market."""
 
     @classmethod
     def of(cls, code: str, nearest: TypeSet, misses: Mask, catalog: Catalog) -> "NearMisses":
         """Builds the near misses from a mask of the offers that miss only the constraint with this code."""
         offers = np.flatnonzero(misses)
-        words = catalog.offers.region if code == "region" else catalog.offers.market
-        types, codes = catalog.offers.instance_type[offers], words[offers].astype(np.int32)
+        words = catalog.offer_words.get(code, catalog.offer_words["market"])
+        types, codes = catalog.offers.instance_type[offers], words.codes[offers]
         order = np.lexsort((catalog.offers.usd_per_hour[offers], codes, types))
         types, codes = types[order], codes[order]
         first = _first_of_run(types) | _first_of_run(codes)
         return cls(nearest, offers, codes[first], CheapestOffers.of(offers[order][first], catalog))
 
     def with_code(self, code: int, catalog: Catalog) -> CheapestOffers:
-        """The cheapest of these offers in one region or market."""
+        """The cheapest of these offers in one region, country, continent or market."""
         return catalog.derive(_with_code, self, code, cache=catalog.choices)
 
 
@@ -152,7 +154,7 @@ def passing_offers(asked: OfferConstraints, types: TypeSet, limit: float | None,
     """Returns all passing offers of some types, not only the cheapest of each market."""
     offers = catalog.offers
     passing = catalog.mask(types)[offers.instance_type] & within(offers.usd_per_hour, limit)
-    for misses in _misses(asked, offers).values():
+    for misses in _misses(asked, catalog).values():
         passing &= ~misses
     return CheapestOffers.of(np.flatnonzero(passing), catalog).candidates(types, None)
 
@@ -181,14 +183,12 @@ def within(column: Floats, limit: float | None) -> Mask:
         return np.asarray(column <= limit, np.bool_)
 
 
-def _misses(asked: OfferConstraints, offers: Offers) -> dict[str, Mask]:
+def _misses(asked: OfferConstraints, catalog: Catalog) -> dict[str, Mask]:
     """Offers that miss each constraint, by the code of the rejection."""
-    misses: dict[str, Mask] = {}
-    if asked.region:
-        regions = set(asked.region)
-        misses["region"] = ~np.array([name in regions for name in offers.places] + [False])[offers.region]
-    if asked.market:
-        misses["market"] = ~np.array([market in asked.market for market in MARKETS])[offers.market]
+    offers = catalog.offers
+    misses: dict[str, Mask] = {
+        name: ~column.among(words) for name, column in catalog.offer_words.items() if (words := getattr(asked, name))
+    }
     if asked.max_price_age_days is not None:
         misses["max_price_age_days"] = ~within(offers.age_days, asked.max_price_age_days)
     if asked.needs_price:
@@ -198,7 +198,7 @@ def _misses(asked: OfferConstraints, offers: Offers) -> dict[str, Mask]:
 
 def _check_offers(catalog: Catalog, asked: OfferConstraints) -> OfferChoice:
     offers = catalog.offers
-    misses = {code: mask for code, mask in _misses(asked, offers).items() if mask.any()}
+    misses = {code: mask for code, mask in _misses(asked, catalog).items() if mask.any()}
     missed_count = sum(misses.values(), np.zeros(len(offers), np.int8))
     # The cheapest of each market is kept, because a spot offer may be interrupted and the others not.
     by_market = [np.flatnonzero((missed_count == 0) & (offers.market == market)) for market in range(len(MARKETS))]

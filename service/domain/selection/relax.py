@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.offer import MARKETS
 from service.domain.selection.offers import AdmittedOffers, NearMisses, cheapest_of_types, within
 from service.domain.typeset import ThresholdIndex, TypeSet
 
@@ -132,21 +131,21 @@ def drop(to: Mapping[str, object], types: TypeSet) -> BestOption:
 
 
 @dataclass(frozen=True, slots=True)
-class AddRegionOrMarket:
-    """Adds the region or the market that admits the most types."""
+class AddOfferWord:
+    """Adds the region, country, continent or market that admits the most types."""
 
     field: str
-    """`region` or `market`."""
+    """`region`, `country`, `continent` or `market`."""
     words: tuple[str, ...]
     near_misses: NearMisses
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation:
-        # Codes begin at -1, for an offer without a region; bincount takes no negative numbers.
+        # Codes begin at -1, for an offer without a known region or country; bincount takes no negative numbers.
         counts = np.bincount(self.near_misses.code[rejected.rows] + 1, minlength=2)[1:]
         if not counts.any():
             return Relaxation({self.field: None}, rejected)
         code = int(counts.argmax())
-        word = catalog.offers.places[code] if self.field == "region" else MARKETS[code]
+        word = catalog.offer_words[self.field].words[code]
         offers = self.near_misses.with_code(code, catalog)
         return Relaxation({self.field: [*self.words, word]}, offers.candidates(rejected.types, rejected.limit))
 

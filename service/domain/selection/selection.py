@@ -7,7 +7,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.selection.constraints import Constraints, type_checks
 from service.domain.selection.offers import AdmittedOffers, NearMisses, OfferChoice, offer_choice
 from service.domain.selection.relax import (
-    AddRegionOrMarket,
+    AddOfferWord,
     Check,
     Ground,
     Obstacle,
@@ -19,6 +19,8 @@ from service.domain.typeset import TypeSet, in_any_and_in_one
 
 OFFER_CODES: dict[str, Ground] = {
     "region": "constraint",
+    "country": "constraint",
+    "continent": "constraint",
     "market": "constraint",
     "max_price_age_days": "constraint",
     "price_unknown": "data",
@@ -64,6 +66,6 @@ def _offer_obstacles(
 
 
 def _offer_rule(code: str, near_misses: NearMisses, asked: Constraints) -> RelaxationRule | None:
-    if code in ("region", "market"):
-        return AddRegionOrMarket(code, getattr(asked, code), near_misses)
+    if code in ("region", "country", "continent", "market"):
+        return AddOfferWord(code, getattr(asked, code), near_misses)
     return RaisePriceAge(near_misses) if code == "max_price_age_days" else None

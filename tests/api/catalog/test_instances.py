@@ -154,6 +154,41 @@ def test_a_filter_of_offers_asks_one_offer_for_all(client: TestClient, query: st
     assert all(passes(item["price"]) for item in found)
 
 
+@pytest.mark.parametrize(
+    ("query", "passes"),
+    [
+        ("country=JP", lambda region: region["country"] == "JP"),
+        ("country=de,fr", lambda region: region["country"] in ("DE", "FR")),
+        ("continent=Oceania", lambda region: region["continent"] == "oceania"),
+        (
+            "continent=north%20america&country=CA,JP",
+            lambda region: region["continent"] == "north america" and region["country"] == "CA",
+        ),
+    ],
+)
+def test_a_filter_of_countries_asks_for_an_offer_in_one_of_their_regions(
+    client: TestClient, query: str, passes: Predicate
+) -> None:
+    known = {(region["provider"], region["id"]): region for region in all_items(client, "/regions")}
+    offers = [
+        (price["provider"], price["instance"], price["region"])
+        for price in all_items(client, "/prices?market=on_demand,spot")
+    ]
+    there = {f"{seller}/{name}" for seller, name, where in offers if where and passes(known[seller, where])}
+    found = all_items(client, f"/instances?{query}")
+    assert names(found) == there & names(list(every_instance(client)))
+    assert 0 < len(found) < len(every_instance(client))
+    assert all(passes(known[item["provider"], item["price"]["region"]]) for item in found)
+
+
+@pytest.mark.parametrize("seller_class", ["hyperscaler", "neocloud", "marketplace", "reseller"])
+def test_a_class_of_sellers_leaves_the_machines_of_its_providers(client: TestClient, seller_class: str) -> None:
+    providers = {each["id"] for each in all_items(client, "/providers") if each["seller_class"] == seller_class}
+    found = all_items(client, f"/instances?seller_class={seller_class}")
+    assert providers
+    assert names(found) == names([item for item in every_instance(client) if item["provider"] in providers])
+
+
 def test_the_price_is_the_lowest_on_demand_one(client: TestClient) -> None:
     cheapest: dict[str, float] = {}
     for price in all_items(client, "/prices?market=on_demand"):

@@ -26,6 +26,8 @@ VARIED: dict[str, Body] = {
     "little power": question("inference", constraints={"provider": ["aws", "gcp"]}, objective="most_efficient"),
     "spot": question(workload={"fault_tolerant": True}, constraints={"provider": ["gcp"], "max_usd_per_hour": 3}),
     "only spot in Frankfurt": question(constraints={"market": ["spot"], "region": ["eu-central-1"]}),
+    "Japan": question(constraints={"country": ["JP"], "seller_class": ["hyperscaler"], "provider": ["aws", "gcp"]}),
+    "small sellers in Europe": question(constraints={"continent": ["europe"], "seller_class": ["neocloud"]}),
     "no CPU": question("development", constraints={"max_vcpus": 8, "max_memory_gib": 64}),
     "double precision": question("hpc", constraints={"min_tflops": 9}, objective="best_value"),
     "a fresh price": question(constraints={"max_price_age_days": 30, "min_vcpus_per_gpu": 8}),
@@ -243,6 +245,19 @@ def test_per_offer_keeps_to_the_constraints(client: TestClient) -> None:
     for choice in answer["choices"]:
         assert choice["region"] in limits["region"]  # type: ignore[operator]
         assert choice["usd_per_hour"] <= 2
+
+
+def test_a_country_without_the_machine_gives_way_to_the_country_that_admits_most(client: TestClient) -> None:
+    body = question(constraints={"country": ["ZA"], "instance": ["aws/p5.48xlarge"], "market": ["on_demand"]})
+    answer = post_recommend(client, body)
+    (rejection,) = (each for each in answer["rejections"] if each["code"] == "country")
+    assert (answer["counts"]["admitted"], rejection["only_this"]) == (0, 1)
+    assert rejection["relax"]["to"]["country"][0] == "ZA"
+    (choice,) = post_recommend(client, relaxed(body, rejection["relax"]["to"]))["choices"]
+    regions = {
+        (each["provider"], each["id"]): each["country"] for each in get_json(client, "/regions?limit=500")["items"]
+    }
+    assert regions["aws", choice["region"]] == rejection["relax"]["to"]["country"][1]
 
 
 # Nothing is excluded by prejudice

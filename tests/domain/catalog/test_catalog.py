@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from service.domain.catalog.columns import Category
-from tests.builders.catalogs import catalog, software_rule
+from service.domain.catalog.reference import Region
+from tests.builders.catalogs import catalog, provider, software_rule
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import instance_type
 from tests.builders.offers import priced
+from tests.builders.sources import SOURCE
 
 P4D = instance_type("p4d.24xlarge")
 M5 = instance_type("m5.large", gpu=None, vcpus=2.0, network_gbps=None, rdma=None)
@@ -59,6 +61,34 @@ def test_unknown_figures_and_flags_are_marked_in_their_columns() -> None:
     assert columns.flags["rdma"].tolist() == [-1, 1]
     assert columns.words["gpu"].codes.tolist() == [-1, 0]
     assert columns.numbers["gpu_count"].tolist() == [0.0, 8.0]
+
+
+def test_the_country_of_an_offer_is_that_of_its_own_sellers_region() -> None:
+    other = instance_type("gpu-1", provider="acme")
+    known = catalog(
+        priced(P4D, 30.0, region="north"),
+        priced(P4D, 31.0, region="south"),
+        priced(P4D, 32.0, region=None),
+        priced(other, 1.0, region="north"),
+        regions=(
+            Region("acme", "north", None, "NO", "europe", SOURCE, ()),
+            Region("aws", "north", None, "CA", "north america", SOURCE, ()),
+            Region("aws", "south", None, None, None, SOURCE, ()),
+        ),
+    )
+    countries, prices = known.offer_words["country"], known.offers.usd_per_hour.tolist()
+    found = {prices[row]: code < 0 or countries.words[code] for row, code in enumerate(countries.codes.tolist())}
+    assert found == {1.0: "NO", 30.0: "CA", 31.0: True, 32.0: True}  # True: unknown
+    assert known.offer_words["continent"].among(["europe"]).tolist() == [True, False, False, False]
+
+
+def test_a_class_of_sellers_is_unknown_where_the_provider_has_none() -> None:
+    other = instance_type("gpu-1", provider="acme")
+    providers = {"aws": provider("aws", seller_class="hyperscaler"), "acme": provider("acme")}
+    assert catalog(instance_types=[P4D, other], providers=providers).columns.words["seller_class"].codes.tolist() == [
+        -1,
+        0,
+    ]
 
 
 def test_peaks_are_those_of_all_gpus_of_a_machine() -> None:

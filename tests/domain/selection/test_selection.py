@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from service.domain.catalog.offer import MARKETS
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
-from service.domain.selection.selection import select
+from service.domain.selection.selection import OFFER_CODES, select
 from service.domain.typeset import TypeSet
 from tests.oracles.selection import lowest_prices, offer_misses, relaxed_constraints, type_misses
 from tests.strategies.catalogs import World, catalog_of, constraints, worlds
@@ -57,7 +57,7 @@ def test_every_type_is_admitted_or_has_an_obstacle(world: World, asked: Constrai
 def test_an_obstacle_names_just_the_types_that_miss_its_constraint(world: World, asked: Constraints) -> None:
     selection = select(asked, world.catalog)
     for obstacle in selection.obstacles:
-        if obstacle.code in ("region", "market", "max_price_age_days", "price_unknown", "max_usd_per_hour", "no_offer"):
+        if obstacle.code in OFFER_CODES:
             continue
         kinds = enumerate(world.catalog.instance_types)
         missing = {place for place, kind in kinds if obstacle.code in type_misses(asked, kind)}
