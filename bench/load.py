@@ -16,6 +16,8 @@ from bench.figures import percentile
 HOST = "127.0.0.1"
 WARM_UP_SECONDS = 0.15
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+LAST_CHUNK = b"\r\n0\r\n\r\n"
+"""The end of an answer that is sent in parts. JSON never contains these bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Asker(asyncio.Protocol):
         self._began = 0.0
         self._head = b""
         self._missing = 0
+        self._tail = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's class does not inherit from it
@@ -61,25 +64,40 @@ class Asker(asyncio.Protocol):
             self.stop()
             self._transport.close()
             return
-        self._head = b""
+        self._head = self._tail = b""
         self._began = perf_counter()
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
-        if self._missing:
-            self._missing -= len(data)
-        else:
-            self._head += data
-            end = self._head.find(b"\r\n\r\n")
-            if end < 0:
-                return
-            length = LENGTH.search(self._head, 0, end + 2)
-            self.answer_bytes = int(length[1]) if length else 0
-            self._missing = self.answer_bytes - (len(self._head) - end - 4)
-        if not self._missing:
+        if self._is_whole(data):
             self.seconds.append(perf_counter() - self._began)
             self._statuses[int(self._head[9:12])] += 1
             self._ask()
+
+    def _is_whole(self, data: bytes) -> bool:
+        if self._missing:
+            self._missing -= len(data)
+            return not self._missing
+        if self._tail:
+            self.answer_bytes += len(data)
+            self._tail = (self._tail + data)[-len(LAST_CHUNK) :]
+            return self._tail == LAST_CHUNK
+        self._head += data
+        end = self._head.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        return self._begins(end, len(self._head) - end - 4)
+
+    def _begins(self, end: int, received: int) -> bool:
+        """Reads the header, which ends at `end`, before so many bytes of the body. Returns whether that is all."""
+        length = LENGTH.search(self._head, 0, end + 2)
+        if length or b"chunked" not in self._head[:end].lower():
+            self.answer_bytes = int(length[1]) if length else 0
+            self._missing = self.answer_bytes - received
+            return not self._missing
+        self.answer_bytes = received
+        self._tail = self._head[-len(LAST_CHUNK) :]
+        return self._tail == LAST_CHUNK
 
     def connection_lost(self, _exc: Exception | None) -> None:
         if not self._stopping:
