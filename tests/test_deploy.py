@@ -116,6 +116,12 @@ def test_a_replica_has_time_to_drain_before_it_is_killed() -> None:
     assert settings["SELECTOR_DRAIN_SECONDS"] > probe["periodSeconds"] * probe["failureThreshold"]
 
 
+def test_haproxy_lets_a_draining_replica_finish_its_answers() -> None:
+    servers = re.findall(r"^ *(?:default-)?server .*$", (DEPLOY / "haproxy.cfg").read_text(), re.MULTILINE)
+    assert len(servers) == 4
+    assert not [line for line in servers if "shutdown-sessions" in line]
+
+
 def test_selectors_match_the_pods() -> None:
     deployment = documents(DEPLOY / "kubernetes" / "deployment.yaml")[0]["spec"]
     labels = deployment["template"]["metadata"]["labels"]

@@ -20,8 +20,13 @@ POSTGRES_CONNECTION = {
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
+    "prepare_threshold": None,
 }
-"""A server that is cut off is noticed within 11 seconds; with the defaults of Linux it takes a quarter of an hour."""
+"""A server that is cut off is noticed within 11 seconds; with the defaults of Linux it takes a quarter of an hour.
+
+Statements are not prepared: in transaction mode, PgBouncer gives the server of one client to another one, where the
+names of prepared statements would clash.
+"""
 
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
