@@ -75,6 +75,12 @@ def bench(args: list[str]) -> int:
     return become("python", "-m", "bench", *args)
 
 
+def soak(args: list[str]) -> int:
+    """Let replicas, Postgres and the network fail under load for ten minutes, and count failed and lost requests."""
+    make_environment()
+    return become("python", "-m", "bench.soak", *args)
+
+
 def accuracy(args: list[str]) -> int:
     """Compare the estimates of a service with published runs."""
     make_environment()
@@ -119,6 +125,7 @@ TASKS: dict[str, Callable[[list[str]], int]] = {
     "test": test,
     "check": check,
     "bench": bench,
+    "soak": soak,
     "accuracy": accuracy,
     "openapi": openapi,
     "scenarios": scenarios,
