@@ -139,7 +139,8 @@ def also_fitted(question: RunQuestion, catalog: Catalog) -> Case | None:
     """The conclusion that a published training run with a known batch per GPU fitted."""
     if question.body["workload"]["task"] != "training" or "micro_batch" not in question.body["layout"]:
         return None
-    if question.quantity in MEMORY_QUANTITIES:
+    # What a run keeps of its activations decides its memory, so that a run that does not say it shows nothing.
+    if question.quantity in MEMORY_QUANTITIES or not question.row["activation_checkpointing"]:
         return None
     return replace(case_of(replace(question, quantity="fits", value=1.0), catalog), scored=False)
 

@@ -118,6 +118,10 @@ def software_of(row: Row) -> dict[str, str]:
     # Harness releases of MLPerf say nothing about the submitter's own code.
     if stack.startswith("mlperf"):
         return {"framework": stack}
+    if stack == "pytorch" and "DeepLearningExamples" in row["source"]:
+        stack = "deeplearningexamples"
+    if row["framework"].startswith("Torch "):
+        stack = "torch7"
     release = re.search(r"(\d+(?:\.\d+)+|(?<=tf)\d)", row["framework"].lower())
     if stack == "megatron-bridge":
         release = re.search(r"NeMo (2\d\.\d\d)", row["notes"]) or release

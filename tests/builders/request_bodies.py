@@ -59,15 +59,12 @@ def changed(body: Body, **parts: Any) -> Body:
 
 
 def relaxed(body: Body, to: dict[str, Any]) -> Body:
-    """The question with a relaxation applied, as a client would: paths into the question, else constraints."""
+    """The question with a relaxation sent back literally: paths into the question, else constraints."""
     changed = copy.deepcopy(body)
     for name, value in to.items():
         *parents, last = name.split(".") if "." in name else ("constraints", name)
         inner = changed
         for parent in parents:
-            inner = inner[parent]
-        if value is None:
-            inner.pop(last)
-        else:
-            inner[last] = value
+            inner = inner.setdefault(parent, {})
+        inner[last] = value
     return changed

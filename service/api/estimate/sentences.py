@@ -36,19 +36,30 @@ def _tensor_over_slow_links(tensor: int, crosses_nodes: bool) -> str:
     return f"Tensor parallelism of {tensor} crosses {'nodes' if crosses_nodes else 'PCIe'}: every layer waits for it."
 
 
+def _host_bound(rate: float, fed: float, vcpus: float | None = None) -> str:
+    cpus = "the CPUs" if vcpus is None else f"its {vcpus:g} vCPUs"
+    return (
+        f"The GPUs of a node could take {_rate(rate)} samples per second; {cpus} prepare {_rate(fed)}, "
+        "and the estimate counts these."
+    )
+
+
+def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float) -> str:
+    return (
+        f"The GPUs of a node could take {_rate(rate)} samples per second; {gbps:g} Gbps deliver {_rate(read)} of "
+        f"{sample_mb:g} MB, and the estimate counts these."
+    )
+
+
+def _software_unrecognised(names: Iterable[str]) -> str:
+    return f"No stack is called {' or '.join(names)}: the estimate assumes no stack, is cautious and has a wider band."
+
+
 def _extrapolates(properties: Iterable[str]) -> str:
     return f"No published run had this {', '.join(properties)}, so the band is wider."
 
 
-def _host_bound(rate: float, fed: float, vcpus: float | None = None) -> str:
-    cpus, counted = "the CPUs", "The rate is theirs."
-    if vcpus is not None:
-        cpus, counted = f"its {vcpus:g} vCPUs", "The estimate does not include this."
-    gpus, host = rate_text(rate), rate_text(fed)
-    return f"The GPUs of a node could take {gpus} samples per second; {cpus} prepare {host}. {counted}"
-
-
-def rate_text(rate: float) -> str:
+def _rate(rate: float) -> str:
     """Returns a rate in whole numbers, or in three digits below 100."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
@@ -60,9 +71,11 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "The network between the {nodes} nodes is not stated: {gbps:g} Gbps are assumed, and only data parallelism "
         "crosses it."
     ).format,
-    EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} at a token rate or by conversion only.".format,
-    EstimateWarningCode.EXTRAPOLATES: _extrapolates,
     EstimateWarningCode.HOST_BOUND: _host_bound,
+    EstimateWarningCode.SLOW_READS: _slow_reads,
+    EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} at a token rate or by conversion only.".format,
+    EstimateWarningCode.SOFTWARE_UNRECOGNISED: _software_unrecognised,
+    EstimateWarningCode.EXTRAPOLATES: _extrapolates,
 }
 """Texts of the risks that an estimate shows, from their figures."""
 

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from service.api.catalog.filters import InstanceFilters, constraints_of, resolved
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Names, Positive, whole
 from service.api.workload.checkpoints import bears_no_fault, checkpoints_in
-from service.api.workload.job import amount_of, job_of
+from service.api.workload.job import amount_of, job_of, loading_of
 from service.api.workload.requirements import (
     numerics_of,
     precision_requirement_of,
@@ -24,7 +24,6 @@ from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
-from service.domain.physics.input_pipeline import SampleLoading
 from service.domain.recommend.answer import Limits, NamedWork, Question
 from service.domain.recommend.basis import usual_precisions
 from service.domain.recommend.notes import LIMITS_OF_SERVING
@@ -191,7 +190,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         usual=faster or (required.tolerated if required is not None and required.free else ()),
         given=frozenset(_given_fields(request)),
         framework=work.software.framework,
-        loading=_loading_of(work, job),
+        loading=loading_of(work, None) if job is None else job.loading,
         decodes_on_gpu=work.host.gpu_decoding,
         samples=None if work.amount is None else work.amount.samples,
         concurrent_runs=work.concurrent_runs,
@@ -220,21 +219,6 @@ def _given_fields(request: RecommendRequest) -> Iterator[str]:
     yield from (f"workload.{name}" for name in work.model_fields_set)
     yield from (f"workload.host.{name}" for name in work.host.model_fields_set)
     yield from (f"constraints.{name}" for name in limits.model_fields_set)
-
-
-def _loading_of(work: WorkloadRequest, job: Job | None) -> SampleLoading:
-    """Returns how samples reach the GPUs. Tokens are read as they are: nothing has to be decoded."""
-    transformer = None if job is None else job.model.transformer
-    # A vision transformer has no vocabulary: its samples are images that have to be decoded.
-    reads_tokens = transformer is not None and transformer.vocabulary > 0
-    return SampleLoading(
-        vcpus_per_gpu=work.host.vcpus_per_gpu,
-        samples_per_second_per_vcpu=work.host.cpu_samples_per_second_per_vcpu,
-        gpu_decoding=work.host.gpu_decoding or reads_tokens,
-        sample_mb=work.sample_mb,
-        from_local_disks=work.reads_from == "local",
-        single_threaded=work.host.single_threaded,
-    )
 
 
 def _weighted(weights: ObjectiveWeightsRequest) -> Objective:
@@ -267,6 +251,7 @@ def _constraints(
         exclude=tuple(dict.fromkeys(word for name in limits.exclude for word in _excluded_by(name, catalog))),
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
+        spot_refused=bears_no_fault(work),
     )
 
 

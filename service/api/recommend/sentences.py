@@ -5,7 +5,6 @@ from itertools import chain
 from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
-from service.api.estimate.sentences import rate_text
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
@@ -175,14 +174,6 @@ def _few_vcpus(vcpus_per_gpu: float, requested: float | None, usual: tuple[float
     )
 
 
-def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float) -> str:
-    gpus, network = rate_text(rate), rate_text(read)
-    return (
-        f"The GPUs of a node could take {gpus} samples per second; {gbps:g} Gbps deliver {network} of "
-        f"{sample_mb:g} MB. The estimate does not include this."
-    )
-
-
 def _local_storage_small(needed_gb: float | None, local_gb: float) -> str:
     if not local_gb:
         return "The machine has no local disks to read from."
@@ -213,7 +204,6 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
         f"Code with one thread uses one of its {'many' if vcpus is None else f'{vcpus:g}'} vCPUs, "
         "and a core of a server is slower than one of a desktop."
     ),
-    WarningCode.SLOW_READS: _slow_reads,
     WarningCode.HOST_MEMORY_UNKNOWN: "Its host memory is unknown; the workload asks for {needed_gib:g} GiB.",
     WarningCode.LOCAL_STORAGE_SMALL: _local_storage_small,
     WarningCode.SPOT_CAN_BE_INTERRUPTED: _spot_can_be_interrupted,
@@ -404,6 +394,9 @@ NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.NO_AMOUNT: "No amount of work was given, so the ranking is by the cost of an hour, not of the job.",
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
     NoteCode.NEAREST: _nearest,
+    NoteCode.SEVERAL_CONSTRAINTS: lambda instance, codes: (
+        f"No single change admits anything. {instance} misses the fewest constraints: {', '.join(codes)}."
+    ),
     NoteCode.NAME_NOT_MEASURED: "No measurement exists under '{name}' by then, so the name did not affect the ranking.",
     NoteCode.SPOT_LEFT_OUT: "The workload is not fault-tolerant, and an interruption would lose all of its progress, "
     "so spot machines were left out.",

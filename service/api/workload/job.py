@@ -10,6 +10,7 @@ from service.domain.catalog.names import published_model, resolve, resolve_model
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import Amount, Job, Task, tokens_per_sample
+from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.stacks import UNKNOWN, software_called
 from service.domain.models.described import DIMENSIONS, described, recognised
@@ -33,7 +34,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     if work.model is None or work.task not in get_args(Task):
         return None
     # An engine decides the speed of serving, whatever framework it is written in.
-    engine = software_called(work.software.engine)
+    engine, named = software_called(work.software.engine), (work.software.framework, work.software.engine)
     model = published_model(_model(work.model, catalog), catalog)
     job = Job(
         task=work.task,  # type: ignore[arg-type]
@@ -55,11 +56,14 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         chunked_loss=work.chunked_loss,
         fused_optimizer=work.fused_optimizer,
         offload_activations=work.offload_activations,
+        offload_optimizer=work.offload_optimizer,
         kv_precision=work.kv_cache_precision,
         input_length=work.input_length,
         output_length=work.output_length,
         longest_output=work.longest_output_length,
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
+        loading=loading_of(work, model),
+        unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),
     )
     _check_tokens(job)
     return job
@@ -69,6 +73,22 @@ def _as_published(work: WorkloadRequest, model: Model) -> tuple[str, ...]:
     """The format in which an engine finds the weights, where the caller leaves it open; empty if that is unknown."""
     open_ = work.task == "inference" and work.weight_precision is None and work.weight_bits is None
     return (model.published_precision,) if open_ and model.published_precision else ()
+
+
+def loading_of(work: WorkloadRequest, model: Model | None) -> SampleLoading:
+    """Returns how samples reach the GPUs. Tokens are read as they are: nothing has to be decoded."""
+    transformer = None if model is None else model.transformer
+    # A vision transformer has no vocabulary: its samples are images that have to be decoded.
+    reads_tokens = transformer is not None and transformer.vocabulary > 0
+    host = work.host
+    return SampleLoading(
+        vcpus_per_gpu=host.vcpus_per_gpu,
+        samples_per_second_per_vcpu=None if host.gpu_decoding else host.cpu_samples_per_second_per_vcpu,
+        gpu_decoding=host.gpu_decoding or reads_tokens,
+        sample_mb=work.sample_mb,
+        from_local_disks=work.reads_from == "local",
+        single_threaded=work.host.single_threaded,
+    )
 
 
 def amount_of(sent: AmountRequest | None) -> Amount | None:

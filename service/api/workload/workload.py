@@ -185,6 +185,10 @@ class WorkloadRequest(BodyModel):
     )
     fused_optimizer: Annotated[bool, Field(description="The optimizer steps inside the backward pass.")] = False
     offload_activations: bool = False
+    offload_optimizer: Annotated[
+        bool,
+        Field(description="The states of the optimizer are in host memory, and the CPU steps them (ZeRO-Offload)."),
+    ] = False
     sequence_length: Annotated[Length | None, Field(description="Tokens of a training sample.")] = None
     mean_length: Annotated[
         Positive | None, Field(description="Mean number of real tokens per sample if samples are padded or packed.")

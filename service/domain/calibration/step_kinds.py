@@ -142,8 +142,9 @@ MEMORY = _kind(
         "live": (1.0, {WIDE: (EVERYTHING,), MIDDLE: ("stack",)}),
         "context": (1.0, {WIDE: (EVERYTHING, "class", "stack")}),
         "logits": (1.0, {WIDE: (EVERYTHING, "stack"), MIDDLE: ("class",)}),
-        "kept": (1.0, {WIDE: (EVERYTHING, "method"), MIDDLE: ("stack", "method stack")}),
-        "selected": (1.0, {WIDE: (EVERYTHING,), MIDDLE: ("stack",)}),
+        # Counted from the operations, so that few runs may not move them far.
+        "kept": (1.0, {MIDDLE: (EVERYTHING,), NARROW: ("method", "stack", "method stack")}),
+        "selected": (1.0, {NARROW: (EVERYTHING, "stack")}),
         "boundaries": (1.0, {WIDE: (EVERYTHING,), MIDDLE: ("stack",)}),
         "activations": (1.0, {WIDE: (EVERYTHING, "stack", "family", "model")}),
         "kv_cache": (1.0, {}),

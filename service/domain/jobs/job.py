@@ -1,13 +1,14 @@
 """A job: what shall run, as requested, and its configuration on one GPU."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS, format_of, runs_as
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
+from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.models.model import Model
 
@@ -63,11 +64,15 @@ class Job:
     chunked_loss: bool = False
     fused_optimizer: bool = False
     offload_activations: bool = False
+    offload_optimizer: bool = False
     kv_precision: str | None = None
     input_length: float | None = None
     output_length: float | None = None
     longest_output: float | None = None
     concurrency: float | None = None
+    loading: SampleLoading = field(default_factory=SampleLoading)
+    unrecognised_software: tuple[str, ...] = ()
+    """Names of a framework or an engine that no stack has."""
 
     @property
     def as_published(self) -> bool:
@@ -179,6 +184,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         chunked_loss=job.chunked_loss,
         fused_optimizer=job.fused_optimizer,
         offload_activations=job.offload_activations,
+        offload_optimizer=job.offload_optimizer,
         task=_purpose(job),
         software=job.software,
     )

@@ -12,7 +12,7 @@ _REQUIREMENT = re.compile(r"\s*([^<>=!~@\[\s]+)\s*(?:\[[^\]]*\])?\s*([<>=!~@]*)(
 class StackClass:
     """A family of stacks that run jobs in similar ways. Calibration falls back to it for a stack without runs."""
 
-    id: Literal["unknown", "megatron", "tuned", "fsdp", "eager", "graph", "engine", "neuron"]
+    id: Literal["unknown", "megatron", "tuned", "fsdp", "eager", "graph", "engine", "xla", "neuron"]
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     """ZeRO stages that the stacks offer."""
     cuts_models: bool = True
@@ -34,6 +34,8 @@ _FSDP = StackClass("fsdp")
 _EAGER = StackClass("eager", cuts_models=False)
 _GRAPH = StackClass("graph", zero_stages=(0,), cuts_models=False)
 _ENGINE = StackClass("engine", batches_continuously=True)
+# Compiled as a whole; the compiler shards (GSPMD).
+_XLA = StackClass("xla")
 # Compiled for AWS' own chips.
 _NEURON = StackClass("neuron", pads_heads=True)
 
@@ -44,8 +46,8 @@ class Stack:
 
     id: str
     stack_class: StackClass
-    pattern: str = ""
-    """Regular expression of its other names."""
+    aliases: tuple[str, ...] = ()
+    """Its other names, in lower case with hyphens."""
     before_flash: bool = False
     """Its published profiles predate FlashAttention."""
     half_weights: bool = False
@@ -65,46 +67,62 @@ class Stack:
 UNKNOWN_STACK = Stack("unknown", _UNKNOWN_CLASS)
 STACKS = (
     Stack("megatron-bridge", _MEGATRON),
-    Stack("nemo-automodel", _FSDP, r"nemo[ -]?automodel|automodel"),
-    Stack("nemo-megatron", _MEGATRON, r"nemo[ -]megatron"),
-    Stack("nemo", _MEGATRON, r"nemo|nvidia[ -]nemo"),
-    Stack("megatron-core", _MEGATRON),
-    Stack("megatron-lm", _MEGATRON, r"megatron"),
+    Stack("nemo-automodel", _FSDP, ("automodel",)),
+    Stack("nemo-megatron", _MEGATRON),
+    Stack("nemo", _MEGATRON, ("nvidia-nemo",)),
+    Stack("megatron-core", _MEGATRON, ("mcore",)),
+    Stack("megatron-lm", _MEGATRON, ("megatron", "megatron-deepspeed")),
     Stack("mlperf-training", _TUNED),
-    Stack("llm-foundry", _FSDP),
+    Stack("llm-foundry", _FSDP, ("composer", "mosaicml")),
     Stack("torchtitan", _FSDP),
     Stack("torchtune", _EAGER, half_weights=True),
     Stack("litgpt-generate", _EAGER),
-    Stack("litgpt", _EAGER, r"lit-gpt", keeps_gathered_weights=True),
-    Stack("llama-factory", _EAGER),
-    Stack("tensorrt-llm", _ENGINE, r"trt-?llm|tensorrt_llm", fp8_cache_with=("fp8", "fp4", "nvfp4", "mxfp4")),
+    Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True),
+    Stack("llama-factory", _EAGER, ("llamafactory",)),
+    Stack("axolotl", _EAGER, half_weights=True),
+    Stack("unsloth", _EAGER, half_weights=True),
+    Stack("tensorrt-llm", _ENGINE, ("trt-llm", "trtllm"), fp8_cache_with=("fp8", "fp4", "nvfp4", "mxfp4")),
     Stack("mlperf-inference", _GRAPH, multiplies_int8=True),
-    Stack("tensorrt", _GRAPH, r"trt", multiplies_int8=True),
+    Stack("tensorrt", _GRAPH, ("trt",), multiplies_int8=True),
     Stack("vllm", _ENGINE, most_in_flight=1024.0),  # the default of max_num_seqs on GPUs of 70 GB
     Stack("sglang", _ENGINE),
     Stack("mlperf-serving", _ENGINE, fp8_cache_with=("fp8", "fp4", "nvfp4")),
     Stack("vllm-ascend", _ENGINE),
     Stack("mindie", _ENGINE),
-    Stack("tgi", _ENGINE, r"text-generation-inference"),
-    Stack("llama.cpp", _GRAPH, r"llama[ -]?cpp|ollama", bits_of_whole_file=True),
+    Stack("tgi", _ENGINE, ("text-generation-inference",)),
+    Stack("llama.cpp", _GRAPH, ("llamacpp", "llama-cpp", "ollama"), bits_of_whole_file=True),
     Stack("gpt-fast", _GRAPH),
-    Stack("exllamav2", _GRAPH, r"exllama"),
-    Stack("mlc-llm", _GRAPH, r"mlc"),
-    Stack("neuronx-distributed", _NEURON),
-    Stack("transformers-neuronx", _NEURON),
-    Stack("torch-neuronx", _NEURON, r"neuronx?", before_flash=True),
+    Stack("exllamav2", _GRAPH, ("exllama",)),
+    Stack("mlc-llm", _GRAPH, ("mlc",)),
+    Stack("neuronx-distributed", _NEURON, ("nxd", "nxdt")),
+    Stack("transformers-neuronx", _NEURON, ("optimum-neuron",)),
+    Stack("torch-neuronx", _NEURON, ("neuron", "neuronx"), before_flash=True),
     Stack("gpt-neox", _MEGATRON),
-    Stack("deepspeed-inference", _ENGINE),
+    Stack("deepspeed-inference", _ENGINE, ("deepspeed-mii",)),
     Stack("deepspeed", _FSDP),
-    Stack("transformers", _EAGER, r"accelerate|hugging ?face|hf|peft|trl|llama-recipes|unsloth", half_weights=True),
-    Stack("pytorch-ngc", _EAGER, r"ngc[ -]pytorch", before_flash=True),
+    Stack(
+        "transformers",
+        _EAGER,
+        ("accelerate", "hugging-face", "huggingface", "hf", "peft", "trl", "llama-recipes"),
+        half_weights=True,
+    ),
+    Stack("pytorch-ngc", _EAGER, ("ngc-pytorch",), before_flash=True),
+    # NVIDIA's own tuned code, in its containers.
+    Stack("deeplearningexamples", _EAGER, ("nvidia-deeplearningexamples",), before_flash=True),
     Stack("mxnet", _GRAPH, before_flash=True),
-    Stack("tensorflow", _GRAPH, r"tf|keras|horovod", before_flash=True),
-    Stack("paddle", _GRAPH, r"paddlepaddle", before_flash=True),
-    Stack("pytorch", _EAGER, r"torch|pytorch-lightning|lightning", before_flash=True),
+    Stack("tensorflow", _GRAPH, ("tf", "keras", "horovod"), before_flash=True),
+    Stack("paddle", _GRAPH, ("paddlepaddle",), before_flash=True),
+    Stack("pytorch-1", _EAGER, ("torch7",), before_flash=True),
+    Stack("pytorch", _EAGER, ("torch", "pytorch-lightning", "lightning", "fsdp")),
+    Stack("jax", _XLA, ("flax",)),
+    Stack("maxtext", _XLA),
     Stack("hai-llm", _MEGATRON),
 )
 _BY_ID = {stack.id: stack for stack in STACKS}
+_BY_NAME = _BY_ID | {alias: stack for stack in STACKS for alias in stack.aliases}
+
+_FIRST_CONTAINER, _FIRST_WITH_FLASH = 17, 2
+"""NVIDIA's containers of PyTorch are numbered by year since 17; PyTorch itself has fused attention since 2.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +155,17 @@ def software_called(text: str | None) -> SoftwareStack:
     """Finds the stack by a name or a requirement such as `vllm==0.6.0`; `UNKNOWN` when none matches."""
     if not text:
         return UNKNOWN
-    name, version = _split(text)
-    stack = _BY_ID.get(name) or next((s for s in STACKS if s.pattern and re.fullmatch(s.pattern, name)), None)
+    whole = re.sub(r"[ _]+", "-", text.strip().lower())
+    name, version = (whole, "") if whole in _BY_NAME else _split(text)
+    stack = _BY_NAME.get(name)
     if stack is None:
         return UNKNOWN
+    if stack.id == "pytorch" and version:
+        year_or_major = int(version.split(".")[0])
+        if year_or_major >= _FIRST_CONTAINER:
+            stack = _BY_ID["pytorch-ngc"]
+        elif year_or_major < _FIRST_WITH_FLASH:
+            stack = _BY_ID["pytorch-1"]
     return SoftwareStack(stack.id, f"{stack.id}-{version}" if version else "")
 
 

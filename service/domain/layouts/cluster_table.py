@@ -59,6 +59,7 @@ class ClusterShape:
 class ClusterTable:
     """One row per cluster. It depends on no workload, so one serves all requests to a catalog."""
 
+    clusters: tuple[Cluster, ...]
     gpu_types: tuple[Gpu, ...]
     """The different GPUs."""
     gpu_type: Indices
@@ -140,6 +141,7 @@ def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
     gpu_types = {cluster.gpu.id: cluster.gpu for cluster in clusters}
     seconds = [seconds_per_unit_of_hardware(cluster) for cluster in clusters]
     return ClusterTable(
+        clusters=tuple(clusters),
         gpu_types=tuple(gpu_types.values()),
         gpu_type=_first_indices([cluster.gpu.id for cluster in clusters], list(gpu_types)),
         **columns,

@@ -14,12 +14,14 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu, InstanceType
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
+from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands, where_inference_fits
 from service.domain.layouts.training_search import fastest_training_layouts, training_bands, where_training_fits
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.features import training_config_features
 from service.domain.physics.inference_roofline import forward_batch
+from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.parallelism import Layout, LayoutTable, layout_of
 from service.domain.typeset import TypeSet, types_where
 
@@ -229,6 +231,13 @@ def _estimate(physics: Physics, job: Job, part: _Part) -> tuple[EstimateColumns,
     return _inference_columns(physics, job, part.config, part.table, part.wanted)
 
 
+def _most_fed(loading: SampleLoading, table: ClusterTable) -> Floats:
+    """Returns the samples per second that the hosts of each cluster bring to the GPUs; infinite if unknown."""
+    if loading.samples_per_second_per_vcpu is None and loading.sample_mb is None:
+        return np.full(len(table), np.inf)
+    return np.array([min(feed_of(cluster, loading).values(), default=np.inf) for cluster in table.clusters])
+
+
 def _training_columns(
     physics: Physics, job: Job, config: TrainingConfig, table: ClusterTable, wanted: Mask | None
 ) -> tuple[EstimateColumns, Floats]:
@@ -238,7 +247,8 @@ def _training_columns(
     bands = training_bands(physics, config, table)
     samples = _samples(job, config.mean_length or config.sequence_length or 0, best.layouts.global_batch)
     beyond_steps = np.exp(_log_beyond_steps(physics, config, table)) if job.amount is not None else 1.0
-    columns = _columns(table, best.exists, best.fits, best.needed_bytes, rate, bands, samples * beyond_steps)
+    rates = np.minimum(rate[:, None] * bands, _most_fed(job.loading, table)[:, None])
+    columns = _columns(table, best.exists, best.fits, best.needed_bytes, rates, samples * beyond_steps)
     return columns, best.layouts.rows()
 
 
@@ -262,7 +272,8 @@ def _inference_columns(
     per_step = best.concurrency if generates else np.full(len(table), forward_batch(config))
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
     rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, config, table)
-    columns = _columns(table, best.exists, best.fits, best.needed_bytes, rate, bands, samples)
+    rates = np.minimum(rate[:, None] * bands, _most_fed(job.loading, table)[:, None])
+    columns = _columns(table, best.exists, best.fits, best.needed_bytes, rates, samples)
     if config.concurrency and generates:
         columns = replace(columns, holds=best.concurrency >= ALMOST * config.concurrency)
     times = {each: getattr(best, each) for each in ("seconds_to_first_token", "seconds_per_output_token")}
@@ -279,9 +290,9 @@ def _samples(job: Job, length: float, per_step: Floats) -> Floats:
 
 
 def _columns(
-    table: ClusterTable, exists: Mask, fits: Mask, needed: Floats, rate: Floats, bands: Floats, samples: Floats
+    table: ClusterTable, exists: Mask, fits: Mask, needed: Floats, rates: Floats, samples: Floats
 ) -> EstimateColumns:
-    likely = rate * bands[:, 1]
+    low, likely, high = rates.T
     with np.errstate(divide="ignore", invalid="ignore"):
         hours = np.where(likely > 0, samples / likely / SECONDS_PER_HOUR, np.inf)
     return EstimateColumns(
@@ -292,9 +303,9 @@ def _columns(
         holds=np.ones(len(table), np.bool_),
         needed_bytes=needed,
         usable_bytes=table.usable_bytes,
-        low=rate * bands[:, 0],
+        low=low,
         likely=likely,
-        high=rate * bands[:, 2],
+        high=high,
         hours=hours,
         seconds_to_first_token=np.full(len(table), np.nan),
         seconds_per_output_token=np.full(len(table), np.nan),

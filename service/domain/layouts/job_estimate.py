@@ -13,9 +13,10 @@ from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FREE, FixedLayout, usual_layout
 from service.domain.models.counts import published_training_flops_per_sample, training_flops_per_sample
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_config, overhead_beyond_steps
+from service.domain.physics.estimate import Estimate, estimate_config, fed, overhead_beyond_steps
+from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.parallelism import Layout
-from service.domain.physics.training_roofline import PASSES
+from service.domain.physics.training_roofline import PASSES, passes_of_recomputation
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -43,6 +44,7 @@ class JobEstimate:
     tokens_per_sample: float
     peak_flops_per_gpu: float
     """Dense, at the job's precision."""
+    job: Job
 
     @property
     def precision(self) -> str:
@@ -77,6 +79,7 @@ def _chosen(physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayo
 
 
 def _of_whole(physics: Physics, job: Job, config: Config, cluster: Cluster, estimate: Estimate) -> JobEstimate:
+    estimate = fed(estimate, feed_of(cluster, job.loading))
     if isinstance(config, TrainingConfig):
         return _of_training(physics, job, config, cluster, estimate)
     return _of_inference(job, config, cluster, estimate)
@@ -98,10 +101,10 @@ def _of_training(
         if config.model.transformer is not None:
             share = rate / cluster.gpus
             model = share * published_training_flops_per_sample(config.model, config.sequence_length, passes=3)
-            hardware = model * 4 / 3 if layout.activation_checkpointing == "full" else model
+            hardware = model * (1 + float(passes_of_recomputation(layout)) / 3)
             done = share * training_flops_per_sample(config.model, length or 1, PASSES[config.method])
             utilisation = done / peak
-    return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length, peak)
+    return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length, peak, job)
 
 
 def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate: Estimate) -> JobEstimate:
@@ -111,4 +114,4 @@ def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate:
     if samples is not None and estimate.samples_per_second is not None:
         hours = estimate.samples_per_second.inverse_of(samples / SECONDS_PER_HOUR)
     beyond, peak = None if hours is None else 0.0, peak_flops(cluster.gpu, config.precision)
-    return JobEstimate(config, estimate, samples, hours, beyond, None, None, None, length, peak)
+    return JobEstimate(config, estimate, samples, hours, beyond, None, None, None, length, peak, job)

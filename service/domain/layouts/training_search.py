@@ -21,12 +21,8 @@ from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, Con
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.features import layout_columns, training_config_features
 from service.domain.physics.memory import training_parts
-from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTable
+from service.domain.physics.parallelism import Layout, LayoutTable
 from service.domain.physics.training_roofline import training_demands
-
-NO_CHECKPOINTING, SELECTIVE = CHECKPOINTINGS.index("none"), CHECKPOINTINGS.index("selective")
-SIMPLER = ((1, NO_CHECKPOINTING), (2, NO_CHECKPOINTING), (1, SELECTIVE))
-"""ZeRO stages and checkpointings to prefer to others that are as fast, the simplest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,18 +211,15 @@ class _Search:
     def _ways_worth_trying(self, highest: int) -> Sequence[Way]:
         """ZeRO stages and checkpointings, without those that another one beats in any layout on any cluster.
 
-        Up to stage 2, a higher stage moves no more bytes and holds fewer; selective checkpointing takes no time. Only
-        the calibration of a stack may differ from that.
+        Up to stage 2, a higher stage moves no more bytes and holds fewer. Only the calibration of a stack may differ
+        from that.
         """
         ways = ways_to_run(self.config, self.fixed, highest)
-        lighter = self.factors.log_of(MEMORY, "selected", {}) <= self.factors.log_of(MEMORY, "kept", {})
-        return [way for way in ways if not self._is_beaten(way, ways, selective_is_lighter=bool(lighter))]
+        return [way for way in ways if not self._is_beaten(way, ways)]
 
-    def _is_beaten(self, way: Way, ways: Sequence[Way], *, selective_is_lighter: bool) -> bool:
+    def _is_beaten(self, way: Way, ways: Sequence[Way]) -> bool:
         stage, kind = way
         others = [(higher, kind) for higher in range(stage + 1, 3)]
-        if kind == NO_CHECKPOINTING and selective_is_lighter:
-            others.append((stage, SELECTIVE))
         return any(other in ways and self.log_of_ways[other] <= self.log_of_ways[way] for other in others)
 
     def _log_of_ways(self) -> dict[Way, float]:
@@ -238,31 +231,19 @@ class _Search:
         return dict(zip(ways, logs.tolist(), strict=True))
 
     def _simplified(self, fastest: FastestTraining, layouts: LayoutTable, chosen: Indices) -> FastestTraining:
-        """Replaces selective checkpointing by none and ZeRO stage 2 by 1, where that is as fast and fits too.
+        """Replaces ZeRO stage 2 by 1 where that is as fast and fits too.
 
         `chosen` has the layout of each cluster; a layout that many clusters share is looked at once.
         """
-        lower = (layouts.zero_stage == 2) & (self.fixed.zero_stage is None)
-        ease = (layouts.checkpointing == SELECTIVE) & (self.fixed.activation_checkpointing is None)
-        clusters = np.flatnonzero(fastest.fits & (lower | ease)[chosen])
-        if not len(clusters):
+        clusters = np.flatnonzero(fastest.fits & (layouts.zero_stage == 2)[chosen])
+        if not len(clusters) or self.fixed.zero_stage is not None:
             return fastest
         rows, row_of = np.unique(chosen[clusters], return_inverse=True)
-        old = taken(layouts, np.tile(rows, len(SIMPLER)))
-        stage, kind = np.repeat(np.array(SIMPLER), len(rows), axis=0).T
-        lower, ease = np.tile(lower[rows], len(SIMPLER)) & (stage < 2), np.tile(ease[rows], len(SIMPLER)) & (kind < 1)
-        new = replace(
-            old,
-            zero_stage=np.where(lower, stage, old.zero_stage),
-            checkpointing=np.where(ease, kind, old.checkpointing),
-        )
+        old = taken(layouts, rows)
+        new = replace(old, zero_stage=np.ones(len(rows)))
         old_log, new_log = (self.factors.log_of(TRAINING, "*", layout_columns(each)) for each in (old, new))
-        needed = np.where((new_log == old_log) & (lower | ease), self._bytes_needed(new), np.inf)
-        usable = self.clusters.usable_bytes[clusters]
-        for first in range((len(SIMPLER) - 1) * len(rows), -1, -len(rows)):  # the simplest is written last
-            good = needed[first + row_of] <= usable
-            there, source = clusters[good], first + row_of[good]
-            fastest.layouts.zero_stage[there] = new.zero_stage[source]
-            fastest.layouts.checkpointing[there] = new.checkpointing[source]
-            fastest.needed_bytes[there] = needed[source]
+        needed = np.where(new_log == old_log, self._bytes_needed(new), np.inf)[row_of]
+        good = needed <= self.clusters.usable_bytes[clusters]
+        fastest.layouts.zero_stage[clusters[good]] = 1.0
+        fastest.needed_bytes[clusters[good]] = needed[good]
         return fastest

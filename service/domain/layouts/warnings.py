@@ -6,6 +6,7 @@ from enum import StrEnum
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.input_pipeline import feed_of
 from service.domain.statement import Statement, statement
 
 BITS_PER_BYTE = 8
@@ -18,9 +19,11 @@ class EstimateWarningCode(StrEnum):
     GPU_MEMORY = "gpu_memory"
     TENSOR_OVER_SLOW_LINKS = "tensor_over_slow_links"
     NETWORK_UNKNOWN = "network_unknown"
-    PRECISION_REDUCED = "precision_reduced"
-    EXTRAPOLATES = "extrapolates"
     HOST_BOUND = "host_bound"
+    SLOW_READS = "slow_reads"
+    PRECISION_REDUCED = "precision_reduced"
+    SOFTWARE_UNRECOGNISED = "software_unrecognised"
+    EXTRAPOLATES = "extrapolates"
 
 
 def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
@@ -35,8 +38,28 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     if cluster.nodes > 1 and not cluster.network_known:
         gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
         yield statement(EstimateWarningCode.NETWORK_UNKNOWN, nodes=cluster.nodes, gbps=gbps)
+    yield from _feed_warnings(job_estimate, cluster)
     # Narrower formats only store weights.
     if not gpu.runs(precision) and bytes_per_value(precision) >= 1 and precision in gpu.rates:
         yield statement(EstimateWarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)
+    if names := job_estimate.job.unrecognised_software:
+        yield statement(EstimateWarningCode.SOFTWARE_UNRECOGNISED, names=names)
     if estimate.extrapolates:
         yield statement(EstimateWarningCode.EXTRAPOLATES, properties=estimate.extrapolates)
+
+
+def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
+    """Parts of the host that bring fewer samples than the GPUs could take, in figures of one node."""
+    rate, loading = job_estimate.estimate.gpu_samples_per_second, job_estimate.job.loading
+    if rate is None:
+        return
+    nodes, feed = cluster.nodes, feed_of(cluster, loading)
+    if (fed := feed.get("host_cpu", rate)) < rate and cluster.vcpus_per_gpu is not None:
+        vcpus = cluster.vcpus_per_gpu * cluster.gpus_per_node
+        yield statement(EstimateWarningCode.HOST_BOUND, rate=rate / nodes, vcpus=vcpus, fed=fed / nodes)
+    if (read := feed.get("network_reads", rate)) < rate:
+        gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
+        yield statement(
+            EstimateWarningCode.SLOW_READS,
+            rate=rate / nodes, gbps=gbps, read=read / nodes, sample_mb=loading.sample_mb,
+        )  # fmt: skip

@@ -50,6 +50,8 @@ class Step:
     seconds: float
     parts: Mapping[str, float]
     units: float
+    waits_for: str | None = None
+    """The part of the host that the GPUs wait for, if one is slower than they are."""
 
     @property
     def rate(self) -> float:
@@ -61,9 +63,16 @@ class Step:
         times = self.rate / rate
         return Step(self.seconds * times, {term: times * seconds for term, seconds in self.parts.items()}, self.units)
 
+    def waiting(self, seconds: float, part: str) -> "Step":
+        """Returns the step with as many seconds, in which the GPUs wait for a part of the host."""
+        waited = self.parts.get("input", 0.0) + seconds - self.seconds
+        return Step(seconds, {**self.parts, "input": waited}, self.units, part)
+
     @property
     def bottleneck(self) -> str:
-        """The part of the cluster that takes most of the step."""
+        """The part of the cluster that takes most of the step, or the host if the GPUs wait for it."""
+        if self.waits_for is not None:
+            return self.waits_for
         shares = {name: sum(self.parts.get(term, 0.0) for term in terms) for name, terms in TERMS_BY_BOTTLENECK.items()}
         return max(shares, key=lambda name: (shares[name], name))
 
@@ -111,6 +120,8 @@ class Estimate:
     seconds_to_first_token: Band | None = None
     seconds_per_output_token: Band | None = None
     kv_cache_tokens: float | None = None
+    gpu_samples_per_second: float | None = None
+    """Likely rate of the GPUs alone, if the hosts feed them more slowly."""
     tensor_across_slow_links: bool = False
     """Tensor parallelism crosses slow links: nothing else fits, or the caller fixed it so."""
 
@@ -132,6 +143,25 @@ def estimate_config(physics: Physics, config: Config, cluster: Cluster, layout: 
     if config.model.generates:
         return _estimate_generation(physics, config, cluster, layout)
     return _estimate_forward(physics, config, cluster, layout)
+
+
+def fed(estimate: Estimate, feed: Mapping[str, float]) -> Estimate:
+    """Returns the estimate at the rate of the GPUs or of what feeds them, whichever is lower."""
+    samples, step = estimate.samples_per_second, estimate.step
+    if samples is None or step is None or not feed:
+        return estimate
+    part, most = min(feed.items(), key=lambda each: each[1])
+    if most >= samples.high:
+        return estimate
+    band = Band(min(samples.low, most), min(samples.likely, most), most)
+    share, tokens = band.likely / samples.likely, estimate.tokens_per_second
+    return replace(
+        estimate,
+        samples_per_second=band,
+        tokens_per_second=None if tokens is None else band.times(tokens.likely / samples.likely),
+        step=step if share == 1.0 else step.waiting(step.seconds / share, part),
+        gpu_samples_per_second=samples.likely,
+    )
 
 
 def overhead_beyond_steps(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> float:

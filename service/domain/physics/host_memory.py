@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from service.domain.arrays import Number
 from service.domain.jobs.config import Config, TrainingConfig
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.memory import figures, optimizer_state_bytes, trainable_parameters
+from service.domain.physics.memory import (
+    figures,
+    optimizer_state_bytes,
+    resident_state_bytes,
+    trainable_parameters,
+)
 from service.domain.physics.parallelism import Layout
 
 PROCESS_BYTES = 2.5e9
@@ -57,8 +62,9 @@ def host_parts(config: Config, gpus_per_node: Number, nodes: Number, micro_batch
     if isinstance(config, TrainingConfig):
         batch = micro_batch * (config.sequence_length * TOKEN_BYTES or SAMPLE_BYTES)
         parts["data_loading"] = gpus_per_node * LOADERS_PER_GPU * (LOADER_BYTES + PREFETCHED_BATCHES * batch)
-        if config.offload_optimizer:
-            # With the gradients, 16 bytes per parameter of mixed-precision Adam.
-            bytes_each = optimizer_state_bytes(config) + GRADIENT_BYTES
+        # With the gradients, 16 bytes per parameter of mixed-precision Adam; paged states move alone.
+        moved = optimizer_state_bytes(config) - resident_state_bytes(config)
+        bytes_each = optimizer_state_bytes(config) + GRADIENT_BYTES if config.offload_optimizer else moved
+        if bytes_each:
             parts["offload"] = trainable_parameters(config) * bytes_each * OFFLOAD_BUFFERS / nodes
     return parts

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from service.domain.catalog.hardware import InstanceType
+from service.domain.jobs.loading import SampleLoading
+from service.domain.physics.cluster import Cluster
 
 USUAL_CORES_PER_GPU = (4.0, 8.0)
 """Logical cores per GPU that load samples: fewer slow it down, more gain little (AutoDL help, 2022-03-04)."""
@@ -10,19 +12,7 @@ USUAL_CORES_PER_GPU = (4.0, 8.0)
 CORES_PER_GPU_THAT_DECODES = (1.0, 4.0)
 """One core with DALI does more than eight that load in Python (the same page); the upper end is assumed."""
 
-BITS_PER_MB = 8e6
-
-
-@dataclass(frozen=True, slots=True)
-class SampleLoading:
-    """The caller's description of how the job loads its samples; None where it is left open."""
-
-    vcpus_per_gpu: float | None = None
-    samples_per_second_per_vcpu: float | None = None
-    gpu_decoding: bool = False
-    sample_mb: float | None = None
-    from_local_disks: bool = False
-    single_threaded: bool = False
+BYTES_PER_MB = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +42,26 @@ def cores_needed(
     return CoresNeeded(cores, cores)
 
 
-def samples_fed_per_second(instance_type: InstanceType, loading: SampleLoading) -> float | None:
-    """Samples that the cores of one node prepare; None when their rate or their number is unknown."""
-    if instance_type.vcpus is None or not loading.samples_per_second_per_vcpu:
+def samples_fed_per_second(vcpus: float | None, loading: SampleLoading) -> float | None:
+    """Samples that so many cores prepare; None when their rate or their number is unknown."""
+    if vcpus is None or not loading.samples_per_second_per_vcpu:
         return None
-    return instance_type.vcpus * loading.samples_per_second_per_vcpu
+    return vcpus * loading.samples_per_second_per_vcpu
 
 
-def samples_read_per_second(instance_type: InstanceType, loading: SampleLoading) -> float | None:
-    """Samples that the network of one node brings; None if they are on its disks, or a figure is unknown."""
-    if loading.from_local_disks or not loading.sample_mb or not instance_type.network_gbps:
+def samples_read_per_second(bytes_per_second: float | None, loading: SampleLoading) -> float | None:
+    """Samples that the network brings; None if they are on the machine's disks, or a figure is unknown."""
+    if loading.from_local_disks or not loading.sample_mb or not bytes_per_second:
         return None
-    return instance_type.network_gbps * 1e9 / (loading.sample_mb * BITS_PER_MB)
+    return bytes_per_second / (loading.sample_mb * BYTES_PER_MB)
+
+
+def feed_of(cluster: Cluster, loading: SampleLoading) -> dict[str, float]:
+    """Samples per second that each part of all hosts brings to the GPUs, for the parts whose rates are known."""
+    vcpus = None if cluster.vcpus_per_gpu is None else cluster.vcpus_per_gpu * cluster.gpus
+    network = cluster.network_bytes_per_second * cluster.gpus if cluster.network_known else None
+    rates = {
+        "host_cpu": samples_fed_per_second(vcpus, loading),
+        "network_reads": samples_read_per_second(network, loading),
+    }
+    return {part: rate for part, rate in rates.items() if rate is not None}

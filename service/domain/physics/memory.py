@@ -22,13 +22,19 @@ OPTIMIZER_STATES: dict[str, tuple[float, float]] = {
     "adamw": (2.0, 1.0),
     "adam": (2.0, 1.0),
     "adamw_8bit": (2.0, 0.25),
+    "adam_8bit": (2.0, 0.25),
     "paged_adamw": (2.0, 1.0),
+    "paged_adamw_8bit": (2.0, 0.25),
     "lion": (1.0, 1.0),
     "momentum": (1.0, 1.0),
     "adafactor": (0.05, 1.0),
+    "muon": (1.0, 1.0),
     "sgd": (0.0, 1.0),
 }
 """Values that an optimizer keeps per parameter, and their size over that of the master precision (8-bit: a quarter)."""
+
+PAGED = frozenset({"paged_adamw", "paged_adamw_8bit"})
+"""Optimizers whose states move to host memory when the GPU is full (bitsandbytes), so that they need none of it."""
 
 CONTEXT_BYTES = 0.9e9
 """CUDA context, kernels and communicators; the calibration scales it per stack."""
@@ -36,11 +42,18 @@ CONTEXT_BYTES = 0.9e9
 ADAPTER_SHARE = 0.003
 """Trainable share of a model in LoRA by default: rank 8 on the attention matrices of a 7B model is 0.1-0.6 %."""
 
+SELECTED_SHARE = 0.5
+"""Share of the activations of a layer without scores that selective checkpointing keeps: the outputs of every other
+product of matrices (torchtitan's default). Users save 1.5 to 2.5 times."""
+
 USUAL_LAYERS = 10
 """Layers of a network whose layers are unknown (assumed)."""
 
-SAVED_BYTES_PER_FLOP = 0.008
-"""Bytes that a 16-bit convolutional network keeps per forward FLOP of a sample: ResNet-50 about 65 MB."""
+SAVED_BYTES_PER_FLOP = {"diffusion": 0.002}
+"""Bytes that a 16-bit network keeps per forward FLOP of a sample. A U-Net has few activations for its FLOPs: SDXL with
+LoRA at 1,024 pixels trains in 24 GB, 7 of them weights, and has 6 TFLOP (Diffusers' guide to SDXL with LoRA)."""
+USUAL_SAVED_BYTES_PER_FLOP = 0.008
+"""Bytes per FLOP of a convolutional network: ResNet-50 keeps about 65 MB."""
 
 CACHE_SHARE = 0.92
 """Share of a GPU's usable memory that weights, activations and cache may take together."""
@@ -94,7 +107,7 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     learned_routed = routed_share(config.model) if config.method == "full" else 0.0
     weights = _weight_bytes(config)
     gradients = trained * grad / (layers if config.fused_optimizer else 1.0)
-    optimizer = 0.0 if config.offload_optimizer else trained * optimizer_state_bytes(config)
+    optimizer = 0.0 if config.offload_optimizer else trained * resident_state_bytes(config)
     # A pipeline keeps gathered weights between its micro-batches.
     whole = (layout.pipeline > 1) | config.software.stack.keeps_gathered_weights
     gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1))
@@ -140,15 +153,23 @@ def optimizer_state_bytes(config: TrainingConfig) -> float:
     return RECIPES[config.recipe][2] + states * size * (2.0 if config.recipe == "pure" else 4.0)
 
 
+def resident_state_bytes(config: TrainingConfig) -> float:
+    """Bytes per trained parameter that stay on the GPU: those of paged states may leave it, the fp32 copy may not."""
+    return RECIPES[config.recipe][2] if config.optimizer in PAGED else optimizer_state_bytes(config)
+
+
 def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Number]:
     model, t = config.model, config.model.transformer
     value = activation_bytes(config.precision)
     if t is None:
         flops = model.forward_flops_per_sample or 2 * model.parameters
-        return {"activations": layout.micro_batch * SAVED_BYTES_PER_FLOP * flops * value / 2}
+        saved = SAVED_BYTES_PER_FLOP.get(model.family, USUAL_SAVED_BYTES_PER_FLOP)
+        return {"activations": layout.micro_batch * saved * flops * value / 2}
     sequence = config.sequence_length or 1
     tokens = layout.micro_batch * sequence / layout.context
     layer = layer_activation_bytes(t, tokens, sequence, value, flash=config.flash_attention) / layout.tensor
+    # Selective checkpointing recomputes the scores of attention, and of the rest what is cheap.
+    selected = layer_activation_bytes(t, tokens, sequence, value, flash=True) / layout.tensor
     boundary = tokens * t.hidden * value / layout.tensor
     if config.offload_activations:
         boundary = boundary * 2.0 / t.layers
@@ -158,7 +179,7 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
         "logits": (2.5 if config.chunked_loss else 10.0) * tokens * t.vocabulary / layout.tensor,
         "boundaries": boundary * layers * full,
         "activations": layer * full,
-        "selected": layer * layers * layout.checkpoints("selective"),
+        "selected": SELECTED_SHARE * selected * layers * layout.checkpoints("selective"),
         "kept": layer * layers * layout.checkpoints("none"),
     }
 

@@ -12,7 +12,7 @@ from service.domain.jobs.config import TrainingConfig
 from service.domain.models.counts import mean_attention_flops_per_token, multiplied_parameters, routed_layers
 from service.domain.models.model import Transformer
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.memory import activation_bytes, trainable_parameters
+from service.domain.physics.memory import SELECTED_SHARE, activation_bytes, trainable_parameters
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, bubble_share
 from service.domain.physics.resources import Demands, StepTerms, ideal_terms, over_links
 
@@ -68,6 +68,11 @@ def _transformer_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
     return step | _optimizer_demands(config, here / sharded) | {("step", "seconds"): 1e-3}
 
 
+def passes_of_recomputation(layout: AnyLayout) -> Number:
+    """Forward passes through the matrices that checkpointing adds: a whole one, or what `selective` does not keep."""
+    return layout.checkpoints("full") * 1.0 + layout.checkpoints("selective") * (1.0 - SELECTED_SHARE)
+
+
 def _optimizer_demands(config: TrainingConfig, parameters: Number) -> Demands:
     if config.offload_optimizer:
         return {("offload", "seconds"): OFFLOADED_SECONDS * parameters}
@@ -82,10 +87,10 @@ def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
     length = config.mean_length or config.sequence_length or 1
     cut = layout.tensor * layout.pipeline
     tokens = layout.micro_batch * length / layout.context
-    recompute = layout.checkpoints("full") * 1.0
+    recompute, again = layout.checkpoints("full") * 1.0, passes_of_recomputation(layout)
     body = 2.0 * multiplied_parameters(model) * tokens / cut
     attention = mean_attention_flops_per_token(t, length) * tokens / cut
-    matrix = body * (PASSES[config.method] + recompute)
+    matrix = body * (PASSES[config.method] + again)
     width = t.expert_ffn or (t.ffn if t.experts else t.hidden)
     here = t.layers / layout.pipeline
     routed = routed_layers(model) / layout.pipeline

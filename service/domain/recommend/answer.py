@@ -13,9 +13,9 @@ from service.domain.catalog.reference import Prior
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence
 from service.domain.jobs.job import Amount, Job
+from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.input_pipeline import SampleLoading
 from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.objective import Objective
 from service.domain.selection.constraints import Constraints
@@ -258,6 +258,12 @@ class RankedOffer:
     def machines(self) -> int:
         """Number of machines: nodes of all instances."""
         return self.nodes * self.instances
+
+    @property
+    def watts(self) -> float | None:
+        """Rated power of the GPUs of all machines."""
+        watts = self.instance_type.tdp_watts
+        return None if watts is None else watts * self.machines
 
     @property
     def usd_per_hour(self) -> float | None:

@@ -85,13 +85,8 @@ class Completer:
 
 def _peak_estimate(offer: RankedOffer) -> PeakEstimate:
     tflops = offer.speed if offer.precision else None
-    usd, watts = offer.usd_per_hour, _rated_watts(offer)
+    usd, watts = offer.usd_per_hour, offer.watts
     return PeakEstimate(offer.precision, tflops, _quotient(tflops, usd), _quotient(tflops, watts))
-
-
-def _rated_watts(offer: RankedOffer) -> float | None:
-    watts = offer.instance_type.tdp_watts
-    return None if watts is None else watts * offer.machines
 
 
 def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> WorkEstimate | None:
@@ -231,7 +226,7 @@ def _peak_figure(criterion: str, offer: RankedOffer, _context: WorkContext) -> t
         case "samples_per_usd":
             return f"{unit}_per_usd_hour", _quotient(offer.speed, offer.usd_per_hour)
         case "joules":
-            return f"{unit}_per_watt", _quotient(offer.speed, _rated_watts(offer))
+            return f"{unit}_per_watt", _quotient(offer.speed, offer.watts)
         case _:
             return unit, offer.speed
 

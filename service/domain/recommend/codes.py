@@ -62,6 +62,10 @@ class WarningCode(MeaningfulCode):
     PRECISION_REDUCED = auto(), "The GPU runs the precision only at a token rate or by conversion."
     MEASUREMENT_OTHER_SOFTWARE = auto(), "The measurement was made with other software than the workload requires."
     MEASUREMENT_OLD = auto(), "The newest measurement under the workload's name is more than a year old."
+    SOFTWARE_UNRECOGNISED = (
+        auto(),
+        "No stack has the name of the framework or engine; the estimate assumes none.",
+    )
     EXTRAPOLATES = auto(), "No published run covers some property of the job, so the band is wider."
 
 
@@ -96,6 +100,7 @@ class NoteCode(MeaningfulCode):
     NAME_NOT_MEASURED = auto(), "No measurement exists under the workload's name by the catalog's day."
     SPOT_LEFT_OUT = auto(), "Spot machines were left out because the workload is not fault-tolerant."
     NEAREST = auto(), "No choice keeps both the deadline and the budget; the note has the nearest one on each side."
+    SEVERAL_CONSTRAINTS = auto(), "No single change admits anything; the note has what misses the fewest constraints."
     OBJECTIVE_DEFAULTED = auto(), "No objective was given, so `cheapest` was used."
     PRICE_IGNORED = auto(), "No candidate has a known price, so the ranking is by hardware alone."
     PUBLISHED_PRECISION = (

@@ -6,6 +6,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import CitedPrior, NamedWork, Note, Question, RankedOffer
 from service.domain.recommend.codes import NoteCode
 from service.domain.recommend.priors import in_conflict
+from service.domain.recommend.relax import NearestMiss
 
 ALWAYS_WEIGHED = frozenset({
     "task", "precision", "precision_support", "fault_tolerant", "host", "software", "numerics",
@@ -42,12 +43,17 @@ LIMITS = (
 def notes_on(
     question: Question,
     nearest: tuple[RankedOffer | None, RankedOffer | None],
+    miss: NearestMiss | None,
     catalog: Catalog,
     priors: Sequence[CitedPrior],
     *,
     price_ignored: bool,
 ) -> Iterator[Note]:
-    """Yields the notes of an answer. `nearest` is the cheapest offer in time and the fastest within the budget."""
+    """Yields the notes of an answer.
+
+    `nearest` is the cheapest offer in time and the fastest within the budget; `miss` is the machine that misses the
+    fewest constraints, where no single change admits any.
+    """
     given, job = question.given, question.job
     if given and "objective" not in given:
         yield Note(NoteCode.OBJECTIVE_DEFAULTED, ("objective",))
@@ -61,10 +67,7 @@ def notes_on(
         yield Note(NoteCode.NO_DEADLINE, ("constraints.deadline_hours",))
     if opposite := in_conflict(priors):
         yield Note(NoteCode.CONFLICT_IN_SOURCES, (), {"priors": opposite})
-    if nearest != (None, None):
-        in_time, in_budget = nearest
-        limits = ("constraints.deadline_hours", "constraints.budget_usd")
-        yield Note(NoteCode.NEAREST, limits, {"in_time": in_time, "in_budget": in_budget})
+    yield from _near_notes(nearest, miss)
     yield from _notes_on_workload(question, catalog)
     if fields := tuple(_fields_without_effect(question)):
         yield Note(NoteCode.NOT_WEIGHED, fields, {"has_job": job is not None})
@@ -77,6 +80,16 @@ def _notes_on_workload(question: Question, catalog: Catalog) -> Iterator[Note]:
         yield Note(NoteCode.SPOT_LEFT_OUT, ("constraints.market", "workload.fault_tolerant"))
     if question.software_unknown:
         yield Note(NoteCode.SOFTWARE_UNKNOWN, question.software_unknown)
+
+
+def _near_notes(nearest: tuple[RankedOffer | None, RankedOffer | None], miss: NearestMiss | None) -> Iterator[Note]:
+    """Yields what is nearest to the question where nothing is admitted."""
+    if nearest != (None, None):
+        in_time, in_budget = nearest
+        limits = ("constraints.deadline_hours", "constraints.budget_usd")
+        yield Note(NoteCode.NEAREST, limits, {"in_time": in_time, "in_budget": in_budget})
+    if miss is not None:
+        yield Note(NoteCode.SEVERAL_CONSTRAINTS, ("constraints",), {"instance": miss.instance, "codes": miss.codes})
 
 
 def _fields_without_effect(question: Question) -> Iterator[str]:

@@ -22,7 +22,7 @@ from service.domain.recommend.ranking import (
     uncertain,
     weight_of_speed,
 )
-from service.domain.recommend.relax import explained, nearest, rejections
+from service.domain.recommend.relax import explained, nearest, nearest_miss, rejections
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, passing_offers
 from service.domain.selection.selection import Selection, select
@@ -61,16 +61,18 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         choices = tuple(compared(choice, current, context) for choice in choices)
     near = (None, None) if admitted else nearest(basis, constraints, needs, catalog)
     priors = cited_priors(question, basis, selection.admitted, catalog)
+    rejected = rejections(basis, selection, catalog)
+    miss = nearest_miss(selection, rejected, catalog)
     return Answer(
         choices=choices,
-        rejections=rejections(basis, selection, catalog),
+        rejections=rejected,
         considered=len(catalog.instance_types),
         admitted=admitted.bit_count(),
         ranked=leading.ranked,
         current=current,
         price_ignored=price_ignored,
         advice=leading.advice,
-        notes=tuple(notes_on(question, near, catalog, priors, price_ignored=price_ignored)),
+        notes=tuple(notes_on(question, near, miss, catalog, priors, price_ignored=price_ignored)),
         priors=priors,
         explained=explained(question.explain, selection, catalog),
     )

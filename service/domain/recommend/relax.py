@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,36 @@ from service.domain.typeset import TypeSet
 SOME = 3
 """Most instance types that a rejection names."""
 
+HOPELESS = 100.0
+"""Weight of a constraint that no change of the question relaxes; any other weighs 1."""
+
 
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
     """Returns the rejections of a selection, the most frequent first and equal ones by code."""
     ordered = sorted(selection.obstacles, key=lambda obstacle: (-obstacle.fails.bit_count(), obstacle.code))
     return tuple(_rejection(basis, obstacle, catalog) for obstacle in ordered)
+
+
+class NearestMiss(NamedTuple):
+    """The instance type that misses the fewest constraints, and the codes of their rejections."""
+
+    instance: str
+    codes: tuple[str, ...]
+
+
+def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: Catalog) -> NearestMiss | None:
+    """Returns what misses the fewest constraints; None if something is admitted, or if one change admits something.
+
+    A type that misses what a change of the question can help comes before one that misses data or hardware.
+    """
+    if selection.admitted.types or any(rejection.relaxation is not None for rejection in rejected):
+        return None
+    missed = np.zeros(len(catalog.instance_types))
+    for obstacle in selection.obstacles:
+        missed += catalog.mask(obstacle.fails) * (1.0 if obstacle.rule is not None else HOPELESS)
+    index = int(np.argmin(missed))
+    codes = (obstacle.code for obstacle in selection.obstacles if obstacle.fails >> index & 1)
+    return NearestMiss(catalog.instance_types[index].id, tuple(codes))
 
 
 def nearest(

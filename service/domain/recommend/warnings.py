@@ -10,16 +10,15 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.software_support import no_framework_mask
 from service.domain.evidence.named import NamedRate
+from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.warnings import estimate_warnings
 from service.domain.physics.cluster import GIB
 from service.domain.physics.input_pipeline import (
     CORES_PER_GPU_THAT_DECODES,
     USUAL_CORES_PER_GPU,
-    SampleLoading,
     cores_needed,
     samples_fed_per_second,
-    samples_read_per_second,
 )
 from service.domain.recommend.answer import HostNeeds, RankedOffer, WorkContext, WorkEstimate
 from service.domain.recommend.codes import WarningCode
@@ -128,12 +127,15 @@ def host_needs(
 def cpus_are_too_few(context: WorkContext, offer: RankedOffer, modelled: JobEstimate | None, catalog: Catalog) -> bool:
     """Returns whether the CPUs of the host cannot prepare samples fast enough."""
     codes = {warning.code for warning in _host_warnings(_Subject(context, offer, modelled, catalog))}
-    return not codes.isdisjoint({WarningCode.FEW_VCPUS, WarningCode.HOST_BOUND})
+    bound = modelled is not None and modelled.estimate.bottleneck == "host_cpu"
+    return bound or WarningCode.FEW_VCPUS in codes
 
 
 def _samples_per_second_of_a_node(modelled: JobEstimate | None, nodes: int) -> float | None:
-    rate = None if modelled is None else modelled.estimate.samples_per_second
-    return None if rate is None else rate.likely / nodes
+    """The rate that the GPUs of a node could take, whatever the host brings."""
+    if modelled is None or modelled.estimate.samples_per_second is None:
+        return None
+    return (modelled.estimate.gpu_samples_per_second or modelled.estimate.samples_per_second.likely) / nodes
 
 
 def _host_warnings(subject: _Subject) -> Warnings:
@@ -146,17 +148,8 @@ def _host_warnings(subject: _Subject) -> Warnings:
         return
     if loading.single_threaded and (instance_type.vcpus is None or instance_type.vcpus > 1):
         yield statement(WarningCode.SINGLE_THREADED, vcpus=instance_type.vcpus)
-    rate = _samples_per_second_of_a_node(subject.modelled, subject.offer.nodes)
-    fed, read = samples_fed_per_second(instance_type, loading), samples_read_per_second(instance_type, loading)
-    if rate is None or fed is None:
+    if subject.modelled is None or samples_fed_per_second(instance_type.vcpus, loading) is None:
         yield from too_few_cores(instance_type, loading)
-    elif fed < rate:
-        yield statement(WarningCode.HOST_BOUND, rate=rate, vcpus=instance_type.vcpus, fed=fed)
-    if rate is not None and read is not None and read < rate:
-        yield statement(
-            WarningCode.SLOW_READS,
-            rate=rate, gbps=instance_type.network_gbps, read=read, sample_mb=loading.sample_mb,
-        )  # fmt: skip
 
 
 def too_few_cores(instance_type: InstanceType, loading: SampleLoading) -> Warnings:

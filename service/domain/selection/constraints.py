@@ -38,6 +38,8 @@ class Constraints:
     max_price_age_days: float | None = None
     needs_price: bool = False
     needs_peak: bool = False
+    spot_refused: bool = False
+    """Whether the workload is said not to tolerate interruptions, which leaves spot out of a list of markets."""
 
     @property
     def of_offers(self) -> OfferConstraints:

@@ -138,6 +138,7 @@ class AddOfferWord:
     """`region`, `country`, `continent` or `market`."""
     words: tuple[str, ...]
     near_misses: NearMisses
+    spot_refused: bool = False
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation:
         # Codes begin at -1, for an offer without a known region or country; bincount takes no negative numbers.
@@ -147,7 +148,10 @@ class AddOfferWord:
         code = int(counts.argmax())
         word = catalog.offer_words[self.field].words[code]
         offers = self.near_misses.with_code(code, catalog)
-        return Relaxation({self.field: [*self.words, word]}, offers.candidates(rejected.types, rejected.limit))
+        to: dict[str, object] = {self.field: [*self.words, word]}
+        if word == "spot" and self.spot_refused:
+            to["workload.fault_tolerant"] = True
+        return Relaxation(to, offers.candidates(rejected.types, rejected.limit))
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,5 +67,5 @@ def _offer_obstacles(
 
 def _offer_rule(code: str, near_misses: NearMisses, asked: Constraints) -> RelaxationRule | None:
     if code in ("region", "country", "continent", "market"):
-        return AddOfferWord(code, getattr(asked, code), near_misses)
+        return AddOfferWord(code, getattr(asked, code), near_misses, asked.spot_refused)
     return RaisePriceAge(near_misses) if code == "max_price_age_days" else None

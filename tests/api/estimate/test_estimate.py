@@ -223,3 +223,74 @@ def test_utilisation_counts_the_work_that_is_done(client: TestClient) -> None:
         assert 0 < estimate["model_flops_utilisation"] < 1
     ratio = lora["model_flops_utilisation"] / (lora["model_tflops_per_gpu"] / lora["peak_tflops_per_gpu"])
     assert ratio == pytest.approx(0.67, abs=0.03)
+
+
+def test_gpus_are_no_faster_than_their_host_feeds_them(client: TestClient) -> None:
+    """50 images per second and vCPU: the 4 vCPUs of a g5.xlarge prepare 200 of the 400 that its GPU could take."""
+    one = {"workload": {"task": "training", "model": "resnet-50"}, "machine": "aws/g5.xlarge"}
+    free = post_estimate(client, one)["estimate"]
+    bound = post_estimate(client, changed(one, workload__host={"cpu_samples_per_second_per_vcpu": 50}))
+    assert free["samples_per_second"]["likely"] > 200
+    assert bound["estimate"]["samples_per_second"]["likely"] == 200
+    assert bound["estimate"]["bottleneck"] == "host_cpu"
+    assert sum(bound["estimate"]["step_seconds"].values()) == pytest.approx(1024 / 200, rel=1e-3)
+    assert [w["code"] for w in bound["warnings"]].count("host_bound") == 1
+    decoded = changed(one, workload__host={"cpu_samples_per_second_per_vcpu": 50, "gpu_decoding": True})
+    assert post_estimate(client, decoded)["estimate"]["samples_per_second"] == free["samples_per_second"]
+
+
+def test_samples_are_read_no_faster_than_the_network_brings_them(client: TestClient) -> None:
+    reads = {"task": "training", "model": "resnet-50", "sample_mb": 10}
+    bound = post_estimate(client, {"workload": reads, "machine": "aws/g5.xlarge"})
+    assert bound["estimate"]["samples_per_second"]["likely"] == pytest.approx(10e9 / 8 / 10e6)
+    assert bound["estimate"]["bottleneck"] == "network_reads"
+    local = post_estimate(client, {"workload": {**reads, "reads_from": "local"}, "machine": "aws/g5.xlarge"})
+    assert local["estimate"]["samples_per_second"]["likely"] > 125
+    assert "slow_reads" in [w["code"] for w in bound["warnings"]]
+
+
+def test_a_host_that_binds_counts_in_recommendations_as_in_estimates(client: TestClient) -> None:
+    work = {
+        "task": "training", "model": "resnet-50", "amount": {"samples": 1e7},
+        "host": {"cpu_samples_per_second_per_vcpu": 50},
+    }  # fmt: skip
+    asked = {"workload": work, "constraints": {"provider": ["aws"], "family": ["g5"]}, "limit": 20}
+    bound_by_cpu = 0
+    for choice in client.post("/recommend", json=asked).json()["choices"]:
+        told = post_estimate(client, {"workload": work, "machine": f"aws/{choice['instance']}"})["estimate"]
+        assert choice["estimate"]["samples_per_second"] == told["samples_per_second"]
+        bound_by_cpu += told["bottleneck"] == "host_cpu"
+    assert bound_by_cpu
+
+
+def test_a_stack_that_is_not_recognised_is_a_warning(client: TestClient) -> None:
+    told = post_estimate(client, changed(TRAINING, workload__software={"framework": "abacus"}))
+    text = next(w["text"] for w in told["warnings"] if w["code"] == "software_unrecognised")
+    assert "abacus" in text
+    known = post_estimate(client, TRAINING)
+    assert "software_unrecognised" not in [w["code"] for w in known["warnings"]]
+
+
+def test_activations_are_counted_from_the_operations(client: TestClient) -> None:
+    """One sequence of 4,096 tokens of an 8B model keeps 20 to 25 GiB; selective checkpointing halves that."""
+    one = changed(
+        TRAINING, workload__global_batch_size=1, workload__software={"framework": "pytorch"},
+        machine={"gpu": "b200-sxm-180gb"}, layout={"micro_batch": 1},
+    )  # fmt: skip
+    kept, selected, none = (
+        post_estimate(client, changed(one, layout__activation_checkpointing=how))["estimate"]["memory"]["parts"]
+        for how in ("none", "selective", "full")
+    )
+    assert 20 < kept["activations"] < 25
+    assert 1.5 < kept["activations"] / selected["activations"] < 2.6
+    assert none["activations"] < selected["activations"] / 2
+
+
+def test_paged_and_offloaded_states_leave_the_gpu(client: TestClient) -> None:
+    plain, paged, offloaded = (
+        post_estimate(client, changed(TRAINING, layout__data=8, layout__zero_stage=1, **more))["estimate"]["memory"][
+            "parts"
+        ].get("optimizer", 0.0)
+        for more in ({}, {"workload__optimizer": "paged_adamw"}, {"workload__offload_optimizer": True})
+    )
+    assert plain > paged > offloaded == 0

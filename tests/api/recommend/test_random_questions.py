@@ -6,7 +6,7 @@ A few hundred by default. To ask more: `SELECTOR_TEST_QUESTIONS=100000 python3 d
 import json
 import os
 from collections.abc import Iterator
-from math import isfinite
+from math import isclose, isfinite
 from random import Random
 from typing import Any
 
@@ -93,6 +93,7 @@ def faults_of(question: dict[str, Any], answer: dict[str, Any]) -> Iterator[str]
         yield "more choices than asked for"
     if counts["admitted"] and not choices:
         yield "admitted, but none is chosen"
+    yield from faults_of_choices(question, answer)
     yield from (f"nothing says why {choice['instance']}" for choice in choices if not choice["reasons"])
     for rejection in answer["rejections"]:
         relax = rejection["relax"]
@@ -100,6 +101,29 @@ def faults_of(question: dict[str, Any], answer: dict[str, Any]) -> Iterator[str]
             yield f"rejection: {rejection}"
     for part in ("choices", "rejections", "current", "advice", "notes"):
         yield from odd(answer[part], part)
+
+
+def faults_of_choices(question: dict[str, Any], answer: dict[str, Any]) -> Iterator[str]:
+    choices, least = answer["choices"], (question.get("constraints") or {}).get("min_nodes", 1)
+    helps = [each["relax"] for each in answer["rejections"] if each["relax"]]
+    helps += [note for note in answer["notes"] if note["code"] == "several_constraints"]
+    if not choices and not helps:
+        yield "nothing is chosen, and nothing says what would admit something"
+    for choice in choices:
+        if choice["nodes"] < least:
+            yield f"{choice['nodes']} nodes, not {least}"
+        yield from usd_against_hours(choice)
+
+
+def usd_against_hours(choice: dict[str, Any]) -> Iterator[str]:
+    """A choice on demand costs its hours times the price of all of its machines."""
+    estimate = choice["estimate"] or {}
+    hours, usd = estimate.get("hours"), estimate.get("usd")
+    if usd is None or hours is None or choice["market"] == "spot":
+        return
+    for end in ("low", "likely", "high"):
+        if not isclose(usd[end], hours[end] * choice["usd_per_hour"], rel_tol=1e-4):
+            yield f"${usd[end]} for {hours[end]} h at ${choice['usd_per_hour']} ({end})"
 
 
 def odd(value: Any, where: str) -> Iterator[str]:

@@ -401,6 +401,36 @@ def test_a_job_is_ranked_by_dollars_of_the_whole_of_it(client: TestClient) -> No
     assert any(rejection["code"] == "gpu_memory" for rejection in answer["rejections"])
 
 
+def test_several_nodes_are_counted_without_a_model(client: TestClient) -> None:
+    one, four = (
+        post_recommend(client, question(constraints={"instance": ["p4d.24xlarge"], "min_nodes": nodes, "max_nodes": 4}))
+        for nodes in (1, 4)
+    )
+    single, several = one["choices"][0], four["choices"][0]
+    assert (single["nodes"], several["nodes"]) == (1, 4)
+    assert several["usd_per_hour"] == pytest.approx(4 * single["usd_per_hour"])
+    assert several["estimate"]["peak_tflops"] == pytest.approx(4 * single["estimate"]["peak_tflops"])
+    ratio = "peak_tflops_per_usd_hour"
+    assert several["estimate"][ratio] == pytest.approx(single["estimate"][ratio])
+
+
+def test_spot_comes_with_the_fault_tolerance_that_it_needs(client: TestClient) -> None:
+    asked = question(workload={"fault_tolerant": False}, constraints={"provider": ["salad"]})
+    market = next(each for each in post_recommend(client, asked)["rejections"] if each["code"] == "market")
+    assert market["relax"]["to"]["workload.fault_tolerant"] is True
+    assert (
+        post_recommend(client, relaxed(asked, market["relax"]["to"]))["counts"]["admitted"] >= market["relax"]["admits"]
+    )
+
+
+def test_constraints_that_exclude_everything_together_name_the_nearest_machine(client: TestClient) -> None:
+    asked = question(constraints={"provider": ["aws"], "family": ["NC"], "gpu_vendor": ["amd"]})
+    told = post_recommend(client, asked)
+    assert not told["choices"]
+    assert not any(each["relax"] for each in told["rejections"])
+    assert "several_constraints" in [note["code"] for note in told["notes"]]
+
+
 def test_a_list_of_constraints_may_be_null(client: TestClient) -> None:
     nothing = post_recommend(client, question(constraints={"region": None, "provider": None}))
     assert nothing["counts"] == post_recommend(client, question())["counts"]

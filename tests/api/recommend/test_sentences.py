@@ -12,7 +12,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement, Prior
 from service.domain.catalog.tariffs import InterruptionPrior
 from service.domain.jobs.job import Amount, Job
-from service.domain.physics.input_pipeline import SampleLoading
+from service.domain.jobs.loading import SampleLoading
 from service.domain.recommend.answer import Answer, Limits, NamedWork, Question
 from service.domain.recommend.codes import NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.objective import NAMED, Objective
@@ -86,8 +86,13 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "peaks": lambda: ask(precisions=("bf16",), needs=PYTORCH, loading=LOADING),
     "one machine": lambda: ask(machines=(P4D,), constraints={"market": ("on_demand",)}),
     "spot": lambda: ask(SMALL_JOB, constraints=SPOT, limits=Limits(deadline_hours=1e6, budget_usd=1e9, safe=True)),
-    "two nodes": lambda: ask(SMALL_JOB, nodes=(2, 2), loading=FEEDING),
-    "slow samples": lambda: ask(SMALL_JOB, loading=FEEDING),
+    "two nodes": lambda: ask(replace(SMALL_JOB, loading=FEEDING), nodes=(2, 2)),
+    "slow samples": lambda: ask(replace(SMALL_JOB, loading=FEEDING)),
+    "as published": lambda: ask(
+        replace(SERVING, model=replace(LARGE_MODEL, published_precision="fp16")), task="inference"
+    ),
+    "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
+    "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
     "slow links": lambda: ask(replace(SERVING, model=LARGE_MODEL), task="inference", machines=(PCIE,)),
     "too large": lambda: ask(HUGE_JOB, current_instance=P4D.id),
     "by name": lambda: ask(

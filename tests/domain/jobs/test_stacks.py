@@ -18,6 +18,13 @@ from service.domain.jobs.stacks import STACKS, UNKNOWN, software_called
         ("peft", "transformers", "transformers"),
         ("torch==2.3", "pytorch", "pytorch-2.3"),
         ("nemo-megatron", "nemo-megatron", "nemo-megatron"),
+        ("torch==1.13", "pytorch-1", "pytorch-1-1.13"),
+        ("pytorch==21.03", "pytorch-ngc", "pytorch-ngc-21.03"),
+        ("trtllm", "tensorrt-llm", "tensorrt-llm"),
+        ("Hugging Face", "transformers", "transformers"),
+        ("llama cpp", "llama.cpp", "llama.cpp"),
+        ("maxtext", "maxtext", "maxtext"),
+        ("nxd", "neuronx-distributed", "neuronx-distributed"),
         ("abacus", "unknown", "unknown"),
         (None, "unknown", "unknown"),
     ],
@@ -30,6 +37,17 @@ def test_a_name_or_requirement_finds_its_stack_and_release(text: str | None, lin
 def test_every_stack_is_found_by_its_own_name_and_no_name_stands_twice() -> None:
     assert [software_called(stack.id).stack for stack in STACKS] == list(STACKS)
     assert len({stack.id for stack in STACKS}) == len(STACKS)
+
+
+def test_no_alias_stands_twice_or_for_the_name_of_another_stack() -> None:
+    aliases = [alias for stack in STACKS for alias in stack.aliases]
+    assert len(aliases) == len({*aliases, *(stack.id for stack in STACKS)}) - len(STACKS)
+
+
+def test_plain_pytorch_has_fused_attention_and_old_pytorch_has_not() -> None:
+    assert not software_called("pytorch").stack.before_flash
+    assert not software_called("pytorch>=2.3").stack.before_flash
+    assert software_called("pytorch==1.10").stack.before_flash
 
 
 def test_an_unknown_stack_has_the_habits_of_none() -> None:

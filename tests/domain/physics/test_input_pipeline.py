@@ -2,12 +2,9 @@
 
 import pytest
 
-from service.domain.physics.input_pipeline import (
-    SampleLoading,
-    cores_needed,
-    samples_fed_per_second,
-    samples_read_per_second,
-)
+from service.domain.jobs.loading import SampleLoading
+from service.domain.physics.cluster import cluster_of_instance
+from service.domain.physics.input_pipeline import cores_needed, feed_of
 from tests.builders.gpus import gpu
 from tests.builders.instance_types import instance_type
 
@@ -40,9 +37,14 @@ def test_a_part_of_a_card_needs_its_part_of_the_cores() -> None:
     assert cores_needed(instance_type("cpu", gpu=None), SampleLoading(), None) is None
 
 
-def test_samples_come_as_fast_as_cores_and_network_bring_them() -> None:
-    assert samples_fed_per_second(EIGHT, SampleLoading(samples_per_second_per_vcpu=50)) == 4800
-    assert samples_fed_per_second(EIGHT, SampleLoading()) is None
-    assert samples_read_per_second(EIGHT, SampleLoading(sample_mb=0.1)) == pytest.approx(125_000)
-    assert samples_read_per_second(EIGHT, SampleLoading(sample_mb=0.1, from_local_disks=True)) is None
-    assert samples_read_per_second(EIGHT, SampleLoading()) is None
+def test_samples_come_as_fast_as_the_cores_and_the_network_of_all_nodes_bring_them() -> None:
+    two = cluster_of_instance(EIGHT, 2)
+    assert feed_of(two, SampleLoading(samples_per_second_per_vcpu=50)) == {"host_cpu": 9600}
+    assert feed_of(two, SampleLoading(sample_mb=0.1)) == {"network_reads": pytest.approx(250_000)}
+    assert feed_of(two, SampleLoading(sample_mb=0.1, from_local_disks=True)) == {}
+    assert feed_of(two, SampleLoading()) == {}
+
+
+def test_what_is_unknown_of_a_host_binds_nothing() -> None:
+    unknown = cluster_of_instance(instance_type("unknown", vcpus=None, network_gbps=None))
+    assert feed_of(unknown, SampleLoading(samples_per_second_per_vcpu=50, sample_mb=0.1)) == {}

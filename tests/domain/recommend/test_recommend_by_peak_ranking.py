@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleEvent
 from service.domain.catalog.precision import SUPPORT_LEVELS, Rate
-from service.domain.physics.input_pipeline import SampleLoading
+from service.domain.jobs.loading import SampleLoading
 from service.domain.recommend.answer import Answer, Choice, Question
 from service.domain.recommend.basis import PRECISION_BY_TASK
 from service.domain.recommend.objective import MORE_IS_BETTER, NAMED, NEEDS_POWER, NEEDS_PRICE, NEEDS_SPEED, Objective
