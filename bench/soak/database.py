@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,7 @@ class Database:
             self._bouncer.kill()
             self._bouncer.wait()
         for data in (self._standby, self._primary):
-            with suppress(subprocess.CalledProcessError):  # it is not running
+            if (data / "postmaster.pid").exists():  # it is running
                 self._control(data, "stop", "--mode", "immediate")
 
     def _start(self, data: Path, port: int, settings: str) -> None:

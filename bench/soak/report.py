@@ -120,7 +120,9 @@ def phase_of(began: float, ended: float, events: Sequence[Event]) -> str:
 def report(record: Record) -> str:
     """Returns the table: a row for the quiet time, for each event, for all events, and for everything."""
     sent = [(phase_of(each.began, each.began + each.seconds, record.events), each) for each in record.sent]
-    followed = [(phase_of(each.written_at, each.written_at, record.events), each) for each in record.followed]
+    followed = [
+        (phase_of(each.written_at, each.written_at + each.seconds, record.events), each) for each in record.followed
+    ]
     seconds = {event.name: event.ended - event.began for event in record.events}
     eventful, whole = sum(seconds.values()), record.ended - record.began
     names = list(seconds)

@@ -43,7 +43,7 @@ def test_each_phase_counts_its_own_requests() -> None:
         written(14, 3),
         written(15, 4, status=503),
         stored={1, 2},
-        followed=(Followed(4, 0.5), Followed(16, 2.5), Followed(17, 1.5)),
+        followed=(Followed(4, 0.5), Followed(9, 2.5), Followed(17, 1.5)),  # the crash delays the second one
     )
     assert cells(everything, "quiet") == ["40", "2", "0", "30", "1", "0", "0", "0.5"]
     assert cells(everything, "a crash") == ["10", "2", "2", "10", "2", "1", "1", "2.5"]
