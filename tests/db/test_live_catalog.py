@@ -122,8 +122,8 @@ def test_what_is_rolled_back_never_shows(live: LiveCatalog, engine: Engine) -> N
 
 def test_a_catalog_in_use_stays_as_it_is(live: LiveCatalog, engine: Engine) -> None:
     before, pinned = live.on(None), live.seen_by(None)
-    dear = batch("dearer", offers=[offer_record("g5.xlarge", price_record(9_000_000))])
-    written = write(engine, dear, datetime(2026, 11, 22, tzinfo=UTC))
+    pricier = batch("more expensive", offers=[offer_record("g5.xlarge", price_record(9_000_000))])
+    written = write(engine, pricier, datetime(2026, 11, 22, tzinfo=UTC))
     await_version(live, written.version)
     assert sorted(before.offers.usd_per_hour) == [1, 1, 1]
     assert list(live.on(None).offers.usd_per_hour) == [9]

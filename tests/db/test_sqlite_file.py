@@ -31,7 +31,7 @@ DAY = date(2026, 11, 21)
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 DELETED = "The database file was deleted. Put it back, and restart the service."
 REPLACED = "The database file was replaced. Restart the service to use the new one."
-NEWER = batch("dearer", offers=[offer_record("g5.xlarge", price_record(9_000_000))])
+NEWER = batch("more expensive", offers=[offer_record("g5.xlarge", price_record(9_000_000))])
 PATIENCE_SECONDS = 30
 
 

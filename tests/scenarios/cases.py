@@ -25,11 +25,9 @@ class Case:
     as_of: str
     catalog: str
     strength: str
-    title: str
     endpoint: str
     request: Mapping[str, Any]
     expect: Mapping[str, Any]
-    reason: str
 
 
 def cases() -> dict[str, Case]:

@@ -207,7 +207,7 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.HOST_MEMORY_UNKNOWN: "Its host memory is unknown; the workload asks for {needed_gib:g} GiB.",
     WarningCode.LOCAL_STORAGE_SMALL: _local_storage_small,
     WarningCode.SPOT_CAN_BE_INTERRUPTED: _spot_can_be_interrupted,
-    WarningCode.SPOT_DEARER: "On demand it costs ${on_demand:g} an hour here, less than the ${spot:g} of spot.",
+    WarningCode.SPOT_MORE_EXPENSIVE: "On demand it costs ${on_demand:g} an hour here, less than the ${spot:g} of spot.",
     WarningCode.PRICE_UNDATED: "The day on which this price was observed is unknown.",
     WarningCode.PRICE_OLD: "The price was last observed {days} days before the catalog's day, on {observed_on}.",
     WarningCode.PRICE_ASSUMED: lambda note: (

@@ -14,7 +14,7 @@ from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.offer import Offer, Price
 from service.domain.catalog.price_history import changes_between, offer_key, offer_of
 
-ChangeKind = Literal["dearer", "cheaper", "new", "gone", "known", "unknown"]
+ChangeKind = Literal["more_expensive", "cheaper", "new", "gone", "known", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class PriceChange:
         change = self.usd_per_hour
         if change.micros is None:
             return "known" if change.before is None else "unknown"
-        return "dearer" if change.micros > 0 else "cheaper"
+        return "more_expensive" if change.micros > 0 else "cheaper"
 
 
 @dataclass(frozen=True, slots=True)

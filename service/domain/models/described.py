@@ -126,7 +126,7 @@ def _from_dimensions(
     ]
     if parameters is None:
         return model_of(candidates[0])
-    # Gates and ties change the number of parameters, so the published number tells them apart.
+    # Gates and ties change the number of parameters, so the published number selects one of them.
     best = min(candidates, key=lambda t: abs(parameter_count(t) - parameters))
     share = active_parameter_count(best) / parameter_count(best) if best.experts else 1.0
     active = min(parameters, active_parameters or parameters * share)

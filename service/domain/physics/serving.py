@@ -8,8 +8,8 @@ on their way. A request sees A = M (1 - 1/N) others (arrival theorem). It arrive
     P = n (step + (1 + A) request) + (1 + A) prompt
 
 are its seconds until the next step and in the engine. By Little's law N = X (arrival + R + P) with X = M / P requests
-per second, and M is the root of a quadratic. Where X would be more than that of all places of the engine taken, it is
-the latter, and the rest of N waits in the queue.
+per second, and M is the root of a quadratic. X is never more than with all places of the engine taken; the
+remaining requests then wait in a queue.
 """
 
 from dataclasses import dataclass
@@ -54,8 +54,8 @@ class SteadyState:
     """Requests in the engine."""
     others: Number
     """Other requests that a request finds when it arrives."""
-    beside: Number
-    """Other requests while it gets its tokens, which are never more than the other places."""
+    others_decoding: Number
+    """Other requests in the engine while a request gets its tokens; never more than the other places."""
     in_flight: Number
     tokens: Number
     """Tokens of an answer; 1 at least."""
@@ -65,7 +65,7 @@ class SteadyState:
     @property
     def per_token(self) -> EngineTimes:
         """Parts of the time between two tokens of a request."""
-        return EngineTimes(1.0, 1.0 + self.beside, self.beside / self.tokens, 0.0)
+        return EngineTimes(1.0, 1.0 + self.others_decoding, self.others_decoding / self.tokens, 0.0)
 
     @property
     def per_request(self) -> EngineTimes:
@@ -120,7 +120,7 @@ PARTS = tuple(EngineTimes.__dataclass_fields__)
 
 
 def steady_state(seconds: EngineTimes, in_flight: Number, most_running: Number, output_tokens: Number) -> SteadyState:
-    """Solves for the requests in the engine when so many are in flight and it has so many places."""
+    """Returns the state of an engine that has `most_running` places, with `in_flight` requests in flight."""
     tokens = np.maximum(1.0, output_tokens)
     share = 1.0 - 1.0 / np.maximum(1.0, in_flight)
     one = tokens * (seconds.step + seconds.request) + seconds.prompt
@@ -132,7 +132,7 @@ def steady_state(seconds: EngineTimes, in_flight: Number, most_running: Number, 
     root = np.sqrt(b * b + 4.0 * a * c)
     # Each form is exact where the other subtracts nearly equal numbers.
     free = np.where(b > 0, 2.0 * c / (b + root), (root - b) / np.maximum(2.0 * a, 1e-300))
-    seen, places = free * share, most_running - 1.0
-    queues = most_running / (one + places * each) < free / (one + seen * each)
-    running, others = np.where(queues, most_running, free), np.where(queues, places, seen)
-    return SteadyState(running, others, np.minimum(seen, places), in_flight, tokens, queues)
+    others_free, places = free * share, most_running - 1.0
+    queues = most_running / (one + places * each) < free / (one + others_free * each)
+    running, others = np.where(queues, most_running, free), np.where(queues, places, others_free)
+    return SteadyState(running, others, np.minimum(others_free, places), in_flight, tokens, queues)

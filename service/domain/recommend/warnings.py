@@ -185,7 +185,7 @@ def _spot_warnings(subject: _Subject) -> Warnings:
     spot = offer.price.usd_per_hour
     cheapest = np.fmin.reduce(offers.usd_per_hour[rows[on_demand]], initial=np.nan)
     if spot is not None and cheapest < spot:
-        yield statement(WarningCode.SPOT_DEARER, on_demand=float(cheapest), spot=spot)
+        yield statement(WarningCode.SPOT_MORE_EXPENSIVE, on_demand=float(cheapest), spot=spot)
 
 
 def _price_warnings(subject: _Subject) -> Warnings:

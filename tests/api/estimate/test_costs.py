@@ -424,7 +424,7 @@ def test_cost_is_linear_in_hours_and_machines_above_the_minimum(
 @settings(max_examples=25, derandomize=True)
 @given(st.floats(0.001, 1000), st.floats(0.01, 100), st.floats(0, 10), st.floats(0, 10))
 def test_cost_grows_with_price_and_hours(
-    client: TestClient, hours: float, price: float, longer: float, dearer: float
+    client: TestClient, hours: float, price: float, longer: float, pricier: float
 ) -> None:
     def usd(hours: float, price: float) -> float:
         told = post_estimate(client, {"hours": hours, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": price}})
@@ -432,7 +432,7 @@ def test_cost_grows_with_price_and_hours(
         return likely
 
     assert usd(hours, price) <= usd(hours + longer, price)
-    assert usd(hours, price) <= usd(hours, price + dearer)
+    assert usd(hours, price) <= usd(hours, price + pricier)
 
 
 TINY = 5e-324

@@ -270,8 +270,8 @@ def test_cost_grows_with_price(data: st.DataObject, more: int) -> None:
     job = data.draw(jobs())
     on = data.draw(offers(job.hours))
     assert not isinstance(on.price, Unknown)
-    dearer = replace(on, price=replace(on.price, micros_per_hour=on.price.micros_per_hour + more))
-    assert_grows(bill_of(job, on), bill_of(job, dearer))
+    pricier = replace(on, price=replace(on.price, micros_per_hour=on.price.micros_per_hour + more))
+    assert_grows(bill_of(job, on), bill_of(job, pricier))
 
 
 @given(st.data(), st.integers(1, 10**6))

@@ -24,7 +24,7 @@ def change(*prices: Priced, hours: float | None = None) -> PriceChange:
 
 @pytest.mark.parametrize(
     ("before", "after", "kind"),
-    [(30.0, 40.0, "dearer"), (40.0, 30.0, "cheaper"), (None, 30.0, "known"), (30.0, None, "unknown")],
+    [(30.0, 40.0, "more_expensive"), (40.0, 30.0, "cheaper"), (None, 30.0, "known"), (30.0, None, "unknown")],
 )
 def test_an_offer_that_stays_has_a_kind_of_change(before: float | None, after: float | None, kind: str) -> None:
     moved = change(priced(P4D, before, valid_from=MARCH, valid_to=APRIL), priced(P4D, after, valid_from=APRIL))

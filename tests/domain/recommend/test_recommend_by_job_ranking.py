@@ -270,12 +270,12 @@ def test_a_higher_price_never_raises_a_rank(
     world: World, job: Job, span: tuple[int, int], times: float, data: st.DataObject
 ) -> None:
     place = data.draw(st.integers(0, len(world.catalog.instance_types) - 1))
-    dearer = [
+    pricier = [
         (kind, where, how, usd * times if usd is not None and kind == place else usd, age)
         for kind, where, how, usd, age in world.offers
     ]
     asked = question(job, "cheapest", Constraints(), nodes=span)
-    before, after = recommend(asked, world.catalog), recommend(asked, again(world, dearer).catalog)
+    before, after = recommend(asked, world.catalog), recommend(asked, again(world, pricier).catalog)
     assert rank_of(after, place) >= rank_of(before, place)
 
 

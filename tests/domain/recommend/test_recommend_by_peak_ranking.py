@@ -223,7 +223,7 @@ def turned_away(answer: Answer) -> Mapping[str, tuple[int, int]]:
 @given(rich_worlds(), questions(), st.floats(1.01, 10.0), st.data())
 def test_a_higher_price_never_raises_a_rank(world: World, asked: Question, times: float, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(world.catalog.instance_types) - 1))
-    dearer = [
+    pricier = [
         (kind, where, how, usd * times if usd is not None and kind == place else usd, age)
         for kind, where, how, usd, age in world.offers
     ]
@@ -231,7 +231,7 @@ def test_a_higher_price_never_raises_a_rank(world: World, asked: Question, times
     asked = replace(
         asked, objective=cheapest, per_offer=False, constraints=replace(asked.constraints, needs_price=True)
     )
-    before, after = recommend(asked, world.catalog), recommend(asked, again(world, dearer).catalog)
+    before, after = recommend(asked, world.catalog), recommend(asked, again(world, pricier).catalog)
     assert before.price_ignored == after.price_ignored
     assert rank_of(after, place) >= rank_of(before, place)
 
@@ -261,7 +261,7 @@ def test_a_constraint_that_rejects_nobody_changes_nothing(world: World, asked: Q
 
 @MANY
 @given(rich_worlds(), questions(), st.floats(1.01, 10.0), st.data())
-def test_an_offer_that_is_only_dearer_changes_no_choice(
+def test_an_offer_with_only_a_higher_price_changes_no_choice(
     world: World, asked: Question, times: float, data: st.DataObject
 ) -> None:
     known = [offer for offer in world.offers if offer[3] is not None]
