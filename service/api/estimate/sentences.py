@@ -1,6 +1,6 @@
 """The sentences of POST /estimate: each says in words the figures that the domain has computed."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from service.api.estimate.response import memory_response
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
@@ -55,8 +55,12 @@ def _software_unrecognised(names: Iterable[str]) -> str:
     return f"No stack is called {' or '.join(names)}: the estimate assumes no stack, is cautious and has a wider band."
 
 
-def _extrapolates(properties: Iterable[str]) -> str:
-    return f"No published run had this {', '.join(properties)}, so the band is wider."
+def _extrapolates(properties: Collection[str], stack_named: bool) -> str:
+    unnamed = not stack_named and "stack" in properties
+    new = [name.replace("gpu", "GPU") for name in properties if stack_named or name != "stack"]
+    reasons = ["no framework or engine is named"] if unnamed else []
+    reasons += [f"no published run has this {' or this '.join(new)}"] if new else []
+    return f"The band is wider, because {' and '.join(reasons)}."
 
 
 def _rate(rate: float) -> str:

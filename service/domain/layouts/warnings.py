@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from service.domain.catalog.precision import bytes_per_value
+from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.input_pipeline import feed_of
@@ -45,7 +46,9 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     if names := job_estimate.job.unrecognised_software:
         yield statement(EstimateWarningCode.SOFTWARE_UNRECOGNISED, names=names)
     if estimate.extrapolates:
-        yield statement(EstimateWarningCode.EXTRAPOLATES, properties=estimate.extrapolates)
+        job = job_estimate.job
+        named = job.software != UNKNOWN or bool(job.unrecognised_software)
+        yield statement(EstimateWarningCode.EXTRAPOLATES, properties=estimate.extrapolates, stack_named=named)
 
 
 def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:

@@ -108,6 +108,19 @@ def test_an_unknown_stack_widens_the_band(client: TestClient) -> None:
     assert band["high"] / band["low"] > known["high"] / known["low"]
 
 
+@pytest.mark.parametrize(
+    ("software", "reason"),
+    [
+        (None, "because no framework or engine is named."),
+        ({"framework": "my own loop"}, "because no published run has this stack."),
+    ],
+)
+def test_a_wider_band_gives_its_reason(client: TestClient, software: Body | None, reason: str) -> None:
+    answer = post_estimate(client, changed(TRAINING, workload__software=software))
+    (text,) = (warning["text"] for warning in answer["warnings"] if warning["code"] == "extrapolates")
+    assert text == f"The band is wider, {reason}"
+
+
 def test_hours_alone_are_priced(client: TestClient) -> None:
     told = post_estimate(client, {"hours": 10, "machine": "aws/p4d.24xlarge", "nodes": 2})
     assert told["estimate"] is None
