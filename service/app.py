@@ -24,7 +24,7 @@ from service.api.http.batch import Batches, BatchLimits
 from service.api.http.document import complete_document
 from service.api.http.etag import ConditionalAnswers
 from service.api.http.limits import BodyLimit
-from service.api.http.observe import Observe
+from service.api.http.observe import LEADS, Observe
 from service.api.http.problems import answer_problems
 from service.api.http.protect import Protect, page_policy
 from service.api.recommend import codes, recommend
@@ -61,7 +61,7 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
     require_current(engine)
     live = LiveCatalog(engine, today=today, poll_seconds=settings.poll_seconds)
 
-    refresher = Refresher(engine, upstream_of(settings))
+    refresher = Refresher(engine, upstream_of(settings), LEADS.set)
 
     @asynccontextmanager
     async def watching(_app: FastAPI) -> AsyncIterator[None]:

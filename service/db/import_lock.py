@@ -9,7 +9,7 @@ from service.db.errors import in_sentences
 from service.db.tables import CATALOG_VERSION
 
 SQLITE_WAIT_SECONDS = 60
-"""How long an import waits for another one; a request waits much less."""
+"""How long an import or a migration waits for another one; a request waits much less."""
 
 
 @contextmanager

@@ -3,16 +3,17 @@
 import logging
 import random
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from time import monotonic
 
 from service.db.engine import Engine
 from service.db.errors import DatabaseUnusable
 from service.db.feeds.read_feeds import LastDocument, feed_statuses, last_document
 from service.db.feeds.write_capture import confirm_capture
-from service.db.operation.leader import only_here
+from service.db.operation.leader import Leader
 from service.db.write_catalog import record_failure
 from service.domain.catalog.resolution import Feed
 from service.feeds.fetch import FetchedDocument, Fetcher, FetchFailed, FetchLimits, NotModified
@@ -30,6 +31,12 @@ FAILURES_IN_A_ROW = 2
 """After so many parts that cannot be fetched, the others of the feed are left for the next run."""
 
 LOOK_SECONDS = 60.0
+"""How often the leader checks which feeds are due."""
+
+LEAD_SECONDS = 3.0
+"""How often a process asks for the lead. Postgres notices after 11 seconds that a machine has disappeared, so another
+one takes over within 15 seconds."""
+
 STOP_WITHIN_SECONDS = 5.0
 
 
@@ -121,11 +128,17 @@ def fetch_to(folder: Path, feeds: Collection[Feed], upstream: Upstream) -> Itera
 
 
 class Refresher:
-    """Reads the feeds that are due, in a thread of one process among all that share a database."""
+    """Reads the feeds that are due, in a thread of one process among all that share a database.
 
-    def __init__(self, engine: Engine, upstream: Upstream) -> None:
+    `on_lead` is called with 1 while this process is that one, and with 0 while it is not.
+    """
+
+    def __init__(self, engine: Engine, upstream: Upstream, on_lead: Callable[[int], object] = int) -> None:
         self._engine = engine
         self._upstream = upstream
+        self._leader = Leader(engine, "feeds")
+        self._on_lead = on_lead
+        self._next_look = 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feeds", daemon=True)
         self._random = random.Random()  # noqa: S311 - spreads requests, nothing secret
@@ -143,15 +156,22 @@ class Refresher:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            try:
-                with only_here(self._engine, "feeds") as here:
-                    if here:
-                        self._refresh_due()
-            except DatabaseUnusable as error:
-                log.warning("Feeds wait: %s", error)
-            except Exception:  # whatever the error, the service keeps answering from its last good catalog
-                log.exception("A feed could not be read.")
-            self._stopping.wait(LOOK_SECONDS * (1 + JITTER * self._random.random()))
+            leads = self._leader.leads()
+            self._on_lead(int(leads))
+            if leads and monotonic() >= self._next_look:
+                self._look()
+                self._next_look = monotonic() + LOOK_SECONDS * (1 + JITTER * self._random.random())
+            self._stopping.wait(LEAD_SECONDS)
+        self._leader.release()
+        self._on_lead(0)
+
+    def _look(self) -> None:
+        try:
+            self._refresh_due()
+        except DatabaseUnusable as error:
+            log.warning("Feeds wait: %s", error)
+        except Exception:  # whatever the error, the service keeps answering from its last good catalog
+            log.exception("A feed could not be read.")
 
     def _refresh_due(self) -> None:
         for status in feed_statuses(self._engine):

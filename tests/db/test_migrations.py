@@ -1,16 +1,21 @@
 """The migrations make the tables that the code expects, on both databases."""
 
+import sqlite3
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
-from service.db.engine import connect
+from service.db.engine import SQLITE_BUSY_SECONDS, connect
 from service.db.migrate import downgrade, require_current, upgrade
 from service.db.read_history import read_history
 from service.db.tables import CATALOG_TABLES, METADATA
+
+MIGRATE = "import sys; from service.db import engine, migrate; migrate.upgrade(engine.connect(sys.argv[1]))"
 
 
 def test_up_down_and_up_again(database_url: str) -> None:
@@ -102,10 +107,24 @@ def test_a_change_by_hand_raises_the_version_and_a_rolled_back_one_does_not(data
 
 def test_replicas_that_migrate_at_once_take_turns(database_url: str) -> None:
     """Each in a process of its own, as Alembic's context is one for a whole process."""
-    code = "import sys; from service.db import engine, migrate; migrate.upgrade(engine.connect(sys.argv[1]))"
-    command = [sys.executable, "-c", code, database_url]
+    command = [sys.executable, "-c", MIGRATE, database_url]
     replicas = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     assert [replica.communicate()[1] for replica in replicas] == [""] * 2
     engine = connect(database_url)
+    require_current(engine)
+    engine.dispose()
+
+
+def test_a_migration_waits_for_another_one_that_takes_longer_than_a_request_may_wait(tmp_path: Path) -> None:
+    path = tmp_path / "slow.db"
+    engine = connect(f"sqlite:///{path}")
+    upgrade(engine, "0001")
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        command = [sys.executable, "-c", MIGRATE, f"sqlite:///{path}"]
+        waiting = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        time.sleep(2 * SQLITE_BUSY_SECONDS)
+        other.execute("ROLLBACK")
+    assert waiting.communicate()[1] == ""
     require_current(engine)
     engine.dispose()

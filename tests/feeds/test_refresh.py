@@ -3,7 +3,8 @@
 import gzip
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -12,13 +13,14 @@ from sqlalchemy import Engine, select, text
 
 from service.db.engine import connect
 from service.db.feeds.read_feeds import FeedStatus, feed_statuses
-from service.db.operation.leader import only_here
+from service.db.migrate import upgrade
 from service.db.tables import DOCUMENT, OFFER, PRICE
 from service.feeds.fetch import Fetcher, FetchFailed, FetchLimits
 from service.feeds.folder import documents_in
 from service.feeds.importing import Imported, import_documents, utc_now
 from service.feeds.listing import DocumentRefused
 from service.feeds.refresh import Refresher, Upstream, fetch_to, refresh
+from service.feeds.registry import SOURCES
 from tests.feeds.feed_server import FeedServer, Reply, feed_server, reply
 
 QUICK = FetchLimits(bytes=100_000, read_seconds=2, total_seconds=1, tries=3, first_wait_seconds=0, last_wait_seconds=0)
@@ -192,14 +194,33 @@ def test_a_folder_carries_documents_to_a_machine_without_internet(
     assert "SHA-256 differs" in (file.problem or "")
 
 
-def test_one_process_refreshes_at_a_time(database_url: str) -> None:
-    first, second = connect(database_url), connect(database_url)
-    with only_here(first, "feeds") as here, only_here(second, "feeds") as there:
-        assert (here, there) == (True, False)
-    with only_here(second, "feeds") as there:
-        assert there
-    first.dispose()
-    second.dispose()
+def test_one_process_refreshes_at_a_time(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.feeds.refresh.LEAD_SECONDS", 0.05)
+    engines = [connect(database_url) for _ in range(2)]
+    upgrade(engines[0])
+    leads = [0, 0]
+    first, second = (
+        Refresher(engine, Upstream(off=SOURCES), partial(leads.__setitem__, index))
+        for index, engine in enumerate(engines)
+    )
+    first.start()
+    wait_until(lambda: leads == [1, 0])
+    second.start()
+    time.sleep(1)
+    assert leads == [1, 0]
+    first.stop()
+    wait_until(lambda: leads == [0, 1])
+    second.stop()
+    assert leads == [0, 0]
+    for engine in engines:
+        engine.dispose()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_the_background_thread_reads_what_is_due_and_stops(engine: Engine, feeds: FeedServer) -> None:
@@ -207,9 +228,7 @@ def test_the_background_thread_reads_what_is_due_and_stops(engine: Engine, feeds
     others = {each.feed.id for each in feed_statuses(engine)} - {"aws-spot"}
     refresher = Refresher(engine, Upstream(off=others, urls={"aws-spot": feeds.url}, limits=QUICK))
     refresher.start()
-    deadline = time.monotonic() + 60
-    while spot_price(engine) is None and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: spot_price(engine) is not None)
     refresher.stop()
     assert spot_price(engine) == 500_000
     assert len(feeds.requests) == 1

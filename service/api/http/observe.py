@@ -31,6 +31,12 @@ SECONDS = Histogram(
 IN_FLIGHT = Gauge(
     "selector_requests_in_flight", "Requests that are being answered.", registry=REGISTRY, multiprocess_mode="livesum"
 )
+LEADS = Gauge(
+    "selector_feeds_leader",
+    "1 in the process that reads feeds in the background.",
+    registry=REGISTRY,
+    multiprocess_mode="livesum",
+)
 
 
 def metrics_registry() -> CollectorRegistry:

@@ -4,8 +4,7 @@ import hashlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Protocol
 
 from sqlalchemy import Connection, Engine, text
@@ -62,16 +61,6 @@ class Leader:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-@contextmanager
-def only_here(engine: Engine, work: str) -> Iterator[bool]:
-    """Gives True if this process leads in the work until the block ends, and False if another one does."""
-    leader = Leader(engine, work)
-    try:
-        yield leader.leads()
-    finally:
-        leader.release()
 
 
 def _take_lock(engine: Engine, work: str) -> _Lock | None:
