@@ -5,7 +5,7 @@ import sys
 
 gc.disable()  # loading modules leaves no garbage, and collecting takes a tenth of the start
 
-from service.cli import main  # noqa: E402
+from service.cli.main import main  # noqa: E402
 
 gc.freeze()
 gc.enable()

@@ -5,12 +5,13 @@ from typing import Annotated
 from pydantic import AfterValidator, AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from service.domain.errors import Unusable
 from service.server.logs import LogFormat
 
 PREFIX = "SELECTOR_"
 
 
-class SettingsWrong(Exception):
+class SettingsWrong(Unusable):
     """A setting has an invalid value; the message names it and says which values are valid."""
 
 

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from service.api.http import observe
 from service.app import build_app
-from service.cli import _parser
+from service.cli.main import instance_selector
 from service.settings import PREFIX, Settings
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -89,7 +89,12 @@ def test_every_command_exists() -> None:
     commands += re.findall(r"instance-selector (\w+)", (DEPLOY / "instance-selector.service").read_text())
     assert len(commands) >= 6
     for command in commands:
-        _parser().parse_args([command] if isinstance(command, str) else command)
+        context = instance_selector.make_context(
+            "instance-selector", [command] if isinstance(command, str) else command
+        )
+        name, found, options = instance_selector.resolve_command(context, context._protected_args + context.args)
+        assert found is not None, name
+        found.make_context(name, options, parent=context)
 
 
 def test_probes_ask_routes_on_the_port_of_the_container() -> None:

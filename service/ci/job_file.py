@@ -12,7 +12,7 @@ class JobFileWrong(Exception):
     """The file cannot be read as a job; the message says why."""
 
 
-def read_job(text: str) -> dict[str, Any]:
+def read_job(text: str | bytes) -> dict[str, Any]:
     """Returns the body that the file holds, since JSON is YAML too. Raises `JobFileWrong`."""
     try:
         # YAML 1.2, where "no" and "12:30" are texts, and not a boolean and a number as in 1.1.

@@ -8,9 +8,10 @@ from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, Operationa
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from service.db.sqlite_file import file_of
+from service.domain.errors import Unusable
 
 
-class DatabaseUnusable(Exception):
+class DatabaseUnusable(Unusable):
     """The database cannot be used; the message says why, and how to repair it."""
 
 

@@ -1,6 +1,10 @@
-"""Errors in a question. Each is a sentence; none knows a status code."""
+"""Errors in a question and in what the service is given to run on. Each is a sentence; none knows a status code."""
 
 from typing import Self
+
+
+class Unusable(Exception):
+    """A setting, file or database that cannot be used as it is; the message says why, and how to correct it."""
 
 
 class QuestionError(Exception):

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from service.domain.errors import Unusable
 from service.feeds.importing import Documents
 from service.feeds.listing import DocumentRefused
 from service.feeds.reading import GZIP_MAGIC, plain
@@ -23,7 +24,7 @@ VERSION_FILE = "version"
 SHAPES_FILE = "shapes.json"
 
 
-class FolderUnusable(Exception):
+class FolderUnusable(Unusable):
     """A folder, file or zip cannot be imported; the message is a sentence."""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from service.db.schema import Field, fields_of
 from service.db.write_catalog import Batch, Record
+from service.domain.errors import Unusable
 from service.importers.prices import MOST_TRUSTED_FIRST, Catalogued, Observation, offers_from
 from service.importers.published_runs import run_cells
 
@@ -41,7 +42,7 @@ FILE_OF = {table: f"{name}.csv" for name, table in TABLE_OF.items()}
 Cells = Mapping[str, str]
 
 
-class SeedBroken(Exception):
+class SeedBroken(Unusable):
     """A seed file cannot be read; the message names file, line and column."""
 
 

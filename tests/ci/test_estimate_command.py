@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.ci.job_file import JobFileWrong, read_job, with_limits
-from service.cli import main
+from service.cli.main import main
 from tests.server import Server
 
 JOB = """
@@ -77,13 +77,14 @@ def test_people_read_the_total_the_verdict_and_the_parts(
         ("hours: 1\nmachine: aws/p4d.24xlarg", "Did you mean"),
         ("hours: 1\nmachine: aws/p4d.24xlarge\nmarket: spott", "Did you mean spot?"),
         ("a: &a [*a]", "YAML"),
+        (b"hours: \xff", "neither YAML nor JSON"),
     ],
 )
 def test_what_cannot_be_answered_exits_with_2_and_a_sentence(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, sentence: str
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | bytes, sentence: str
 ) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text(text)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
     assert main(["estimate", "--file", str(path), "--url", server.url]) == 2
     told = capsys.readouterr().err
     assert sentence in told
@@ -94,7 +95,7 @@ def test_a_silent_service_and_a_missing_file_exit_with_2(job: Path, capsys: pyte
     assert main(["estimate", "--file", str(job), "--url", "http://127.0.0.1:9"]) == 2
     assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
     assert main(["estimate", "--file", f"{job}.not", "--url", "http://127.0.0.1:9"]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    assert f"{job}.not" in capsys.readouterr().err
     assert main(["estimate", "--file", str(job), "--url", "what"]) == 2
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, make_url, text
 
-from service.cli import main
+from service.cli.main import main
 from service.db import engine as engines
 from service.db.engine import connect, parse_url
 from service.db.errors import DatabaseUnusable

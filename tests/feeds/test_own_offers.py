@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from service.cli import main
+from service.cli.main import main
 from service.db.engine import connect
 from service.db.tables import PRICE
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cli import main
+from service.cli.main import main
 from service.db.engine import connect
 from service.db.read_history import read_history
 from service.domain.catalog.reference import RUN_UNITS

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from service.api.http.examples import EXAMPLES, FOLDER, Example, ask
 from service.app import build_app
-from service.cli import openapi_text
+from service.cli.development import openapi_text
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = build_app().openapi()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
 
-from service.cli import main
+from service.cli.main import main
 from service.db.engine import connect
 from service.db.errors import DatabaseUnusable
 from service.db.migrate import upgrade

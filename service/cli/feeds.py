@@ -1,0 +1,126 @@
+"""Commands that read feeds of prices, and import own offers."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from service.app import upstream_of
+from service.cli.database import current_database
+from service.db.engine import Engine
+from service.db.feeds.read_feeds import feed_statuses, unmapped_types
+from service.domain.catalog.resolution import Feed
+from service.feeds.folder import documents_in
+from service.feeds.importing import import_documents, utc_now
+from service.feeds.own_offers import OWN, documents_by_day
+from service.feeds.refresh import fetch_to
+from service.feeds.refresh import refresh as refresh_feed
+from service.feeds.registry import SOURCES
+from service.feeds.report import feeds_table, import_lines, unmapped_table
+from service.settings import SettingsWrong, read_settings
+
+PATH = click.Path(path_type=Path)
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def feeds(context: click.Context) -> None:
+    """List the feeds of prices, or read them."""
+    if context.invoked_subcommand is None:
+        with current_database() as engine:
+            print(feeds_table(feed_statuses(engine), utc_now(), upstream_of(read_settings()).off))
+
+
+def _asked_feeds(engine: Engine, names: Sequence[str]) -> list[Feed]:
+    """The feeds of these names, or all that are on. Raises `SettingsWrong` for a name that is no feed."""
+    off = upstream_of(read_settings()).off
+    if unknown := [name for name in names if name not in SOURCES]:
+        raise SettingsWrong(f"No feed is called {unknown[0]!r}. Known: {', '.join(sorted(SOURCES))}.")
+    known = [status.feed for status in feed_statuses(engine) if status.feed.id in SOURCES]
+    return [feed for feed in known if (feed.id in names if names else feed.id not in off)]
+
+
+@feeds.command("refresh")
+@click.argument("names", nargs=-1, metavar="[FEED]...")
+def refresh(names: tuple[str, ...]) -> int:
+    """Read feeds from the internet once; by default all that are on.
+
+    Exit code 1 says that a part failed or was refused; the others are imported nevertheless.
+    """
+    problems = 0
+    with current_database() as engine:
+        for feed in _asked_feeds(engine, names):
+            for imported in refresh_feed(engine, feed, upstream_of(read_settings())):
+                problems += imported.problem is not None
+                print(next(import_lines(imported, rows=False)), flush=True)
+    return 1 if problems else 0
+
+
+@feeds.command("fetch")
+@click.option("--to", "folder", type=PATH, required=True, metavar="FOLDER")
+@click.argument("names", nargs=-1, metavar="[FEED]...")
+def fetch(folder: Path, names: tuple[str, ...]) -> None:
+    """Fetch documents into a folder, for a machine without internet; by default of all feeds that are on."""
+    with current_database() as engine:
+        for line in fetch_to(folder, _asked_feeds(engine, names), upstream_of(read_settings())):
+            print(line, flush=True)
+
+
+@feeds.command("import")
+@click.argument("path", type=PATH)
+@click.option("--feed", type=click.Choice(sorted(SOURCES)), help="The feed of files that do not show it.")
+@click.option(
+    "--fetched-at",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z"]),
+    metavar="TIME",
+    help="When files without a manifest were fetched, in UTC unless it says otherwise.",
+)
+@click.option("--rows", is_flag=True, help="Print the outcome of every row, and not only of few.")
+def import_(path: Path, feed: str | None, fetched_at: datetime | None, rows: bool) -> int:
+    """Import a folder, a file or a zip of fetched documents.
+
+    Exit code 1 says that a document was refused; the others are imported nevertheless.
+    """
+    now = utc_now()
+    if fetched_at and fetched_at.tzinfo is None:
+        fetched_at = fetched_at.replace(tzinfo=UTC)
+    refused = 0
+    with current_database() as engine:
+        for file in documents_in(path, fetched_at or now, feed):
+            if file.source is None or file.documents is None:
+                print(f"{file.name}: refused. {file.problem}")
+                refused += 1
+                continue
+            imported = import_documents(engine, file.source, file.documents, now)
+            refused += imported.problem is not None
+            print("\n".join(import_lines(imported, rows=rows)), flush=True)
+    return 1 if refused else 0
+
+
+@feeds.command("unmapped")
+def unmapped() -> None:
+    """List instance types that are sold and not in the catalog."""
+    with current_database() as engine:
+        print(unmapped_table(unmapped_types(engine)))
+
+
+@click.group()
+def offers() -> None:
+    """Enter own offers, which count before those of feeds."""
+
+
+@offers.command("import")
+@click.argument("file", type=PATH)
+def import_offers(file: Path) -> int:
+    """Import a CSV of own offers.
+
+    Exit code 1 says that a line was set aside or a day refused; the others are imported nevertheless.
+    """
+    problems = 0
+    with current_database() as engine:
+        for documents in documents_by_day(file):
+            imported = import_documents(engine, OWN, documents, utc_now())
+            problems += imported.problem is not None or bool(imported.counts.keys() - {"kept", "unmapped", "repeated"})
+            print("\n".join(import_lines(imported, rows=True)))
+    return 1 if problems else 0
