@@ -159,7 +159,10 @@ def _source_of(name: str, body: bytes) -> FeedSource | None:
 
 
 def _part_of(name: str, source: FeedSource) -> str:
-    """The part that a file name or folder names, such as `aws` in `v8/aws/vms.csv`; else the file is its own part."""
+    """The part of the feed that a file belongs to, such as `aws` for `v8/aws/vms.csv`.
+
+    A file whose path names no part is a part of its own, called by the name of the file.
+    """
     if source.parts == ("",):
         return ""
     path = PurePosixPath(name)

@@ -142,7 +142,7 @@ class PrecisionDetailResponse(copy_of(Rate, "precision")):  # type: ignore[misc]
 
 
 class LifecycleResponse(copy_of(LifecycleEvent)):  # type: ignore[misc]
-    """From this day on, in this state."""
+    """A state of the instance type, and the day on which it began."""
 
 
 class SoftwareSupportResponse(copy_of(SoftwareRule, "scope", "scope_value", "valid_from", "valid_to")):  # type: ignore[misc]

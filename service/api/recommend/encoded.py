@@ -1,6 +1,7 @@
 """Answers whose choices are encoded once per catalog.
 
-The domain shares the choices of questions that admit the same offers; this file keeps their JSON.
+Questions that admit the same offers have the same choices. The domain computes these once, and this module keeps their
+JSON.
 """
 
 from pydantic import TypeAdapter

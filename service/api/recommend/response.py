@@ -105,7 +105,7 @@ class SpotResponse:
 
 @dataclass(slots=True)
 class PlacementResponse:
-    """Where the nodes of a choice have to stand."""
+    """Where the nodes of a choice must be placed."""
 
     together: bool
     text: str

@@ -157,7 +157,7 @@ class InstanceType:
 
     @property
     def whole_gpus(self) -> float:
-        """GPUs as people count them: a part of a card counts as its fraction."""
+        """The number of whole GPUs, in which a part of a card counts as its fraction."""
         return self.gpu_count * self.gpu.fraction if self.gpu else 0.0
 
     @property

@@ -13,12 +13,16 @@ from service.domain.catalog.reference import PublishedRun, Reference
 from service.domain.jobs.config import Config, TrainingConfig
 from service.domain.models.model import Model
 
-Nearness = Literal["same_model_and_gpu", "same_model_kin_gpu", "same_gpu_kin_model", "same_model", "kin_gpu_kin_model"]
+Nearness = Literal[
+    "same_model_and_gpu", "same_model_similar_gpu", "same_gpu_similar_model", "same_model", "similar_gpu_similar_model"
+]
 NEAREST_FIRST: tuple[Nearness, ...] = (
-    "same_model_and_gpu", "same_model_kin_gpu", "same_gpu_kin_model", "same_model", "kin_gpu_kin_model",
+    "same_model_and_gpu", "same_model_similar_gpu", "same_gpu_similar_model", "same_model", "similar_gpu_similar_model",
 )  # fmt: skip
-"""Codes of the API. Similar GPUs share vendor and architecture, similar models the family, and neither of two is
-`SIMILAR_WITHIN` times the other."""
+"""How near a published run is to the question, as codes of the API.
+
+Similar GPUs share vendor and architecture, similar models share their family, and the larger of the two is less than
+`SIMILAR_WITHIN` times the smaller."""
 
 SIMILAR_WITHIN = 2.0
 """Ratio of memory bandwidths and of active parameters: an A10G has the architecture of an A100, and another speed."""
@@ -100,7 +104,7 @@ class Evidence:
 
     @property
     def date(self) -> str:
-        """Year of the run."""
+        """The year of the run; published runs rarely state the day."""
         return str(self.run.year)
 
 
@@ -164,12 +168,12 @@ def _nearness(model: Model, gpu: Gpu, query: EvidenceQuery) -> Nearness | None:
     if model.id == query.model.id:
         if gpu.id == query.gpu.id:
             return "same_model_and_gpu"
-        return "same_model_kin_gpu" if _are_similar_gpus(gpu, query.gpu) else "same_model"
+        return "same_model_similar_gpu" if _are_similar_gpus(gpu, query.gpu) else "same_model"
     if not _are_similar_models(model, query.model):
         return None
     if gpu.id == query.gpu.id:
-        return "same_gpu_kin_model"
-    return "kin_gpu_kin_model" if _are_similar_gpus(gpu, query.gpu) else None
+        return "same_gpu_similar_model"
+    return "similar_gpu_similar_model" if _are_similar_gpus(gpu, query.gpu) else None
 
 
 def _are_similar_gpus(one: Gpu, other: Gpu) -> bool:

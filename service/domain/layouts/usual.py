@@ -75,7 +75,10 @@ def usual_training_layout(config: TrainingConfig, cluster: Cluster, fixed: Fixed
 
 
 def usual_inference_layout(config: InferenceConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:
-    """Over as few GPUs of a node as hold the weights unless fixed otherwise, with replicas on the others."""
+    """Spreads a replica over the fewest GPUs of a node that hold its weights, unless a degree is fixed.
+
+    The other GPUs of the node run further replicas.
+    """
     tensor, pipeline = fixed.tensor or 1, fixed.pipeline or 1
     if fixed.tensor is None:
         weights = inference_parts(config, Layout(), 0.0)["weights"] / pipeline

@@ -43,8 +43,10 @@ LIMITS_BY_FIELD = {
     "deadline_hours": LimitKind("deadline_hours", 1000),
     "budget_usd": LimitKind("budget_usd", 100),
 }
-"""By the field that states it. A type that keeps each limit with some plan, and not all with one, fails the first that
-it cannot keep with those before."""
+"""The limits on a plan, by the field of the question that states each one.
+
+One plan must keep all of them. An instance type whose plans keep each limit, but never all at once, is rejected for the
+first limit in this order that no plan keeps together with the limits above it."""
 
 MISSED = 1e6
 """Above any score: a plan that misses a limit comes after all plans that keep theirs."""

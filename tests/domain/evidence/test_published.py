@@ -176,7 +176,7 @@ def test_what_was_measured_is_told_in_words() -> None:
 def test_a_model_without_a_preset_has_kin() -> None:
     own = model("my-llama", 8.5e9)
     found = near([run()], of=own)
-    assert [each.nearness for each in found] == ["same_gpu_kin_model"]
+    assert [each.nearness for each in found] == ["same_gpu_similar_model"]
 
 
 def test_there_are_words_for_every_unit_and_a_question_for_every_kind() -> None:
