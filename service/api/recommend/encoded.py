@@ -21,7 +21,7 @@ def encoded(answer: RecommendResponse, choices: tuple[Choice, ...], catalog: Cat
     """Returns the JSON of an answer that was rendered without its choices, with the choices."""
     # Choices that are compared with the caller's machine are in no other answer.
     if answer.current is None and len(choices) <= MOST_KEPT:
-        json = catalog.derive(_encode, choices, together, cache=catalog.shown)
+        json = catalog.derive(_encode, choices, together, cache=catalog.outlooks)
     else:
         json = _encode(catalog, choices, together)
     # Joined as bytes: decoding cached choices only to encode them again would cost more than their cache saves.

@@ -67,7 +67,7 @@ def payment_options(
 def on_demand_offer(catalog: Catalog, instance_type: InstanceType, region: str | None) -> Offer | None:
     """Returns the on-demand offer of a type in a region, the first where it has several; None where it has none."""
     # Every market of a region is compared with it.
-    return catalog.derive(_on_demand_offer, catalog.index_of[instance_type.id], region, cache=catalog.shown)
+    return catalog.derive(_on_demand_offer, catalog.index_of[instance_type.id], region, cache=catalog.outlooks)
 
 
 def _on_demand_offer(catalog: Catalog, index: int, region: str | None) -> Offer | None:

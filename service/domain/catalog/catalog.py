@@ -42,10 +42,10 @@ class Catalog:
     """Values derived from the catalog alone; see `derive`."""
     choices: Cache = field(default_factory=lambda: Cache(size=32))
     """Offers that pass some constraints. An entry is as large as the columns of offers, so there are few."""
-    outlooks: Cache = field(default_factory=lambda: Cache(size=128))
-    """Estimates of a job on every type, and plans and rankings of offers: up to forty columns of types each."""
-    shown: Cache = field(default_factory=lambda: Cache(size=1_000))
-    """Offers that answers show, and the choices of short answers with their JSON: up to 40 KB an answer."""
+    outlooks: Cache = field(default_factory=Cache)
+    """Values that depend on a question: estimates of a job on every type, plans, rankings, and the choices of short
+    answers with their JSON. An entry that depends on an estimate keeps its columns in memory, up to 0.5 MB, so all of
+    these are in one cache and are dropped together."""
     encoded_items: Cache = field(default_factory=lambda: Cache(size=10_000))
     """JSON of instance types with one of their offers, for lists. Kept here, it is dropped with the catalog."""
 
@@ -79,7 +79,7 @@ class Catalog:
 
     def offer(self, row: int) -> Offer:
         """Returns the offer in a row; the few that lead are shown again and again."""
-        return self.derive(_offer, row, cache=self.shown)
+        return self.derive(_offer, row, cache=self.outlooks)
 
     @property
     def identity(self) -> str:

@@ -124,7 +124,7 @@ def _modelled(offer: RankedOffer, planner: Planner, catalog: Catalog) -> _Modell
     if isinstance(planner.fleet.job, NamedWork):
         return None, None, ()
     # Estimating the shown choices takes three times as long as the rest of the answer for a job that was asked before.
-    return catalog.derive(_model, planner.fleet, offer.index, offer.nodes)
+    return catalog.derive(_model, planner.fleet, offer.index, offer.nodes, cache=catalog.outlooks)
 
 
 def _model(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes: int) -> _Modelled:

@@ -171,7 +171,9 @@ class _MoreNodes:
         if self.keeping is not None:
             admits = self.keeping(rejected, blockers)
         else:
-            admits = catalog.derive(_fits_on_more_nodes, self.fleet, rejected.types & blockers.for_now)
+            admits = catalog.derive(
+                _fits_on_more_nodes, self.fleet, rejected.types & blockers.for_now, cache=catalog.outlooks
+            )
         return Relaxation({"max_nodes": most}, rejected.only(admits)) if admits else None
 
 

@@ -109,7 +109,7 @@ def _leading(
     if not (question.per_offer or question.diversify):
         # Many questions differ in limits alone and admit the same offers.
         best, kept = (context, basis, selection.admitted.tightened(), limit), limit <= MOST_KEPT
-        return catalog.derive(_best_types, *best, cache=catalog.shown) if kept else _best_types(catalog, *best)
+        return catalog.derive(_best_types, *best, cache=catalog.outlooks) if kept else _best_types(catalog, *best)
     offers = passing_offers(constraints.of_offers, types, constraints.max_usd_per_hour, catalog)
     ranked = rank_by(basis, offers, catalog).keeping_limits()
     if question.diversify:

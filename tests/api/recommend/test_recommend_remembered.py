@@ -1,7 +1,9 @@
 """Earlier questions change no answer: every cache holds the answers to just its own question."""
 
+import gc
 from dataclasses import fields, replace
 from random import Random
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from fastapi import FastAPI
 from service.api.recommend.recommend import REQUEST, answer_in
 from service.domain.cache import Cache
 from service.domain.catalog.catalog import Catalog
+from service.domain.recommend.fleet import FleetEstimate
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "peaks": {"task": "training", "precision": ["fp16"]},
@@ -67,3 +70,19 @@ def test_what_was_asked_before_changes_no_answer(app: FastAPI, name: str) -> Non
     for seed in range(3):
         for place in Random(seed).sample(range(len(asked)), len(asked)):
             assert answer_in(REQUEST.validate_python(asked[place]), warm) == expected[place], asked[place]
+
+
+def test_the_estimates_of_a_job_are_dropped_with_the_cache_of_outlooks(app: FastAPI) -> None:
+    kept = forgetful(app.state.live_catalog.on(None))
+    answer_in(REQUEST.validate_python({"workload": WORKLOADS["a job"], "constraints": {"max_nodes": 4}}), kept)
+    others = [each for each in fields(kept) if isinstance(getattr(kept, each.name), Cache) and each.name != "outlooks"]
+    reachable, found = [getattr(kept, each.name) for each in others], {id(kept)}
+    estimates = 0
+    while reachable:
+        one = reachable.pop()
+        if id(one) not in found:
+            found.add(id(one))
+            estimates += isinstance(one, FleetEstimate)
+            # Functions and classes lead to their modules, and from there to every cache.
+            reachable += [] if isinstance(one, FunctionType | type) else gc.get_referents(one)
+    assert estimates == 0
