@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, create_model
+from pydantic import AfterValidator, Field, create_model
 
 from service.api.http.fields import Amount, Names, RequestModel
 from service.domain.catalog.catalog import Catalog
@@ -12,6 +12,7 @@ from service.domain.catalog.columns import FLAGS, WORDS
 from service.domain.catalog.hardware import LIFECYCLE_STATES
 from service.domain.catalog.names import resolve, resolve_gpus, resolve_instances, resolve_regions
 from service.domain.catalog.offer import MARKETS
+from service.domain.catalog.precision import precision_called
 from service.domain.catalog.software_support import software_names
 from service.domain.errors import QuestionError
 from service.domain.selection.constraints import Constraints
@@ -19,6 +20,8 @@ from service.domain.selection.filters import RANGES
 
 Task = Literal["training", "inference", "hpc", "graphics", "development", "classical", "sequential"]
 PrecisionSupport = Literal["accelerated", "native", "any"]
+Precisions = Annotated[Names, AfterValidator(lambda names: tuple(map(precision_called, names)))]
+"""Precisions by any of their names; a name with two meanings is an error."""
 
 
 def _column_fields() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from service.api.catalog.filters import PrecisionSupport, resolved
+from service.api.catalog.filters import Precisions, PrecisionSupport, resolved
 from service.api.catalog.instances import PrecisionDetailResponse
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.etag import json_answer
@@ -70,7 +70,7 @@ class GpusRequest(PageRequest):
     vendor: Names = ()
     kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = ()
     architecture: Names = ()
-    precision: Annotated[Names, Field(description="Number formats that it must run: all of them.")] = ()
+    precision: Annotated[Precisions, Field(description="Number formats that it must run: all of them.")] = ()
     precision_support: PrecisionSupport = "native"
     min_memory_gb: Amount | None = None
     max_memory_gb: Amount | None = None

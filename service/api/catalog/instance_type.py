@@ -170,11 +170,5 @@ def instance_response(catalog: Catalog, index: int, offer_index: int | None = No
 
 def region_cpus(catalog: Catalog, index: int) -> list[RegionCpuResponse]:
     """Returns the CPUs that the provider's regions are known to combine with the GPU of an instance type."""
-    instance_type = catalog.instance_types[index]
-    return [
-        RegionCpuResponse.like(cpu, region=region.id, cpu=cpu)
-        for region in catalog.reference.regions
-        if region.provider == instance_type.provider
-        for cpu in region.cpus
-        if instance_type.gpu and cpu.gpu == instance_type.gpu.id
-    ]
+    cpus = catalog.reference.cpus_of(catalog.instance_types[index])
+    return [RegionCpuResponse.like(cpu, region=region, cpu=cpu) for region, cpu in cpus]

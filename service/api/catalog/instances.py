@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from service.api.catalog.filters import InstanceFilters, PrecisionSupport, Task, constraints_of, resolved
+from service.api.catalog.filters import InstanceFilters, Precisions, PrecisionSupport, Task, constraints_of, resolved
 from service.api.catalog.instance_type import (
     InstanceResponse,
     InstanceTypeResponse,
@@ -42,7 +42,7 @@ IN_USE = ("available", "closed_to_new", "preview")
 class InstancesRequest(InstanceFilters, PageRequest):
     """Which instance types to list, and in which order."""
 
-    precision: Annotated[Names, Field(description="Number formats that the GPU must run: all of them.")] = ()
+    precision: Annotated[Precisions, Field(description="Number formats that the GPU must run: all of them.")] = ()
     precision_support: Annotated[
         PrecisionSupport,
         Field(description="`native` (default) takes accelerated too; `any` takes reduced rates as well."),
@@ -50,7 +50,7 @@ class InstancesRequest(InstanceFilters, PageRequest):
     task: Annotated[
         Task | None, Field(description="Leaves out types that no software can use for the task; nothing else.")
     ] = None
-    q: Annotated[Name | None, Field(description="Words to be found in names, families, GPUs and aliases.")] = None
+    q: Annotated[Name | None, Field(description="Words to be found in names, families, CPUs, GPUs and aliases.")] = None
     sort: Annotated[
         Names,
         Field(description="Columns, `-` for descending: a numeric filter, `usd_per_hour`, `tflops_per_usd`, `name`."),

@@ -16,7 +16,17 @@ from service.domain.selection.requirements import (
     Requirements,
     precision_requirement,
 )
-from service.domain.versions import split_requirement, versions_of
+from service.domain.versions import EVERY, split_requirement, versions_of
+
+FEATURE_NAMES = {
+    "fast-socket": "nccl-fast-socket",
+    "fastsocket": "nccl-fast-socket",
+    "mig": "multi-instance-gpu",
+    "sdpa": "scaled-dot-product-attention",
+    "torch.compile": "torch-compile",
+    "torch_compile": "torch-compile",
+}
+"""Other names of features and libraries, and the names of their rules."""
 
 
 def requirements_of(
@@ -51,6 +61,7 @@ def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement |
         return None
     known = catalog.derive(software_names)
     name, versions = split_requirement(text, field)
+    name = FEATURE_NAMES.get(name, name)
     # A caller may use another name of the software than the rules do.
     if name not in known:
         name = software_called(name).line
@@ -95,7 +106,12 @@ def refused_precisions(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ..
 
 def _libraries(work: WorkloadRequest, catalog: Catalog) -> Iterator[tuple[Requirement | None, bool]]:
     """Each library, None if no rule is about it, and whether it is required."""
+    framework = requirement(work.software.framework, "workload.software.framework", catalog)
+    features = catalog.derive(software_names, ("feature",))
     for library in work.software.libraries:
         if "name" in library:
             known = requirement(str(library["name"]), "workload.software.libraries", catalog)
+            # A feature has no versions of its own: its rules name those of the framework.
+            if known is not None and framework is not None and known.software in features and known.versions == EVERY:
+                known = known._replace(versions=framework.versions)
             yield known, bool(library.get("required", True))

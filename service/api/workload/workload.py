@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from service.api.catalog.filters import PrecisionSupport, Task
+from service.api.catalog.filters import Precisions, PrecisionSupport, Task
 from service.api.http.fields import (
     LARGEST,
     Amount,
@@ -155,7 +155,7 @@ class WorkloadRequest(BodyModel):
         Field(description="Long packed sequences, or short examples."),
     ] = None
     precision: Annotated[
-        Names,
+        Precisions,
         Field(
             description="In order of preference. Default: as published (inference), or the best usual one of each GPU."
         ),

@@ -15,6 +15,7 @@ VERY_CLOSE = 0.8
 LONGEST_NAME = 80
 _MODEL_NUMBER = re.compile(r"([a-z]+)\d+")
 _BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon|qualcomm|tesla)-)+(?=.)")
+_IN_BRACKETS = re.compile(r"\(([^()]+)\)")
 _GIGABYTES = re.compile(r"-(\d+)-?gb?$")
 VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
 """Endings of published names that mean another training of the same model, of the same size."""
@@ -66,12 +67,13 @@ def resolve_regions(names: Collection[str], catalog: Catalog, field: str = "regi
 
 
 def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """The ids of the regions that an id or a name means; sellers may share a name."""
+    """The ids of the regions that an id, a name or the place in its brackets means; sellers may share a name."""
     regions = catalog.reference.regions
     ids: dict[str, tuple[str, ...]] = {region.id: (region.id,) for region in regions}
     for region in regions:
-        if region.name is not None and ids.get(region.name) != (region.name,):
-            ids[region.name] = tuple(dict.fromkeys((*ids.get(region.name, ()), region.id)))
+        for name in filter(None, (region.name, *_IN_BRACKETS.findall(region.name or ""))):
+            if ids.get(name) != (name,):
+                ids[name] = tuple(dict.fromkeys((*ids.get(name, ()), region.id)))
     return ids
 
 

@@ -56,6 +56,35 @@ FORMATS = {
 }
 _UNKNOWN_FORMAT = NumberFormat(16.0)
 
+SPELLINGS = {
+    "half": "fp16",
+    "float16": "fp16",
+    "single": "fp32",
+    "float32": "fp32",
+    "float": "fp32",
+    "double": "fp64",
+    "float64": "fp64",
+    "bfloat16": "bf16",
+    "tensorfloat32": "tf32",
+    "tensorfloat-32": "tf32",
+    "float8": "fp8",
+}
+"""Other names of precisions, without the word `precision`."""
+
+SEVERAL_MEANINGS = {"full": ("fp32", "fp64")}
+"""Names that mean different precisions to different readers."""
+
+
+def precision_called(name: str) -> str:
+    """Returns the id of a precision by one of its names, else the name. Raises `ValueError` for one with two meanings.
+
+    Full precision is fp32 to those who train and fp64 to those who simulate.
+    """
+    plain = name.lower().replace("precision", "").strip(" -_")
+    if plain in SEVERAL_MEANINGS:
+        raise ValueError(f"'{name}' is ambiguous: write {' or '.join(SEVERAL_MEANINGS[plain])}")
+    return SPELLINGS.get(plain, name)
+
 
 @dataclass(frozen=True, slots=True)
 class Precision:

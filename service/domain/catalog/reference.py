@@ -1,12 +1,12 @@
 """Facts other than instance types and prices: providers, regions, software, measurements, models, sources."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Literal, get_args
 
 from service.domain.calibration.error_bands import Physics
-from service.domain.catalog.hardware import Gpu, LifecycleState
+from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleState
 from service.domain.catalog.precision import Precision
 from service.domain.catalog.tariffs import BillingRule, InterruptionPrior, StoragePrice, TransferPrice
 from service.domain.models.model import Model
@@ -311,3 +311,9 @@ class Reference:
     transfer_prices: tuple[TransferPrice, ...] = ()
     interruption_priors: tuple[InterruptionPrior, ...] = ()
     priors: tuple[Prior, ...] = ()
+
+    def cpus_of(self, instance_type: InstanceType) -> Iterator[tuple[str, RegionCpu]]:
+        """Yields the regions of the provider that are known to combine a CPU with the GPU of an instance type."""
+        for region in self.regions:
+            if region.provider == instance_type.provider and instance_type.gpu is not None:
+                yield from ((region.id, cpu) for cpu in region.cpus if cpu.gpu == instance_type.gpu.id)

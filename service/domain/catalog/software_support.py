@@ -82,7 +82,7 @@ def task_mask(catalog: Catalog, task: str) -> Mask:
 
 
 def software_names(
-    catalog: Catalog, kinds: tuple[str, ...] = ("framework", "engine", "toolkit", "library")
+    catalog: Catalog, kinds: tuple[str, ...] = ("framework", "engine", "toolkit", "library", "feature")
 ) -> list[str]:
     """Returns the names of the software that rules are about, sorted."""
     return sorted({rule.software for rule in catalog.reference.software if rule.kind in kinds})

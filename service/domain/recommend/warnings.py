@@ -69,8 +69,11 @@ def measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings
     measurement = measured.evidence
     if measured.stale:
         yield statement(WarningCode.MEASUREMENT_OLD, measured_on=measurement.measured_on, machine=measurement.machine)
-    if framework is not None and measurement.software is not None and framework != measurement.software:
-        yield statement(WarningCode.MEASUREMENT_OTHER_SOFTWARE, measured=measurement.software, requested=framework)
+    # Without a version, the measurement only shows another framework.
+    software, requested = measurement.software or measurement.framework, framework or ""
+    same = software == requested or (measurement.software is None and requested.startswith(software or ""))
+    if software and requested and not same:
+        yield statement(WarningCode.MEASUREMENT_OTHER_SOFTWARE, measured=software, requested=requested)
 
 
 # The machine

@@ -25,7 +25,7 @@ UNIQUE_COLUMNS = ("instance",)
 def list_instances(constraints: Constraints, words: str | None, sort: Sequence[str], catalog: Catalog) -> Indices:
     """Returns a row per instance type that passes: its index, and that of its best offer (-1: none).
 
-    `words` must all occur in names, families, GPUs or aliases. `sort` holds columns, `-` for descending. Raises
+    `words` must all occur in names, families, CPUs, GPUs or aliases. `sort` holds columns, `-` for descending. Raises
     `QuestionError` for a column that does not exist.
     """
     types, offers = _admitted(constraints, catalog)
@@ -52,19 +52,20 @@ def _admitted(constraints: Constraints, catalog: Catalog) -> tuple[Indices, Indi
 
 
 def _matching(text: str, catalog: Catalog) -> Mask:
-    """Types of which every word of the text is part of a name, family, GPU or alias; case does not matter."""
+    """Types of which every word of the text is part of a name, family, CPU, GPU or alias; case does not matter."""
     words = text.lower().split()
     return np.array([all(word in names for word in words) for names in catalog.derive(_searched)], np.bool_)
 
 
 def _searched(catalog: Catalog) -> list[str]:
-    return [" ".join(_names_of(instance_type)).lower() for instance_type in catalog.instance_types]
+    return [" ".join(_names_of(instance_type, catalog)).lower() for instance_type in catalog.instance_types]
 
 
-def _names_of(instance_type: InstanceType) -> tuple[str, ...]:
+def _names_of(instance_type: InstanceType, catalog: Catalog) -> tuple[str, ...]:
     gpu = instance_type.gpu
     of_gpu = (gpu.id, gpu.name, gpu.vendor, gpu.architecture, *gpu.aliases) if gpu else ()
-    return (instance_type.id, instance_type.family, instance_type.service, *of_gpu)
+    cpus = (instance_type.cpu_model or "", *(cpu.cpu_model for _, cpu in catalog.reference.cpus_of(instance_type)))
+    return (instance_type.id, instance_type.family, instance_type.service, *of_gpu, *cpus)
 
 
 def _column(name: str, constraints: Constraints, catalog: Catalog, types: Indices, offers: Indices) -> Floats | Indices:

@@ -332,6 +332,31 @@ def test_a_filter_of_gpus(client: TestClient, query: str, passes: Predicate) -> 
     assert 0 < len(expected) < len(every)
 
 
+@pytest.mark.parametrize(
+    ("name", "cards"),
+    [
+        ("GTX 10 series", {"gtx-1070-8gb", "gtx-1080-8gb", "gtx-1080-ti-11gb"}),
+        ("HPU", {"gaudi-32gb", "gaudi2-96gb", "gaudi3-128gb"}),
+    ],
+)
+def test_the_name_of_a_series_means_each_of_its_cards(client: TestClient, name: str, cards: set[str]) -> None:
+    assert {item["id"] for item in get_json(client, f"/gpus/{name}")["items"]} == cards
+
+
+def test_a_search_finds_the_cpu_of_a_machine_and_that_of_a_region(client: TestClient) -> None:
+    of_machines = all_items(client, "/instances?q=EPYC 7R32&as_of=2022-02-17")
+    assert {item["family"] for item in of_machines} == {"g4ad", "g5"}
+    of_regions = all_items(client, "/instances?q=epyc 7763&provider=autodl&as_of=2022-03-04")
+    assert {item["gpu"]["id"] for item in of_regions} == {"a100-sxm4-40gb", "a100-sxm4-80gb"}
+
+
+def test_the_place_in_the_brackets_of_a_name_finds_the_region(client: TestClient) -> None:
+    by_place, by_id = (
+        all_items(client, f"/instances?provider=aws&region={region}") for region in ("frankfurt", "eu-central-1")
+    )
+    assert names(by_place) == names(by_id) != set()
+
+
 def test_gpus_of_a_provider_are_those_it_rents_out(client: TestClient) -> None:
     rented = {item["gpu"]["id"] for item in all_items(client, f"{ANY_STATE}&provider=aws") if item["gpu"]}
     assert {item["id"] for item in all_items(client, "/gpus?provider=aws")} == rented

@@ -139,3 +139,41 @@ def test_limits_on_the_whole_job_need_an_amount(client: TestClient) -> None:
         "constraints.budget_usd",
         "constraints.deadline_hours",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"), [("half precision", "fp16"), ("Double", "fp64"), ("bfloat16", "bf16"), ("FP32", "fp32")]
+)
+def test_a_precision_is_known_by_its_other_names(client: TestClient, name: str, precision: str) -> None:
+    def ranked(asked: str) -> list[str]:
+        body = {"workload": {"task": "training", "precision": [asked]}, "constraints": AWS}
+        return [choice["instance"] for choice in client.post("/recommend", json=body).json()["choices"]]
+
+    assert ranked(name) == ranked(precision) != []
+
+
+def test_full_precision_is_refused_with_both_of_its_meanings(client: TestClient) -> None:
+    answer = client.post("/recommend", json={"workload": {"task": "training", "precision": ["full precision"]}})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == "workload.precision"
+    assert "fp32 or fp64" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "admitted"), [("pytorch==2.0", {"g5"}), ("pytorch==1.13", set()), ("pytorch", {"g5"})]
+)
+def test_a_required_feature_needs_the_hardware_and_the_version_of_the_framework(
+    client: TestClient, framework: str, admitted: set[str]
+) -> None:
+    body = {
+        "workload": {
+            "task": "training",
+            "software": {"framework": framework, "libraries": [{"name": "torch.compile"}]},
+        },
+        "constraints": {"family": ["g5", "p2"]},
+        "as_of": "2023-06-07",
+    }
+    answer = client.post("/recommend", json=body).json()
+    assert {choice["specs"]["family"] for choice in answer["choices"]} == admitted
+    assert "software_libraries" in codes(answer["rejections"])
