@@ -10,9 +10,12 @@ from bench.servers import free_port
 from bench.soak.programs import find_program, postgres_binaries
 from tests.postgres import FRESH, copy_wheel, open_to_all, run, unprivileged_user
 
-STANDBY = "wal_retrieve_retry_interval=500ms"
-PRIMARY = f"{STANDBY} -c synchronous_standby_names=walreceiver"
-"""The primary waits for the standby with each commit. Without that, a failover would lose the newest writes."""
+BEHIND_SECONDS = 10
+PRIMARY = "synchronous_standby_names=walreceiver"
+"""The primary waits until the standby has stored a commit. Without that, a failover would lose the newest writes."""
+
+STANDBY = f"wal_retrieve_retry_interval=500ms -c recovery_min_apply_delay={BEHIND_SECONDS}s"
+"""The standby shows a commit only after ten seconds, and everything that it has stored when it is promoted."""
 
 BOUNCER = """\
 [databases]
@@ -54,6 +57,11 @@ class Database:
     def direct_address(self) -> str:
         """Returns the address of the present primary for psycopg."""
         return f"host={HOST} port={self._port} user=postgres dbname=postgres connect_timeout=2"
+
+    @property
+    def standby_url(self) -> str:
+        """Returns the URL of the standby, which can only be read until it is promoted."""
+        return f"postgresql://postgres@{HOST}:{self._standby_port}/postgres"
 
     def start(self) -> None:
         """Starts the primary, copies it to a standby, and starts that and the bouncer."""

@@ -2,9 +2,10 @@
 
 import csv
 import json
-import subprocess
+import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,8 @@ from bench.servers import ROOT
 from bench.soak.database import Database
 from bench.soak.load import Client, Load
 from bench.soak.replicas import Replica
-from bench.soak.report import READ, Event
+from bench.soak.report import READ, Event, Outage
+from bench.soak.versions import command_of, version_that_fails
 
 DOWN_SECONDS = 3.0
 LONGEST_RECOVERY_SECONDS = 60.0
@@ -24,7 +26,7 @@ CUT_SHARE = 0.1
 """The share of the time for which the database is cut off."""
 
 QUIET_SHARE = 0.4
-"""The least share of an event's time that is quiet, one half before the event and one half after it."""
+"""The least share of an event's time that is quiet, a random part of it before the event and the rest after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,21 @@ class Soak:
     variables: Mapping[str, str]
     folder: Path
     seconds: float
+    chance: random.Random
     remarks: list[str] = field(default_factory=list)
     """Sentences about what went wrong and is in no request."""
+    outages: list[Outage] = field(default_factory=list)
+
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        """Notes that the database cannot be reached until the block ends."""
+        began = perf_counter()
+        yield
+        self.outages.append((began, perf_counter()))
 
 
 def kill_replica(soak: Soak) -> None:
-    replica = soak.replicas[0]
+    replica = soak.chance.choice(soak.replicas)
     replica.kill()
     sleep(DOWN_SECONDS)
     replica.start()
@@ -51,23 +62,54 @@ def kill_replica(soak: Soak) -> None:
 
 
 def drain_replica(soak: Soak) -> None:
-    replica = soak.replicas[1]
+    replace_replica(soak, soak.chance.choice(soak.replicas), None)
+
+
+def replace_replica(soak: Soak, replica: Replica, version: Path | None) -> None:
+    """Lets a replica drain, and starts it again, of another version if one is given."""
     code = replica.drain()
     if code != 0:
-        soak.remarks.append(f"The drained replica ended with exit code {code}.")
-    replica.start()
+        soak.remarks.append(f"A drained replica ended with exit code {code}.")
+    replica.start(version)
     replica.wait_until_ready()
 
 
+def upgrade(soak: Soak) -> None:
+    """Migrates the database and loads the new seed, as the job in `deploy/` does, and then replaces each replica."""
+    done = command_of(ROOT, soak.variables, "seed")
+    if done.returncode:
+        soak.remarks.append(f"The migration ended with exit code {done.returncode}: {last_line(done.stderr)}")
+    for replica in soak.replicas:
+        replace_replica(soak, replica, ROOT)
+
+
+def migrate_badly(soak: Soak) -> None:
+    """Runs a migration that adds a column and then fails, after which the database must be as it was before."""
+    version = version_that_fails(soak.folder / "failing")
+    if command_of(version, soak.variables, "migrate").returncode == 0:
+        soak.remarks.append("The failing migration did not fail.")
+    # It refuses a database with other tables than those of this version.
+    checked = command_of(ROOT, soak.variables, "keys", "list")
+    if checked.returncode:
+        soak.remarks.append(f"The failed migration has left traces: {last_line(checked.stderr)}")
+    recover(soak)
+
+
+def last_line(text: str) -> str:
+    return "".join(text.strip().splitlines()[-1:])
+
+
 def restart_database(soak: Soak) -> None:
-    soak.database.crash_and_restart()
+    with soak.outage():
+        soak.database.crash_and_restart()
     recover(soak)
 
 
 def cut_off_database(soak: Soak) -> None:
-    soak.database.cut_off()
-    sleep(min(LONGEST_CUT_SECONDS, CUT_SHARE * soak.seconds))
-    soak.database.reconnect()
+    with soak.outage():
+        soak.database.cut_off()
+        sleep(min(LONGEST_CUT_SECONDS, CUT_SHARE * soak.seconds))
+        soak.database.reconnect()
     recover(soak)
 
 
@@ -75,11 +117,11 @@ def import_offers(soak: Soak) -> None:
     """Imports slightly higher prices of many instance types."""
     path = soak.folder / "offers.csv"
     write_offers(soak.port, path)
-    command = [sys.executable, "-m", "service", "offers", "import", str(path)]
-    done = subprocess.run(command, cwd=ROOT, env=dict(soak.variables), capture_output=True, text=True)  # noqa: S603
+    done = command_of(ROOT, soak.variables, "offers", "import", str(path))
     if done.returncode:
-        last = (done.stdout + done.stderr).strip().splitlines()[-1:]
-        soak.remarks.append(f"The import ended with exit code {done.returncode}: {''.join(last)}")
+        soak.remarks.append(
+            f"The import ended with exit code {done.returncode}: {last_line(done.stdout + done.stderr)}"
+        )
     recover(soak)
 
 
@@ -98,7 +140,8 @@ def write_offers(port: int, path: Path) -> None:
 
 
 def fail_over(soak: Soak) -> None:
-    soak.database.fail_over()
+    with soak.outage():
+        soak.database.fail_over()
     recover(soak)
 
 
@@ -108,26 +151,45 @@ def recover(soak: Soak) -> None:
         soak.remarks.append(f"No write was acknowledged for {LONGEST_RECOVERY_SECONDS:.0f} s after an event.")
 
 
-EVENTS: dict[str, Callable[[Soak], None]] = {
+UPGRADE = "a rolling upgrade"
+REPLICA_EVENTS: dict[str, Callable[[Soak], None]] = {
     "a replica is killed": kill_replica,
     "a replica drains": drain_replica,
+}
+DATABASE_EVENTS: dict[str, Callable[[Soak], None]] = {
+    UPGRADE: upgrade,
     "Postgres crashes": restart_database,
     "the database is cut off": cut_off_database,
     "an import": import_offers,
+    "a migration fails": migrate_badly,
     "the standby is promoted": fail_over,
 }
+EVENTS = REPLICA_EVENTS | DATABASE_EVENTS
+
+
+def schedule(chance: random.Random) -> list[str]:
+    """Returns the events in a random order with a random event of a replica before each.
+
+    The upgrade comes first, because the replicas begin as the version before, and the promotion last, because no
+    standby is left after it.
+    """
+    first, *others, last = DATABASE_EVENTS
+    chance.shuffle(others)
+    return [name for event in (first, *others, last) for name in (chance.choice(list(REPLICA_EVENTS)), event)]
 
 
 def happen(soak: Soak) -> list[Event]:
     """Lets each event happen in its turn, with quiet time before and after each. Returns when they happened."""
-    slot = soak.seconds / len(EVENTS)
-    quiet = slot * QUIET_SHARE / 2
+    names = schedule(soak.chance)
+    slot = soak.seconds / len(names)
+    quiet = slot * QUIET_SHARE
     events = []
-    for name, action in EVENTS.items():
-        sleep(quiet)
+    for name in names:
+        before = quiet * soak.chance.random()
+        sleep(before)
         print(f"{name[0].upper()}{name[1:]}.", file=sys.stderr, flush=True)
         began = perf_counter()
-        action(soak)
+        EVENTS[name](soak)
         events.append(Event(name, began, perf_counter()))
-        sleep(max(quiet, slot - quiet - (perf_counter() - began)))
+        sleep(max(quiet - before, slot - before - (perf_counter() - began)))
     return events

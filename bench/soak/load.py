@@ -1,9 +1,10 @@
 """Clients that read and write all the time, and a watch over the version that each replica answers with."""
 
 import json
+import re
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPException, HTTPResponse
 from itertools import count, cycle
@@ -13,12 +14,15 @@ import psycopg
 
 from bench.load import HOST
 from bench.questions import ESTIMATED, GPU_NAMED, LISTED, TRAINED, get
-from bench.soak.report import Observation, Sent
+from bench.soak.report import Leading, Observation, Sent
 from bench.writes import write
 
 READERS, WRITERS = 4, 2
 PAUSE_SECONDS = 0.03
+LATE_PAUSE_SECONDS = 0.2
 WATCH_SECONDS = 0.2
+LOOK_SECONDS = 1.0
+LEADS = re.compile(rb"^selector_feeds_leader 1", re.MULTILINE)
 PATIENCE_SECONDS = 30.0
 LIKE_USERS = (LISTED, GPU_NAMED, LISTED, ESTIMATED, GPU_NAMED, LISTED, ESTIMATED, TRAINED)
 """Long questions of large jobs are rarer than short ones."""
@@ -29,15 +33,16 @@ NOT_ANSWERED = 0
 class Client:
     """A client that keeps its connection, and opens another one after a failure."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._port = port
+        self._patience_seconds = patience_seconds
         self._connection: socket.socket | None = None
 
     def ask(self, request: bytes) -> tuple[int, bytes]:
         """Returns the status and the body of an answer, or `NOT_ANSWERED` if no whole answer arrives."""
         try:
             if self._connection is None:
-                self._connection = socket.create_connection((HOST, self._port), timeout=PATIENCE_SECONDS)
+                self._connection = socket.create_connection((HOST, self._port), timeout=self._patience_seconds)
             self._connection.sendall(request)
             response = HTTPResponse(self._connection)
             response.begin()
@@ -79,14 +84,17 @@ class Threads:
 class Load:
     """Readers and writers, each of which waits for its answer before it sends the next request."""
 
-    def __init__(self, port: int, token: str) -> None:
+    def __init__(self, port: int, token: str, late_port: int) -> None:
         self.sent: list[Sent] = []
+        self.sent_late: list[Sent] = []
+        """Requests to the replica at `late_port`, which has a reader of its own."""
         self._threads = Threads()
         self._acknowledged = threading.Event()
         for reader in range(READERS):
-            self._add(port, reads(reader))
+            self._add(port, reads(reader), self.sent)
         for writer in range(WRITERS):
-            self._add(port, writes(token, writer))
+            self._add(port, writes(token, writer), self.sent)
+        self._add(late_port, reads(READERS), self.sent_late, LATE_PAUSE_SECONDS)
 
     def wait_for_a_write(self, seconds: float) -> bool:
         """Waits until a further write has been acknowledged, and returns whether one was."""
@@ -96,7 +104,13 @@ class Load:
     def stop(self) -> None:
         self._threads.stop()
 
-    def _add(self, port: int, requests: Iterator[tuple[int | None, bytes]]) -> None:
+    def _add(
+        self,
+        port: int,
+        requests: Iterator[tuple[int | None, bytes]],
+        kept: list[Sent],
+        pause_seconds: float = PAUSE_SECONDS,
+    ) -> None:
         client = Client(port)
 
         def step() -> None:
@@ -104,11 +118,11 @@ class Load:
             began = perf_counter()
             status, _ = client.ask(request)
             sent = Sent(began, perf_counter() - began, status, path_of(request), number)
-            self.sent.append(sent)
+            kept.append(sent)
             if sent.is_acknowledged:
                 self._acknowledged.set()
 
-        self._threads.repeat(step, PAUSE_SECONDS)
+        self._threads.repeat(step, pause_seconds)
 
 
 def reads(reader: int) -> Iterator[tuple[None, bytes]]:
@@ -130,17 +144,23 @@ def path_of(request: bytes) -> str:
 
 
 class Watch:
-    """Notes the version of the catalog in the database and in the answers of each replica."""
+    """Notes the catalog version in the database and in the answers of each replica, and which of them leads.
 
-    def __init__(self, address: Callable[[], str], ports: Sequence[int]) -> None:
+    The replica at `late_port` takes no part in the background work.
+    """
+
+    def __init__(self, address: Callable[[], str], ports: Sequence[int], late_port: int) -> None:
         self.written: list[tuple[float, int]] = []
-        self.observed: dict[int, list[Observation]] = {port: [] for port in ports}
+        self.observed: dict[int, list[Observation]] = {port: [] for port in (*ports, late_port)}
+        self.leading: list[Leading] = []
         self._address = address
         self._connection: psycopg.Connection | None = None
         self._threads = Threads()
         self._threads.repeat(self._look_into_database, WATCH_SECONDS)
-        for port in ports:
+        for port in self.observed:
             self._watch(port)
+        scrapers = {port: Client(port, LOOK_SECONDS) for port in ports}
+        self._threads.repeat(lambda: self.leading.append(leading_of(scrapers)), LOOK_SECONDS)
 
     def stop(self) -> None:
         self._threads.stop()
@@ -163,3 +183,10 @@ class Watch:
             self.observed[port].append(Observation(perf_counter(), version))
 
         self._threads.repeat(look, WATCH_SECONDS)
+
+
+def leading_of(scrapers: Mapping[int, Client]) -> Leading:
+    """Asks every replica whether it leads the background work."""
+    metrics = get("/metrics")
+    ports = {port for port, client in scrapers.items() if LEADS.search(client.ask(metrics)[1])}
+    return Leading(perf_counter(), ports)

@@ -10,6 +10,7 @@ from bench.load import HOST
 from bench.questions import ALIVE
 from bench.servers import ROOT, SERVICE_COMMAND, free_port, wait_for_answer
 from bench.soak.programs import find_program
+from bench.soak.versions import variables_of
 
 CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 LONGEST_STOP_SECONDS = 60
@@ -18,17 +19,21 @@ LONGEST_STOP_SECONDS = 60
 class Replica:
     """A process of the service on a port that it keeps when it is started again."""
 
-    def __init__(self, variables: Mapping[str, str], log: Path) -> None:
+    def __init__(self, version: Path, variables: Mapping[str, str], log: Path) -> None:
         self.port = free_port()
-        self._variables = dict(variables)
+        self._version = version
+        self._variables = variables
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, version: Path | None = None) -> None:
+        """Starts the process, from now on of another version if one is given."""
+        self._version = version or self._version
         command = [sys.executable, *SERVICE_COMMAND, "--port", str(self.port)]
+        environment = variables_of(self._version, self._variables)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603
-                command, cwd=ROOT, env=self._variables, stdout=log, stderr=log
+                command, cwd=self._version, env=environment, stdout=log, stderr=log
             )
 
     def wait_until_ready(self) -> None:

@@ -27,6 +27,9 @@ POLL_SECONDS = 1.0
 STOP_WITHIN_SECONDS = 1.0
 """The longest wait after which a watcher checks whether it has to stop."""
 
+SILENT_SECONDS = 15.0
+"""How long a check of the database may take before it counts as a problem: longer than it takes to notice a cut."""
+
 DAYS_KEPT = 16
 """Catalogs of past days are built on demand, and the most recently used ones are kept."""
 
@@ -83,7 +86,15 @@ class LiveCatalog:
         self._watcher = threading.Thread(target=self._watch, name="catalog-watcher", daemon=True)
         self._current = self._built(read_history(engine))
         self.keys = KeyRing(engine)
-        self.health = Health(datetime.now(UTC), None)
+        self._health = Health(datetime.now(UTC), None)
+
+    @property
+    def health(self) -> Health:
+        """Returns whether the database answers. A question that it never answers is a problem as well."""
+        silent_seconds = (datetime.now(UTC) - self._health.checked_at).total_seconds()
+        if self._health.problem or not self._watcher.is_alive() or silent_seconds < self._poll_seconds + SILENT_SECONDS:
+            return self._health
+        return replace(self._health, problem=f"The database has not answered for {silent_seconds:.0f} seconds.")
 
     def _built(self, history: CatalogHistory, facts_of: Callable[[date], Catalog] | None = None) -> PinnedCatalog:
         """A version whose catalog of today is made already, so that no request waits for it."""
@@ -148,18 +159,20 @@ class LiveCatalog:
         with self._refreshing:  # one at a time, so that an older state never replaces a newer one
             try:
                 self._read_if_changed()
-                self.health = Health(datetime.now(UTC), None)
+                self._health = Health(datetime.now(UTC), None)
             except Exception as error:  # noqa: BLE001 – whatever the error, the last good catalog keeps answering
-                if self.health.problem is None:
+                if self._health.problem is None:
                     version = self.history.version
                     log.warning("The catalog cannot be refreshed; version %s keeps answering: %s", version, error)
                 file_lost = isinstance(error, DatabaseFileLost)
                 problem = str(error) if file_lost else f"The database cannot be read: {type(error).__name__}."
-                self.health = Health(self.health.checked_at, problem, file_lost)
+                self._health = Health(self._health.checked_at, problem, file_lost)
 
     def _read_if_changed(self) -> None:
         with self._engine.connect() as connection:
             version = read_version(connection)
+        # Before the rows, which take long to read when there are many.
+        self._health = replace(self._health, checked_at=datetime.now(UTC))
         if version != self.history.version:
             newer = read_newer(self._engine, self.history)
             same_facts = newer.measurements is self.history.measurements  # the log has grown, and nothing else changed

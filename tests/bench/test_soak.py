@@ -1,13 +1,37 @@
 """The figures of a soak, its requests, and the sentence about programs that are missing."""
 
+from dataclasses import replace
 from math import inf
+from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
+from sqlalchemy import inspect
 
+from bench.soak.events import DATABASE_EVENTS, REPLICA_EVENTS, schedule
 from bench.soak.load import path_of, reads, writes
 from bench.soak.programs import missing_programs
 from bench.soak.replicas import CONFIGURATION, rendered
-from bench.soak.report import Event, Followed, Observation, Record, Sent, failures, followed_by, report
+from bench.soak.report import (
+    Event,
+    Followed,
+    Late,
+    Leading,
+    Observation,
+    Record,
+    Sent,
+    failures,
+    followed_by,
+    gates,
+    longest_seconds,
+    moves_of,
+    reachable_seconds,
+    report,
+)
+from bench.soak.versions import command_of, version_that_fails
+from service.db.engine import connect
+from service.db.migrate import require_current, upgrade
 
 CRASH = Event("a crash", 10, 20)
 IMPORT = Event("an import", 30, 40)
@@ -88,9 +112,74 @@ def test_the_time_until_a_replica_follows(observations: list[tuple[float, int | 
     assert [each.seconds for each in followed_by([(1, 2)], observed)] == seconds
 
 
-def test_a_replica_that_never_follows_fails_the_soak() -> None:
-    assert record(followed=(Followed(1, inf),)).never_followed
-    assert not record(followed=(Followed(1, 9),)).never_followed
+def verdicts(of: Record) -> dict[str, str]:
+    return {line.name: line.verdict for line in gates(of)}
+
+
+def test_a_soak_passes_when_every_gate_is_kept() -> None:
+    late = Late([read(3)], [Followed(4, 11)])
+    leading = [Leading(at, {8001}) for at in range(60)]
+    calm = Record(0, 60, [CRASH], [read(1, 0.1), read(12, 0.2)], [Followed(1, 2)], set(), (), leading, late)
+    assert set(verdicts(calm).values()) <= {"passes", "goal"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "fails"),
+    [
+        ({"sent": [read(1), read(12, status=503)]}, "failed reads"),
+        ({"late": Late([read(3, status=0)], [Followed(4, 11)])}, "failed reads"),
+        ({"sent": [read(1), read(12), written(3, 7)]}, "acknowledged writes that are lost"),
+        ({"followed": [Followed(1, 2), Followed(1, inf)]}, "seconds until the slowest replica had a new catalog"),
+        ({"followed": []}, "seconds until the slowest replica had a new catalog"),
+        ({"sent": [read(1, 0.1), read(12, 0.4)]}, "p99 of reads during events relative to quiet time"),
+        (
+            {"leading": [Leading(0, {8001}), *(Leading(at, set()) for at in range(1, 17)), Leading(17, {8002})]},
+            "seconds without a leader of the background work",
+        ),
+        ({"leading": [Leading(at, {8001, 8002}) for at in range(8)]}, "seconds with two leaders"),
+    ],
+)
+def test_each_gate_fails_by_itself(changed: dict[str, Any], fails: str) -> None:
+    late = Late([read(3)], [Followed(4, 11)])
+    leading = [Leading(at, {8001}) for at in range(60)]
+    calm = Record(0, 60, [CRASH], [read(1), read(12)], [Followed(1, 2)], set(), (), leading, late)
+    assert [name for name, verdict in verdicts(replace(calm, **changed)).items() if verdict == "FAILS"] == [fails]
+
+
+def test_time_without_a_database_does_not_count() -> None:
+    outages = [(10.0, 30.0), (40.0, 41.0)]
+    assert reachable_seconds(5, 12, outages) == 5
+    assert reachable_seconds(9, 42, outages) == 12
+    assert reachable_seconds(31, 32, outages) == 1
+    observed = [Observation(9.5, 1), Observation(31, 2)]
+    assert [each.seconds for each in followed_by([(9, 2)], observed, outages)] == [2]
+    nobody = [Leading(9, {1}), Leading(15, set()), Leading(29, set()), Leading(33, {1})]
+    assert longest_seconds(nobody, outages, lambda leaders: leaders == 0) == 1
+
+
+def test_moves_of_the_lead_are_counted() -> None:
+    looks = [{1}, {1}, set(), {2}, {2, 1}, {1}]
+    assert moves_of([Leading(at, ports) for at, ports in enumerate(looks)]) == 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_events_come_in_a_random_order_between_the_upgrade_and_the_promotion(seed: int) -> None:
+    names = schedule(Random(seed))
+    assert set(names[::2]) <= REPLICA_EVENTS.keys()
+    assert sorted(names[1::2]) == sorted(DATABASE_EVENTS)
+    assert (names[1], names[-1]) == ("a rolling upgrade", "the standby is promoted")
+    assert names == schedule(Random(seed))
+    assert len({tuple(schedule(Random(other))) for other in range(20)}) > 10
+
+
+def test_the_version_that_fails_has_one_more_migration(tmp_path: Path) -> None:
+    engine = connect(f"sqlite:///{tmp_path}/whole.db")
+    upgrade(engine)
+    done = command_of(version_that_fails(tmp_path / "failing"), {"DATABASE_URL": str(engine.url)}, "migrate")
+    assert done.returncode == 1
+    require_current(engine)
+    assert "unfinished" not in {column["name"] for column in inspect(engine).get_columns("measurement")}
+    engine.dispose()
 
 
 def test_missing_programs_are_named_with_the_command_that_installs_them() -> None:

@@ -82,6 +82,13 @@ def test_a_change_is_seen_whole_or_not_at_all(live: LiveCatalog, engine: Engine)
     assert torn == []
 
 
+def await_problem(live: LiveCatalog) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while live.health.problem is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert live.health.problem is not None
+
+
 def test_while_the_database_is_away_the_last_good_catalog_answers(engine: Engine) -> None:
     live = LiveCatalog(engine, today=lambda: DAY)
     with engine.begin() as connection:
@@ -141,16 +148,30 @@ def test_a_lost_server_leaves_the_last_good_catalog() -> None:
         live.start_watching()
         seen = live.health.checked_at
     try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while live.health.problem is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert live.health.problem is not None
+        await_problem(live)
         assert live.health.checked_at >= seen
         assert "aws/p4d.24xlarge" in live.on(None).index_of
         assert "aws/p4d.24xlarge" in live.on(date(2023, 6, 7)).index_of
     finally:
         live.stop_watching()
         engine.dispose()
+
+
+def test_a_database_that_never_answers_has_a_problem(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering = threading.Event()
+    monkeypatch.setattr("service.db.live_catalog.SILENT_SECONDS", 0.5)
+    live = LiveCatalog(engine, today=lambda: DAY, poll_seconds=0.1)
+    live.start_watching()
+    time.sleep(1)
+    assert live.health.problem is None
+    monkeypatch.setattr("service.db.live_catalog.read_version", lambda _connection: answering.wait() and 1)
+    try:
+        await_problem(live)
+        assert "has not answered for" in (live.health.problem or "")
+        assert "aws/p4d.24xlarge" in live.on(None).index_of
+    finally:
+        answering.set()
+        live.stop_watching()
 
 
 def test_lost_connections_are_made_anew(postgres_tables: str) -> None:

@@ -5,8 +5,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
+from anyio import move_on_after, to_thread
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
@@ -15,6 +15,9 @@ from service.api.http.fields import ResponseModel
 from service.api.http.observe import metrics_registry
 from service.db.errors import DatabaseUnusable
 from service.db.feeds.read_feeds import FeedStatus
+
+FEEDS_SECONDS = 2.0
+"""How long the figures of feeds may take. Without an answer of the database, the other figures are sent alone."""
 
 
 async def _not_kept(response: Response) -> None:
@@ -106,7 +109,8 @@ async def get_metrics(live: Followed) -> Response:
         gauges["selector_newest_price_age_days"] = ("Days since the newest price was observed.", age)
     for name, (meaning, value) in gauges.items():
         Gauge(name, meaning, registry=registry).set(value)
-    with suppress(DatabaseUnusable):
-        _add_feeds(registry, *await run_in_threadpool(live.feeds))
+    if health.problem is None:
+        with suppress(DatabaseUnusable), move_on_after(FEEDS_SECONDS):
+            _add_feeds(registry, *await to_thread.run_sync(live.feeds, abandon_on_cancel=True))
     figures = generate_latest(metrics_registry()) + generate_latest(registry)
     return Response(figures, media_type=CONTENT_TYPE_LATEST, headers={"Cache-Control": "no-store"})

@@ -1,5 +1,6 @@
 """The state of the feeds over HTTP."""
 
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -43,6 +44,21 @@ def test_unknown_types_are_listed_with_their_prices(client: TestClient) -> None:
         ("p9.48xlarge", 1, ["azure"])
     ]
     assert client.get("/catalog/unmapped?limit=0").status_code == 422
+
+
+def test_metrics_are_sent_without_feeds_while_the_database_does_not_answer(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering = threading.Event()
+    monkeypatch.setattr("service.api.catalog.health.FEEDS_SECONDS", 0.1)
+    monkeypatch.setattr(client.app.state.live_catalog, "feeds", answering.wait)  # type: ignore[attr-defined]
+    try:
+        answer = client.get("/metrics")
+    finally:
+        answering.set()
+    assert answer.status_code == 200
+    assert "selector_catalog_version" in answer.text
+    assert "selector_feed_healthy" not in answer.text
 
 
 def test_metrics_have_a_gauge_for_each_feed_that_was_read(client: TestClient) -> None:
