@@ -8,6 +8,7 @@ from importlib.resources import files
 from itertools import chain
 
 from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
@@ -75,6 +76,7 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
         refresher.stop()
         live.stop_watching()
         engine.dispose()
+        await run_in_threadpool(stop_tracing)
 
     app = build_app(lifespan=watching)
     app.state.live_catalog = live
@@ -94,7 +96,17 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
     hosts = [host.strip() for host in settings.allowed_hosts.split(",") if host.strip()]
     app.add_middleware(Protect, hosts=hosts)
     app.add_middleware(Observe, access_log=settings.access_log)
+    stop_tracing = add_tracing(app, settings.trace_url) if settings.trace_url else lambda: None
     return app
+
+
+def add_tracing(app: FastAPI, url: str) -> Callable[[], None]:
+    """Sends a trace of each request to a collector. Returns a function that sends the last ones."""
+    from service.server.tracing import Trace, provider_for  # the packages that it needs are an extra
+
+    provider = provider_for(url)
+    app.add_middleware(Trace, provider=provider)
+    return provider.shutdown
 
 
 def upstream_of(settings: Settings) -> Upstream:

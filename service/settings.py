@@ -28,6 +28,16 @@ def _storage_that_exists(url: str) -> str:
     return url
 
 
+def _tracing_that_is_installed(url: str) -> str:
+    """Raises `ValueError` if traces shall be sent and the packages for that are missing."""
+    if url:
+        try:
+            import service.server.tracing  # noqa: F401 - only whether it can be imported
+        except ImportError:
+            raise ValueError("tracing needs further packages: pip install 'instance-selector[tracing]'") from None
+    return url
+
+
 class Settings(BaseSettings):
     """All settings, each read from an environment variable `SELECTOR_<NAME>`."""
 
@@ -100,6 +110,14 @@ class Settings(BaseSettings):
         str,
         AfterValidator(_storage_that_exists),
         Field(max_length=1000, description="Where processes share their counts, such as `redis://cache:6379`."),
+    ] = ""
+    trace_url: Annotated[
+        str,
+        AfterValidator(_tracing_that_is_installed),
+        Field(
+            max_length=1000,
+            description="Where traces are sent by OTLP over HTTP, such as `http://collector:4318/v1/traces`.",
+        ),
     ] = ""
     access_log: Annotated[bool, Field(description="Whether to log each request; slow ones always are.")] = False
     log_format: Annotated[LogFormat, Field(description="`text` or `json`.")] = "text"

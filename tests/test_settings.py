@@ -1,5 +1,7 @@
 """Settings come from the environment, and a wrong one is reported in a sentence."""
 
+import sys
+
 import pytest
 
 from service.settings import Settings, SettingsWrong, read_settings
@@ -51,3 +53,13 @@ def test_all_wrong_settings_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SELECTOR_WORKERS", "abc")
     with pytest.raises(SettingsWrong, match=r"(?s)SELECTOR_PORT: .*SELECTOR_WORKERS: "):
         read_settings()
+
+
+def test_tracing_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELECTOR_TRACE_URL", "http://127.0.0.1:4318/v1/traces")
+    assert read_settings().trace_url
+    monkeypatch.setitem(sys.modules, "service.server.tracing", None)
+    with pytest.raises(SettingsWrong, match=r"SELECTOR_TRACE_URL: .*instance-selector\[tracing\]"):
+        read_settings()
+    monkeypatch.delenv("SELECTOR_TRACE_URL")
+    assert not read_settings().trace_url

@@ -9,6 +9,8 @@ from uuid import uuid4
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.http.problems import fault_problem
+
 log = logging.getLogger("selector.access")
 
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
@@ -51,7 +53,7 @@ def metrics_registry() -> CollectorRegistry:
 
 
 class Observe:
-    """ASGI middleware: gives each request an id, counts it, measures it and logs it.
+    """ASGI middleware: gives each request an id, counts it, measures it, logs it, and answers a fault of the service.
 
     `X-Request-ID` is taken from the request or created, and returned. A valid `traceparent` is returned too, and its
     trace id is logged. Neither query values nor bodies nor keys are logged.
@@ -89,6 +91,11 @@ class Observe:
         IN_FLIGHT.inc()
         try:
             await self._app(scope, receive, observed)
+        except Exception as error:
+            if status:
+                raise  # the answer has begun, and the server cuts it off
+            # A handler of Starlette would answer outside of this middleware, where no fault is counted.
+            await fault_problem(scope, error)(scope, receive, observed)
         finally:
             IN_FLIGHT.dec()
             seconds = perf_counter() - started

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from service.db.errors import DatabaseUnusable
 from service.domain.catalog.names import near_names
@@ -213,15 +214,15 @@ async def _database_problem(request: Request, error: Exception) -> Response:
     return problem(503, sentence, headers={"Retry-After": str(RETRY_SECONDS)})
 
 
-async def _unexpected_problem(request: Request, error: Exception) -> Response:
-    log.error("%s %s failed.", request.method, request.url.path, exc_info=error)
+def fault_problem(scope: Scope, error: Exception) -> Response:
+    """Logs a fault of the service, and returns its answer."""
+    log.error("%s %s failed.", scope["method"], scope["path"], exc_info=error)
     return problem(500, "The service failed on this request; the fault is logged and is ours.")
 
 
 def answer_problems(app: FastAPI) -> None:
-    """Makes the app answer every error with a problem document."""
+    """Makes the app answer every error with a problem document, except for faults of the service."""
     app.add_exception_handler(QuestionError, _question_problem)
     app.add_exception_handler(RequestValidationError, _validation_problem)
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(DatabaseUnusable, _database_problem)
-    app.add_exception_handler(Exception, _unexpected_problem)

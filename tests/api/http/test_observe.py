@@ -82,6 +82,22 @@ def test_requests_are_counted_by_route_and_status(client: TestClient) -> None:
     assert [new - old for new, old in zip(after, before, strict=True)] == [1, 1, 2]
 
 
+def test_a_fault_of_the_service_has_an_id_and_is_counted(
+    seeded_file: Path, access_log: pytest.LogCaptureFixture
+) -> None:
+    client = TestClient(create_app(Settings(database_url=f"sqlite:///{seeded_file}")))
+    failed = 'selector_requests_total{method="GET",route="/gpus",status="500"}'
+    live, before = client.app.state.live_catalog, figure(client, failed)  # type: ignore[attr-defined]
+    client.app.state.live_catalog = None  # type: ignore[attr-defined]
+    answer = client.get("/gpus", headers={"X-Request-ID": "one"})
+    client.app.state.live_catalog = live  # type: ignore[attr-defined]
+    assert (answer.status_code, answer.headers["X-Request-ID"]) == (500, "one")
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert figure(client, failed) == before + 1
+    (record,) = [record for record in access_log.records if record.exc_info]
+    assert record.getMessage() == "GET /gpus failed."
+
+
 def test_made_up_methods_and_paths_do_not_multiply_the_figures(client: TestClient) -> None:
     client.request("BREW", "/a/b/c")
     text = client.get("/metrics").text
