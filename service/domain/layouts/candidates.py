@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices, Mask, Number
+from service.domain.arrays import Floats, Indices, Mask, Number, taken
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.parallelism import CHECKPOINTINGS, LayoutTable
@@ -46,6 +46,9 @@ class LayoutCandidates:
 
     layouts: LayoutTable
     linked_gpus: Floats
+    crossing: Mask
+    """Layouts with tensor parallelism across slow links that the caller did not ask for. They are for models that fit
+    in no other way, or that no other layout divides over the cluster."""
     starts: Indices
 
     def by_shape(self) -> Iterator[tuple[int, slice]]:
@@ -54,6 +57,10 @@ class LayoutCandidates:
         for shape, (start, end) in enumerate(pairwise(starts)):
             if start < end:
                 yield shape, slice(start, end)
+
+    def among(self, rows: Indices, starts: Indices) -> "LayoutCandidates":
+        """Returns some of the layouts, in the given order, with the first row of each shape in it."""
+        return LayoutCandidates(taken(self.layouts, rows), self.linked_gpus[rows], self.crossing[rows], starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +115,12 @@ def training_candidates(
     shapes: Sequence[Size],
     fixed: FixedLayout,
     ways: Callable[[int], Sequence[Way]],
-    *,
-    across: bool,
 ) -> LayoutCandidates:
     """Layouts of a training job for every shape.
 
-    `ways` returns the pairs of ZeRO stage and checkpointing to try, up to a stage. With `across`, tensor parallelism
-    crosses slow links, and never without.
+    `ways` returns the pairs of ZeRO stage and checkpointing to try, up to a stage.
     """
-    cuts = cuts_of(config, shapes, fixed, across=across)
+    cuts = cuts_of(config, shapes, fixed)
     batch = np.array([float(assumed_batch(config, gpus)) for gpus, _, _ in shapes])[cuts["shape"]]
     cut, micro = _with_micro_batches(config, batch, cuts["data"], fixed)
     piece, way, stages_and_kinds = _with_ways(cuts, cut, fixed, ways)
@@ -126,7 +130,7 @@ def training_candidates(
     accumulation = np.full(len(micro), float(fixed.accumulation)) if fixed.accumulation else rounds
     empty = rows["data"] * micro * accumulation - batch
     starts = np.searchsorted(rows.pop("shape"), np.arange(len(shapes) + 1))
-    linked_gpus = rows.pop("linked_gpus")
+    linked_gpus, crossing = rows.pop("linked_gpus"), rows.pop("crossing")
     layouts = LayoutTable(
         **rows,
         zero_stage=stages_and_kinds[way, 0].astype(np.float64),
@@ -136,14 +140,18 @@ def training_candidates(
         empty_samples=np.where((empty >= 0) & (empty < rows["data"] * micro), empty, 0.0),
         virtual_stages=np.full(len(micro), float(fixed.virtual_stages or 1)),
     )
-    return LayoutCandidates(layouts, linked_gpus, starts)
+    return LayoutCandidates(layouts, linked_gpus, crossing, starts)
 
 
-def cuts_of(config: Config, shapes: Sequence[Size], fixed: FixedLayout, *, across: bool) -> Columns:
-    """Degrees of parallelism that multiply to the GPUs of each shape, shape by shape."""
+def cuts_of(config: Config, shapes: Sequence[Size], fixed: FixedLayout) -> Columns:
+    """Degrees of parallelism that multiply to the GPUs of each shape, shape by shape.
+
+    The column `crossing` marks tensor parallelism across slow links that the caller did not ask for.
+    """
     limits = _limits(config)
     factors = 4 if fixed.context is not None or limits.contexts > 1 else 3
-    products = [_factorisations(gpus, factors) for gpus, _, _ in shapes]
+    products_of = {gpus: _factorisations(gpus, factors) for gpus in {gpus for gpus, _, _ in shapes}}
+    products = [products_of[gpus] for gpus, _, _ in shapes]
     sizes = [len(product) for product in products]
     tensor, pipeline, data, *context = np.concatenate([np.zeros((0, factors)), *products]).T
     cuts: Columns = {
@@ -154,7 +162,9 @@ def cuts_of(config: Config, shapes: Sequence[Size], fixed: FixedLayout, *, acros
         "data": data,
         "context": context[0] if context else np.ones(len(tensor)),
     }
-    allowed = _allowed(limits, cuts, fixed, across=across)
+    crossing = crosses_slow_links(cuts["tensor"], cuts["linked_gpus"]) if fixed.tensor is None else False
+    cuts["crossing"] = np.broadcast_to(crossing, len(tensor))
+    allowed = _allowed(limits, cuts, fixed)
     if all(getattr(fixed, name) is None for name in CUTS_OF_A_REPLICA):
         within = np.repeat([float(replica) for _, _, replica in shapes], sizes)
         allowed &= cuts["tensor"] * cuts["pipeline"] * cuts["context"] <= within
@@ -190,13 +200,12 @@ def _divisors(number: int) -> Indices:
     return np.concatenate([small, large[large > small[-1]]])
 
 
-def _allowed(limits: CutLimits, cuts: Columns, fixed: FixedLayout, *, across: bool) -> Mask:
+def _allowed(limits: CutLimits, cuts: Columns, fixed: FixedLayout) -> Mask:
     allowed = np.ones(len(cuts["tensor"]), dtype=bool)
     for name in ("tensor", "pipeline", "data", "context"):
         if getattr(fixed, name) is not None:
             allowed &= cuts[name] == getattr(fixed, name)
     if fixed.tensor is None:
-        allowed &= crosses_slow_links(cuts["tensor"], cuts["linked_gpus"]) == across
         allowed &= limits.heads % cuts["tensor"] == 0
     if fixed.pipeline is None:
         allowed &= cuts["pipeline"] <= limits.layers

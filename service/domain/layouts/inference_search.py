@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.arrays import Floats, Indices, Mask, either, taken
+from service.domain.arrays import Floats, Indices, Mask, taken
 from service.domain.calibration.error_bands import Physics, unseen
 from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.layouts.candidates import Columns, cuts_of
-from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors, shapes_among
+from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.features import cut_columns, inference_config_features
 from service.domain.physics.generation import room_by_memory, shares_of
@@ -78,13 +78,7 @@ def fastest_inference_layouts(
     keep the others waiting, which tokens per second counts and time per token does not. Ties go to the layout with the
     fewest parts.
     """
-    shapes = clusters.shapes_of(wanted)
-    fastest = _fastest(physics, config, clusters, _pairs(config, shapes, fixed, across=False))
-    shapes = shapes_among(shapes, ~fastest.fits)
-    if shapes and fixed.tensor is None and config.model.generates:
-        crossing = _fastest(physics, config, clusters, _pairs(config, shapes, fixed, across=True))
-        better = crossing.exists & ~fastest.fits & (crossing.fits | ~fastest.exists)
-        fastest = either(fastest, crossing, better)
+    fastest = _fastest(physics, config, clusters, _pairs(config, clusters.shapes_of(wanted), fixed))
     fastest = taken(fastest, clusters.same_but_host)
     fits = fastest.fits & clusters.hosts_fit(config, 1)
     return replace(fastest, fits=fits, units_per_second=np.where(fits, fastest.units_per_second, 0.0))
@@ -94,13 +88,11 @@ def where_inference_fits(
     physics: Physics, config: InferenceConfig, clusters: ClusterTable, wanted: Mask | None = None
 ) -> Mask:
     """Whether any layout fits, without looking for the fastest."""
-    factors, shapes = _factors(physics, config), clusters.shapes_of(wanted)
+    pairs = _pairs(config, clusters.shapes_of(wanted), FREE)
+    usable = clusters.usable_bytes[pairs.cluster]
+    room, needed = _room_and_bytes(_factors(physics, config), config, pairs.layouts, usable)
     fits = np.zeros(len(clusters), dtype=bool)
-    for across in (False, True) if config.model.generates else (False,):
-        pairs = _pairs(config, shapes_among(shapes, ~fits), FREE, across=across)
-        usable = clusters.usable_bytes[pairs.cluster]
-        room, needed = _room_and_bytes(factors, config, pairs.layouts, usable)
-        fits[pairs.cluster[(needed <= usable) & (room > 0)]] = True
+    fits[pairs.cluster[(needed <= usable) & (room > 0)]] = True
     return fits[clusters.same_but_host] & clusters.hosts_fit(config, 1)
 
 
@@ -110,14 +102,18 @@ class _Pairs:
 
     cluster: Indices
     layouts: LayoutTable
+    crossing: Mask
+    """Whether tensor parallelism crosses slow links unasked, see `LayoutCandidates`."""
 
 
 def _factors(physics: Physics, config: InferenceConfig) -> ConfigFactors:
     return ConfigFactors(physics.calibration, inference_config_features(config))
 
 
-def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: FixedLayout, *, across: bool) -> _Pairs:
-    cuts = cuts_of(config, [shape.size for shape in shapes], replace(fixed, context=None), across=across)
+def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: FixedLayout) -> _Pairs:
+    cuts = cuts_of(config, [shape.size for shape in shapes], replace(fixed, context=None))
+    if not config.model.generates:
+        cuts = {name: column[~cuts["crossing"]] for name, column in cuts.items()}
     cuts = _with_spread_experts(config, cuts) if fixed.expert is None else cuts
     order = np.lexsort((cuts["expert"], cuts["pipeline"], cuts["tensor"] * cuts["pipeline"], cuts["shape"]))
     starts = np.searchsorted(cuts["shape"][order], np.arange(len(shapes) + 1))
@@ -127,7 +123,7 @@ def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: Fixed
         rows.append(np.tile(cut, len(shape.indices)))
     row = np.concatenate(rows)
     degrees = {name: cuts[name][row] for name in ("tensor", "pipeline", "data", "expert")}
-    return _Pairs(np.concatenate(clusters), replace(LayoutTable.plain(len(row)), **degrees))
+    return _Pairs(np.concatenate(clusters), replace(LayoutTable.plain(len(row)), **degrees), cuts["crossing"][row])
 
 
 def _with_spread_experts(config: InferenceConfig, cuts: Columns) -> Columns:
@@ -165,7 +161,7 @@ def _bytes_needed(factors: ConfigFactors, config: InferenceConfig, layouts: Layo
 
 
 def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
-    """The best pair of each cluster: one that holds the concurrency asked for, then the fastest."""
+    """The best pair of each cluster: inside its fast links, holding the concurrency asked for, then the fastest."""
     if not len(pairs.cluster):
         return FastestInference.nothing(len(clusters))
     layouts, usable = pairs.layouts, clusters.usable_bytes[pairs.cluster]
@@ -176,7 +172,7 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
     else:
         speed = _forward(physics, config, clusters, pairs, room)
     rate = np.where(fits, speed.rate, 0.0)
-    order = np.lexsort((np.where(fits, -rate, needed), ~(fits & speed.holds), ~fits, pairs.cluster))
+    order = np.lexsort((np.where(fits, -rate, needed), ~(fits & speed.holds), pairs.crossing, ~fits, pairs.cluster))
     cluster, first = np.unique(pairs.cluster[order], return_index=True)
     index, exists = np.zeros(len(clusters), dtype=np.int64), np.zeros(len(clusters), dtype=bool)
     index[cluster], exists[cluster] = order[first], True

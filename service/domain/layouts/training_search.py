@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.domain.arrays import Floats, Indices, Mask, either, taken
+from service.domain.arrays import Floats, Indices, Mask, taken
 from service.domain.calibration.coefficients import Levels
 from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import MEMORY, TRAINING
@@ -63,12 +63,7 @@ def fastest_training_layouts(
     """The best layout on every cluster, or on the wanted ones."""
     search = _Search(physics, config, clusters, fixed)
     shapes = clusters.shapes_of(wanted, hosts_matter=search.hosts_matter)
-    fastest = search.fastest(shapes, across=False)
-    shapes = search.worth_crossing_slow_links(shapes, fastest.exists, fastest.fits)
-    if shapes:
-        crossing = search.fastest(shapes, across=True)
-        better = crossing.exists & ~fastest.fits & (crossing.fits | ~fastest.exists)
-        fastest = either(fastest, crossing, better)
+    fastest = search.fastest(shapes)
     if not search.hosts_matter:
         fastest = taken(fastest, clusters.same_but_host)
     fits = fastest.fits & clusters.hosts_fit(config, fastest.layouts.micro_batch)
@@ -85,11 +80,7 @@ def where_training_fits(
         return fastest_training_layouts(physics, config, clusters, wanted=wanted).fits
     search = _Search(physics, config, clusters, FREE)
     shapes = shapes_among(clusters.shapes_of(wanted), search.least_bytes() <= clusters.usable_bytes)
-    fits = np.zeros(len(clusters), dtype=bool)
-    for across in (False, True):
-        shapes = shapes_among(shapes, ~fits)
-        if shapes:
-            fits |= search.lightest_fits(shapes, across=across)[1]
+    fits = search.lightest_fits(shapes)
     return fits[clusters.same_but_host] & hosts
 
 
@@ -102,44 +93,30 @@ class _Search:
         self.hosts_matter = config.model.transformer is None
         self.log_of_ways = self._log_of_ways()
 
-    def worth_crossing_slow_links(
-        self, shapes: Sequence[ClusterShape], exists: Mask, fits: Mask
-    ) -> tuple[ClusterShape, ...]:
-        """Shapes on which tensor parallelism across slow links would fit, or exist, where nothing else does."""
-        shapes = shapes_among(shapes, ~fits)
-        if not shapes or self.fixed.tensor is not None or self.config.model.transformer is None:
-            return ()
-        hopeless = exists & (self.least_bytes() > self.clusters.usable_bytes)
-        shapes = shapes_among(shapes, ~hopeless)
-        if not shapes:
-            return ()
-        crossing_exists, crossing_fits = self.lightest_fits(shapes, across=True)
-        return shapes_among(shapes, crossing_fits | (crossing_exists & ~exists))
-
-    def lightest_fits(self, shapes: Sequence[ClusterShape], *, across: bool) -> tuple[Mask, Mask]:
-        """Which clusters have a candidate, and which one that fits: the smallest micro-batches are the lightest."""
+    def lightest_fits(self, shapes: Sequence[ClusterShape]) -> Mask:
+        """Which clusters have a candidate that fits: the smallest micro-batches are the lightest."""
         free = self.fixed.micro_batch is None and self.fixed.accumulation is None
-        candidates = self._candidates(shapes, replace(self.fixed, micro_batch=1) if free else self.fixed, across=across)
-        exists, fits = np.zeros(len(self.clusters), dtype=bool), np.zeros(len(self.clusters), dtype=bool)
-        needed = self._bytes_needed(candidates.layouts)
+        candidates = self._candidates(shapes, replace(self.fixed, micro_batch=1) if free else self.fixed)
+        fits, needed = np.zeros(len(self.clusters), dtype=bool), self._bytes_needed(candidates.layouts)
         for shape, rows in candidates.by_shape():
             here = shapes[shape].indices
-            exists[here] = True
             fits[here] = needed[rows].min() <= self.clusters.usable_bytes[here]
-        return exists, fits
+        return fits
 
-    def fastest(self, shapes: Sequence[ClusterShape], *, across: bool) -> FastestTraining:
+    def fastest(self, shapes: Sequence[ClusterShape]) -> FastestTraining:
         """The fastest candidates, in a table of all clusters; those of other shapes have none."""
-        candidates = self._candidates(shapes, self.fixed, across=across)
+        candidates = self._candidates(shapes, self.fixed)
         layouts, count = candidates.layouts, len(self.clusters)
         if not len(layouts.tensor):
             return FastestTraining.nothing(count)
         needed = self._bytes_needed(layouts)
-        exists, chosen = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
+        inside = np.where(candidates.crossing, np.inf, needed)
+        exists, chosen, least_inside = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64), np.zeros(count)
         for shape, rows in candidates.by_shape():
-            here = shapes[shape].indices
-            exists[here], chosen[here] = True, rows.start + needed[rows].argmin()
-        seconds = self._choose_fastest(shapes, candidates, needed, chosen)
+            here, least_inside_here = shapes[shape].indices, inside[rows].min()
+            lightest = (inside if least_inside_here < np.inf else needed)[rows].argmin()
+            exists[here], chosen[here], least_inside[here] = True, rows.start + lightest, least_inside_here
+        seconds = self._choose_fastest(shapes, candidates, needed, least_inside, chosen)
         needed_bytes = np.where(exists, needed[chosen], np.inf)
         fastest = FastestTraining(taken(layouts, chosen), exists, seconds < np.inf, needed_bytes, seconds)
         return self._simplified(fastest, layouts, chosen)
@@ -152,36 +129,45 @@ class _Search:
         least: Floats = total * self.factors.of(MEMORY, "*", {}) / self.clusters.gpus
         return least
 
-    def _candidates(self, shapes: Sequence[ClusterShape], fixed: FixedLayout, *, across: bool) -> LayoutCandidates:
-        sizes = [shape.size for shape in shapes]
-        return training_candidates(self.config, sizes, fixed, self._ways_worth_trying, across=across)
+    def _candidates(self, shapes: Sequence[ClusterShape], fixed: FixedLayout) -> LayoutCandidates:
+        return training_candidates(self.config, [shape.size for shape in shapes], fixed, self._ways_worth_trying)
 
     def _bytes_needed(self, layouts: LayoutTable) -> Floats:
         parts = training_parts(self.config, layouts)
         return np.asarray(self.factors.total(MEMORY, parts, layout_columns(layouts)))
 
     def _choose_fastest(
-        self, shapes: Sequence[ClusterShape], candidates: LayoutCandidates, needed: Floats, chosen: Indices
+        self,
+        shapes: Sequence[ClusterShape],
+        candidates: LayoutCandidates,
+        needed: Floats,
+        least_inside: Floats,
+        chosen: Indices,
     ) -> Floats:
         """Writes the row of the fastest candidate that fits to `chosen`; returns its seconds per sample, else infinity.
 
-        Of equally fast ones it is the one that needs the least memory.
+        Of equally fast ones it is the one that needs the least memory. Those that cross slow links are for clusters
+        with less memory than `least_inside`, which the others need.
         """
         usable, seconds = self.clusters.usable_bytes, np.full(len(chosen), np.inf)
+        to_cross = np.where(usable < least_inside, usable, 0.0)
         shape_of = np.repeat(np.arange(len(shapes)), np.diff(candidates.starts))
-        largest = np.array([usable[shape.indices].max() for shape in shapes])
-        order = np.flatnonzero(needed <= largest[shape_of])
+        largest, largest_to_cross = (
+            np.array([bytes_of[shape.indices].max() for shape in shapes])[shape_of] for bytes_of in (usable, to_cross)
+        )
+        order = np.flatnonzero(needed <= np.where(candidates.crossing, largest_to_cross, largest))
         if not len(order):
             return seconds
         order = order[np.lexsort((needed[order], shape_of[order]))]
-        layouts, linked_gpus = taken(candidates.layouts, order), candidates.linked_gpus[order]
         starts = np.searchsorted(shape_of[order], np.arange(len(shapes) + 1))
-        needed, demands, costs = needed[order], *self._demands_and_costs(layouts, linked_gpus)
+        candidates, needed = candidates.among(order, starts), needed[order]
+        demands, costs = self._demands_and_costs(candidates.layouts, candidates.linked_gpus)
         column = np.full(len(chosen), -1)
-        for shape, rows in LayoutCandidates(layouts, linked_gpus, starts).by_shape():
+        for shape, rows in candidates.by_shape():
             here = shapes[shape].indices
             times = costs[here] @ demands[:, rows]
-            times[needed[rows] > usable[here, None]] = np.inf
+            room = np.where(candidates.crossing[rows], to_cross[here, None], usable[here, None])
+            times[needed[rows] > room] = np.inf
             best = times.argmin(axis=1)
             column[here] = np.where(times[np.arange(len(here)), best] < np.inf, rows.start + best, -1)
         fits = column >= 0
