@@ -26,6 +26,7 @@ REJECTIONS: dict[str, str] = {
     "country": "It is offered in no known region of the requested countries.",
     "continent": "It is offered in no known region of the requested continents.",
     "market": "It is not offered in the requested markets.",
+    "spot_price_unknown": "The provider sells spot machines, and no spot price of the type is known on that day.",
     "max_price_age_days": "No known price is recent enough.",
     "price_unknown": "No price is known, and the objective needs one.",
     "no_gpu": "The instance type has no GPU, and the job cannot be estimated on CPUs.",

@@ -90,6 +90,10 @@ class RecommendRequest(BodyModel):
     workload: WorkloadRequest
     constraints: ConstraintsRequest = ConstraintsRequest()
     objective: Named[NamedObjective, ObjectiveWeightsRequest] = "cheapest"
+    previous_objective: Annotated[
+        Named[NamedObjective, ObjectiveWeightsRequest] | None,
+        Field(description="The objective of an earlier question: a note compares the first choices."),
+    ] = None
     current_instance: Name | None = None
     host_per_gpu: HostPerGpuRequest | None = None
     explain: Annotated[Names, Field(description="Instance types to explain: every ground on which each fails.")] = ()
@@ -141,7 +145,7 @@ def hosted(request: RecommendRequest, catalog: Catalog) -> Catalog:
 def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     """Returns the request in the catalog's words. Raises `QuestionError` naming the field."""
     work, limits = request.workload, request.constraints
-    objective = OBJECTIVES[request.objective] if isinstance(request.objective, str) else _weighted(request.objective)
+    objective, previous = _objective(request.objective, "objective"), request.previous_objective
     job = job_of(work, catalog)
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
     required = None
@@ -198,6 +202,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         spot_left_out=_leaves_spot_out(request),
         refused_precisions=refused_precisions(work, catalog),
         software_unknown=tuple(unknown_software(work, catalog)),
+        previous_objective=None if previous is None else _objective(previous, "previous_objective"),
         explain=resolve_instances(request.explain, catalog, "explain"),
         subjects=frozenset(filter(None, (work.dataset, work.goal, work.model_size))),
     )
@@ -221,10 +226,12 @@ def _given_fields(request: RecommendRequest) -> Iterator[str]:
     yield from (f"constraints.{name}" for name in limits.model_fields_set)
 
 
-def _weighted(weights: ObjectiveWeightsRequest) -> Objective:
-    named = {term: getattr(weights, term) for term in TERMS}
+def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
+    if isinstance(sent, str):
+        return OBJECTIVES[sent]
+    named = {term: getattr(sent, term) for term in TERMS}
     if not any(named.values()):
-        raise QuestionError("An objective of weights needs at least one above 0.", field="objective")
+        raise QuestionError("An objective of weights needs at least one above 0.", field=field)
     return Objective(named)
 
 

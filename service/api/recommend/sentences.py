@@ -1,6 +1,7 @@
 """The sentences of an answer: each code's text, with the figures that the domain gives."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from itertools import chain
 from typing import Any
 
@@ -260,12 +261,17 @@ def _graphics(cheapest: Priced) -> str:
     return f"The {name} is sold for graphics: {machine.id} has {machine.gpu_count} from ${usd:g} an hour."
 
 
-def _fractional_gpu(cheapest: Priced | None, card: str | None, services: Sequence[str]) -> str:
+def _fractional_gpu(
+    cheapest: Priced | None, card: str | None, services: Sequence[tuple[str, str | None, date | None]]
+) -> str:
     sentences = []
     if cheapest is not None:
         usd, machine = cheapest
         sentences.append(f"{machine.id} rents {machine.whole_gpus:.3g} of an {card} for ${usd:g} an hour.")
-    sentences += [f"{name} attaches a fraction of an accelerator to a machine without a GPU." for name in services]
+    for name, description, ended in services:
+        offers = description or "a part of an accelerator for a machine without a GPU"
+        since = "" if ended is None else f" It has admitted no new customers since {ended}."
+        sentences.append(f"{name} is {offers}.{since}")
     return " ".join(sentences)
 
 
@@ -340,6 +346,8 @@ ADVICE: Mapping[AdviceCode, Sentence] = {
     AdviceCode.TF32: _faster("numbers stay fp32 in memory, and the code needs no change"),
     AdviceCode.TF32_OFF_BY_DEFAULT: "PyTorch leaves TF32 off for matrix products from {since} on: "
     "torch.set_float32_matmul_precision('high') turns it on.",
+    AdviceCode.TF32_ON_BY_DEFAULT: "PyTorch from {since} to before {before} multiplies matrices in TF32 where the "
+    "code says fp32: torch.backends.cuda.matmul.allow_tf32 = False turns it off.",
     AdviceCode.MIXED_PRECISION: _faster("mixed precision usually needs changes of the training code"),
     AdviceCode.HALF_PRECISION: _faster("serving need not keep the precision of training"),
     AdviceCode.INT8: _faster("the model must be quantised, and its answers checked", "TOPS"),
@@ -350,6 +358,8 @@ ADVICE: Mapping[AdviceCode, Sentence] = {
     AdviceCode.GPU_DECODING: _gpu_decoding,
     AdviceCode.MIGRATION_PATH: _migration_path,
     AdviceCode.EVALUATE_NEXT: _evaluate_next,
+    AdviceCode.MONITOR_MEMORY: "The host memory of {instance} is unknown, and a run that fills it is killed: watch "
+    "`free -m` and `nvidia-smi` in a short run before a long one.",
     AdviceCode.MANAGED_SPOT: _managed_spot,
     AdviceCode.MANAGED_TRAINING: _managed_training,
     AdviceCode.IMAGE_ADVICE: _image_advice,
@@ -370,6 +380,29 @@ def _nearest(in_time: RankedOffer | None, in_budget: RankedOffer | None) -> str:
     return f"Nothing is both in time and within the budget: {'; '.join(sides)}."
 
 
+LACKING = {
+    "peak_unknown": "no peak at the precision is published",
+    "power_unknown": "no power rating is published",
+    "gpu_figures_unknown": "a figure of the GPU that estimates need is not published",
+}
+
+
+def _unranked(instances: Sequence[str], count: int, lacks: str) -> str:
+    more = "" if count == len(instances) else f" and {count - len(instances)} more"
+    return (
+        f"The constraints admit {', '.join(instances)}{more}, but {LACKING[lacks]}: measure the work there to rank it."
+    )
+
+
+def _objective_changed(before: RankedOffer, after: RankedOffer) -> str:
+    if before.index == after.index:
+        return f"{after.instance_type.id} is first under the earlier objective, too."
+    figures = [f"${each.usd_per_hour:g} an hour" for each in (before, after) if each.usd_per_hour is not None]
+    prices = f", for {figures[1]} instead of {figures[0]}" if len(figures) == 2 else ""
+    faster = f" and {after.speed / before.speed:.3g} times the speed" if after.speed and before.speed else ""
+    return f"{after.instance_type.id} takes the place of {before.instance_type.id}{prices}{faster}."
+
+
 def prior_text(cited: CitedPrior) -> str:
     """Returns a rule of thumb, and how the answer compares with it."""
     prior, figures = cited.prior, [_criterion(*figure) for figure in cited.figures]
@@ -388,6 +421,10 @@ def prior_text(cited: CitedPrior) -> str:
 
 
 NOTES: Mapping[NoteCode, Sentence] = {
+    NoteCode.OBJECTIVE_CHANGED: _objective_changed,
+    NoteCode.UNRANKED: _unranked,
+    NoteCode.SPOT_PRICE_UNKNOWN: "The provider sells spot machines, but no spot price of an admitted type is known on "
+    "this day, so none is ranked.",
     NoteCode.OBJECTIVE_DEFAULTED: "No objective was given, so `cheapest` was used.",
     NoteCode.PRICE_IGNORED: "No candidate has a known price, so the ranking is by hardware alone: GPUs are sold one by "
     "one, so fewer are taken as cheaper.",

@@ -84,6 +84,7 @@ def loading_of(work: WorkloadRequest, model: Model | None) -> SampleLoading:
     return SampleLoading(
         vcpus_per_gpu=host.vcpus_per_gpu,
         samples_per_second_per_vcpu=None if host.gpu_decoding else host.cpu_samples_per_second_per_vcpu,
+        samples_per_second=host.samples_per_second,
         gpu_decoding=host.gpu_decoding or reads_tokens,
         sample_mb=work.sample_mb,
         from_local_disks=work.reads_from == "local",

@@ -51,6 +51,10 @@ class HostRequest(BodyModel):
     cpu_samples_per_second_per_vcpu: Annotated[
         Amount | None, Field(description="Samples that one vCPU prepares. Too few vCPUs cause a warning.")
     ] = None
+    samples_per_second: Annotated[
+        Positive | None,
+        Field(description="Samples that one machine has to load. CPUs or a network that carry fewer cause a warning."),
+    ] = None
     gpu_decoding: bool = False
     single_threaded: Annotated[bool, Field(description="The code that prepares samples uses one thread.")] = False
 

@@ -96,7 +96,12 @@ class Service:
 
     def state_on(self, day: date) -> LifecycleState | None:
         """Returns the state in force on a day; None before the first event."""
-        return next((event.state for event in reversed(self.lifecycle) if event.starts_on <= day), None)
+        event = self.event_on(day)
+        return None if event is None else event.state
+
+    def event_on(self, day: date) -> ServiceEvent | None:
+        """Returns the event that began the state in force on a day."""
+        return next((event for event in reversed(self.lifecycle) if event.starts_on <= day), None)
 
 
 @dataclass(frozen=True, slots=True)

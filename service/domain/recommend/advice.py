@@ -49,6 +49,7 @@ class Situation:
     other: InstanceType | None = None
     """The machine of the best choice with another GPU."""
     nodes: int = 1
+    instances: int = 1
     current: InstanceType | None = None
     providers: tuple[str, ...] = ()
     """Requested providers; empty: any."""
@@ -61,6 +62,8 @@ class Situation:
     """Whether the CPUs of the first choice are too few and decode the samples."""
     part: float | None = None
     """The part of a card that may be enough."""
+    asks_for_part: bool = False
+    """Whether the caller asked for a part of a card."""
     cut_over_gpus: bool = False
     """Whether one GPU does not hold the model."""
     basis: str = "peak"
@@ -72,7 +75,7 @@ class Situation:
 
     @property
     def gpus(self) -> int:
-        """The GPUs of all nodes of the first choice."""
+        """The GPUs of all nodes of one instance of the first choice."""
         return 0 if self.top is None or self.top.gpu is None else self.top.gpu_count * self.nodes
 
 
@@ -97,6 +100,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         concurrent_runs=context.concurrent_runs,
         fault_tolerant=context.fault_tolerant,
         part=_part_of_a_card(context, modelled),
+        asks_for_part=context.part_of_gpu is not None,
         cut_over_gpus=modelled is not None and modelled.estimate.layout.model_ranks > 1,
     )
     if top is None:
@@ -110,6 +114,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         precision=context.asked_precision or (top.precision if modelled is None else modelled.precision),
         other=_first_with_another_gpu(choices),
         nodes=top.nodes,
+        instances=top.instances,
         cores_bind=not context.decodes_on_gpu and cpus_are_too_few(context, top, modelled, catalog),
         basis="peak"
         if work is None
@@ -140,8 +145,8 @@ def _first_with_another_gpu(choices: tuple[Choice, ...]) -> InstanceType | None:
 
 def _part_of_a_card(context: WorkContext, modelled: JobEstimate | None) -> float | None:
     """Returns the smallest part of a card that may be enough: as requested, or by the memory that the job needs."""
-    if context.least_gpus is not None and context.least_gpus < 1:
-        return context.least_gpus
+    if context.part_of_gpu is not None:
+        return context.part_of_gpu
     if modelled is None or modelled.estimate.layout.gpus > 1 or not modelled.estimate.memory.usable_bytes:
         return None
     share = modelled.estimate.memory.needed_bytes / modelled.estimate.memory.usable_bytes
@@ -193,7 +198,14 @@ def _fractional_gpu(situation: Situation, catalog: Catalog) -> Figures | None:
     if part is not None and part[1].gpu is not None:
         gpu = part[1].gpu
         card = catalog.reference.gpus.get(gpu.partition_of or gpu.id, gpu).name
-    services = [service.name for service in _services("fraction", situation.providers, catalog)]
+    services = [
+        (service.name, service.description, event.starts_on if event.state in ENDED else None)
+        for service in catalog.reference.services
+        if service.kind == "fraction"
+        and (not situation.providers or service.provider in situation.providers)
+        and (event := service.event_on(catalog.day)) is not None
+        and (event.state == "available" or situation.asks_for_part)
+    ]
     return {"cheapest": part, "card": card, "services": services} if part or services else None
 
 
@@ -221,19 +233,24 @@ def _peak_at(gpu: Gpu | None, precision: str | None) -> float:
     return (gpu.tflops(precision) or 0.0) if gpu and precision and gpu.runs(precision) else 0.0
 
 
-def _tf32_off_by_default(situation: Situation, catalog: Catalog) -> Figures | None:
-    """Applies if the framework is PyTorch in a version that does not use TF32 by itself."""
+def _tf32_by_default(situation: Situation, catalog: Catalog, *, on: bool) -> Figures | None:
+    """Applies if the framework is PyTorch in a version that uses TF32 by itself, or does not."""
     framework, top, gpu = situation.framework, situation.top, situation.gpu
     if top is None or gpu is None or framework is None or framework.software != "pytorch":
         return None
     if situation.precision not in SINGLE_PRECISIONS or not gpu.runs("tf32"):
         return None
-    for rule in _rules(top, "pytorch-tf32-matmul-default", catalog):
-        disabled_since = known_versions(rule.versions)
-        # The rule says in which versions TF32 is not used unless the code asks for it.
-        if rule.supported == "no" and disabled_since.meets(framework.versions):
-            return {"since": written(disabled_since.low)}
-    return None
+    defaults = {
+        rule.supported: known_versions(rule.versions)
+        for rule in _rules(top, "pytorch-tf32-matmul-default", catalog)
+        if known_versions(rule.versions).meets(framework.versions)
+    }
+    # The newest default counts if both are among the versions that the caller allows.
+    if "no" in defaults:
+        return None if on else {"since": written(defaults["no"].low)}
+    if not on or "yes" not in defaults:
+        return None
+    return {"since": written(defaults["yes"].low), "before": written(defaults["yes"].before or ())}
 
 
 def _quantisation_required(situation: Situation, catalog: Catalog) -> Figures | None:
@@ -257,7 +274,8 @@ def _code_change_required(situation: Situation, _catalog: Catalog) -> Figures | 
 
 def _independent_runs(situation: Situation, _catalog: Catalog) -> Figures | None:
     gpu, runs = situation.gpu, situation.concurrent_runs
-    return {"runs": runs, "gpus": situation.gpus, "memory_gb": gpu.memory_gb} if gpu and runs > 1 else None
+    gpus = situation.gpus * situation.instances
+    return {"runs": runs, "gpus": gpus, "memory_gb": gpu.memory_gb} if gpu and runs > 1 else None
 
 
 def _one_model_per_gpu(situation: Situation, _catalog: Catalog) -> Figures | None:
@@ -322,6 +340,11 @@ def _evaluate_next(situation: Situation, _catalog: Catalog) -> Figures | None:
     return {"basis": basis, "first": top.id, "second": other.id}
 
 
+def _monitor_memory(situation: Situation, _catalog: Catalog) -> Figures | None:
+    top = situation.top
+    return {"instance": top.id} if top is not None and top.memory_gib is None else None
+
+
 # Services of the provider
 
 
@@ -381,7 +404,8 @@ ADVISERS: dict[AdviceCode, tuple[Collection[str], Adviser]] = {
     AdviceCode.QUANTISATION_REQUIRED: (ANY_TASK, _quantisation_required),
     AdviceCode.FRACTIONAL_GPU: (("inference",), _fractional_gpu),
     AdviceCode.TF32: (DEEP_LEARNING, partial(_faster_format, now=("fp32",), formats=("tf32",))),
-    AdviceCode.TF32_OFF_BY_DEFAULT: (ANY_TASK, _tf32_off_by_default),
+    AdviceCode.TF32_OFF_BY_DEFAULT: (ANY_TASK, partial(_tf32_by_default, on=False)),
+    AdviceCode.TF32_ON_BY_DEFAULT: (ANY_TASK, partial(_tf32_by_default, on=True)),
     AdviceCode.MIXED_PRECISION: (("training",), _FROM_FP32),
     AdviceCode.HALF_PRECISION: (("inference",), _FROM_FP32),
     AdviceCode.INT8: (("inference",), partial(_faster_format, now=USUAL_PRECISIONS, formats=("int8",))),
@@ -391,6 +415,7 @@ ADVISERS: dict[AdviceCode, tuple[Collection[str], Adviser]] = {
     AdviceCode.GPU_DECODING: (ANY_TASK, _gpu_decoding),
     AdviceCode.MIGRATION_PATH: (("training",), _migration_path),
     AdviceCode.EVALUATE_NEXT: (DEEP_LEARNING, _evaluate_next),
+    AdviceCode.MONITOR_MEMORY: (DEEP_LEARNING, _monitor_memory),
     AdviceCode.MANAGED_SPOT: (("training",), _managed_spot),
     AdviceCode.MANAGED_TRAINING: (("training",), _managed_training),
     AdviceCode.IMAGE_ADVICE: (DEEP_LEARNING, _image_advice),

@@ -97,6 +97,8 @@ class Question:
     """Fields that name software without any rule."""
     asked_precision: str | None = None
     """The precision that the caller lets faster formats replace."""
+    previous_objective: Objective | None = None
+    """The objective of an earlier question, to be compared with."""
     explain: tuple[str, ...] = ()
     """Instance types whose rejections are explained one by one."""
     subjects: frozenset[str] = frozenset()
@@ -111,6 +113,12 @@ class Question:
     def has_amount(self) -> bool:
         """Whether there is a job with an amount of work."""
         return self.job is not None and self.job.amount is not None
+
+    @property
+    def _part_of_gpu(self) -> float | None:
+        limits = (self.constraints.at_least, self.constraints.at_most)
+        counts = [limit["gpu_count"] for limit in limits if "gpu_count" in limit]
+        return next((count for count in counts if 0 < count < 1), None)
 
     @property
     def work_context(self) -> "WorkContext":
@@ -129,7 +137,7 @@ class Question:
             asked_precision=self.asked_precision,
             current_instance=self.current_instance,
             providers=self.constraints.words.get("provider", ()),
-            least_gpus=self.constraints.at_least.get("gpu_count"),
+            part_of_gpu=self._part_of_gpu,
         )
 
 
@@ -151,8 +159,8 @@ class WorkContext:
     current_instance: str | None
     providers: tuple[str, ...]
     """Requested providers; empty: any."""
-    least_gpus: float | None
-    """Requested number of GPUs; below 1, a part of a card."""
+    part_of_gpu: float | None
+    """The part of a card that is asked for, as the minimum or the maximum of GPUs."""
 
     @property
     def has_amount(self) -> bool:

@@ -7,7 +7,7 @@ from math import isnan
 
 import numpy as np
 
-from service.domain.arrays import Floats
+from service.domain.arrays import Floats, Indices
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked
 from service.domain.jobs.job import Job
@@ -62,7 +62,11 @@ class Basis:
     planner: Planner | None
     peaks: Peaks | None
     nodes: int = 1
-    """Machines of every choice, if peaks rank."""
+    """Nodes of every choice, if peaks rank."""
+    runs: int = 1
+    """Independent runs, if peaks rank: each takes a GPU of its own, on as many machines as that needs."""
+    most_machines: int | None = None
+    """Maximum number of machines for the runs, which share GPUs if these are too few."""
 
     def under(self, objective: Objective, limits: Limits | None = None) -> "Basis":
         """Returns the same basis under another objective and, if given, other limits."""
@@ -77,7 +81,8 @@ def basis_of(question: Question, catalog: Catalog) -> Basis:
     if question.job is None:
         support = question.constraints.precision_support
         peaks = assumed_peaks(question.task, question.precisions, question.usual, support, catalog)
-        return Basis(question.objective, None, peaks, question.nodes[0])
+        most = question.limits.max_instances if "constraints.max_instances" in question.given else None
+        return Basis(question.objective, None, peaks, question.nodes[0], question.concurrent_runs, most)
     fleet = _fleet(question.job, question.name, node_counts(*question.nodes), catalog)
     planner = Planner(fleet, question.objective, question.limits, question.checkpoints)
     return Basis(question.objective, planner, None)
@@ -156,7 +161,7 @@ def order(catalog: Catalog, basis: Basis, cells: CheapestOffers) -> Ranked:
         plans = plans_of(basis.planner, cells, catalog)
         return rank(cells, basis.objective, plans.figures, plans, catalog)
     assert basis.peaks is not None
-    return rank(cells, basis.objective, figures_of(cells, basis.peaks, catalog), None, catalog)
+    return rank(cells, basis.objective, figures_of(cells, basis, basis.peaks, catalog), None, catalog)
 
 
 def ranked_offer(
@@ -174,7 +179,8 @@ def ranked_offer(
     if ranked.plans is None:
         assert basis.peaks is not None
         nodes, (precision, peak) = basis.nodes, basis.peaks.assumed[index]
-        speed = None if peak is None else peak * nodes
+        (share,), (machines,) = shares_of_runs(basis, np.array([index]), catalog)
+        instances, speed = int(machines), None if peak is None else peak * nodes * float(share)
     else:
         plans, cell = ranked.plans, int(ranked.cell[row])
         nodes, instances = int(plans.nodes[cell]), int(plans.instances[cell])
@@ -217,18 +223,33 @@ def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
     return tuple(name for name in PRECISION_BY_TASK.get(task, ()) if name in catalog.reference.precisions)
 
 
-def figures_of(cells: CheapestOffers, peaks: Peaks, catalog: Catalog) -> Figures:
+def shares_of_runs(basis: Basis, types: Indices, catalog: Catalog) -> tuple[Floats, Floats]:
+    """Returns the part of a machine's peak that the runs keep busy, and how many machines they take.
+
+    A run keeps one GPU busy; work without a GPU takes one machine. A single run is taken to use all GPUs.
+    """
+    gpus = np.array([max(catalog.instance_types[index].gpu_count, 1) for index in types.tolist()], np.float64)
+    if basis.runs == 1:
+        return np.ones(len(types)), np.ones(len(types))
+    machines = np.ceil(basis.runs / gpus)
+    if basis.most_machines is not None:
+        machines = np.minimum(machines, float(basis.most_machines))
+    return np.minimum(float(basis.runs), machines * gpus) / gpus, machines
+
+
+def figures_of(cells: CheapestOffers, basis: Basis, peaks: Peaks, catalog: Catalog) -> Figures:
     """Returns what the objective weighs for some offers."""
-    price, speed = catalog.offers.usd_per_hour_at(cells.offer), peaks.peak[cells.instance_type]
+    share, machines = shares_of_runs(basis, cells.instance_type, catalog)
+    price, speed = catalog.offers.usd_per_hour_at(cells.offer) * machines, peaks.peak[cells.instance_type] * share
     return Figures(
         usd=price,
         usd_per_hour=price,
         hours=1 / speed,
         speed=speed,
         paid_speed=speed,
-        watts=catalog.columns.numbers["tdp_watts"][cells.instance_type],
+        watts=catalog.columns.numbers["tdp_watts"][cells.instance_type] * machines,
         risk=(catalog.offers.market[cells.offer] == SPOT).astype(np.float64),
-        gpu_count=gpu_counts(catalog)[cells.instance_type],
+        gpu_count=gpu_counts(catalog)[cells.instance_type] * machines,
         gpu_memory_gb=catalog.columns.numbers["gpu_memory_gb"][cells.instance_type],
     )
 

@@ -80,6 +80,7 @@ class AdviceCode(MeaningfulCode):
     FRACTIONAL_GPU = auto(), "A part of a card, or an accelerator attached to a CPU machine, may be enough."
     TF32 = auto(), "The GPU has TF32, which is faster than fp32 and needs no change of the code."
     TF32_OFF_BY_DEFAULT = auto(), "PyTorch disables TF32 for matrix products by default from version 1.12 on."
+    TF32_ON_BY_DEFAULT = auto(), "PyTorch before version 1.12 multiplies matrices in TF32 although the code says fp32."
     MIXED_PRECISION = auto(), "The GPU is faster at 16 bits; training in 16 bits usually needs changes of the code."
     HALF_PRECISION = auto(), "The GPU serves faster at 16 bits, which is enough for most models."
     INT8 = auto(), "The GPU serves faster in int8 once the model is quantised."
@@ -89,6 +90,7 @@ class AdviceCode(MeaningfulCode):
     GPU_DECODING = auto(), "Decoding on the GPU relieves the CPUs, which are the bottleneck."
     MIGRATION_PATH = auto(), "A larger machine with GPUs of the same architecture, for later."
     EVALUATE_NEXT = auto(), "The workload has no measurement yet: which two machines to measure first."
+    MONITOR_MEMORY = auto(), "The host memory is unknown: watch it in a short run before a long one."
     MANAGED_SPOT = auto(), "The provider runs training on spot capacity and handles interruptions and checkpoints."
     MANAGED_TRAINING = auto(), "The provider runs training and bills only the run, not the time before and after it."
     IMAGE_ADVICE = auto(), "The provider's images include drivers and frameworks built for its machines."
@@ -101,8 +103,11 @@ class NoteCode(MeaningfulCode):
     SPOT_LEFT_OUT = auto(), "Spot machines were left out because the workload is not fault-tolerant."
     NEAREST = auto(), "No choice keeps both the deadline and the budget; the note has the nearest one on each side."
     SEVERAL_CONSTRAINTS = auto(), "No single change admits anything; the note has what misses the fewest constraints."
+    OBJECTIVE_CHANGED = auto(), "The first choice under the earlier objective, compared with the one of this answer."
     OBJECTIVE_DEFAULTED = auto(), "No objective was given, so `cheapest` was used."
     PRICE_IGNORED = auto(), "No candidate has a known price, so the ranking is by hardware alone."
+    UNRANKED = auto(), "Instance types that pass every constraint, and cannot be ranked for want of a published figure."
+    SPOT_PRICE_UNKNOWN = auto(), "Spot is allowed and sold, but no spot price of an admitted type is known on that day."
     PUBLISHED_PRECISION = (
         auto(),
         "No precision was given, so the weights are served in the format they are published in.",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.recommend.answer import CitedPrior, NamedWork, Note, Question, RankedOffer
+from service.domain.recommend.answer import CitedPrior, NamedWork, Note, Question, RankedOffer, Rejection
 from service.domain.recommend.codes import NoteCode
 from service.domain.recommend.priors import in_conflict
 from service.domain.recommend.relax import NearestMiss
@@ -22,6 +22,9 @@ TRAINING_ONLY = frozenset({
     "fused_optimizer", "offload_activations", "global_batch_size",
 })  # fmt: skip
 INFERENCE_ONLY = frozenset({"kv_cache_precision", "concurrency", "batch_size", "input_length", "output_length"})
+
+FIGURES_OF_A_GPU = frozenset({"peak_unknown", "power_unknown", "gpu_figures_unknown"})
+"""Rejections for want of a figure that a vendor does not publish."""
 
 LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
 LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
@@ -46,13 +49,15 @@ def notes_on(
     miss: NearestMiss | None,
     catalog: Catalog,
     priors: Sequence[CitedPrior],
+    rejected: Sequence[Rejection],
     *,
     price_ignored: bool,
+    spot_unpriced: bool,
 ) -> Iterator[Note]:
     """Yields the notes of an answer.
 
     `nearest` is the cheapest offer in time and the fastest within the budget; `miss` is the machine that misses the
-    fewest constraints, where no single change admits any.
+    fewest constraints, where no single change admits any. `spot_unpriced` is whether spot is allowed and unknown.
     """
     given, job = question.given, question.job
     if given and "objective" not in given:
@@ -67,10 +72,21 @@ def notes_on(
         yield Note(NoteCode.NO_DEADLINE, ("constraints.deadline_hours",))
     if opposite := in_conflict(priors):
         yield Note(NoteCode.CONFLICT_IN_SOURCES, (), {"priors": opposite})
+    yield from _notes_on_data(rejected, spot_unpriced=spot_unpriced)
     yield from _near_notes(nearest, miss)
     yield from _notes_on_workload(question, catalog)
     if fields := tuple(_fields_without_effect(question)):
         yield Note(NoteCode.NOT_WEIGHED, fields, {"has_job": job is not None})
+
+
+def _notes_on_data(rejected: Sequence[Rejection], *, spot_unpriced: bool) -> Iterator[Note]:
+    """Yields what the ranking leaves out only because a figure is unknown."""
+    if spot_unpriced:
+        yield Note(NoteCode.SPOT_PRICE_UNKNOWN, ("constraints.market",))
+    for each in rejected:
+        if each.code in FIGURES_OF_A_GPU and each.only_this:
+            figures = {"instances": each.instances, "count": each.only_this, "lacks": each.code}
+            yield Note(NoteCode.UNRANKED, ("objective",), figures)
 
 
 def _notes_on_workload(question: Question, catalog: Catalog) -> Iterator[Note]:
@@ -96,11 +112,13 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     for name in sorted(_names(question, "workload.") & _without_effect(question)):
         yield f"workload.{name}"
     # The rate at which samples are needed is known only for a job.
-    if question.job is None and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:
+    loads = question.loading.samples_per_second is not None
+    if question.job is None and not loads and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:
         yield "workload.host.cpu_samples_per_second_per_vcpu"
     applied = (
         *(LIMITS_OF_A_JOB if question.job is not None else LIMITS_OF_PEAKS),
         *(LIMITS_OF_AN_AMOUNT if question.has_amount else ()),
+        *(("max_instances",) if question.job is None and question.concurrent_runs > 1 else ()),
         *(LIMITS_OF_SERVING if question.modelled is not None and question.modelled.serves else ()),
     )
     for name in LIMITS:
@@ -118,7 +136,10 @@ def _without_effect(question: Question) -> frozenset[str]:
     """Returns the fields of the workload that cannot affect this ranking, whether given or not."""
     given = _names(question, "workload.")
     if question.job is None:
-        return given - ALWAYS_WEIGHED - {"name"}
+        of_loading = (
+            {"sample_mb", "reads_from"} if question.loading.samples_per_second is not None else frozenset[str]()
+        )
+        return given - ALWAYS_WEIGHED - {"name"} - of_loading
     if isinstance(question.job, NamedWork):
         return given - ALWAYS_WEIGHED - WEIGHED_BY_NAME
     of_another_task = INFERENCE_ONLY if question.task == "training" else TRAINING_ONLY

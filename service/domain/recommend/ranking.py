@@ -14,7 +14,7 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.layouts.fleet_columns import EstimateColumns
 from service.domain.pareto import pareto
 from service.domain.recommend.objective import EVEN, Figures, Objective, compared, scores
-from service.domain.recommend.plans import SPEED_CRITERIA, SPOT, Plans
+from service.domain.recommend.plans import SPEED_CRITERIA, SPOT, Plans, gpu_counts
 from service.domain.selection.offers import CheapestOffers
 from service.domain.typeset import TypeSet, types_where
 
@@ -83,12 +83,14 @@ class Ranked:
 def rank(
     cells: CheapestOffers, objective: Objective, figures: Figures, plans: Plans | None, catalog: Catalog
 ) -> Ranked:
-    """Returns the best score first; ties go to the lower price, then to on-demand, then by name."""
+    """Returns the best score first; ties go to the lower price, fewer machines, on-demand, and then by name."""
     score = scores(objective, figures)
     if plans is not None:
         score = np.where(plans.keeps, score, np.inf)
     spot = catalog.offers.market[cells.offer] == SPOT
-    order = np.lexsort((cells.offer, cells.instance_type, spot, cells.usd, compared(score)))
+    total = np.nan_to_num(figures.usd_per_hour, nan=np.inf)
+    machines = figures.gpu_count / gpu_counts(catalog)[cells.instance_type]
+    order = np.lexsort((cells.offer, cells.instance_type, spot, machines, total, compared(score)))
     lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
     return Ranked(
         instance_type=cells.instance_type[order],

@@ -1,18 +1,20 @@
 """Question in, answer out, forward only: select, rank, relax, complete."""
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.advice import advise, situation_of
-from service.domain.recommend.answer import Answer, Choice, Question, RankedOffer, WorkContext
+from service.domain.recommend.answer import Answer, Choice, Note, Question, RankedOffer, WorkContext
 from service.domain.recommend.basis import Basis, basis_of, order, rank_by, ranked_offer, select_by
 from service.domain.recommend.choices import Completer, compared
-from service.domain.recommend.codes import AdviceCode
+from service.domain.recommend.codes import AdviceCode, NoteCode
 from service.domain.recommend.notes import notes_on
 from service.domain.recommend.objective import Objective
+from service.domain.recommend.plans import SPOT
 from service.domain.recommend.priors import cited_priors
 from service.domain.recommend.ranking import (
     Ranked,
@@ -25,7 +27,7 @@ from service.domain.recommend.ranking import (
 from service.domain.recommend.relax import explained, nearest, nearest_miss, rejections
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, passing_offers
-from service.domain.selection.selection import Selection, select
+from service.domain.selection.selection import Selection, select, sold_at_spot
 from service.domain.statement import Statement
 
 MAX_TIES = 20
@@ -63,6 +65,10 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     priors = cited_priors(question, basis, selection.admitted, catalog)
     rejected = rejections(basis, selection, catalog)
     miss = nearest_miss(selection, rejected, catalog)
+    no_spot = _lacks_spot(constraints, selection.admitted, catalog)
+    notes = notes_on(
+        question, near, miss, catalog, priors, rejected, price_ignored=price_ignored, spot_unpriced=no_spot
+    )
     return Answer(
         choices=choices,
         rejections=rejected,
@@ -72,7 +78,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         current=current,
         price_ignored=price_ignored,
         advice=leading.advice,
-        notes=tuple(notes_on(question, near, miss, catalog, priors, price_ignored=price_ignored)),
+        notes=(*_changed_objective(question, basis, selection.admitted, choices, catalog), *notes),
         priors=priors,
         explained=explained(question.explain, selection, catalog),
     )
@@ -90,6 +96,26 @@ def _lacks_prices(question: Question, selection: Selection) -> bool:
         and question.limits.budget_usd is None
         and any(obstacle.code == "price_unknown" for obstacle in selection.obstacles)
     )
+
+
+def _lacks_spot(constraints: Constraints, admitted: AdmittedOffers, catalog: Catalog) -> bool:
+    """Returns whether spot is allowed and sold by a provider of admitted types, and none of its prices is known."""
+    if "spot" not in constraints.market or not admitted.types & catalog.derive(sold_at_spot):
+        return False
+    return not bool((catalog.offers.market[admitted.cheapest.offer[admitted.rows]] == SPOT).any())
+
+
+def _changed_objective(
+    question: Question, basis: Basis, admitted: AdmittedOffers, choices: tuple[Choice, ...], catalog: Catalog
+) -> Iterator[Note]:
+    """Yields the first choice under the objective of an earlier question, compared with that of this one."""
+    if question.previous_objective is None or not choices:
+        return
+    before = basis.under(question.previous_objective)
+    ranked = rank_by(before, admitted, catalog).keeping_limits()
+    if len(ranked.score):
+        figures = {"before": ranked_offer(before, ranked, 0, catalog), "after": choices[0]}
+        yield Note(NoteCode.OBJECTIVE_CHANGED, ("previous_objective",), figures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from service.domain.catalog.software_support import no_framework_mask
 from service.domain.evidence.named import NamedRate
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
-from service.domain.layouts.warnings import estimate_warnings
+from service.domain.layouts.warnings import BITS_PER_BYTE, estimate_warnings
 from service.domain.physics.cluster import GIB
 from service.domain.physics.input_pipeline import (
     CORES_PER_GPU_THAT_DECODES,
     USUAL_CORES_PER_GPU,
     cores_needed,
     samples_fed_per_second,
+    samples_read_per_second,
 )
 from service.domain.recommend.answer import HostNeeds, RankedOffer, WorkContext, WorkEstimate
 from service.domain.recommend.codes import WarningCode
@@ -82,7 +83,8 @@ def measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings
 def _machine_warnings(subject: _Subject) -> Warnings:
     instance_type, gpu = subject.instance_type, subject.instance_type.gpu
     trains = subject.context.task == "training"
-    if trains and instance_type.gpu_count > 1 and instance_type.interconnect == "pcie":
+    linked = trains and subject.context.concurrent_runs == 1
+    if linked and instance_type.gpu_count > 1 and instance_type.interconnect == "pcie":
         yield statement(WarningCode.PCIE_MULTI_GPU, gpus=instance_type.gpu_count)
     if trains and gpu and gpu.positioned_for == "inference":
         yield statement(WarningCode.SOLD_FOR_INFERENCE, gpu=gpu.name)
@@ -92,7 +94,9 @@ def _machine_warnings(subject: _Subject) -> Warnings:
         yield statement(WarningCode.PART_OF_A_CARD, fraction=gpu.fraction, card=gpu.partition_of)
     if (state := instance_type.state_on(subject.catalog.day)) in ("preview", "closed_to_new"):
         yield statement(WarningCode(state))
-    if gpu and (newer := successor(subject.offer.index, subject.catalog)):
+    newer, precision = successor(subject.offer.index, subject.catalog), subject.offer.precision
+    # The peaks of successors are those of deep learning: one that runs fp64 at a token rate does not replace it.
+    if newer and newer.instance_type.gpu and (precision is None or newer.instance_type.gpu.runs(precision)):
         yield statement(WarningCode.SUPERSEDED, successor=newer)
 
 
@@ -151,8 +155,22 @@ def _host_warnings(subject: _Subject) -> Warnings:
         return
     if loading.single_threaded and (instance_type.vcpus is None or instance_type.vcpus > 1):
         yield statement(WarningCode.SINGLE_THREADED, vcpus=instance_type.vcpus)
+    yield from _input_warnings(instance_type, loading)
     if subject.modelled is None or samples_fed_per_second(instance_type.vcpus, loading) is None:
         yield from too_few_cores(instance_type, loading)
+
+
+def _input_warnings(instance_type: InstanceType, loading: SampleLoading) -> Warnings:
+    """Yields the parts of the host that bring fewer samples than one machine has to load."""
+    rate, gbps = loading.samples_per_second, instance_type.network_gbps
+    if rate is None:
+        return
+    fed = samples_fed_per_second(instance_type.vcpus, loading)
+    if fed is not None and fed < rate:
+        yield statement(WarningCode.HOST_BOUND, rate=rate, vcpus=instance_type.vcpus, fed=fed)
+    read = samples_read_per_second(None if gbps is None else gbps * 1e9 / BITS_PER_BYTE, loading)
+    if read is not None and read < rate:
+        yield statement(WarningCode.SLOW_READS, rate=rate, gbps=gbps, read=read, sample_mb=loading.sample_mb)
 
 
 def too_few_cores(instance_type: InstanceType, loading: SampleLoading) -> Warnings:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from service.domain.catalog.catalog import Catalog
 from service.domain.selection.constraints import Constraints, type_checks
 from service.domain.selection.offers import AdmittedOffers, NearMisses, OfferChoice, offer_choice
@@ -15,7 +17,7 @@ from service.domain.selection.relax import (
     RaisePriceLimit,
     RelaxationRule,
 )
-from service.domain.typeset import TypeSet, in_any_and_in_one
+from service.domain.typeset import TypeSet, in_any_and_in_one, types_where
 
 OFFER_CODES: dict[str, Ground] = {
     "region": "constraint",
@@ -45,24 +47,36 @@ def select(asked: Constraints, catalog: Catalog, more: Iterable[Check] = ()) -> 
     admitted = choice.cheapest.candidates(catalog.everyone & ~failing, limit)
     rejected = choice.cheapest.candidates(failing_one, limit)
     obstacles = [Obstacle(check.code, check.ground, check.fails, rejected, check.rule) for check in checks]
-    obstacles += _offer_obstacles(asked, choice, catalog.everyone & ~admitted.types, failing)
+    obstacles += _offer_obstacles(asked, choice, catalog.everyone & ~admitted.types, failing, catalog)
     return Selection(admitted, [obstacle for obstacle in obstacles if obstacle.fails])
 
 
 def _offer_obstacles(
-    asked: Constraints, choice: OfferChoice, rejected: TypeSet, failing: TypeSet
+    asked: Constraints, choice: OfferChoice, rejected: TypeSet, failing: TypeSet, catalog: Catalog
 ) -> Iterator[Obstacle]:
     """The constraints on offers; a type that fails none of the other checks is rejected by these alone."""
     cheapest, limit, only_by_offers = choice.cheapest, asked.max_usd_per_hour, rejected & ~failing
     for code, near_misses in choice.near_misses.items():
         alone = near_misses.cheapest.candidates(only_by_offers, limit)
         fails = (rejected & near_misses.nearest & ~cheapest.types) | alone.types
-        yield Obstacle(code, OFFER_CODES[code], fails, alone, _offer_rule(code, near_misses, asked))
+        rule = _offer_rule(code, near_misses, asked)
+        # A spot price that is unknown is missing data; a provider without spot machines does not meet the constraint.
+        unknown = catalog.derive(sold_at_spot) if code == "market" and asked.market == ("spot",) else 0
+        if unknown & fails:
+            yield Obstacle("spot_price_unknown", "data", fails & unknown, alone.only(unknown), rule)
+        if fails & ~unknown:
+            yield Obstacle(code, OFFER_CODES[code], fails & ~unknown, alone.only(~unknown), rule)
     yield Obstacle("no_offer", "data", rejected & choice.unoffered, AdmittedOffers(cheapest, 0, limit))
     if limit is not None:
         too_expensive = cheapest.types & ~cheapest.within(limit)
         alone = AdmittedOffers(cheapest, only_by_offers & cheapest.prices.known, None)
         yield Obstacle("max_usd_per_hour", "constraint", too_expensive, alone, RaisePriceLimit())
+
+
+def sold_at_spot(catalog: Catalog) -> TypeSet:
+    """Returns the types of the providers that sell spot machines."""
+    sellers = [catalog.reference.providers.get(each.provider) for each in catalog.instance_types]
+    return types_where(np.array([seller is not None and bool(seller.spot_term) for seller in sellers], np.bool_))
 
 
 def _offer_rule(code: str, near_misses: NearMisses, asked: Constraints) -> RelaxationRule | None:

@@ -16,8 +16,12 @@ ONE_GPU = {"provider": ["aws"], "min_gpu_count": 1, "max_gpu_count": 1}
 RESNET = {"model": "resnet-50", "global_batch_size": 256, "amount": {"samples": 1.2e8}}
 
 
+OF_THE_QUESTION = ("objective", "previous_objective", "as_of", "current_instance", "limit")
+"""Arguments that are fields of the question; the others are fields of its workload."""
+
+
 def ask(client: TestClient, task: str = "training", constraints: Any = AWS, /, **parts: Any) -> Answer:
-    top = {name: parts.pop(name) for name in ("objective", "as_of", "current_instance", "limit") if name in parts}
+    top = {name: parts.pop(name) for name in OF_THE_QUESTION if name in parts}
     answer = client.post("/recommend", json={"workload": {"task": task, **parts}, "constraints": constraints, **top})
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -72,7 +76,9 @@ def test_g5_leads_to_p4(client: TestClient) -> None:
 def test_services_are_told_while_they_can_be_had(client: TestClient) -> None:
     small = {**AWS, "min_gpu_count": 0.2}
     assert "Elastic Inference" in advice(ask(client, "inference", small, as_of="2022-02-17"))["fractional_gpu"]
-    assert "Elastic Inference" not in advice(ask(client, "inference", small)).get("fractional_gpu", "")
+    closed = advice(ask(client, "inference", {**AWS, "max_gpu_count": 0.2}, as_of="2023-06-07"))["fractional_gpu"]
+    assert "eia2.medium (8 TFLOPS in fp16, 2 GB)" in closed
+    assert "no new customers since 2023-04-15" in closed
     told = advice(ask(client, "training", ONE_GPU, as_of="2022-02-17", fault_tolerant=True))
     assert "SageMaker" in told["managed_training"]
     assert "spot" in told["managed_spot"]
@@ -285,3 +291,96 @@ def test_wide_numbers_keep_tpus_out(client: TestClient) -> None:
 def test_no_deadline_is_told_of_work_with_an_amount(client: TestClient) -> None:
     assert notes(ask(client, "training", AWS, **RESNET))["no_deadline"] == ["constraints.deadline_hours"]
     assert "no_deadline" not in notes(ask(client, "training", {**AWS, "deadline_hours": 24}, **RESNET))
+
+
+def note_texts(answer: Any) -> dict[str, str]:
+    return {each["code"]: each["text"] for each in answer["notes"]}
+
+
+def test_tf32_is_on_by_default_before_pytorch_1_12_and_off_from_then_on(client: TestClient) -> None:
+    def default(framework: str, day: str) -> set[str]:
+        answer = ask(
+            client, "training", {"family": ["p4d"]}, precision=["fp32"], software={"framework": framework}, as_of=day
+        )
+        return {code for code in advice(answer) if code.startswith("tf32_o")}
+
+    assert default("pytorch==1.10", "2022-02-17") == {"tf32_on_by_default"}
+    assert default("pytorch", "2022-02-17") == {"tf32_on_by_default"}
+    assert default("pytorch==2.0", "2023-06-07") == {"tf32_off_by_default"}
+    assert default("pytorch", "2023-06-07") == {"tf32_off_by_default"}
+    assert default("tensorflow", "2022-02-17") == set()
+
+
+def test_independent_runs_take_a_gpu_each_on_as_many_machines_as_that_needs(client: TestClient) -> None:
+    limits = {"family": ["p3"], "service": ["ec2"]}
+    choices = ask(client, "training", limits, concurrent_runs=8, as_of="2022-02-17")["choices"]
+    assert [(each["instance"], each["instances"]) for each in choices] == [
+        ("p3.16xlarge", 1),
+        ("p3.8xlarge", 2),
+        ("p3.2xlarge", 8),
+    ]
+    assert {each["usd_per_hour"] for each in choices} == {24.48}
+    one = ask(client, "training", {**limits, "max_instances": 1}, concurrent_runs=8, as_of="2022-02-17")
+    assert one["choices"][0]["instance"] == "p3.2xlarge"
+    assert "8 runs share 1 GPU" in advice(one)["independent_runs"]
+    five = ask(client, "training", limits, concurrent_runs=5, as_of="2022-02-17", objective="best_value")
+    assert (five["choices"][0]["instance"], five["choices"][0]["instances"]) == ("p3.2xlarge", 5)
+
+
+def test_spot_without_a_known_price_is_missing_data(client: TestClient) -> None:
+    spot = ask(client, "training", {**AWS, "market": ["spot"]}, fault_tolerant=True, as_of="2022-02-17")
+    unknown = next(each for each in spot["rejections"] if each["code"] == "spot_price_unknown")
+    assert (unknown["ground"], unknown["relax"]["to"]) == ("data", {"market": ["spot", "on_demand"]})
+    allowed = ask(client, "training", AWS, fault_tolerant=True, as_of="2022-02-17")
+    assert "spot_price_unknown" in note_texts(allowed)
+    assert "spot_price_unknown" not in note_texts(ask(client, "training", AWS, fault_tolerant=True))
+    nowhere = ask(client, "training", {"provider": ["autodl"], "market": ["spot"]}, as_of="2022-03-04")
+    assert "market" in {each["code"] for each in nowhere["rejections"]}
+
+
+def test_a_type_that_only_lacks_a_published_peak_is_named(client: TestClient) -> None:
+    software = {"platforms": ["cuda", "synapse"]}
+    answer = ask(
+        client, "training", {**AWS, "min_gpu_count": 8}, software=software, objective="best_value", as_of="2022-02-17"
+    )
+    assert "admit aws/dl1.24xlarge, but no peak" in note_texts(answer)["unranked"]
+
+
+def test_a_preview_without_a_price_is_a_choice_where_previews_are_allowed(client: TestClient) -> None:
+    limits = {"family": ["trn1"], "allow_preview": True}
+    answer = ask(client, "training", limits, objective="fastest", as_of="2022-02-17")
+    assert answer["choices"][0]["instance"] == "trn1.32xlarge"
+    assert "preview" in {each["code"] for each in answer["choices"][0]["warnings"]}
+    assert not ask(client, "training", {"family": ["trn1"]}, objective="fastest", as_of="2022-02-17")["choices"]
+
+
+def test_the_objective_of_an_earlier_question_is_compared(client: TestClient) -> None:
+    answer = ask(client, "training", AWS, previous_objective="fastest", as_of="2022-02-17")
+    assert note_texts(answer)["objective_changed"].startswith(
+        "aws/g5g.xlarge takes the place of aws/p4d.24xlarge, for $0.42"
+    )
+    same = ask(client, "training", AWS, previous_objective={"usd": 2}, as_of="2022-02-17")
+    assert "is first under the earlier objective, too" in note_texts(same)["objective_changed"]
+
+
+def test_a_rate_that_the_input_must_keep_up_with_is_compared_with_cpus_and_network(client: TestClient) -> None:
+    def slow(host: dict[str, float], sample_mb: float) -> set[str]:
+        answer = ask(client, "training", {"instance": ["g4dn.xlarge"]}, host=host, sample_mb=sample_mb)
+        return {each["code"] for each in answer["choices"][0]["warnings"]} & {"host_bound", "slow_reads"}
+
+    assert slow({"samples_per_second": 1000, "cpu_samples_per_second_per_vcpu": 300}, 0.1) == set()
+    assert slow({"samples_per_second": 1000, "cpu_samples_per_second_per_vcpu": 200}, 0.1) == {"host_bound"}
+    assert slow({"samples_per_second": 1000}, 10) == {"slow_reads"}
+
+
+def test_an_unknown_host_memory_is_to_be_watched(client: TestClient) -> None:
+    cards = {"provider": ["autodl"], "gpu": ["RTX 3090"]}
+    assert "watch" in advice(ask(client, "training", cards, as_of="2022-03-04"))["monitor_memory"]
+    assert "monitor_memory" not in advice(ask(client, "training", {"family": ["g5"]}, as_of="2022-02-17"))
+
+
+def test_fp64_work_is_not_sent_to_a_card_that_runs_it_at_a_token_rate(client: TestClient) -> None:
+    (p2,) = ask(client, "hpc", {"instance": ["p2.xlarge"]}, precision=["fp64"], as_of="2022-02-17")["choices"]
+    assert "superseded" not in {each["code"] for each in p2["warnings"]}
+    (training,) = ask(client, "training", {"instance": ["p2.xlarge"]}, as_of="2022-02-17")["choices"]
+    assert "superseded" in {each["code"] for each in training["warnings"]}

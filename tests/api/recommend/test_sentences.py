@@ -41,6 +41,7 @@ NEXT = instance_type("p5.48xlarge", gpu=NEWER, gpu_count=8)
 PCIE = instance_type("pcie.4", gpu=REDUCED, gpu_count=4, interconnect="pcie", vcpus=4.0, cpu_architecture="arm64",
                      memory_gib=None, rdma=False, local_storage_gb=0.0, lifecycle=(event("preview"),))  # fmt: skip
 PARTLY = instance_type("part.1", gpu=PART, gpu_count=1, lifecycle=(event("closed_to_new"),))
+DARK = instance_type("dark.1", gpu=gpu("dark", rates=(rate("bf16", "accelerated", None),)))
 OTHER = instance_type("mlu.8", gpu=NPU, gpu_count=8, rdma=False, network_gbps=None)
 
 PRIOR = InterruptionPrior("spot", "", "", date(2020, 1, 1), 0.01, 0.05, 0.2, 0.5, 0.9, SOURCE, None)
@@ -101,6 +102,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "limits that exclude each other": lambda: ask(
         SMALL_JOB, machines=(P4D, OTHER), limits=Limits(deadline_hours=HOURS, budget_usd=USD)
     ),
+    "another objective": lambda: ask(previous_objective=Objective(NAMED["fastest"])),
+    "no spot price": lambda: ask(machines=(NEXT,), constraints={"market": ("on_demand", "spot")}),
+    "no peak": lambda: ask(world=catalog(priced(DARK, 1.0)), objective=Objective(NAMED["fastest"])),
     "no price": lambda: ask(world=catalog(priced(P4D, None)), constraints={"needs_price": True}),
     "fields without effect": lambda: ask(
         name="unmeasured", spot_left_out=True, software_unknown=("workload.software.framework",),
