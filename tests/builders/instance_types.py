@@ -35,6 +35,8 @@ def unknown_instance_type(name: str, **given: Any) -> InstanceType:
         gpudirect_rdma=None,
         local_storage_gb=None,
         bare_metal=None,
+        hypervisor=None,
+        cpu_fp32_tflops=None,
         twin_of=None,
         source=SOURCE,
         note=None,

@@ -74,13 +74,15 @@ class GpusRequest(PageRequest):
     precision_support: PrecisionSupport = "native"
     min_memory_gb: Amount | None = None
     max_memory_gb: Amount | None = None
+    min_released_year: Amount | None = None
+    max_released_year: Amount | None = None
     tensor_cores: Annotated[bool | None, Field(description="Whether it has tensor cores.")] = None
     provider: Annotated[Names, Field(description="Providers that rent it out on the catalog's day.")] = ()
     sort: Annotated[
         Names,
         Field(
-            description="`id`, any numeric column, or a dense peak such as `fp16_tflops`; `-` for descending. A peak "
-            "counts where the precision has the support asked for."
+            description="`id`, `released_on`, any numeric column, or a dense peak such as `fp16_tflops`; `-` for "
+            "descending. A peak counts where the precision has the support asked for."
         ),
     ] = ()
 
@@ -117,6 +119,7 @@ def _filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
         for gpu in having(named, catalog.reference.gpus.values())
         if (not providers or gpu.id in rented)
         and within(gpu.memory_gb, asked.min_memory_gb, asked.max_memory_gb)
+        and within(gpu.released_year, asked.min_released_year, asked.max_released_year)
         and (asked.tensor_cores is None or gpu.has_tensor_cores == asked.tensor_cores)
         and all(gpu.runs(precision, asked.precision_support) for precision in precisions)
     ]
@@ -128,7 +131,7 @@ def _figure(support: PrecisionSupport, catalog: Catalog, column: str) -> Callabl
     if column.endswith(PEAK) and precision in catalog.reference.precisions:
         return lambda gpu: gpu.tflops(precision) if gpu.runs(precision, support) else None
     peaks = (precision + PEAK for precision in catalog.reference.precisions)
-    return column_of(("id", *NUMERIC, *peaks), column)
+    return column_of(("id", "released_on", *NUMERIC, *peaks), column)
 
 
 class GpuCandidatesResponse(ResponseModel):

@@ -105,6 +105,8 @@ class InstanceTypeResponse(ResponseModel):
     gpudirect_rdma: bool | None
     local_storage_gb: float | None
     bare_metal: bool | None
+    hypervisor: str | None = Field(description="`nitro` or `xen` at AWS; `none` on bare metal; null: unknown.")
+    cpu_fp32_tflops: float | None = Field(description="Dense peak of all vCPUs, where it is known.")
 
     @classmethod
     def of(cls, instance_type: InstanceType, day: date) -> "InstanceTypeResponse":

@@ -32,6 +32,7 @@ from service.domain.catalog.software_support import speaks_of
 from service.domain.errors import NotFound, QuestionError
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.instance_list import count_values, list_instances
+from service.domain.selection.successors import successor
 
 router = APIRouter(tags=["catalog"])
 
@@ -182,6 +183,9 @@ class InstanceDetailResponse(InstanceTypeResponse):
     interconnect: str | None
     network_baseline_gbps: float | None
     twin_of: str | None
+    superseded_by: Annotated[
+        str | None, Field(description="The newer type that is faster, costs no more and has as much memory.")
+    ]
     precisions: dict[str, PrecisionDetailResponse]
     offers: list[PriceResponse]
     lifecycle_events: list[LifecycleResponse]
@@ -212,12 +216,13 @@ def _index_of(provider: str, name: str, catalog: Catalog) -> int:
 
 def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
     instance_type = catalog.instance_types[index]
-    gpu = instance_type.gpu
+    gpu, newer = instance_type.gpu, successor(index, catalog)
     specs = InstanceTypeResponse.of(instance_type, catalog.day)
     return InstanceDetailResponse.like(
         instance_type,
         **dict(specs),
         gpus_exclusive=catalog.reference.providers[instance_type.provider].gpus_exclusive,
+        superseded_by=newer and newer.instance_type.id,
         precisions=gpu.rates if gpu else {},
         offers=[PriceResponse.of(catalog.offers.offer(offer)) for offer in catalog.offers_of(index)],
         lifecycle_events=[event for event in instance_type.lifecycle if event.starts_on <= catalog.day],

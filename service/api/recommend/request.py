@@ -15,6 +15,7 @@ from service.api.workload.requirements import (
     numerics_of,
     precision_requirement_of,
     refused_precisions,
+    requirement,
     requirements_of,
     unknown_software,
 )
@@ -22,6 +23,7 @@ from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog, with_hosts
 from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve_instances, unknown
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
+from service.domain.catalog.software_support import software_names
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.recommend.answer import Limits, NamedWork, Question
@@ -29,6 +31,7 @@ from service.domain.recommend.basis import usual_precisions
 from service.domain.recommend.notes import LIMITS_OF_SERVING
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
 from service.domain.selection.constraints import Constraints
+from service.domain.selection.requirements import TASKS_WITHOUT_GPU
 
 TASKS_OF_RULES = ("training", "inference", "development", "graphics")
 """Tasks that software rules are about."""
@@ -255,10 +258,28 @@ def _constraints(
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
+        with_gpu=not has_job and work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
+        platforms=work.software.platforms,
         exclude=tuple(dict.fromkeys(word for name in limits.exclude for word in _excluded_by(name, catalog))),
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
         spot_refused=bears_no_fault(work),
+    )
+
+
+def _asks_for_cpus(request: RecommendRequest, catalog: Catalog) -> bool:
+    """Returns whether a question asks for machines without a GPU: by platform, count, name, or a portable library.
+
+    Otherwise they would be the cheapest of all for work that takes months on them.
+    """
+    limits, software = request.constraints.given(), request.workload.software
+    library = requirement(software.framework, "workload.software.framework", catalog)
+    named = {*limits.get("family", ()), *(name.rpartition("/")[2] for name in limits.get("instance", ()))}
+    return (
+        "cpu" in software.platforms
+        or limits.get("max_gpu_count", 1) < 1
+        or (library is not None and library.software in catalog.derive(software_names, ("library",)))
+        or any(each.gpu is None and named & {each.family, each.name} for each in catalog.instance_types)
     )
 
 

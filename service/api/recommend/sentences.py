@@ -190,6 +190,11 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PCIE_MULTI_GPU: "The {gpus} GPUs are linked by PCIe only. Training one model on all of them can be "
     "slow; measure it.",
     WarningCode.SOLD_FOR_INFERENCE: "The vendor positions the {gpu} for inference. Measure how well it trains.",
+    WarningCode.WITHOUT_GPU: lambda tflops: (
+        "It has no GPU, and the peak of its CPUs is unknown."
+        if tflops is None
+        else f"It has no GPU: its CPUs peak at {tflops:.3g} TFLOPS in fp32."
+    ),
     WarningCode.ARM_HOST: "The host CPU is Arm: every library of the workload must exist for it.",
     WarningCode.PART_OF_A_CARD: "This is {fraction:.3g} of a {card}, not a whole card.",
     WarningCode.PREVIEW: "The type is in preview: access must be granted and may be withdrawn.",

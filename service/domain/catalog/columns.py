@@ -113,6 +113,9 @@ WORDS: dict[str, WordColumn] = {
         "CPU architecture", lambda t, _: t.cpu_architecture, "`x86_64` or `arm64`.", "hardware"
     ),
     "cpu_vendor": WordColumn("CPU vendor", lambda t, _: t.cpu_vendor, "Vendors of the CPU, such as `amd`.", "hardware"),
+    "hypervisor": WordColumn(
+        "hypervisor", lambda t, _: t.hypervisor, "`nitro` or `xen` at AWS; `none` on bare metal.", "hardware"
+    ),
     "interconnect": WordColumn(
         "interconnect of the GPUs",
         lambda t, _: t.interconnect,
@@ -135,6 +138,13 @@ NUMBERS: dict[str, NumberColumn] = {
         "GPU memory bandwidth", lambda t: t.gpu.memory_bandwidth_gb_per_second if t.gpu else None, "Of one GPU."
     ),
     "vcpus_per_gpu": NumberColumn("number of vCPUs per GPU", lambda t: t.vcpus_per_gpu),
+    "generation": NumberColumn(
+        "generation of the series", lambda t: t.name_parts and t.name_parts.generation, "The 5 of `g5`."
+    ),
+    "launched_year": NumberColumn("year of the launch", lambda t: t.launched_on.year if t.launched_on else None),
+    "gpu_released_year": NumberColumn(
+        "year in which the GPU was released", lambda t: t.gpu.released_year if t.gpu else None
+    ),
     "tdp_watts": NumberColumn("rated power of all GPUs together", lambda t: t.tdp_watts, is_filter=False),
 }
 FLAGS: dict[str, FlagColumn] = {
@@ -217,5 +227,7 @@ def _codes(values: Sequence[int | None]) -> NDArray[np.int8]:
 
 
 def _support_code(instance_type: InstanceType, precision: str) -> int | None:
-    rate = instance_type.gpu.rates.get(precision) if instance_type.gpu else None
+    if instance_type.gpu is None:
+        return None if instance_type.tflops(precision) is None else SUPPORT_LEVELS.index("native")
+    rate = instance_type.gpu.rates.get(precision)
     return None if rate is None or rate.support is None else SUPPORT_LEVELS.index(rate.support)

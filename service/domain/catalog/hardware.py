@@ -65,6 +65,11 @@ class Gpu:
     rates: Mapping[str, Rate]
 
     @property
+    def released_year(self) -> int | None:
+        """The year in which it was released."""
+        return None if self.released_on is None else int(self.released_on[:4])
+
+    @property
     def has_tensor_cores(self) -> bool:
         """Whether it has NVIDIA's tensor cores; other matrix engines show as `accelerated` precisions."""
         return self.tensor_core_generation is not None
@@ -142,6 +147,10 @@ class InstanceType:
     gpudirect_rdma: bool | None
     local_storage_gb: float | None
     bare_metal: bool | None
+    hypervisor: str | None
+    """`nitro` or `xen` at AWS, `none` on bare metal; null if unknown."""
+    cpu_fp32_tflops: float | None
+    """Dense peak of all vCPUs in fp32, in 10^12 operations per second: cores x clock x operations per cycle."""
     twin_of: str | None
     source: str
     note: str | None
@@ -176,8 +185,10 @@ class InstanceType:
         return None if self.gpu is None or self.gpu.tdp_watts is None else self.gpu.tdp_watts * self.gpu_count
 
     def tflops(self, precision: str) -> float | None:
-        """The dense peak of all GPUs together."""
-        peak = self.gpu.tflops(precision) if self.gpu else None
+        """The dense peak of all GPUs together; without GPUs, that of the CPUs, which is known in fp32 alone."""
+        if self.gpu is None:
+            return self.cpu_fp32_tflops if precision == "fp32" else None
+        peak = self.gpu.tflops(precision)
         return None if peak is None else peak * self.gpu_count
 
     def state_on(self, day: date) -> LifecycleState | None:

@@ -37,6 +37,7 @@ class WarningCode(MeaningfulCode):
 
     PCIE_MULTI_GPU = auto(), "The GPUs are linked by PCIe only, which can slow down training on all of them."
     SOLD_FOR_INFERENCE = auto(), "The vendor positions this GPU for inference. Measure how well it trains."
+    WITHOUT_GPU = auto(), "The machine has no GPU, so that its CPUs do the work."
     ARM_HOST = auto(), "The host CPU is Arm: every library of the workload must exist for it."
     PREVIEW = auto(), "The instance type is in preview: access must be granted and may be withdrawn."
     CLOSED_TO_NEW = auto(), "The provider no longer admits new customers to this instance type."

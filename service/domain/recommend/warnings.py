@@ -88,6 +88,8 @@ def _machine_warnings(subject: _Subject) -> Warnings:
         yield statement(WarningCode.PCIE_MULTI_GPU, gpus=instance_type.gpu_count)
     if trains and gpu and gpu.positioned_for == "inference":
         yield statement(WarningCode.SOLD_FOR_INFERENCE, gpu=gpu.name)
+    if gpu is None and subject.context.task in TASKS_THAT_LOAD:
+        yield statement(WarningCode.WITHOUT_GPU, tflops=instance_type.cpu_fp32_tflops)
     if instance_type.cpu_architecture == "arm64":
         yield statement(WarningCode.ARM_HOST)
     if gpu and gpu.fraction < 1:

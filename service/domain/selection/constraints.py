@@ -28,6 +28,10 @@ class Constraints:
     precision_support: SupportAsked = "native"
     framework: tuple[str, ...] = ()
     task: str | None = None
+    with_gpu: bool = False
+    """Whether machines without a GPU are left out, because the question does not ask for any."""
+    platforms: tuple[str, ...] = ()
+    """Platforms of the workload; adding the CPU admits machines without a GPU."""
     exclude: tuple[str, ...] = ()
     """Providers, families, instance types and GPUs."""
     region: tuple[str, ...] = ()
@@ -62,6 +66,8 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         yield catalog.derive(_framework_check, asked.framework)
     if asked.task:
         yield Check("task", "software", types_where(~catalog.derive(task_mask, asked.task)))
+    if asked.with_gpu:
+        yield catalog.derive(_without_gpu_check, asked.platforms)
     if asked.exclude:
         yield catalog.derive(_exclude_check, asked.exclude)
     # Limits on tflops apply to one precision, the first that is named.
@@ -87,6 +93,16 @@ def _precision_check(catalog: Catalog, any_of: tuple[str, ...], support: Support
     rated = catalog.derive(types_with_peak)
     usable = {name: types & rated[name] for name, types in runs.items()} if needs_peak else runs
     return Check("precision", "hardware", fails, AddWord("workload.precision", any_of, fails, usable))
+
+
+def without_gpu(catalog: Catalog) -> TypeSet:
+    """Returns the types without a GPU."""
+    return types_where(np.array([each.gpu is None for each in catalog.instance_types], np.bool_))
+
+
+def _without_gpu_check(catalog: Catalog, platforms: tuple[str, ...]) -> Check:
+    fails = catalog.derive(without_gpu)
+    return Check("without_gpu", "constraint", fails, drop({"workload.software.platforms": [*platforms, "cpu"]}, fails))
 
 
 def _framework_check(catalog: Catalog, frameworks: tuple[str, ...]) -> Check:

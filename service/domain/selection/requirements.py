@@ -12,7 +12,7 @@ import numpy as np
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.precision import FORMATS, SupportAsked, runs_as
 from service.domain.catalog.software_support import RUNS, rules_by_type, said, software_mask, software_names
-from service.domain.selection.constraints import types_with_peak, types_with_support
+from service.domain.selection.constraints import types_with_peak, types_with_support, without_gpu
 from service.domain.selection.filters import number_index
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import AddWord, BestOption, Check, MoveLimit, Relaxation, drop
@@ -211,10 +211,9 @@ class WidenVersions:
 
 def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices: bool) -> Check:
     """Code for CPUs runs on machines with GPUs too; if it also has a platform for GPUs, it needs no other machines."""
-    without_gpu = types_where(np.array([type_.gpu is None for type_ in catalog.instance_types], np.bool_))
     runs = {name: _runs(Requirement(name), catalog) for name in (*platforms, *software_names(catalog, ("toolkit",)))}
     if not cpu_suffices and platforms != ("cpu",) and "cpu" in runs:
-        runs["cpu"] &= without_gpu
+        runs["cpu"] &= catalog.derive(without_gpu)
     fails = catalog.everyone & ~union(runs[name] for name in platforms)
     others = {name: types for name, types in runs.items() if name not in platforms}
     return Check(

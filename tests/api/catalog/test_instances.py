@@ -357,6 +357,28 @@ def test_the_place_in_the_brackets_of_a_name_finds_the_region(client: TestClient
     assert names(by_place) == names(by_id) != set()
 
 
+def test_a_place_on_the_timeline_is_a_filter_and_a_column(client: TestClient) -> None:
+    newest = all_items(client, "/gpus?min_released_year=2022&max_released_year=2022&sort=-released_on,id")
+    days = [item["released_on"] for item in newest]
+    assert days == sorted(days, reverse=True)
+    assert {day[:4] for day in days} == {"2022"}
+    later = all_items(client, "/instances?provider=aws&service=ec2&min_launched_year=2021&as_of=2022-02-17")
+    every = all_items(client, "/instances?provider=aws&service=ec2&as_of=2022-02-17")
+    assert names(later) == names([item for item in every if (item["launched_on"] or "") >= "2021"]) != set()
+    fifth = all_items(client, "/instances?letters=g&min_generation=5&service=ec2&as_of=2022-02-17")
+    assert {item["family"] for item in fifth} == {"g5", "g5g"}
+
+
+def test_a_type_shows_its_hypervisor_and_what_supersedes_it(client: TestClient) -> None:
+    p2, p3dn, metal = (
+        get_json(client, f"/instances/aws/{name}?as_of=2022-02-17")
+        for name in ("p2.xlarge", "p3dn.24xlarge", "g4dn.metal")
+    )
+    assert [each["hypervisor"] for each in (p2, p3dn, metal)] == ["xen", "nitro", "none"]
+    assert p2["superseded_by"] == "aws/g4dn.xlarge"
+    assert p3dn["superseded_by"] is None
+
+
 def test_gpus_of_a_provider_are_those_it_rents_out(client: TestClient) -> None:
     rented = {item["gpu"]["id"] for item in all_items(client, f"{ANY_STATE}&provider=aws") if item["gpu"]}
     assert {item["id"] for item in all_items(client, "/gpus?provider=aws")} == rented

@@ -384,3 +384,34 @@ def test_fp64_work_is_not_sent_to_a_card_that_runs_it_at_a_token_rate(client: Te
     assert "superseded" not in {each["code"] for each in p2["warnings"]}
     (training,) = ask(client, "training", {"instance": ["p2.xlarge"]}, as_of="2022-02-17")["choices"]
     assert "superseded" in {each["code"] for each in training["warnings"]}
+
+
+@pytest.mark.parametrize(
+    ("constraints", "software"),
+    [
+        ({**AWS, "max_gpu_count": 0}, {}),
+        ({"family": ["c5"]}, {}),
+        ({"instance": ["aws/c5.xlarge", "g4dn.xlarge"]}, {}),
+        (AWS, {"platforms": ["cuda", "cpu"]}),
+        (AWS, {"framework": "pytorch-lightning"}),
+    ],
+)
+def test_machines_without_a_gpu_rank_where_the_question_asks_for_them(
+    client: TestClient, constraints: Any, software: Any
+) -> None:
+    answer = ask(client, "inference", constraints, software=software, objective="best_value", limit=100)
+    host = next(each for each in answer["choices"] if each["instance"] == "c5.xlarge")
+    assert host["estimate"]["peak_tflops"] == 0.4352  # 2 cores x 3.4 GHz x 64 operations
+    assert "0.435 TFLOPS in fp32" in warnings(host)["without_gpu"]
+
+
+@pytest.mark.parametrize("task", ["training", "inference"])
+def test_machines_without_a_gpu_are_left_out_where_the_question_does_not_ask_for_them(
+    client: TestClient, task: str
+) -> None:
+    answer = ask(client, task, AWS, limit=100)
+    assert all(choice["specs"]["gpu"] for choice in answer["choices"])
+    (left_out,) = (each for each in answer["rejections"] if each["code"] == "without_gpu")
+    platforms = left_out["relax"]["to"]["workload.software.platforms"]
+    asked = ask(client, task, AWS, software={"platforms": platforms})
+    assert asked["counts"]["admitted"] - answer["counts"]["admitted"] == left_out["relax"]["admits"]

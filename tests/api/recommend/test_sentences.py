@@ -42,6 +42,7 @@ PCIE = instance_type("pcie.4", gpu=REDUCED, gpu_count=4, interconnect="pcie", vc
                      memory_gib=None, rdma=False, local_storage_gb=0.0, lifecycle=(event("preview"),))  # fmt: skip
 PARTLY = instance_type("part.1", gpu=PART, gpu_count=1, lifecycle=(event("closed_to_new"),))
 DARK = instance_type("dark.1", gpu=gpu("dark", rates=(rate("bf16", "accelerated", None),)))
+HOST = instance_type("c5.xlarge", gpu=None, cpu_fp32_tflops=0.4352)
 OTHER = instance_type("mlu.8", gpu=NPU, gpu_count=8, rdma=False, network_gbps=None)
 
 PRIOR = InterruptionPrior("spot", "", "", date(2020, 1, 1), 0.01, 0.05, 0.2, 0.5, 0.9, SOURCE, None)
@@ -105,6 +106,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "another objective": lambda: ask(previous_objective=Objective(NAMED["fastest"])),
     "no spot price": lambda: ask(machines=(NEXT,), constraints={"market": ("on_demand", "spot")}),
     "no peak": lambda: ask(world=catalog(priced(DARK, 1.0)), objective=Objective(NAMED["fastest"])),
+    "no GPU": lambda: ask(world=catalog(priced(HOST, 0.2), priced(P4D, 32.0))),
     "no price": lambda: ask(world=catalog(priced(P4D, None)), constraints={"needs_price": True}),
     "fields without effect": lambda: ask(
         name="unmeasured", spot_left_out=True, software_unknown=("workload.software.framework",),
