@@ -1,5 +1,6 @@
 """The command line answers like the service, and reports a fault in a sentence."""
 
+import gc
 import io
 import json
 import socket
@@ -193,3 +194,13 @@ def test_a_development_key_is_created_once_and_printed_once(
     with pytest.raises(SettingsWrong, match="is not valid any more"):
         provide_development_key(engine, chosen)
     engine.dispose()
+
+
+def test_a_command_that_serves_nothing_collects_garbage(capsys: pytest.CaptureFixture[str]) -> None:
+    gc.disable()  # as `service.__main__` does
+    try:
+        assert main(["check"]) == 0
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+    assert "is whole" in capsys.readouterr().out

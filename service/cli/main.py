@@ -1,5 +1,6 @@
 """The command `instance-selector`: its groups of commands, and how an error is printed."""
 
+import gc
 import logging
 import os
 import sys
@@ -40,6 +41,8 @@ class Commands(click.Group):
         if cmd_name not in MODULES:
             return None
         command: click.Command = getattr(import_module(f"service.cli.{MODULES[cmd_name]}"), cmd_name)
+        if cmd_name != "serve":  # see `DrainingServer.startup`
+            gc.enable()
         return command
 
 

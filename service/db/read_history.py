@@ -1,6 +1,5 @@
 """Reads the whole database into a `CatalogHistory`, with one SELECT per table."""
 
-import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -79,13 +78,8 @@ def _snapshot(engine: Engine) -> Iterator[Connection]:
 
 def read_history(engine: Engine) -> CatalogHistory:
     """Returns everything in the database, as one consistent state."""
-    # Hundreds of thousands of new rows would start the collector again and again: a third of the time, for nothing.
-    gc.disable()
-    try:
-        with _snapshot(engine) as connection:
-            return _read_all(connection)
-    finally:
-        gc.enable()
+    with _snapshot(engine) as connection:
+        return _read_all(connection)
 
 
 def _read_all(connection: Connection) -> CatalogHistory:

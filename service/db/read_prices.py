@@ -64,7 +64,7 @@ def _codes_of(words: tuple[str, ...]) -> dict[str, int]:
 def read_offers(
     connection: Connection, index_of: Mapping[int, int], vocabulary: PriceVocabulary
 ) -> tuple[OfferColumns, Numbers, Numbers]:
-    """Returns the offers in the order of their keys, with their database ids and the codes of their currencies.
+    """Returns the offers in an order that is the same in every database, with their ids and codes of their currencies.
 
     `index_of` gives the index of an instance type by its database id.
     """
@@ -83,24 +83,24 @@ def read_offers(
         },
         UNKNOWN,
     )
-    ids = np.array(connection.execute(select(OFFER.c.id).order_by(OFFER.c.key)).scalars().all(), np.int64)
-    # Columns come in arbitrary order; the order of the keys is the same in every database.
-    by_key = np.argsort(columns["id"])[np.argsort(np.argsort(ids))]
-    id_, type_id, region, zone, market, currency, term = (column[by_key] for column in columns.values())
-    region_names, region_code = regions.sorted()
-    term_names, term_code = terms.sorted()
     type_index = np.zeros(max(index_of, default=0) + 1, np.int64)
     type_index[list(index_of)] = list(index_of.values())
+    region_names, region_code = regions.sorted()
+    term_names, term_code = terms.sorted()
+    currency_rank = vocabulary.sorted()[1][columns["currency"]]
+    type_of, market = type_index[columns["instance_type_id"]], columns["market"]
+    region, zone, term = region_code[columns["region"]], region_code[columns["zone"]], term_code[columns["term"]]
+    order = np.lexsort((currency_rank, term, market, zone, region, type_of))
     offers = OfferColumns(
-        instance_type=_frozen(type_index[type_id], np.int32),
-        region=_frozen(region_code[region], np.int32),
-        zone=_frozen(region_code[zone], np.int32),
-        market=_frozen(market, np.int8),
+        instance_type=_frozen(type_of[order], np.int32),
+        region=_frozen(region[order], np.int32),
+        zone=_frozen(zone[order], np.int32),
+        market=_frozen(market[order], np.int8),
         places=region_names,
-        term=_frozen(term_code[term], np.int16),
+        term=_frozen(term[order], np.int16),
         terms=term_names,
     )
-    return offers, id_, currency
+    return offers, columns["id"][order], columns["currency"][order]
 
 
 def read_prices(

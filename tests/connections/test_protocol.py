@@ -1,6 +1,7 @@
 """Connections that send too much, too slowly or too often are refused or closed; honest ones are not disturbed."""
 
 import asyncio
+import gc
 import json
 import socket
 import threading
@@ -190,3 +191,13 @@ def test_stopping_finishes_answers_and_resets_no_connection() -> None:
         half_sent.close()
     assert failures == []
     assert set(answered) == {200}
+
+
+def test_a_server_collects_garbage_once_it_answers() -> None:
+    gc.disable()  # as `service.__main__` does
+    try:
+        with serving(QUICK) as (_, port):
+            assert b"200 OK" in exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            assert gc.isenabled()
+    finally:
+        gc.enable()

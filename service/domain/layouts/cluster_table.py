@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -95,10 +96,13 @@ class ClusterTable:
 
     def costs(self, factors: ConfigFactors, kind: StepKind, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:
         """Seconds per unit of each (term, resource) on each cluster, with the coefficients that clusters decide."""
-        calibration, features = factors.calibration, factors.features
-        whole = calibration.log_factors(kind, "*", features, self.features)
-        logs = [calibration.log_factors(kind, term, features, self.features) for term, _ in keys]
-        return self.rates(config, keys) * np.exp(np.column_stack([self._column(log + whole) for log in logs]))
+        return self.rates(config, keys) * self.factors(factors, kind, keys)
+
+    def factors(self, factors: ConfigFactors, kind: StepKind, keys: Sequence[tuple[str, str]]) -> Floats:
+        """Factor of each (term, resource) on each cluster, of the coefficients that clusters decide."""
+        log_factors = partial(factors.calibration.log_factors, kind, features=factors.features, columns=self.features)
+        whole, logs = log_factors("*"), {term: log_factors(term) for term, _ in keys}
+        return np.exp(np.column_stack([self._column(logs[term] + whole) for term, _ in keys]))
 
     def rates(self, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:
         """Seconds per unit of each (term, resource) on each cluster at the rated speed of its parts."""

@@ -1,6 +1,6 @@
 """Estimates of a job as columns of instance types. Clusters that do not differ are estimated once, all together."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -201,14 +201,11 @@ def _clusters(catalog: Catalog, counts: tuple[int, ...]) -> FleetClusters:
 
 def _configs(job: Job, catalog: Catalog) -> tuple[list[Config], Indices]:
     """Returns the distinct configs, and the one of each rated GPU; -1 if it lacks every requested precision."""
-    numbers: dict[Config, int] = {}
-    by_sort: dict[Hashable, int] = {}
-    sorts = catalog.derive(_sorts_of_gpus)
-    for gpu, sort in zip(catalog.derive(_rated_gpus), sorts, strict=True):
-        if sort not in by_sort:
-            config = config_on(job, gpu)
-            by_sort[sort] = -1 if config is None else numbers.setdefault(config, len(numbers))
-    return list(numbers), np.array([by_sort[sort] for sort in sorts], np.int64)
+    examples, sort_of_gpu = catalog.derive(_sorts_of_gpus)
+    of_sorts = [config_on(job, gpu) for gpu in examples]
+    distinct_configs = list(dict.fromkeys(config for config in of_sorts if config is not None))
+    number: dict[Config | None, int] = {config: index for index, config in enumerate(distinct_configs)}
+    return distinct_configs, np.array([number.get(config, -1) for config in of_sorts], np.int64)[sort_of_gpu]
 
 
 def _rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
@@ -217,8 +214,13 @@ def _rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
     return tuple({gpu.id: gpu for gpu in gpus if is_rated(gpu)}.values())
 
 
-def _sorts_of_gpus(catalog: Catalog) -> list[Hashable]:
-    return list(map(gpu_traits, catalog.derive(_rated_gpus)))
+def _sorts_of_gpus(catalog: Catalog) -> tuple[tuple[Gpu, ...], Indices]:
+    """Returns a GPU of each sort that runs any job in the same config, and the sort of each rated GPU."""
+    gpus = catalog.derive(_rated_gpus)
+    traits = list(map(gpu_traits, gpus))
+    examples = dict(zip(traits, gpus, strict=True))
+    number = {sort: index for index, sort in enumerate(examples)}
+    return tuple(examples.values()), np.array([number[sort] for sort in traits], np.int64)
 
 
 # Estimates

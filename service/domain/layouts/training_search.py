@@ -191,8 +191,9 @@ class _Search:
             amounts[index] *= self.factors.of(TRAINING, key[0], {})
         for index, key in enumerate(bounded, len(keys)):
             np.divide(demands[key], layouts.global_batch, out=amounts[index])
-        costs = self.clusters.costs(self.factors, TRAINING, self.config, keys)
-        return amounts, np.column_stack([costs, self.clusters.rates(self.config, bounded)])
+        rates = self.clusters.rates(self.config, keys)
+        costs = rates * self.clusters.factors(self.factors, TRAINING, keys)
+        return amounts, np.column_stack([costs, rates[:, [key in bounded for key in keys]]])
 
     def _ways_worth_trying(self, highest: int) -> Sequence[Way]:
         """ZeRO stages and checkpointings, without those that another one beats in any layout on any cluster.
