@@ -5,7 +5,7 @@ takes 50 ns; numpy masks take ten to fifty times as long, because of the cost of
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from operator import or_
 from typing import NamedTuple, Self
@@ -27,6 +27,14 @@ def mask_of(types: TypeSet, count: int) -> NDArray[np.bool_]:
     # Little-endian on both ways, so that bit i of the number is row i of the mask.
     held = np.frombuffer(types.to_bytes((count + 7) // 8, "little"), np.uint8)
     return np.unpackbits(held, count=count, bitorder="little").view(np.bool_)
+
+
+def members_of(types: TypeSet) -> Iterator[int]:
+    """Yields the index of each type in the set, ascending."""
+    while types:
+        lowest = types & -types
+        yield lowest.bit_length() - 1
+        types ^= lowest
 
 
 class ThresholdIndex(NamedTuple):

@@ -11,6 +11,7 @@ from service.domain.typeset import (
     TypeSet,
     in_any_and_in_one,
     mask_of,
+    members_of,
     types_by_code,
     types_where,
     union,
@@ -59,3 +60,8 @@ def test_the_types_in_any_set_and_in_just_one_are_what_counting_finds(sets: list
     in_any, in_one = in_any_and_in_one(sets)
     assert union(sets) == in_any == types_where(np.array(counts) > 0)
     assert in_one == types_where(np.array(counts) == 1)
+
+
+@given(st.integers(0, 2**40 - 1))
+def test_the_members_of_a_set_are_those_of_its_mask_in_order(types: TypeSet) -> None:
+    assert list(members_of(types)) == sorted(members(types, 40))

@@ -36,7 +36,8 @@ def caller_of(request: Request) -> ApiKey | None:
     return caller
 
 
-def _seen_by_caller(request: Request) -> PinnedCatalog:
+def seen_by_caller(request: Request) -> PinnedCatalog:
+    """Returns what `Live` gives, for endpoints so frequent that the time of a dependency counts."""
     live: LiveCatalog = request.app.state.live_catalog
     caller = caller_of(request)
     return live.seen_by(None if caller is None else caller.owner)
@@ -48,7 +49,7 @@ async def _followed(request: Request) -> LiveCatalog:
 
 
 async def _live(request: Request) -> PinnedCatalog:
-    return _seen_by_caller(request)
+    return seen_by_caller(request)
 
 
 Followed = Annotated[LiveCatalog, Depends(_followed)]
@@ -56,11 +57,6 @@ Followed = Annotated[LiveCatalog, Depends(_followed)]
 
 Live = Annotated[PinnedCatalog, Depends(_live)]
 """The catalogs of the current version as the caller sees them. They do not change until the answer is sent."""
-
-
-def catalog_for(request: Request, day: date | None) -> Catalog:
-    """Returns the catalog of a day, for endpoints so frequent that the time of a dependency counts."""
-    return catalog_on(_seen_by_caller(request), day)
 
 
 def catalog_on(live: PinnedCatalog, day: date | None) -> Catalog:

@@ -9,13 +9,14 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.http.batch import BatchRoute, RefusedItem, answered, items_of
 from service.api.http.body import JsonRoute
-from service.api.http.current import Live, catalog_for, catalog_on
+from service.api.http.current import Live, catalog_on, seen_by_caller
 from service.api.http.examples import QUESTION_BATCH, QUESTIONS
 from service.api.http.fields import BodyModel, RequestModel
 from service.api.http.query import query_reader
 from service.api.recommend.encoded import encoded
 from service.api.recommend.request import RecommendRequest, hosted, in_full, to_question
 from service.api.recommend.response import RecommendResponse, rendered
+from service.db.live_catalog import PinnedCatalog
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.recommend import recommend
 
@@ -58,23 +59,24 @@ async def post_recommend(
     rejections, not an error.
     """
     read_query(request)
-    if _may_take_long(asked, request):
-        return await run_in_threadpool(_answer_to, asked, request)
-    return _answer_to(asked, request)
+    live = seen_by_caller(request)
+    if _may_take_long(asked, live):
+        return await run_in_threadpool(_answer_to, asked, live)
+    return _answer_to(asked, live)
 
 
-def _may_take_long(asked: RecommendRequest, request: Request) -> bool:
+def _may_take_long(asked: RecommendRequest, live: PinnedCatalog) -> bool:
     """Whether the answer may take more than 20 ms, during which the event loop would answer no other request.
 
     A thread costs 0.1 ms, a tenth of what a question without a model takes on a catalog that has been used before.
     """
     work = asked.workload
     small = work.model is None and work.name is None and asked.limit <= MOST_QUICK_CHOICES
-    return not small or asked.as_of is not None or catalog_for(request, None).choices.is_empty
+    return not small or asked.as_of is not None or live.on(None).choices.is_empty
 
 
-def _answer_to(asked: RecommendRequest, request: Request) -> Response:
-    return Response(answer_in(asked, catalog_for(request, asked.as_of)), media_type="application/json")
+def _answer_to(asked: RecommendRequest, live: PinnedCatalog) -> Response:
+    return Response(answer_in(asked, catalog_on(live, asked.as_of)), media_type="application/json")
 
 
 @batch_router.post("/recommend/batch", summary="Recommend for many workloads", response_model=RecommendBatchResponse)

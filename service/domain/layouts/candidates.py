@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import isqrt
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices, Mask, Number, taken
+from service.domain.arrays import Floats, Indices, Mask, Number, still, taken
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.parallelism import CHECKPOINTINGS, LayoutTable
@@ -150,8 +151,7 @@ def cuts_of(config: Config, shapes: Sequence[Size], fixed: FixedLayout) -> Colum
     """
     limits = _limits(config)
     factors = 4 if fixed.context is not None or limits.contexts > 1 else 3
-    products_of = {gpus: _factorisations(gpus, factors) for gpus in {gpus for gpus, _, _ in shapes}}
-    products = [products_of[gpus] for gpus, _, _ in shapes]
+    products = [_factorisations(gpus, factors) for gpus, _, _ in shapes]
     sizes = [len(product) for product in products]
     tensor, pipeline, data, *context = np.concatenate([np.zeros((0, factors)), *products]).T
     cuts: Columns = {
@@ -183,6 +183,7 @@ def _limits(config: Config) -> CutLimits:
     return CutLimits(contexts=contexts, experts=t.experts)
 
 
+@lru_cache(256)  # fleets have few sizes, and finding the products takes a tenth of a question about a new job
 def _factorisations(gpus: int, factors: int) -> Indices:
     """Every way to write a number as a product of so many factors, in order, one per row."""
     divisors = _divisors(gpus)
@@ -190,7 +191,7 @@ def _factorisations(gpus: int, factors: int) -> Indices:
     for _ in range(factors - 2):
         products = products[..., None] * divisors
     indices = np.nonzero(gpus % products == 0)
-    return np.column_stack([*(divisors[index] for index in indices), gpus // products[indices]])
+    return still(np.column_stack([*(divisors[index] for index in indices), gpus // products[indices]]))
 
 
 def _divisors(number: int) -> Indices:

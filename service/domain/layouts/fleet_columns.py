@@ -171,7 +171,7 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
         wanted = np.zeros(len(clusters.distinct) + 1, np.bool_)
         for of_types in clusters.of_types:
             wanted[of_types[catalog.mask(among)]] = True
-    configs, config_of_gpu = _configs(job, catalog)
+    configs, config_of_gpu = catalog.derive(_configs, job, cache=catalog.outlooks)
     config_of_cluster = config_of_gpu[clusters.gpu]
     for number, config in enumerate(configs):
         indices = np.flatnonzero(config_of_cluster == number)
@@ -199,7 +199,7 @@ def _clusters(catalog: Catalog, counts: tuple[int, ...]) -> FleetClusters:
     return FleetClusters(known, np.array([index_of[each.gpu.id] for each in known], np.int64), tuple(of_types))
 
 
-def _configs(job: Job, catalog: Catalog) -> tuple[list[Config], Indices]:
+def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
     """Returns the distinct configs, and the one of each rated GPU; -1 if it lacks every requested precision."""
     examples, sort_of_gpu = catalog.derive(_sorts_of_gpus)
     of_sorts = [config_on(job, gpu) for gpu in examples]

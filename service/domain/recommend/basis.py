@@ -138,6 +138,15 @@ def rank_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
     return ranked.rows(admitted.among(ranked.instance_type, ranked.usd))
 
 
+def best_of_types(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
+    """Returns the best admitted offer of each type that keeps the limits on the whole job, best first; cached."""
+    return catalog.derive(_best_of_types, basis, admitted, cache=catalog.outlooks)
+
+
+def _best_of_types(catalog: Catalog, basis: Basis, admitted: AdmittedOffers) -> Ranked:
+    return rank_by(basis, admitted, catalog).keeping_limits().best_of_each()
+
+
 def best_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> tuple[int, int]:
     """Returns the instance type and the offer of the best admitted offer, by index."""
     ranked = _order_of(basis, admitted, catalog)

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Prior
 from service.domain.recommend.answer import CitedPrior, Question, RankedOffer
-from service.domain.recommend.basis import Basis, rank_by, ranked_offer
+from service.domain.recommend.basis import Basis, best_of_types, ranked_offer
 from service.domain.recommend.choices import criterion_figures
 from service.domain.recommend.objective import NAMED, Objective
 from service.domain.recommend.ranking import Ranked
@@ -24,7 +24,7 @@ def cited_priors(
     applying = [prior for prior in catalog.reference.priors if _applies(prior, question, catalog)]
     if not applying or not admitted.types:
         return ()
-    ranked = rank_by(basis, admitted, catalog).keeping_limits().best_of_each()
+    ranked = best_of_types(basis, admitted, catalog)
     if not len(ranked.score):
         return ()
     rows = _first_rows(ranked, catalog)

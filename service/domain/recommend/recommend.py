@@ -9,7 +9,7 @@ import numpy as np
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.advice import advise, situation_of
 from service.domain.recommend.answer import Answer, Choice, Note, Question, RankedOffer, WorkContext
-from service.domain.recommend.basis import Basis, basis_of, order, rank_by, ranked_offer, select_by
+from service.domain.recommend.basis import Basis, basis_of, best_of_types, order, rank_by, ranked_offer, select_by
 from service.domain.recommend.choices import Completer, compared
 from service.domain.recommend.codes import AdviceCode, NoteCode
 from service.domain.recommend.notes import notes_on
@@ -55,14 +55,14 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         without_price = select_by(by_hardware, unpriced, needs, catalog)
         if without_price.admitted.types:
             basis, constraints, selection, price_ignored = by_hardware, unpriced, without_price, True
-    admitted, context = selection.admitted.types, question.work_context
-    leading = _leading(basis, question, context, constraints, selection, catalog)
+    admitted, context = selection.admitted.tightened(), question.work_context
+    leading = _leading(basis, question, context, constraints, admitted, catalog)
     choices, current, rented = leading.choices, None, _current(basis, question, catalog)
     if rented is not None:
         current = Completer(context, basis.planner, basis.objective.criteria, leading.ranked, catalog).complete(rented)
         choices = tuple(compared(choice, current, context) for choice in choices)
-    near = (None, None) if admitted else nearest(basis, constraints, needs, catalog)
-    priors = cited_priors(question, basis, selection.admitted, catalog)
+    near = (None, None) if admitted.types else nearest(basis, constraints, needs, catalog)
+    priors = cited_priors(question, basis, admitted, catalog)
     rejected = rejections(basis, selection, catalog)
     miss = nearest_miss(selection, rejected, catalog)
     no_spot = _lacks_spot(constraints, selection.admitted, catalog)
@@ -73,7 +73,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         choices=choices,
         rejections=rejected,
         considered=len(catalog.instance_types),
-        admitted=admitted.bit_count(),
+        admitted=admitted.types.bit_count(),
         ranked=leading.ranked,
         current=current,
         price_ignored=price_ignored,
@@ -128,13 +128,13 @@ class _Leading:
 
 
 def _leading(
-    basis: Basis, question: Question, context: WorkContext, constraints: Constraints, selection: Selection,
+    basis: Basis, question: Question, context: WorkContext, constraints: Constraints, admitted: AdmittedOffers,
     catalog: Catalog,
 ) -> _Leading:  # fmt: skip
-    types, limit = selection.admitted.types, question.limit
+    types, limit = admitted.types, question.limit
     if not (question.per_offer or question.diversify):
         # Many questions differ in limits alone and admit the same offers.
-        best, kept = (context, basis, selection.admitted.tightened(), limit), limit <= MOST_KEPT
+        best, kept = (context, basis, admitted, limit), limit <= MOST_KEPT
         return catalog.derive(_best_types, *best, cache=catalog.outlooks) if kept else _best_types(catalog, *best)
     offers = passing_offers(constraints.of_offers, types, constraints.max_usd_per_hour, catalog)
     ranked = rank_by(basis, offers, catalog).keeping_limits()
@@ -146,7 +146,7 @@ def _leading(
 
 def _best_types(catalog: Catalog, context: WorkContext, basis: Basis, admitted: AdmittedOffers, limit: int) -> _Leading:
     """Returns the best offer of each of the best types."""
-    ranked = rank_by(basis, admitted, catalog).keeping_limits().best_of_each()
+    ranked = best_of_types(basis, admitted, catalog)
     return _completed(context, basis, ranked, admitted.types.bit_count(), limit, catalog)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import Obstacle, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import Selection
-from service.domain.typeset import TypeSet
+from service.domain.typeset import TypeSet, members_of
 
 SOME = 3
 """Most instance types that a rejection names."""
@@ -85,7 +86,7 @@ def _rejection(basis: Basis, obstacle: Obstacle, catalog: Catalog) -> Rejection:
 
 
 def _some_of(types: TypeSet, catalog: Catalog) -> tuple[str, ...]:
-    return tuple(catalog.instance_types[index].id for index in np.flatnonzero(catalog.mask(types))[:SOME].tolist())
+    return tuple(catalog.instance_types[index].id for index in islice(members_of(types), SOME))
 
 
 def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> tuple[Explained, ...]:
