@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from service.accuracy.rows import RunQuestion, UnansweredRun, counted_rows, question_of
-from service.accuracy.scoring import ScoredAnswer
+from service.accuracy.scoring import RentedGpu, ScoredAnswer
 
 ITEMS_PER_BATCH = 200
+MOST_INSTANCES = 200
 BYTES_PER_GIB = 1024.0**3
 
 Band = Mapping[str, float]
@@ -20,6 +21,8 @@ class AccuracyClient(Protocol):
 
     def post(self, url: str, *, json: Any) -> Any: ...
 
+    def get(self, url: str, *, params: Any = None) -> Any: ...
+
 
 @dataclass(slots=True)
 class AnsweredRuns:
@@ -28,6 +31,8 @@ class AnsweredRuns:
     answers: list[ScoredAnswer] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     rows: int = 0
+    rented: dict[str, RentedGpu] = field(default_factory=dict)
+    """GPUs of the answers that the catalog sells on demand."""
 
 
 def ask_table(table: Path, client: AccuracyClient) -> AnsweredRuns:
@@ -52,7 +57,22 @@ def ask_table(table: Path, client: AccuracyClient) -> AnsweredRuns:
                 runs.refused["The run does not fit by the estimate, although it was run."] += 1
             else:
                 runs.answers.append(ScoredAnswer(question, band["likely"], band["low"], band["high"]))
+    for gpu in sorted({answer.question.row["gpu_id"] for answer in runs.answers}):
+        if (offer := _cheapest_hour(client, gpu)) is not None:
+            runs.rented[gpu] = offer
     return runs
+
+
+def _cheapest_hour(client: AccuracyClient, gpu: str) -> RentedGpu | None:
+    """The cheapest hour of a GPU on demand, in any region; None where the catalog has no price or no peak of it."""
+    response = client.get("/instances", params={"gpu": gpu, "market": "on_demand", "limit": MOST_INSTANCES})
+    response.raise_for_status()
+    # A share of a GPU is a machine of its own, which no published run used.
+    sold = [item for item in response.json()["items"] if item["price"] and item["gpu"]["count"] >= 1]
+    hours = [item["price"]["usd_per_hour"] / item["gpu"]["count"] for item in sold if item["price"]["usd_per_hour"]]
+    rates = [item["gpu"]["precisions"].get(name, {}).get("tflops") for item in sold for name in ("fp16", "fp32")]
+    tflops = next((rate for rate in rates if rate), None)
+    return RentedGpu(min(hours), tflops) if hours and tflops else None
 
 
 def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
@@ -74,6 +94,11 @@ def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
         case "flops_per_second_per_gpu":
             name = "hardware_tflops_per_gpu" if question.extras["hardware"] else "model_tflops_per_gpu"
             return _with_band_of_rate(estimate, estimate[name], 1e12)
+        case "decoded_tokens_per_second":
+            # Without the time of prompts: each running request gets a token in the time between two tokens.
+            between = estimate["seconds_per_output_token"]
+            ends = {"low": "high", "likely": "likely", "high": "low"}
+            return between and {name: estimate["concurrency"] / between[end] for name, end in ends.items()}
         case name:
             return _scaled(estimate[name], 1.0)
 

@@ -6,12 +6,13 @@ from functools import partial
 from math import log
 
 from service.accuracy.rows import RunQuestion
+from service.accuracy.scoring import source_of
 from service.api.estimate.request import EstimateRequest, cluster_in, fixed_layout
 from service.api.workload.job import job_of
 from service.domain.calibration.coefficients import Calibration, Coefficient, Features, StepKind, values_by_name
 from service.domain.calibration.error_bands import Miss, unseen
 from service.domain.calibration.fit import CalibrationRun, fit
-from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, KINDS, MEMORY, TRAINING
+from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, KINDS, MEMORY, RUN_EFFECTS, TRAINING
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import peak_flops
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
@@ -37,6 +38,8 @@ ROUNDS_OF_TERMS = 2
 
 FEWEST_RUNS = 5
 """Runs that a kind of step needs to be fitted."""
+
+RUN_SCOPES = tuple(f"{effect}=" for effect in RUN_EFFECTS)
 
 MEMORY_QUANTITIES = ("memory_bytes_per_gpu", "fits", "max_context_tokens")
 
@@ -72,7 +75,9 @@ class Case:
     @property
     def run(self) -> CalibrationRun:
         """The case as the fit takes it."""
-        return CalibrationRun(self.terms.seconds, self.features, self.seconds, self.weight, self.bound)
+        group = self.question.row["group"]
+        features = {**self.features, "source": source_of(self.question.row), "group": group}
+        return CalibrationRun(self.terms.seconds, features, self.seconds, self.weight, self.bound)
 
     @property
     def bands(self) -> StepKind:
@@ -108,7 +113,7 @@ def fit_all(cases: Sequence[Case]) -> list[Coefficient]:
         of_kind = [case for case in cases if case.kind is kind]
         # With fewer runs the priors decide everything, and the start values are as good.
         if len(of_kind) >= FEWEST_RUNS:
-            coefficients += _fit(kind, of_kind)
+            coefficients += (entry for entry in _fit(kind, of_kind) if not entry.scope.startswith(RUN_SCOPES))
     return coefficients
 
 

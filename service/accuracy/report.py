@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from service.accuracy.client import AnsweredRuns
-from service.accuracy.scoring import ScoredAnswer, decisions, pairs_in_order, scores, subset_of
+from service.accuracy.scoring import ScoredAnswer, decisions, pairs_in_order, regrets, scores, subset_of
 
 MOST_REASONS = 12
 
@@ -15,7 +15,10 @@ def accuracy_text(asked: AnsweredRuns) -> str:
     lines += [f"  {count:4} {why}" for why, count in reasons]
     if rest := asked.refused.total() - sum(count for _, count in reasons):
         lines.append(f"  {rest:4} for other reasons")
-    return "\n".join([*lines, "", *score_lines(asked.answers)])
+    lines += ["", *score_lines(asked.answers), "", "cost of the chosen machine over that of the cheapest, mean"]
+    for way, regret in regrets(asked.answers, asked.rented).items():
+        lines.append(f"{way:44} {regret.workloads:4} {regret.mean:6.1%}, cheapest chosen in {regret.cheapest:.0%}")
+    return "\n".join(lines)
 
 
 def score_lines(answers: Sequence[ScoredAnswer]) -> list[str]:

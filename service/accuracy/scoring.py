@@ -1,11 +1,11 @@
 """How right answers are: errors by kind of work, decisions, coverage of the band, and machines in the right order."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
-from statistics import median
+from statistics import mean, median
 
 from service.accuracy.rows import Row, RunQuestion
 
@@ -144,22 +144,27 @@ SAME_WORKLOAD = (
 )
 
 
-def pairs_in_order(answers: Iterable[ScoredAnswer], apart: float = 0.0) -> tuple[int, int]:
-    """Pairs of machines put in the right order, and all pairs, under workloads that three or more machines ran.
-
-    The median counts where a machine ran a workload several times; pairs closer than `apart` are left out.
-    """
+def _by_workload(answers: Iterable[ScoredAnswer]) -> Iterator[list[list[ScoredAnswer]]]:
+    """For each workload, the answers of every machine that ran it."""
     groups: dict[tuple[str, ...], dict[str, list[ScoredAnswer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
         if answer.question.row["kind"] in ("train_throughput", "infer_throughput"):
             key = tuple(answer.question.row[column] for column in SAME_WORKLOAD)
             groups[key][answer.question.row["accelerator"]].append(answer)
+    yield from (list(machines.values()) for machines in groups.values())
+
+
+def pairs_in_order(answers: Iterable[ScoredAnswer], apart: float = 0.0) -> tuple[int, int]:
+    """Pairs of machines put in the right order, and all pairs, under workloads that three or more machines ran.
+
+    The median counts where a machine ran a workload several times; pairs closer than `apart` are left out.
+    """
     right = total = 0
-    for machines in groups.values():
+    for machines in _by_workload(answers):
         # Two machines have only one order, which is right by chance in half of all cases.
         if len(machines) < 3:
             continue
-        for first, second in combinations(machines.values(), 2):
+        for first, second in combinations(machines, 2):
             truth = median(a.question.value for a in first) / median(a.question.value for a in second)
             estimate = median(a.likely for a in first) / median(a.likely for a in second)
             if max(truth, 1 / truth) > 1 + apart:
@@ -168,9 +173,54 @@ def pairs_in_order(answers: Iterable[ScoredAnswer], apart: float = 0.0) -> tuple
     return right, total
 
 
+@dataclass(frozen=True, slots=True)
+class RentedGpu:
+    """Price of an hour of a GPU, and its peak."""
+
+    usd_per_hour: float
+    tflops: float
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """How much more the machine of a way to choose costs than the cheapest machine, over published workloads."""
+
+    mean: float
+    """Mean of cost of the choice ÷ lowest cost - 1."""
+    cheapest: float
+    """Share of workloads for which it chooses the cheapest machine."""
+    workloads: int
+
+
+def regrets(answers: Iterable[ScoredAnswer], rented: Mapping[str, RentedGpu]) -> dict[str, Regret]:
+    """The regret of choosing by the estimates, by peak FLOPS per dollar, and by the price of an hour.
+
+    A workload counts if two or more machines with a price ran it, on equally many GPUs.
+    """
+    extra: dict[str, list[float]] = defaultdict(list)
+    for machines in _by_workload(a for a in answers if a.question.quantity.endswith("_per_second")):
+        offers = [(rented[gpu], runs) for runs in machines if (gpu := runs[0].question.row["gpu_id"]) in rented]
+        if len(offers) < 2:
+            continue
+        costs = [gpu.usd_per_hour / median(run.question.value for run in runs) for gpu, runs in offers]
+        figures = {
+            "by the estimates": [gpu.usd_per_hour / median(run.likely for run in runs) for gpu, runs in offers],
+            "by peak FLOPS per dollar": [gpu.usd_per_hour / gpu.tflops for gpu, _ in offers],
+            "by the cheapest hour": [gpu.usd_per_hour for gpu, _ in offers],
+        }
+        for way, by_offer in figures.items():
+            extra[way].append(costs[by_offer.index(min(by_offer))] / min(costs) - 1.0)
+    return {way: Regret(mean(all_), all_.count(0.0) / len(all_), len(all_)) for way, all_ in extra.items()}
+
+
+def source_of(row: Row) -> str:
+    """The source of a row: the last part of its group."""
+    return row["group"].rsplit("|", 1)[-1]
+
+
 SPLITS: dict[str, Callable[[Row], str]] = {
     "group": lambda row: row["group"],
-    "source": lambda row: row["group"].rsplit("|", 1)[-1],
+    "source": source_of,
     "accelerator": lambda row: row["accelerator"],
     "model": lambda row: row["model"],
 }

@@ -54,6 +54,22 @@ def test_an_unknown_stack_takes_what_is_common() -> None:
     assert unseen(calibration, KIND, {"stack": "new", "gpu": "a", "model": "x"}) == ("stack", "model")
 
 
+def test_the_many_runs_of_one_source_do_not_decide_what_sources_share() -> None:
+    """Twenty runs of a slow source and four of two others: with an effect per source, each of the three counts."""
+    runs = [
+        replace(run(1.0, 0.1, "fast", "a", seconds), features={"stack": "fast", "source": source})
+        for source, seconds, count in (("slow", 4.0, 20), ("one", 2.0, 2), ("other", 2.0, 2))
+        for _ in range(count)
+    ]
+    with_effects = replace(KIND, patterns={**KIND.patterns, "*": (*KIND.patterns["*"], (("source",), 0.5))})
+    without, shared = (
+        sum(physics_of(fit(kind, runs)).calibration.seconds(KIND, runs[0].ideal, {"stack": "fast"}).values())
+        for kind in (KIND, with_effects)
+    )
+    assert without == pytest.approx(4.0, rel=0.02)
+    assert shared < 3.2
+
+
 def test_a_bound_that_holds_does_not_pull() -> None:
     free = calibrated(made({"fast": 1.0}))
     held = calibrated([*made({"fast": 1.0}), run(1.0, 0.1, "fast", "a", 50.0, bound=-1)])
