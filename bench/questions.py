@@ -149,6 +149,7 @@ def estimated(turn: int, _instances: Sequence[str]) -> bytes:
 
 
 LISTED = Question("GET /instances?precision=bf16&limit=50, new each time", "FastAPI GET", listed)
+ONE_INSTANCE = Question("GET /instances/{provider}/{name}, each in turn", "FastAPI GET", one_instance)
 GPU_NAMED = Question("POST /recommend, GPU named", "FastAPI POST", gpu_named)
 BROADEST = Question("POST /recommend, broadest", "FastAPI GET", broadest)
 TRAINED = Question("POST /recommend, 70B on up to 8 nodes, new each time", "FastAPI POST", trained, slow=True)
@@ -159,7 +160,7 @@ ESTIMATED = Question("POST /estimate, 70B on 4 nodes, new each time", "FastAPI P
 QUESTIONS = (
     LISTED,
     Question("GET /instances, filtered and sorted, new each time", "FastAPI GET", sorted_page),
-    Question("GET /instances/{provider}/{name}, each in turn", "FastAPI GET", one_instance),
+    ONE_INSTANCE,
     GPU_NAMED,
     BROADEST,
     TRAINED,

@@ -22,6 +22,9 @@ PAUSE_SECONDS = 0.03
 LATE_PAUSE_SECONDS = 0.2
 WATCH_SECONDS = 0.2
 LOOK_SECONDS = 1.0
+LOOK_PATIENCE_SECONDS = 3.0
+"""Metrics take a second longer while the database does not answer."""
+
 LEADS = re.compile(rb"^selector_feeds_leader 1", re.MULTILINE)
 PATIENCE_SECONDS = 30.0
 LIKE_USERS = (LISTED, GPU_NAMED, LISTED, ESTIMATED, GPU_NAMED, LISTED, ESTIMATED, TRAINED)
@@ -159,7 +162,7 @@ class Watch:
         self._threads.repeat(self._look_into_database, WATCH_SECONDS)
         for port in self.observed:
             self._watch(port)
-        scrapers = {port: Client(port, LOOK_SECONDS) for port in ports}
+        scrapers = {port: Client(port, LOOK_PATIENCE_SECONDS) for port in ports}
         self._threads.repeat(lambda: self.leading.append(leading_of(scrapers)), LOOK_SECONDS)
 
     def stop(self) -> None:

@@ -16,7 +16,7 @@ from service.api.http.observe import metrics_registry
 from service.db.errors import DatabaseUnusable
 from service.db.feeds.read_feeds import FeedStatus
 
-FEEDS_SECONDS = 2.0
+FEEDS_SECONDS = 1.0
 """How long the figures of feeds may take. Without an answer of the database, the other figures are sent alone."""
 
 
