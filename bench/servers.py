@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from time import perf_counter, sleep
+from typing import IO
 
 from bench.load import HOST
 
@@ -62,23 +64,24 @@ def running(command: list[str], variables: Mapping[str, str], first: bytes) -> I
     """Runs a server until the block ends; the block starts after its answer to the request `first`."""
     port = free_port()
     began = perf_counter()
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, *command, "--port", str(port)],
-        cwd=ROOT,
-        env=dict(variables),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        wait_for_answer(process, port, first)
-        yield Server(process, port, perf_counter() - began)
-    finally:
-        process.terminate()
+    with TemporaryFile() as log:  # a pipe that is not read would be full at some time, and stop the server
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, *command, "--port", str(port)],
+            cwd=ROOT,
+            env=dict(variables),
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+        )
         try:
-            process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+            wait_for_answer(process, port, first, log)
+            yield Server(process, port, perf_counter() - began)
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def free_port() -> int:
@@ -88,11 +91,13 @@ def free_port() -> int:
         return port
 
 
-def wait_for_answer(process: subprocess.Popen[bytes], port: int, first: bytes) -> None:
+def wait_for_answer(process: subprocess.Popen[bytes], port: int, first: bytes, log: IO[bytes] | None = None) -> None:
     deadline = perf_counter() + LONGEST_START_SECONDS
     while perf_counter() < deadline:
         if process.poll() is not None:
-            errors = process.stderr.read().decode(errors="replace") if process.stderr else ""
+            if log:
+                log.seek(0)
+            errors = log.read().decode(errors="replace") if log else ""
             raise ServerFailed(f"A server ended before it answered:\n{errors}")
         try:
             with socket.create_connection((HOST, port), timeout=LONGEST_START_SECONDS) as connection:

@@ -2,24 +2,31 @@
 
 import json
 import re
+import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from ruamel.yaml import YAML
 
-from service.api.http import observe
 from service.app import build_app
 from service.cli.main import instance_selector
 from service.settings import PREFIX, Settings
+from tests.server import Server
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 TEXTS = sorted(path for path in DEPLOY.rglob("*") if path.suffix in (".yaml", ".cfg", ".service"))
-METRIC = re.compile(r"\bselector_[a-z_]+")
+METRIC = re.compile(r"\b(?:selector|process)_[a-z_]+")
+ALERTS = DEPLOY / "monitoring" / "alerts.yaml"
+OF_FEEDS = {"selector_feed_age_seconds"}
+"""Exposed once a feed has been read; tests/api/catalog/test_feeds.py shows the others of its kind."""
+needs_promtool = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is missing: apt install prometheus")
 VALIDATORS = {
     "kubernetes": ("kubernetes-validate", "--strict"),
     "compose": ("check-jsonschema", "--builtin-schema", "vendor.compose-spec"),
@@ -147,20 +154,40 @@ def test_kustomization_lists_every_manifest() -> None:
     assert sorted([*listed, "kustomization.yaml"]) == [path.name for path in MANIFESTS]
 
 
-def test_dashboard_and_alerts_use_metrics_that_exist() -> None:
-    known = {name for metric in observe.REGISTRY.collect() for name in names_of(metric)}
-    health = Path(observe.__file__).parents[1].joinpath("catalog", "health.py").read_text(encoding="utf-8")
-    known |= set(METRIC.findall(health))
+def metrics_in(expressions: Iterable[str]) -> set[str]:
+    return {name for expression in expressions for name in METRIC.findall(expression)}
+
+
+def test_dashboard_and_alerts_use_metrics_that_a_server_exposes(server: Server) -> None:
+    httpx2.get(f"{server.url}/gpus")
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as connection:
+        connection.sendall(b"not HTTP\r\n\r\n")
+        assert b" 400 " in connection.recv(4096)
+    exposed = metrics_in(httpx2.get(f"{server.url}/metrics").text.splitlines()) | OF_FEEDS
     dashboard = json.loads((DEPLOY / "monitoring" / "grafana-dashboard.json").read_text(encoding="utf-8"))
-    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    rules = documents(DEPLOY / "monitoring" / "alerts.yaml")[0]["groups"]
-    expressions += [rule["expr"] for group in rules for rule in group["rules"]]
-    used = {name for expression in expressions for name in METRIC.findall(expression)}
-    assert used
-    assert used <= known
+    shown = metrics_in(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    rules = documents(ALERTS)[0]["groups"]
+    watched = metrics_in(rule["expr"] for group in rules for rule in group["rules"])
+    assert len(shown) >= 9
+    assert len(watched) >= 6
+    assert shown <= exposed
+    assert watched <= exposed
 
 
-def names_of(metric: Any) -> list[str]:
-    """The names under which a metric is exposed."""
-    suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(metric.type, [""])
-    return [metric.name + suffix for suffix in suffixes]
+@needs_promtool
+def test_prometheus_accepts_the_alert_rules() -> None:
+    checked = promtool("check", "rules", str(ALERTS))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert f"{len(documents(ALERTS)[0]['groups'][0]['rules'])} rules found" in checked.stdout
+
+
+@needs_promtool
+def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
+    shutil.copy(ALERTS, tmp_path / "alerts.yaml")
+    shutil.copy(Path(__file__).with_name("alerts.yaml"), tmp_path / "tests.yaml")
+    checked = promtool("test", "rules", str(tmp_path / "tests.yaml"))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["promtool", *arguments], capture_output=True, text=True)

@@ -16,6 +16,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from service.api.http.observe import REFUSALS
+
 Phase = Literal["header", "body", "answer", "idle", "refused"]
 """A connection waits for a request's header or body, the answer, the next request, or its end after a refusal."""
 
@@ -211,6 +213,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+        REFUSALS.labels(str(status)).inc()
         self._enter("refused")
         self.transport.write(_problem(status, sentence, header))
         # The client then reads the refusal to its end; closing at once would reset the connection.

@@ -109,7 +109,8 @@ def ask(example: Example, client: Client) -> Any:
     assert str(response.status_code) == example.status, f"{example.summary}: {response.text}"
     text = re.sub(r'("(?:checked|finished)_at":")[^"]*', rf"\g<1>{DAY}T00:00:00Z", response.text)
     text = re.sub(r"(?m)^(selector_catalog_checked_timestamp_seconds) .*", r"\1 0.0", text)
-    text = re.sub(r"(?m)^(?:# \w+ )?selector_request\w* ?.*\n", "", text)  # depends on earlier requests
+    # These depend on earlier requests and on the machine.
+    text = re.sub(r"(?m)^(?:# \w+ )?(?:selector_request|selector_refusals|process_)\w* ?.*\n", "", text)
     return text if response.headers["Content-Type"].startswith("text/") else json.loads(text)
 
 

@@ -6,7 +6,8 @@ import re
 from time import perf_counter
 from uuid import uuid4
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.http.problems import fault_problem
@@ -20,6 +21,7 @@ SLOW_SECONDS = 1.0
 """Requests that take longer are logged as warnings."""
 
 REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)  # CPU seconds, memory and descriptors; Linux only
 REQUESTS = Counter(
     "selector_requests", "Requests that were answered.", ["method", "route", "status"], registry=REGISTRY
 )
@@ -32,6 +34,9 @@ SECONDS = Histogram(
 )
 IN_FLIGHT = Gauge(
     "selector_requests_in_flight", "Requests that are being answered.", registry=REGISTRY, multiprocess_mode="livesum"
+)
+REFUSALS = Counter(
+    "selector_refusals", "Requests that a limit of the connection refused, by status.", ["status"], registry=REGISTRY
 )
 LEADS = Gauge(
     "selector_feeds_leader",
@@ -91,6 +96,8 @@ class Observe:
         IN_FLIGHT.inc()
         try:
             await self._app(scope, receive, observed)
+        except ClientDisconnect:
+            pass  # no answer can arrive
         except Exception as error:
             if status:
                 raise  # the answer has begun, and the server cuts it off

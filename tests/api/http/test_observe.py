@@ -1,12 +1,15 @@
 """Requests can be followed from outside: by their ids, in the log and in the figures."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from starlette.types import Message
 
 from service.api.http import examples
 from service.app import create_app
@@ -96,6 +99,25 @@ def test_a_fault_of_the_service_has_an_id_and_is_counted(
     assert figure(client, failed) == before + 1
     (record,) = [record for record in access_log.records if record.exc_info]
     assert record.getMessage() == "GET /gpus failed."
+
+
+def test_a_client_that_leaves_within_its_body_is_no_fault(app: FastAPI, caplog: pytest.LogCaptureFixture) -> None:
+    parts: list[Message] = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return parts.pop(0)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/recommend", "query_string": b"", "headers": []}
+    asyncio.run(app({**scope, "http_version": "1.1", "scheme": "http", "server": ("test", 80)}, receive, send))
+    assert not sent
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_made_up_methods_and_paths_do_not_multiply_the_figures(client: TestClient) -> None:

@@ -193,8 +193,22 @@ def test_over_http(case: Generated, server_to_write: Server) -> None:
     case.validate_response(answer, checks=[*CHECKS, never_asks_for_a_key])
 
 
+WITHOUT_A_KEY = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    asks_for_a_key_where_the_document_does,
+]
+
+
 @PLAIN.parametrize()
 @bounded(3)  # type: ignore[untyped-decorator]
-def test_without_a_key(case: Generated, bare_app: ASGIApp) -> None:
-    checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-    case.validate_response(case.call(app=bare_app), checks=[*checks, asks_for_a_key_where_the_document_does])
+def test_in_process_without_a_key(case: Generated, bare_app: ASGIApp) -> None:
+    case.validate_response(case.call(app=bare_app), checks=WITHOUT_A_KEY)
+
+
+@PLAIN.parametrize()
+@bounded(3)  # type: ignore[untyped-decorator]
+def test_over_http_without_a_key(case: Generated, server_to_write: Server) -> None:
+    case.validate_response(case.call(base_url=server_to_write.url), checks=WITHOUT_A_KEY)
