@@ -87,6 +87,7 @@ def _on_aws(name: str) -> str:
 
 
 SAYS: Mapping[str, Callable[[Any], list[Leaf]]] = {
+    "growth": _one("workload.growth"),
     "task": lambda value: [("workload.task", TASKS[value])],
     "workloads.task": lambda value: [("workload.task", TASKS[value])],
     "objective": _objective,
@@ -199,7 +200,6 @@ SAYS_NOTHING = {
     "given.applies_to": "It describes the event.",
     "given.event": "It describes the event.",
     "given.lifecycle": "The catalog has the day.",
-    "growth": "The advice on a larger machine comes without being asked for.",
     "max_measurement_age_days": "The service has an age of its own.",
     "metric": "Every metric is in the answer.",
     "offers.name": "Names of the two machines.",

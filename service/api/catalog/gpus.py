@@ -98,7 +98,8 @@ PEAK = "_tflops"
 def get_gpus(request: Request, asked: Annotated[GpusRequest, Query()], live: Live) -> Response:
     """Every GPU, TPU and NPU of the catalog with its precisions."""
     catalog = catalog_on(live, asked.as_of)
-    gpus = sorted(_filtered(asked, catalog), key=attrgetter("id"))
+    peaks = [name.removeprefix("-").removesuffix(PEAK) for name in asked.sort if name.endswith(PEAK)]
+    gpus = sorted(_filtered(asked, catalog), key=lambda gpu: (sum(map(gpu.is_unfit_for, peaks)), gpu.id))
     rows = in_order(asked.sort, partial(_figure, asked.precision_support, catalog), gpus)
     return page_answer(request, asked, catalog, rows, attrgetter("id"), partial(GpuResponse.of, catalog=catalog))
 

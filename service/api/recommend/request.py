@@ -260,6 +260,7 @@ def _constraints(
         task=work.task if work.task in TASKS_OF_RULES else None,
         with_gpu=not has_job and work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
         platforms=work.software.platforms,
+        grows=work.growth is not None,
         exclude=tuple(dict.fromkeys(word for name in limits.exclude for word in _excluded_by(name, catalog))),
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,

@@ -199,6 +199,10 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PART_OF_A_CARD: "This is {fraction:.3g} of a {card}, not a whole card.",
     WarningCode.PREVIEW: "The type is in preview: access must be granted and may be withdrawn.",
     WarningCode.CLOSED_TO_NEW: "The provider no longer admits new customers to this type.",
+    WarningCode.ENDS: lambda state, starts_on, days: (
+        f"It {'is retired' if state == 'retired' else 'admits no new customers'} from {starts_on} on, in "
+        f"{_plural(days, 'day')}."
+    ),
     WarningCode.SUPERSEDED: "{successor.instance_type.name} is newer: {successor.peak_tflops:g} TFLOPS at peak for "
     "${successor.usd_per_hour:g} an hour on demand; this has {successor.old_peak_tflops:g} for "
     "${successor.old_usd_per_hour:g}.",
@@ -431,8 +435,10 @@ NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.SPOT_PRICE_UNKNOWN: "The provider sells spot machines, but no spot price of an admitted type is known on "
     "this day, so none is ranked.",
     NoteCode.OBJECTIVE_DEFAULTED: "No objective was given, so `cheapest` was used.",
-    NoteCode.PRICE_IGNORED: "No candidate has a known price, so the ranking is by hardware alone: GPUs are sold one by "
-    "one, so fewer are taken as cheaper.",
+    NoteCode.PRICE_IGNORED: lambda weaker_first: (
+        "No candidate has a known price, so the ranking is by hardware alone: GPUs are sold one by one, so fewer are "
+        f"taken as cheaper{', and weaker ones as cheaper than stronger ones' if weaker_first else ''}."
+    ),
     NoteCode.NO_AMOUNT: "No amount of work was given, so the ranking is by the cost of an hour, not of the job.",
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
     NoteCode.NEAREST: _nearest,

@@ -211,6 +211,10 @@ class WorkloadRequest(BodyModel):
         Field(description="Tokens of the longest answer of an amount of samples that is sent all at once."),
     ] = None
     amount: AmountRequest | None = None
+    growth: Annotated[
+        Literal["distributed"] | None,
+        Field(description="The work will later run on several linked GPUs, to which code and precisions carry over."),
+    ] = None
     dataset: Annotated[
         Name | None, Field(description="Such as `ms_coco`: rules of thumb say how many GPUs are usual.")
     ] = None

@@ -12,8 +12,14 @@ LifecycleState = Literal["announced", "preview", "available", "closed_to_new", "
 LIFECYCLE_STATES: tuple[LifecycleState, ...] = get_args(LifecycleState)
 """In the order in which they can follow each other."""
 
+ENDED = frozenset({"closed_to_new", "retired"})
+"""States after which an instance type in use has to be replaced."""
+
 INTERCONNECTS = ("none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce")
 """How the GPUs of one machine reach each other; `none` is a single GPU."""
+
+SLOW_LINKS = (None, "none", "pcie")
+"""Interconnects over which several GPUs train one model slowly, or that are unknown."""
 
 MATRIX_ENGINE_OVER_FP32 = 4.0
 """16-bit matrix rate over plain fp32, for GPUs that only publish the latter: 154.8 of 38.7 (RTX A6000), 261 of 65.3
@@ -83,6 +89,11 @@ class Gpu:
         """Returns whether it runs a precision with enough support."""
         rate = self.rates.get(precision)
         return rate is not None and rate.support in ENOUGH[asked]
+
+    def is_unfit_for(self, precision: str) -> bool:
+        """Returns whether it is known not to run a precision at a rate of its own."""
+        rate = self.rates.get(precision)
+        return rate is not None and rate.support in ("none", "reduced")
 
     def tflops(self, precision: str) -> float | None:
         """The dense peak, in 10^12 operations per second."""
@@ -199,6 +210,10 @@ class InstanceType:
     def event_on(self, day: date) -> LifecycleEvent | None:
         """Returns the event that began the state in force on a day."""
         return next((event for event in reversed(self.lifecycle) if event.starts_on <= day), None)
+
+    def end_after(self, day: date) -> LifecycleEvent | None:
+        """Returns the first event after a day that closes or retires it."""
+        return next((event for event in self.lifecycle if event.starts_on > day and event.state in ENDED), None)
 
     @property
     def launched_on(self) -> date | None:

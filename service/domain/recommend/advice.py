@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.hardware import Gpu, InstanceType
+from service.domain.catalog.hardware import ENDED, SLOW_LINKS, Gpu, InstanceType
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.reference import Service, SoftwareRule
-from service.domain.catalog.software_support import RUNS, rules_by_type, said
+from service.domain.catalog.software_support import RUNS, rules_by_type, said, task_mask
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.codes import AdviceCode
 from service.domain.recommend.warnings import cpus_are_too_few, measurement_warnings
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU, Requirement
-from service.domain.selection.successors import best_peak, on_demand_prices
+from service.domain.selection.successors import best_peak, on_demand_prices, successor
 from service.domain.statement import Statement
 from service.domain.versions import known_versions, written
 
@@ -26,10 +26,9 @@ MAX_ADVICE = 6
 HALF = ("bf16", "fp16")
 DEEP_LEARNING = ("training", "inference")
 ANY_TASK = (*DEEP_LEARNING, *TASKS_WITHOUT_GPU, "graphics", "hpc")
-ENDED = frozenset({"closed_to_new", "retired"})
-"""States after which an instance type in use has to be replaced."""
+WORTH_A_CHANGE = 1.1
+"""Minimum ratio of peaks for another format to be advised: on GeForce cards TF32 is as fast as fp32."""
 
-SLOW_LINKS = (None, "none", "pcie")
 MUCH_FASTER = 2.0
 """Minimum ratio of peaks for a larger machine to count as a step up rather than as another choice."""
 
@@ -176,7 +175,8 @@ def _no_accelerator_needed(situation: Situation, catalog: Catalog) -> Figures:
 
 
 def _separate_dev_and_training(situation: Situation, catalog: Catalog) -> Figures:
-    return {"cheapest": _cheapest(situation, catalog, lambda machine: machine.gpu)}
+    trains = catalog.derive(task_mask, "training")
+    return {"cheapest": _cheapest(situation, catalog, lambda each: each.gpu and trains[catalog.index_of[each.id]])}
 
 
 def _graphics(situation: Situation, catalog: Catalog) -> Figures | None:
@@ -222,7 +222,7 @@ def _faster_format(
         return None
     peaks = {name: _peak_at(gpu, name) for name in formats if name not in situation.refused}
     best = max(peaks.values(), default=0.0)
-    if best <= peak:
+    if best < WORTH_A_CHANGE * peak:
         return None
     names = tuple(name for name, tflops in peaks.items() if tflops == best)
     return {"formats": names, "gpu": gpu.name, "tflops": best, "times": best / peak, "now": precision}
@@ -325,6 +325,7 @@ def _larger_machine(catalog: Catalog, name: str) -> _Priced | None:
         and old.gpu is not None
         and new.gpu.architecture == old.gpu.architecture
         and best_peak(new) >= MUCH_FASTER * best_peak(old)
+        and successor(catalog.index_of[new.id], catalog) is None
     ]
     return max(
         similar,

@@ -115,6 +115,12 @@ class Question:
         return self.job is not None and self.job.amount is not None
 
     @property
+    def asks_for_least_hardware(self) -> bool:
+        """Whether the caller asked for the cheapest hour of any work, which a weak GPU has where no price is known."""
+        by_value = self.objective.weights.get("samples_per_usd")
+        return self.job is None and not by_value and "objective" in self.given
+
+    @property
     def _part_of_gpu(self) -> float | None:
         limits = (self.constraints.at_least, self.constraints.at_most)
         counts = [limit["gpu_count"] for limit in limits if "gpu_count" in limit]

@@ -41,6 +41,7 @@ class WarningCode(MeaningfulCode):
     ARM_HOST = auto(), "The host CPU is Arm: every library of the workload must exist for it."
     PREVIEW = auto(), "The instance type is in preview: access must be granted and may be withdrawn."
     CLOSED_TO_NEW = auto(), "The provider no longer admits new customers to this instance type."
+    ENDS = auto(), "The instance type is closed to new customers or retired within a year."
     PRICE_OLD = auto(), "The price was last observed more than 90 days before the catalog's day."
     PRICE_UNDATED = auto(), "The day on which the price was observed is unknown."
     PRICE_ASSUMED = auto(), "The price is carried over from another observation; it was not observed itself."

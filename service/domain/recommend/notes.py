@@ -10,7 +10,7 @@ from service.domain.recommend.relax import NearestMiss
 
 ALWAYS_WEIGHED = frozenset({
     "task", "precision", "precision_support", "fault_tolerant", "host", "software", "numerics",
-    "precision_flexible", "code_changes", "dataset", "goal", "model_size", "concurrent_runs",
+    "precision_flexible", "code_changes", "dataset", "goal", "model_size", "concurrent_runs", "growth",
 })  # fmt: skip
 """Fields of a workload that affect every ranking."""
 
@@ -22,6 +22,9 @@ TRAINING_ONLY = frozenset({
     "fused_optimizer", "offload_activations", "global_batch_size",
 })  # fmt: skip
 INFERENCE_ONLY = frozenset({"kv_cache_precision", "concurrency", "batch_size", "input_length", "output_length"})
+
+SUBJECTS = ("workload.dataset", "workload.goal", "workload.model_size")
+"""Fields that rules of thumb are about."""
 
 FIGURES_OF_A_GPU = frozenset({"peak_unknown", "power_unknown", "gpu_figures_unknown"})
 """Rejections for want of a figure that a vendor does not publish."""
@@ -63,7 +66,7 @@ def notes_on(
     if given and "objective" not in given:
         yield Note(NoteCode.OBJECTIVE_DEFAULTED, ("objective",))
     if price_ignored:
-        yield Note(NoteCode.PRICE_IGNORED, ("objective",))
+        yield Note(NoteCode.PRICE_IGNORED, ("objective",), {"weaker_first": question.asks_for_least_hardware})
     if (work := question.modelled) is not None and work.as_published and "workload.precision" not in given:
         yield Note(NoteCode.PUBLISHED_PRECISION, ("workload.precision",), {"precision": work.precisions[0]})
     if job is not None and job.amount is None:
@@ -75,7 +78,7 @@ def notes_on(
     yield from _notes_on_data(rejected, spot_unpriced=spot_unpriced)
     yield from _near_notes(nearest, miss)
     yield from _notes_on_workload(question, catalog)
-    if fields := tuple(_fields_without_effect(question)):
+    if fields := (*_unknown_subjects(question, catalog), *_fields_without_effect(question)):
         yield Note(NoteCode.NOT_WEIGHED, fields, {"has_job": job is not None})
 
 
@@ -106,6 +109,13 @@ def _near_notes(nearest: tuple[RankedOffer | None, RankedOffer | None], miss: Ne
         yield Note(NoteCode.NEAREST, limits, {"in_time": in_time, "in_budget": in_budget})
     if miss is not None:
         yield Note(NoteCode.SEVERAL_CONSTRAINTS, ("constraints",), {"instance": miss.instance, "codes": miss.codes})
+
+
+def _unknown_subjects(question: Question, catalog: Catalog) -> Iterator[str]:
+    """Yields the fields whose value no rule of thumb is about."""
+    known = {prior.subject for prior in catalog.reference.priors}
+    if question.subjects - known:
+        yield from (name for name in SUBJECTS if name in question.given)
 
 
 def _fields_without_effect(question: Question) -> Iterator[str]:

@@ -17,7 +17,7 @@ NAMED: dict[str, dict[str, float]] = {
 
 MORE_IS_BETTER = frozenset({"samples_per_second", "samples_per_usd", "gpu_count", "gpu_memory_gb"})
 NEEDS_PRICE = frozenset({"usd", "samples_per_usd"})
-NEEDS_SPEED = frozenset({"hours", "samples_per_second", "samples_per_usd", "joules"})
+NEEDS_SPEED = frozenset({"hours", "samples_per_second", "samples_per_usd", "joules", "lower_peak"})
 NEEDS_POWER = frozenset({"joules"})
 TERMS = ("usd", "hours", "samples_per_second", "samples_per_usd", "joules", "risk", "gpu_count", "gpu_memory_gb")
 
@@ -93,6 +93,7 @@ _CRITERIA: Mapping[str, Callable[[Figures], Floats]] = {
     "risk": lambda figures: figures.risk,
     "gpu_count": lambda figures: figures.gpu_count,
     "fewer_gpus": lambda figures: figures.gpu_count,
+    "lower_peak": lambda figures: figures.speed,
     "gpu_memory_gb": lambda figures: figures.gpu_memory_gb,
 }
 

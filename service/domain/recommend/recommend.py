@@ -37,7 +37,11 @@ MOST_KEPT = 5
 """Length of the longest answer whose choices are kept for later questions: each choice takes about 8 KB."""
 
 BY_HARDWARE = Objective({"fewer_gpus": 1.0, "hours": 0.1})
-"""Stands for `cheapest` where no price is known: GPUs are sold one by one, so fewer cost less; then speed decides."""
+"""Stands for the `cheapest` run of a job where no price is known: GPUs are sold one by one, so fewer cost less, and a
+faster one is paid for fewer hours."""
+
+BY_LEAST_HARDWARE = Objective({"fewer_gpus": 1.0, "lower_peak": 0.1})
+"""Stands for the `cheapest` hour where no price is known: fewer GPUs cost less, and so do weaker ones."""
 
 BY_SPEED_OF_A_GPU = Objective({"fewer_gpus": 1.0, "hours": 1.0})
 """Stands for `best_value` where no price is known: the work that one GPU does."""
@@ -51,7 +55,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     basis, constraints, needs = basis_of(question, catalog), question.constraints, question.needs
     selection, price_ignored = select_by(basis, constraints, needs, catalog), False
     if _lacks_prices(question, selection):
-        unpriced, by_hardware = replace(constraints, needs_price=False), basis.under(_without_price(basis.objective))
+        unpriced, by_hardware = replace(constraints, needs_price=False), basis.under(_without_price(question, basis))
         without_price = select_by(by_hardware, unpriced, needs, catalog)
         if without_price.admitted.types:
             basis, constraints, selection, price_ignored = by_hardware, unpriced, without_price, True
@@ -84,8 +88,10 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     )
 
 
-def _without_price(objective: Objective) -> Objective:
-    return BY_SPEED_OF_A_GPU if objective.weights.get("samples_per_usd") else BY_HARDWARE
+def _without_price(question: Question, basis: Basis) -> Objective:
+    if basis.objective.weights.get("samples_per_usd"):
+        return BY_SPEED_OF_A_GPU
+    return BY_LEAST_HARDWARE if question.asks_for_least_hardware else BY_HARDWARE
 
 
 def _lacks_prices(question: Question, selection: Selection) -> bool:

@@ -30,6 +30,9 @@ from service.domain.statement import Statement, statement
 OLD_PRICE_DAYS = 90
 """Prices of instance types change a few times a year; spot prices change daily."""
 
+DAYS_BEFORE_AN_END = 365
+"""How long before its end a type is warned of: plans of a year would outlive it."""
+
 TASKS_THAT_LOAD = frozenset({"training", "inference"})
 """Tasks of deep learning, whose samples the host prepares for the GPUs."""
 
@@ -96,6 +99,10 @@ def _machine_warnings(subject: _Subject) -> Warnings:
         yield statement(WarningCode.PART_OF_A_CARD, fraction=gpu.fraction, card=gpu.partition_of)
     if (state := instance_type.state_on(subject.catalog.day)) in ("preview", "closed_to_new"):
         yield statement(WarningCode(state))
+    if (end := instance_type.end_after(subject.catalog.day)) is not None:
+        days = (end.starts_on - subject.catalog.day).days
+        if days <= DAYS_BEFORE_AN_END:
+            yield statement(WarningCode.ENDS, state=end.state, starts_on=end.starts_on, days=days)
     newer, precision = successor(subject.offer.index, subject.catalog), subject.offer.precision
     # The peaks of successors are those of deep learning: one that runs fp64 at a token rate does not replace it.
     if newer and newer.instance_type.gpu and (precision is None or newer.instance_type.gpu.runs(precision)):

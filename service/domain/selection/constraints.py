@@ -1,12 +1,12 @@
 """The constraints of a question, each checked on every instance type, so that an empty answer can say what to relax."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.hardware import SLOW_LINKS, InstanceType
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
 from service.domain.catalog.software_support import frameworks_mask, task_mask
 from service.domain.selection.filters import flag_checks, range_checks, word_check
@@ -30,6 +30,8 @@ class Constraints:
     task: str | None = None
     with_gpu: bool = False
     """Whether machines without a GPU are left out, because the question does not ask for any."""
+    grows: bool = False
+    """Whether code and precisions have to carry over to a larger machine with fast links."""
     platforms: tuple[str, ...] = ()
     """Platforms of the workload; adding the CPU admits machines without a GPU."""
     exclude: tuple[str, ...] = ()
@@ -62,14 +64,15 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
     for any_of in (*((precision,) for precision in asked.precision_all), asked.precision_any):
         if any_of:
             yield catalog.derive(_precision_check, any_of, asked.precision_support, asked.needs_peak)
-    if asked.framework:
-        yield catalog.derive(_framework_check, asked.framework)
     if asked.task:
         yield Check("task", "software", types_where(~catalog.derive(task_mask, asked.task)))
-    if asked.with_gpu:
-        yield catalog.derive(_without_gpu_check, asked.platforms)
-    if asked.exclude:
-        yield catalog.derive(_exclude_check, asked.exclude)
+    given: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
+        (asked.framework, _framework_check, (asked.framework,)),
+        (asked.with_gpu, _without_gpu_check, (asked.platforms,)),
+        (asked.grows, _growth_check, ()),
+        (asked.exclude, _exclude_check, (asked.exclude,)),
+    )
+    yield from (catalog.derive(check, *arguments) for applies, check, arguments in given if applies)
     # Limits on tflops apply to one precision, the first that is named.
     precision = next(iter((*asked.precision_all, *asked.precision_any)), None)
     for name in {**asked.at_least, **asked.at_most}:  # not cached, since a limit can be any number
@@ -103,6 +106,24 @@ def without_gpu(catalog: Catalog) -> TypeSet:
 def _without_gpu_check(catalog: Catalog, platforms: tuple[str, ...]) -> Check:
     fails = catalog.derive(without_gpu)
     return Check("without_gpu", "constraint", fails, drop({"workload.software.platforms": [*platforms, "cpu"]}, fails))
+
+
+def _growth_check(catalog: Catalog) -> Check:
+    """A type can grow if its provider has a machine of its architecture whose GPUs are linked fast."""
+    types = catalog.instance_types
+    linked = {
+        _line(each)
+        for each in types
+        if each.gpu_count > 1 and each.interconnect not in SLOW_LINKS and each.state_on(catalog.day) == "available"
+    }
+    fails = types_where(np.array([each.gpu is None or _line(each) not in linked for each in types], np.bool_))
+    return Check("growth", "hardware", fails, drop({"workload.growth": None}, fails))
+
+
+def _line(instance_type: InstanceType) -> tuple[str | None, ...]:
+    gpu = instance_type.gpu
+    host = (instance_type.provider, instance_type.service, instance_type.cpu_architecture)
+    return (*host, None if gpu is None else gpu.architecture)
 
 
 def _framework_check(catalog: Catalog, frameworks: tuple[str, ...]) -> Check:

@@ -357,6 +357,11 @@ def test_the_place_in_the_brackets_of_a_name_finds_the_region(client: TestClient
     assert names(by_place) == names(by_id) != set()
 
 
+def test_gpus_that_do_not_run_a_precision_come_behind_those_of_unknown_rate(client: TestClient) -> None:
+    gpus = all_items(client, "/gpus?provider=autodl&sort=-fp16_tflops&as_of=2022-03-04")
+    assert [item["id"] for item in gpus[-3:]] == ["mlu270-16gb", "gtx-1080-ti-11gb", "titan-xp-12gb"]
+
+
 def test_a_place_on_the_timeline_is_a_filter_and_a_column(client: TestClient) -> None:
     newest = all_items(client, "/gpus?min_released_year=2022&max_released_year=2022&sort=-released_on,id")
     days = [item["released_on"] for item in newest]

@@ -415,3 +415,59 @@ def test_machines_without_a_gpu_are_left_out_where_the_question_does_not_ask_for
     platforms = left_out["relax"]["to"]["workload.software.platforms"]
     asked = ask(client, task, AWS, software={"platforms": platforms})
     assert asked["counts"]["admitted"] - answer["counts"]["admitted"] == left_out["relax"]["admits"]
+
+
+def test_work_that_grows_starts_on_an_architecture_with_fast_links(client: TestClient) -> None:
+    one_gpu = {**AWS, "min_gpu_count": 1, "max_gpu_count": 1}
+    asked = {"objective": "best_value", "as_of": "2022-02-17", "limit": 100}
+    answer = ask(client, "training", one_gpu, growth="distributed", **asked)
+    assert families(answer) == {"g5", "p3"}
+    (growth,) = (each for each in answer["rejections"] if each["code"] == "growth")
+    assert growth["relax"]["to"] == {"workload.growth": None}
+    assert "p4d.24xlarge" in advice(answer)["migration_path"]
+    assert {"g4dn", "g5g"} <= families(ask(client, "training", one_gpu, **asked))
+
+
+def test_without_prices_the_weaker_card_is_taken_as_the_cheaper_one(client: TestClient) -> None:
+    cards = {"provider": ["autodl"], "max_gpu_count": 1}
+    answer = ask(client, "training", cards, objective="cheapest", as_of="2022-03-04")
+    assert [each["gpu"]["id"] for each in answer["choices"][:2]] == ["gtx-1080-ti-11gb", "titan-xp-12gb"]
+    assert "weaker ones" in note_texts(answer)["price_ignored"]
+    value = ask(client, "training", {"provider": ["autodl"]}, objective="best_value", as_of="2022-03-04")
+    assert value["choices"][0]["gpu"]["id"] == "a100-sxm4-40gb"
+    assert "weaker ones" not in note_texts(value)["price_ignored"]
+    # Who names no objective gets the stronger one.
+    assert ask(client, "training", cards, as_of="2022-03-04")["choices"][0]["gpu"]["id"] == "a100-sxm4-40gb"
+
+
+def test_an_end_within_a_year_is_a_warning_with_the_days_until_it(client: TestClient) -> None:
+    def ends(day: str) -> str | None:
+        (choice,) = ask(client, "training", {"instance": ["dl1.24xlarge"]}, as_of=day)["choices"]
+        return warnings(choice).get("ends")
+
+    assert ends("2026-06-01") == "It is retired from 2026-08-22 on, in 82 days."
+    assert ends("2024-06-01") is None
+
+
+def test_a_gpu_for_development_also_trains(client: TestClient) -> None:
+    answer = ask(client, "development", {**AWS, "min_gpu_count": 1}, as_of="2022-02-17", limit=100)
+    assert "inf1" not in families(answer)
+    assert "aws/g5g.xlarge" in advice(answer)["separate_dev_and_training"]
+
+
+def test_a_format_that_is_no_faster_is_not_advised(client: TestClient) -> None:
+    cards = {"provider": ["autodl"], "gpu": ["RTX 3090"]}
+    told = advice(ask(client, "training", cards, precision=["fp32"], as_of="2022-03-04"))
+    assert "tf32" not in told
+    assert "mixed_precision" in told
+
+
+def test_a_superseded_machine_is_no_step_up(client: TestClient) -> None:
+    old = advice(ask(client, "training", AWS, current_instance="g3.4xlarge", as_of="2022-02-17"))
+    assert "g3.16xlarge" not in old.get("migration_path", "")
+
+
+def test_a_data_set_without_a_rule_of_thumb_is_not_weighed(client: TestClient) -> None:
+    unknown = ask(client, "training", AWS, dataset="cifar10")
+    assert notes(unknown)["not_weighed"] == ["workload.dataset"]
+    assert "not_weighed" not in notes(ask(client, "training", AWS, dataset="ms_coco"))

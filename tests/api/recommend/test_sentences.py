@@ -40,6 +40,7 @@ P4D = instance_type()
 NEXT = instance_type("p5.48xlarge", gpu=NEWER, gpu_count=8)
 PCIE = instance_type("pcie.4", gpu=REDUCED, gpu_count=4, interconnect="pcie", vcpus=4.0, cpu_architecture="arm64",
                      memory_gib=None, rdma=False, local_storage_gb=0.0, lifecycle=(event("preview"),))  # fmt: skip
+ENDING = instance_type("end.1", lifecycle=(event(), event("retired", date(2024, 9, 1))))
 PARTLY = instance_type("part.1", gpu=PART, gpu_count=1, lifecycle=(event("closed_to_new"),))
 DARK = instance_type("dark.1", gpu=gpu("dark", rates=(rate("bf16", "accelerated", None),)))
 HOST = instance_type("c5.xlarge", gpu=None, cpu_fp32_tflops=0.4352)
@@ -106,6 +107,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "another objective": lambda: ask(previous_objective=Objective(NAMED["fastest"])),
     "no spot price": lambda: ask(machines=(NEXT,), constraints={"market": ("on_demand", "spot")}),
     "no peak": lambda: ask(world=catalog(priced(DARK, 1.0)), objective=Objective(NAMED["fastest"])),
+    "an end": lambda: ask(world=catalog(priced(ENDING, 1.0))),
     "no GPU": lambda: ask(world=catalog(priced(HOST, 0.2), priced(P4D, 32.0))),
     "no price": lambda: ask(world=catalog(priced(P4D, None)), constraints={"needs_price": True}),
     "fields without effect": lambda: ask(
