@@ -151,18 +151,19 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     objective, previous = _objective(request.objective, "objective"), request.previous_objective
     job = job_of(work, catalog)
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
+    # A name without measurements ranks nothing; hardware and price then decide.
+    is_named = job is None and work.name is not None and bool(catalog.measurements.under(work.name))
     required = None
     if "numerics" in work.model_fields_set:
         usual = JOB_PRECISIONS[work.task] if job else usual_precisions(work.task, catalog)
-        needs_peak = objective.needs(NEEDS_SPEED) and job is None
+        needs_peak = objective.needs(NEEDS_SPEED) and job is None and not is_named
         required = precision_requirement_of(work, usual, catalog, needs_peak=needs_peak)
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
     asked = precisions[:1] if work.precision_flexible else ()
     faster = _faster_formats(work, precisions, catalog)
-    # A name without measurements ranks nothing; hardware and price then decide.
     named: Job | NamedWork | None = job
-    if job is None and work.name is not None and catalog.measurements.under(work.name):
+    if is_named and work.name is not None:
         named = NamedWork(work.name, work.task, precisions[0] if precisions else None, amount_of(work.amount))
     current = request.current_instance
     return Question(

@@ -16,7 +16,7 @@ from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
-from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands, where_inference_fits
+from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands
 from service.domain.layouts.training_search import fastest_training_layouts, training_bands, where_training_fits
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.features import training_config_features
@@ -115,18 +115,18 @@ def estimate_columns(
     )
 
 
-def types_it_fits(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Catalog) -> TypeSet:
-    """Returns those of the types that hold the job on any of these numbers of nodes, however fast they are."""
+def types_that_run(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Catalog) -> TypeSet:
+    """Returns those of the types that run the job on any of these numbers of nodes, however fast they are."""
     clusters, physics = catalog.derive(_clusters, counts), catalog.reference.physics
-    fits = np.zeros(len(clusters.distinct) + 1, np.bool_)
-    for config, table, indices, wanted in _parts(job, counts, catalog, among):
-        if isinstance(config, TrainingConfig):
-            fits[indices] = where_training_fits(physics, config, table, wanted)
+    runs = np.zeros(len(clusters.distinct) + 1, np.bool_)
+    for part in _parts(job, counts, catalog, among):
+        if isinstance(part.config, TrainingConfig):
+            runs[part.indices] = where_training_fits(physics, part.config, part.table, part.wanted)
         else:
-            fits[indices] = where_inference_fits(physics, config, table, wanted)
+            runs[part.indices] = _estimate(physics, job, part)[0].works
     admits = 0
     for of_types in clusters.of_types:
-        admits |= types_where(fits[of_types])
+        admits |= types_where(runs[of_types])
     return among & admits
 
 

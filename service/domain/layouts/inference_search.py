@@ -84,18 +84,6 @@ def fastest_inference_layouts(
     return replace(fastest, fits=fits, units_per_second=np.where(fits, fastest.units_per_second, 0.0))
 
 
-def where_inference_fits(
-    physics: Physics, config: InferenceConfig, clusters: ClusterTable, wanted: Mask | None = None
-) -> Mask:
-    """Whether any layout fits, without looking for the fastest."""
-    pairs = _pairs(config, clusters.shapes_of(wanted), FREE)
-    usable = clusters.usable_bytes[pairs.cluster]
-    room, needed = _room_and_bytes(_factors(physics, config), config, pairs.layouts, usable)
-    fits = np.zeros(len(clusters), dtype=bool)
-    fits[pairs.cluster[(needed <= usable) & (room > 0)]] = True
-    return fits[clusters.same_but_host] & clusters.hosts_fit(config, 1)
-
-
 @dataclass(frozen=True, slots=True)
 class _Pairs:
     """Layouts on clusters, one pair per row; for each cluster the least cut first."""

@@ -7,7 +7,7 @@ from math import isnan
 
 import numpy as np
 
-from service.domain.arrays import Floats, Indices
+from service.domain.arrays import Floats, Indices, Mask
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked
 from service.domain.jobs.job import Job
@@ -105,7 +105,14 @@ def select_by(basis: Basis, constraints: Constraints, needs: Requirements, catal
     """Returns what the constraints and requirements admit of the types that the basis can rank."""
     of_workload = () if needs is NOTHING else requirement_checks(needs, catalog)
     checks = (*_job_checks(basis, constraints, catalog), *_figure_checks(basis, catalog), *of_workload)
-    return select(constraints, catalog, checks)
+    planner = basis.planner
+    binds = planner is not None and planner.limits.bind
+    keeping = partial(_keeping, planner, catalog) if planner and binds else None
+    return select(constraints, catalog, checks, keeping)
+
+
+def _keeping(planner: Planner, catalog: Catalog, offers: CheapestOffers) -> Mask:
+    return plans_of(planner, offers, catalog).keeps
 
 
 def _job_checks(basis: Basis, constraints: Constraints, catalog: Catalog) -> Iterator[Check]:
@@ -221,8 +228,8 @@ def assumed_peaks(
 ) -> Peaks:
     """Returns per type the precision that the workload would run in, and its peak; cached.
 
-    It is the first of the caller's `precisions` that the type runs. If there are none, it is the fastest of `usual`, or
-    of the task's own if that is empty too.
+    It is the first of the caller's `precisions` that the type runs at a known peak, else the first that it runs. If
+    there are none, it is the fastest of `usual`, or of the task's own if that is empty too.
     """
     return catalog.derive(_find_peaks, task, precisions, usual, support)
 
@@ -283,7 +290,8 @@ def _find_peaks(
     peak, chosen = np.full(types, np.nan), np.full(types, -1)
     for code, name in enumerate(names):
         tflops = catalog.columns.tflops[name]
-        better = (chosen < 0) if precisions else (chosen < 0) | np.greater(tflops, np.nan_to_num(peak))
+        # Of named precisions the first with a known peak counts, so that another name in the list never rejects a type.
+        better = (chosen < 0) | (np.isnan(peak) & ~np.isnan(tflops) if precisions else tflops > np.nan_to_num(peak))
         taken = enough[catalog.columns.support[name]] & better
         peak[taken], chosen[taken] = tflops[taken], code
     assumed = [None if code < 0 else names[code] for code in chosen.tolist()]

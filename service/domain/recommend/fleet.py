@@ -19,7 +19,7 @@ from service.domain.layouts.fleet_columns import (
     has_gpu,
     is_rated,
     no_estimates,
-    types_it_fits,
+    types_that_run,
 )
 from service.domain.physics.parallelism import Layout
 from service.domain.recommend.answer import NamedWork
@@ -159,7 +159,7 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None) -> lis
 
 @dataclass(frozen=True, slots=True)
 class _MoreNodes:
-    """Doubles the maximum number of nodes if the job then fits, or keeps its limits, on some types."""
+    """Doubles the maximum number of nodes if the job then runs, or keeps its limits, on some types."""
 
     fleet: FleetEstimate[Job]
     keeping: Keeping | None
@@ -172,13 +172,13 @@ class _MoreNodes:
             admits = self.keeping(rejected, blockers)
         else:
             admits = catalog.derive(
-                _fits_on_more_nodes, self.fleet, rejected.types & blockers.for_now, cache=catalog.outlooks
+                _run_on_more_nodes, self.fleet, rejected.types & blockers.for_now, cache=catalog.outlooks
             )
         return Relaxation({"max_nodes": most}, rejected.only(admits)) if admits else None
 
 
-def _fits_on_more_nodes(catalog: Catalog, fleet: FleetEstimate[Job], types: TypeSet) -> TypeSet:
-    return types_it_fits(fleet.job, _more_counts(fleet), types, catalog)
+def _run_on_more_nodes(catalog: Catalog, fleet: FleetEstimate[Job], types: TypeSet) -> TypeSet:
+    return types_that_run(fleet.job, _more_counts(fleet), types, catalog)
 
 
 def _more_counts(fleet: FleetEstimate[Job]) -> tuple[int, ...]:

@@ -361,10 +361,11 @@ def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | 
         np.minimum.at(least, cells.instance_type[shown], kept.least[shown])
         fails = ends & (~among(kept.alone) | among(kept.before) & ~among(kept.with_before))
         kind = LIMITS_BY_FIELD[field]
-        return Check(kind.code, "constraint", fails, _LimitRelaxation(field, kind.parts, fails, least))
+        rule = _LimitRelaxation(field, kind.parts, fails, least)
+        return Check(kind.code, "constraint", fails, rule, of_plans=True)
 
     of_limits = [check(field, kept) for field, kept in plans.kept.items()]
-    return [Check("interruptions", "constraint", among(plans.works) & ~ends), *of_limits]
+    return [Check("interruptions", "constraint", among(plans.works) & ~ends, of_plans=True), *of_limits]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from service.domain.recommend.ranking import (
     uncertain,
     weight_of_speed,
 )
-from service.domain.recommend.relax import explained, nearest, nearest_miss, rejections
+from service.domain.recommend.relax import explained, nearest, nearest_miss, priced_first, rejections
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, passing_offers
 from service.domain.selection.selection import Selection, select, sold_at_spot
@@ -53,12 +53,13 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     If nothing admitted has a price, the ranking is by hardware alone and the answer says so.
     """
     basis, constraints, needs = basis_of(question, catalog), question.constraints, question.needs
-    selection, price_ignored = select_by(basis, constraints, needs, catalog), False
+    selection, priced = select_by(basis, constraints, needs, catalog), None
     if _lacks_prices(question, selection):
         unpriced, by_hardware = replace(constraints, needs_price=False), basis.under(_without_price(question, basis))
         without_price = select_by(by_hardware, unpriced, needs, catalog)
         if without_price.admitted.types:
-            basis, constraints, selection, price_ignored = by_hardware, unpriced, without_price, True
+            priced = rejections(basis, selection, catalog)
+            basis, constraints, selection = by_hardware, unpriced, without_price
     admitted, context = selection.admitted.tightened(), question.work_context
     leading = _leading(basis, question, context, constraints, admitted, catalog)
     choices, current, rented = leading.choices, None, _current(basis, question, catalog)
@@ -68,10 +69,12 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     near = (None, None) if admitted.types else nearest(basis, constraints, needs, catalog)
     priors = cited_priors(question, basis, admitted, catalog)
     rejected = rejections(basis, selection, catalog)
+    if priced is not None:
+        rejected = priced_first(rejected, priced)
     miss = nearest_miss(selection, rejected, catalog)
     no_spot = _lacks_spot(constraints, selection.admitted, catalog)
     notes = notes_on(
-        question, near, miss, catalog, priors, rejected, price_ignored=price_ignored, spot_unpriced=no_spot
+        question, near, miss, catalog, priors, rejected, price_ignored=priced is not None, spot_unpriced=no_spot
     )
     return Answer(
         choices=choices,
@@ -80,7 +83,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         admitted=admitted.types.bit_count(),
         ranked=leading.ranked,
         current=current,
-        price_ignored=price_ignored,
+        price_ignored=priced is not None,
         advice=leading.advice,
         notes=(*_changed_objective(question, basis, selection.admitted, choices, catalog), *notes),
         priors=priors,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,15 @@ def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Re
     """Returns the rejections of a selection, the most frequent first and equal ones by code."""
     ordered = sorted(selection.obstacles, key=lambda obstacle: (-obstacle.fails.bit_count(), obstacle.code))
     return tuple(_rejection(basis, obstacle, catalog) for obstacle in ordered)
+
+
+def priced_first(rejected: Sequence[Rejection], priced: Sequence[Rejection]) -> tuple[Rejection, ...]:
+    """Returns rejections by hardware alone, with the relaxations that admit something with a price in place of theirs.
+
+    Once something with a price is admitted, machines without a known price are no longer ranked.
+    """
+    relaxations = {each.code: each.relaxation for each in priced if each.relaxation is not None}
+    return tuple(replace(each, relaxation=relaxations.get(each.code, each.relaxation)) for each in rejected)
 
 
 class NearestMiss(NamedTuple):
@@ -114,11 +124,17 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
 
 
 def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
-    """Returns the basis with the limits on the whole job that a relaxation changes."""
-    changed = {name: value for name, value in to.items() if name in LIMITS_BY_FIELD}
-    if basis.planner is None or not changed:
+    """Returns the basis with what a relaxation changes: limits on the whole job, and whether the job can resume."""
+    planner = basis.planner
+    if planner is None:
         return basis
-    return basis.under(basis.objective, replace(basis.planner.limits, **changed))
+    changed = {name: value for name, value in to.items() if name in LIMITS_BY_FIELD}
+    checkpoints = planner.checkpoints
+    if "workload.fault_tolerant" in to and checkpoints.interval_seconds == inf:
+        checkpoints = replace(checkpoints, interval_seconds=None)
+    elif not changed:
+        return basis
+    return replace(basis, planner=replace(planner, limits=replace(planner.limits, **changed), checkpoints=checkpoints))
 
 
 def _keeping(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:

@@ -95,7 +95,9 @@ def _precision_check(catalog: Catalog, any_of: tuple[str, ...], support: Support
     fails = catalog.everyone & ~union(runs[precision] for precision in any_of)
     rated = catalog.derive(types_with_peak)
     usable = {name: types & rated[name] for name, types in runs.items()} if needs_peak else runs
-    return Check("precision", "hardware", fails, AddWord("workload.precision", any_of, fails, usable))
+    # Another precision also admits types whose peak is unknown at all of the named ones.
+    unusable = catalog.everyone & ~union(usable[precision] for precision in any_of)
+    return Check("precision", "hardware", fails, AddWord("workload.precision", any_of, unusable, usable))
 
 
 def without_gpu(catalog: Catalog) -> TypeSet:

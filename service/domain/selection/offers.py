@@ -169,10 +169,11 @@ def offers_of_types(admitted: AdmittedOffers) -> tuple[Indices, Indices]:
     return types[first], offers[first]
 
 
-def cheapest_of_types(offers: Indices, catalog: Catalog) -> CheapestOffers:
-    """Returns the cheapest of some offers for each instance type."""
-    order = offers[np.lexsort((catalog.offers.usd_per_hour[offers], catalog.offers.instance_type[offers]))]
-    return CheapestOffers.of(order[_first_of_run(catalog.offers.instance_type[order])], catalog)
+def cheapest_of_each_market(offers: Indices, catalog: Catalog) -> CheapestOffers:
+    """Returns the cheapest of some offers for each instance type in each market."""
+    types, markets = catalog.offers.instance_type[offers], catalog.offers.market[offers]
+    order = np.lexsort((catalog.offers.usd_per_hour[offers], types, markets))
+    return CheapestOffers.of(offers[order][_first_of_run(types[order]) | _first_of_run(markets[order])], catalog)
 
 
 def within(column: Floats, limit: float | None) -> Mask:

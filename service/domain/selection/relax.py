@@ -4,15 +4,19 @@ A check holds a rule, which is plain data. The rule is applied once all checks o
 types that miss a single constraint are admitted by relaxing it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from service.domain.arrays import Indices, Mask
 from service.domain.catalog.catalog import Catalog
-from service.domain.selection.offers import AdmittedOffers, NearMisses, cheapest_of_types, within
+from service.domain.selection.offers import AdmittedOffers, CheapestOffers, NearMisses, cheapest_of_each_market, within
 from service.domain.typeset import ThresholdIndex, TypeSet
+
+KeepingOffers = Callable[[CheapestOffers], Mask]
+"""Returns which of some offers keep the limits on the whole job."""
 
 Ground = Literal["hardware", "software", "availability", "constraint", "data"]
 
@@ -42,6 +46,8 @@ class Check(NamedTuple):
     fails: TypeSet
     rule: RelaxationRule | None = None
     """Null if no change of the question helps, because data or software is missing."""
+    of_plans: bool = False
+    """Whether types fail it with the offers that pass, and may not with others."""
 
 
 class Obstacle(NamedTuple):
@@ -139,10 +145,14 @@ class AddOfferWord:
     words: tuple[str, ...]
     near_misses: NearMisses
     spot_refused: bool = False
+    keeping: KeepingOffers | None = None
 
-    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation:
+    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        rows = _keeping_rows(rejected, None if self.spot_refused else self.keeping)
+        if not len(rows):
+            return None
         # Codes begin at -1, for an offer without a known region or country; bincount takes no negative numbers.
-        counts = np.bincount(self.near_misses.code[rejected.rows] + 1, minlength=2)[1:]
+        counts = np.bincount(self.near_misses.code[rows] + 1, minlength=2)[1:]
         if not counts.any():
             return Relaxation({self.field: None}, rejected)
         code = int(counts.argmax())
@@ -165,14 +175,27 @@ class RaisePriceAge:
         indices = indices[rejected.among(offers.instance_type[indices], offers.usd_per_hour[indices])]
         ages = offers.age_days[indices]
         age = None if np.isnan(ages).all() else float(np.nanmin(ages))
-        cheapest = cheapest_of_types(indices[within(ages, age)], catalog)
+        cheapest = cheapest_of_each_market(indices[within(ages, age)], catalog)
         return Relaxation({"max_price_age_days": age}, AdmittedOffers(cheapest, cheapest.types, rejected.limit))
 
 
 @dataclass(frozen=True, slots=True)
 class RaisePriceLimit:
-    """Raises the price limit to the lowest price that admits something."""
+    """Raises the price limit to the lowest price above it that admits something."""
 
-    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation:
-        limit = rejected.cheapest.prices.least(rejected.types)
+    limit: float
+    keeping: KeepingOffers | None = None
+
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        usd = rejected.cheapest.usd[_keeping_rows(rejected, self.keeping)]
+        usd = usd[(usd > self.limit) & np.isfinite(usd)]
+        if not len(usd):
+            return None
+        limit = float(usd.min())
         return Relaxation({"max_usd_per_hour": limit}, rejected.cheapest.candidates(rejected.types, limit))
+
+
+def _keeping_rows(offers: AdmittedOffers, keeping: KeepingOffers | None) -> Indices:
+    """Returns the rows of offers that keep the limits on the whole job; all rows if there are none."""
+    rows = offers.rows
+    return rows if keeping is None else rows[keeping(offers.cheapest)[rows]]

@@ -228,22 +228,15 @@ def _precision_check(catalog: Catalog, required: PrecisionRequirement, fixed: bo
     rated = {name: types & peaks.get(name, 0) for name, types in runs.items()}
     fails = catalog.everyone & ~union(runs[name] for name in required.tolerated)
 
-    def rankable(precisions: tuple[str, ...]) -> TypeSet:
-        """Types with a known peak at the first precision that runs, or at any precision if none is named."""
-        if required.free:
-            return union(rated[name] for name in precisions)
-        types, left = 0, catalog.everyone
-        for name in precisions:
-            types |= rated[name] & left
-            left &= ~runs[name]
-        return types
-
     def admitted(numerics: Numerics) -> TypeSet:
         """Types that pass with other numerics, including those that only then can be ranked."""
         precisions = numerics.tolerated(required.preferred, catalog)
         if not required.needs_peak:
+            # Without limits on formats there is no requirement; types that run none of them fail another check too.
+            if numerics == Numerics():
+                return fails
             return fails & union(runs[name] for name in precisions)
-        return (fails | ~rankable(required.tolerated)) & rankable(precisions)
+        return union(rated[name] for name in precisions) & ~union(rated[name] for name in required.tolerated)
 
     options = tuple(
         ({f"workload.numerics.{field}": getattr(numerics, field)}, admitted(numerics))

@@ -12,12 +12,13 @@ from service.domain.selection.relax import (
     AddOfferWord,
     Check,
     Ground,
+    KeepingOffers,
     Obstacle,
     RaisePriceAge,
     RaisePriceLimit,
     RelaxationRule,
 )
-from service.domain.typeset import TypeSet, in_any_and_in_one, types_where
+from service.domain.typeset import TypeSet, in_any_and_in_one, types_where, union
 
 OFFER_CODES: dict[str, Ground] = {
     "region": "constraint",
@@ -38,8 +39,13 @@ class Selection(NamedTuple):
     obstacles: list[Obstacle]
 
 
-def select(asked: Constraints, catalog: Catalog, more: Iterable[Check] = ()) -> Selection:
-    """Checks every constraint on every instance type and offer, and `more` checks on every type."""
+def select(
+    asked: Constraints, catalog: Catalog, more: Iterable[Check] = (), keeping: KeepingOffers | None = None
+) -> Selection:
+    """Checks every constraint on every instance type and offer, and `more` checks on every type.
+
+    `keeping` finds the offers that keep the limits on the whole job, if there are any.
+    """
     choice, limit = offer_choice(asked.of_offers, catalog), asked.max_usd_per_hour
     checks = [*type_checks(asked, catalog), *more]
     # Types that fail one check alone are those that relaxing it can admit.
@@ -47,30 +53,44 @@ def select(asked: Constraints, catalog: Catalog, more: Iterable[Check] = ()) -> 
     admitted = choice.cheapest.candidates(catalog.everyone & ~failing, limit)
     rejected = choice.cheapest.candidates(failing_one, limit)
     obstacles = [Obstacle(check.code, check.ground, check.fails, rejected, check.rule) for check in checks]
-    obstacles += _offer_obstacles(asked, choice, catalog.everyone & ~admitted.types, failing, catalog)
+    by_limits = union(check.fails for check in checks if check.of_plans)
+    by_others = union(check.fails for check in checks if not check.of_plans)
+    out = _Rejected(catalog.everyone & ~admitted.types, failing, by_limits & ~by_others)
+    obstacles += _offer_obstacles(asked, choice, out, keeping, catalog)
     return Selection(admitted, [obstacle for obstacle in obstacles if obstacle.fails])
 
 
+class _Rejected(NamedTuple):
+    """The rejected types."""
+
+    types: TypeSet
+    failing: TypeSet
+    """Types that fail a check, and not only constraints on offers."""
+    by_limits: TypeSet
+    """Types that fail no check but limits on the job, which another offer may keep."""
+
+
 def _offer_obstacles(
-    asked: Constraints, choice: OfferChoice, rejected: TypeSet, failing: TypeSet, catalog: Catalog
+    asked: Constraints, choice: OfferChoice, out: _Rejected, keeping: KeepingOffers | None, catalog: Catalog
 ) -> Iterator[Obstacle]:
     """The constraints on offers; a type that fails none of the other checks is rejected by these alone."""
-    cheapest, limit, only_by_offers = choice.cheapest, asked.max_usd_per_hour, rejected & ~failing
+    cheapest, limit, only_by_offers = choice.cheapest, asked.max_usd_per_hour, out.types & ~out.failing
     for code, near_misses in choice.near_misses.items():
         alone = near_misses.cheapest.candidates(only_by_offers, limit)
-        fails = (rejected & near_misses.nearest & ~cheapest.types) | alone.types
-        rule = _offer_rule(code, near_misses, asked)
+        fails = (out.types & near_misses.nearest & ~cheapest.types) | alone.types
+        helped = near_misses.cheapest.candidates(only_by_offers | out.by_limits, limit)
+        rule = _offer_rule(code, near_misses, asked, keeping)
         # A spot price that is unknown is missing data; a provider without spot machines does not meet the constraint.
         unknown = catalog.derive(sold_at_spot) if code == "market" and asked.market == ("spot",) else 0
         if unknown & fails:
-            yield Obstacle("spot_price_unknown", "data", fails & unknown, alone.only(unknown), rule)
+            yield Obstacle("spot_price_unknown", "data", fails & unknown, helped, rule)
         if fails & ~unknown:
-            yield Obstacle(code, OFFER_CODES[code], fails & ~unknown, alone.only(~unknown), rule)
-    yield Obstacle("no_offer", "data", rejected & choice.unoffered, AdmittedOffers(cheapest, 0, limit))
+            yield Obstacle(code, OFFER_CODES[code], fails & ~unknown, helped, rule)
+    yield Obstacle("no_offer", "data", out.types & choice.unoffered, AdmittedOffers(cheapest, 0, limit))
     if limit is not None:
         too_expensive = cheapest.types & ~cheapest.within(limit)
-        alone = AdmittedOffers(cheapest, only_by_offers & cheapest.prices.known, None)
-        yield Obstacle("max_usd_per_hour", "constraint", too_expensive, alone, RaisePriceLimit())
+        helped = AdmittedOffers(cheapest, (only_by_offers | out.by_limits) & cheapest.prices.known, None)
+        yield Obstacle("max_usd_per_hour", "constraint", too_expensive, helped, RaisePriceLimit(limit, keeping))
 
 
 def sold_at_spot(catalog: Catalog) -> TypeSet:
@@ -79,7 +99,9 @@ def sold_at_spot(catalog: Catalog) -> TypeSet:
     return types_where(np.array([seller is not None and bool(seller.spot_term) for seller in sellers], np.bool_))
 
 
-def _offer_rule(code: str, near_misses: NearMisses, asked: Constraints) -> RelaxationRule | None:
+def _offer_rule(
+    code: str, near_misses: NearMisses, asked: Constraints, keeping: KeepingOffers | None
+) -> RelaxationRule | None:
     if code in ("region", "country", "continent", "market"):
-        return AddOfferWord(code, getattr(asked, code), near_misses, asked.spot_refused)
+        return AddOfferWord(code, getattr(asked, code), near_misses, asked.spot_refused, keeping)
     return RaisePriceAge(near_misses) if code == "max_price_age_days" else None

@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from service.app import build_app
 from tests.builders.boundary_values import Edges
 from tests.builders.random_questions import Questions, Vocabulary
+from tests.builders.request_bodies import relaxed
 
 ASKED = int(os.environ.get("SELECTOR_TEST_QUESTIONS", "300"))
 SHARES = 4
@@ -49,6 +50,28 @@ def test_a_random_question_is_answered_in_figures_and_sentences(
         for question, answer in zip(items, told(client, items), strict=True):
             faults = list(faults_of(question, answer))
             assert not faults, f"{faults}\n{json.dumps(question)}"
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_relaxation_sent_back_admits_what_it_promised(share: int, client: TestClient, vocabulary: Vocabulary) -> None:
+    questions, sent_back = Questions(vocabulary, Random(3 * SHARES + share)), 0
+    for start in range(0, ASKED // SHARES, IN_ONE_BATCH):
+        items = [{**questions.question(), "limit": 1} for _ in range(min(IN_ONE_BATCH, ASKED // SHARES - start))]
+        for question, answer in zip(items, told(client, items), strict=True):
+            promises = [each["relax"] for each in answer["rejections"] if each["relax"]]
+            changed = [relaxed(question, promise["to"]) for promise in promises]
+            for promise, again in zip(promises, told(client, changed) if changed else (), strict=True):
+                assert "problem" not in again, f"{again}\n{promise}\n{json.dumps(question)}"
+                # Machines without a known price give way to the first ones with a price.
+                stay = 0 if price_ignored(answer) and not price_ignored(again) else answer["counts"]["admitted"]
+                found = again["counts"]["admitted"] - stay
+                assert found == promise["admits"], f"{found}, not {promise}\n{json.dumps(question)}"
+                sent_back += 1
+    assert sent_back > ASKED / SHARES / 2
+
+
+def price_ignored(answer: dict[str, Any]) -> bool:
+    return "price_ignored" in {note["code"] for note in answer["notes"]}
 
 
 @pytest.mark.parametrize("share", range(SHARES))

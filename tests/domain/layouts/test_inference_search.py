@@ -3,7 +3,6 @@
 from dataclasses import replace
 from math import isfinite
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
@@ -17,7 +16,6 @@ from service.domain.layouts.cluster_table import cluster_table, distinct
 from service.domain.layouts.inference_search import (
     fastest_inference_layouts,
     inference_bands,
-    where_inference_fits,
 )
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
@@ -91,17 +89,6 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
             rates = together.units_per_second[place] * inference_bands(with_, work, cluster_table([where]))[0]
             band = alone.tokens_per_second
             assert list(rates) == pytest.approx([band.low, band.likely, band.high])
-
-
-@given(physics, inference_configs(), st.lists(clusters(), min_size=1, max_size=6), st.data())
-def test_where_it_fits_is_told_without_looking_for_the_fastest(
-    with_: Physics, work: InferenceConfig, some: list[Cluster], data: st.DataObject
-) -> None:
-    table = cluster_table(distinct(some)[0])
-    wanted = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
-    fits = fastest_inference_layouts(with_, work, table).fits
-    assert list(where_inference_fits(with_, work, table)) == list(fits)
-    assert list(where_inference_fits(with_, work, table, wanted)[wanted]) == list(fits[wanted])
 
 
 def _rate(with_: Physics, work: InferenceConfig, found: Estimate) -> float:

@@ -152,7 +152,7 @@ def test_too_little_host_memory_is_a_ceiling_and_unknown_memory_passes(world: Ca
 
 
 def test_types_without_a_tolerated_precision_are_rejected(world: Catalog) -> None:
-    required = PrecisionRequirement(Numerics(fp16_overflows=True), ("fp16", "bf16"), ("bf16",))
+    required = PrecisionRequirement(Numerics(min_bits=16, fp16_overflows=True), ("fp16", "bf16"), ("bf16",))
     check = the_check(world, precision=required)
     assert names(check.fails, world) == {"k80", "v100", "cpu"}
     found = relaxed_check(check, world, check.fails)
@@ -162,16 +162,25 @@ def test_types_without_a_tolerated_precision_are_rejected(world: Catalog) -> Non
     assert relaxed_check(check, world, check.fails & ~found.admitted.types) is None
 
 
+def test_without_limits_on_formats_nothing_is_required(world: Catalog) -> None:
+    required = PrecisionRequirement(Numerics(fp16_overflows=True), ("fp16", "bf16"), ("bf16",))
+    found = relaxed_check(the_check(world, precision=required), world)
+    assert found is not None
+    assert names(found.admitted.types, world) == {"k80", "v100", "cpu"}
+
+
 def test_if_peaks_rank_a_relaxation_admits_only_types_with_a_known_peak() -> None:
-    untold = gpu("untold", rates=(rate("fp16", "accelerated", None), rate("fp32", "native", 10.0)))
-    told = gpu("told", rates=(rate("fp16", "accelerated", 90.0),))
-    world = catalog(instance_types=(instance_type("untold", gpu=untold), instance_type("told", gpu=told)))
-    for free, admitted in ((False, {"told"}), (True, {"told", "untold"})):
-        required = PrecisionRequirement(Numerics(min_bits=17), ("fp16", "fp32"), (), free=free, needs_peak=True)
-        check = the_check(world, precision=required)
-        found = relaxed_check(check, world, check.fails)
-        assert found is not None
-        assert names(found.admitted.types, world) == admitted, "the first that runs has to be rated, unless any will do"
+    rates = {
+        "known": (rate("fp16", "accelerated", 90.0),),
+        "one known": (rate("fp16", "accelerated", None), rate("fp32", "native", 10.0)),
+        "unknown": (rate("fp16", "accelerated", None),),
+    }
+    world = catalog(instance_types=tuple(instance_type(name, gpu=gpu(name, rates=rates[name])) for name in rates))
+    required = PrecisionRequirement(Numerics(min_bits=17), ("fp16", "fp32"), (), needs_peak=True)
+    check = the_check(world, precision=required)
+    found = relaxed_check(check, world, check.fails)
+    assert found is not None
+    assert names(found.admitted.types, world) == {"known", "one known"}
 
 
 def test_what_runs_in_part_is_told_with_what_is_known_of_it(world: Catalog) -> None:
