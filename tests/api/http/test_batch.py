@@ -129,7 +129,7 @@ def test_answers_are_in_order_and_few_are_held(workloads: list[str], size: int) 
     """Each item answers with its index; a group of one workload is answered ahead while there is room."""
     items = [{"workload": name, "index": index} for index, name in enumerate(workloads)]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(batch, "HELD_BYTES", 200)
+        patched.setattr(batch, "HELD_BYTES", 60)
         computed = sent = 0
 
         def answer(item: dict[str, Any]) -> bytes:
@@ -142,7 +142,7 @@ def test_answers_are_in_order_and_few_are_held(workloads: list[str], size: int) 
         for chunk in in_order(items, answer):
             whole += chunk
             sent += held_bytes(chunk.lstrip(b",")) if chunk.endswith(b'"') else 0
-            assert computed - sent <= 200 + 2 * held_bytes(b"x" * (size + 5))
+            assert computed - sent <= 60 + 2 * held_bytes(b"x" * (size + 5))
     assert [entry.rstrip("x") for entry in json.loads(whole)["items"]] == [str(index) for index in range(len(items))]
 
 
