@@ -47,6 +47,10 @@ class ComparedInstanceResponse(ResponseModel):
     price: PriceResponse | None
     relative_speed: float | None
     relative_cost: float | None
+    relative_peak: float | None = Field(description="By the data sheets: dense peak over that of the baseline.")
+    speed_per_peak: float | None = Field(
+        description="Relative speed over relative peak; below 1, it gains less than the data sheets promise."
+    )
     speed_per_cost: float | None
     samples_per_usd: float | None
     evidence: list[str] = Field(description="Ids of the measurements used.")

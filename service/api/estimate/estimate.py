@@ -82,6 +82,10 @@ class EstimateResponse:
         list[FitChangeResponse] | None,
         Field(description="Changes that would make it fit, the nearest first; null in a batch, and where it fits."),
     ]
+    largest_batch: Annotated[
+        int | None,
+        Field(description="Most training samples per GPU and pass that fit; null in a batch, and if not asked for."),
+    ]
     notes: Annotated[list[str], Field(description="Assumptions about the cost.")]
 
 
@@ -123,6 +127,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         warnings=[StatementResponse(warning.code, warning_text(warning)) for warning in answer.warnings],
         evidence=[published_run(run) for run in answer.evidence],
         nearest_changes=None if changes is None else [_fit_change(change) for change in changes],
+        largest_batch=answer.largest_batch,
         notes=_notes(body, answer),
     )
 

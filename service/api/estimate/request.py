@@ -90,6 +90,10 @@ class EstimateRequest(CostRequest):
     ]
     nodes: AtLeastOne = 1
     layout: LayoutRequest = LayoutRequest()
+    largest_batch: Annotated[
+        bool,
+        Field(description="Find the most training samples per GPU and pass that fit; not in a batch."),
+    ] = False
     as_of: AsOf = None
 
     @property
@@ -123,6 +127,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         markets=resolve("market", body.market, markets_known(catalog), "market"),
         gate=gate_of(body),
         usd_per_hour=_own_prices(body),
+        finds_largest_batch=body.largest_batch,
     )
 
 

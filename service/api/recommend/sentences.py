@@ -328,6 +328,12 @@ def _migration_path(old: str, new: str, gpus: int, links: str | None, times: flo
     )
 
 
+def _upgrade_path(instance: str, memory: tuple[str, float] | None, speed: tuple[str, float] | None) -> str:
+    steps = [f"more memory on {memory[0]} ({memory[1]:g} GB)"] if memory else []
+    steps += [f"more speed on {speed[0]} ({speed[1]:.3g} times the peak)"] if speed else []
+    return f"One step up from {instance}, a single GPU has {' and '.join(steps)}."
+
+
 def _evaluate_next(basis: str, first: str, second: str) -> str:
     return f"The order rests on {BASES[basis]}: before a long run, measure the work on {first} and on {second}."
 
@@ -372,6 +378,7 @@ ADVICE: Mapping[AdviceCode, Sentence] = {
     AdviceCode.MANAGED_SPOT: _managed_spot,
     AdviceCode.MANAGED_TRAINING: _managed_training,
     AdviceCode.IMAGE_ADVICE: _image_advice,
+    AdviceCode.UPGRADE_PATH: _upgrade_path,
 }
 
 SENTENCES: Mapping[str, Sentence] = dict(chain(REASONS.items(), WARNINGS.items(), ADVICE.items()))

@@ -22,11 +22,12 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.catalog.tariffs import SECONDS_AN_HOUR
 from service.domain.evidence.published import Evidence, evidence_for
+from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Job
 from service.domain.layouts.job_estimate import Choose, JobEstimate, estimate_job
 from service.domain.layouts.usual import FixedLayout
 from service.domain.layouts.warnings import EstimateWarningCode, estimate_warnings
-from service.domain.layouts.would_fit import FitChange, nearest_changes
+from service.domain.layouts.would_fit import FitChange, largest_batch, nearest_changes
 from service.domain.money import Unknown
 from service.domain.physics.cluster import Cluster
 from service.domain.statement import Statement, statement
@@ -80,6 +81,7 @@ class EstimateQuestion:
     gate: Gate | None = None
     usd_per_hour: Mapping[Market, float] = field(default_factory=dict)
     """The caller's own prices by market, in place of the catalog's."""
+    finds_largest_batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class EstimateAnswer:
     verdict: Verdict | None
     verdict_on: MarketBill | None
     nearest_changes: tuple[FitChange, ...] | None = None
+    largest_batch: int | None = None
+    """Samples per GPU and pass; None where it was not asked for."""
 
 
 def estimate(
@@ -116,7 +120,8 @@ def estimate(
     """Returns the physics and the bills of a question. Raises `QuestionError`.
 
     `job` is the estimate of the same job on the same cluster, where it is known already. With `changes`, a job that
-    does not fit gets the nearest changes that would make it fit, which takes dozens of searches.
+    does not fit gets the nearest changes that would make it fit, and a question for the largest batch its answer; both
+    take dozens of searches.
     """
     work, cluster, physics = question.work, question.cluster, catalog.reference.physics
     if isinstance(work, JobQuestion) and job is None:
@@ -140,7 +145,15 @@ def estimate(
         verdict=verdict,
         verdict_on=judged,
         nearest_changes=fit_changes,
+        largest_batch=_largest_batch(question, job, catalog) if changes and question.finds_largest_batch else None,
     )
+
+
+def _largest_batch(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> int | None:
+    work = question.work
+    if job is None or not isinstance(work, JobQuestion) or not isinstance(job.config, TrainingConfig):
+        return None
+    return largest_batch(catalog.reference.physics, job.config, work.cluster, work.layout)
 
 
 def _warnings(question: EstimateQuestion, job: JobEstimate | None) -> tuple[Statement[EstimateWarningCode], ...]:

@@ -19,6 +19,9 @@ OfferIndices: TypeAlias = NDArray[Any]
 
 MOST_ELSEWHERE = 3
 
+MARKETS_OF_SERVICES: dict[str | None, tuple[str, ...]] = {"managed_spot": ("spot",)}
+"""Markets that a managed service of a kind rents in; others rent in any."""
+
 
 @dataclass(frozen=True, slots=True)
 class PaymentOption:
@@ -42,6 +45,8 @@ def payment_options(
     `markets` are markets or terms; none means all of them, and also the seller's managed services, which train.
     Raises `QuestionError` for a region without the type, and for a market that none of the regions has.
     """
+    if service is not None and not markets:
+        markets = MARKETS_OF_SERVICES.get(kind_of_service(catalog, service), ())
     offers = _TypeOffers(catalog, instance_type)
     asked = [_region_sold(offers, region) for region in regions]
     options = [
@@ -83,7 +88,13 @@ def markets_known(catalog: Catalog) -> tuple[str, ...]:
 
 def service_known(catalog: Catalog, name: str, field: str) -> str:
     """Returns the managed service of that name. Raises `UnknownName`."""
-    return resolve("managed service", [name], {fee.service for fee in catalog.reference.fees}, field)[0]
+    managed = {each.id for each in catalog.reference.services if each.kind in MARKETS_OF_SERVICES}
+    return resolve("managed service", [name], managed | {fee.service for fee in catalog.reference.fees}, field)[0]
+
+
+def kind_of_service(catalog: Catalog, name: str) -> str | None:
+    """Returns the kind of a service by its id; None if there is no such service."""
+    return next((each.kind for each in catalog.reference.services if each.id == name), None)
 
 
 def _services_for(catalog: Catalog, instance_type: InstanceType) -> list[str]:

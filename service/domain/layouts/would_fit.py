@@ -1,5 +1,6 @@
 """Changes that would make a job fit, each estimated, the least intrusive first."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -17,6 +18,9 @@ from service.domain.physics.cluster import GIB, Cluster
 from service.domain.physics.estimate import Estimate
 
 MOST_NODES = 64
+
+MOST_DOUBLINGS = 20
+"""A batch of a million samples on a GPU is more than any job has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,20 @@ def nearest_changes(
     return tuple(_Changes(physics, config, cluster, fixed).all())
 
 
+def largest_batch(physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> int:
+    """Returns the most samples per GPU and pass that fit in the best layout for them; 0 if one does not fit."""
+    changes = _Changes(physics, config, cluster, fixed)
+
+    def fits(batch: int) -> bool:
+        of_batch = replace(config, global_batch=batch * cluster.gpus)
+        estimate = changes.best(of_batch, replace(fixed, micro_batch=batch))
+        return estimate is not None and estimate.fits
+
+    # Doubled until it does not fit, then narrowed down to the last batch that does.
+    above = next(1 << power for power in range(MOST_DOUBLINGS + 1) if power == MOST_DOUBLINGS or not fits(1 << power))
+    return bisect_left(range(above // 2 + 1, above), x=True, key=lambda batch: not fits(batch)) + above // 2
+
+
 @dataclass(frozen=True, slots=True)
 class _Changes:
     """Changes of one configuration on one cluster."""
@@ -48,7 +66,7 @@ class _Changes:
 
     def all(self) -> Iterator[FitChange]:
         """Every change that makes the job fit, the least intrusive first; none if it fits already."""
-        now = self._best(self.config, self.fixed)
+        now = self.best(self.config, self.fixed)
         if now is not None and now.fits:
             return
         yield from self._of_layout()
@@ -56,14 +74,15 @@ class _Changes:
         # From changes that alter no result to those that alter much.
         others = _other_training(config) if isinstance(config, TrainingConfig) else _other_inference(config)
         for code, to, other in others:
-            estimate = self._best(other, self.fixed)
+            estimate = self.best(other, self.fixed)
             if estimate is not None and estimate.fits:
                 yield FitChange(code, to, estimate.memory.needed_bytes)
         yield from self._of_nodes()
         if now is not None:
             yield from _of_memory(now)
 
-    def _best(self, config: Config, fixed: FixedLayout) -> Estimate | None:
+    def best(self, config: Config, fixed: FixedLayout) -> Estimate | None:
+        """Returns the best layout of a configuration; None if there is none."""
         try:
             return best_layout(self.physics, config, self.cluster, fixed)
         except QuestionError:
@@ -74,12 +93,12 @@ class _Changes:
         names = [field.name for field in fields(self.fixed) if getattr(self.fixed, field.name) is not None]
         enough = False
         for name in names:
-            estimate = self._best(self.config, replace(self.fixed, **{name: None}))
+            estimate = self.best(self.config, replace(self.fixed, **{name: None}))
             if estimate is not None and estimate.fits:
                 enough = True
                 yield FitChange(name, getattr(estimate.layout, name), estimate.memory.needed_bytes)
         if names and not enough:
-            estimate = self._best(self.config, FREE)
+            estimate = self.best(self.config, FREE)
             if estimate is not None and estimate.fits:
                 yield FitChange("layout", "free", estimate.memory.needed_bytes)
 

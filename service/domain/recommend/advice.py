@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -334,6 +335,33 @@ def _larger_machine(catalog: Catalog, name: str) -> _Priced | None:
     )
 
 
+def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
+    """Applies to a single GPU: the next cards of its seller with more memory, and with a higher peak."""
+    top, gpu = situation.top, situation.gpu
+    if top is None or gpu is None or gpu.memory_gb is None or situation.gpus != 1:
+        return None
+    able = catalog.derive(task_mask, situation.task)
+    cards = [
+        (each, each.gpu.memory_gb or 0.0, best_peak(each))
+        for index, each in enumerate(catalog.instance_types)
+        if each.gpu is not None
+        and (each.provider, each.service, each.gpu_count) == (top.provider, top.service, 1)
+        and each.state_on(catalog.day) == "available"
+        and able[index]
+    ]
+    cards.sort(key=lambda card: (card[0].vcpus or 0.0, card[0].id))  # of equal cards, the one with the smallest host
+    larger, now = [card for card in cards if card[1] > gpu.memory_gb], best_peak(top)
+    faster = [card for card in cards if card[2] >= WORTH_A_CHANGE * now]
+    memory, speed = min(larger, key=itemgetter(1), default=None), min(faster, key=itemgetter(2), default=None)
+    if memory is None and speed is None:
+        return None
+    return {
+        "instance": top.id,
+        "memory": memory and (memory[0].id, memory[1]),
+        "speed": speed and (speed[0].id, speed[2] / now),
+    }
+
+
 def _evaluate_next(situation: Situation, _catalog: Catalog) -> Figures | None:
     top, other, basis = situation.top, situation.other, situation.basis
     if top is None or other is None or basis not in ("peak", "modelled", "outdated"):
@@ -420,5 +448,6 @@ ADVISERS: dict[AdviceCode, tuple[Collection[str], Adviser]] = {
     AdviceCode.MANAGED_SPOT: (("training",), _managed_spot),
     AdviceCode.MANAGED_TRAINING: (("training",), _managed_training),
     AdviceCode.IMAGE_ADVICE: (DEEP_LEARNING, _image_advice),
+    AdviceCode.UPGRADE_PATH: (DEEP_LEARNING, _upgrade_path),
 }
 """All advice, the most important first, with the tasks that it is for."""

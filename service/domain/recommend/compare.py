@@ -26,6 +26,14 @@ class Comparison:
     """Ids of the measurements used."""
     relative_speed: float | None = None
     relative_cost: float | None = None
+    peak_tflops: float | None = None
+    """Dense peak of the machine at the fastest of the precisions, in 10^12 operations per second."""
+    relative_peak: float | None = None
+
+    @property
+    def speed_per_peak(self) -> float | None:
+        """Relative speed divided by relative peak: below 1, it gains less on the baseline than data sheets promise."""
+        return _ratio(self.relative_speed, self.relative_peak)
 
     @property
     def usd_per_hour(self) -> float | None:
@@ -61,13 +69,16 @@ def compare(
     rows = {}
     for name in instances:
         row = Comparison(name, _default_offer(catalog, name, regions), measured=workload is not None)
-        rows[name] = _with_peak(row, precisions, catalog) if workload is None else _as_measured(row, workload, catalog)
+        peak = _with_peak(row, precisions, catalog)
+        measured = peak if workload is None else _as_measured(row, workload, catalog)
+        rows[name] = replace(measured, peak_tflops=peak.speed)
     base = rows[baseline]
     return [
         replace(
             row,
             relative_speed=_ratio(row.speed, base.speed),
             relative_cost=_ratio(row.usd_per_hour, base.usd_per_hour),
+            relative_peak=_ratio(row.peak_tflops, base.peak_tflops),
         )
         for row in rows.values()
     ]

@@ -525,6 +525,15 @@ def test_without_a_workload_peaks_are_compared(client: TestClient) -> None:
     assert fast["price"]["region"] == slow["price"]["region"] == "us-east-1"
 
 
+def test_a_measured_machine_is_compared_with_its_data_sheet(client: TestClient) -> None:
+    answer = get_json(
+        client, "/compare?instance=g2.2xlarge,g3.4xlarge&baseline=g2.2xlarge&workload=alexnet_train&as_of=2017-08-01"
+    )
+    g3 = answer["items"][1]
+    assert g3["relative_peak"] == pytest.approx(4.83 / 2.46, rel=0.01)  # TFLOPS in fp32
+    assert g3["speed_per_peak"] == pytest.approx(g3["relative_speed"] / g3["relative_peak"])
+
+
 def test_the_baseline_need_not_be_among_the_rows(client: TestClient) -> None:
     rows = ratios(client, "instance=g3.4xlarge&baseline=g2.2xlarge&workload=alexnet_train&as_of=2017-08-01")
     assert list(rows) == ["g3.4xlarge"]

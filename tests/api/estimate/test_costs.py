@@ -459,3 +459,16 @@ def test_extreme_figures_are_answered_with_finite_ones(client: TestClient, place
     answer = client.post("/estimate", json=EXTREME[place])
     assert answer.status_code == 200, answer.text
     assert not any(word in answer.text for word in ("NaN", "Infinity"))
+
+
+def test_managed_spot_rents_spot_machines_at_a_premium_that_is_not_published(client: TestClient) -> None:
+    body = {
+        "hours": 2,
+        "machine": "aws/g4dn.xlarge",
+        "managed_service": "sagemaker-managed-spot-training",
+        "as_of": "2026-09-30",
+    }
+    told = post_estimate(client, body)
+    assert [(each["market"], each["usd_per_hour"]) for each in told["cost"]] == [("spot", 0.1578)]
+    assert not told["cost"][0]["usd_complete"]
+    assert refused(client, {**body, "as_of": "2022-02-17"})["errors"][0]["field"] == "market"

@@ -307,3 +307,18 @@ def test_paged_and_offloaded_states_leave_the_gpu(client: TestClient) -> None:
         for more in ({}, {"workload__optimizer": "paged_adamw"}, {"workload__offload_optimizer": True})
     )
     assert plain > paged > offloaded == 0
+
+
+def test_the_largest_batch_is_the_last_that_fits(client: TestClient) -> None:
+    workload = {"task": "training", "model": "bert-large", "sequence_length": 512}
+
+    def on_g5(*, largest: bool = False, **more: int) -> Body:
+        body = {"workload": {**workload, **more}, "machine": "aws/g5.xlarge", "largest_batch": largest}
+        answer: Body = post_estimate(client, body)
+        return answer
+
+    largest = on_g5(largest=True)["largest_batch"]
+    assert largest > 1
+    assert on_g5(batch_size=largest)["fits"]
+    assert not on_g5(batch_size=largest + 1)["fits"]
+    assert on_g5()["largest_batch"] is None

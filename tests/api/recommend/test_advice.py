@@ -471,3 +471,16 @@ def test_a_data_set_without_a_rule_of_thumb_is_not_weighed(client: TestClient) -
     unknown = ask(client, "training", AWS, dataset="cifar10")
     assert notes(unknown)["not_weighed"] == ["workload.dataset"]
     assert "not_weighed" not in notes(ask(client, "training", AWS, dataset="ms_coco"))
+
+
+def test_the_next_cards_of_a_seller_have_more_memory_or_more_speed(client: TestClient) -> None:
+    def step(gpu: str) -> str:
+        cards = {"provider": ["autodl"], "gpu": [gpu], "max_gpu_count": 1}
+        answer = ask(client, "training", cards, precision=["fp16"], as_of="2022-03-04")
+        return advice(answer)["upgrade_path"]
+
+    assert "memory on autodl/rtx-a4000x1 (16 GB) and more speed on autodl/rtx-a4000x1" in step("RTX 3080 Ti")
+    assert "memory on autodl/ascend-910x1 (32 GB)" in step("RTX A5000")
+    assert "speed" not in step("A100 SXM4 40GB")
+    t4 = advice(ask(client, "training", {"instance": ["g4dn.xlarge"]}, as_of="2022-02-17"))["upgrade_path"]
+    assert "memory on aws/g5.xlarge (24 GB) and more speed on aws/p3.2xlarge (1.92 times" in t4
