@@ -89,6 +89,7 @@ def main() -> int:
     print(
         f"{mixture.total:,} requests in {took:.0f} s, of which the server used {cpu_seconds:.0f} s of CPU time:",
         kinds_table(mixture),
+        f"Memory in MiB over the run: {', '.join(tenths([resident / MIB for _, resident, _ in mixture.looks]))}.",
         verdict_table(lines),
         sep="\n\n",
     )
@@ -119,9 +120,10 @@ async def sent(server: Server, requests: int, instances: Sequence[str], token: s
     watching = loop.create_task(watch(server, mixture))
     workers = [loop.create_task(work(server.port, due, mixture)) for _ in range(OTHERS)]
     await asyncio.gather(*(asker.closed for _, asker in askers))
+    watching.cancel()
     await due.join()
-    for task in (watching, *workers):
-        task.cancel()
+    for worker in workers:
+        worker.cancel()
     for name, asker in askers:
         mixture.seconds[name] += asker.seconds
     return mixture
@@ -207,6 +209,12 @@ def smooth(values: Sequence[int]) -> list[float]:
     return [median(values[start : start + WINDOW]) for start in range(0, len(values), WINDOW)]
 
 
+def tenths(values: Sequence[float]) -> Iterator[str]:
+    """Yields the median of each tenth of the values."""
+    for start in range(10):
+        yield f"{median(values[len(values) * start // 10 : len(values) * (start + 1) // 10 + 1]):.0f}"
+
+
 def kinds_table(mixture: Mixture) -> str:
     """Returns a row for each kind of request with the statuses of its answers and its times."""
     rows = []
@@ -215,8 +223,6 @@ def kinds_table(mixture: Mixture) -> str:
         figures = (shown(1000 * percentile(seconds, percent)) for percent in (50, 99))
         answers = ", ".join(f"{status or 'hung up'}: {number:,}" for status, number in sorted(statuses.items()))
         rows.append((name, answers, *figures))
-    first, last = mixture.looks[0], mixture.looks[-1]
-    rows.append(("memory at the start and the end, MiB", "", shown(first[1] / MIB), shown(last[1] / MIB)))
     return table(("request", "answers", "p50 ms", "p99 ms"), rows)
 
 
