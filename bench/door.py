@@ -45,8 +45,8 @@ def main() -> int:
                 ("20,000 names in a body: ms", answered(server, names(20_000))),
                 ("a body of 4 MB full of names: ms", answered(server, names(FOUR_MB // 16))),
                 ("an endless header for 3 s: MiB", endless_header(server)),
-                ("GET /healthz beside a large batch: p99 ms", beside(server, [batch_of(0)])),
-                ("GET /healthz beside bodies of 4 MB: p99 ms", beside(server, [names(FOUR_MB // 16)] * 20)),
+                ("GET /healthz during a large batch: p99 ms", health_during(server, [batch_of(0)])),
+                ("GET /healthz during bodies of 4 MB: p99 ms", health_during(server, [names(FOUR_MB // 16)] * 20)),
                 ("a large batch that is left after 2 s: CPU s", left_batch(server)),
                 ("a write while another process holds the database: s", locked(server, database, write(token, 1))),
                 *stopped(server),
@@ -80,7 +80,7 @@ def endless_header(server: Server) -> float:
     return max(0.0, server.resident_bytes() - before) / MIB
 
 
-def beside(server: Server, requests: list[bytes]) -> float:
+def health_during(server: Server, requests: list[bytes]) -> float:
     """Returns the p99 of health checks while another client sends requests."""
     client, stopping = Client(server.port), threading.Event()
 

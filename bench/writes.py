@@ -54,17 +54,7 @@ def main() -> int:
     with TemporaryDirectory(prefix="bench-") as folder:
         url = asked.database or f"sqlite:///{folder}/writes.db"
         rows = list(measured(url, asked.sizes, Path(folder) / "bytecode"))
-    head = (
-        "stored rows",
-        "write p50 ms",
-        "p99 ms",
-        "reader p99 alone ms",
-        "with writes ms",
-        "ratio",
-        "start s",
-        "MiB",
-    )
-    print(table(head, rows))
+    print(table(HEAD, rows))
     return 0
 
 
