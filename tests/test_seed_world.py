@@ -140,8 +140,9 @@ def test_a_bare_a100_names_several_cards_and_there_is_no_t100(history: CatalogHi
 def test_what_a_machine_cost_on_a_day(history: CatalogHistory, instance: str, day: date, usd: float) -> None:
     catalog = history.on(day)
     offers = [catalog.offers.offer(place) for place in catalog.offers_of(catalog.index_of[f"aws/{instance}"])]
-    found = [o.price.usd_per_hour for o in offers if o.region == "us-east-1" and o.market == "on_demand"]
-    assert found == [usd]
+    found = [o.price for o in offers if o.region == "us-east-1" and o.market == "on_demand"]
+    assert [price.listed[0] for price in found] == [round(usd * 1_000_000)]
+    assert found[0].usd_per_hour == pytest.approx(usd, rel=0.01)
 
 
 def test_prices_of_autodl_are_unknown_with_a_reason_and_its_hosts_scale_with_the_count(history: CatalogHistory) -> None:

@@ -28,7 +28,7 @@ def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
     misses = [case.miss(without) for result in results.values() for case, without in result if not case.bound]
     bands = fitted_bands(misses)
     if write:
-        _write_coefficients(write, [*fit_all(cases), *bands])
+        write_coefficients(write, [*fit_all(cases), *bands])
     lines = [f"{sum(case.scored for case in cases)} rows; refused: {dict(refused)}"]
     for split, result in results.items():
         lines += [f"== left out by {split}", *score_lines(_answers_of(result, physics_of(bands).bands))]
@@ -76,9 +76,14 @@ def _answers_of(results: Sequence[tuple[Case, Calibration]], bands: ErrorBands) 
     return answers
 
 
-def _write_coefficients(path: Path, coefficients: Sequence[Coefficient]) -> None:
+def write_coefficients(path: Path, coefficients: Sequence[Coefficient]) -> None:
+    """Replaces the rows of the same source in a file of coefficients, and leaves those of others."""
+    sources = {each.source for each in coefficients}
+    with path.open(encoding="utf-8", newline="") as file:
+        names = [each.name for each in fields(Coefficient)]
+        others = [[row[name] for name in names] for row in csv.DictReader(file) if row["source"] not in sources]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([field.name for field in fields(Coefficient)])
+        writer.writerow(names)
         # Sorted, so that a refit changes only the lines whose coefficients change.
-        writer.writerows(map(astuple, sorted(coefficients, key=lambda c: (c.name, c.scope))))
+        writer.writerows(sorted([*others, *(list(astuple(each)) for each in coefficients)]))

@@ -17,6 +17,7 @@ from fastapi.encoders import jsonable_encoder
 
 from service.accuracy.calibrate import calibrate as calibration_text
 from service.accuracy.client import ask_table
+from service.accuracy.price_changes import calibrate_prices
 from service.accuracy.report import accuracy_text
 from service.api.http import examples
 from service.app import build_app, create_app
@@ -50,17 +51,21 @@ def accuracy(table: Path, url: str | None) -> None:
 
 @click.command()
 @click.argument("table", type=FILE, default=PUBLISHED_RUNS)
+@click.option("--prices", is_flag=True, help="Fit how prices change to the recorded prices instead.")
 @click.option("--write", type=FILE, metavar="FILE", help="Such as seed/coefficients.csv.")
-def calibrate(table: Path, write: Path | None) -> None:
+def calibrate(table: Path, *, prices: bool, write: Path | None) -> None:
     """Fit the coefficients of the physics.
 
     TABLE holds published runs; by default, they are those of the seed.
     """
     with _seeded() as settings:
         engine = connect(settings.database_url)
-        catalog = read_history(engine).on(today())
+        history = read_history(engine)
         engine.dispose()
-    print(calibration_text(table, catalog, write))
+    if prices:
+        print(calibrate_prices(history, today(), write))
+    else:
+        print(calibration_text(table, history.on(today()), write))
 
 
 @click.command()

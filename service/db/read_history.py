@@ -13,6 +13,7 @@ from service.db.read_prices import PriceVocabulary, read_offers, read_prices
 from service.db.tables import CATALOG_VERSION, MEASUREMENT, METADATA
 from service.domain.calibration.coefficients import Coefficient
 from service.domain.calibration.error_bands import physics_of
+from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.hardware import LIFECYCLE_STATES, Gpu, InstanceType, LifecycleEvent
 from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.measurement_log import MeasurementLog
@@ -175,6 +176,7 @@ def _in_order(event: LifecycleEvent | ServiceEvent) -> tuple[date, int]:
 def _read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Reference:
     gpus_of_alias = _parts(connection, "gpu_alias", ReadRow, "alias")
     sources = _by_id(connection, "source", Source)
+    coefficients = _values(connection, "coefficient", Coefficient)
     return Reference(
         sources=sources,
         precisions=_by_id(connection, "precision", Precision),
@@ -192,7 +194,8 @@ def _read_reference(connection: Connection, gpus: Mapping[str, Gpu]) -> Referenc
             for row in _rows(connection, "published_run")
         ),
         models={row["id"]: model_from_row(row) for row in _rows(connection, "model")},
-        physics=physics_of(_values(connection, "coefficient", Coefficient)),
+        physics=physics_of(coefficients),
+        price_movement=PriceMovement.of(coefficients),
         imports=_read_imports(connection),
         exchange_rates=_values(connection, "exchange_rate", ExchangeRate),
         billing_rules=_values(connection, "billing_rule", BillingRule),

@@ -18,3 +18,7 @@ class Band:
     def times(self, factor: float) -> "Band":
         """Returns the figure multiplied by a factor."""
         return Band(self.low * factor, self.likely * factor, self.high * factor)
+
+    def by(self, factors: tuple[float, float, float]) -> "Band":
+        """Returns the figure multiplied by factors of low, likely and high."""
+        return Band(self.low * factors[0], self.likely * factors[1], self.high * factors[2])

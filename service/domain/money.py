@@ -123,6 +123,11 @@ class Exact:
         low, likely, high = (numerator * factor.numerator for numerator in self.numerators)
         return Exact((low, likely, high), self.denominator * factor.denominator)
 
+    def by(self, other: "Exact") -> "Exact":
+        """Returns the product of two figures case by case: low by low, likely by likely, high by high."""
+        low, likely, high = (mine * others for mine, others in zip(self.numerators, other.numerators, strict=True))
+        return Exact((low, likely, high), self.denominator * other.denominator)
+
     def __add__(self, other: "Exact") -> "Exact":
         denominator = lcm(self.denominator, other.denominator)
         by, by_other = denominator // self.denominator, denominator // other.denominator

@@ -34,6 +34,17 @@ def names(items: list[Any]) -> set[str]:
     return {f"{item['provider']}/{item['name']}" for item in items}
 
 
+def ranked_factor(price: Any) -> float:
+    """The price that ranks as a factor of the believed one: an old price ranks at its high end."""
+    return price["usd_per_hour_high"] / price["usd_per_hour"] if price["old"] and price["usd_per_hour"] else 1.0
+
+
+def offers_of(client: TestClient, instance: str, market: str = "on_demand") -> list[Any]:
+    """The believed prices of an instance type in a market that are known."""
+    offers = get_json(client, f"/instances/{instance}")["offers"]
+    return [each for each in offers if each["market"] == market and each["usd_per_hour"] is not None]
+
+
 def post_recommend(client: TestClient, body: Body) -> Any:
     answer = client.post("/recommend", json=body)
     assert answer.status_code == 200, answer.text

@@ -7,7 +7,8 @@ from pydantic import Field
 from service.api.http.fields import ResponseModel
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu, InstanceType
-from service.domain.catalog.offer import Offer
+from service.domain.catalog.offer import Offer, Price
+from service.domain.money import number
 
 
 class PrecisionRateResponse(ResponseModel):
@@ -50,13 +51,21 @@ class CpuResponse(ResponseModel):
 class PriceResponse(ResponseModel):
     """The price of an offer per hour, with its source."""
 
-    usd_per_hour: float | None = Field(description="Null if unknown; `unknown_because` then says why.")
+    usd_per_hour: float | None = Field(
+        description="The price that is believed today, which filters, ranks and limits; null if unknown, and "
+        "`unknown_because` then says why."
+    )
+    usd_per_hour_low: float | None = Field(description="In eight of ten cases today's price is not below.")
+    usd_per_hour_high: float | None = Field(description="In eight of ten cases today's price is not above.")
+    listed_usd_per_hour: float | None = Field(description="As the source lists it on `observed_on`.")
+    old: bool = Field(description="Whether no recent observation confirms it; it then ranks at `usd_per_hour_high`.")
+    suspect: bool = Field(description="Whether one source alone states it, far below the same GPU elsewhere.")
     market: str
     term: str | None = Field(description="The commitment of a reserved offer, such as `1y_reserved_all_upfront`.")
     region: str | None
     zone: str | None
     currency: str
-    per_hour: float | None = Field(description="In the provider's currency.")
+    per_hour: float | None = Field(description="As listed, in the provider's currency.")
     observed_on: date | None
     dated: str
     kind: str
@@ -67,16 +76,27 @@ class PriceResponse(ResponseModel):
     def of(cls, offer: Offer) -> "PriceResponse":
         """The price of this offer."""
         price = offer.price
-        native = price.native_micros_per_hour
+        usd, native = price.listed
         return cls.like(
             price,
+            **believed(price),
+            listed_usd_per_hour=None if usd is None else number(usd),
+            old=price.belief is not None and price.belief.old,
+            suspect=price.belief is not None and price.belief.suspect,
             market=offer.market,
             term=offer.term,
             region=offer.region,
             zone=offer.zone,
-            per_hour=None if native is None else native / 1_000_000,  # from millionths
+            per_hour=None if native is None else number(native),
             unknown_because=_unknown_because(offer),
         )
+
+
+def believed(price: Price) -> dict[str, float | None]:
+    """Returns the fields of the low and the high end of a believed price in dollars."""
+    usd, (low, _, high) = price.usd_per_hour, price.factors
+    ends = {"usd_per_hour_low": low, "usd_per_hour_high": high}
+    return {name: None if usd is None else round(usd * factor, 6) for name, factor in ends.items()}
 
 
 def _unknown_because(offer: Offer) -> str | None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from service.api.catalog.instance_type import believed
 from service.api.estimate.response import BandResponse, MoneyResponse, like, shown, shown_fields
 from service.api.estimate.sentences import (
     break_even_text,
@@ -163,8 +164,11 @@ class BreakEvenResponse:
 class PriceUsedResponse:
     """The hourly price of one machine."""
 
-    usd_per_hour: float | None
-    per_hour: Annotated[float | None, Field(description="In the seller's currency.")]
+    usd_per_hour: Annotated[float | None, Field(description="As it is believed today; the bill uses it.")]
+    usd_per_hour_low: float | None
+    usd_per_hour_high: float | None
+    listed_usd_per_hour: Annotated[float | None, Field(description="As the source lists it on `observed_on`.")]
+    per_hour: Annotated[float | None, Field(description="As listed, in the seller's currency.")]
     currency: str
     kind: str
     observed_on: date | None
@@ -174,10 +178,10 @@ class PriceUsedResponse:
     def of(cls, bill: MarketBill) -> "PriceUsedResponse":
         usd = None if bill.usd_micros_per_hour is None else number(bill.usd_micros_per_hour)
         if bill.option is None:
-            return cls(usd, usd, USD, "given", None, OWN_PRICE_SOURCE)
-        native, price = bill.terms.price, bill.option.offer.price
-        per_hour = None if isinstance(native, Unknown) else number(native.micros_per_hour)
-        return like(cls, price, usd_per_hour=usd, per_hour=per_hour)
+            return cls(usd, usd, usd, usd, usd, USD, "given", None, OWN_PRICE_SOURCE)
+        price = bill.option.offer.price
+        listed, native = (None if micros is None else number(micros) for micros in price.listed)
+        return like(cls, price, **believed(price), usd_per_hour=usd, listed_usd_per_hour=listed, per_hour=native)
 
 
 @dataclass(slots=True)

@@ -148,6 +148,8 @@ REASONS: Mapping[ReasonCode, Sentence] = {
         f"Its {gpus} GPUs are linked by {LINKS[links]}"
         + ("." if gb_per_second is None else f", {gb_per_second:g} GB/s for each.")
     ),
+    ReasonCode.RANKED_AT_HIGH_PRICE: "It ranks at ${usd_per_hour:.4g} an hour, the high end of its price, "
+    "because no recent observation confirms it.",
     ReasonCode.TIED: _tied,
 }
 
@@ -220,6 +222,8 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.SPOT_MORE_EXPENSIVE: "On demand it costs ${on_demand:g} an hour here, less than the ${spot:g} of spot.",
     WarningCode.PRICE_UNDATED: "The day on which this price was observed is unknown.",
     WarningCode.PRICE_OLD: "The price was last observed {days} days before the catalog's day, on {observed_on}.",
+    WarningCode.PRICE_SUSPECT: "One source alone states ${listed:g} an hour, far below the same GPU at other sellers; "
+    "${believed:g} is believed.",
     WarningCode.PRICE_ASSUMED: lambda note: (
         f"The price is carried over, not observed: {note or 'without a note of its origin'}."
     ),

@@ -46,16 +46,20 @@ class PartName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HourlyPrice:
-    """The price of one machine for an hour, in millionths of the seller's currency, and how it is known."""
+    """The price of one machine for an hour, in millionths of the seller's currency, and how it is known.
+
+    `factors` are low, likely and high of a price that is believed and not certain.
+    """
 
     micros_per_hour: int
     currency: str
     kind: str
     source: str
+    factors: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
     @property
-    def per_hour(self) -> Fraction:
-        return Fraction(self.micros_per_hour, MICRO)
+    def per_hour(self) -> Exact:
+        return Exact.of_fractions(*(Fraction(round(self.micros_per_hour * factor), MICRO) for factor in self.factors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +250,7 @@ def _machine_line(run: BilledRun, terms: SellerTerms, name: PartName, hours: Exa
     if name == PartName.INTERRUPTION and isinstance(terms.interruptions, Expectation):
         basis = terms.interruptions.basis
     time = MachineTime(hours.band.likely, run.machines, price)
-    return _Line(name, hours.times(run.machines * price.per_hour), price.currency, basis, time, price.source)
+    return _Line(name, hours.times(run.machines).by(price.per_hour), price.currency, basis, time, price.source)
 
 
 def _fee_line(run: BilledRun, terms: SellerTerms, billed: Exact) -> _Line:
@@ -258,7 +262,7 @@ def _fee_line(run: BilledRun, terms: SellerTerms, billed: Exact) -> _Line:
         return _Line(name, fee, terms.currency)
     if isinstance(price, Unknown):
         return _Line(name, price, terms.currency)
-    amount = billed.times(run.machines * price.per_hour * exact(fee.percent_of_compute) / 100)
+    amount = billed.times(run.machines * exact(fee.percent_of_compute) / 100).by(price.per_hour)
     return _Line(name, amount, price.currency, "published", fee, fee.source)
 
 

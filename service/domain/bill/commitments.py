@@ -81,7 +81,7 @@ def committed_cost(
     if on_demand is not None and on_demand.currency == price.currency:
         share = Fraction(price.micros_per_hour, on_demand.micros_per_hour)
     usd_used, usd_committed = (
-        converted(hours.times(price.per_hour * machines), price.currency, USD, rate) for hours in (used, committed)
+        converted(hours.times(machines).by(price.per_hour), price.currency, USD, rate) for hours in (used, committed)
     )
     return CommittedCost(
         plan=commitment.plan,

@@ -154,7 +154,13 @@ def _market_bill(
     month = None
     if isinstance(served, Served) and usd_micros_per_hour is not None:
         counts = (served.replicas_low, served.replicas, served.replicas_high)
-        month = Micros(*(usd_micros_a_month(usd_micros_per_hour, count, nodes) for count in counts))
+        factors = (1.0, 1.0, 1.0) if isinstance(terms.price, Unknown) else terms.price.factors
+        month = Micros(
+            *(
+                usd_micros_a_month(round(usd_micros_per_hour * factor), count, nodes)
+                for factor, count in zip(factors, counts, strict=True)
+            )
+        )
     gang_micros = None if usd_micros_per_hour is None else usd_micros_per_hour * nodes
     return MarketBill(
         option=option,

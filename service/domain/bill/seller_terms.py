@@ -84,7 +84,7 @@ def hourly_price(price: Price, instance_type: InstanceType, region: str | None) 
         return Unknown(
             f"What an hour of {instance_type.id}{where} costs is not known{f': {price.note}' if price.note else ''}."
         )
-    return HourlyPrice(price.native_micros_per_hour, price.currency, price.kind, price.source)
+    return HourlyPrice(price.native_micros_per_hour, price.currency, price.kind, price.source, price.factors)
 
 
 def known_storage_class(prices: Sequence[StoragePrice], name: str) -> str:

@@ -5,14 +5,20 @@ from datetime import UTC, date, datetime
 
 import numpy as np
 
+from service.domain.arrays import Floats, Indices
+from service.domain.calibration.price_belief import Beliefs, ListedPrices, beliefs
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.measurement_log import MeasurementLog, VisibleMeasurements
-from service.domain.catalog.offer import UNKNOWN, OfferColumns, Offers, PriceColumns
-from service.domain.catalog.reference import Reference
+from service.domain.catalog.offer import MARKETS, UNKNOWN, OfferColumns, Offers, PriceColumns
+from service.domain.catalog.reference import SELLER_CLASSES, Reference
+from service.domain.money import MICRO
 
 SECONDS_A_DAY = 86_400
 EPOCH = date(1970, 1, 1).toordinal()
+
+PRICED_LIKE = (*SELLER_CLASSES, "")
+"""Classes of sellers whose prices are fitted together; the last one is that of sellers without a known class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +44,21 @@ class CatalogHistory:
         rows = np.flatnonzero(self.prices.in_force_at(end_of_day(day)))
         types = index_of[self.offers.instance_type[self.prices.offer[rows]]]
         rows, types = rows[types != UNKNOWN], types[types != UNKNOWN]  # without offers of types announced later
-        offer = self.prices.offer[rows]
-        micros = self.prices.usd_micros[rows]
-        observed = self.prices.observed_day[rows].astype(np.float64)
+        offer, observed = self.prices.offer[rows], self.prices.observed_day[rows]
+        believed = self.believed(rows, day)
+        listed, undated = self.prices.usd_micros[rows], observed == UNKNOWN
         offers = Offers(
             instance_type=types,
             region=self.offers.region[offer],
             zone=self.offers.zone[offer],
             market=self.offers.market[offer],
-            usd_per_hour=np.where(micros == UNKNOWN, np.nan, micros / 1_000_000),
-            age_days=np.where(observed == UNKNOWN, np.nan, day.toordinal() - observed),
+            usd_per_hour=np.where(listed == UNKNOWN, np.nan, np.round(listed * believed.likely) / MICRO),
+            low=believed.low,
+            likely=believed.likely,
+            high=believed.high,
+            suspect=believed.suspect,
+            old=believed.old,
+            age_days=np.where(undated, np.nan, day.toordinal() - observed),
             price_row=rows.astype(np.int32),
             term=self.offers.term[offer],
             terms=self.offers.terms,
@@ -57,6 +68,53 @@ class CatalogHistory:
         types_of_day = tuple(self.instance_types[index] for index in announced)
         measurements = VisibleMeasurements(self.measurements, self.version, day)
         return Catalog.of(self.version, day, types_of_day, offers, self.reference, measurements)
+
+    def believed(self, rows: Indices, day: date) -> Beliefs:
+        """Returns what some prices, given by row, are believed to be on a day."""
+        movement = self.reference.price_movement
+        return beliefs(self.listed(rows, day), movement, MARKETS, PRICED_LIKE)
+
+    def listed(self, rows: Indices, day: date) -> ListedPrices:
+        """Returns some recorded prices, given by row, with their ages on a day."""
+        prices, offer = self.prices, self.prices.offer[rows]
+        sellers = self._sellers
+        micros, observed = prices.usd_micros[rows], prices.observed_day[rows]
+        type_, market = self.offers.instance_type[offer], self.offers.market[offer].astype(np.int64)
+        gpu, terms = sellers.gpu[type_], len(self.offers.terms) + 1
+        return ListedPrices(
+            usd_per_gpu=np.where(micros > 0, micros / MICRO / sellers.gpus[type_], np.nan),
+            age_days=np.where(observed == UNKNOWN, np.nan, day.toordinal() - observed),
+            kind=np.where(gpu < 0, -1, (gpu * len(MARKETS) + market) * terms + self.offers.term[offer] + 1),
+            seller=sellers.seller[type_],
+            market=market,
+            seller_class=sellers.seller_class[type_],
+            source=prices.source[rows].astype(np.int64),
+            recaptured=observed > prices.valid_from[rows] // SECONDS_A_DAY + EPOCH,
+        )
+
+    @property
+    def _sellers(self) -> "_SellerColumns":
+        providers, types = self.reference.providers, self.instance_types
+        gpus = {gpu: code for code, gpu in enumerate(sorted({each.gpu.id for each in types if each.gpu}))}
+        sellers = {name: code for code, name in enumerate(sorted({each.provider for each in types}))}
+        classes = [getattr(providers.get(each.provider), "seller_class", None) for each in types]
+        return _SellerColumns(
+            gpu=np.array([gpus[each.gpu.id] if each.gpu else -1 for each in types], np.int64),
+            gpus=np.array([each.whole_gpus or 1.0 for each in types]),
+            seller=np.array([sellers[each.provider] for each in types], np.int64),
+            seller_class=np.array([PRICED_LIKE.index(each or "") for each in classes], np.int64),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _SellerColumns:
+    """GPU and seller of each instance type; the codes of GPUs and sellers have no meaning elsewhere."""
+
+    gpu: Indices
+    gpus: Floats
+    """GPUs of one machine; 1 for a machine without GPUs."""
+    seller: Indices
+    seller_class: Indices
 
 
 def start_of_day(day: date) -> int:

@@ -1,6 +1,6 @@
 """Offers and their prices, as values and as columns. An offer is an instance type in a region and a market."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from typing import Any, Literal, get_args
 
@@ -39,8 +39,23 @@ def offer_key(offer: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Belief:
+    """A believed price: the listed one in millionths, and the ends of the band as factors of the likely one."""
+
+    usd_micros_listed: int | None
+    native_micros_listed: int | None
+    low: float
+    high: float
+    old: bool
+    suspect: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Price:
-    """The price of an offer over `[valid_from, valid_to)`; money in millionths, None if it is unknown."""
+    """The price of an offer over `[valid_from, valid_to)`; money in millionths, None if it is unknown.
+
+    A recorded price is as its seller listed it; that of a catalog is the believed one, with its `belief`.
+    """
 
     usd_micros_per_hour: int | None
     native_micros_per_hour: int | None
@@ -52,11 +67,34 @@ class Price:
     kind: PriceKind
     source: str
     note: str | None
+    belief: Belief | None = None
 
     @property
     def usd_per_hour(self) -> float | None:
         """US dollars per hour of one machine; None if unknown."""
         return None if self.usd_micros_per_hour is None else self.usd_micros_per_hour / 1_000_000
+
+    @property
+    def listed(self) -> tuple[int | None, int | None]:
+        """The price as its seller listed it, in millionths of a dollar and of the seller's currency."""
+        if self.belief is None:
+            return self.usd_micros_per_hour, self.native_micros_per_hour
+        return self.belief.usd_micros_listed, self.belief.native_micros_listed
+
+    @property
+    def factors(self) -> tuple[float, float, float]:
+        """Low, likely and high of the believed price as factors of the likely one."""
+        return (1.0, 1.0, 1.0) if self.belief is None else (self.belief.low, 1.0, self.belief.high)
+
+    def believed(self, low: float, likely: float, high: float, *, old: bool, suspect: bool) -> "Price":
+        """Returns the believed price, given factors of the listed one."""
+        usd, native = self.usd_micros_per_hour, self.native_micros_per_hour
+        return replace(
+            self,
+            usd_micros_per_hour=None if usd is None else round(usd * likely),
+            native_micros_per_hour=None if native is None else round(native * likely),
+            belief=Belief(usd, native, low / likely, high / likely, old, suspect),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +191,14 @@ class Offers(OfferColumns):
     """
 
     usd_per_hour: Floats
-    """NaN if unknown."""
+    """Believed price; NaN if unknown."""
+    low: Floats
+    """Low end of the believed price as a factor of the listed one; `likely` and `high` are such factors too."""
+    likely: Floats
+    high: Floats
+    suspect: Mask
+    old: Mask
+    """Whether no recent observation confirms the price, which then ranks at its high end."""
     age_days: Floats
     """Days since the price was observed; NaN if unknown."""
     price_row: NDArray[np.int32]
@@ -182,5 +227,11 @@ class Offers(OfferColumns):
         return np.where(rows < 0, np.nan, self.usd_per_hour[rows])
 
     def offer(self, row: int) -> Offer:
-        """Returns the offer in a row, with its price of the day."""
-        return self.offer_at(row, self.prices.price(int(self.price_row[row])))
+        """Returns the offer in a row, with the price that is believed on the day."""
+        listed = self.prices.price(int(self.price_row[row]))
+        factors = (float(column[row]) for column in (self.low, self.likely, self.high))
+        return self.offer_at(row, listed.believed(*factors, old=bool(self.old[row]), suspect=bool(self.suspect[row])))
+
+    def reckoned_at(self, rows: Indices) -> Floats:
+        """Returns the price that ranks in some rows as a factor of the believed one: the high end of an old price."""
+        return np.where(self.old[rows], self.high[rows] / self.likely[rows], 1.0)

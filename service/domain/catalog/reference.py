@@ -6,6 +6,7 @@ from datetime import date
 from typing import Literal, get_args
 
 from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.hardware import Gpu, InstanceType, LifecycleState
 from service.domain.catalog.precision import Precision
 from service.domain.catalog.tariffs import BillingRule, InterruptionPrior, StoragePrice, TransferPrice
@@ -316,6 +317,7 @@ class Reference:
     transfer_prices: tuple[TransferPrice, ...] = ()
     interruption_priors: tuple[InterruptionPrior, ...] = ()
     priors: tuple[Prior, ...] = ()
+    price_movement: PriceMovement = field(default_factory=PriceMovement)
 
     def cpus_of(self, instance_type: InstanceType) -> Iterator[tuple[str, RegionCpu]]:
         """Yields the regions of the provider that are known to combine a CPU with the GPU of an instance type."""

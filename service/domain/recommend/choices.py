@@ -29,6 +29,7 @@ from service.domain.recommend.answer import (
 )
 from service.domain.recommend.codes import ReasonCode
 from service.domain.recommend.fleet import FleetEstimate
+from service.domain.recommend.objective import NEEDS_PRICE
 from service.domain.recommend.plans import Planner
 from service.domain.recommend.warnings import host_needs, warnings_on
 from service.domain.statement import Statement, statement
@@ -69,6 +70,9 @@ class Completer:
         yield statement(ReasonCode.OBJECTIVE, rank=offer.rank, ranked=self.ranked, figures=figures)
         if self.ranked <= 1:
             yield statement(ReasonCode.ONLY_CHOICE)
+        belief, usd = offer.offer.price.belief, offer.usd_per_hour
+        if belief is not None and belief.old and usd is not None and set(self.criteria) & NEEDS_PRICE:
+            yield statement(ReasonCode.RANKED_AT_HIGH_PRICE, usd_per_hour=usd * belief.high)
         if self.planner is None and offer.precision is not None:
             yield statement(ReasonCode.PRECISION, precision=offer.precision, tflops=offer.speed)
         if self.planner is not None and work is not None:
@@ -111,7 +115,9 @@ def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> Wor
         measured=measured,
         samples_per_second=rate,
         hours=elapsed,
-        usd=None if paid is None or offer.usd_per_hour is None else paid.times(offer.usd_per_hour),
+        usd=None
+        if paid is None or offer.usd_per_hour is None
+        else paid.times(offer.usd_per_hour).by(offer.price_factors),
         samples_per_usd=_samples_per_usd(offer, None if rate is None else rate.likely, expected),
         joules_per_sample=_joules_per_sample(offer, modelled, measured, rate),
         spot=None if expected is None or hours is None else _spot(offer, hours, expected, planner, catalog),

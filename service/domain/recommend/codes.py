@@ -27,6 +27,7 @@ class ReasonCode(MeaningfulCode):
     SCALED = auto(), "The rate that was measured under the workload's name, scaled from the most similar machine."
     SOFTWARE = auto(), "The requested software is known to run there."
     INTERCONNECT = auto(), "How the GPUs of one machine are linked."
+    RANKED_AT_HIGH_PRICE = auto(), "No recent observation confirms the price, so its high end ranks."
     TIED = auto(), "The uncertainty of the estimates is larger than the difference to these other choices."
     WITHIN_LIMITS = auto(), "How the choice keeps the deadline and the budget."
     SPOT_IN_EXPECTATION = auto(), "Time that interruptions are expected to add, and the break-even rate of spot."
@@ -42,7 +43,11 @@ class WarningCode(MeaningfulCode):
     PREVIEW = auto(), "The instance type is in preview: access must be granted and may be withdrawn."
     CLOSED_TO_NEW = auto(), "The provider no longer admits new customers to this instance type."
     ENDS = auto(), "The instance type is closed to new customers or retired within a year."
-    PRICE_OLD = auto(), "The price was last observed more than 90 days before the catalog's day."
+    PRICE_OLD = (
+        auto(),
+        "The price was last observed more than 90 days ago; today's may change the order of the choices.",
+    )
+    PRICE_SUSPECT = auto(), "One source alone states the price, far below the same GPU at other sellers."
     PRICE_UNDATED = auto(), "The day on which the price was observed is unknown."
     PRICE_ASSUMED = auto(), "The price is carried over from another observation; it was not observed itself."
     SPOT_CAN_BE_INTERRUPTED = auto(), "The provider can reclaim spot machines; the work must save and resume."

@@ -198,6 +198,7 @@ def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> 
         spread=likely / np.where(works, np.array([option.low[types] for option in options]), np.nan),
         hours=np.where(works, np.array([option.hours[types] for option in options]), np.nan),
         usd_per_hour=catalog.offers.usd_per_hour_at(cells.offer) * nodes,
+        price_high=catalog.offers.high[cells.offer] / catalog.offers.likely[cells.offer],
         watts=_watts(planner, catalog)[types] * nodes,
         spot=catalog.offers.market[cells.offer] == SPOT,
         gpu_count=gpu_counts(catalog)[types] * nodes,
@@ -223,6 +224,8 @@ class _Run:
     """Likely rate / low rate."""
     hours: Floats
     usd_per_hour: Floats
+    price_high: Floats
+    """High end of the believed price as a factor of the likely one, per candidate."""
     watts: Floats
     spot: Mask
     """Per candidate."""
@@ -270,7 +273,9 @@ def _options_of_amount(planner: Planner, one: _Run, rates: Rates) -> NodeOptions
         instances = _instances(planner, run)
         run = on(instances)
     price = one.usd_per_hour * instances
-    hours, usd = (run.elapsed_high, price * run.paid_high) if limits.safe else (run.elapsed, price * run.paid)
+    hours, usd = run.elapsed, price * run.paid
+    if limits.safe:
+        hours, usd = run.elapsed_high, price * one.price_high * run.paid_high
     ends = one.works & np.isfinite(run.paid) & np.isfinite(run.paid_high)
     per_hour = rates.likely * gang_rate(1.0, one.nodes, rates.lost_together) * instances
     figures = Figures(

@@ -1,7 +1,7 @@
 """Candidates in their order under an objective: the best of each type, the Pareto front, ties and fallbacks."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, log
 from typing import Any, NamedTuple
 
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from service.domain.arrays import Floats, Indices
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.offer import Offers
 from service.domain.layouts.fleet_columns import EstimateColumns
 from service.domain.pareto import pareto
-from service.domain.recommend.objective import EVEN, Figures, Objective, compared, scores
+from service.domain.recommend.objective import EVEN, NEEDS_PRICE, Figures, Objective, compared, scores
 from service.domain.recommend.plans import SPEED_CRITERIA, SPOT, Plans, gpu_counts
 from service.domain.selection.offers import CheapestOffers
 from service.domain.typeset import TypeSet, types_where
@@ -83,8 +84,13 @@ class Ranked:
 def rank(
     cells: CheapestOffers, objective: Objective, figures: Figures, plans: Plans | None, catalog: Catalog
 ) -> Ranked:
-    """Returns the best score first; ties go to the lower price, fewer machines, on-demand, and then by name."""
-    score = scores(objective, figures)
+    """Returns the best score first; ties go to the lower price, fewer machines, on-demand, and then by name.
+
+    A price that no recent observation confirms ranks at the high end of what it is believed to be.
+    """
+    reckoned = catalog.offers.reckoned_at(cells.offer)
+    ranking = replace(figures, usd=figures.usd * reckoned, usd_per_hour=figures.usd_per_hour * reckoned)
+    score = scores(objective, ranking)
     if plans is not None:
         score = np.where(plans.keeps, score, np.inf)
     spot = catalog.offers.market[cells.offer] == SPOT
@@ -134,18 +140,21 @@ def fallbacks(
 class Uncertain(NamedTuple):
     """The score of a choice, and how far it may be off.
 
-    `better` and `worse` are how much the score falls or rises at the ends of the estimate's band. Estimates of the same
-    hardware are off together, so their scores alone decide.
+    `better` and `worse` are how much the score falls or rises at the ends of the estimate's band, `price_better` and
+    `price_worse` at the ends of the price's. Estimates of the same hardware are off together, so only their prices can
+    change the order.
     """
 
     score: float
     better: float
     worse: float
     hardware: Hashable
+    price_better: float = 0.0
+    price_worse: float = 0.0
 
 
 def tie_distance_of_peaks(objective: Objective) -> float:
-    """Returns the difference of scores up to which choices that are ranked by peak are tied; prices are exact."""
+    """Returns the difference of scores up to which peaks do not order choices whose prices are certain."""
     criteria = {criterion: weight for criterion, weight in objective.weights.items() if weight}
     speeds = {criterion: weight for criterion, weight in criteria.items() if criterion in SPEED_CRITERIA}
     return PEAKS_APART * sum(speeds.values()) if criteria.keys() - speeds.keys() <= {"fewer_gpus"} else EVEN
@@ -173,16 +182,20 @@ def uncertain(
 
 
 def tied_with(index: int, ranked: Sequence[Uncertain]) -> tuple[int, ...]:
-    """Returns the ranks of the choices whose likely scores are within this one's band, and this one's within theirs."""
+    """Returns the ranks of the choices whose order relative to this one the uncertainty leaves open.
+
+    For estimates, the likely scores must lie within each other's bands; the bands of prices need only overlap.
+    """
     one, ranks = ranked[index], list[int]()
-    # Scores rise with the rank, so on either side the first one beyond this one's own band ends the search.
+    # Scores rise with the rank, so on either side the first one that no band reaches ends the search.
+    widest = max(max(each.price_better, each.price_worse) for each in ranked)
     for better in range(index - 1, -1, -1):
-        if one.score - ranked[better].score > max(EVEN, one.better):
+        if one.score - ranked[better].score > max(EVEN, one.better) + one.price_better + widest:
             break
         if tie(ranked[better], one):
             ranks.insert(0, better + 1)
     for worse in range(index + 1, len(ranked)):
-        if ranked[worse].score - one.score > max(EVEN, one.worse):
+        if ranked[worse].score - one.score > max(EVEN, one.worse) + one.price_worse + widest:
             break
         if tie(one, ranked[worse]):
             ranks.append(worse + 1)
@@ -190,12 +203,25 @@ def tied_with(index: int, ranked: Sequence[Uncertain]) -> tuple[int, ...]:
 
 
 def tie(first: Uncertain, second: Uncertain) -> bool:
-    """Returns whether the lead of a choice over a later one is within the uncertainty of the estimates."""
-    # Both bands must reach: the leader may be worse than it seems, and the later one better.
-    lead = second.score - first.score
+    """Returns whether the lead of a choice over a later one is within the uncertainty of estimates and prices."""
+    # A price that is certain leaves the order open if the other's band reaches it.
+    lead = second.score - first.score - first.price_worse - second.price_better
     if first.hardware == second.hardware:
         return lead <= EVEN
+    # Both bands of estimates must reach: the leader may be worse than it seems, and the later one better.
     return lead <= max(EVEN, min(first.worse, second.better))
+
+
+def with_price(one: Uncertain, weight: float, offers: Offers, row: int) -> Uncertain:
+    """Adds the uncertainty of a believed price; `weight` is how much a price counts in the score."""
+    low, likely, high = offers.low.item(row), offers.likely.item(row), offers.high.item(row)
+    ranked_at = high if offers.old.item(row) else likely
+    return one._replace(price_better=weight * log(ranked_at / low), price_worse=weight * log(high / ranked_at))
+
+
+def weight_of_price(objective: Objective) -> float:
+    """Returns how much the score changes with the logarithm of a price."""
+    return sum(weight for criterion, weight in objective.weights.items() if criterion in NEEDS_PRICE)
 
 
 def weight_of_speed(objective: Objective, *, has_amount: bool) -> float:

@@ -1,7 +1,6 @@
 """Question in, answer out, forward only: select, rank, relax, complete."""
 
-from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,11 +17,14 @@ from service.domain.recommend.plans import SPOT
 from service.domain.recommend.priors import cited_priors
 from service.domain.recommend.ranking import (
     Ranked,
+    Uncertain,
     fallbacks,
     tie_distance_of_peaks,
     tied_with,
     uncertain,
+    weight_of_price,
     weight_of_speed,
+    with_price,
 )
 from service.domain.recommend.relax import explained, nearest, nearest_miss, priced_first, rejections
 from service.domain.selection.constraints import Constraints
@@ -185,13 +187,23 @@ def _ranked_offers(basis: Basis, ranked: Ranked, limit: int, catalog: Catalog) -
 def _ties(basis: Basis, ranked: Ranked, shown: int, catalog: Catalog) -> list[tuple[int, ...]]:
     """Returns for each of the shown rows the ranks of those within the uncertainty of its estimate."""
     scores = ranked.score[: shown + MAX_TIES].tolist()
+    weight = weight_of_price(basis.objective)
+    rivals = [
+        with_price(one, weight, catalog.offers, row)
+        for one, row in zip(_estimates(basis, ranked, scores, catalog), ranked.offer.tolist(), strict=False)
+    ]
+    return [tied_with(row, rivals)[:MAX_TIES] for row in range(shown)]
+
+
+def _estimates(basis: Basis, ranked: Ranked, scores: Sequence[float], catalog: Catalog) -> list[Uncertain]:
+    """Returns the first scores with the uncertainty of their estimates, or of peaks."""
     if basis.planner is None or ranked.plans is None:
         distance = tie_distance_of_peaks(basis.objective)
-        return [_within(scores, row, distance) for row in range(shown)]
+        return [Uncertain(score, distance, distance, row) for row, score in enumerate(scores)]
     fleet, cells = basis.planner.fleet, ranked.cell[: len(scores)]
     weight = weight_of_speed(basis.objective, has_amount=fleet.job.amount is not None)
     options, nodes = ranked.plans.option[cells].tolist(), ranked.plans.nodes[cells].tolist()
-    rivals = [
+    return [
         uncertain(
             scores[row],
             weight,
@@ -203,13 +215,6 @@ def _ties(basis: Basis, ranked: Ranked, shown: int, catalog: Catalog) -> list[tu
         )
         for row, index in enumerate(ranked.instance_type[: len(scores)].tolist())
     ]
-    return [tied_with(row, rivals) for row in range(shown)]
-
-
-def _within(scores: list[float], row: int, distance: float) -> tuple[int, ...]:
-    """Returns the ranks of at most `MAX_TIES` rows whose scores are within a distance of a row's."""
-    near = range(bisect_left(scores, scores[row] - distance), bisect_left(scores, scores[row] + distance))
-    return tuple(other + 1 for other in near[:MAX_TIES] if other != row) if len(near) > 1 else ()
 
 
 def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer | None:

@@ -13,6 +13,7 @@ from service.domain.evidence.named import NamedRate
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.warnings import BITS_PER_BYTE, estimate_warnings
+from service.domain.money import MICRO
 from service.domain.physics.cluster import GIB
 from service.domain.physics.input_pipeline import (
     CORES_PER_GPU_THAT_DECODES,
@@ -222,9 +223,14 @@ def _price_warnings(subject: _Subject) -> Warnings:
     price = subject.offer.offer.price
     if price.usd_per_hour is None:
         return
+    belief = price.belief
+    if belief is not None and belief.suspect and belief.usd_micros_listed is not None:
+        listed = belief.usd_micros_listed / MICRO
+        yield statement(WarningCode.PRICE_SUSPECT, listed=listed, believed=price.usd_per_hour)
+    # The age of a price matters only where it could change the order.
     if price.observed_on is None:
         yield statement(WarningCode.PRICE_UNDATED)
-    elif (age := (subject.catalog.day - price.observed_on).days) > OLD_PRICE_DAYS:
+    elif subject.offer.tied_with and (age := (subject.catalog.day - price.observed_on).days) > OLD_PRICE_DAYS:
         yield statement(WarningCode.PRICE_OLD, days=age, observed_on=price.observed_on)
     if price.kind == "assumed":
         yield statement(WarningCode.PRICE_ASSUMED, note=price.note)

@@ -111,7 +111,7 @@ class NearMisses:
     code: NDArray[np.int32]
     """Region, country, continent or market of each row of `cheapest`; -1 if unknown."""
     cheapest: CheapestOffers
-    """The cheapest of these offers for each type and region, country, continent or market."""
+    """The cheapest of these offers for each type and region, country, continent or market, old prices apart."""
 
     @classmethod
     def of(cls, code: str, nearest: TypeSet, misses: Mask, catalog: Catalog) -> "NearMisses":
@@ -119,9 +119,10 @@ class NearMisses:
         offers = np.flatnonzero(misses)
         words = catalog.offer_words.get(code, catalog.offer_words["market"])
         types, codes = catalog.offers.instance_type[offers], words.codes[offers]
-        order = np.lexsort((catalog.offers.usd_per_hour[offers], codes, types))
+        old = catalog.offers.old[offers]
+        order = np.lexsort((catalog.offers.usd_per_hour[offers], old, codes, types))
         types, codes = types[order], codes[order]
-        first = _first_of_run(types) | _first_of_run(codes)
+        first = first_of_run(types) | first_of_run(codes) | first_of_run(old[order])
         return cls(nearest, offers, codes[first], CheapestOffers.of(offers[order][first], catalog))
 
     def with_code(self, code: int, catalog: Catalog) -> CheapestOffers:
@@ -138,7 +139,7 @@ class OfferChoice:
     """The offers that pass some constraints, and those that miss one of them."""
 
     cheapest: CheapestOffers
-    """The cheapest passing offer of each type in each market."""
+    """The cheapest passing offer of each type in each market, old prices apart."""
     unoffered: TypeSet
     """Types without any offer."""
     near_misses: dict[str, NearMisses]
@@ -165,15 +166,16 @@ def offers_of_types(admitted: AdmittedOffers) -> tuple[Indices, Indices]:
     types, offers = admitted.cheapest.instance_type[rows], admitted.cheapest.offer[rows]
     order = np.lexsort((offers, types))  # the rows of a type are in order of preference
     types, offers = types[order], offers[order]
-    first = _first_of_run(types)
+    first = first_of_run(types)
     return types[first], offers[first]
 
 
 def cheapest_of_each_market(offers: Indices, catalog: Catalog) -> CheapestOffers:
-    """Returns the cheapest of some offers for each instance type in each market."""
-    types, markets = catalog.offers.instance_type[offers], catalog.offers.market[offers]
-    order = np.lexsort((catalog.offers.usd_per_hour[offers], types, markets))
-    return CheapestOffers.of(offers[order][_first_of_run(types[order]) | _first_of_run(markets[order])], catalog)
+    """Returns the cheapest of some offers for each instance type in each market, old prices apart."""
+    columns = catalog.offers
+    types, kinds = columns.instance_type[offers], columns.market[offers] * 2 + columns.old[offers]
+    order = np.lexsort((columns.usd_per_hour[offers], types, kinds))
+    return CheapestOffers.of(offers[order][first_of_run(types[order]) | first_of_run(kinds[order])], catalog)
 
 
 def within(column: Floats, limit: float | None) -> Mask:
@@ -201,11 +203,13 @@ def _check_offers(catalog: Catalog, asked: OfferConstraints) -> OfferChoice:
     offers = catalog.offers
     misses = {code: mask for code, mask in _misses(asked, catalog).items() if mask.any()}
     missed_count = sum(misses.values(), np.zeros(len(offers), np.int8))
-    # The cheapest of each market is kept, because a spot offer may be interrupted and the others not.
-    by_market = [np.flatnonzero((missed_count == 0) & (offers.market == market)) for market in range(len(MARKETS))]
-    best = np.concatenate([passing[_first_of_run(offers.instance_type[passing])] for passing in by_market])
+    # The cheapest of each market is kept, because a spot offer may be interrupted and the others not; and of old prices
+    # and others, because an old price ranks at the high end of what it is believed to be.
+    kinds = offers.market * 2 + offers.old
+    by_kind = [np.flatnonzero((missed_count == 0) & (kinds == kind)) for kind in range(2 * len(MARKETS))]
+    best = np.concatenate([passing[first_of_run(offers.instance_type[passing])] for passing in by_kind])
     ordered = np.lexsort((missed_count, offers.instance_type))
-    nearest = ordered[_first_of_run(offers.instance_type[ordered])]
+    nearest = ordered[first_of_run(offers.instance_type[ordered])]
     return OfferChoice(
         cheapest=CheapestOffers.of(best, catalog),
         unoffered=catalog.everyone & ~_types_of(nearest, catalog),
@@ -221,7 +225,7 @@ def _types_of(offers: NDArray[Any], catalog: Catalog) -> TypeSet:
     return types_where(np.bincount(types, minlength=len(catalog.instance_types)) > 0)
 
 
-def _first_of_run(column: NDArray[Any]) -> Mask:
+def first_of_run(column: NDArray[Any]) -> Mask:
     """Rows in which another value begins."""
     first = np.ones(len(column), np.bool_)
     np.not_equal(column[1:], column[:-1], out=first[1:])

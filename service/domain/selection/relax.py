@@ -12,7 +12,14 @@ import numpy as np
 
 from service.domain.arrays import Indices, Mask
 from service.domain.catalog.catalog import Catalog
-from service.domain.selection.offers import AdmittedOffers, CheapestOffers, NearMisses, cheapest_of_each_market, within
+from service.domain.selection.offers import (
+    AdmittedOffers,
+    CheapestOffers,
+    NearMisses,
+    cheapest_of_each_market,
+    first_of_run,
+    within,
+)
 from service.domain.typeset import ThresholdIndex, TypeSet
 
 KeepingOffers = Callable[[CheapestOffers], Mask]
@@ -152,12 +159,15 @@ class AddOfferWord:
         if not len(rows):
             return None
         # Codes begin at -1, for an offer without a known region or country; bincount takes no negative numbers.
-        counts = np.bincount(self.near_misses.code[rows] + 1, minlength=2)[1:]
+        code = self.near_misses.code[rows]
+        # A type may have two offers under a word, one of them with an old price; they follow each other.
+        first = np.flatnonzero(first_of_run(rejected.cheapest.instance_type[rows]) | first_of_run(code))
+        counts = np.bincount(code[first] + 1, minlength=2)[1:]
         if not counts.any():
             return Relaxation({self.field: None}, rejected)
-        code = int(counts.argmax())
-        word = catalog.offer_words[self.field].words[code]
-        offers = self.near_misses.with_code(code, catalog)
+        most = int(counts.argmax())
+        word = catalog.offer_words[self.field].words[most]
+        offers = self.near_misses.with_code(most, catalog)
         to: dict[str, object] = {self.field: [*self.words, word]}
         if word == "spot" and self.spot_refused:
             to["workload.fault_tolerant"] = True

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.answers import all_items, get_json, names
+from tests.api.answers import all_items, get_json, names, offers_of
 
 Item = dict[str, Any]
 Predicate = Callable[[Item], bool]
@@ -141,7 +141,6 @@ def test_by_default_a_list_shows_what_is_in_use(client: TestClient) -> None:
         ("region=us-east-1,eu-west-1", lambda price: price["region"] in ("us-east-1", "eu-west-1")),
         ("market=spot", lambda price: price["market"] == "spot"),
         ("region=us-east-1&market=spot", lambda price: price["region"] == "us-east-1" and price["market"] == "spot"),
-        ("max_usd_per_hour=0.5", lambda price: price["usd_per_hour"] is not None and price["usd_per_hour"] <= 0.5),
     ],
 )
 def test_a_filter_of_offers_asks_one_offer_for_all(client: TestClient, query: str, passes: Predicate) -> None:
@@ -190,15 +189,33 @@ def test_a_class_of_sellers_leaves_the_machines_of_its_providers(client: TestCli
 
 
 def test_the_price_is_the_lowest_on_demand_one(client: TestClient) -> None:
-    cheapest: dict[str, float] = {}
-    for price in all_items(client, "/prices?market=on_demand"):
-        name = f"{price['provider']}/{price['instance']}"
-        if price["usd_per_hour"] is not None:
-            cheapest[name] = min(price["usd_per_hour"], cheapest.get(name, 1e9))
-    for item in every_instance(client):
-        if (name := f"{item['provider']}/{item['name']}") in cheapest:
-            assert item["price"]["usd_per_hour"] == cheapest[name]
+    for item in all_items(client, "/instances?provider=aws,lambda,vast"):
+        offers = offers_of(client, f"{item['provider']}/{item['name']}")
+        if offers:
+            assert item["price"]["usd_per_hour"] == min(each["usd_per_hour"] for each in offers)
             assert item["price"]["market"] == "on_demand"
+
+
+def test_the_price_limit_asks_for_the_believed_price(client: TestClient) -> None:
+    found = names(all_items(client, "/instances?provider=vast,runpod&max_usd_per_hour=0.5"))
+    sold = {
+        name
+        for name in names(all_items(client, "/instances?provider=vast,runpod"))
+        if any(
+            offer["usd_per_hour"] <= 0.5
+            for market in ("on_demand", "spot", "reserved")
+            for offer in offers_of(client, name, market)
+        )
+    }
+    assert found == sold
+    assert found
+
+
+def test_recorded_prices_are_those_that_were_listed(client: TestClient) -> None:
+    (listed,) = all_items(client, "/prices?instance=aws/p4d.24xlarge&region=us-east-1&market=on_demand")
+    (offer,) = (each for each in offers_of(client, "aws/p4d.24xlarge") if each["region"] == "us-east-1")
+    assert offer["listed_usd_per_hour"] == listed["usd_per_hour"]
+    assert offer["usd_per_hour_low"] < offer["usd_per_hour"] < offer["usd_per_hour_high"]
 
 
 def test_a_price_without_a_day_has_no_age(client: TestClient) -> None:

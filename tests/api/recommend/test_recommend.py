@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
 from service.api.recommend.response import RecommendResponse
-from tests.api.answers import get_json, post_recommend
+from tests.api.answers import get_json, offers_of, post_recommend, ranked_factor
 from tests.builders.request_bodies import Body, question, relaxed
 
 VARIED: dict[str, Body] = {
@@ -99,7 +99,8 @@ def test_each_relaxation_admits_just_what_it_says(client: TestClient, name: str)
             best = next(each for each in new if f"{each['provider']}/{each['instance']}" == relax["best"]["instance"])
             assert best["usd_per_hour"] == relax["best"]["usd_per_hour"]
             if body.get("objective", "cheapest") == "cheapest" and not price_ignored(answer):
-                assert best["usd_per_hour"] == min(each["usd_per_hour"] for each in new)
+                ranked = [each["usd_per_hour"] * ranked_factor(each["price"]) for each in new]
+                assert best["usd_per_hour"] * ranked_factor(best["price"]) == pytest.approx(min(ranked), rel=1e-6)
 
 
 def test_these_questions_meet_most_kinds_of_rejections(client: TestClient) -> None:
@@ -137,8 +138,9 @@ def test_the_question_that_comes_back_is_the_same_question(client: TestClient, n
 
 
 def test_cheapest_first(client: TestClient) -> None:
-    prices = [choice["usd_per_hour"] for choice in post_recommend(client, question())["choices"]]
-    assert prices == sorted(prices)
+    choices = post_recommend(client, question())["choices"]
+    prices = [choice["usd_per_hour"] * ranked_factor(choice["price"]) for choice in choices]
+    assert prices == pytest.approx(sorted(prices), rel=1e-4)
 
 
 def test_fastest_first(client: TestClient) -> None:
@@ -150,8 +152,8 @@ def test_fastest_first(client: TestClient) -> None:
 
 def test_best_value_first(client: TestClient) -> None:
     choices = post_recommend(client, question(objective="best_value"))["choices"]
-    value = [choice["estimate"]["peak_tflops_per_usd_hour"] for choice in choices]
-    assert value == sorted(value, reverse=True)
+    value = [choice["estimate"]["peak_tflops_per_usd_hour"] / ranked_factor(choice["price"]) for choice in choices]
+    assert value == pytest.approx(sorted(value, reverse=True), rel=1e-4)
     for choice in choices:
         expected = choice["estimate"]["peak_tflops"] / choice["usd_per_hour"]
         assert choice["estimate"]["peak_tflops_per_usd_hour"] == pytest.approx(expected, rel=1e-3)
@@ -225,15 +227,12 @@ def test_per_offer_ranks_every_offer(client: TestClient) -> None:
     body = question(constraints={"instance": ["aws/p4d.24xlarge", "aws/g5.12xlarge"], "market": ["on_demand"]})
     by_type = post_recommend(client, body)
     by_offer = post_recommend(client, {**body, "per": "offer"})
-    offers = [
-        price
-        for name in ("p4d.24xlarge", "g5.12xlarge")
-        for price in get_json(client, f"/prices?instance=aws/{name}&market=on_demand&limit=500")["items"]
-        if price["usd_per_hour"] is not None
-    ]
+    offers = [price for name in ("p4d.24xlarge", "g5.12xlarge") for price in offers_of(client, f"aws/{name}")]
     assert len(by_type["choices"]) == 2
     assert len(by_offer["choices"]) == len(offers) > 2
-    assert [choice["usd_per_hour"] for choice in by_offer["choices"]] == sorted(each["usd_per_hour"] for each in offers)
+    assert [choice["usd_per_hour"] * ranked_factor(choice["price"]) for choice in by_offer["choices"]] == pytest.approx(
+        sorted(each["usd_per_hour"] * ranked_factor(each) for each in offers), rel=1e-6
+    )
     assert by_offer["choices"][0]["usd_per_hour"] == by_type["choices"][0]["usd_per_hour"]
     assert f"of {len(offers)} by" in by_offer["choices"][0]["reasons"][0]["text"]
 
@@ -319,13 +318,13 @@ def test_fields_that_did_not_weigh_are_named(client: TestClient) -> None:
         client, question(workload=work, constraints={"budget_usd": 500, "provider": ["aws"]}, objective="fastest")
     )
     notes = {note["code"]: note["fields"] for note in answer["notes"]}
-    assert set(notes) == {"not_weighed"}
+    assert set(notes) == {"not_weighed", "unranked"}
     assert set(notes["not_weighed"]) == {
         "workload.sequence_length", "workload.method", "workload.host.cpu_samples_per_second_per_vcpu",
         "constraints.budget_usd",
     }  # fmt: skip
     plain = post_recommend(client, question(workload={"precision": ["bf16"]}, objective="fastest"))
-    assert plain["notes"] == []
+    assert {note["code"] for note in plain["notes"]} == {"unranked"}
 
 
 def test_a_default_objective_is_told(client: TestClient) -> None:
@@ -390,8 +389,8 @@ def test_a_job_is_ranked_by_dollars_of_the_whole_of_it(client: TestClient) -> No
     work = {"model": "llama-3-8b", "precision": ["bf16"], "global_batch_size": 64, "amount": {"tokens": 1e9}}
     answer = post_recommend(client, question(workload=work, constraints={"provider": ["aws"], "max_nodes": 4}))
     choices = answer["choices"]
-    dollars = [choice["estimate"]["usd"]["likely"] for choice in choices]
-    assert dollars == sorted(dollars)
+    dollars = [choice["estimate"]["usd"]["likely"] * ranked_factor(choice["price"]) for choice in choices]
+    assert dollars == pytest.approx(sorted(dollars), rel=1e-4)
     for choice in choices:
         estimate = choice["estimate"]
         assert estimate["basis"] == "modelled"

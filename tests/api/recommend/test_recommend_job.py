@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from service.api.recommend.response import RecommendResponse, ratio
-from tests.api.answers import get_json, post_recommend
+from tests.api.answers import get_json, post_recommend, ranked_factor
 from tests.api.raw_asgi import recommend
 from tests.builders.request_bodies import Body, question, relaxed
 
@@ -69,8 +69,10 @@ def test_dollars_are_hours_times_price_of_all_nodes(answers: dict[str, Any], nam
         assert choice["usd_per_hour"] == pytest.approx(choice["price"]["usd_per_hour"] * choice["nodes"], rel=1e-5)
         if "amount" in JOBS[name]["workload"]:
             paid = choice["spot"]["paid_hours"] if choice["spot"] else estimate["hours"]
-            for part in ("low", "likely", "high"):
-                assert estimate["usd"][part] == pytest.approx(paid[part] * choice["usd_per_hour"], rel=1e-4)
+            price = choice["price"]
+            prices = {"likely": price["usd_per_hour"], **{end: price[f"usd_per_hour_{end}"] for end in ("low", "high")}}
+            for part, usd in prices.items():
+                assert estimate["usd"][part] == pytest.approx(paid[part] * usd * choice["nodes"], rel=1e-4)
         else:
             assert estimate["usd"] is None
             assert estimate["hours"] is None
@@ -177,15 +179,22 @@ def test_each_objective_ranks_a_job_by_its_own_figure(answers: dict[str, Any]) -
             found = [each[step] for each in found]
         return found  # type: ignore[no-any-return]
 
-    cheapest = ranked("training", "estimate", "usd", "likely")
+    def reckoned(name: str, *path: str) -> list[float]:
+        factors = [ranked_factor(price) for price in ranked(name, "price")]
+        return [figure * factor for figure, factor in zip(ranked(name, *path), factors, strict=True)]
+
+    cheapest = reckoned("training", "estimate", "usd", "likely")
     fastest = ranked("on nodes", "estimate", "hours", "likely")
-    value = ranked("serving", "estimate", "samples_per_usd")
-    per_hour = ranked("LoRA without an amount", "usd_per_hour")
+    value = [
+        choice["estimate"]["samples_per_usd"] / ranked_factor(choice["price"])
+        for choice in answers["serving"]["choices"]
+    ]
+    per_hour = reckoned("LoRA without an amount", "usd_per_hour")
     watts = ranked("watts", "estimate", "joules_per_sample")
-    offers = ranked("offers", "estimate", "usd", "likely")
+    offers = reckoned("offers", "estimate", "usd", "likely")
     for figures in (cheapest, fastest, per_hour, watts, offers):
-        assert figures == sorted(figures)
-    assert value == sorted(value, reverse=True)
+        assert figures == pytest.approx(sorted(figures), rel=1e-4)
+    assert value == pytest.approx(sorted(value, reverse=True), rel=1e-4)
     assert len(offers) > len({choice["instance"] for choice in answers["offers"]["choices"]})
 
 

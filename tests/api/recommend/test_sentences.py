@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from service.api.recommend.sentences import note, said
+from service.domain.calibration.coefficients import Coefficient
+from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement, Prior
 from service.domain.catalog.tariffs import InterruptionPrior
@@ -27,7 +29,7 @@ from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import event, instance_type
 from tests.builders.jobs import LARGE_MODEL, model
 from tests.builders.offers import priced
-from tests.builders.sources import SOURCE
+from tests.builders.sources import DAY, SOURCE
 
 BF16, LOW_FP16 = rate("bf16", "accelerated", 312.0), rate("fp16", "reduced", 20.0)
 PART = gpu("a100-1of4", fraction=0.25, partition_of="a100-sxm4-40gb", rates=(BF16,), memory_gb=10.0)
@@ -62,6 +64,17 @@ WORLD = catalog(
     physics=FITTED, measurements=(MEASURED,), interruption_priors=(PRIOR,), priors=RULES,
     software=(software_rule("pytorch", "partly"), software_rule("pytorch", "no", scope_value="cambricon")),
 )  # fmt: skip
+
+SUSPECT = catalog(
+    *(
+        priced(instance_type("p4d", provider=seller), usd, valid_from=DAY, observed_on=DAY)
+        for seller, usd in {"one": 1.0, "two": 30.0, "three": 31.0, "four": 32.0}.items()
+    ),
+    price_movement=PriceMovement.of(
+        [Coefficient(f"price.{name}", "", value, "", "", 1) for name, value in {"change": 0.4, "spread": 0.5}.items()]
+    ),
+)
+"""One seller asks far less than three others."""
 
 PYTORCH = Requirements(framework=Requirement("pytorch", EVERY), host_memory_gib=64.0)
 SMALL_JOB = Job("training", model(), ("bf16",), amount=Amount(samples=1000.0), sequence_length=2048, global_batch=64)
@@ -109,6 +122,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "no peak": lambda: ask(world=catalog(priced(DARK, 1.0)), objective=Objective(NAMED["fastest"])),
     "an end": lambda: ask(world=catalog(priced(ENDING, 1.0))),
     "no GPU": lambda: ask(world=catalog(priced(HOST, 0.2), priced(P4D, 32.0))),
+    "a suspect price": lambda: ask(world=SUSPECT),
     "no price": lambda: ask(world=catalog(priced(P4D, None)), constraints={"needs_price": True}),
     "fields without effect": lambda: ask(
         name="unmeasured", spot_left_out=True, software_unknown=("workload.software.framework",),

@@ -24,6 +24,8 @@ wide = st.builds(
     better=st.floats(0, 1),
     worse=st.floats(0, 1),
     hardware=st.sampled_from(["a", "b", "c"]),
+    price_better=st.floats(0, 1),
+    price_worse=st.floats(0, 1),
 )
 
 
@@ -41,6 +43,13 @@ def test_a_lead_beyond_either_band_is_none(worse: float, better: float) -> None:
 def test_of_the_same_hardware_the_cheaper_offer_wins() -> None:
     assert tied_with(0, [Uncertain(0.0, 0.3, 0.3, "a"), Uncertain(0.02, 0.3, 0.3, "a")]) == ()
     assert tied_with(0, [Uncertain(0.02, 0.3, 0.3, "a"), Uncertain(0.02, 0.3, 0.3, "a")]) == (2,)
+
+
+def test_of_the_same_hardware_uncertain_prices_can_change_the_order() -> None:
+    first, second = Uncertain(0.0, 0, 0, "a", 0.1, 0.0), Uncertain(0.2, 0, 0, "a", 0.1, 0.3)
+    assert tied_with(0, [first, second]) == ()
+    assert tied_with(0, [first._replace(price_worse=0.11), second]) == (2,)
+    assert tied_with(0, [first, second._replace(price_better=0.21)]) == (2,)
 
 
 @given(st.lists(wide, min_size=1, max_size=8))

@@ -1,0 +1,170 @@
+"""The price of an offer today, as it is believed from the price that was last listed and from the same GPU elsewhere.
+
+The logarithm of a price changes like a random walk, so its variance grows with age. The prices that sellers ask for the
+same GPU lie around their median, at a level and with a spread that are those of the market and the class of the
+seller. Both are estimates of today's price, and their mean by inverse variance is believed. docs/prices.md has the
+figures of the fit.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.arrays import Floats, Indices, Mask
+from service.domain.calibration.coefficients import Coefficient, values_by_name
+
+CONFIRMED_DAYS = 45
+"""Age in days up to which a price is believed as it is listed, as for prices of feeds."""
+
+OLD_DAYS = 180
+"""Age in days beyond which a price ranks at the high end of its band."""
+
+UNDATED_DAYS = 720
+"""Assumed age of a price without a date, which is old."""
+
+SUSPECT_BELOW = 0.6
+"""A price below this share of the median of its kind is suspect while a single source states it."""
+
+SOURCES_AGREE = 0.05
+"""Two sources confirm each other if their prices differ by at most this share."""
+
+FEWEST_SELLERS = 3
+"""Other sellers that the median of a GPU needs."""
+
+DAYS_A_YEAR = 365.25
+EIGHT_OF_TEN = 1.2816
+"""Standard deviations between the middle of a normal distribution and its 10th or 90th percentile."""
+
+
+def scopes_of(market: str, seller_class: str) -> tuple[str, ...]:
+    """Returns the groups of similar prices, the narrowest first."""
+    return f"market={market}|seller_class={seller_class}", f"market={market}", ""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceMovement:
+    """Coefficients of prices by name and scope, all of logarithms; without any, prices are believed as listed.
+
+    `price.change` is the standard deviation of a year's change, `price.level` the median distance of a seller from the
+    median of the others, and `price.spread` the standard deviation around it.
+    """
+
+    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, coefficients: Sequence[Coefficient]) -> "PriceMovement":
+        """Takes the coefficients whose names begin with `price.`."""
+        return cls(values_by_name(each for each in coefficients if each.name.startswith("price.")))
+
+    def table(self, name: str, markets: Sequence[str], seller_classes: Sequence[str]) -> Floats:
+        """Returns a coefficient by market (rows) and class of seller (columns); 0 where no scope has it."""
+        known = self.values.get(name, {})
+        return np.array(
+            [[next((known[s] for s in scopes_of(m, c) if s in known), 0.0) for c in seller_classes] for m in markets]
+        ).reshape(len(markets), len(seller_classes))
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPrices:
+    """Prices as their sellers listed them, one per row."""
+
+    usd_per_gpu: Floats
+    """Per hour of one GPU, or of a machine without GPUs; NaN if unknown."""
+    age_days: Floats
+    """NaN if unknown."""
+    kind: Indices
+    """Code of the GPU, market and term; -1 without a GPU."""
+    seller: Indices
+    market: Indices
+    seller_class: Indices
+    source: Indices
+    recaptured: Mask
+    """Whether a later capture showed the same price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beliefs:
+    """Believed prices as factors of the listed ones."""
+
+    low: Floats
+    likely: Floats
+    high: Floats
+    suspect: Mask
+    """Far below the same GPU elsewhere, and stated by one source."""
+    old: Mask
+    """Observed too long ago or on an unknown day, or suspect."""
+
+
+def beliefs(
+    listed: ListedPrices, movement: PriceMovement, markets: Sequence[str], seller_classes: Sequence[str]
+) -> Beliefs:
+    """Returns the believed prices, given the words that `market` and `seller_class` are indices into."""
+    rows = len(listed.usd_per_gpu)
+    age = np.where(np.isnan(listed.age_days), UNDATED_DAYS, np.abs(listed.age_days))
+    if not movement.values:
+        return Beliefs(np.ones(rows), np.ones(rows), np.ones(rows), np.zeros(rows, np.bool_), np.zeros(rows, np.bool_))
+    change, level, spread = (
+        movement.table(f"price.{name}", markets, seller_classes)[listed.market, listed.seller_class]
+        for name in ("change", "level", "spread")
+    )
+    usd = np.log(listed.usd_per_gpu)
+    elsewhere = level_elsewhere(listed)
+    distance = np.nan_to_num(elsewhere + level - usd)
+    # A class of sellers that asks more than others is not suspect because it asks as much.
+    suspect = _suspect(listed, elsewhere + np.minimum(level, 0.0) - usd)
+    # A suspect price says no more about today's than its distance from all others.
+    variance = change**2 * np.maximum(age - CONFIRMED_DAYS, 0) / DAYS_A_YEAR + np.where(suspect, distance**2, 0)
+    drawn = np.where(distance != 0, variance / np.maximum(variance + spread**2, 1e-12), 0.0)
+    width = EIGHT_OF_TEN * np.sqrt(variance * (1 - drawn))
+    middle = drawn * distance
+    low, likely, high = (np.exp(middle + ends * width) for ends in (-1, 0, 1))
+    return Beliefs(low, likely, high, suspect, (age > OLD_DAYS) | suspect)
+
+
+def _suspect(listed: ListedPrices, below_others: Floats) -> Mask:
+    """Prices far below the others of their kind that neither a fresh capture nor a second source confirms."""
+    below = (below_others > -log(SUSPECT_BELOW)) & ~(listed.recaptured & (listed.age_days <= CONFIRMED_DAYS))
+    for row in np.flatnonzero(below).tolist():
+        others = (listed.kind == listed.kind[row]) & (listed.seller == listed.seller[row])
+        others &= listed.source != listed.source[row]
+        ratio = listed.usd_per_gpu[others] / listed.usd_per_gpu[row]
+        below[row] = not (np.abs(ratio - 1) <= SOURCES_AGREE).any()
+    return below
+
+
+def level_elsewhere(listed: ListedPrices) -> Floats:
+    """Returns the logarithm of the median price of the same kind at other sellers; NaN where too few are known.
+
+    Each seller counts once. Prices of the last half year are preferred where enough sellers have one.
+    """
+    level = np.full(len(listed.usd_per_gpu), np.nan)
+    usable = np.flatnonzero((listed.kind >= 0) & (listed.usd_per_gpu > 0))
+    sellers = int(listed.seller.max(initial=0)) + 1
+    cell, at = np.unique(listed.kind[usable] * sellers + listed.seller[usable], return_inverse=True)
+    usd, recent = np.log(listed.usd_per_gpu[usable]), np.abs(listed.age_days[usable]) <= OLD_DAYS
+    every, fresh = _medians(usd, at, len(cell)), _medians(usd[recent], at[recent], len(cell))
+    elsewhere = np.full(len(cell), np.nan)
+    for cells in np.split(np.arange(len(cell)), np.flatnonzero(np.diff(cell // sellers)) + 1):
+        for own in cells.tolist():
+            others = cells[cells != own]
+            known = fresh[others][~np.isnan(fresh[others])]
+            known = known if len(known) >= FEWEST_SELLERS else every[others]
+            if len(known) >= FEWEST_SELLERS:
+                elsewhere[own] = np.median(known)
+    level[usable] = elsewhere[at]
+    return level
+
+
+def _medians(values: Floats, group: NDArray[np.intp], groups: int) -> Floats:
+    """Returns the median of the values in each group; NaN for an empty one."""
+    ordered = values[np.lexsort((values, group))]
+    counts = np.bincount(group, minlength=groups)
+    first = np.cumsum(counts) - counts
+    medians = np.full(groups, np.nan)
+    filled = counts > 0
+    below, above = (first + (counts - 1) // 2)[filled], (first + counts // 2)[filled]
+    medians[filled] = (ordered[below] + ordered[above]) / 2
+    return medians
