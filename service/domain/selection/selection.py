@@ -7,7 +7,7 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.selection.constraints import Constraints, type_checks
-from service.domain.selection.offers import AdmittedOffers, NearMisses, OfferChoice, offer_choice
+from service.domain.selection.offers import AdmittedOffers, CheapestOffers, NearMisses, OfferChoice, offer_choice
 from service.domain.selection.relax import (
     AddOfferWord,
     Check,
@@ -78,7 +78,7 @@ def _offer_obstacles(
     for code, near_misses in choice.near_misses.items():
         alone = near_misses.cheapest.candidates(only_by_offers, limit)
         fails = (out.types & near_misses.nearest & ~cheapest.types) | alone.types
-        helped = near_misses.cheapest.candidates(only_by_offers | out.by_limits, limit)
+        helped = near_misses.cheapest.candidates(only_by_offers | _kept(out, near_misses.cheapest, keeping), limit)
         rule = _offer_rule(code, near_misses, asked, keeping)
         # A spot price that is unknown is missing data; a provider without spot machines does not meet the constraint.
         unknown = catalog.derive(sold_at_spot) if code == "market" and asked.market == ("spot",) else 0
@@ -89,8 +89,17 @@ def _offer_obstacles(
     yield Obstacle("no_offer", "data", out.types & choice.unoffered, AdmittedOffers(cheapest, 0, limit))
     if limit is not None:
         too_expensive = cheapest.types & ~cheapest.within(limit)
-        helped = AdmittedOffers(cheapest, (only_by_offers | out.by_limits) & cheapest.prices.known, None)
+        helped_types = only_by_offers | _kept(out, cheapest, keeping)
+        helped = AdmittedOffers(cheapest, helped_types & cheapest.prices.known, None)
         yield Obstacle("max_usd_per_hour", "constraint", too_expensive, helped, RaisePriceLimit(limit, keeping))
+
+
+def _kept(out: _Rejected, offers: CheapestOffers, keeping: KeepingOffers | None) -> TypeSet:
+    """Types that miss limits on the job with the offers that pass, and keep them with one of these."""
+    if keeping is None or not out.by_limits:
+        return 0
+    kept = np.bincount(offers.instance_type[keeping(offers)], minlength=len(offers.lowest_usd)) > 0
+    return out.by_limits & types_where(kept)
 
 
 def sold_at_spot(catalog: Catalog) -> TypeSet:
