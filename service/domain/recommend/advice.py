@@ -345,9 +345,10 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
         (each, each.gpu.memory_gb or 0.0, best_peak(each))
         for index, each in enumerate(catalog.instance_types)
         if each.gpu is not None
-        and (each.provider, each.service, each.gpu_count) == (top.provider, top.service, 1)
+        and (each.provider, each.service, each.gpu_count, each.gpu.kind) == (top.provider, top.service, 1, gpu.kind)
         and each.state_on(catalog.day) == "available"
         and able[index]
+        and successor(index, catalog) is None
     ]
     cards.sort(key=lambda card: (card[0].vcpus or 0.0, card[0].id))  # of equal cards, the one with the smallest host
     larger, now = [card for card in cards if card[1] > gpu.memory_gb], best_peak(top)
