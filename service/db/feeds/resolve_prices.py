@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, case, delete, func, insert, not_, or_, select, update
 
 from service.db.tables import DOCUMENT, FEED, INSTANCE_TYPE, OBSERVATION, OFFER, PRICE
 from service.domain.catalog.offer import OFFER_FIELDS
@@ -34,6 +34,24 @@ def resolve_prices(connection: Connection, keys: Collection[str] | None, now: da
     types = _type_ids(connection)
     for chunk in [None] if keys is None else _chunks(sorted(keys)):
         _resolve_some(connection, chunk, feeds, captures, types, now)
+
+
+def renew_prices(connection: Connection, feed: str, part: str, at: datetime, now: datetime) -> set[str]:
+    """Moves the day of prices that a part alone shows to its newest capture, which repeats them.
+
+    Returns the other keys of the part, whose prices must be resolved: several feeds show them, or a row is not kept.
+    """
+    of_part = and_(DOCUMENT.c.feed == feed, DOCUMENT.c.part == part)
+    not_plain = or_(not_(of_part), OBSERVATION.c.state != "kept")
+    shown = select(OBSERVATION.c.key, func.max(case((of_part, 1), else_=0)).label("here"),
+                   func.max(case((not_plain, 1), else_=0)).label("resolved"))  # fmt: skip
+    keys = shown.join(DOCUMENT).where(OBSERVATION.c.superseded_at.is_(None)).group_by(OBSERVATION.c.key).subquery()
+    plain = select(OFFER.c.id).join(keys, keys.c.key == OFFER.c.key).where(keys.c.here == 1, keys.c.resolved == 0)
+    in_force = and_(PRICE.c.valid_from <= at, or_(PRICE.c.valid_to.is_(None), PRICE.c.valid_to > at))
+    dated = update(PRICE).where(PRICE.c.offer_id.in_(plain), in_force, PRICE.c.dated != "unknown")
+    connection.execute(dated.values(observed_on=at.date(), recorded_at=now))
+    others = select(keys.c.key).where(keys.c.here == 1, keys.c.resolved == 1)
+    return set(connection.execute(others).scalars())
 
 
 def captures_known_at(connection: Connection, known_at: datetime | None) -> Parts:

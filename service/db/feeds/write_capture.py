@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, func, insert, select, update
 
-from service.db.feeds.resolve_prices import resolve_prices
+from service.db.feeds.resolve_prices import renew_prices, resolve_prices
 from service.db.import_lock import import_transaction
 from service.db.schema import key_columns
 from service.db.tables import CATALOG_VERSION, DOCUMENT, IMPORT_RUN, INSTANCE_TYPE, METADATA, OBSERVATION, SPECIFICATION
@@ -89,8 +89,7 @@ def confirm_capture(engine: Engine, feed: str, part: str, now: datetime) -> Writ
         document = {**columns, "fetched_at": now, "recorded_at": now, "complete": True, "questioned": False}
         (document_id,) = connection.execute(insert(DOCUMENT).values(document).returning(DOCUMENT.c.id)).one()
         if not _confirmed_that_day(connection, feed, part, now, document_id):
-            of_rows = select(OBSERVATION.c.key).join(DOCUMENT).where(*of_part).distinct()
-            resolve_prices(connection, set(connection.execute(of_rows).scalars()), now)
+            resolve_prices(connection, renew_prices(connection, feed, part, now, now), now)
             version += 1
         run = {"feed": feed, "part": part, "content_hash": last["sha256"], "started_at": now, "finished_at": now}
         run |= _counts_of_last_run(connection, feed, part) | {"state": "unchanged"}
@@ -139,7 +138,11 @@ def _store(connection: Connection, capture: Capture, now: datetime) -> bool:
         and _confirmed_that_day(connection, capture.feed, capture.part, capture.fetched_at, document_id)
     ):
         return False
-    touched = {row["key"] for row in rows} | set(before) | set(after) | _keys_of(connection, capture.new)
+    touched = {row["key"] for row in rows} | _keys_of(connection, capture.new)
+    if later is None and capture.complete:
+        touched |= renew_prices(connection, capture.feed, capture.part, capture.fetched_at, now)
+    else:
+        touched |= set(before) | set(after)
     resolve_prices(connection, touched, now)
     return True
 

@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Connection, Engine, func, select
 
 from service.db.engine import connect
-from service.db.feeds.resolve_prices import captures_known_at, read_feeds, resolved_offers
-from service.db.feeds.write_capture import Capture, CaptureRefused, write_capture
+from service.db.feeds.resolve_prices import captures_known_at, read_feeds, resolve_prices, resolved_offers
+from service.db.feeds.write_capture import Capture, CaptureRefused, confirm_capture, write_capture
 from service.db.migrate import upgrade
 from service.db.tables import DOCUMENT, OBSERVATION, OFFER, PRICE
 from service.db.write_catalog import write
@@ -225,6 +225,33 @@ def all_prices(file: Path, captures: Sequence[Capture]) -> tuple[object, object]
         resolved = prices(engine, "")
         engine.dispose()
     return resolved, held_rows
+
+
+def stored(connection: Connection) -> list[object]:
+    columns = (PRICE.c.per_hour_micros, PRICE.c.valid_from, PRICE.c.valid_to, PRICE.c.observed_on, PRICE.c.dated)
+    query = select(OFFER.c.key, *columns).join(OFFER).order_by(OFFER.c.key, PRICE.c.valid_from)
+    return [tuple(row) for row in connection.execute(query)]
+
+
+@settings(max_examples=60)
+@given(steps=st.lists(st.tuples(st.sampled_from(["one", "two"]), st.none() | SHOWN), min_size=2, max_size=8))
+def test_prices_that_are_renewed_at_once_equal_prices_that_are_resolved(
+    prepared_file: Path, steps: list[tuple[str, dict[str, int] | None]]
+) -> None:
+    with TemporaryDirectory() as folder:
+        engine = connect(f"sqlite:///{shutil.copy(prepared_file, Path(folder) / 'copy.db')}")
+        known = set[str]()
+        for number, (feed, shown) in enumerate(steps, 1):
+            if shown is not None:
+                write_capture(engine, capture(day(number), shown, feed=feed, sha256=str(number)), NOW)
+                known.add(feed)
+            elif feed in known:  # without prices, the feed says that nothing has changed
+                confirm_capture(engine, feed, "", day(number))
+        with engine.begin() as connection:
+            renewed = stored(connection)
+            resolve_prices(connection, None, NOW)
+            assert renewed == stored(connection)
+        engine.dispose()
 
 
 @settings(max_examples=60)
