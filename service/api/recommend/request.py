@@ -281,8 +281,13 @@ def _asks_for_cpus(request: RecommendRequest, catalog: Catalog) -> bool:
         "cpu" in software.platforms
         or limits.get("max_gpu_count", 1) < 1
         or (library is not None and library.software in catalog.derive(software_names, ("library",)))
-        or any(each.gpu is None and named & {each.family, each.name} for each in catalog.instance_types)
+        or not named.isdisjoint(catalog.derive(_names_without_gpu))
     )
+
+
+def _names_without_gpu(catalog: Catalog) -> frozenset[str]:
+    """Returns the names and families of instance types without a GPU."""
+    return frozenset(word for each in catalog.instance_types if each.gpu is None for word in (each.family, each.name))
 
 
 def _excluded_by(name: str, catalog: Catalog) -> tuple[str, ...]:
