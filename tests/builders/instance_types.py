@@ -36,6 +36,7 @@ def unknown_instance_type(name: str, **given: Any) -> InstanceType:
         local_storage_gb=None,
         bare_metal=None,
         hypervisor=None,
+        orderable=None,
         cpu_fp32_tflops=None,
         twin_of=None,
         source=SOURCE,

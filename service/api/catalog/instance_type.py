@@ -125,6 +125,7 @@ class InstanceTypeResponse(ResponseModel):
     gpudirect_rdma: bool | None
     local_storage_gb: float | None
     bare_metal: bool | None
+    orderable: bool | None = Field(description="Whether the provider takes this name in an order; null: unknown.")
     hypervisor: str | None = Field(description="`nitro` or `xen` at AWS; `none` on bare metal; null: unknown.")
     cpu_fp32_tflops: float | None = Field(description="Dense peak of all vCPUs, where it is known.")
 

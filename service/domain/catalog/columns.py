@@ -154,6 +154,11 @@ FLAGS: dict[str, FlagColumn] = {
     "gpudirect_rdma": FlagColumn(
         "GPUDirect RDMA support of the network", lambda t: t.gpudirect_rdma, "Transfers between GPUs over RDMA."
     ),
+    "orderable": FlagColumn(
+        "name that the provider takes in an order",
+        lambda t: t.orderable,
+        "Whether the provider takes the name in an order; names of combinations and of single GPUs it does not.",
+    ),
     "bare_metal": FlagColumn("virtualisation", lambda t: t.bare_metal, "Whether there is no hypervisor."),
     "tensor_cores": FlagColumn(
         "tensor core support of the GPU",

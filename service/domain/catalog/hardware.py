@@ -163,6 +163,8 @@ class InstanceType:
     cpu_fp32_tflops: float | None
     """Dense peak of all vCPUs in fp32, in 10^12 operations per second: cores x clock x operations per cycle."""
     twin_of: str | None
+    orderable: bool | None
+    """Whether the provider takes this name in an order; a composed name or a listing of one GPU it does not."""
     source: str
     note: str | None
     lifecycle: tuple[LifecycleEvent, ...]

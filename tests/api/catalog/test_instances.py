@@ -211,6 +211,16 @@ def test_the_price_limit_asks_for_the_believed_price(client: TestClient) -> None
     assert found
 
 
+def test_names_that_no_provider_takes_in_an_order_are_filtered(client: TestClient) -> None:
+    taken, not_taken = (
+        names(all_items(client, f"/instances?orderable={flag}&lifecycle=available,closed_to_new,retired"))
+        for flag in ("true", "false")
+    )
+    assert {"aws/p4d.24xlarge", "gcp/a2-highgpu-1g"} <= taken
+    assert {"gcp/n1-highmem-16+t4x2", "tensordock/rtx-a4000"} <= not_taken
+    assert not any("+" in name for name in taken)
+
+
 def test_recorded_prices_are_those_that_were_listed(client: TestClient) -> None:
     (listed,) = all_items(client, "/prices?instance=aws/p4d.24xlarge&region=us-east-1&market=on_demand")
     (offer,) = (each for each in offers_of(client, "aws/p4d.24xlarge") if each["region"] == "us-east-1")
