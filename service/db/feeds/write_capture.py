@@ -18,6 +18,8 @@ COMPARED_AT_LEAST = 20
 MANY = 0.3
 """A larger share of on-demand prices that change in one capture means an error of the feed, or a day to look at."""
 
+ROWS_AT_ONCE = 5000
+
 VALUE = ("state", "reason", "per_hour_micros", "ends_at", "dated", "note")
 """Columns in which two captures of the same price can differ."""
 
@@ -127,24 +129,30 @@ def _store(connection: Connection, capture: Capture, now: datetime) -> bool:
     document = {name: getattr(capture, name) for name in DOCUMENT_COLUMNS}
     document |= {"recorded_at": now, "questioned": _many_changed(before, after)}
     (document_id,) = connection.execute(insert(DOCUMENT).values(document).returning(DOCUMENT.c.id)).one()
-    rows = [{**row, "document_id": document_id} for row in changes]
+    _insert_rows(connection, changes, document_id, now)
+    restored = [] if later is None else _restored(changes, before, later)
     if later is not None:
-        rows += [{**row, "document_id": later.document_id} for row in _restored(changes, before, later)]
-    if rows:
-        connection.execute(insert(OBSERVATION), [{**row, "recorded_at": now, "superseded_at": None} for row in rows])
+        _insert_rows(connection, restored, later.document_id, now)
     if (
-        not rows
+        not (changes or restored)
         and not added
         and _confirmed_that_day(connection, capture.feed, capture.part, capture.fetched_at, document_id)
     ):
         return False
-    touched = {row["key"] for row in rows} | _keys_of(connection, capture.new)
+    touched = {row["key"] for row in (*changes, *restored)} | _keys_of(connection, capture.new)
     if later is None and capture.complete:
         touched |= renew_prices(connection, capture.feed, capture.part, capture.fetched_at, now)
     else:
         touched |= set(before) | set(after)
     resolve_prices(connection, touched, now)
     return True
+
+
+def _insert_rows(connection: Connection, rows: Sequence[Record], document_id: int, now: datetime) -> None:
+    # Each statement needs a copy of its rows, so all at once would double the memory of a large capture.
+    common = {"document_id": document_id, "recorded_at": now, "superseded_at": None}
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        connection.execute(insert(OBSERVATION), [{**row, **common} for row in rows[first : first + ROWS_AT_ONCE]])
 
 
 def _by_key(rows: Iterable[Record]) -> dict[str, Chain]:

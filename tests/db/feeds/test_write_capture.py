@@ -1,21 +1,25 @@
 """Captures of feeds become prices: each change is stored once, and the order of imports does not matter."""
 
+import os
 import shutil
+import signal
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import count as count_from
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, event, func, select
 
 from service.db.engine import connect
 from service.db.feeds.resolve_prices import captures_known_at, read_feeds, resolve_prices, resolved_offers
 from service.db.feeds.write_capture import Capture, CaptureRefused, confirm_capture, write_capture
 from service.db.migrate import upgrade
-from service.db.tables import DOCUMENT, OBSERVATION, OFFER, PRICE
+from service.db.tables import CATALOG_VERSION, DOCUMENT, IMPORT_RUN, OBSERVATION, OFFER, PRICE
 from service.db.write_catalog import write
 from tests.builders.captures import add_feeds, capture, day, feed_row, observed_row
 from tests.builders.rows import batch, instance_type_row, offer_record, price_record
@@ -209,6 +213,43 @@ def test_what_was_known_then_can_be_replayed(engine: Engine) -> None:
     assert known[day(4)] == [(30, day(1))]
     assert known[day(6)] == [(30, day(1)), (33, day(5))]
     assert known[day(9)] == [(30, day(1)), (32, day(3)), (33, day(5))]
+
+
+def store_and_die(url: str, captured: Capture, statements: int) -> None:
+    """Stores a capture in a process that kills itself after so many statements."""
+    engine, executed = connect(url), count_from(1)
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def _kill(*_: object) -> None:
+        if next(executed) == statements:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    write_capture(engine, captured, NOW)
+
+
+def test_an_import_that_is_killed_at_any_statement_changes_nothing_and_the_next_one_completes(
+    engine: Engine, database_url: str
+) -> None:
+    imported(engine, capture(day(1), {TYPE: 30}))
+    changed = capture(day(2), {TYPE: 32, "g5.xlarge": 10})
+    before = everything(engine)
+    for statements in count_from(1):
+        child = get_context("fork").Process(target=store_and_die, args=(database_url, changed, statements))
+        child.start()
+        child.join()
+        if child.exitcode == 0:
+            break
+        assert child.exitcode == -signal.SIGKILL
+        assert everything(engine) == before
+    assert statements > 10
+    assert prices(engine)[-1] == (f"{TYPE} us-east-1 on_demand", 32, day(2), None)
+
+
+def everything(engine: Engine) -> list[object]:
+    """The rows of all tables that an import writes."""
+    with engine.connect() as connection:
+        tables = (CATALOG_VERSION, DOCUMENT, OBSERVATION, OFFER, PRICE, IMPORT_RUN)
+        return [connection.execute(select(table).order_by(table.c.id)).all() for table in tables]
 
 
 SHOWN = st.dictionaries(st.sampled_from([TYPE, "g5.xlarge"]), st.sampled_from([10, 11, 30]))
