@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, func, insert, select, update
+from sqlalchemy import Connection, Engine, RowMapping, func, insert, select, update
 
 from service.db.feeds.resolve_prices import renew_prices, resolve_prices
 from service.db.import_lock import import_transaction
@@ -182,12 +182,13 @@ def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, C
     ranked = select(OBSERVATION, rank.label("rank")).join(DOCUMENT)
     ranked = ranked.where(*of_part, table.observed_at < capture.fetched_at)
     last = ranked.subquery()
-    rows = [dict(row) for row in connection.execute(select(last).where(last.c.rank == 1)).mappings()]
+    # Copied once, since this is every row of the part.
+    rows = [_plain(row) for row in connection.execute(select(last).where(last.c.rank == 1)).mappings()]
     absent_at = {row["key"]: row["observed_at"] for row in rows if row["state"] == "absent"}
     before: dict[str, Chain] = {key: {} for key in absent_at}
     for row in rows:
         if row["key"] not in absent_at or row["observed_at"] > absent_at[row["key"]]:
-            before.setdefault(row["key"], {})[row["effective_from"]] = _plain(row)
+            before.setdefault(row["key"], {})[row["effective_from"]] = row
     following = select(DOCUMENT.c.id, DOCUMENT.c.fetched_at).where(
         *of_part, DOCUMENT.c.complete, DOCUMENT.c.fetched_at > capture.fetched_at
     )
@@ -201,7 +202,7 @@ def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, C
     return before, _Later(next_document.id, next_document.fetched_at, explicit)
 
 
-def _plain(row: Record) -> Record:
+def _plain(row: RowMapping) -> Record:
     """A stored row without what belongs to its storage; a held row was shown like a kept one."""
     left_out = ("id", "rank", "document_id", "recorded_at", "superseded_at")
     plain = {name: value for name, value in row.items() if name not in left_out}
