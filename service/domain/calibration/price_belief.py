@@ -31,6 +31,10 @@ SUSPECT_BELOW = 0.6
 SOURCES_AGREE = 0.05
 """Two sources confirm each other if their prices differ by at most this share."""
 
+LEAST_PULL = 0.01
+"""Logarithm of the smallest change of a listed price. Less is far below its uncertainty, and an answer that shows the
+list price of a hyperscaler to the cent is easier to check."""
+
 FEWEST_SELLERS = 3
 """Other sellers that the median of a GPU needs."""
 
@@ -119,7 +123,7 @@ def beliefs(
     variance = change**2 * np.maximum(age - CONFIRMED_DAYS, 0) / DAYS_A_YEAR + np.where(suspect, distance**2, 0)
     drawn = np.where(distance != 0, variance / np.maximum(variance + spread**2, 1e-12), 0.0)
     width = EIGHT_OF_TEN * np.sqrt(variance * (1 - drawn))
-    middle = drawn * distance
+    middle = np.where(np.abs(drawn * distance) < LEAST_PULL, 0.0, drawn * distance)
     low, likely, high = (np.exp(middle + ends * width) for ends in (-1, 0, 1))
     return Beliefs(low, likely, high, suspect, (age > OLD_DAYS) | suspect)
 

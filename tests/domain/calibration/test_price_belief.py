@@ -71,6 +71,12 @@ def test_an_older_price_is_never_believed_more_closely(usd: float, age: float, f
     assert older.high[0] / older.low[0] >= younger.high[0] / younger.low[0] * (1 - 1e-9)
 
 
+def test_a_list_price_that_hardly_changes_stays_as_it_is_listed() -> None:
+    one = believed(first_aged(CONFIRMED_DAYS + 365.25, 3.0, 4.0, 4.0, 4.0), movement(change=0.025))
+    assert one.likely[0] == 1.0
+    assert one.low[0] < 1.0 < one.high[0]
+
+
 def test_an_undated_price_is_as_uncertain_as_an_old_one() -> None:
     undated, old = (believed(first_aged(days, 3.0, 4.0, 4.0, 4.0)) for days in (np.nan, UNDATED_DAYS))
     assert undated.old[0]
