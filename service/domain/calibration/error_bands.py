@@ -6,6 +6,7 @@ model or stack), so that an extrapolation says so and has a wider band.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import exp
 
 import numpy as np
@@ -54,17 +55,16 @@ class ErrorBands:
 
     def factors(self, kind: StepKind, features: Features, new: Sequence[str]) -> tuple[float, float]:
         """Truth ÷ estimate at the 10th and 90th percentile; never narrower where more is new."""
-        family = str(features.get("family", ""))
-        low, high = self._narrowest(kind, family, ())
+        low, high = self._narrowest(kind, features, ())
         if not new:
             return low, high
-        new_low, new_high = self._narrowest(kind, family, new)
+        new_low, new_high = self._narrowest(kind, features, new)
         # A group of few errors may be narrower by chance, although more is new in it.
         return min(low, new_low), max(high, new_high)
 
-    def _narrowest(self, kind: StepKind, family: str, new: Sequence[str]) -> tuple[float, float]:
+    def _narrowest(self, kind: StepKind, features: Features, new: Sequence[str]) -> tuple[float, float]:
         low, high = (self.values.get(f"band.{kind.name}.{end}", {}) for end in ("low", "high"))
-        for scope in _groups(family, new):
+        for scope in _groups(features, new):
             if scope in low and scope in high:
                 return exp(low[scope]), exp(high[scope])
         return UNKNOWN_BAND
@@ -109,14 +109,20 @@ def bands_by_gpu(
     return np.array(rows, dtype=np.float64).reshape(-1, 3)
 
 
-def _groups(family: str, new: Sequence[str]) -> tuple[str, ...]:
-    """The groups of errors that a question belongs to, the narrowest first."""
+def _groups(features: Features, new: Sequence[str]) -> tuple[str, ...]:
+    """The groups of errors that a question belongs to, the narrowest first; all errors of a kind are the last."""
     novelty = "+".join(new) or "nothing"
     widest = "stack" if "stack" in new else novelty
-    return (f"family={family}|unseen={novelty}", f"unseen={novelty}", f"unseen={widest}", "")
+    # Requests that are sent all at once are harder to estimate than a steady state.
+    burst = "burst=yes|" if features.get("burst") else ""
+    scopes = (f"family={features.get('family', '')}|unseen={novelty}", f"unseen={novelty}", f"unseen={widest}")
+    return (*(dict.fromkeys(burst + scope for scope in scopes)), "")
 
 
 # The fit
+
+OWN_ERRORS = 15.0
+"""Errors of a group that weigh as much as the quantile of the next wider one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,30 +130,54 @@ class Miss:
     """The logarithm of truth ÷ estimate, as rates, of a run that was left out of the fit."""
 
     kind: str
-    family: str
+    features: Features
     new: tuple[str, ...]
     log_error: float
 
 
+Group = tuple[str, str]
+"""A kind of step, and a scope of its errors."""
+
+
 def fitted_bands(misses: Sequence[Miss], inside: float = 0.8) -> list[Coefficient]:
-    """Quantiles of the misses by kind of step, family and what was new, that hold this share of the errors."""
-    groups: dict[tuple[str, str], list[float]] = {}
+    """Quantiles of the misses by kind of step, family and what was new, that hold this share of the errors.
+
+    A group of n errors takes n ÷ (n + 15) of its own quantiles, and the rest of the next wider group.
+    """
+    errors: dict[Group, list[float]] = {}
+    wider: dict[Group, Group] = {}
+    for miss in misses:
+        groups = [(miss.kind, scope) for scope in _groups(miss.features, miss.new)]
+        wider |= pairwise(groups)
+        for group in groups:
+            errors.setdefault(group, []).append(miss.log_error)
+
+    def quantiles(group: Group) -> NDArray[np.float64]:
+        own = np.quantile(errors[group], [(1 - inside) / 2, (1 + inside) / 2])
+        if group not in wider:
+            return own
+        share = len(errors[group]) / (len(errors[group]) + OWN_ERRORS)
+        return share * own + (1.0 - share) * quantiles(wider[group])
+
+    fitted = _middles(misses)
+    for (kind, scope), of_group in sorted(errors.items()):
+        if len(of_group) >= FEWEST_ERRORS or not scope:
+            for end, value in zip(("low", "high"), quantiles((kind, scope)).tolist(), strict=True):
+                fitted.append(_coefficient(kind, end, scope, value, len(of_group)))
+    return fitted
+
+
+def _middles(misses: Sequence[Miss]) -> list[Coefficient]:
+    """The median miss of each kind where the stack was new."""
     of_new_stacks: dict[str, list[float]] = {}
     for miss in misses:
-        for scope in dict.fromkeys(_groups(miss.family, miss.new)):
-            groups.setdefault((miss.kind, scope), []).append(miss.log_error)
         if "stack" in miss.new:
             of_new_stacks.setdefault(miss.kind, []).append(miss.log_error)
-    fitted = []
-    for kind, errors in sorted(of_new_stacks.items()):
-        if len(errors) >= FEWEST_ERRORS:
-            fitted.append(_coefficient(kind, "middle", UNKNOWN_STACK, float(np.median(errors)), len(errors)))
-    for (kind, scope), errors in sorted(groups.items()):
-        if len(errors) >= FEWEST_ERRORS or not scope:
-            quantiles = np.quantile(errors, [(1 - inside) / 2, (1 + inside) / 2])
-            for end, value in zip(("low", "high"), quantiles, strict=True):
-                fitted.append(_coefficient(kind, end, scope, float(value), len(errors)))
-    return fitted
+    return [
+        _coefficient(kind, "middle", UNKNOWN_STACK, float(np.median(of_kind)), len(of_kind))
+        for kind, of_kind in sorted(of_new_stacks.items())
+        if len(of_kind) >= FEWEST_ERRORS
+    ]
 
 
 def _coefficient(kind: str, name: str, scope: str, value: float, errors: int) -> Coefficient:

@@ -142,7 +142,7 @@ FORWARD = _kind(
         "matrix": (1.5, {WIDE: (EVERYTHING,), MIDDLE: ("family", "class"), NARROW: ("architecture precision",)}),
         "memory": (0.5, {WIDE: (EVERYTHING, "family"), MIDDLE: ("class", "model"), NARROW: ("architecture",)}),
         "weights": (1.0, {WIDE: (EVERYTHING,)}),
-        "launch": (0.5, {WIDE: (EVERYTHING, "stack"), MIDDLE: ("family",), NARROW: ("release",)}),
+        "launch": (1.5, {BROAD: (EVERYTHING, "stack"), MIDDLE: ("family",), NARROW: ("release",)}),
         "step": (0.3, {WIDE: (EVERYTHING, "stack"), MIDDLE: ("release",)}),
     },
 )  # fmt: skip

@@ -82,6 +82,7 @@ def inference_config_features(config: InferenceConfig) -> dict[str, str | float]
     bits = config.weight_bits or format_of(config.precision).stored_bits
     return _software_features(config.software) | {
         "method": "infer",
+        "burst": "yes" if config.burst else "",
         "family": config.model.family,
         "model": config.model.id,
         "precision": config.precision,

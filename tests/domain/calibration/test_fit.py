@@ -92,11 +92,11 @@ def test_scopes_name_facts_in_the_order_of_the_pattern() -> None:
 
 
 def test_bands_hold_eight_of_ten_and_never_narrow_for_the_unknown() -> None:
-    known = [Miss("work", "llm", (), (i - 50) / 100) for i in range(101)]
-    new = [Miss("work", "llm", ("gpu",), (i - 50) / 1000) for i in range(101)]
+    known = [Miss("work", {"family": "llm"}, (), (i - 50) / 100) for i in range(101)]
+    new = [Miss("work", {"family": "llm"}, ("gpu",), (i - 50) / 1000) for i in range(101)]
     bands = physics_of(fitted_bands([*known, *new])).bands
     low, high = bands.factors(KIND, {"family": "llm"}, ())
-    assert (low, high) == pytest.approx((exp(-0.4), exp(0.4)))
+    assert (low, high) == pytest.approx((exp(-0.4), exp(0.4)), rel=0.01)
     wide = bands.factors(KIND, {"family": "llm"}, ("gpu",))
     assert wide[0] <= low
     assert wide[1] >= high
@@ -104,9 +104,26 @@ def test_bands_hold_eight_of_ten_and_never_narrow_for_the_unknown() -> None:
     assert band.low <= 10.0 <= band.high
 
 
+def test_a_group_of_few_errors_takes_part_of_the_band_of_the_next_wider_one() -> None:
+    many = [Miss("work", {"family": "llm"}, (), (i - 50) / 100) for i in range(101)]
+    few = [Miss("work", {"family": "moe"}, (), 0.0)] * 15
+    bands = physics_of(fitted_bands([*many, *few])).bands
+    low, high = bands.factors(KIND, {"family": "moe"}, ())
+    of_many = bands.factors(KIND, {"family": "llm"}, ())
+    assert of_many[0] < low < 0.9 < 1.1 < high < of_many[1]
+
+
+def test_bursts_have_bands_of_their_own() -> None:
+    steady = [Miss("work", {"family": "llm"}, (), (i - 50) / 1000) for i in range(101)]
+    bursts = [Miss("work", {"family": "llm", "burst": "yes"}, (), (i - 50) / 100) for i in range(101)]
+    bands = physics_of(fitted_bands([*steady, *bursts])).bands
+    assert bands.factors(KIND, {"family": "llm"}, ())[1] < 1.1
+    assert bands.factors(KIND, {"family": "llm", "burst": "yes"}, ())[1] > 1.4
+
+
 def test_an_unknown_stack_is_estimated_with_caution() -> None:
     """Where unknown stacks ran at 0.8 of the estimate, the next one is expected to, in seconds as in rates."""
-    bands = physics_of(fitted_bands([Miss("work", "llm", ("stack",), -0.2)] * 20)).bands
+    bands = physics_of(fitted_bands([Miss("work", {"family": "llm"}, ("stack",), -0.2)] * 20)).bands
     rate = bands.around(10.0, KIND, {"family": "llm"}, ("stack",))
     seconds = bands.around(0.1, KIND, {"family": "llm"}, ("stack",), of_rate=False)
     assert rate.likely == pytest.approx(10 * exp(-0.2))
@@ -116,7 +133,7 @@ def test_an_unknown_stack_is_estimated_with_caution() -> None:
 
 def test_a_job_without_a_stack_is_never_expected_to_be_faster_than_the_physics_says() -> None:
     """Where new stacks ran at 1.2 times the estimate, the next one that is named is expected to."""
-    bands = physics_of(fitted_bands([Miss("work", "llm", ("stack",), 0.2)] * 20)).bands
+    bands = physics_of(fitted_bands([Miss("work", {"family": "llm"}, ("stack",), 0.2)] * 20)).bands
     named, unnamed = (
         bands.around(10.0, KIND, {"family": "llm", "stack": stack}, ("stack",)).likely for stack in ("new", "")
     )
