@@ -18,7 +18,11 @@ class QuestionError(Exception):
 
     def inside(self, field: str) -> Self:
         """Returns the same error, with its field as a part of another one."""
-        return type(self)(self.sentence, field=self.field and f"{field}.{self.field}", near=self.near)
+        return self.at(self.field and f"{field}.{self.field}")
+
+    def at(self, field: str | None) -> Self:
+        """Returns the same error about another field."""
+        return type(self)(self.sentence, field=field, near=self.near)
 
 
 class UnknownName(QuestionError):

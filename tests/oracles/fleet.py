@@ -1,7 +1,7 @@
 """Estimates and plans of a job, one type and one number of nodes after the other: slow, and obviously right."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from service.domain.band import Band
@@ -34,9 +34,9 @@ class NodeEstimate:
     high: float = 0.0
     hours: float = inf
     needed_bytes: float = inf
-    first_token: float | None = None
-    """Likely seconds to the first token; None for work that does not generate."""
-    per_token: float | None = None
+    instances: float = 1.0
+    """Instances that serve the load of the job."""
+    keeps_limits: bool = True
 
     @property
     def works(self) -> bool:
@@ -57,17 +57,34 @@ def estimate_on_nodes(job: Job, instance_type: InstanceType, nodes: int, catalog
         return NodeEstimate(nodes, CHECK_OF_FIELD[error.field or ""])
     memory, rate = answer.estimate.memory, answer.estimate.samples_per_second
     if not answer.estimate.fits:
-        return NodeEstimate(nodes, "host_memory" if memory.fits else "gpu_memory", needed_bytes=memory.needed_bytes)
+        misses = (
+            "host_memory"
+            if memory.fits
+            else "kv_cache"
+            if _holds_weights(job, instance_type, nodes, catalog)
+            else "gpu_memory"
+        )
+        return NodeEstimate(nodes, misses, needed_bytes=memory.needed_bytes)
     held = answer.estimate.concurrency
     if job.task == "inference" and job.model.generates and (held or 0.0) < (job.concurrency or 0.0) * (1 - 1e-9):
         return NodeEstimate(nodes, "concurrency", needed_bytes=memory.needed_bytes)
     assert rate is not None
     hours = 1 / rate.likely / 3600 if answer.hours is None else answer.hours.likely
-    times = [
-        None if band is None else band.likely
-        for band in (answer.estimate.seconds_to_first_token, answer.estimate.seconds_per_output_token)
-    ]
-    return NodeEstimate(nodes, "", rate.low, rate.likely, rate.high, hours, memory.needed_bytes, *times)
+    served, needed = answer.estimate.served, memory.needed_bytes
+    if served is None:
+        return NodeEstimate(nodes, "", rate.low, rate.likely, rate.high, hours, needed)
+    return NodeEstimate(
+        nodes, "", rate.low, rate.likely, rate.high, hours, needed, served.instances.likely, not served.missed
+    )
+
+
+def _holds_weights(job: Job, instance_type: InstanceType, nodes: int, catalog: Catalog) -> bool:
+    """Whether the model fits with hardly a token in its cache."""
+    if job.task != "inference" or not job.model.generates:
+        return False
+    tiny = replace(job, input_length=1e-6, output_length=1e-6, concurrency=1, serving=None, amount=None)
+    cluster = cluster_of_instance(instance_type, nodes)
+    return estimate_job(catalog.reference.physics, tiny, cluster).estimate.memory.fits
 
 
 def checks_missed(estimates: Sequence[NodeEstimate]) -> set[str]:
@@ -107,8 +124,10 @@ def plan_on_offer(
     nodes = estimate.nodes
     per_hour = None if usd is None else usd * nodes * instances
     if job.amount is None:
-        price = None if usd is None else usd * nodes
-        return PlainPlan(nodes, 1, estimate.likely, estimate.hours, estimate.hours, price, price, price, estimate.hours)
+        count = int(estimate.instances)
+        price = None if usd is None else usd * nodes * count
+        rate, hours = estimate.likely * count, estimate.hours
+        return PlainPlan(nodes, count, rate, hours, hours, price, price, price, hours)
     share = estimate.hours / instances
     undisturbed = Band(share * estimate.likely / estimate.high, share, share * estimate.likely / estimate.low)
     paid = elapsed = undisturbed

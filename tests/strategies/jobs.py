@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from service.domain.catalog.hardware import Gpu
 from service.domain.jobs.job import Amount, Job
+from service.domain.jobs.serving import MOST_INSTANCES, Length, Serving
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.recommend.fleet import node_counts
 from tests.builders.calibrations import FITTED
@@ -29,6 +30,31 @@ def jobs(draw: st.DrawFn) -> Job:
     task = draw(st.sampled_from(tasks))
     model = draw(st.sampled_from([SMALL, SMALL, MIDDLING, LARGE_MODEL, PICTURES]))
     amounts = [None, Amount(samples=10_000.0), Amount(steps=50.0)]
+    # Limits that hold everywhere, at some engines, and nowhere.
+    load = st.builds(
+        Serving,
+        requests_per_second=st.sampled_from([0.1, 3.0, 200.0]),
+        concurrency=st.sampled_from([None, None, 1.0, 40.0]),
+        prompt=st.just(Length(512.0)),
+        answer=st.sampled_from([Length(300.0), Length(300.0, 600.0)]),
+        max_seconds_to_first_token=st.sampled_from([None, None, 1e-3, 0.1, 2.0]),
+        max_seconds_per_output_token=st.sampled_from([None, None, 1e-4, 0.01, 0.2]),
+        max_seconds_per_request=st.sampled_from([None, None, 0.5, 20.0]),
+        headroom=st.sampled_from([0.0, 0.2]),
+        min_replicas=st.sampled_from([1, 3]),
+        availability_zones=st.sampled_from([1, 1, 2]),
+        max_instances=st.sampled_from([1, 8, MOST_INSTANCES]),
+    )
+    if task == "inference" and model is not PICTURES and draw(st.booleans()):
+        serving = draw(load)
+        return Job(
+            task=task,
+            model=model,
+            software=SoftwareStack(draw(st.sampled_from(["unknown", "vllm"]))),
+            input_length=serving.prompt.mean,
+            output_length=serving.answer.mean,
+            serving=serving,
+        )
     return Job(
         task=task,
         model=model,

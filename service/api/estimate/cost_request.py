@@ -6,10 +6,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from service.api.http.fields import LARGEST, MOST_VALUES, Amount, AtLeastOne, BodyModel, Name, Positive, split_commas
-from service.api.workload.workload import CheckpointRequest
+from service.api.workload.workload import CheckpointRequest, ServingRequest
 from service.domain.band import Band
 from service.domain.bill.run import LONGEST_HOURS, BilledRun, StoredData, TransferredData
-from service.domain.bill.serving import Load
 from service.domain.bill.verdict import Gate
 from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
@@ -65,18 +64,6 @@ class BaselineRequest(BodyModel):
     fail_above_percent: Annotated[Amount, Field(description="How many percent more are allowed.")] = 0
 
 
-class LoadRequest(BodyModel):
-    """Requests or output tokens per second to serve for a month of 730 hours, day and night."""
-
-    requests_per_second: Positive | None = None
-    tokens_per_second: Annotated[Positive | None, Field(description="Tokens of the answers.")] = None
-    utilisation: Annotated[
-        float, Field(ge=0.01, le=1, description="Each replica is loaded to at most this share of its own rate.")
-    ] = 1.0
-    max_seconds_to_first_token: Annotated[Positive | None, Field(description="Limits the likely figure.")] = None
-    max_seconds_per_output_token: Annotated[Positive | None, Field(description="Limits the likely figure.")] = None
-
-
 class CostRequest(BodyModel):
     """The run apart from its hours, its markets and regions, and the limits of its cost."""
 
@@ -114,7 +101,7 @@ class CostRequest(BodyModel):
     checkpoint: Annotated[
         CheckpointRequest | None, Field(description="How the run saves and resumes; overrides the workload's own.")
     ] = None
-    load: LoadRequest | None = None
+    load: Annotated[ServingRequest | None, Field(description="The same as `workload.serving`.")] = None
     baseline: Annotated[BaselineRequest | None, Field(description="The verdict compares with it.")] = None
     budget_usd: Annotated[Positive | None, Field(description="The verdict fails above it.")] = None
 
@@ -144,13 +131,6 @@ def gate_of(body: CostRequest) -> Gate | None:
     if baseline is None:
         return None if body.budget_usd is None else Gate(budget_usd=body.budget_usd)
     return Gate(baseline.usd, baseline.fail_above_percent, body.budget_usd)
-
-
-def load_of(body: LoadRequest) -> Load:
-    """Raises `QuestionError` unless the load is given in one unit."""
-    if (body.requests_per_second is None) == (body.tokens_per_second is None):
-        raise QuestionError("Give either load.requests_per_second or load.tokens_per_second.", field="load")
-    return Load(**{name: getattr(body, name) for name in LoadRequest.model_fields})
 
 
 def only_one(fields: Sequence[tuple[str, object]], needed: str) -> None:

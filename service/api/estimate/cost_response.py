@@ -20,10 +20,10 @@ from service.domain.bill.bill import Part, PartName
 from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.estimate import Elsewhere, EstimateAnswer
 from service.domain.bill.market_bills import MarketBill
-from service.domain.bill.serving import Served
 from service.domain.bill.verdict import Verdict
 from service.domain.catalog.tariffs import HOURS_A_MONTH, BillingRule
-from service.domain.money import USD, ExchangeRate, Unknown, number
+from service.domain.money import USD, ExchangeRate, number
+from service.domain.physics.generation import ServedLoad
 
 OWN_PRICE_SOURCE = "the request"
 
@@ -101,18 +101,15 @@ class PerUnitResponse:
 
 @dataclass(slots=True)
 class MonthResponse:
-    """The load of a month of 730 hours, day and night: machine time of all replicas, without storage and transfer."""
+    """The load of a month of 730 hours, day and night: machine time of all instances, without storage and transfer."""
 
     usd: MoneyResponse | None
     hours: int
     text: str
 
     @classmethod
-    def of(cls, bill: MarketBill, served: Served | Unknown | None, nodes: int) -> "MonthResponse | None":
-        if served is None:
-            return None
-        text = served.reason if isinstance(served, Unknown) else month_text(served, bill.month, nodes)
-        return cls(shown(bill.month), HOURS_A_MONTH, text)
+    def of(cls, bill: MarketBill, served: ServedLoad | None, nodes: int) -> "MonthResponse | None":
+        return None if served is None else cls(shown(bill.month), HOURS_A_MONTH, month_text(served, bill.month, nodes))
 
 
 @dataclass(slots=True)
@@ -250,30 +247,6 @@ class CostResponse:
 
 
 @dataclass(slots=True)
-class LoadResponse:
-    """The replicas that serve the load; a replica is `nodes` machines."""
-
-    replicas: Annotated[int | None, Field(description="At the likely rate; null where no replica is quick enough.")]
-    replicas_low: int | None
-    replicas_high: int | None
-    concurrency: Annotated[
-        float | None, Field(description="Requests in flight per replica, for the requested latency.")
-    ]
-    per_replica_per_second: Annotated[BandResponse | None, Field(description="In the unit of the load.")]
-    seconds_to_first_token: BandResponse | None
-    seconds_per_output_token: BandResponse | None
-    reason: str | None
-
-    @classmethod
-    def of(cls, served: Served | Unknown | None) -> "LoadResponse | None":
-        if served is None:
-            return None
-        # A load that no replica can serve has a reason, and null for every figure.
-        reason = served.reason if isinstance(served, Unknown) else None
-        return like(cls, None if reason else served, reason=reason)
-
-
-@dataclass(slots=True)
 class VerdictResponse:
     """Why the gate passed or failed: one entry of `cost` against the baseline and the budget."""
 
@@ -289,7 +262,7 @@ class VerdictResponse:
         entry = answer.verdict_on
         offer = None if entry is None or entry.option is None else entry.option.offer
         month = None
-        if entry is not None and entry.usd is None and entry.month is not None and isinstance(answer.served, Served):
+        if entry is not None and entry.usd is None and entry.month is not None and answer.served is not None:
             month = month_text(answer.served, entry.month, answer.question.run.nodes)
         change = verdict.change_percent
         return cls(

@@ -6,10 +6,11 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Response
 from pydantic import Field, TypeAdapter
 
-from service.api.estimate.cost_response import CostResponse, GpuHourResponse, LoadResponse, VerdictResponse
+from service.api.estimate.cost_response import CostResponse, GpuHourResponse, VerdictResponse
 from service.api.estimate.request import EstimateRequest, question_of
 from service.api.estimate.response import ModelledEstimateResponse, like, modelled_estimate, published_run, rounded
 from service.api.estimate.sentences import OWN_MACHINE, fit_change_text, warning_text
+from service.api.estimate.serving import ServedResponse, served_response
 from service.api.http.body import JsonRoute
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.examples import ESTIMATES
@@ -65,7 +66,7 @@ class EstimateResponse:
     cost: Annotated[
         list[CostResponse], Field(description="One entry per market, term and managed service of a region.")
     ]
-    load: Annotated[LoadResponse | None, Field(description="The replicas that serve the requested load.")]
+    load: Annotated[ServedResponse | None, Field(description="The load on the instances that serve it.")]
     elsewhere: Annotated[
         list[GpuHourResponse], Field(description="The cheapest on-demand hours of the same GPU at up to three sellers.")
     ]
@@ -120,7 +121,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         estimate=None if job is None else modelled_estimate(job, answer.joules_per_sample),
         measured_per_second=question.work.per_second if isinstance(question.work, MeasuredRate) else None,
         cost=[CostResponse.of(bill, answer) for bill in answer.bills],
-        load=LoadResponse.of(answer.served),
+        load=served_response(job),
         elsewhere=[GpuHourResponse.of(elsewhere) for elsewhere in answer.elsewhere],
         verdict=None if answer.verdict is None else answer.verdict.outcome,
         verdict_of=None if answer.verdict is None else VerdictResponse.of(answer.verdict, answer),

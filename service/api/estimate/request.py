@@ -1,18 +1,18 @@
 """The body of POST /estimate, and the question that it asks of the domain."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from service.api.catalog.filters import resolved
-from service.api.estimate.cost_request import CostRequest, Hours, Rate, gate_of, load_of, only_one, run_of
+from service.api.estimate.cost_request import CostRequest, Hours, Rate, gate_of, only_one, run_of
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Positive, whole
 from service.api.workload.checkpoints import checkpoints_in
 from service.api.workload.job import job_of
 from service.api.workload.workload import CheckpointRequest, WorkloadRequest
 from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
 from service.domain.bill.payment_options import markets_known, service_known
-from service.domain.bill.serving import Load
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import resolve, resolve_gpus, resolve_instance
@@ -111,6 +111,8 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         "Give a workload, or a number of hours.",
     )
     instance_type = _instance_type(body.machine, catalog) if isinstance(body.machine, str) else None
+    if body.load is not None and body.workload is None:
+        raise QuestionError("A load needs a workload of the task 'inference'.", field="load")
     cluster = cluster_in(body, instance_type, catalog)
     own = body.machine if isinstance(body.machine, MachineDescriptionRequest) else None
     return EstimateQuestion(
@@ -121,7 +123,6 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         checkpoints=checkpoints_in(body.checkpoints_sent, body.workload),
         own_usd_per_hour=None if own is None else own.usd_per_hour,
         own_watts=None if own is None else own.watts,
-        load=_load(body),
         service=_service(body, catalog),
         regions=resolved("region", body.region, catalog),
         markets=resolve("market", body.market, markets_known(catalog), "market"),
@@ -170,9 +171,11 @@ def _work(body: EstimateRequest, cluster: Cluster | None, catalog: Catalog) -> J
         return body.hours
     if body.measured is not None:
         return _measured(body.measured)
-    work = body.workload
-    assert work is not None
-    job = job_of(work, catalog)
+    work = loaded(body)
+    try:
+        job = job_of(work, catalog)
+    except QuestionError as error:
+        raise error.at((error.field or "").replace("workload.serving", "load") if body.load else error.field) from None
     if job is None:
         raise QuestionError(
             "An estimate needs workload.model: a name of GET /models, or its dimensions."
@@ -182,6 +185,9 @@ def _work(body: EstimateRequest, cluster: Cluster | None, catalog: Catalog) -> J
         )
     if cluster is None:
         raise QuestionError("The machine has no GPU to estimate for.", field="machine")
+    if job.serving is not None and "instances" in body.model_fields_set:
+        exactly = replace(job.serving, min_instances=body.instances, max_instances=body.instances)
+        job = replace(job, serving=exactly)
     tokens, epochs = (None, None) if work.amount is None else (work.amount.tokens, work.amount.epochs)
     return JobQuestion(job, cluster, fixed_layout(body), body.layout.choose, tokens, epochs)
 
@@ -213,13 +219,15 @@ def _measured(rate: MeasuredRateRequest) -> MeasuredRate:
     return MeasuredRate(measured, unit, amount, rate.epochs)
 
 
-def _load(body: EstimateRequest) -> Load | None:
+def loaded(body: EstimateRequest) -> WorkloadRequest:
+    """Returns the workload with its load, which may be sent next to it. Raises `QuestionError`."""
+    work = body.workload
+    assert work is not None
     if body.load is None:
-        return None
-    load = load_of(body.load)
-    if body.workload is None or body.workload.task != "inference":
-        raise QuestionError("A load needs a workload of the task 'inference'.", field="load")
-    return load
+        return work
+    if work.serving is not None:
+        raise QuestionError("Give either load or workload.serving, not both.", field="load")
+    return work.model_copy(update={"serving": body.load})
 
 
 def _own_prices(body: EstimateRequest) -> dict[Market, float]:

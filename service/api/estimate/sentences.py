@@ -6,7 +6,6 @@ from service.api.estimate.response import memory_response
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
-from service.domain.bill.serving import Served
 from service.domain.bill.verdict import Verdict
 from service.domain.catalog.reference import Fee
 from service.domain.catalog.tariffs import HOURS_A_MONTH
@@ -15,6 +14,7 @@ from service.domain.layouts.would_fit import FitChange
 from service.domain.money import MICRO, Micros, number
 from service.domain.physics.cluster import GIB
 from service.domain.physics.estimate import Estimate
+from service.domain.physics.generation import ServedLoad
 from service.domain.statement import Statement
 
 OWN_MACHINE = "A machine that is described has no seller: its hour costs the given price, and nothing else is known."
@@ -188,10 +188,20 @@ def break_even_text(break_even: BreakEven, *, spot: bool) -> str:
     return f"{text} With {often:.3g} interruptions an hour it would cost as much."
 
 
-def month_text(served: Served, usd: Micros | None, nodes: int) -> str:
-    """Returns the replicas that serve a load for a month."""
-    gang = f"{served.replicas} x {nodes} machines" if nodes > 1 else f"{served.replicas} replicas"
+def month_text(served: ServedLoad, usd: Micros | None, nodes: int) -> str:
+    """Returns the instances that serve a load for a month, or why none do."""
+    if served.missed:
+        return missed_text(served)
+    count = round(served.instances.likely)
+    gang = f"{count} x {nodes} machines" if nodes > 1 else _machines(count)
     return f"{gang}; the price of an hour is not known." if usd is None else f"{gang} for {HOURS_A_MONTH} h."
+
+
+def missed_text(served: ServedLoad) -> str:
+    """Returns the limits of a load that no allowed number of instances keeps, with what would be possible."""
+    limits = served.serving.limits
+    faults = (f"{name} is {limits[name]:g}, and the least is {least:.4g}" for name, least in served.missed.items())
+    return f"The load is not served within its limits: {'; '.join(faults)}."
 
 
 # The verdict

@@ -26,9 +26,9 @@ from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.software_support import software_names
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
+from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.answer import Limits, NamedWork, Question
 from service.domain.recommend.basis import usual_precisions
-from service.domain.recommend.notes import LIMITS_OF_SERVING
 from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU
@@ -43,15 +43,9 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     exclude: Annotated[Names, Field(description="Providers, families, instance types or GPUs to leave out.")] = ()
     budget_usd: Positive | None = None
     deadline_hours: Positive | None = None
-    max_seconds_to_first_token: Annotated[
-        Positive | None, Field(description="Most likely seconds to the first token, at the workload's `concurrency`.")
-    ] = None
-    max_seconds_per_output_token: Annotated[
-        Positive | None, Field(description="Most likely seconds per output token, at the workload's `concurrency`.")
-    ] = None
     min_nodes: AtLeastOne = 1
     max_nodes: AtLeastOne = 1
-    max_instances: AtLeastOne = 1
+    max_instances: Annotated[AtLeastOne, Field(description="Default: as many as a load takes, else 1.")] = 1
     same_placement: bool = True
     confidence: Annotated[
         Literal["likely", "safe"],
@@ -131,8 +125,15 @@ def _leaves_spot_out(request: RecommendRequest) -> bool:
 
 def in_full(request: RecommendRequest, catalog: Catalog) -> RecommendRequest:
     """Returns the request with every default filled in."""
-    constraints = request.constraints.model_copy(update=_left_open(request))
+    constraints = request.constraints.model_copy(update={**_left_open(request), "max_instances": _instances(request)})
     return request.model_copy(update={"constraints": constraints, "as_of": catalog.day})
+
+
+def _instances(request: RecommendRequest) -> int:
+    """Returns how many instances are allowed: as many as a load takes, unless the caller sets a limit."""
+    limits = request.constraints
+    open_ = request.workload.serving is not None and "max_instances" not in limits.model_fields_set
+    return MOST_INSTANCES if open_ else limits.max_instances
 
 
 def hosted(request: RecommendRequest, catalog: Catalog) -> Catalog:
@@ -149,7 +150,11 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     """Returns the request in the catalog's words. Raises `QuestionError` naming the field."""
     work, limits = request.workload, request.constraints
     objective, previous = _objective(request.objective, "objective"), request.previous_objective
-    job = job_of(work, catalog)
+    job, most = job_of(work, catalog), _instances(request)
+    load = None if job is None else job.serving
+    if job is not None and load is not None:
+        load = replace(load, max_instances=most)
+        job = replace(job, serving=load)
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
     # A name without measurements ranks nothing; hardware and price then decide.
     is_named = job is None and work.name is not None and bool(catalog.measurements.under(work.name))
@@ -187,10 +192,9 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         limits=Limits(
             deadline_hours=limits.deadline_hours,
             budget_usd=limits.budget_usd,
-            max_instances=limits.max_instances,
             safe=limits.confidence == "safe",
-            # Only models that generate have such times; a note says that the limits had no effect on others.
-            **({name: getattr(limits, name) for name in LIMITS_OF_SERVING} if job is not None and job.serves else {}),
+            of_load=load is not None,
+            **({"max_instances": most} if load is None else load.limits),
         ),
         checkpoints=checkpoints_in(work.checkpoint, work),
         diversify=request.diversify,

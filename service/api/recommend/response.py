@@ -18,6 +18,7 @@ from service.api.estimate.response import (
     shown,
     shown_fields,
 )
+from service.api.estimate.serving import PricedLoadResponse, priced_load
 from service.api.http.current import CatalogStamp, stamp
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
@@ -158,6 +159,7 @@ class ChoiceResponse:
     placement: Annotated[
         PlacementResponse | None, Field(description="Of several nodes: whether they must stand together.")
     ]
+    serving: Annotated[PricedLoadResponse | None, Field(description="For a load: the instances that serve it.")]
     spot: Annotated[SpotResponse | None, Field(description="For a job on a spot machine: the cost of interruptions.")]
     specs: InstanceTypeResponse
     compared_to_current: ComparedToCurrentResponse | None
@@ -328,6 +330,7 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         price=PriceResponse.of(offer),
         estimate=rendered_estimate,
         placement=None if choice.nodes == 1 else PlacementResponse(together, placement_text(choice, together=together)),
+        serving=None if work is None else priced_load(work.modelled, work.load_cost),
         spot=None if work is None or work.spot is None else _spot(work.spot),
         specs=catalog.derive(_specs, choice.index),
         compared_to_current=None if choice.comparison is None else _compared(choice.comparison),

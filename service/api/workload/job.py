@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, get_args
 
+from service.api.workload.serving import serving_of
 from service.api.workload.workload import AmountRequest, ModelDimensionsRequest, WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import published_model, resolve, resolve_model, unknown
@@ -36,6 +37,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     # An engine decides the speed of serving, whatever framework it is written in.
     engine, named = software_called(work.software.engine), (work.software.framework, work.software.engine)
     model = published_model(_model(work.model, catalog), catalog)
+    serving = serving_of(work, model)
     job = Job(
         task=work.task,  # type: ignore[arg-type]
         model=model,
@@ -58,10 +60,11 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         offload_activations=work.offload_activations,
         offload_optimizer=work.offload_optimizer,
         kv_precision=work.kv_cache_precision,
-        input_length=work.input_length,
-        output_length=work.output_length,
+        input_length=work.input_length if serving is None else serving.prompt.mean,
+        output_length=work.output_length if serving is None else serving.answer.mean,
         longest_output=work.longest_output_length,
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
+        serving=serving,
         loading=loading_of(work, model),
         unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),
     )

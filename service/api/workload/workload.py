@@ -22,6 +22,7 @@ from service.api.http.fields import (
 from service.domain.physics.memory import OPTIMIZER_STATES
 
 Words = Annotated[str, Field(max_length=200)]
+LoadRate = Annotated[float, Field(ge=1e-9, le=LARGEST, allow_inf_nan=False)]
 Length = Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(whole)]
 
 
@@ -147,6 +148,43 @@ class ModelDimensionsRequest(BodyModel):
     huggingface_config: HuggingfaceConfig | None = None
 
 
+class LengthRequest(BodyModel):
+    """Lengths in tokens that differ: a lognormal distribution."""
+
+    mean: Annotated[float, Field(gt=0, le=100_000_000, allow_inf_nan=False)]
+    p95: Annotated[float, Field(gt=0, le=400_000_000, allow_inf_nan=False, description="At most 3.8 times the mean.")]
+
+
+class ServingRequest(BodyModel):
+    """The load that a language model shall serve, in one unit, and limits on its times: instances and layout follow."""
+
+    requests_per_second: Annotated[LoadRate | None, Field(description="Mean rate of requests at random times.")] = None
+    output_tokens_per_second: Annotated[LoadRate | None, Field(description="The rate in tokens of the answers.")] = None
+    concurrency: Annotated[
+        AtLeastOneOfMany | None, Field(description="Clients that each send a request when the last one is answered.")
+    ] = None
+    input_length: Annotated[
+        Named[Length, LengthRequest] | None, Field(description="Tokens of a prompt. Default: the workload's own.")
+    ] = None
+    output_length: Annotated[
+        Named[Length, LengthRequest] | None, Field(description="Tokens of an answer. Default: the workload's own.")
+    ] = None
+    max_seconds_to_first_token: Positive | None = None
+    max_seconds_per_output_token: Positive | None = None
+    max_seconds_per_request: Positive | None = None
+    percentile: Annotated[
+        Literal[50, 95, 99], Field(description="Share of requests that keep each limit on time, at the likely figures.")
+    ] = 95
+    headroom: Annotated[
+        float | None,
+        Field(ge=0, le=0.99, description="Share of what a replica can do that is kept free. Default: 0.2 for a rate."),
+    ] = None
+    min_replicas: AtLeastOne = 1
+    availability_zones: Annotated[
+        AtLeastOne, Field(description="Zones over which the instances are spread evenly.")
+    ] = 1
+
+
 class WorkloadRequest(BodyModel):
     """The work to run."""
 
@@ -209,6 +247,9 @@ class WorkloadRequest(BodyModel):
     longest_output_length: Annotated[
         Length | None,
         Field(description="Tokens of the longest answer of an amount of samples that is sent all at once."),
+    ] = None
+    serving: Annotated[
+        ServingRequest | None, Field(description="A load to serve without an end, instead of an amount of work.")
     ] = None
     amount: AmountRequest | None = None
     growth: Annotated[

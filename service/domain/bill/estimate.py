@@ -1,7 +1,7 @@
 """The answer to POST /estimate: a job or a run on a machine, with its physics and its bill in every market."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints
@@ -15,7 +15,6 @@ from service.domain.bill.market_bills import (
 )
 from service.domain.bill.payment_options import GpuHour, cheapest_gpu_hours, payment_options
 from service.domain.bill.run import BilledRun, RunAmount
-from service.domain.bill.serving import Load, Served, serve
 from service.domain.bill.verdict import Gate, Verdict
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
@@ -30,6 +29,7 @@ from service.domain.layouts.warnings import EstimateWarningCode, estimate_warnin
 from service.domain.layouts.would_fit import FitChange, largest_batch, nearest_changes
 from service.domain.money import Unknown
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.generation import ServedLoad
 from service.domain.statement import Statement, statement
 
 NO_AMOUNT = Unknown("No amount of work is given, so only its hours are priced.")
@@ -74,7 +74,6 @@ class EstimateQuestion:
     checkpoints: Checkpoints
     own_usd_per_hour: float | None = None
     own_watts: float | None = None
-    load: Load | None = None
     markets: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
     service: str | None = None
@@ -104,7 +103,7 @@ class EstimateAnswer:
     joules_per_sample: float | None
     warnings: tuple[Statement[EstimateWarningCode], ...]
     evidence: tuple[Evidence, ...]
-    served: Served | Unknown | None
+    served: ServedLoad | None
     bills: tuple[MarketBill, ...]
     elsewhere: tuple[Elsewhere, ...]
     verdict: Verdict | None
@@ -126,7 +125,7 @@ def estimate(
     work, cluster, physics = question.work, question.cluster, catalog.reference.physics
     if isinstance(work, JobQuestion) and job is None:
         job = estimate_job(physics, work.job, work.cluster, work.layout, work.choose)
-    served = None if question.load is None else _served(question, job, catalog)
+    served = None if job is None else job.estimate.served
     bills = _bills(question, job, served, catalog)
     verdict, judged = (None, None) if question.gate is None else verdict_on(bills, question.gate)
     unfit = changes and job is not None and not job.estimate.fits
@@ -180,7 +179,7 @@ def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | 
 
 
 def _bills(
-    question: EstimateQuestion, job: JobEstimate | None, served: Served | Unknown | None, catalog: Catalog
+    question: EstimateQuestion, job: JobEstimate | None, served: ServedLoad | None, catalog: Catalog
 ) -> tuple[MarketBill, ...]:
     amount = run_amount(question.work, job, question.run.instances)
     priced = PricedRun.of(question.run, amount, question.checkpoints, served)
@@ -236,19 +235,6 @@ def _job_amount(work: JobQuestion, job: JobEstimate, instances: int) -> RunAmoun
         input_tokens_per_second=job.estimate.prefill_tokens_per_second,
         output_tokens_per_second=job.estimate.tokens_per_second if inference else None,
     )
-
-
-def _served(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> Served | Unknown:
-    work, load = question.work, question.load
-    assert isinstance(work, JobQuestion)
-    assert job is not None
-    assert load is not None
-
-    def with_concurrency(concurrency: float) -> JobEstimate:
-        fewer = replace(work.job, concurrency=int(concurrency))
-        return estimate_job(catalog.reference.physics, fewer, work.cluster, work.layout, work.choose)
-
-    return serve(job, load, None if work.job.concurrency is not None else with_concurrency)
 
 
 def _elsewhere(question: EstimateQuestion, bills: Sequence[MarketBill], catalog: Catalog) -> tuple[Elsewhere, ...]:

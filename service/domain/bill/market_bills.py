@@ -10,13 +10,14 @@ from service.domain.bill.interruption import Checkpoints, break_even_rate
 from service.domain.bill.payment_options import PaymentOption, on_demand_offer
 from service.domain.bill.run import BilledRun, RunAmount
 from service.domain.bill.seller_terms import hourly_price, known_storage_class, terms_of
-from service.domain.bill.serving import Served
-from service.domain.bill.unit_costs import UnitCosts, unit_costs, usd_micros_a_month
+from service.domain.bill.serving import CERTAIN, cost_of_load
+from service.domain.bill.unit_costs import UnitCosts, unit_costs
 from service.domain.bill.verdict import Gate, Verdict, verdict
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market, Offer, Price
 from service.domain.money import MICRO, USD, Micros, Unknown, exact, half_up, rate_on
+from service.domain.physics.generation import ServedLoad
 
 OWN_MACHINE = "for a machine of one's own"
 
@@ -28,12 +29,10 @@ class PricedRun:
     run: BilledRun
     amount: RunAmount
     checkpoints: Checkpoints
-    served: Served | Unknown | None = None
+    served: ServedLoad | None = None
 
     @classmethod
-    def of(
-        cls, run: BilledRun, amount: RunAmount, checkpoints: Checkpoints, served: Served | Unknown | None
-    ) -> "PricedRun":
+    def of(cls, run: BilledRun, amount: RunAmount, checkpoints: Checkpoints, served: ServedLoad | None) -> "PricedRun":
         """Gives a run without hours those of an amount of work."""
         hours = amount.billable_hours
         timed = run if isinstance(hours, Unknown) else replace(run, hours=hours, basis=amount.basis)
@@ -151,17 +150,16 @@ def _market_bill(
     else:
         bill = bill_of(priced.run, terms)
         missing = bill.missing
-    month = None
-    if isinstance(served, Served) and usd_micros_per_hour is not None:
-        counts = (served.replicas_low, served.replicas, served.replicas_high)
-        factors = (1.0, 1.0, 1.0) if isinstance(terms.price, Unknown) else terms.price.factors
-        month = Micros(
-            *(
-                usd_micros_a_month(round(usd_micros_per_hour * factor), count, nodes)
-                for factor, count in zip(factors, counts, strict=True)
-            )
-        )
+    factors = CERTAIN if isinstance(terms.price, Unknown) else terms.price.factors
+    load = None if served is None else cost_of_load(served, usd_micros_per_hour, nodes, factors)
     gang_micros = None if usd_micros_per_hour is None else usd_micros_per_hour * nodes
+    per_unit = unit_costs(None if bill is None else bill.usd, priced.amount, gang_micros)
+    if load is not None:
+        per_unit = replace(
+            per_unit,
+            usd_per_million_input_tokens=load.per_million_input_tokens,
+            usd_per_million_output_tokens=load.per_million_output_tokens,
+        )
     return MarketBill(
         option=option,
         terms=terms,
@@ -169,8 +167,8 @@ def _market_bill(
         machines=priced.run.machines,
         bill=bill,
         missing=missing,
-        per_unit=unit_costs(None if bill is None else bill.usd, priced.amount, gang_micros),
-        month=month,
+        per_unit=per_unit,
+        month=None if load is None else load.month,
     )
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
 
 from service.domain.band import Band
 from service.domain.bill.run import RunAmount
@@ -73,12 +72,6 @@ def usd_per_million_tokens(usd_per_hour: float, tokens_per_second: Band) -> Band
     input at the one price plus its output at the other.
     """
     return tokens_per_second.inverse_of(usd_per_hour / SECONDS_AN_HOUR * MILLION)
-
-
-def replicas_for(needed_per_second: float, per_replica: float, utilisation: float = 1.0) -> int:
-    """Returns the number of replicas for a rate if each is loaded to at most this share of its own rate."""
-    # In exact fractions: 3.0000000000000004 replicas as floats would become four.
-    return max(1, ceil(exact(needed_per_second) / (exact(per_replica) * exact(utilisation))))
 
 
 def usd_micros_a_month(usd_micros_per_hour: int, replicas: int, nodes: int = 1) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.models.model import Model
 
@@ -51,12 +52,22 @@ class InferenceConfig:
     """Requests that are sent all at once, with none after them; None for requests that keep coming."""
     longest_output: float | None = None
     """Tokens of the longest answer; None where all are of one length."""
+    serving: Serving | None = None
+    """The load to serve and its limits, with lengths of its own; None for as many requests as `concurrency` has."""
     software: SoftwareStack = UNKNOWN
 
     @property
     def whole_length(self) -> float:
         """Tokens of a conversation at its end."""
         return self.input_length + self.output_length
+
+    @property
+    def longest_over_mean(self) -> float:
+        """Tokens of the longest conversation that must have room, over those of a mean one."""
+        if self.serving is None or not self.whole_length:
+            return 1.0
+        share = self.serving.percentile
+        return max(1.0, (self.serving.prompt.at(share) + self.serving.answer.at(share)) / self.whole_length)
 
 
 Config = TrainingConfig | InferenceConfig

@@ -9,6 +9,7 @@ from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
 from service.domain.jobs.loading import SampleLoading
+from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.models.model import Model
 
@@ -70,6 +71,7 @@ class Job:
     output_length: float | None = None
     longest_output: float | None = None
     concurrency: float | None = None
+    serving: Serving | None = None
     loading: SampleLoading = field(default_factory=SampleLoading)
     unrecognised_software: tuple[str, ...] = ()
     """Names of a framework or an engine that no stack has."""
@@ -78,6 +80,11 @@ class Job:
     def as_published(self) -> bool:
         """Whether the weights are served in the format in which they are published."""
         return self.task == "inference" and self.precisions == (self.model.published_precision,)
+
+    @property
+    def limits(self) -> int:
+        """Number of limits that a load sets."""
+        return 0 if self.serving is None else len(self.serving.limits)
 
     @property
     def serves(self) -> bool:
@@ -206,6 +213,7 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         mean_length=job.mean_length,
         burst=None if job.amount is None else samples_of(job.amount, tokens_per_sample(job), 0.0),
         longest_output=job.longest_output,
+        serving=job.serving,
         software=job.software,
     )
 

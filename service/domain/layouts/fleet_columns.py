@@ -50,10 +50,20 @@ class EstimateColumns:
     high: Floats
     hours: Floats
     """Likely hours of the whole amount, or of one sample if there is no amount; infinite if it does not run."""
-    seconds_to_first_token: Floats
-    """Likely; NaN for work that does not generate, or if it does not run."""
-    seconds_per_output_token: Floats
+    holds_weights: Mask
+    """Whether a model that generates fits without a single request."""
+    instances: Floats
+    """Fewest that serve the load of the job within its limits on times; infinite where no number does."""
+    alone: Floats
+    """`load.Served.alone` over all layouts; no columns without a load."""
+    least: Floats
     """Likewise."""
+
+    @property
+    def fewest_instances(self) -> Floats:
+        """Fewest that serve the load in time, or that carry it; 1 without a load, and where it does not run."""
+        carried = self.alone[:, -1] if self.alone.shape[1] else self.instances
+        return np.nan_to_num(np.where(np.isfinite(self.instances), self.instances, carried), posinf=1.0)
 
     @property
     def works(self) -> Mask:
@@ -100,7 +110,7 @@ def estimate_columns(
     """Returns estimates and layouts for each number of nodes, optionally only for some of the types."""
     clusters = catalog.derive(_clusters, counts)
     rows_of_all = len(clusters.distinct) + 1  # the last row is of types without a GPU
-    columns, layouts = no_estimates(rows_of_all), LayoutTable.plain(rows_of_all).rows()
+    columns, layouts = no_estimates(rows_of_all, job.limits), LayoutTable.plain(rows_of_all).rows()
     for part in _parts(job, counts, catalog, among):
         estimates, layouts[part.indices] = _estimate(catalog.reference.physics, job, part)
         for name in EstimateColumns.__dataclass_fields__:
@@ -130,7 +140,7 @@ def types_that_run(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: C
     return among & admits
 
 
-def no_estimates(rows: int) -> EstimateColumns:
+def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
     """Returns columns of types on which nothing runs."""
     return EstimateColumns(
         nodes=np.ones(rows),
@@ -144,8 +154,10 @@ def no_estimates(rows: int) -> EstimateColumns:
         likely=np.zeros(rows),
         high=np.zeros(rows),
         hours=np.full(rows, np.inf),
-        seconds_to_first_token=np.full(rows, np.nan),
-        seconds_per_output_token=np.full(rows, np.nan),
+        holds_weights=np.zeros(rows, np.bool_),
+        instances=np.ones(rows),
+        alone=np.full((rows, limits), np.inf),
+        least=np.full((rows, limits), np.inf),
     )
 
 
@@ -278,8 +290,8 @@ def _inference_columns(
     columns = _columns(table, best.exists, best.fits, best.needed_bytes, rates, samples)
     if config.concurrency and generates:
         columns = replace(columns, holds=best.concurrency >= ALMOST * config.concurrency)
-    times = {each: getattr(best, each) for each in ("seconds_to_first_token", "seconds_per_output_token")}
-    return replace(columns, **times), best.layouts.rows()
+    of_load = {name: getattr(best, name) for name in ("holds_weights", "instances", "alone", "least")}
+    return replace(columns, **of_load), best.layouts.rows()
 
 
 def _samples(job: Job, length: float, per_step: Floats) -> Floats:
@@ -309,6 +321,8 @@ def _columns(
         likely=likely,
         high=high,
         hours=hours,
-        seconds_to_first_token=np.full(len(table), np.nan),
-        seconds_per_output_token=np.full(len(table), np.nan),
+        holds_weights=np.zeros(len(table), np.bool_),
+        instances=np.ones(len(table)),
+        alone=np.zeros((len(table), 0)),
+        least=np.zeros((len(table), 0)),
     )

@@ -1,15 +1,16 @@
 """The best inference layout on each cluster: how many GPUs hold one replica, and how."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask, taken
-from service.domain.calibration.error_bands import Physics, unseen
-from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, MEMORY
+from service.domain.calibration.error_bands import Physics
+from service.domain.calibration.step_kinds import FORWARD, GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import Columns, cuts_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.usual import FREE, FixedLayout
@@ -23,6 +24,7 @@ from service.domain.physics.inference_roofline import (
     forward_demands,
     prompt_demands,
 )
+from service.domain.physics.load import Replicas, serve
 from service.domain.physics.memory import inference_parts, replicas_in_use, requests_with_room
 from service.domain.physics.parallelism import LayoutTable
 from service.domain.physics.resources import Demands
@@ -44,17 +46,23 @@ class FastestInference:
     units_per_second: Floats
     """Output tokens (samples, for a model that does not generate) of the whole cluster, calibrated, before the caution
     of bands; 0 where it does not fit."""
-    seconds_to_first_token: Floats
-    """Likely; NaN for a model that does not generate."""
-    seconds_per_output_token: Floats
+    holds_weights: Mask
+    """Whether some layout fits without a single request."""
+    instances: Floats
+    """Clusters that serve the load of the config within its limits; infinite where no number does."""
+    alone: Floats
+    """`load.Served.alone` of the layouts of each cluster; no columns without a load."""
+    least: Floats
     """Likewise."""
 
     @staticmethod
-    def nothing(rows: int) -> "FastestInference":
+    def nothing(rows: int, limits: int) -> "FastestInference":
         """No layout on any cluster."""
-        none, zero, unknown = np.zeros(rows, dtype=bool), np.zeros(rows), np.full(rows, np.nan)
-        needed = np.full(rows, np.inf)
-        return FastestInference(LayoutTable.plain(rows), none, none, needed, zero, zero, unknown, unknown)
+        none, zero, needed = np.zeros(rows, dtype=bool), np.zeros(rows), np.full(rows, np.inf)
+        missed = np.full((rows, limits), np.inf)
+        return FastestInference(
+            LayoutTable.plain(rows), none, none, needed, zero, zero, none, np.ones(rows), missed, missed
+        )
 
 
 def inference_bands(physics: Physics, config: InferenceConfig, clusters: ClusterTable) -> Floats:
@@ -71,7 +79,8 @@ def fastest_inference_layouts(
     *,
     wanted: Mask | None = None,
 ) -> FastestInference:
-    """Returns the layout that yields the most tokens (or samples) per second on every cluster, or on the wanted ones.
+    """Returns the layout that yields the most tokens (or samples) per second on every cluster, or on the wanted ones;
+    for a load, the one that serves it on the fewest instances.
 
     With a concurrency given, all layouts that hold it at once share it among their replicas, so that the most tokens
     per second is also the least time per token. A layout that cannot hold it would seem quick for a few requests and
@@ -128,18 +137,19 @@ def _with_spread_experts(config: InferenceConfig, cuts: Columns) -> Columns:
 
 def _room_and_bytes(
     factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, usable: Floats
-) -> tuple[Floats, Floats]:
-    """Requests (or samples) that can run at once on one replica, and the calibrated bytes per GPU that are needed.
-
-    Where not one request fits, the bytes are those that one would need.
+) -> tuple[Floats, Floats, Floats]:
+    """Requests (or samples) that can run at once on one replica, and the calibrated bytes per GPU that are needed for
+    them, or for one request where none fits, and for none.
     """
     empty = _bytes_needed(factors, config, layouts, np.zeros(len(usable)))
     if not config.model.generates:
-        return np.full(len(usable), forward_batch(config)), empty
+        return np.full(len(usable), forward_batch(config)), empty, empty
     each = _bytes_needed(factors, config, layouts, np.ones(len(usable))) - empty
-    room = np.asarray(room_by_memory((usable - empty) / each, requests_with_room(config, usable, layouts)))
+    fit = (usable - empty) / each
+    room = np.asarray(room_by_memory(fit, requests_with_room(config, usable, layouts), config.longest_over_mean))
     asked = config.concurrency / replicas_in_use(config, layouts) if config.concurrency else room
-    return room, empty + each * np.maximum(1.0, np.minimum(asked, room))
+    held = np.where(room > 0, np.maximum(1.0, np.minimum(asked, room)), config.longest_over_mean)
+    return room, empty + each * held, empty
 
 
 def _bytes_needed(factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, sequences: Floats) -> Floats:
@@ -149,18 +159,23 @@ def _bytes_needed(factors: ConfigFactors, config: InferenceConfig, layouts: Layo
 
 
 def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
-    """The best pair of each cluster: inside its fast links, holding the concurrency asked for, then the fastest."""
+    """The best pair of each cluster: inside its fast links, holding the concurrency asked for, then the fastest; for a
+    load, inside its fast links, then on the fewest instances.
+    """
     if not len(pairs.cluster):
-        return FastestInference.nothing(len(clusters))
+        return FastestInference.nothing(len(clusters), 0 if config.serving is None else len(config.serving.limits))
     layouts, usable = pairs.layouts, clusters.usable_bytes[pairs.cluster]
-    room, needed = _room_and_bytes(_factors(physics, config), config, layouts, usable)
+    room, needed, empty = _room_and_bytes(_factors(physics, config), config, layouts, usable)
     fits = (needed <= usable) & (room > 0)
-    if config.model.generates:
+    if not config.model.generates:
+        speed = _forward(physics, config, clusters, pairs, room)
+    elif config.serving is None:
         speed = _generation(physics, config, clusters, pairs, room)
     else:
-        speed = _forward(physics, config, clusters, pairs, room)
+        speed = _serving(physics, config, clusters, pairs, np.where(fits, room, 0.0), config.serving)
     rate = np.where(fits, speed.rate, 0.0)
-    order = np.lexsort((np.where(fits, -rate, needed), ~(fits & speed.holds), pairs.crossing, ~fits, pairs.cluster))
+    best_last = np.where(fits, speed.slowness, needed), speed.instances, ~(fits & speed.holds)
+    order = np.lexsort((*best_last, pairs.crossing, ~fits, pairs.cluster))
     cluster, first = np.unique(pairs.cluster[order], return_index=True)
     index, exists = np.zeros(len(clusters), dtype=np.int64), np.zeros(len(clusters), dtype=bool)
     index[cluster], exists[cluster] = order[first], True
@@ -171,9 +186,18 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
         np.where(exists, needed[index], np.inf),
         speed.concurrency[index],
         np.where(exists, rate[index], 0.0),
-        np.where(exists, speed.to_first_token[index], np.nan),
-        np.where(exists, speed.per_token[index], np.nan),
+        np.bincount(pairs.cluster, empty <= usable, len(clusters)) > 0,
+        np.where(exists, speed.instances[index], np.inf),
+        _least_of_each(clusters, pairs, fits, speed.alone),
+        _least_of_each(clusters, pairs, fits, speed.least),
     )
+
+
+def _least_of_each(clusters: ClusterTable, pairs: _Pairs, fits: Mask, figures: Floats) -> Floats:
+    """The least figures among the layouts of each cluster that fit; infinite where none does."""
+    least = np.full((len(clusters), figures.shape[1]), np.inf)
+    np.minimum.at(least, pairs.cluster[fits], figures[fits])
+    return least
 
 
 class _Speed(NamedTuple):
@@ -185,17 +209,23 @@ class _Speed(NamedTuple):
     """Requests (or samples) at once."""
     holds: Mask
     """Whether as many requests run at once as are asked for."""
-    to_first_token: Floats
-    """Likely seconds; NaN for a model that does not generate."""
-    per_token: Floats
-    """Likewise."""
+    slowness: Floats
+    """Orders layouts that serve on equally many instances, the best first."""
+    instances: Floats
+    alone: Floats
+    least: Floats
+
+    @staticmethod
+    def of_one(rate: Floats, concurrency: Floats, holds: Mask) -> "_Speed":
+        """Figures without a load."""
+        none = np.zeros((len(rate), 0))
+        return _Speed(rate, concurrency, holds, -rate, np.ones(len(rate)), none, none)
 
 
 def _forward(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, room: Floats) -> _Speed:
     samples = room * clusters.gpus[pairs.cluster]
-    unknown = np.full(len(room), np.nan)
     rate = samples / _forward_seconds(physics, config, clusters, pairs)
-    return _Speed(rate, samples, np.ones(len(room), np.bool_), unknown, unknown)
+    return _Speed.of_one(rate, samples, np.ones(len(room), np.bool_))
 
 
 def _forward_seconds(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> Floats:
@@ -216,46 +246,97 @@ def _generation(
     most = np.maximum(1.0, room)
     in_flight = config.concurrency / replicas if config.concurrency else most
     running = np.minimum(in_flight, most)
-    seconds = _engine_times(physics, config, clusters, pairs, running)
+    seconds = _engines(physics, config, clusters, pairs, running).at(running)
     state = steady_state(seconds, in_flight, most, config.output_length)
     shares = shares_of(config, pairs.layouts, state, most)
-    features = inference_config_features(config)
-    new = unseen(physics.calibration, GENERATION, features)
-    return _Speed(
+    return _Speed.of_one(
         np.asarray(max(1.0, config.output_length) / shares.per_request.total(seconds) * replicas),
         running * replicas,
         np.asarray(in_flight <= most),
-        np.asarray(state.to_first_token.total(seconds) / physics.bands.caution(FIRST_TOKEN, features, new)),
-        np.asarray(shares.per_token.total(seconds) / physics.bands.caution(GENERATION, features, new)),
     )
 
 
-def _engine_times(
+def _serving(
+    physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, room: Floats, serving: Serving
+) -> _Speed:
+    """Instances that serve a load; the rate is that of the load on one of them, before the caution of bands.
+
+    Layouts without room, and those across slow links where one inside them has room, are left out.
+    """
+    inside = np.bincount(pairs.cluster, (room > 0) & ~pairs.crossing, len(clusters)) > 0
+    rows = np.flatnonzero((room > 0) & ~(pairs.crossing & inside[pairs.cluster]))
+    tried, places = taken(pairs, rows), room[rows]
+    count = np.asarray(tried.layouts.data, np.float64)
+    caution = inference_bands(physics, config, clusters)[tried.cluster, 1]
+    served = serve(
+        Replicas.of(_engines(physics, config, clusters, tried, places), places, count, 1.0 / caution), serving
+    )
+    missed = np.full((len(room), len(serving.limits)), np.inf)
+    speed = _Speed(
+        rate=np.zeros(len(room)),
+        concurrency=np.zeros(len(room)),
+        holds=np.ones(len(room), np.bool_),
+        slowness=np.full(len(room), np.inf),
+        instances=np.full(len(room), np.inf),
+        alone=missed,
+        least=missed.copy(),
+    )
+    speed.rate[rows] = served.rate * count * serving.answer.mean / caution
+    speed.concurrency[rows], speed.slowness[rows] = places * count, served.utilisation
+    speed.instances[rows], speed.alone[rows], speed.least[rows] = served.instances, served.alone, served.least
+    return speed
+
+
+@dataclass(frozen=True, slots=True)
+class _PairEngines:
+    """The engine of each pair, at any number of running requests, as `generation.engine_on` computes it for one."""
+
+    config: InferenceConfig
+    layouts: LayoutTable
+    linked: Floats
+    memory: Floats
+    """Seconds per byte."""
+    each: Mapping[tuple[str, str], Floats]
+    """Seconds of each unit of demand."""
+
+    def rows(self, rows: Indices) -> "_PairEngines":
+        """Returns some of the engines."""
+        each = {key: seconds[rows] for key, seconds in self.each.items()}
+        return replace(
+            self, layouts=taken(self.layouts, rows), linked=self.linked[rows], memory=self.memory[rows], each=each
+        )
+
+    def at(self, running: Floats) -> EngineTimes:
+        """Returns the calibrated seconds of each part of an engine's work."""
+        decode = decode_demands(self.config, self.layouts, self.linked, running)
+        return EngineTimes(
+            np.maximum(self._total(decode, per_request=False), decode["weights", "memory"] * self.memory),
+            np.maximum(self._total(decode, per_request=True), decode["cache", "memory"] * self.memory) / running,
+            self._total(prompt_demands(self.config, self.layouts, self.linked, running)),
+            self._total(ARRIVAL_DEMANDS),
+        )
+
+    def _total(self, demands: Demands, *, per_request: bool | None = None) -> Floats:
+        amounts = (
+            amount * self.each[key]
+            for key, amount in demands.items()
+            if key in self.each and (per_request is None or (key[0] in PER_REQUEST) == per_request)
+        )
+        return np.asarray(sum(amounts, np.zeros(len(self.memory))))
+
+
+def _engines(
     physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, running: Floats
-) -> EngineTimes:
-    """Likely seconds of each part of an engine's work, as `generation.engine_on` computes them for one cluster."""
+) -> _PairEngines:
     linked = clusters.linked_gpus[pairs.cluster]
-    decode = decode_demands(config, pairs.layouts, linked, running)
-    prompt = prompt_demands(config, pairs.layouts, linked, running)
-    every = decode | prompt | ARRIVAL_DEMANDS
+    demands = (
+        decode_demands(config, pairs.layouts, linked, running)
+        | prompt_demands(config, pairs.layouts, linked, running)
+        | ARRIVAL_DEMANDS
+    )
     factors = _factors(physics, config)
-    keys = [key for key, amount in every.items() if np.any(amount)]
+    keys = [key for key, amount in demands.items() if np.any(amount)]
     costs = clusters.costs(factors, GENERATION, config, keys)[pairs.cluster]
     whole = factors.of(GENERATION, "*", cut_columns(pairs.layouts))
     each = {key: factors.of(GENERATION, key[0], {}) * whole * costs[:, index] for index, key in enumerate(keys)}
-
-    def total(demands: Demands, *, per_request: bool | None = None) -> Floats:
-        amounts = (
-            amount * each[key]
-            for key, amount in demands.items()
-            if key in each and (per_request is None or (key[0] in PER_REQUEST) == per_request)
-        )
-        return np.asarray(sum(amounts, np.zeros(len(running))))
-
-    memory = clusters.unit_seconds["memory"][pairs.cluster]
-    return EngineTimes(
-        np.maximum(total(decode, per_request=False), decode["weights", "memory"] * memory),
-        np.maximum(total(decode, per_request=True), decode["cache", "memory"] * memory) / running,
-        total(prompt),
-        total(ARRIVAL_DEMANDS),
-    )
+    return _PairEngines(config, pairs.layouts, linked, clusters.unit_seconds["memory"][pairs.cluster], each)

@@ -12,7 +12,7 @@ from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATI
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.features import inference_features, training_features
-from service.domain.physics.generation import engine_on
+from service.domain.physics.generation import ServedLoad, engine_on, served_load
 from service.domain.physics.host_memory import HostNeed, host_memory_need
 from service.domain.physics.inference_roofline import (
     forward_batch,
@@ -120,6 +120,7 @@ class Estimate:
     seconds_to_first_token: Band | None = None
     seconds_per_output_token: Band | None = None
     kv_cache_tokens: float | None = None
+    served: ServedLoad | None = None
     gpu_samples_per_second: float | None = None
     """Likely rate of the GPUs alone, if the hosts feed them more slowly."""
     tensor_across_slow_links: bool = False
@@ -207,26 +208,35 @@ def _estimate_forward(physics: Physics, config: InferenceConfig, cluster: Cluste
 def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Estimate:
     features = inference_features(config, cluster, layout)
     calibration, bands = physics.calibration, physics.bands
+    new = unseen(calibration, GENERATION, features)
+    served = served_load(calibration, config, cluster, layout, features, bands.around(1.0, GENERATION, features, new))
+    if served is not None:
+        config = replace(config, concurrency=served.in_flight / served.instances.likely)
     engine = engine_on(calibration, config, cluster, layout, features)
     in_flight, replicas = (
-        min(float(engine.state.in_flight), max(1.0, engine.room)),
+        min(float(engine.state.in_flight), max(config.longest_over_mean, engine.room)),
         float(replicas_in_use(config, layout)),
     )
-    need = _memory_need(physics, cluster, inference_parts(config, layout, in_flight), features)
-    new, host = unseen(calibration, GENERATION, features), host_memory_need(config, cluster, layout)
+    # An engine takes all the cache that it may use, whatever its load.
+    held = in_flight if served is None else engine.room
+    need = _memory_need(physics, cluster, inference_parts(config, layout, held), features)
     estimate = Estimate(
         need,
-        host,
+        host := host_memory_need(config, cluster, layout),
         layout,
         new,
         concurrency=in_flight * replicas,
+        served=served,
         kv_cache_tokens=cache_tokens_that_fit(config, cluster.usable_bytes, layout),
     )
     if not (need.may_fit and host.fits):
         return estimate
     state, seconds, output = engine.state, engine.seconds, max(1.0, config.output_length)
-    rate = output / float(engine.per_request.total(seconds))
-    tokens = bands.around(rate * replicas, GENERATION, features, new)
+    rate = output / float(engine.per_request.total(seconds)) * replicas
+    if served is not None:  # the rate is that of the load, whatever the engine could do
+        caution = bands.caution(GENERATION, features, new)
+        rate = output * served.requests_per_second / served.instances.likely / caution
+    tokens = bands.around(rate, GENERATION, features, new)
     prefill = max(1.0, config.input_length) * layout.data / float(engine.seconds.prompt)
     return replace(
         estimate,

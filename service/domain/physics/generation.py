@@ -6,12 +6,15 @@ from math import exp
 
 import numpy as np
 
-from service.domain.arrays import Number
+from service.domain.arrays import Floats, Indices, Number
+from service.domain.band import Band
 from service.domain.calibration.coefficients import Calibration, Features
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.serving import Serving
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.inference_roofline import EngineTerms, engine_terms
+from service.domain.physics.load import TIMES, Replicas, serve
 from service.domain.physics.memory import figures, inference_parts, replicas_in_use, requests_with_room
 from service.domain.physics.parallelism import AnyLayout, Layout
 from service.domain.physics.serving import PARTS, BurstShares, EngineTimes, SteadyState, steady_state
@@ -80,12 +83,106 @@ def _room(
         for requests in (0.0, 1.0)
     )
     fit = (cluster.usable_bytes - empty) / (one - empty)
-    return float(room_by_memory(fit, requests_with_room(config, cluster.usable_bytes, layout)))
+    in_cache = requests_with_room(config, cluster.usable_bytes, layout)
+    return float(room_by_memory(fit, in_cache, config.longest_over_mean))
 
 
-def room_by_memory(fit: Number, in_cache: Number) -> Number:
-    """Whole requests that fit in memory and in the engine's share of it for the cache, which has room for one."""
-    return np.where(fit >= 1.0, np.maximum(1.0, np.minimum(np.floor(fit), in_cache)), 0.0)
+def room_by_memory(fit: Number, in_cache: Number, longest: float) -> Number:
+    """Whole requests that fit in memory and in the engine's share of it for the cache, which has room for one.
+
+    None has where the longest, which is as long as so many, does not fit.
+    """
+    return np.where(fit >= longest, np.maximum(1.0, np.minimum(np.floor(fit), in_cache)), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedLoad:
+    """A load on instances of one cluster. Times are likely ones at the percentile of the question."""
+
+    serving: Serving
+    instances: Band
+    """Fewest that keep all limits on times, if engines are as fast as at each end of their band; where no number of
+    instances does, the fewest that carry the load.
+    """
+    missed: Mapping[str, float]
+    """By field of each limit that these instances do not keep, the least figure that others would have."""
+    replicas: float
+    """Copies of the model on one instance."""
+    places: float
+    """Most requests that run at once on a replica."""
+    running: float
+    """Requests that run at once on a replica at the load."""
+    in_flight: float
+    """Requests that run, wait or are on their way, on all instances."""
+    utilisation: float
+    requests_per_second: float
+    """Rate of all instances together."""
+    seconds_to_first_token: float
+    seconds_per_output_token: float
+    seconds_per_request: float
+    prompt_share: float
+    """Share of the engine's time that reads prompts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OneEngine:
+    """One replica as a row of `load.Replicas`."""
+
+    calibration: Calibration
+    config: InferenceConfig
+    cluster: Cluster
+    layout: Layout
+    features: Features
+
+    def at(self, running: Floats) -> EngineTimes:
+        """Returns its calibrated seconds while so many requests run."""
+        terms = engine_terms(self.config, self.cluster, self.layout, float(running[0]))
+        return _calibrated(self.calibration, terms, self.features).times(np.ones(1))
+
+    def rows(self, rows: Indices) -> "_OneEngine":
+        """Returns the engine."""
+        return self
+
+
+def served_load(
+    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features, rates: Band
+) -> ServedLoad | None:
+    """Returns the instances that serve the load of a configuration; None where it has none, or not one request fits.
+
+    `rates` is the band of a rate of 1.
+    """
+    serving, room = config.serving, _room(calibration, config, cluster, layout, features)
+    if serving is None or not room:
+        return None
+    engine = _OneEngine(calibration, config, cluster, layout, features)
+
+    def at(rate: float) -> Replicas:
+        return Replicas.of(engine, np.array([room]), np.array([float(layout.data)]), np.array([1.0 / rate]))
+
+    few, likely, many = (serve(at(rate), serving) for rate in (rates.high, rates.likely, rates.low))
+    # More places or slower links may turn the ends of the band around.
+    low, instances, high = sorted(float(each.fewest[0]) for each in (few, likely, many))
+    times = at(rates.likely).times(likely.load, serving)
+    seconds = at(rates.likely).seconds(np.clip(times.running, 1.0, room))
+    tokens, running, copies = serving.answer.mean, float(times.running[0]), instances * layout.data
+    prompt = float(np.asarray(seconds.prompt)[0])
+    decode = tokens * float(np.asarray(seconds.step / max(1.0, running) + seconds.request)[0])
+    first, token, request = (float(figure(times, serving.percentile)[0]) for _, figure in TIMES.values())
+    return ServedLoad(
+        serving=serving,
+        instances=Band(low, instances, high),
+        missed=likely.missed(serving),
+        replicas=float(layout.data),
+        places=room,
+        running=running,
+        in_flight=serving.concurrency or float(times.rate[0] * times.mean_request[0]) * copies,
+        utilisation=float(likely.utilisation[0]),
+        requests_per_second=float(times.rate[0]) * copies,
+        seconds_to_first_token=first,
+        seconds_per_output_token=token,
+        seconds_per_request=request,
+        prompt_share=prompt / (prompt + decode),
+    )
 
 
 def _calibrated(calibration: Calibration, terms: EngineTerms, features: Features) -> EngineTimes:

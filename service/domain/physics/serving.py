@@ -45,6 +45,10 @@ class EngineTimes:
             + self.arrival * seconds.arrival
         )
 
+    def times(self, factor: Number) -> "EngineTimes":
+        """Returns the seconds of an engine that takes so many times as long for everything."""
+        return EngineTimes(*(getattr(self, part) * factor for part in PARTS))
+
 
 @dataclass(frozen=True, slots=True)
 class SteadyState:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints, Expectation
+from service.domain.bill.serving import LoadCost
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Offer
 from service.domain.catalog.reference import Prior
@@ -42,17 +43,19 @@ class Limits:
     deadline_hours: float | None = None
     budget_usd: float | None = None
     max_seconds_to_first_token: float | None = None
-    """Applies to models that generate, as the next limit does, and to likely seconds."""
+    """Applies to a load, as the next two limits do, and to likely seconds at its percentile."""
     max_seconds_per_output_token: float | None = None
+    max_seconds_per_request: float | None = None
     max_instances: int = 1
     """Maximum number of independent instances that share the work."""
     safe: bool = False
+    of_load: bool = False
+    """Whether there is a load, so that instances serve it together."""
 
     @property
     def bind(self) -> bool:
         """Whether some number of nodes may miss a limit that another keeps."""
-        times = (self.max_seconds_to_first_token, self.max_seconds_per_output_token)
-        return any(limit is not None for limit in (self.deadline_hours, self.budget_usd, *times))
+        return self.of_load or self.deadline_hours is not None or self.budget_usd is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +225,8 @@ class WorkEstimate:
     joules_per_sample: float | None
     """At the rated power of the GPUs."""
     spot: SpotEstimate | None
+    load_cost: LoadCost | None
+    """The price of the load; None without one, or without a price."""
     evidence: tuple[Evidence, ...]
     """The nearest published runs."""
 

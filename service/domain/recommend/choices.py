@@ -7,6 +7,7 @@ from math import isnan
 from service.domain.band import Band
 from service.domain.bill.interruption import Expectation, break_even_rate, expect_by_prior
 from service.domain.bill.payment_options import on_demand_offer
+from service.domain.bill.serving import LoadCost, cost_of_load
 from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
@@ -121,7 +122,17 @@ def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> Wor
         samples_per_usd=_samples_per_usd(offer, None if rate is None else rate.likely, expected),
         joules_per_sample=_joules_per_sample(offer, modelled, measured, rate),
         spot=None if expected is None or hours is None else _spot(offer, hours, expected, planner, catalog),
+        load_cost=_load_cost(offer, modelled),
         evidence=evidence,
+    )
+
+
+def _load_cost(offer: RankedOffer, modelled: JobEstimate | None) -> LoadCost | None:
+    served = None if modelled is None else modelled.estimate.served
+    return (
+        None
+        if served is None
+        else cost_of_load(served, offer.offer.price.usd_micros_per_hour, offer.nodes, offer.price_factors)
     )
 
 

@@ -48,6 +48,8 @@ class Blockers(NamedTuple):
     layout: TypeSet
     """Types over whose GPUs no layout divides the batch."""
     gpu_memory: TypeSet
+    kv_cache: TypeSet
+    """Types that hold the weights, and not the cache of a single request."""
     host_memory: TypeSet
     concurrency: TypeSet
     """Types that hold the job, and fewer requests at once than it asks for."""
@@ -67,7 +69,8 @@ class Blockers(NamedTuple):
             figures=unrated,
             precision=types_where(rated & ~best.runs),
             layout=types_where(rated & best.runs & ~best.exists),
-            gpu_memory=types_where(over_gpu_memory),
+            gpu_memory=types_where(over_gpu_memory & ~best.holds_weights),
+            kv_cache=types_where(over_gpu_memory & best.holds_weights),
             host_memory=types_where(full & ~over_gpu_memory),
             concurrency=types_where(rated & best.runs & best.exists & best.fits & ~best.holds),
         )
@@ -80,7 +83,7 @@ class Blockers(NamedTuple):
     @property
     def for_now(self) -> TypeSet:
         """Types that more nodes may help."""
-        return self.layout | self.gpu_memory | self.host_memory | self.concurrency
+        return self.layout | self.gpu_memory | self.kv_cache | self.host_memory | self.concurrency
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,7 +154,8 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None) -> lis
         Check("gpu_figures_unknown", "data", blockers.figures),
         Check("precision", "hardware", blockers.precision),
         Check("global_batch_size", "constraint", blockers.layout),
-        Check("gpu_memory", "hardware", blockers.gpu_memory, _MoreNodes(fleet, keeping)),
+        Check("gpu_memory", "hardware", blockers.gpu_memory, _MoreNodes(fleet, keeping, blockers.gpu_memory)),
+        Check("kv_cache", "hardware", blockers.kv_cache, _MoreNodes(fleet, keeping, blockers.kv_cache)),
         Check("host_memory", "hardware", blockers.host_memory),
         Check("concurrency", "constraint", blockers.concurrency),
     ]
@@ -163,10 +167,11 @@ class _MoreNodes:
 
     fleet: FleetEstimate[Job]
     keeping: Keeping | None
+    fails: TypeSet
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         blockers, most = self.fleet.blockers, 2 * max(self.fleet.counts)
-        if not rejected.types & blockers.gpu_memory or most > MAX_NODES:
+        if not rejected.types & self.fails or most > MAX_NODES:
             return None
         if self.keeping is not None:
             admits = self.keeping(rejected, blockers)
@@ -255,7 +260,7 @@ def _estimate_by_name(
     options = tuple(replace(no_estimates(types), nodes=np.full(types, float(count))) for count in counts)
     if counts[0] == 1:
         _fill(options[0], rates, work.amount)
-    return FleetEstimate(work, counts, options, (), Blockers(0, 0, 0, 0, 0, 0, 0), rates)
+    return FleetEstimate(work, counts, options, (), Blockers(0, 0, 0, 0, 0, 0, 0, 0), rates)
 
 
 def _fill(columns: EstimateColumns, rates: Mapping[int, NamedRate], amount: Amount | None) -> None:

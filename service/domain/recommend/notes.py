@@ -21,7 +21,9 @@ TRAINING_ONLY = frozenset({
     "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
     "fused_optimizer", "offload_activations", "global_batch_size",
 })  # fmt: skip
-INFERENCE_ONLY = frozenset({"kv_cache_precision", "concurrency", "batch_size", "input_length", "output_length"})
+INFERENCE_ONLY = frozenset(
+    {"kv_cache_precision", "concurrency", "batch_size", "input_length", "output_length", "serving"}
+)
 
 SUBJECTS = ("workload.dataset", "workload.goal", "workload.model_size")
 """Fields that rules of thumb are about."""
@@ -32,9 +34,7 @@ FIGURES_OF_A_GPU = frozenset({"peak_unknown", "power_unknown", "gpu_figures_unkn
 LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
 LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
 LIMITS_OF_AN_AMOUNT = ("budget_usd", "deadline_hours", "max_instances", "confidence")
-LIMITS_OF_SERVING = ("max_seconds_to_first_token", "max_seconds_per_output_token")
 LIMITS = (
-    *LIMITS_OF_SERVING,
     "budget_usd",
     "deadline_hours",
     "min_nodes",
@@ -129,7 +129,7 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
         *(LIMITS_OF_A_JOB if question.job is not None else LIMITS_OF_PEAKS),
         *(LIMITS_OF_AN_AMOUNT if question.has_amount else ()),
         *(("max_instances",) if question.job is None and question.concurrent_runs > 1 else ()),
-        *(LIMITS_OF_SERVING if question.modelled is not None and question.modelled.serves else ()),
+        *(("max_instances",) if question.limits.of_load else ()),
     )
     for name in LIMITS:
         if f"constraints.{name}" in question.given and name not in applied:

@@ -16,6 +16,8 @@ from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Ra
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
 from service.domain.jobs.job import Job
+from service.domain.jobs.serving import Serving
+from service.domain.physics.load import keeps_limits
 from service.domain.recommend.answer import Limits, NamedWork
 from service.domain.recommend.fleet import Blockers, FleetEstimate, with_more_nodes
 from service.domain.recommend.objective import Figures, Objective, compared, scores
@@ -35,11 +37,15 @@ class LimitKind(NamedTuple):
     """The code of the rejection of types that miss it."""
     parts: int
     """Parts of its unit in a relaxation."""
+    prefix: str = ""
+    """Path to the field, from the constraints of the question."""
 
 
 LIMITS_BY_FIELD = {
-    "max_seconds_to_first_token": LimitKind("too_slow_first_token", 10_000),
-    "max_seconds_per_output_token": LimitKind("too_slow_per_token", 100_000),
+    "max_seconds_to_first_token": LimitKind("too_slow_first_token", 10_000, "workload.serving."),
+    "max_seconds_per_output_token": LimitKind("too_slow_per_token", 100_000, "workload.serving."),
+    "max_seconds_per_request": LimitKind("too_slow_per_request", 1000, "workload.serving."),
+    "max_instances": LimitKind("max_instances", 1),
     "deadline_hours": LimitKind("deadline_hours", 1000),
     "budget_usd": LimitKind("budget_usd", 100),
 }
@@ -47,6 +53,9 @@ LIMITS_BY_FIELD = {
 
 One plan must keep all of them. An instance type whose plans keep each limit, but never all at once, is rejected for the
 first limit in this order that no plan keeps together with the limits above it."""
+
+LIMITS_OF_A_LOAD = tuple(Serving().limits)
+"""Limits that a load sets, in the order of the columns of `load.Served`."""
 
 MISSED = 1e6
 """Above any score: a plan that misses a limit comes after all plans that keep theirs."""
@@ -110,7 +119,11 @@ class NodeOptions:
     hours: Floats
     ends: Mask
     limited: Mapping[str, Floats]
-    """By field of each limit that can apply, the figure that it applies to."""
+    """By field of each limit that can apply to the whole amount, the figure that it applies to."""
+    alone: Floats
+    """`load.Served.alone`, in a third dimension, which is empty without a load."""
+    least: Floats
+    """Likewise."""
 
 
 def _watts(planner: Planner, catalog: Catalog) -> Floats:
@@ -140,7 +153,8 @@ def _find_plans(catalog: Catalog, planner: Planner, cells: CheapestOffers) -> Pl
     options = _node_options(planner, cells, catalog)
     limits = _applying(planner.limits, options)
     keeping = {field: options.ends & (options.limited[field] <= limit) for field, limit in limits.items()}
-    keeps = _all(options.ends, keeping.values())
+    serves = _serves(planner.limits, options)
+    keeps = _all(options.ends & serves, keeping.values())
     missed = np.where(options.works, MISSED + _missed_by(limits, options), np.inf)
     chosen = np.argmin(np.where(keeps, _scores(planner.objective, options), missed), axis=0)
     columns = np.arange(chosen.size)
@@ -158,8 +172,36 @@ def _find_plans(catalog: Catalog, planner: Planner, cells: CheapestOffers) -> Pl
         figures=options.figures.each(at),
         ends=_any(options.ends),
         keeps=_any(keeps),
-        kept=_kept_limits(options, keeping),
+        kept=_kept_limits(options, keeping) | _kept_of_load(planner.limits, options, serves),
     )
+
+
+def _limits_of_load(limits: Limits, options: NodeOptions) -> dict[str, float]:
+    """Returns by field the limits of a load, infinite where none is given; none without a load."""
+    given = {field: getattr(limits, field) for field in LIMITS_OF_A_LOAD[: options.least.shape[2]]}
+    return {field: np.inf if limit is None else limit for field, limit in given.items()}
+
+
+def _serves(limits: Limits, options: NodeOptions) -> Mask:
+    """Returns whether the load is served within its limits."""
+    of_load = np.array(list(_limits_of_load(limits, options).values()))
+    return keeps_limits(options.least, of_load) if len(of_load) else np.ones(options.works.shape, np.bool_)
+
+
+def _kept_of_load(limits: Limits, options: NodeOptions, serves: Mask) -> dict[str, KeptLimit]:
+    """Returns the limits of a load. A type that keeps each of them, and not all, fails the first that can be raised."""
+    of_load, nowhere = _limits_of_load(limits, options), ~_any(serves & options.works)
+    alone = {field: _any(options.works & (options.alone[:, :, column] <= limit))
+             for column, (field, limit) in enumerate(of_load.items())}  # fmt: skip
+    least = np.fmin.reduce(np.where(options.works[:, :, None], options.least, np.inf), axis=0)
+    helped = np.isfinite(least) & (np.array(list(of_load.values())) < np.inf)
+    first = np.argmax(helped, axis=1) if of_load else None
+    together = _all(nowhere, alone.values())
+    none = np.zeros(len(nowhere), np.bool_)
+    return {
+        field: KeptLimit(alone[field] & ~(together & (first == column)), none, none, least[:, column])
+        for column, field in enumerate(of_load)
+    }
 
 
 def _applying(limits: Limits, options: NodeOptions) -> dict[str, float]:
@@ -203,10 +245,9 @@ def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> 
         spot=catalog.offers.market[cells.offer] == SPOT,
         gpu_count=gpu_counts(catalog)[types] * nodes,
         gpu_memory_gb=np.broadcast_to(catalog.columns.numbers["gpu_memory_gb"][types], works.shape),
-        limited={
-            "max_seconds_to_first_token": np.array([option.seconds_to_first_token[types] for option in options]),
-            "max_seconds_per_output_token": np.array([option.seconds_per_output_token[types] for option in options]),
-        },
+        instances=np.array([option.fewest_instances[types] for option in options]),
+        alone=np.array([option.alone[types] for option in options]),
+        least=np.array([option.least[types] for option in options]),
     )
     if planner.fleet.job.amount is None:
         return _options_without_amount(one)
@@ -231,32 +272,38 @@ class _Run:
     """Per candidate."""
     gpu_count: Floats
     gpu_memory_gb: Floats
-    limited: Mapping[str, Floats]
+    instances: Floats
+    """Instances that serve a load; 1 without one."""
+    alone: Floats
+    least: Floats
 
 
 def _options_without_amount(one: _Run) -> NodeOptions:
-    shape, price = one.works.shape, one.usd_per_hour
+    shape, instances = one.works.shape, one.instances
+    price, rate = one.usd_per_hour * instances, one.likely * instances
     risk = np.broadcast_to(one.spot.astype(np.float64), shape)
     unknown = np.full(shape, np.nan)
     return NodeOptions(
         nodes=one.nodes,
         works=one.works,
-        rate=one.likely,
+        rate=rate,
         figures=Figures(
             usd=price,
             usd_per_hour=price,
-            hours=1 / one.likely,
-            speed=one.likely,
-            paid_speed=one.likely,
-            watts=one.watts,
+            hours=1 / rate,
+            speed=rate,
+            paid_speed=rate,
+            watts=one.watts * instances,
             risk=risk,
-            gpu_count=one.gpu_count,
+            gpu_count=one.gpu_count * instances,
             gpu_memory_gb=one.gpu_memory_gb,
         ),
-        instances=np.ones(shape),
+        instances=instances,
         hours=unknown,
         ends=one.works,
-        limited=one.limited,
+        limited={},
+        alone=one.alone,
+        least=one.least,
     )
 
 
@@ -298,7 +345,9 @@ def _options_of_amount(planner: Planner, one: _Run, rates: Rates) -> NodeOptions
         instances=instances,
         hours=run.elapsed,
         ends=ends,
-        limited={**one.limited, "deadline_hours": hours, "budget_usd": usd},
+        limited={"deadline_hours": hours, "budget_usd": usd},
+        alone=one.alone,
+        least=one.least,
     )
 
 
@@ -366,7 +415,7 @@ def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | 
         np.minimum.at(least, cells.instance_type[shown], kept.least[shown])
         fails = ends & (~among(kept.alone) | among(kept.before) & ~among(kept.with_before))
         kind = LIMITS_BY_FIELD[field]
-        rule = _LimitRelaxation(field, kind.parts, fails, least)
+        rule = _LimitRelaxation(kind.prefix + field, kind.parts, fails, least)
         return Check(kind.code, "constraint", fails, rule, of_plans=True)
 
     of_limits = [check(field, kept) for field, kept in plans.kept.items()]
@@ -387,7 +436,8 @@ class _LimitRelaxation:
         if not np.isfinite(least).any():
             return None
         # Rounded up, so that the limit that is proposed admits the plan although it is printed with few digits.
-        limit = float(np.ceil(least.min() * self.parts) / self.parts)
+        limit = np.ceil(least.min() * self.parts) / self.parts
+        limit = int(limit) if self.parts == 1 else float(limit)
         return Relaxation({self.name: limit}, rejected.only(types_where(least <= limit)))
 
 

@@ -128,7 +128,8 @@ def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
     planner = basis.planner
     if planner is None:
         return basis
-    changed = {name: value for name, value in to.items() if name in LIMITS_BY_FIELD}
+    fields = {path.rpartition(".")[2]: value for path, value in to.items()}
+    changed = {name: value for name, value in fields.items() if name in LIMITS_BY_FIELD}
     checkpoints = planner.checkpoints
     if "workload.fault_tolerant" in to and checkpoints.interval_seconds == inf:
         checkpoints = replace(checkpoints, interval_seconds=None)

@@ -247,32 +247,76 @@ def test_answers_are_priced_by_tokens_read_and_written(client: TestClient) -> No
         assert price == pytest.approx(3.0 / 3600 / per_second * 1e6, rel=1e-4)
 
 
-def test_a_load_takes_replicas_for_a_month_of_730_hours(client: TestClient) -> None:
-    told = post_estimate(client, changed(SERVING, load={"requests_per_second": 500}))
+def serving(**load: Any) -> Body:
+    lengths = {"input_length": None, "output_length": None, "concurrency": None}
+    workload = {name: value for name, value in SERVING["workload"].items() if name not in lengths}
+    return changed(SERVING, workload={**workload, "serving": {"input_length": 512, "output_length": 128, **load}})
+
+
+def test_a_load_takes_instances_for_a_month_of_730_hours(client: TestClient) -> None:
+    told = post_estimate(client, serving(requests_per_second=500))
     load, (cost,) = told["load"], told["cost"]
-    rate = told["estimate"]["samples_per_second"]
-    assert load["replicas"] == -(-500 // rate["likely"])
-    assert load["replicas_low"] <= load["replicas"] <= load["replicas_high"]
-    assert cost["month"]["usd"]["likely"] == load["replicas"] * 3.0 * 730
-    half = post_estimate(client, changed(SERVING, load={"requests_per_second": 500, "utilisation": 0.5}))["load"]
-    assert half["replicas"] == pytest.approx(2 * load["replicas"], abs=1)
+    assert load["keeps_limits"] is True
+    assert load["instances_low"] <= load["instances"] <= load["instances_high"]
+    assert load["utilisation"] <= 0.8
+    assert load["concurrency"] == pytest.approx(load["batch"] * load["replicas"], rel=0.1)
+    assert cost["month"]["usd"]["likely"] == load["instances"] * 3.0 * 730
+    busy = post_estimate(client, serving(requests_per_second=500, headroom=0.0))["load"]
+    assert busy["instances"] == pytest.approx(0.8 * load["instances"], abs=1)
+    more = post_estimate(client, changed(serving(requests_per_second=500), instances=2 * load["instances"]))["load"]
+    assert more["instances"] == 2 * load["instances"]
+    assert more["utilisation"] == pytest.approx(load["utilisation"] / 2, rel=1e-3)
 
 
-def test_a_latency_asked_for_takes_more_replicas_with_fewer_requests_each(client: TestClient) -> None:
-    free = post_estimate(client, changed(SERVING, load={"requests_per_second": 500}))
-    quick = free["estimate"]["seconds_per_output_token"]["likely"] / 2
-    told = post_estimate(
-        client, changed(SERVING, load={"requests_per_second": 500, "max_seconds_per_output_token": quick})
-    )["load"]
-    assert told["replicas"] > free["load"]["replicas"]
-    assert told["concurrency"] < free["load"]["concurrency"]
-    assert told["seconds_per_output_token"]["likely"] <= quick
-    never = post_estimate(
-        client, changed(SERVING, load={"requests_per_second": 500, "max_seconds_per_output_token": 1e-6})
+def test_prompts_and_answers_of_a_load_share_the_price_of_its_machines(client: TestClient) -> None:
+    told = post_estimate(client, serving(requests_per_second=500))
+    per_unit, load = told["cost"][0]["per_unit"], told["load"]
+    tokens = {"input": 512, "output": 128}
+    a_request = sum(
+        per_unit[f"usd_per_million_{unit}_tokens"]["likely"] * count / 1e6 for unit, count in tokens.items()
     )
-    assert never["load"]["replicas"] is None
-    assert "No replica is quick enough" in never["load"]["reason"]
+    assert a_request * 500 * 3600 == pytest.approx(load["instances"] * 3.0, rel=1e-3)
+
+
+def test_a_limit_on_a_time_takes_more_instances_with_fewer_requests_each(client: TestClient) -> None:
+    free = post_estimate(client, serving(requests_per_second=500))["load"]
+    quick = 0.7 * free["seconds_per_output_token"]
+    told = post_estimate(client, serving(requests_per_second=500, max_seconds_per_output_token=quick))["load"]
+    assert told["instances"] > free["instances"]
+    assert told["batch"] < free["batch"]
+    assert told["seconds_per_output_token"] <= quick
+    never = post_estimate(client, serving(requests_per_second=500, max_seconds_per_output_token=1e-6))
+    assert never["load"]["keeps_limits"] is False
+    assert "max_seconds_per_output_token is 1e-06, and the least is 0.0" in never["load"]["reason"]
     assert never["cost"][0]["month"]["usd"] is None
+
+
+def test_a_load_may_be_sent_beside_the_workload(client: TestClient) -> None:
+    inside = serving(requests_per_second=500)
+    workload = dict(inside["workload"])
+    load = workload.pop("serving")
+    assert (
+        post_estimate(client, changed(inside, workload=workload, load=load))["load"]
+        == post_estimate(client, inside)["load"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "field"),
+    [
+        ({}, "workload.serving"),
+        ({"requests_per_second": 1, "concurrency": 1}, "workload.serving"),
+        ({"requests_per_second": 1, "output_length": 0}, "workload.serving.output_length"),
+        ({"requests_per_second": 1, "output_length": {"mean": 100, "p95": 90}}, "workload.serving.output_length.p95"),
+        ({"requests_per_second": 1, "output_length": {"mean": 100, "p95": 900}}, "workload.serving.output_length.p95"),
+        ({"requests_per_second": 1, "percentile": 90}, "workload.serving.percentile"),
+        ({"requests_per_second": 0}, "workload.serving.requests_per_second"),
+    ],
+)
+def test_a_load_that_says_too_little_or_too_much_is_refused(client: TestClient, load: Body, field: str) -> None:
+    answer = client.post("/estimate", json=serving(**load))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"].startswith(field)
 
 
 # What is not known
@@ -448,8 +492,8 @@ EXTREME: list[Body] = [
     {"machine": "aws/g5.xlarge", "measured": {"samples_per_second": 1e15, "samples": 1e-310}},
     {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": 1e15}, "nodes": 10_000, "instances": 10_000},
     {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": TINY}, "baseline": {"usd": 1e15}},
-    changed(SERVING, load={"requests_per_second": 1e15, "utilisation": 0.01}, machine__usd_per_hour=1e15),
-    changed(SERVING, load={"tokens_per_second": TINY, "max_seconds_per_output_token": TINY}),
+    changed(SERVING, load={"requests_per_second": 1e15, "headroom": 0.99}, machine__usd_per_hour=1e15),
+    changed(SERVING, load={"output_tokens_per_second": 1e-9, "max_seconds_per_output_token": TINY}),
 ]
 
 

@@ -205,43 +205,76 @@ def test_the_concurrency_asked_for_is_kept_or_the_type_is_rejected(client: TestC
     assert {each["code"]: each["count"] for each in answer["rejections"]}["concurrency"] > 0
 
 
+LOAD = {"requests_per_second": 20, "input_length": 512, "output_length": 128}
+OF_A_LOAD = {"model": "llama-3.1-70b", "software": {"engine": "vllm"}}
 SERVING_LIMITS = [
     ("max_seconds_to_first_token", "too_slow_first_token", "seconds_to_first_token"),
     ("max_seconds_per_output_token", "too_slow_per_token", "seconds_per_output_token"),
+    ("max_seconds_per_request", "too_slow_per_request", "seconds_per_request"),
 ]
 
 
+def serve(client: TestClient, load: dict[str, Any], **constraints: Any) -> Any:
+    asked = {"provider": ["aws"], **constraints}
+    work = {**OF_A_LOAD, "serving": {**LOAD, **load}}
+    return post_recommend(client, question("inference", workload=work, constraints=asked, limit=100))
+
+
 @pytest.mark.parametrize(("field", "code", "figure"), SERVING_LIMITS)
-def test_a_limit_on_latency_is_kept_and_the_least_change_of_it_admits_what_it_says(
+def test_a_limit_on_a_time_is_kept_and_the_least_change_of_it_admits_what_it_says(
     client: TestClient, field: str, code: str, figure: str
 ) -> None:
-    def ask(limit: float | None) -> tuple[Any, list[float]]:
-        asked = {"provider": ["aws"], **({} if limit is None else {field: limit})}
-        answer = post_recommend(
-            client, question("inference", workload={**SERVING, "concurrency": 16}, constraints=asked, limit=100)
-        )
-        return answer, sorted(choice["estimate"][figure]["likely"] for choice in answer["choices"])
-
-    free, seconds = ask(None)
-    limit = (seconds[0] + seconds[-1]) / 2
-    answer, kept = ask(limit)
-    assert kept == [each for each in seconds if each <= limit]
+    free = serve(client, {})
+    seconds = sorted(choice["serving"][figure] for choice in free["choices"])
+    limit = seconds[0] / 2
+    answer = serve(client, {field: limit})
+    assert all(choice["serving"][figure] <= limit for choice in answer["choices"])
     rejection = next(each for each in answer["rejections"] if each["code"] == code)
     assert rejection["only_this"] == free["counts"]["admitted"] - answer["counts"]["admitted"] > 0
-    wider, _ = ask(rejection["relax"]["to"][field])
+    relaxed = rejection["relax"]["to"][f"workload.serving.{field}"]
+    wider = serve(client, {field: relaxed})
     assert wider["counts"]["admitted"] == answer["counts"]["admitted"] + rejection["relax"]["admits"]
-    nothing, _ = ask(1e-9)
-    assert not nothing["choices"]
-    _, kept = ask(next(each for each in nothing["rejections"] if each["code"] == code)["relax"]["to"][field])
-    assert kept[0] == seconds[0]
 
 
-def test_a_limit_on_latency_has_no_effect_on_training_and_a_note_says_so(client: TestClient) -> None:
-    limits = {"max_seconds_to_first_token": 1e-6}
-    answer = post_recommend(client, question(workload=LLAMA, constraints=limits))
+def test_a_limit_on_instances_is_kept_and_the_least_change_of_it_admits_what_it_says(client: TestClient) -> None:
+    free = serve(client, {})
+    fewest = sorted(choice["instances"] for choice in free["choices"])
+    assert fewest[-1] > fewest[0]
+    answer = serve(client, {}, max_instances=fewest[0])
+    assert all(choice["instances"] <= fewest[0] for choice in answer["choices"])
+    rejection = next(each for each in answer["rejections"] if each["code"] == "max_instances")
+    wider = serve(client, {}, max_instances=rejection["relax"]["to"]["max_instances"])
+    assert wider["counts"]["admitted"] == answer["counts"]["admitted"] + rejection["relax"]["admits"]
+
+
+@pytest.mark.parametrize("load", [{}, {"requests_per_second": None, "concurrency": 64, "percentile": 50}])
+def test_a_choice_for_a_load_is_the_estimate_of_its_machine(client: TestClient, load: dict[str, Any]) -> None:
+    choice = serve(client, {**load, "max_seconds_per_output_token": 0.1})["choices"][0]
+    machine = f"{choice['provider']}/{choice['instance']}"
+    work = {"task": "inference", **OF_A_LOAD, "serving": {**LOAD, **load, "max_seconds_per_output_token": 0.1}}
+    told = client.post(
+        "/estimate", json={"workload": work, "machine": machine, "region": choice["region"], "market": "on_demand"}
+    ).json()
+    assert told["load"] == {name: choice["serving"][name] for name in told["load"]}
+    assert told["cost"][0]["month"]["usd"] == choice["serving"]["usd_per_month"]
+    assert (
+        told["cost"][0]["per_unit"]["usd_per_million_input_tokens"]
+        == (choice["serving"]["usd_per_million_input_tokens"])
+    )
+    assert choice["usd_per_hour"] == pytest.approx(choice["serving"]["usd_per_month"]["likely"] / 730, rel=1e-5)
+
+
+def test_instances_spread_evenly_over_zones(client: TestClient) -> None:
+    answer = serve(client, {"availability_zones": 3, "min_replicas": 2})
     assert answer["choices"]
-    notes = {note["code"]: note["fields"] for note in answer["notes"]}
-    assert "constraints.max_seconds_to_first_token" in notes["not_weighed"]
+    assert all(choice["instances"] % 3 == 0 for choice in answer["choices"])
+
+
+def test_a_load_without_an_end_has_no_amount(client: TestClient) -> None:
+    work = {**OF_A_LOAD, "serving": LOAD, "amount": {"tokens": 1e9}}
+    refused = client.post("/recommend", json=question("inference", workload=work))
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "workload.amount"
 
 
 def test_weights_are_served_as_published_where_no_precision_is_asked_for(client: TestClient) -> None:

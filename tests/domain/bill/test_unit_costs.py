@@ -1,13 +1,10 @@
 """Dollars per unit of work, and what a load costs per month."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from service.domain.band import Band
 from service.domain.bill.run import RunAmount
 from service.domain.bill.unit_costs import (
-    replicas_for,
     samples_per_usd,
     unit_costs,
     usd_micros_a_month,
@@ -49,21 +46,6 @@ def test_a_vanishing_amount_has_no_price_per_unit() -> None:
 def test_tokens_of_a_machine_that_serves() -> None:
     found = usd_per_million_tokens(3.6, Band(500, 1000, 2000))
     assert (found.low, found.likely, found.high) == pytest.approx((0.5, 1.0, 2.0))
-
-
-@pytest.mark.parametrize(
-    ("needed", "each", "utilisation", "replicas"),
-    [(0, 10, 1, 1), (10, 10, 1, 1), (10.1, 10, 1, 2), (0.3, 0.1, 1, 3), (70, 10, 0.7, 10)],
-)
-def test_replicas_carry_the_load(needed: float, each: float, utilisation: float, replicas: int) -> None:
-    assert replicas_for(needed, each, utilisation) == replicas
-
-
-@given(st.floats(0.001, 1e6), st.floats(0.001, 1e4), st.floats(0.1, 1))
-def test_one_replica_less_would_not_do(needed: float, each: float, utilisation: float) -> None:
-    count = replicas_for(needed, each, utilisation)
-    assert count * each * utilisation >= needed * (1 - 1e-12)
-    assert count == 1 or (count - 1) * each * utilisation <= needed * (1 + 1e-12)
 
 
 def test_a_month_has_730_hours() -> None:

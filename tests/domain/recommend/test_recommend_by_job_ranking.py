@@ -32,8 +32,6 @@ limits_of_jobs = st.builds(
     Limits,
     deadline_hours=st.sampled_from([None, None, 1e-4, 0.1, 5.0]),
     budget_usd=st.sampled_from([None, None, None, 0.01, 1.0, 50.0]),
-    max_seconds_to_first_token=st.sampled_from([None, None, None, 1e-3, 0.1, 2.0]),
-    max_seconds_per_output_token=st.sampled_from([None, None, None, 1e-4, 0.01, 0.2]),
     max_instances=st.sampled_from([1, 1, 4]),
     safe=st.booleans(),
 )
@@ -44,8 +42,8 @@ def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Que
     """The question as the API asks it: the physics, not a constraint, judges the precision."""
     weights = Objective(NAMED[objective])
     limits = given_.pop("limits", Limits())
-    if not job.serves:
-        limits = replace(limits, max_seconds_to_first_token=None, max_seconds_per_output_token=None)
+    if job.serving is not None:
+        limits = Limits(of_load=True, **job.serving.limits)
     return Question(
         task=job.task,
         precisions=(),
@@ -109,11 +107,7 @@ class Loop:
 
     def keeps(self, plan: PlainPlan, one: NodeEstimate) -> bool:
         limits = self.asked.limits
-        times = (
-            (one.first_token, limits.max_seconds_to_first_token),
-            (one.per_token, limits.max_seconds_per_output_token),
-        )
-        if any(most is not None and (seconds is None or seconds > most) for seconds, most in times):
+        if not one.keeps_limits:
             return False
         if self.job.amount is None:
             return True
@@ -217,8 +211,13 @@ def test_a_relaxation_admits_what_it_promises(
 def relaxed(asked: Question, to: dict[str, Any]) -> Question:
     if "max_nodes" in to:
         return replace(asked, nodes=(asked.nodes[0], to["max_nodes"]))
-    if to.keys() & LIMITS_BY_FIELD.keys():
-        return replace(asked, limits=replace(asked.limits, **to))
+    fields = {path.rpartition(".")[2]: value for path, value in to.items()}
+    if fields.keys() & LIMITS_BY_FIELD.keys():
+        limits, job = replace(asked.limits, **fields), asked.modelled
+        if job is not None and job.serving is not None:
+            fields = {name: value for name, value in fields.items() if name in job.serving.limits}
+            job = replace(job, serving=replace(job.serving, **fields))
+        return replace(asked, limits=limits, job=job)
     return replace(asked, constraints=relaxed_constraints(asked.constraints, to))
 
 
@@ -236,7 +235,7 @@ def test_types_add_up(
         assert span[0] <= choice.nodes <= span[1]
         assert choice.speed is not None
         assert 0 < choice.speed < inf
-        assert 1 <= choice.instances <= limits.max_instances
+        assert 1 <= choice.instances <= (limits.max_instances if job.serving is None else job.serving.max_instances)
         if job.amount is not None:
             assert choice.hours is not None
             assert limits.deadline_hours is None or choice.hours <= limits.deadline_hours
@@ -301,7 +300,7 @@ def test_a_wider_question_never_has_a_worse_best(
     assume(not recommend(asked, world.catalog).price_ignored)
     narrow = best(asked, objective, world)
     for wider in (
-        *(relaxed(asked, {field: None}) for field in LIMITS_BY_FIELD),
+        *(relaxed(asked, {field: None}) for field in LIMITS_BY_FIELD if field != "max_instances"),
         replace(asked, constraints=question(job, objective, Constraints(), limits=limits).constraints),
     ):
         assert best(wider, objective, world) <= narrow * (1 + 1e-9)

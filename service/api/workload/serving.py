@@ -1,0 +1,76 @@
+"""A load as sent → a load of the domain, with its defaults."""
+
+from service.api.workload.workload import LengthRequest, ServingRequest, WorkloadRequest
+from service.domain.errors import QuestionError
+from service.domain.jobs.serving import MOST_P95_OVER_MEAN, Length, Serving
+from service.domain.models.model import Model
+
+USUAL_HEADROOM = 0.2
+"""Share of the throughput that stays free where none is given: at a full replica, the queue has no end."""
+
+RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
+LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
+OF_ANOTHER_QUESTION = ("amount", "concurrency", "batch_size", "longest_output_length")
+"""Fields of a workload that describe a number of requests in another way."""
+
+
+def serving_of(work: WorkloadRequest, model: Model) -> Serving | None:
+    """Returns the load; None if none is sent. Raises `QuestionError`."""
+    sent = work.serving
+    if sent is None:
+        return None
+    _check(work, sent, model)
+    prompt, answer = _length(work, sent, "input_length"), _length(work, sent, "output_length")
+    rate = sent.requests_per_second or 0.0
+    if sent.output_tokens_per_second is not None:
+        rate = sent.output_tokens_per_second / answer.mean
+    usual = 0.0 if sent.concurrency is not None else USUAL_HEADROOM
+    return Serving(
+        requests_per_second=rate,
+        concurrency=sent.concurrency,
+        prompt=prompt,
+        answer=answer,
+        percentile=sent.percentile / 100,
+        headroom=usual if sent.headroom is None else sent.headroom,
+        min_replicas=sent.min_replicas,
+        availability_zones=sent.availability_zones,
+        **{name: getattr(sent, name) for name in LIMITS},
+    )
+
+
+def _check(work: WorkloadRequest, sent: ServingRequest, model: Model) -> None:
+    """Raises `QuestionError` for a load that contradicts the workload, or itself."""
+    if work.task != "inference":
+        raise QuestionError("A load needs a workload of the task 'inference'.", field="workload.serving")
+    if not model.generates:
+        raise QuestionError(
+            f"{model.name} does not generate tokens: give workload.amount or workload.batch_size instead of a load.",
+            field="workload.serving",
+        )
+    for name in OF_ANOTHER_QUESTION:
+        if getattr(work, name) is not None:
+            raise QuestionError(
+                f"workload.serving is a load without an end: leave workload.{name} out.", field=f"workload.{name}"
+            )
+    given = [name for name in RATES if getattr(sent, name) is not None]
+    if len(given) != 1:
+        raise QuestionError(f"Give the load in one of {', '.join(given or RATES)}.", field="workload.serving")
+
+
+def _length(work: WorkloadRequest, sent: ServingRequest, name: str) -> Length:
+    ours, of_workload = getattr(sent, name), getattr(work, name)
+    if ours is not None and of_workload is not None:
+        raise QuestionError(
+            f"Give {name} in workload.serving or in workload, not in both.", field=f"workload.serving.{name}"
+        )
+    length = of_workload if ours is None else ours
+    if not length:
+        raise QuestionError(f"A load needs workload.serving.{name}.", field=f"workload.serving.{name}")
+    if not isinstance(length, LengthRequest):
+        return Length(float(length))
+    if not length.mean <= length.p95 <= MOST_P95_OVER_MEAN * length.mean:
+        raise QuestionError(
+            f"p95 is between the mean and {MOST_P95_OVER_MEAN:g} times the mean.",
+            field=f"workload.serving.{name}.p95",
+        )
+    return Length(length.mean, length.p95)

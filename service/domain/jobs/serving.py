@@ -1,0 +1,78 @@
+"""The load that a model shall serve, and the limits on its times."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from statistics import NormalDist
+from typing import Any
+
+NORMAL = NormalDist()
+
+MOST_P95_OVER_MEAN = 3.8
+"""Largest ratio of the 95th percentile to the mean of a lognormal distribution: exp(1.645^2 / 2) is 3.87."""
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Tokens of prompts or answers: lognormal with this mean; of one length where no 95th percentile is given."""
+
+    mean: float
+    p95: float | None = None
+
+    @property
+    def _sigma(self) -> float:
+        """Standard deviation of the logarithm: the smaller root of p95 / mean = exp(z s - s^2 / 2)."""
+        z = NORMAL.inv_cdf(0.95)
+        return z - sqrt(z * z - 2.0 * log(self.p95 / self.mean)) if self.p95 else 0.0
+
+    @property
+    def variation(self) -> float:
+        """Variance over the square of the mean."""
+        return exp(self._sigma**2) - 1.0
+
+    def at(self, percentile: float) -> float:
+        """Returns the tokens that this share of prompts or answers does not exceed."""
+        sigma = self._sigma
+        return self.mean * exp(NORMAL.inv_cdf(percentile) * sigma - sigma**2 / 2.0)
+
+
+MOST_INSTANCES = 10_000
+"""Largest number of instances that a load may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A load in requests per second, or in requests in flight, with limits on its times."""
+
+    requests_per_second: float = 1.0
+    """Does not apply where a concurrency is given."""
+    concurrency: float | None = None
+    prompt: Length = Length(0.0)
+    answer: Length = Length(1.0)
+    max_seconds_to_first_token: float | None = None
+    """Applies at the percentile, as the next two limits do."""
+    max_seconds_per_output_token: float | None = None
+    max_seconds_per_request: float | None = None
+    percentile: float = 0.95
+    headroom: float = 0.0
+    """Share of what a replica can do that is kept free."""
+    min_replicas: int = 1
+    availability_zones: int = 1
+    """Zones over which the instances are spread evenly."""
+    min_instances: int = 1
+    max_instances: int = MOST_INSTANCES
+
+    @property
+    def load(self) -> float:
+        """Requests in flight, or per second."""
+        return self.requests_per_second if self.concurrency is None else self.concurrency
+
+    @property
+    def limits(self) -> Mapping[str, Any]:
+        """Limits that a number of instances keeps or misses, by field."""
+        return {
+            "max_seconds_to_first_token": self.max_seconds_to_first_token,
+            "max_seconds_per_output_token": self.max_seconds_per_output_token,
+            "max_seconds_per_request": self.max_seconds_per_request,
+            "max_instances": self.max_instances,
+        }

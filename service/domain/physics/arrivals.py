@@ -1,0 +1,258 @@
+"""Times of requests that reach an engine at random, with percentiles, from the seconds of its work.
+
+Requests arrive with rate x (Poisson). Each of those in the engine slows down all others equally, so the number in the
+engine follows from a queue with processor sharing: with e = n request + prompt and a = n step / e it is negative
+binomial with parameters a + 1 and x e, of mean x (n step + e) / (1 - x e) (Kelly, Reversibility and Stochastic
+Networks, 1979). Beyond the places of the engine its tail is geometric, and those requests wait.
+
+A step reads all prompts that arrived during the step before. Its length is S = b + prompt K with K ~ Poisson(x S'),
+which gives its first three moments. A request that arrives waits for the end of a step (steps count by their
+length) and then for the prompts that came with it. `tests/oracles/serving.py` simulates all of this.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.domain.arrays import Floats, Mask, Number, taken
+from service.domain.jobs.serving import NORMAL, Serving
+from service.domain.physics.serving import EngineTimes, steady_state
+
+TERMS_OF_THE_TAIL = 64
+"""Numbers of running requests below the number of places that decide how likely a wait is: others are too rare."""
+
+ALMOST_ONE = 1.0 - 1e-6
+
+HALVINGS = 24
+"""Steps of the search for a percentile: one part in ten million."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """A time that varies: mean and variance, as those of a gamma distribution."""
+
+    mean: Floats
+    variance: Floats
+
+    def share_above(self, seconds: Floats) -> Floats:
+        """Probability of more than these seconds (Wilson and Hilferty, 1931)."""
+        shape = np.maximum(self.mean, 1e-30) ** 2 / np.maximum(self.variance, 1e-12 * self.mean**2 + 1e-60)
+        ratio = np.cbrt(np.maximum(seconds, 0.0) / np.maximum(self.mean, 1e-30))
+        z = (ratio - 1.0 + 1.0 / (9.0 * shape)) * 3.0 * np.sqrt(shape)
+        # A logistic curve is the normal one to 2 parts in 10,000, and numpy has no error function.
+        normal = 1.0 / (1.0 + np.exp(np.clip(1.5976 * z + 0.07056 * z**3, -700.0, 700.0)))
+        return np.where(seconds <= 0.0, 1.0, normal)
+
+    def at(self, percentile: float) -> Floats:
+        """The seconds that this share does not exceed."""
+        shape = np.maximum(self.mean, 1e-30) ** 2 / np.maximum(self.variance, 1e-12 * self.mean**2 + 1e-60)
+        root = 1.0 - 1.0 / (9.0 * shape) + NORMAL.inv_cdf(percentile) / (3.0 * np.sqrt(shape))
+        return np.asarray(self.mean * np.maximum(root, 0.0) ** 3)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalTimes:
+    """Engines with requests that arrive at random; one entry per engine."""
+
+    rate: Floats
+    """Requests per second."""
+    running: Floats
+    """Mean requests in the engine."""
+    least: Floats
+    """Seconds to the first token of a request that waits for none."""
+    own_prompt: Floats
+    """Seconds that a longer prompt, at the percentile, adds to those."""
+    alone: Floats
+    """Probability that the engine is empty."""
+    waits: Floats
+    """Probability that no place is free."""
+    plain_step: Floats
+    """Seconds of a step without prompts."""
+    prompts: Floats
+    """Share of the arrivals at a busy engine that find a step with prompts."""
+    of_others: _Spread
+    """Seconds that the prompts of others add, among those arrivals."""
+    others: Floats
+    """Mean of what others add, among arrivals at a busy engine."""
+    wait: _Spread
+    """Seconds until a place is free, where none is."""
+    per_token: _Spread
+    """Seconds per token beyond those of a request that is alone."""
+    least_per_token: Floats
+    tokens: Floats
+    answer_variation: Floats
+
+    def _share_later(self, excess: Floats) -> Floats:
+        """Probability that the first token takes so much longer than the least."""
+        plain = np.maximum(0.0, 1.0 - excess / self.plain_step)
+        free = (1.0 - self.prompts) * plain + self.prompts * self.of_others.share_above(excess)
+        busy = np.maximum(0.0, 1.0 - self.alone - self.waits)
+        return np.asarray(busy * free + self.waits * self.wait.share_above(excess - self.others))
+
+    def first_token_within(self, limit: float, percentile: float) -> Mask:
+        """Whether this share of the requests gets its first token within the limit."""
+        slack = limit - self.least
+        excess = np.sqrt(np.maximum(slack**2 - self.own_prompt**2, 0.0))
+        return np.asarray((slack >= self.own_prompt) & (self._share_later(excess) <= 1.0 - percentile))
+
+    def first_token(self, percentile: float) -> Floats:
+        """Seconds to the first token that this share of the requests does not exceed."""
+        excess = np.zeros(len(self.least))
+        late = np.flatnonzero(self._share_later(excess) > 1.0 - percentile)
+        if len(late):
+            excess[late] = taken(self, late).excess_at(percentile)
+        return np.asarray(self.least + np.hypot(excess, self.own_prompt))
+
+    def excess_at(self, percentile: float) -> Floats:
+        """Seconds to the first token beyond the least, by halving; never fewer than the exact ones."""
+        low, high = np.zeros(len(self.least)), np.maximum(self.least, 1e-9)
+        while (late := self._share_later(high) > 1.0 - percentile).any():
+            low, high = np.where(late, high, low), np.where(late, 4.0 * high, high)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2.0
+            late = self._share_later(middle) > 1.0 - percentile
+            low, high = np.where(late, middle, low), np.where(late, high, middle)
+        return high
+
+    def per_output_token(self, percentile: float) -> Floats:
+        """Seconds per token of the answer that this share of the requests does not exceed."""
+        return self.least_per_token + self.per_token.at(percentile)
+
+    def per_request(self, percentile: float) -> Floats:
+        """Seconds of a whole request that this share does not exceed: from the means and variances of its parts."""
+        token = self.least_per_token + self.per_token.mean
+        first = self._mean_excess
+        later = np.maximum(0.0, self.tokens - 1.0)
+        waited = self.waits * (self.wait.variance + self.wait.mean**2) - (self.waits * self.wait.mean) ** 2
+        varies = self.of_others.variance + waited + self.per_token.variance * later**2
+        spread = _Spread(first + token * later, varies + self.answer_variation * (token * self.tokens) ** 2)
+        return np.asarray(self.least + spread.at(percentile))
+
+    @property
+    def mean_first_token(self) -> Floats:
+        """Mean seconds to the first token."""
+        return self.least + self._mean_excess
+
+    @property
+    def mean_per_token(self) -> Floats:
+        """Mean seconds per token of the answer."""
+        return self.least_per_token + self.per_token.mean
+
+    @property
+    def mean_request(self) -> Floats:
+        """Mean seconds of a whole request; by Little's law, requests in flight over their rate."""
+        return self.mean_first_token + np.maximum(0.0, self.tokens - 1.0) * self.mean_per_token
+
+    @property
+    def _mean_excess(self) -> Floats:
+        return np.asarray((1.0 - self.alone) * self.others + self.waits * self.wait.mean)
+
+
+def running_at(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> Floats:
+    """Mean requests in each engine, in proportion to those that a place is free for."""
+    tokens = serving.answer.mean
+    if serving.concurrency is not None:
+        return np.asarray(steady_state(seconds, np.maximum(1.0, load), places, tokens).running)
+    each = tokens * seconds.request + seconds.prompt
+    return np.asarray(load * (tokens * seconds.step + each) / (1.0 - np.minimum(load * each, ALMOST_ONE)))
+
+
+def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> ArrivalTimes:
+    """Returns the times of engines of so many places.
+
+    The load of each is in requests per second, or in requests in flight where `serving` has a concurrency.
+    """
+    tokens, none = serving.answer.mean, np.zeros(len(load))
+    each = np.asarray(tokens * seconds.request + seconds.prompt, np.float64)
+    if serving.concurrency is not None:
+        # As many clients send the next request when the last one has ended, so none waits for a place.
+        state = steady_state(seconds, np.maximum(1.0, load), places, tokens)
+        running, others = np.asarray(state.running), np.asarray(state.others)
+        rate = 1.0 / np.asarray(state.per_request.total(seconds))
+        alone, waits, wait, varies = np.asarray(load <= 1.0, np.float64), none, _Spread(none, none), others
+    else:
+        rate, steps = load, np.asarray(tokens * seconds.step / each)
+        busy, free = np.minimum(rate * each, ALMOST_ONE), running_at(seconds, load, places, serving)
+        running, others = np.minimum(free, places), np.minimum(free, places - 1.0)
+        alone = np.asarray(np.exp((steps + 1.0) * np.log1p(-busy)), np.float64)
+        waits, wait = _waiting(rate, steps, each, places, serving.answer.variation)
+        # Arrivals in one step are read together, which adds to the variance of a queue with processor sharing.
+        varies = np.minimum(free / (1.0 - busy) ** 2, (places - 1.0) ** 2 / 6.0)
+    step = np.asarray(seconds.step + (1.0 + others) * seconds.request, np.float64)
+    prompts, of_others, excess = _prompts_of_others(rate, step, seconds.prompt, alone, serving.prompt.variation)
+    more = serving.prompt.at(serving.percentile) / max(serving.prompt.mean, 1e-9) - 1.0
+    per_token = np.asarray(seconds.request + seconds.prompt / tokens)
+    return ArrivalTimes(
+        rate=rate,
+        running=running,
+        least=np.asarray(seconds.arrival + step + seconds.prompt),
+        own_prompt=np.asarray(seconds.prompt * max(0.0, more)),
+        alone=np.where(places <= 1.0, 1.0, alone),
+        waits=waits,
+        plain_step=step,
+        prompts=prompts,
+        of_others=of_others,
+        others=np.where(places <= 1.0, 0.0, excess),
+        wait=wait,
+        least_per_token=np.asarray(seconds.step + seconds.request, np.float64),
+        per_token=_Spread(np.maximum(others, 0.0) * per_token, varies * per_token**2),
+        tokens=np.full(len(load), tokens),
+        answer_variation=np.full(len(load), serving.answer.variation),
+    )
+
+
+def _prompts_of_others(
+    rate: Floats, step: Floats, prompt: Number, alone: Floats, variation: float
+) -> tuple[Floats, _Spread, Floats]:
+    """The share of arrivals at a busy engine that find prompts being read, and the seconds that these add; the mean
+    seconds that others add to any arrival at a busy engine.
+    """
+    share, second = np.minimum(rate * prompt, 0.95), 1.0 + variation
+    mean = step / (1.0 - share)
+    variance = prompt * second * share * mean / (1.0 - share**2)
+    third = prompt**2 * share * (mean + 3.0 * share * variance / prompt) / (1.0 - share**3)
+    # An arrival finds a step with a probability in proportion to its length.
+    weighted = (variance + mean**2) / mean
+    squared = (third + 3.0 * variance * mean + mean**3) / mean
+    excess = weighted * (0.5 + share)
+    excess_squared = squared * (1.0 / 3.0 + share + share**2) + prompt * second * share * weighted
+    prompts = 1.0 - (1.0 - share) * np.exp(-rate * mean)
+    likely = np.maximum(prompts, 1e-12)
+    # The rest of the moments once arrivals at plain steps are taken out; those wait for half a step.
+    with_prompts = (excess - (1.0 - prompts) * step / 2.0) / likely
+    with_prompts_squared = (excess_squared - (1.0 - prompts) * step**2 / 3.0) / likely
+    spread = _Spread(with_prompts, np.maximum(with_prompts_squared - with_prompts**2, 0.0))
+    return np.minimum(1.0, prompts / np.maximum(1.0 - alone, 1e-12)), spread, excess
+
+
+def _waiting(rate: Floats, steps: Floats, each: Floats, places: Floats, variation: float) -> tuple[Floats, _Spread]:
+    """The probability that all places are taken, and the seconds until one is free."""
+    utilisation = np.clip(rate * (steps + places) * each / places, 1e-12, ALMOST_ONE)
+    full = np.zeros(len(rate))
+    near = np.flatnonzero(_may_be_full(rate * each, steps, places))
+    full[near] = _share_full(rate[near] * each[near], steps[near], places[near])
+    # Waits of answers of one length are about half of those of exponential ones (Cosmetatos, 1976).
+    more = (1.0 - utilisation) * (places - 1.0) * (np.sqrt(4.0 + 5.0 * places) - 2.0) / (16.0 * places * utilisation)
+    factor = variation + (1.0 - min(1.0, variation)) * np.minimum(1.0, (1.0 + more) / 2.0)
+    mean = factor * (steps + places) * each / places / (1.0 - utilisation)
+    # Pollaczek and Khinchin for one place; between that and an exponential wait for more.
+    one = 4.0 / 3.0 * (1.0 + 3.0 * variation) / (1.0 + variation) ** 2 * (1.0 - utilisation) + 2.0 * utilisation - 1.0
+    of_mean = np.where(places <= 1.0, one, (one + 1.0) / 2.0)
+    waits = full / (1.0 - utilisation + utilisation * full)
+    return waits, _Spread(mean, np.maximum(of_mean, 0.1) * mean**2)
+
+
+def _may_be_full(busy: Floats, steps: Floats, places: Floats) -> Mask:
+    """Whether all places are taken less than seven standard deviations above the mean of running requests."""
+    free = (steps + 1.0) * busy / np.maximum(1.0 - busy, 1e-12)
+    return np.asarray(places <= free + 7.0 * np.sqrt(free / np.maximum(1.0 - busy, 1e-12)) + 7.0)
+
+
+def _share_full(busy: Floats, steps: Floats, places: Floats) -> Floats:
+    """Probability of as many running requests as there are places, among those up to that number."""
+    term = total = np.ones(len(busy))
+    for below in range(TERMS_OF_THE_TAIL):
+        running = np.maximum(places - below, 0.0)
+        term = term * running / np.maximum(busy * (steps + running), 1e-300)
+        total = total + term
+    return np.asarray(1.0 / total)

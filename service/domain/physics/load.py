@@ -1,0 +1,217 @@
+"""The fewest instances that serve a load within its limits.
+
+More instances have less to do each, so their times fall: halving finds the fewest that keep all limits.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from service.domain.arrays import Floats, Indices, Mask, taken
+from service.domain.jobs.serving import MOST_INSTANCES, Serving
+from service.domain.physics.arrivals import ArrivalTimes, arrival_times, running_at
+from service.domain.physics.serving import EngineTimes
+
+ALMOST = 1.0 - 1e-9
+"""A load that is divided over replicas and added up again may be more by a rounding error."""
+
+TIMES: dict[str, tuple[Callable[[ArrivalTimes, float, float], Mask], Callable[[ArrivalTimes, float], Floats]]] = {
+    "max_seconds_to_first_token": (ArrivalTimes.first_token_within, ArrivalTimes.first_token),
+    "max_seconds_per_output_token": (
+        lambda times, limit, share: times.per_output_token(share) <= limit,
+        ArrivalTimes.per_output_token,
+    ),
+    "max_seconds_per_request": (
+        lambda times, limit, share: times.per_request(share) <= limit,
+        ArrivalTimes.per_request,
+    ),
+}
+"""By the field of each limit on a time: whether it is kept at a percentile, and the time."""
+
+
+class Engines(Protocol):
+    """Replicas of a model, one per row."""
+
+    def at(self, running: Floats) -> EngineTimes:
+        """Returns their calibrated seconds while so many requests run on each."""
+
+    def rows(self, rows: Indices) -> "Engines":
+        """Returns some of them."""
+
+
+class Served(NamedTuple):
+    """A load on instances of each row. Arrays with two dimensions have a column for each of `Serving.limits`."""
+
+    instances: Floats
+    """Fewest instances that keep the limits on times; infinite where no number of them does."""
+    load: Floats
+    """Load of a replica, in the unit of the question, on these instances, or on those that carry the load."""
+    rate: Floats
+    """Requests per second of a replica at that load."""
+    utilisation: Floats
+    """Load over the most that a replica can do."""
+    alone: Floats
+    """Least figure under each limit; 0 for the times of a row that keeps all limits."""
+    least: Floats
+    """Least figure under each limit with all others kept; infinite where they cannot be kept."""
+
+    @property
+    def fewest(self) -> Floats:
+        """Instances that keep the limits; where no number of them keeps the limits, the fewest that carry the load."""
+        return np.where(np.isfinite(self.instances), self.instances, self.alone[:, -1])
+
+    def missed(self, serving: Serving) -> dict[str, float]:
+        """Returns the limits that the first row does not keep, each with the least figure that it could have."""
+        limits = {name: np.inf if limit is None else limit for name, limit in serving.limits.items()}
+        figures = dict(zip(limits, self.alone[0].tolist(), strict=True))
+        if keeps_limits(self.least, np.array(list(limits.values())))[0]:
+            return {}
+        together = dict(zip(limits, self.least[0].tolist(), strict=True))
+        alone = {name: figure for name, figure in figures.items() if figure > limits[name]}
+        return alone or {name: figure for name, figure in together.items() if limits[name] < np.inf}
+
+
+def keeps_limits(least: Floats, limits: Floats) -> Mask:
+    """Whether `Served.least` keeps all limits, which are infinite where none is given.
+
+    The least figure under a limit is that of layouts that keep the other limits as they were asked, so keeping one
+    limit is keeping all, and stays so where a relaxation raises that one.
+    """
+    return np.asarray(((least <= limits) & np.isfinite(least)).any(axis=-1))
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Engines, the requests that have room on each replica, and the replicas of an instance."""
+
+    engines: Engines
+    places: Floats
+    count: Floats
+    slowness: Floats
+    """Likely seconds of an engine over the calibrated ones."""
+    full: EngineTimes
+    """Likely seconds with all places taken."""
+
+    @staticmethod
+    def of(engines: Engines, places: Floats, count: Floats, slowness: Floats) -> "Replicas":
+        """Returns the replicas of these engines."""
+        return Replicas(engines, places, count, slowness, engines.at(places).times(slowness))
+
+    def rows(self, rows: Indices) -> "Replicas":
+        """Returns some of the rows."""
+        full = taken(self.full, rows)
+        return Replicas(self.engines.rows(rows), self.places[rows], self.count[rows], self.slowness[rows], full)
+
+    def seconds(self, running: Floats) -> EngineTimes:
+        """Returns the likely seconds of the engines while so many requests run on each."""
+        return self.engines.at(running).times(self.slowness)
+
+    def times(self, load: Floats, serving: Serving) -> ArrivalTimes:
+        """Returns the times at a load of each replica; its seconds depend on how many requests run."""
+        seconds = self.full
+        for _ in range(2):
+            seconds = self.seconds(np.clip(running_at(seconds, load, self.places, serving), 1.0, self.places))
+        return arrival_times(seconds, load, self.places, serving)
+
+    def most(self, serving: Serving) -> Floats:
+        """Returns the most requests per second of a replica."""
+        full, tokens = self.full, serving.answer.mean
+        return np.asarray(self.places / (tokens * full.step + self.places * (tokens * full.request + full.prompt)))
+
+
+def serve(replicas: Replicas, serving: Serving) -> Served:
+    """Returns the fewest instances of each row that serve the load."""
+    search = _LoadSearch.of(replicas, serving)
+    chosen, rows = search.first.copy(), np.arange(len(search.first))
+    limited = any(serving.limits[name] is not None for name in TIMES)
+    late = rows[~search.keeps(rows, search.first)] if limited else rows[:0]
+    figures = np.zeros((len(rows), len(TIMES)))
+    kept = np.ones_like(figures, np.bool_)
+    chosen[late] = search.fewest(late)
+    cap = np.maximum(search.first, serving.max_instances)
+    tight = late[chosen[late] > serving.max_instances]
+    if len(tight):
+        times = search.times(tight, cap[tight])
+        share = serving.percentile
+        for column, (name, (within, figure)) in enumerate(TIMES.items()):
+            figures[tight, column] = figure(times, share)
+            limit = serving.limits[name]
+            kept[tight, column] = True if limit is None else within(times, limit, share)
+    return search.served(chosen, figures, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadSearch:
+    """Numbers of instances for each row."""
+
+    replicas: Replicas
+    serving: Serving
+    first: Floats
+    """Fewest that carry the load, in whatever time."""
+
+    @staticmethod
+    def of(replicas: Replicas, serving: Serving) -> "_LoadSearch":
+        most = (replicas.most(serving) if serving.concurrency is None else replicas.places) * (1.0 - serving.headroom)
+        if serving.concurrency is not None:
+            most = np.maximum(1.0, np.floor(most / ALMOST))
+        carry = np.ceil(ALMOST * serving.load / (most * replicas.count))
+        least = np.ceil(serving.min_replicas / replicas.count)
+        first = np.maximum(np.maximum(carry, least), max(serving.min_instances, serving.availability_zones))
+        return _LoadSearch(replicas, serving, first)
+
+    def load(self, rows: Indices, instances: Floats) -> Floats:
+        """Load of a replica. Fewer requests in flight than replicas leave some of these idle."""
+        load = self.serving.load / (self._spread(instances) * self.replicas.count[rows])
+        return load if self.serving.concurrency is None else np.maximum(1.0, load)
+
+    def times(self, rows: Indices, instances: Floats) -> ArrivalTimes:
+        """Times of each of the rows on so many instances."""
+        return self.replicas.rows(rows).times(self.load(rows, instances), self.serving)
+
+    def keeps(self, rows: Indices, instances: Floats) -> Mask:
+        """Whether the times of each of the rows keep their limits."""
+        times, limits = self.times(rows, instances), self.serving.limits
+        kept = [
+            within(times, limit, self.serving.percentile)
+            for name, (within, _) in TIMES.items()
+            if (limit := limits[name]) is not None
+        ]
+        return reduce(np.logical_and, kept)
+
+    def fewest(self, rows: Indices) -> Floats:
+        """Fewest instances of each of the rows that keep the limits, which the first do not; infinite if none do."""
+        low, fewest = self.first[rows], np.full(len(rows), np.inf)
+        most = np.maximum(low, MOST_INSTANCES)
+        some = np.flatnonzero((low < most) & self.keeps(rows, most)) if len(rows) else rows
+        low, high = low[some], most[some]
+        while len(open_ := np.flatnonzero(high - low > 1.0)):
+            middle = np.clip(np.floor(np.sqrt(low * high)), low + 1.0, high - 1.0)[open_]
+            kept = self.keeps(rows[some[open_]], middle)
+            low[open_], high[open_] = np.where(kept, low[open_], middle), np.where(kept, middle, high[open_])
+        fewest[some] = high
+        return fewest
+
+    def served(self, chosen: Floats, figures: Floats, kept: Mask) -> Served:
+        rows, none = np.arange(len(chosen)), ~np.isfinite(chosen)
+        load = self.load(rows, np.where(none, self.first, chosen))
+        rate = load if self.serving.concurrency is None else self.replicas.times(load, self.serving).rate
+        carried, instances = self._spread(self.first), self._spread(chosen)
+        allowed = carried <= self.serving.max_instances
+        others = [np.delete(kept, column, axis=1).all(axis=1) & allowed for column in range(kept.shape[1])]
+        least = np.where(np.column_stack(others), figures, np.inf)
+        return Served(
+            instances,
+            load,
+            rate,
+            rate / self.replicas.most(self.serving),
+            np.column_stack([figures, carried]),
+            np.column_stack([least, instances]),
+        )
+
+    def _spread(self, instances: Floats) -> Floats:
+        """Instances that spread evenly over the zones."""
+        zones = self.serving.availability_zones
+        return np.asarray(np.ceil(instances / zones) * zones)

@@ -1,0 +1,122 @@
+"""Times of requests that arrive at random, against a simulation of every step, and laws that hold everywhere."""
+
+import os
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.jobs.serving import Length, Serving
+from service.domain.physics.arrivals import ArrivalTimes, arrival_times, running_at
+from service.domain.physics.serving import EngineTimes
+from tests.oracles.serving import simulate_arrivals
+
+P95_OF_EVEN_ANSWERS = 1.57
+"""Ratio to the mean of the 95th percentile of a lognormal length that varies as one between half and 1.5 times it."""
+
+
+def engine(case: int) -> tuple[Random, EngineTimes, int, int, float]:
+    """An engine at random with its places, the tokens of an answer, and a rate that it keeps up with."""
+    random = Random(case)
+    times = EngineTimes(
+        10 ** random.uniform(-2.5, -1.5),
+        10 ** random.uniform(-6, -4),
+        10 ** random.uniform(-3.5, -0.7),
+        10 ** random.uniform(-3, -1.3),
+    )
+    places, tokens = random.choice((1, 2, 4, 8, 16, 32, 64, 128, 256)), random.choice((50, 100, 200, 400))
+    each = tokens * times.request + times.prompt
+    most = places / (tokens * times.step + places * each)
+    return random, times, places, tokens, random.uniform(0.1, 0.8) * float(most)
+
+
+def modelled(times: EngineTimes, rate: float, places: int, tokens: float) -> ArrivalTimes:
+    one = times.times(np.ones(1))
+    serving = Serving(rate, answer=Length(tokens, P95_OF_EVEN_ANSWERS * tokens))
+    return arrival_times(one, np.array([rate]), np.array([float(places)]), serving)
+
+
+def compared(case: int) -> tuple[float, float, float, float]:
+    """Ratio of the model to the simulation: 95th percentile of the first token, mean time per token, and requests in
+    flight (by Little's law, the mean time of a request); and the percentile of the simulation at which the modelled
+    first token lies.
+    """
+    random, times, places, tokens, rate = engine(case)
+    lengths = [max(2, round(tokens * random.uniform(0.5, 1.5))) for _ in range(6000)]
+    requests = simulate_arrivals(times, rate, places, lengths, random)
+    found = modelled(times, rate, places, tokens)
+    first = np.array([request.first - request.sent for request in requests])
+    whole = np.mean([request.last - request.sent for request in requests])
+    token = sum(request.last - request.first for request in requests) / sum(request.tokens - 1 for request in requests)
+    answer = float(found.first_token(0.95)[0])
+    return (
+        answer / float(np.quantile(first, 0.95)),
+        float(found.mean_per_token[0]) / token,
+        float(found.mean_request[0]) / float(whole),
+        float(np.mean(first <= answer)),
+    )
+
+
+def check(cases: range) -> None:
+    """Where few requests wait, the percentile jumps between those that do and those that do not: there, the modelled
+    time must lie at nearly the same percentile.
+    """
+    rows = np.array([compared(case) for case in cases])
+    first_is_near = (np.abs(rows[:, 0] - 1.0) <= 0.10) | (np.abs(rows[:, 3] - 0.95) <= 0.015)
+    token_is_near, request_is_near = (np.abs(rows[:, column] - 1.0) <= 0.05 for column in (1, 2))
+    assert np.mean(first_is_near) >= 0.88, rows[~first_is_near]
+    assert np.mean(token_is_near) >= 0.9, rows[~token_is_near]
+    assert np.mean(request_is_near) >= 0.85, rows[~request_is_near]
+    assert np.median(np.abs(rows[:, 0] - 1.0)) <= 0.05
+    assert np.median(np.abs(rows[:, 1] - 1.0)) <= 0.02
+
+
+def test_percentiles_are_those_of_a_simulation() -> None:
+    check(range(40))
+
+
+@pytest.mark.skipif("SLOW_TESTS" not in os.environ, reason="takes minutes: set SLOW_TESTS=1")
+def test_percentiles_are_those_of_500_simulations() -> None:
+    check(range(500))
+
+
+CASES = st.integers(0, 100_000)
+
+
+@given(CASES, st.floats(0.1, 0.99))
+def test_less_load_is_never_slower(case: int, share: float) -> None:
+    _, times, places, tokens, rate = engine(case)
+    more, less = (modelled(times, each, places, tokens) for each in (rate, share * rate))
+    for figure in (ArrivalTimes.first_token, ArrivalTimes.per_output_token, ArrivalTimes.per_request):
+        assert float(figure(less, 0.95)[0]) <= float(figure(more, 0.95)[0]) * (1 + 1e-6)
+
+
+@given(CASES, st.sampled_from([0.5, 0.95, 0.99]))
+def test_a_percentile_is_the_least_limit_that_it_keeps(case: int, percentile: float) -> None:
+    found = modelled(*_arguments(case))
+    seconds = float(found.first_token(percentile)[0])
+    assert found.first_token_within(seconds * (1 + 1e-9), percentile)[0]
+    assert not found.first_token_within(seconds * 0.999, percentile)[0]
+    assert seconds <= float(found.first_token(0.99)[0])
+
+
+def _arguments(case: int) -> tuple[EngineTimes, float, int, float]:
+    _, times, places, tokens, rate = engine(case)
+    return times, rate, places, float(tokens)
+
+
+def test_as_many_clients_as_places_wait_for_none() -> None:
+    times = EngineTimes(0.01, 1e-4, 0.05, 0.0).times(np.ones(1))
+    serving = Serving(concurrency=8.0, answer=Length(100.0))
+    found = arrival_times(times, np.array([8.0]), np.array([8.0]), serving)
+    assert found.waits[0] == 0.0
+    assert 7.5 < running_at(times, np.array([8.0]), np.array([8.0]), serving)[0] <= 8.0
+
+
+def test_lengths_have_the_percentile_that_is_given() -> None:
+    length = Length(300.0, 900.0)
+    assert length.at(0.95) == pytest.approx(900.0)
+    assert length.at(0.5) < 300.0
+    assert Length(300.0).at(0.99) == 300.0
