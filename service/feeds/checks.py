@@ -59,12 +59,6 @@ def require_plausible(listings: Sequence[Listing], rows_before: int | None) -> N
         raise DocumentRefused(f"The document has {seen:,} rows, and the last good one had {rows_before:,}.")
 
 
-def _checked_alone(listing: Listing, known: Known) -> Listing:
-    reasons = (check(listing, known) for check in CHECKS)
-    reason = None if listing.reason else next((each for each in reasons if each), None)
-    return listing.because(reason) if reason else listing
-
-
 def _named(listing: Listing, known: Known) -> Listing:
     name = known.aliases.get((listing.provider, listing.name), listing.name)
     region = known.region_ids.get(listing.provider, {}).get(listing.region or "", listing.region)

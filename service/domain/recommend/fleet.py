@@ -76,11 +76,6 @@ class Blockers(NamedTuple):
         )
 
     @property
-    def permanent(self) -> TypeSet:
-        """Types that no number of nodes helps."""
-        return self.gpu | self.figures | self.precision
-
-    @property
     def for_now(self) -> TypeSet:
         """Types that more nodes may help."""
         return self.layout | self.gpu_memory | self.kv_cache | self.host_memory | self.concurrency

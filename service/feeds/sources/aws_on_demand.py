@@ -29,8 +29,6 @@ PARTS = (
 )  # fmt: skip
 """Names of locations in the addresses; the older ones in Europe begin with EU."""
 
-MAPS = "/pricing/2.0/meteredUnitMaps/ec2/USD/current/ec2-ondemand-without-sec-sel"
-
 
 def fetch(get: Get, part: str) -> Iterator[bytes]:
     """Yields the map of a location."""
