@@ -25,6 +25,7 @@ OFFER_CODES: dict[str, Ground] = {
     "country": "constraint",
     "continent": "constraint",
     "market": "constraint",
+    "spot_price_unknown": "data",
     "max_price_age_days": "constraint",
     "price_unknown": "data",
     "no_offer": "data",

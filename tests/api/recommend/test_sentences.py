@@ -24,7 +24,7 @@ from service.domain.selection.requirements import Requirement, Requirements
 from service.domain.statement import Statement
 from service.domain.versions import EVERY
 from tests.builders.calibrations import FITTED
-from tests.builders.catalogs import catalog, software_rule
+from tests.builders.catalogs import catalog, provider, software_rule
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import event, instance_type
 from tests.builders.jobs import LARGE_MODEL, model
@@ -61,6 +61,7 @@ WORLD = catalog(
     priced(P4D, 32.0), priced(P4D, 33.0, market="spot"), priced(P4D, 30.0, market="spot", region="us-west-2"),
     priced(NEXT, 30.0, observed_on=date(2020, 1, 1)), priced(PCIE, 4.0, observed_on=None),
     priced(PARTLY, 1.0, kind="assumed", note="as in May"), priced(OTHER, 20.0),
+    providers={"aws": provider(spot_term="Spot")},
     physics=FITTED, measurements=(MEASURED,), interruption_priors=(PRIOR,), priors=RULES,
     software=(software_rule("pytorch", "partly"), software_rule("pytorch", "no", scope_value="cambricon")),
 )  # fmt: skip
