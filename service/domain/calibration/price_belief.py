@@ -142,22 +142,19 @@ def _suspect(listed: ListedPrices, below_others: Floats) -> Mask:
 def level_elsewhere(listed: ListedPrices) -> Floats:
     """Returns the logarithm of the median price of the same kind at other sellers; NaN where too few are known.
 
-    Each seller counts once. Prices of the last half year are preferred where enough sellers have one.
+    Each seller counts once, whatever the age of its price: those with recent prices are mostly hyperscalers, whose
+    median is above that of all.
     """
     level = np.full(len(listed.usd_per_gpu), np.nan)
     usable = np.flatnonzero((listed.kind >= 0) & (listed.usd_per_gpu > 0))
     sellers = int(listed.seller.max(initial=0)) + 1
     cell, at = np.unique(listed.kind[usable] * sellers + listed.seller[usable], return_inverse=True)
-    usd, recent = np.log(listed.usd_per_gpu[usable]), np.abs(listed.age_days[usable]) <= OLD_DAYS
-    every, fresh = _medians(usd, at, len(cell)), _medians(usd[recent], at[recent], len(cell))
+    medians = _medians(np.log(listed.usd_per_gpu[usable]), at, len(cell))
     elsewhere = np.full(len(cell), np.nan)
     for cells in np.split(np.arange(len(cell)), np.flatnonzero(np.diff(cell // sellers)) + 1):
         for own in cells.tolist():
-            others = cells[cells != own]
-            known = fresh[others][~np.isnan(fresh[others])]
-            known = known if len(known) >= FEWEST_SELLERS else every[others]
-            if len(known) >= FEWEST_SELLERS:
-                elsewhere[own] = np.median(known)
+            if len(cells) > FEWEST_SELLERS:
+                elsewhere[own] = np.median(medians[cells[cells != own]])
     level[usable] = elsewhere[at]
     return level
 

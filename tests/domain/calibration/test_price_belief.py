@@ -120,29 +120,20 @@ def test_without_coefficients_every_price_is_believed_as_listed() -> None:
     assert not one.old.any()
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(-1, 2), st.integers(0, 5), st.floats(0.1, 50), st.booleans()), min_size=1, max_size=25
-    )
-)
-def test_the_median_elsewhere_is_that_of_the_other_sellers(rows: list[tuple[int, int, float, bool]]) -> None:
-    kinds, sellers, usd, recent = zip(*rows, strict=True)
-    prices = listed(*usd, kind=list(kinds), seller=list(sellers))
-    found = level_elsewhere(replace(prices, age_days=np.where(recent, 10.0, 500.0)))
-    for row, (kind, seller, _, _) in enumerate(rows):
-        expected = median_elsewhere(rows, kind, seller)
-        assert found[row] == pytest.approx(expected, nan_ok=True)
+@given(st.lists(st.tuples(st.integers(-1, 2), st.integers(0, 5), st.floats(0.1, 50)), min_size=1, max_size=25))
+def test_the_median_elsewhere_is_that_of_the_other_sellers(rows: list[tuple[int, int, float]]) -> None:
+    kinds, sellers, usd = zip(*rows, strict=True)
+    found = level_elsewhere(listed(*usd, kind=list(kinds), seller=list(sellers)))
+    for row, (kind, seller, _) in enumerate(rows):
+        assert found[row] == pytest.approx(median_elsewhere(rows, kind, seller), nan_ok=True)
 
 
-def median_elsewhere(rows: list[tuple[int, int, float, bool]], kind: int, seller: int) -> float:
-    """The slow and obvious way: fresh medians of at least three other sellers, else all of theirs."""
-    if kind < 0:
+def median_elsewhere(rows: list[tuple[int, int, float]], kind: int, seller: int) -> float:
+    """The slow and obvious way: the median of the medians of at least three other sellers."""
+    by_seller: dict[int, list[float]] = {}
+    for other_kind, other, usd in rows:
+        if other_kind == kind and other != seller and kind >= 0:
+            by_seller.setdefault(other, []).append(log(usd))
+    if len(by_seller) < 3:
         return float("nan")
-    for only_recent in (True, False):
-        by_seller: dict[int, list[float]] = {}
-        for other_kind, other, usd, recent in rows:
-            if other_kind == kind and other != seller and (recent or not only_recent):
-                by_seller.setdefault(other, []).append(log(usd))
-        if len(by_seller) >= 3:
-            return float(np.median([np.median(prices) for prices in by_seller.values()]))
-    return float("nan")
+    return float(np.median([np.median(prices) for prices in by_seller.values()]))
