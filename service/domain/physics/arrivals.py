@@ -74,6 +74,8 @@ class ArrivalTimes:
     """Seconds that the prompts of others add, among those arrivals."""
     others: Floats
     """Mean of what others add, among arrivals at a busy engine."""
+    most_later: Floats
+    """Most seconds that others can add: each client has one prompt at a time; infinite without a number of clients."""
     wait: _Spread
     """Seconds until a place is free, where none is."""
     per_token: _Spread
@@ -92,8 +94,9 @@ class ArrivalTimes:
     def first_token_within(self, limit: float, percentile: float) -> Mask:
         """Whether this share of the requests gets its first token within the limit."""
         slack = limit - self.least
+        surely = self.least + np.hypot(self.most_later, self.own_prompt) <= limit
         excess = np.sqrt(np.maximum(slack**2 - self.own_prompt**2, 0.0))
-        return np.asarray((slack >= self.own_prompt) & (self._share_later(excess) <= 1.0 - percentile))
+        return np.asarray(surely | (slack >= self.own_prompt) & (self._share_later(excess) <= 1.0 - percentile))
 
     def first_token(self, percentile: float) -> Floats:
         """Seconds to the first token that this share of the requests does not exceed."""
@@ -101,7 +104,7 @@ class ArrivalTimes:
         late = np.flatnonzero(self._share_later(excess) > 1.0 - percentile)
         if len(late):
             excess[late] = taken(self, late).excess_at(percentile)
-        return np.asarray(self.least + np.hypot(excess, self.own_prompt))
+        return np.asarray(self.least + np.hypot(np.minimum(excess, self.most_later), self.own_prompt))
 
     def excess_at(self, percentile: float) -> Floats:
         """Seconds to the first token beyond the least, by halving; never fewer than the exact ones."""
@@ -145,7 +148,8 @@ class ArrivalTimes:
 
     @property
     def _mean_excess(self) -> Floats:
-        return np.asarray((1.0 - self.alone) * self.others + self.waits * self.wait.mean)
+        excess = (1.0 - self.alone) * self.others + self.waits * self.wait.mean
+        return np.asarray(np.minimum(excess, self.most_later))
 
 
 def running_at(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> Floats:
@@ -180,6 +184,8 @@ def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: S
         varies = np.minimum(free / (1.0 - busy) ** 2, (places - 1.0) ** 2 / 6.0)
     step = np.asarray(seconds.step + (1.0 + others) * seconds.request, np.float64)
     prompts, of_others, excess = _prompts_of_others(rate, step, seconds.prompt, alone, serving.prompt.variation)
+    most_later = (np.maximum(1.0, load) - 1.0) * seconds.prompt + step
+    most_later = np.asarray(most_later if serving.concurrency is not None else np.full(len(load), np.inf))
     more = serving.prompt.at(serving.percentile) / max(serving.prompt.mean, 1e-9) - 1.0
     per_token = np.asarray(seconds.request + seconds.prompt / tokens)
     return ArrivalTimes(
@@ -193,6 +199,7 @@ def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: S
         prompts=prompts,
         of_others=of_others,
         others=np.where(places <= 1.0, 0.0, excess),
+        most_later=most_later,
         wait=wait,
         least_per_token=np.asarray(seconds.step + seconds.request, np.float64),
         per_token=_Spread(np.maximum(others, 0.0) * per_token, varies * per_token**2),

@@ -115,6 +115,15 @@ def test_as_many_clients_as_places_wait_for_none() -> None:
     assert 7.5 < running_at(times, np.array([8.0]), np.array([8.0]), serving)[0] <= 8.0
 
 
+def test_few_clients_with_long_prompts_wait_for_those_of_each_other_alone() -> None:
+    times = EngineTimes(0.03, 0.01, 40.0, 0.01).times(np.ones(1))
+    serving = Serving(concurrency=2.0, answer=Length(500.0))
+    found = arrival_times(times, np.array([2.0]), np.array([2.0]), serving)
+    assert found.first_token(0.99)[0] <= 2 * 40.0 + 1.0
+    assert found.mean_first_token[0] <= found.first_token(0.99)[0]
+    assert found.first_token_within(81.0, 0.99)[0]
+
+
 def test_lengths_have_the_percentile_that_is_given() -> None:
     length = Length(300.0, 900.0)
     assert length.at(0.95) == pytest.approx(900.0)
