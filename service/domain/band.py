@@ -1,6 +1,12 @@
 """A figure with its uncertainty."""
 
 from dataclasses import dataclass
+from math import log
+from statistics import NormalDist
+
+_NORMAL = NormalDist()
+_AT_THE_END = _NORMAL.inv_cdf(0.9)
+"""Standard deviations between the likely figure and an end of its band, outside of which is one case in ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +28,13 @@ class Band:
     def by(self, factors: tuple[float, float, float]) -> "Band":
         """Returns the figure multiplied by factors of low, likely and high."""
         return Band(self.low * factors[0], self.likely * factors[1], self.high * factors[2])
+
+    def probability_up_to(self, value: float) -> float:
+        """Returns the probability that the truth is at most a value.
+
+        The logarithm of the truth is taken to be normally distributed around the likely figure, with a deviation on
+        each side that follows from that end of the band. All figures are above 0.
+        """
+        end = self.high if value > self.likely else self.low
+        width, distance = abs(log(end / self.likely)), log(value / self.likely)
+        return _NORMAL.cdf(_AT_THE_END * distance / width) if width else float(distance >= 0)

@@ -47,6 +47,13 @@ class MemoryResponse:
     needed_gib_per_gpu: float
     band_gib_per_gpu: Annotated[BandResponse, Field(description="In eight of ten runs the needed memory lies within.")]
     usable_gib_per_gpu: float
+    fit_probability: Annotated[
+        float,
+        Field(
+            description="Probability that the job fits, from the band. Of the requests that an engine has room for, "
+            "one counts. The warning `gpu_memory` comes with less than 0.9."
+        ),
+    ]
     parts: Annotated[
         dict[str, float],
         Field(description="weights, gradients, optimizer, activations, logits, kv_cache, buffers and overhead."),
@@ -184,6 +191,7 @@ def memory_response(memory: MemoryNeed) -> MemoryResponse:
         needed_gib_per_gpu=rounded(memory.needed_bytes / GIB),
         band_gib_per_gpu=BandResponse.of(memory.band.times(1 / GIB)),
         usable_gib_per_gpu=rounded(memory.usable_bytes / GIB),
+        fit_probability=round(memory.fit_probability, 3),
         parts=_rounded_parts(parts),
     )
 

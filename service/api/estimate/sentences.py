@@ -25,8 +25,13 @@ DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zo
 # The estimate
 
 
-def _does_not_fit(estimate: Estimate) -> str:
-    memory = memory_response(estimate.memory)
+def _gpu_memory(estimate: Estimate) -> str:
+    memory, least = memory_response(estimate.memory), estimate.memory.least_band.times(1 / GIB)
+    if estimate.fits:
+        return (
+            f"The job fits with a probability of {memory.fit_probability:.0%}: in eight of ten runs it needs "
+            f"{least.low:.1f} to {least.high:.1f} GiB per GPU, and {memory.usable_gib_per_gpu:.1f} can be used."
+        )
     largest = sorted(memory.parts.items(), key=lambda part: -part[1])
     parts = ", ".join(f"{gib:.1f} {name.replace('_', ' ')}" for name, gib in largest if gib >= 0.05)
     return f"{memory.usable_gib_per_gpu:.1f} GiB per GPU can be used; needs {memory.needed_gib_per_gpu:.1f}: {parts}."
@@ -69,7 +74,7 @@ def _rate(rate: float) -> str:
 
 
 WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
-    EstimateWarningCode.GPU_MEMORY: _does_not_fit,
+    EstimateWarningCode.GPU_MEMORY: _gpu_memory,
     EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
     EstimateWarningCode.NETWORK_UNKNOWN: (
         "The network between the {nodes} nodes is not stated: {gbps:g} Gbps are assumed, and only data parallelism "

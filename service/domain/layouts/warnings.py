@@ -11,6 +11,9 @@ from service.domain.physics.input_pipeline import feed_of
 from service.domain.statement import Statement, statement
 
 BITS_PER_BYTE = 8
+CONFIDENT = 0.9
+"""Probability that a job fits from which on no warning is due: the share of runs below the high end of a band."""
+
 SLOW_INTERCONNECTS = ("pcie", "none")
 
 
@@ -30,7 +33,7 @@ class EstimateWarningCode(StrEnum):
 def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
     """Yields the risks of an estimate: memory, slow links, a precision without its own units, no similar run."""
     estimate, gpu, precision = job_estimate.estimate, cluster.gpu, job_estimate.precision
-    if not estimate.fits:
+    if not estimate.fits or estimate.memory.fit_probability < CONFIDENT:
         yield statement(EstimateWarningCode.GPU_MEMORY, estimate=estimate)
     tensor = estimate.layout.tensor
     crosses_nodes = tensor > cluster.linked_gpus

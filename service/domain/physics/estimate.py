@@ -91,6 +91,18 @@ class MemoryNeed:
     usable_bytes: float
     parts: Mapping[str, float]
     band: Band
+    least_bytes: float
+    """Bytes without which it does not run: an engine with fewer requests at once needs less for their cache."""
+
+    @property
+    def least_band(self) -> Band:
+        """The band of the least bytes."""
+        return self.band.times(self.least_bytes / self.needed_bytes)
+
+    @property
+    def fit_probability(self) -> float:
+        """Probability that the least bytes are at most those that the GPU has."""
+        return self.least_band.probability_up_to(self.usable_bytes)
 
     @property
     def fits(self) -> bool:
@@ -171,11 +183,18 @@ def overhead_beyond_steps(physics: Physics, config: TrainingConfig, cluster: Clu
     return expm1(physics.calibration.log_factor(TRAINING, "*", features, of=("measured",)))
 
 
-def _memory_need(physics: Physics, cluster: Cluster, parts: Mapping[str, Number], features: Features) -> MemoryNeed:
+def _memory_need(
+    physics: Physics,
+    cluster: Cluster,
+    parts: Mapping[str, Number],
+    features: Features,
+    least: Mapping[str, Number] | None = None,
+) -> MemoryNeed:
     real = physics.calibration.seconds(MEMORY, figures(parts), features)
     needed = sum(real.values())
     band = physics.bands.around(needed, MEMORY, features, unseen(physics.calibration, MEMORY, features), of_rate=False)
-    return MemoryNeed(needed, cluster.usable_bytes, real, band)
+    kept = physics.calibration.seconds(MEMORY, figures(least or parts), features)
+    return MemoryNeed(needed, cluster.usable_bytes, real, band, sum(kept.values()))
 
 
 def _estimate_training(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> Estimate:
@@ -219,7 +238,8 @@ def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Clu
     )
     # An engine takes all the cache that it may use, whatever its load.
     held = in_flight if served is None else engine.room
-    need = _memory_need(physics, cluster, inference_parts(config, layout, held), features)
+    parts, least = (inference_parts(config, layout, requests) for requests in (held, min(1.0, held)))
+    need = _memory_need(physics, cluster, parts, features, least)
     estimate = Estimate(
         need,
         host := host_memory_need(config, cluster, layout),

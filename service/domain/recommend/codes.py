@@ -55,7 +55,7 @@ class WarningCode(MeaningfulCode):
     FEW_VCPUS = auto(), "The host has fewer vCPUs per GPU than the workload needs."
     HOST_MEMORY_UNKNOWN = auto(), "The host memory is unknown, so the requirement was not checked."
     PART_OF_A_CARD = auto(), "The GPU is only a part of a card."
-    GPU_MEMORY = auto(), "The job does not fit in the memory of each GPU, or may not fit."
+    GPU_MEMORY = auto(), "The job does not fit in the memory of each GPU, or fits with a probability below 90 %."
     HOST_BOUND = auto(), "The CPUs prepare samples more slowly than the GPUs can process them."
     SINGLE_THREADED = auto(), "Code with one thread uses one of the many slow cores of a server."
     SLOW_READS = auto(), "The network delivers samples more slowly than the GPUs can process them."

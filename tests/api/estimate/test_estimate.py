@@ -88,6 +88,19 @@ def test_what_does_not_fit_says_what_it_needs(client: TestClient) -> None:
     assert f"{estimate['memory']['needed_gib_per_gpu']:.1f}" in sentence
 
 
+def test_a_job_that_may_run_out_of_memory_says_how_likely_it_fits(client: TestClient) -> None:
+    layout = {"zero_stage": 3, "activation_checkpointing": "none", "micro_batch": 1}
+    probabilities = []
+    for length in (1024, 4096, 5120, 6144, 7168, 8192, 9216, 10240, 12288, 16384, 65536):
+        told = post_estimate(client, changed(TRAINING, layout=layout, workload__sequence_length=length))
+        probability = told["estimate"]["memory"]["fit_probability"]
+        assert (probability >= 0.5) == told["fits"]
+        assert (probability < 0.9) == ("gpu_memory" in {warning["code"] for warning in told["warnings"]})
+        probabilities.append(probability)
+    assert probabilities[0] > 0.9 > 0.1 > probabilities[-1]
+    assert any(0.5 < probability < 0.9 for probability in probabilities)
+
+
 def test_a_layout_is_honoured(client: TestClient) -> None:
     fixed = {"tensor": 2, "pipeline": 2, "zero_stage": 1, "micro_batch": 1, "activation_checkpointing": "full"}
     layout = post_estimate(client, changed(TRAINING, layout=fixed))["estimate"]["layout"]
