@@ -8,6 +8,19 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.published_format import published_precision
 
 
+def compressed(layout: str, **weights: Any) -> dict[str, Any]:
+    """A config of compressed-tensors, with one group of layers as published configs have it."""
+    group = {"targets": ["Linear"], "weights": {"dynamic": False, **weights}, "input_activations": None}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": layout,
+        "config_groups": {"group_0": group},
+        "ignore": ["lm_head"],
+        "kv_cache_scheme": None,
+        "quantization_status": "compressed",
+    }
+
+
 @pytest.mark.parametrize(
     ("stated", "precision"),
     [
@@ -19,6 +32,14 @@ from service.domain.jobs.published_format import published_precision
         ({"quant_method": "gptq", "bits": 8}, "int8"),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False}, "nf4"),
         ({"load_in_8bit": True}, "int8"),
+        (compressed("pack-quantized", num_bits=4, type="int", symmetric=True, strategy="group", group_size=32), "int4"),
+        (compressed("int-quantized", num_bits=8, type="int", strategy="channel", group_size=None), "int8"),
+        (compressed("float-quantized", num_bits=8, type="float", strategy="channel"), "fp8"),
+        (compressed("nvfp4-pack-quantized", num_bits=4, type="float", strategy="tensor_group", group_size=16), "nvfp4"),
+        (compressed("mxfp4-pack-quantized", num_bits=4, type="float", strategy="group", group_size=32), "mxfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "producer": {"name": "modelopt"}}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": {"num_bits": 8}}, "fp8"),
+        ({**compressed("", num_bits=4, type="float", group_size=16), "quant_method": "modelopt"}, "nvfp4"),
     ],
 )
 def test_each_method_and_its_bits_give_a_format(stated: Any, precision: str | None) -> None:
@@ -33,6 +54,10 @@ def test_each_method_and_its_bits_give_a_format(stated: Any, precision: str | No
         ({"quant_method": "gptq", "bits": 3}, "bits", None),
         ({"quant_method": "gptq"}, "bits", None),
         ({"bnb_4bit_quant_type": "nf4"}, "bits", None),
+        ({"quant_method": "compressed-tensors"}, "config_groups", None),
+        (compressed("", num_bits=3, type="int"), "config_groups", None),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP5"}, "quant_algo", "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": 4}, "quant_algo", None),
     ],
 )
 def test_an_unknown_method_or_number_of_bits_is_refused(stated: Any, field: str, near: str | None) -> None:
