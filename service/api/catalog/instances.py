@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from service.api.catalog.filters import InstanceFilters, Precisions, PrecisionSupport, Task, constraints_of, resolved
 from service.api.catalog.instance_type import (
@@ -17,6 +16,7 @@ from service.api.catalog.instance_type import (
     instance_response,
     region_cpus,
 )
+from service.api.http.computing import in_thread
 from service.api.http.current import CatalogStamp, Live, catalog_on, seen_by_caller, stamp
 from service.api.http.etag import json_answer, wants_csv
 from service.api.http.fields import DayRequest, FourDecimals, Name, Names, PageRequest, ResponseModel, copy_of
@@ -100,7 +100,7 @@ async def get_instances(request: Request) -> Response:
     live = seen_by_caller(request)
     first = live.on(None).encoded_items.is_empty
     if first or asked.as_of is not None or asked.facets or wants_csv(request):
-        return await run_in_threadpool(_list_answer, request, asked, live)
+        return await in_thread(_list_answer, request, asked, live)
     return _list_answer(request, asked, live)
 
 

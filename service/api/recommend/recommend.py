@@ -5,10 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import TypeAdapter
-from starlette.concurrency import run_in_threadpool
 
 from service.api.http.batch import BatchRoute, RefusedItem, answered, items_of
 from service.api.http.body import JsonRoute
+from service.api.http.computing import in_thread
 from service.api.http.current import Live, catalog_on, seen_by_caller
 from service.api.http.examples import QUESTION_BATCH, QUESTIONS
 from service.api.http.fields import BodyModel, RequestModel
@@ -61,7 +61,7 @@ async def post_recommend(
     read_query(request)
     live = seen_by_caller(request)
     if _may_take_long(asked, live):
-        return await run_in_threadpool(_answer_to, asked, live)
+        return await in_thread(_answer_to, asked, live)
     return _answer_to(asked, live)
 
 
