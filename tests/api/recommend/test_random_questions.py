@@ -139,14 +139,16 @@ def faults_of_choices(question: dict[str, Any], answer: dict[str, Any]) -> Itera
 
 
 def usd_against_hours(choice: dict[str, Any]) -> Iterator[str]:
-    """A choice on demand costs its hours times the price of all of its machines."""
+    """A choice on demand costs its hours times the price of all of its machines, at each end of both bands."""
     estimate = choice["estimate"] or {}
-    hours, usd = estimate.get("hours"), estimate.get("usd")
+    hours, usd, price = estimate.get("hours"), estimate.get("usd"), choice["price"]
     if usd is None or hours is None or choice["market"] == "spot":
         return
-    for end in ("low", "likely", "high"):
-        if not isclose(usd[end], hours[end] * choice["usd_per_hour"], rel_tol=1e-4):
-            yield f"${usd[end]} for {hours[end]} h at ${choice['usd_per_hour']} ({end})"
+    prices = {end: price[f"usd_per_hour{name}"] for end, name in (("low", "_low"), ("likely", ""), ("high", "_high"))}
+    machines = choice["usd_per_hour"] / prices["likely"]
+    for end, usd_per_hour in prices.items():
+        if not isclose(usd[end], hours[end] * usd_per_hour * machines, rel_tol=1e-4):
+            yield f"${usd[end]} for {hours[end]} h of {machines:g} machines at ${usd_per_hour} ({end})"
 
 
 def odd(value: Any, where: str) -> Iterator[str]:
