@@ -49,6 +49,8 @@ class ModelResponse(ResponseModel):
     active_parameters: int = Field(description="Parameters that take part in one token or sample.")
     sample: str = Field(description="The meaning of one sample.")
     forward_flops_per_sample: float | None = Field(description="2 x multiply-accumulates.")
+    input_tokens_per_sample: float | None = Field(description="Tokens that it reads of a sample, if it fixes them.")
+    output_tokens_per_sample: float | None = Field(description="Tokens that it usually writes for a sample.")
     dimensions: TransformerResponse | None = Field(
         description="Null if the model is not a transformer.", validation_alias="transformer"
     )

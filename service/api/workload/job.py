@@ -69,6 +69,12 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),
     )
     _check_tokens(job)
+    if model.transformer is None and model.forward_flops_per_sample is None and work.task == "inference":
+        raise QuestionError(
+            f"The work of a {model.sample} by {model.name} is unknown: describe the model by its parameters and "
+            "forward_flops_per_sample.",
+            field="workload.model",
+        )
     return job
 
 

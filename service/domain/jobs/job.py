@@ -137,11 +137,28 @@ def sequence_length(job: Job) -> int:
     return job.sequence_length or min(_USUAL_SEQUENCE, most or _USUAL_SEQUENCE)
 
 
+def input_length(job: Job) -> float:
+    """Tokens of a prompt, or of a sample of a network that only reads; 0 when unknown.
+
+    Where none is sent, it is what the network fixes, and for an encoder the length of a training sample.
+    """
+    if job.input_length is not None:
+        return job.input_length
+    if job.sequence_length is None and job.model.input_tokens_per_sample is not None:
+        return job.model.input_tokens_per_sample
+    return float(job.sequence_length or 0) if job.model.generates else float(sequence_length(job))
+
+
+def output_length(job: Job) -> float:
+    """Tokens of an answer: those asked for, else those that the model usually writes for a sample; 0 when unknown."""
+    return job.output_length or job.model.output_tokens_per_sample or 0.0
+
+
 def tokens_per_sample(job: Job) -> float:
     """Tokens by which an amount in tokens is divided to get samples; 0 when unknown."""
     if job.task == "training":
         return job.mean_length or sequence_length(job)
-    return job.output_length or job.mean_length or job.input_length or job.sequence_length or 0.0
+    return output_length(job) or job.mean_length or input_length(job)
 
 
 def samples_of(amount: Amount, length: float, samples_per_step: Sequence[float] | float) -> float | None:
@@ -207,8 +224,8 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         precision=precision,
         weight_bits=bits,
         kv_precision=job.kv_precision or cache,
-        input_length=job.input_length if job.input_length is not None else float(job.sequence_length or 0),
-        output_length=job.output_length or 0.0,
+        input_length=input_length(job),
+        output_length=output_length(job),
         concurrency=job.concurrency,
         mean_length=job.mean_length,
         burst=None if job.amount is None else samples_of(job.amount, tokens_per_sample(job), 0.0),

@@ -143,6 +143,10 @@ class Model:
     """2 x multiply-accumulates."""
     sample: str = "token"
     """The unit of work, such as `token`, `sequence of 512 tokens` or `image 224x224`."""
+    input_tokens_per_sample: float | None = None
+    """Tokens that the encoder reads of each sample, where the network fixes them: 1500 for 30 s of audio."""
+    output_tokens_per_sample: float | None = None
+    """Tokens that it usually writes for a sample."""
     published_precision: str | None = None
     """The number format in which most of its weights are published; None where a caller may expect any."""
     released_on: str | None = None

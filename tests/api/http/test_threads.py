@@ -54,7 +54,7 @@ def thread_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[str]
 
 
 def is_worker(name: str) -> bool:
-    return "AnyIO worker" in name
+    return name.startswith(("AnyIO worker", "computing"))
 
 
 def large(question: dict[str, Any]) -> bytes:
