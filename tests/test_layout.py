@@ -4,9 +4,13 @@ import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median, quantiles
 
 ROOT = Path(__file__).parent.parent
 FILES_IN_A_FOLDER = 16
+LINES_OF_A_FILE = 550
+MEDIAN_LINES, LONG_LINES = 6, 18
+"""Lines of the body of a function without its docstring: the median, and the 90th percentile."""
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -50,3 +54,19 @@ def test_every_class_name_of_the_service_stands_once() -> None:
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(path.relative_to(ROOT)))
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_files_and_functions_stay_short() -> None:
+    files = python_files("service")
+    long = {str(path) for path in files if path.read_text(encoding="utf-8").count("\n") > LINES_OF_A_FILE}
+    assert not long
+    lengths = [length for path in files for length in lengths_of_functions(path)]
+    assert median(lengths) <= MEDIAN_LINES
+    assert quantiles(lengths, n=10)[-1] <= LONG_LINES
+
+
+def lengths_of_functions(path: Path) -> Iterator[int]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            yield (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
