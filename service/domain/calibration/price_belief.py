@@ -131,12 +131,21 @@ def beliefs(
 def _suspect(listed: ListedPrices, below_others: Floats) -> Mask:
     """Prices far below the others of their kind that neither a fresh capture nor a second source confirms."""
     below = (below_others > -log(SUSPECT_BELOW)) & ~(listed.recaptured & (listed.age_days <= CONFIRMED_DAYS))
-    for row in np.flatnonzero(below).tolist():
-        others = (listed.kind == listed.kind[row]) & (listed.seller == listed.seller[row])
-        others &= listed.source != listed.source[row]
-        ratio = listed.usd_per_gpu[others] / listed.usd_per_gpu[row]
-        below[row] = not (np.abs(ratio - 1) <= SOURCES_AGREE).any()
+    cell = _cells(listed)
+    order = np.argsort(cell, kind="stable")
+    ordered = cell[order]
+    for suspected in np.unique(cell[below]).tolist():
+        rows = order[slice(*np.searchsorted(ordered, (suspected, suspected + 1)))]
+        asked = rows[below[rows]]
+        ratio = listed.usd_per_gpu[rows] / listed.usd_per_gpu[asked, np.newaxis]
+        other_source = listed.source[rows] != listed.source[asked, np.newaxis]
+        below[asked] = ~((np.abs(ratio - 1) <= SOURCES_AGREE) & other_source).any(axis=1)
     return below
+
+
+def _cells(listed: ListedPrices) -> Indices:
+    """Returns a code for each kind of price at each seller."""
+    return listed.kind * (int(listed.seller.max(initial=0)) + 1) + listed.seller
 
 
 def level_elsewhere(listed: ListedPrices) -> Floats:
@@ -148,7 +157,7 @@ def level_elsewhere(listed: ListedPrices) -> Floats:
     level = np.full(len(listed.usd_per_gpu), np.nan)
     usable = np.flatnonzero((listed.kind >= 0) & (listed.usd_per_gpu > 0))
     sellers = int(listed.seller.max(initial=0)) + 1
-    cell, at = np.unique(listed.kind[usable] * sellers + listed.seller[usable], return_inverse=True)
+    cell, at = np.unique(_cells(listed)[usable], return_inverse=True)
     medians = _medians(np.log(listed.usd_per_gpu[usable]), at, len(cell))
     elsewhere = np.full(len(cell), np.nan)
     for cells in np.split(np.arange(len(cell)), np.flatnonzero(np.diff(cell // sellers)) + 1):
