@@ -9,22 +9,18 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 
-from bench.catalogs import make_catalogs
 from bench.hostile import posted
 from bench.load import HOST, ask
 from bench.questions import ALIVE, batch_of
 from bench.servers import SERVICE_COMMAND, Server, environment, running
 from bench.soak.load import Client
 from bench.verdict import MIB, shown, table
-from bench.writes import OWNER, write
-from service.db.engine import connect
-from service.db.keys import create_key, new_token
+from bench.writes import seed_with_key, write
 
 FOUR_MB = 4_000_000
 CLIENTS = 20
@@ -33,10 +29,7 @@ IDLE_SECONDS = 2.0
 
 def main() -> int:
     with TemporaryDirectory(prefix="bench-") as folder:
-        ((_, database),) = make_catalogs(Path(folder), [None]).items()
-        token, engine = new_token(), connect(f"sqlite:///{database}")
-        create_key(engine, token, OWNER, ["measurements"], datetime.now(UTC))
-        engine.dispose()
+        database, token = seed_with_key(Path(folder))
         variables = environment(Path(folder) / "bytecode", database) | {"SELECTOR_FEEDS": "off"}
         variables |= {"SELECTOR_DRAIN_SECONDS": "1", "SELECTOR_REQUESTS_PER_MINUTE_AND_KEY": "0"}
         with running(SERVICE_COMMAND, variables, ALIVE) as server:

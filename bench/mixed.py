@@ -10,7 +10,6 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, count, cycle
 from pathlib import Path
@@ -20,16 +19,14 @@ from time import perf_counter
 
 import uvloop
 
-from bench.catalogs import instance_names, make_catalogs
+from bench.catalogs import instance_names
 from bench.figures import percentile
 from bench.hostile import HEAVY, REFUSED
 from bench.load import HOST, Asker
 from bench.questions import ALIVE, ESTIMATED, GPU_NAMED, LISTED, ONE_INSTANCE, TRAINED, Question
 from bench.servers import SERVICE_COMMAND, Server, environment, running
 from bench.verdict import MIB, Gate, Line, shown, table, verdict_table
-from bench.writes import OWNER, write
-from service.db.engine import connect
-from service.db.keys import create_key, new_token
+from bench.writes import seed_with_key, write
 
 REQUESTS = 100_000
 ORDINARY: Mapping[Question, int] = {LISTED: 15, ONE_INSTANCE: 5, GPU_NAMED: 6, ESTIMATED: 2}
@@ -75,10 +72,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=REQUESTS)
     asked = parser.parse_args()
     with TemporaryDirectory(prefix="bench-") as folder:
-        ((_, database),) = make_catalogs(Path(folder), [None]).items()
-        token, engine = new_token(), connect(f"sqlite:///{database}")
-        create_key(engine, token, OWNER, ["measurements"], datetime.now(UTC))
-        engine.dispose()
+        database, token = seed_with_key(Path(folder))
         variables = environment(Path(folder) / "bytecode", database) | {"SELECTOR_FEEDS": "off"}
         with running(SERVICE_COMMAND, variables, ALIVE) as server:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -19,6 +19,7 @@ from time import perf_counter
 
 from sqlalchemy import Engine, text
 
+from bench.catalogs import make_catalogs
 from bench.figures import percentile
 from bench.load import HOST, Asked, ask
 from bench.questions import ALIVE, LISTED
@@ -44,6 +45,15 @@ SERIES = {
     "sqlite": "WITH RECURSIVE series(n) AS (SELECT :first UNION ALL SELECT n + 1 FROM series WHERE n < :last)",
     "postgresql": "WITH series(n) AS (SELECT * FROM generate_series(CAST(:first AS INTEGER), CAST(:last AS INTEGER)))",
 }
+
+
+def seed_with_key(folder: Path) -> tuple[Path, str]:
+    """Makes a database of the seed with a key that may send measurements. Returns its path and the key."""
+    ((_, database),) = make_catalogs(folder, [None]).items()
+    token, engine = new_token(), connect(f"sqlite:///{database}")
+    create_key(engine, token, OWNER, ["measurements"], datetime.now(UTC))
+    engine.dispose()
+    return database, token
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from heapq import nsmallest
 from math import log
-from typing import Literal
+from typing import Literal, get_args
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
@@ -16,9 +16,7 @@ from service.domain.models.model import Model
 Nearness = Literal[
     "same_model_and_gpu", "same_model_similar_gpu", "same_gpu_similar_model", "same_model", "similar_gpu_similar_model"
 ]
-NEAREST_FIRST: tuple[Nearness, ...] = (
-    "same_model_and_gpu", "same_model_similar_gpu", "same_gpu_similar_model", "same_model", "similar_gpu_similar_model",
-)  # fmt: skip
+NEAREST_FIRST: tuple[Nearness, ...] = get_args(Nearness)
 """How near a published run is to the question, as codes of the API.
 
 Similar GPUs share vendor and architecture, similar models share their family, and the larger of the two is less than
