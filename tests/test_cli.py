@@ -29,8 +29,8 @@ def test_recommend_answers_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[
     body = tmp_path / "question.json"
     body.write_text('{"workload": {"task": "training", "precision": ["bf16"]}, "limit": 2}')
     assert main(["recommend", str(body)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [choice["rank"] for choice in told["choices"]] == [1, 2]
+    answer = json.loads(capsys.readouterr().out)
+    assert [choice["rank"] for choice in answer["choices"]] == [1, 2]
 
 
 def test_recommend_answers_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,9 +53,9 @@ def test_recommend_of_what_is_no_json(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_instances_are_filtered(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["instances", "precision=bf16", "provider=aws", "limit=2"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert len(told["items"]) == 2
-    assert {item["provider"] for item in told["items"]} == {"aws"}
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["items"]) == 2
+    assert {item["provider"] for item in answer["items"]} == {"aws"}
 
 
 def test_a_wrong_filter_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +97,7 @@ def test_the_seed_is_sound(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("command", [["serve"], ["instances"], ["migrate"]])
-def test_what_cannot_be_used_is_told_in_a_sentence(
+def test_an_unusable_setting_is_reported_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     settings: dict[str, str],
@@ -107,14 +107,14 @@ def test_what_cannot_be_used_is_told_in_a_sentence(
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     assert main(command) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(sentence)
-    assert told.count("\n") == 1
-    assert "." in told
-    assert "Traceback" not in told
+    answer = capsys.readouterr().err
+    assert answer.startswith(sentence)
+    assert answer.count("\n") == 1
+    assert "." in answer
+    assert "Traceback" not in answer
 
 
-def test_an_empty_database_is_told(
+def test_an_empty_database_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SELECTOR_DATABASE_URL", f"sqlite:///{tmp_path / 'empty.db'}")
@@ -122,7 +122,7 @@ def test_an_empty_database_is_told(
     assert "instance-selector" in capsys.readouterr().err
 
 
-def test_a_taken_port_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_taken_port_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

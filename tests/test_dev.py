@@ -43,8 +43,8 @@ def builds_again(capfd: pytest.CaptureFixture[str]) -> bool:
 
 def test_an_old_python_gets_a_sentence() -> None:
     pretend = f"import runpy, sys; sys.version_info = (3, 10, 4); runpy.run_path({dev.__file__!r})"
-    told = subprocess.run([sys.executable, "-c", pretend], capture_output=True, text=True)
-    assert told.stderr == "dev.py needs Python 3.11 or later; this one is 3.10.\n"
+    answer = subprocess.run([sys.executable, "-c", pretend], capture_output=True, text=True)
+    assert answer.stderr == "dev.py needs Python 3.11 or later; this one is 3.10.\n"
 
 
 @pytest.mark.usefixtures("project")

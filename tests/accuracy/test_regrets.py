@@ -8,7 +8,9 @@ from service.accuracy.scoring import SAME_WORKLOAD, RentedGpu, ScoredAnswer, reg
 RENTED = {"small": RentedGpu(1.0, 100.0), "large": RentedGpu(3.0, 400.0)}
 
 
-def answer(gpu: str, model: str, published: float, likely: float, quantity: str = "samples_per_second") -> ScoredAnswer:
+def scored_answer(
+    gpu: str, model: str, published: float, likely: float, quantity: str = "samples_per_second"
+) -> ScoredAnswer:
     row = dict.fromkeys(SAME_WORKLOAD, "") | {
         "kind": "train_throughput",
         "model": model,
@@ -21,11 +23,11 @@ def answer(gpu: str, model: str, published: float, likely: float, quantity: str 
 def test_each_way_of_choosing_pays_for_its_own_choice() -> None:
     answers = [
         # The large GPU does four times the work for three times the price, and the estimate says so.
-        answer("small", "net", 10.0, 11.0),
-        answer("large", "net", 40.0, 38.0),
+        scored_answer("small", "net", 10.0, 11.0),
+        scored_answer("large", "net", 40.0, 38.0),
         # Here it does twice the work, but the estimate and its peak promise more.
-        answer("small", "other", 10.0, 10.0),
-        answer("large", "other", 20.0, 31.0),
+        scored_answer("small", "other", 10.0, 10.0),
+        scored_answer("large", "other", 20.0, 31.0),
     ]
     by_way = regrets(answers, RENTED)
     assert by_way["by the estimates"].mean == pytest.approx(0.25)
@@ -37,9 +39,9 @@ def test_each_way_of_choosing_pays_for_its_own_choice() -> None:
 
 def test_times_machines_without_a_price_and_single_machines_do_not_count() -> None:
     answers = [
-        answer("small", "net", 10.0, 11.0),
-        answer("unpriced", "net", 40.0, 38.0),
-        answer("small", "other", 1.0, 1.0, "seconds_to_first_token"),
-        answer("large", "other", 2.0, 2.0, "seconds_to_first_token"),
+        scored_answer("small", "net", 10.0, 11.0),
+        scored_answer("unpriced", "net", 40.0, 38.0),
+        scored_answer("small", "other", 1.0, 1.0, "seconds_to_first_token"),
+        scored_answer("large", "other", 2.0, 2.0, "seconds_to_first_token"),
     ]
     assert regrets(answers, RENTED) == {}

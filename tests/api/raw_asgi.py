@@ -78,8 +78,8 @@ def call(
 
     asyncio.run(ask())
     start = sent[0]
-    told = {name.decode().lower(): value.decode() for name, value in start["headers"]}
-    return Answer(start["status"], told, b"".join(message.get("body", b"") for message in sent[1:]))
+    answer = {name.decode().lower(): value.decode() for name, value in start["headers"]}
+    return Answer(start["status"], answer, b"".join(message.get("body", b"") for message in sent[1:]))
 
 
 def get(app: ASGIApp, target: str | bytes) -> Answer:

@@ -233,14 +233,14 @@ class Questions:
     def model(self) -> dict[str, Any]:
         """A model with lengths that it can read and an amount of work in a unit that it has."""
         if self.maybe(0.25):
-            told: Any = self.random.choice(MODELS)
-            reads_tokens, most = "layers" in told or "huggingface_config" in told, 512
+            answer: Any = self.random.choice(MODELS)
+            reads_tokens, most = "layers" in answer or "huggingface_config" in answer, 512
         else:
             known = self.random.choice(self.vocabulary.models)
-            told = known["id"]
+            answer = known["id"]
             reads_tokens = known["dimensions"] is not None
             most = (known["dimensions"] or {}).get("context_tokens") or 128
-        found = {"model": told}
+        found = {"model": answer}
         if reads_tokens:
             found |= self.some(
                 {"sequence_length": lambda: min(self.whole(16384), most), "mean_length": lambda: self.amount(1, most)},

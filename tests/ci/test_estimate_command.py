@@ -61,11 +61,11 @@ def test_people_read_the_total_the_verdict_and_the_parts(
     server: Server, job: Path, capsys: pytest.CaptureFixture[str], shape: str
 ) -> None:
     assert main(["estimate", "--file", str(job), "--url", server.url, "--budget", "1", "--format", shape]) == 1
-    told = capsys.readouterr().out
-    assert "fail: The run costs $219.58, which is over the budget of $1.00." in told
-    assert "10 h x 1 machine at 21.957642 USD an hour" in told
-    assert "Catalog of 2026-10-01" in told
-    assert ("| on_demand | us-east-1 | 10 | 219.58 |" in " ".join(told.split())) == (shape == "markdown")
+    answer = capsys.readouterr().out
+    assert "fail: The run costs $219.58, which is over the budget of $1.00." in answer
+    assert "10 h x 1 machine at 21.957642 USD an hour" in answer
+    assert "Catalog of 2026-10-01" in answer
+    assert ("| on_demand | us-east-1 | 10 | 219.58 |" in " ".join(answer.split())) == (shape == "markdown")
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_what_cannot_be_answered_exits_with_2_and_a_sentence(
     path = tmp_path / "job.yaml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     assert main(["estimate", "--file", str(path), "--url", server.url]) == 2
-    told = capsys.readouterr().err
-    assert sentence in told
-    assert "Traceback" not in told
+    answer = capsys.readouterr().err
+    assert sentence in answer
+    assert "Traceback" not in answer
 
 
 def test_a_silent_service_and_a_missing_file_exit_with_2(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

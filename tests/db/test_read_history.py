@@ -121,7 +121,7 @@ def test_an_interval_holds_its_first_day_and_not_its_last(engine: Engine) -> Non
     assert cost(date(2023, 1, 1)) == [0.000002]
 
 
-def test_money_is_told_in_dollars_at_the_rate_of_its_day(engine: Engine) -> None:
+def test_money_is_shown_in_dollars_at_the_rate_of_its_day(engine: Engine) -> None:
     chain = [
         price_record(10_000_000, day(2021), day(2022)),
         price_record(10_000_000, day(2022), day(2022, 7)),

@@ -28,9 +28,9 @@ def answers(client: TestClient) -> list[bytes]:
     questions = Questions(Vocabulary.of(client), Random(ASKED))
     bodies = [questions.question() for _ in range(ASKED)]
     order = SystemRandom().sample(range(ASKED), ASKED)
-    told = {place: client.post("/recommend", json=bodies[place]) for place in order}
-    assert {answer.status_code for answer in told.values()} == {200}
-    return [*(told[place].content for place in range(ASKED)), *(client.get(target).content for target in GETS)]
+    response = {place: client.post("/recommend", json=bodies[place]) for place in order}
+    assert {answer.status_code for answer in response.values()} == {200}
+    return [*(response[place].content for place in range(ASKED)), *(client.get(target).content for target in GETS)]
 
 
 def served(url: str) -> TestClient:
@@ -42,7 +42,7 @@ def test_another_start_and_the_other_database_answer_alike(seeded_file: Path, po
     load_seed(postgres, SEED)
     postgres.dispose()
     with served(f"sqlite:///{seeded_file}") as client:
-        told = answers(client)
+        answer = answers(client)
     for url in (f"sqlite:///{seeded_file}", postgres_url):
         with served(url) as client:
-            assert answers(client) == told
+            assert answers(client) == answer

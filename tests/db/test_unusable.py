@@ -28,9 +28,9 @@ STRANGE = (
 
 
 def refusal(act: Callable[[], object]) -> str:
-    with pytest.raises(DatabaseUnusable) as told:
+    with pytest.raises(DatabaseUnusable) as answer:
         act()
-    return str(told.value)
+    return str(answer.value)
 
 
 def executed(engine: Engine, *statements: str) -> None:
@@ -84,8 +84,8 @@ def test_another_programs_database_is_left_alone(database_url: str) -> None:
 
 def test_a_missing_file_is_not_made(tmp_path: Path) -> None:
     file = tmp_path / "nothing.db"
-    told = refusal(lambda: require_current(connect(f"sqlite:///{file}")))
-    assert told == f"There is no database at {file}. Run: instance-selector seed"
+    answer = refusal(lambda: require_current(connect(f"sqlite:///{file}")))
+    assert answer == f"There is no database at {file}. Run: instance-selector seed"
     assert not file.exists()
 
 
@@ -130,10 +130,10 @@ def test_a_locked_database(locked: Engine) -> None:
 def test_a_server_that_does_not_answer_and_a_password_that_stays_secret() -> None:
     engine = connect(f"postgres://me:secret@127.0.0.1:{free_port()}/catalog")
     for act in (require_current, upgrade):
-        told = refusal(lambda act=act: act(engine))  # type: ignore[misc]
-        assert told.startswith("The database postgresql+psycopg://me:***@127.0.0.1:")
-        assert "Connection refused" in told
-        assert "secret" not in told
+        answer = refusal(lambda act=act: act(engine))  # type: ignore[misc]
+        assert answer.startswith("The database postgresql+psycopg://me:***@127.0.0.1:")
+        assert "Connection refused" in answer
+        assert "secret" not in answer
 
 
 def test_a_server_without_that_database(postgres_url: str) -> None:
@@ -195,7 +195,7 @@ def test_the_command_line_on_a_server_that_does_not_answer(
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgres://me:secret@127.0.0.1:{free_port()}/catalog")
     assert main(command) == 1
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "Connection refused" in told
-    assert "secret" not in told
+    answer = capsys.readouterr().err
+    assert answer.count("\n") == 1
+    assert "Connection refused" in answer
+    assert "secret" not in answer

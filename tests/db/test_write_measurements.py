@@ -219,14 +219,14 @@ def read_only(engine: Engine) -> Iterator[None]:
         engine.dispose()
 
 
-def test_a_database_that_may_only_be_read_is_told_in_a_sentence(engine: Engine) -> None:
+def test_a_database_that_may_only_be_read_is_reported_in_a_sentence(engine: Engine) -> None:
     live = LiveCatalog(engine, today=lambda: DAY)
     with read_only(engine), pytest.raises(DatabaseUnusable):
         live.add_measurements([SENT])
     assert ids(engine) == ["of-the-seed"]
 
 
-def test_a_locked_database_is_told_in_a_sentence(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_database_is_reported_in_a_sentence(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "SQLITE_BUSY_SECONDS", 0.05)
     monkeypatch.setattr(write_measurements, "LOCK_TIMEOUT", "50ms")
     hurried = connect(engine.url.render_as_string(hide_password=False))

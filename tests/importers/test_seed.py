@@ -84,46 +84,46 @@ CELLS = {
 
 
 @pytest.mark.parametrize("wrong", CELLS)
-def test_a_cell_that_cannot_be_read_is_told_with_its_file_and_line(seed: SeedCopy, wrong: str) -> None:
+def test_a_cell_that_cannot_be_read_is_reported_with_its_file_and_line(seed: SeedCopy, wrong: str) -> None:
     file, where, cells, words = CELLS[wrong]
     seed.change(file, where, **cells)
-    with pytest.raises(SeedBroken) as told:
+    with pytest.raises(SeedBroken) as answer:
         read_seed(seed.folder)
-    assert words in str(told.value)
-    assert str(told.value).startswith(f"{file}.csv line ")
+    assert words in str(answer.value)
+    assert str(answer.value).startswith(f"{file}.csv line ")
 
 
-def test_a_file_that_is_missing_is_told(seed: SeedCopy) -> None:
+def test_a_file_that_is_missing_is_reported(seed: SeedCopy) -> None:
     (seed.folder / "gpus.csv").unlink()
     with pytest.raises(SeedBroken, match=r"gpus\.csv cannot be read: .*No such file"):
         read_seed(seed.folder)
 
 
-def test_a_file_that_is_not_utf8_is_told(seed: SeedCopy) -> None:
+def test_a_file_that_is_not_utf8_is_reported(seed: SeedCopy) -> None:
     (seed.folder / "gpus.csv").write_bytes(b"id,name\na,\xff\n")
     with pytest.raises(SeedBroken, match=r"gpus\.csv cannot be read: .*utf-8"):
         read_seed(seed.folder)
 
 
-def test_a_line_with_a_cell_too_many_is_told(seed: SeedCopy) -> None:
+def test_a_line_with_a_cell_too_many_is_reported(seed: SeedCopy) -> None:
     seed.write_text("gpu_aliases", "alias,gpu\na100,a100-sxm4-40gb,surplus\n")
     with pytest.raises(SeedBroken, match=r"^gpu_aliases\.csv line 2 has 3 cells, and its header 2\.$"):
         read_seed(seed.folder)
 
 
-def test_a_column_that_the_table_does_not_have_is_told(seed: SeedCopy) -> None:
+def test_a_column_that_the_table_does_not_have_is_reported(seed: SeedCopy) -> None:
     seed.write_text("gpu_aliases", "alias,gpu,colour\na100,a100-sxm4-40gb,green\n")
     with pytest.raises(SeedBroken, match=r"do not have the same columns: colour\.$"):
         read_seed(seed.folder)
 
 
-def test_a_column_that_no_run_has_is_told(seed: SeedCopy) -> None:
+def test_a_column_that_no_run_has_is_reported(seed: SeedCopy) -> None:
     seed.write_text("published_runs", "id,colour\na,green\n")
     with pytest.raises(SeedBroken, match=r"do not have the same columns: colour, "):
         read_seed(seed.folder)
 
 
-def test_a_column_that_is_missing_is_told(seed: SeedCopy) -> None:
+def test_a_column_that_is_missing_is_reported(seed: SeedCopy) -> None:
     seed.write_text("exchange_rates", "currency,on,source\nCNY,2013-01-02,ecb-reference-rates\n")
     with pytest.raises(SeedBroken, match=r"exchange_rates\.csv line 2: '' cannot be read as usd_per_unit_nanos\."):
         read_seed(seed.folder)

@@ -34,7 +34,7 @@ def serving(seeded_copy: str) -> Iterator[Serving]:
         client.close()
 
 
-def test_an_address_is_limited_and_told_when_to_come_back(serving: Serving) -> None:
+def test_an_address_is_limited_and_learns_when_to_come_back(serving: Serving) -> None:
     client, other = serving(HERE), serving(THERE)
     for remaining in ("1", "0"):
         answer = client.get("/gpus?limit=1")

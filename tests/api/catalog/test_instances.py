@@ -583,7 +583,7 @@ def test_the_vocabulary_narrows(client: TestClient) -> None:
 # Commitments
 
 
-def test_a_price_of_a_commitment_is_told_only_where_it_is_asked(client: TestClient) -> None:
+def test_a_price_of_a_commitment_is_shown_only_where_it_is_asked_for(client: TestClient) -> None:
     for query in ("", "&max_usd_per_hour=12", "&region=us-east-1", "&sort=usd_per_hour", "&max_price_age_days=60"):
         items = all_items(client, f"/instances?provider=aws{query}")
         assert {item["price"]["market"] for item in items if item["price"]} <= {"on_demand", "spot"}

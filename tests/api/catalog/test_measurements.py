@@ -23,7 +23,7 @@ def test_runs_and_named_workloads_have_one_shape(items: list[Any]) -> None:
     assert [item["id"] for item in items] == sorted(item["id"] for item in items)
 
 
-def test_a_workload_by_name_is_told_with_its_machine(client: TestClient) -> None:
+def test_a_workload_is_listed_by_name_with_its_machine(client: TestClient) -> None:
     found = get_json(client, "/measurements?kind=workload_throughput&q=alexnet%20g3.4xlarge")["items"]
     assert [(item["machine"], item["gpu"], item["nodes"], item["value"], item["unit"]) for item in found] == [
         ("aws/g3.4xlarge", "m60-8gb", 1, 1089.36, "samples_per_second")

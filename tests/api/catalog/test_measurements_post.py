@@ -234,7 +234,7 @@ def test_a_body_that_means_nothing(body: str, status: int, field: str | None, ap
     assert field is None or answer.fields[0] == field
 
 
-def test_another_method_is_told_both(client: TestClient) -> None:
+def test_another_method_gets_both_in_allow(client: TestClient) -> None:
     answer = client.delete("/measurements")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
 

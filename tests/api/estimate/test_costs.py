@@ -18,10 +18,10 @@ NAMES = [
 ]  # fmt: skip
 
 
-def entry(told: Any, market: str = "on_demand", **more: Any) -> Any:
+def entry(answer: Any, market: str = "on_demand", **more: Any) -> Any:
     """The entry of a market; without a managed service unless one is named."""
     wanted = {"market": market, "managed_service": None, **more}
-    return next(each for each in told["cost"] if all(each[name] == value for name, value in wanted.items()))
+    return next(each for each in answer["cost"] if all(each[name] == value for name, value in wanted.items()))
 
 
 def part(cost: Any, name: str) -> Any:
@@ -59,7 +59,7 @@ def test_parts_add_up_to_the_last_millionth_in_every_currency(client: TestClient
 
 
 def test_no_amount_has_the_artefacts_of_floats(client: TestClient) -> None:
-    told = post_estimate(
+    answer = post_estimate(
         client, changed(TRAINING, nodes=3, storage={"gib": 333.3, "class": "gp3"}, setup_minutes=1 / 3)
     )
 
@@ -73,7 +73,7 @@ def test_no_amount_has_the_artefacts_of_floats(client: TestClient) -> None:
         elif isinstance(value, float) and ("usd" in name or name in ("native", "per_hour")):
             yield value
 
-    found = list(amounts(told["cost"]))
+    found = list(amounts(answer["cost"]))
     assert len(found) > 100
     assert all(-Decimal(str(each)).as_tuple().exponent <= 6 for each in found)  # type: ignore[operator]
 
@@ -108,14 +108,14 @@ def test_a_second_is_paid_as_a_minute_and_before_2017_as_an_hour(client: TestCli
 
 def test_a_managed_service_takes_its_premium(client: TestClient) -> None:
     plain = entry(post_estimate(client, HOURS))
-    told = post_estimate(client, changed(HOURS, managed_service="sagemaker-training", market="on_demand"))
-    (managed,) = told["cost"]
+    answer = post_estimate(client, changed(HOURS, managed_service="sagemaker-training", market="on_demand"))
+    (managed,) = answer["cost"]
     assert part(managed, "management_fee")["usd"]["likely"] == pytest.approx(0.15 * plain["usd"]["likely"], abs=1e-6)
     beside = entry(post_estimate(client, HOURS), managed_service="sagemaker-training")
     assert beside["usd"] == managed["usd"]
 
 
-def test_yuan_are_told_with_their_dated_rate(client: TestClient) -> None:
+def test_yuan_are_shown_with_their_dated_rate(client: TestClient) -> None:
     cost = entry(post_estimate(client, {"hours": 100, "machine": "aws/g3.16xlarge", "region": "cn-north-1"}))
     assert cost["currency"] == "CNY"
     rate = cost["exchange_rate"]
@@ -127,8 +127,8 @@ def test_yuan_are_told_with_their_dated_rate(client: TestClient) -> None:
 
 
 def test_every_market_stands_side_by_side(client: TestClient) -> None:
-    told = post_estimate(client, changed(HOURS, region=None))
-    ways = [(each["market"], each["term"], each["managed_service"]) for each in told["cost"]]
+    answer = post_estimate(client, changed(HOURS, region=None))
+    ways = [(each["market"], each["term"], each["managed_service"]) for each in answer["cost"]]
     assert ways == [
         ("on_demand", None, None),
         ("spot", None, None),
@@ -140,14 +140,14 @@ def test_every_market_stands_side_by_side(client: TestClient) -> None:
 
 
 def test_every_region_asked_has_its_own_prices(client: TestClient) -> None:
-    told = post_estimate(client, changed(HOURS, region=["us-east-1", "eu-central-1"], market="on_demand"))
-    assert [each["region"] for each in told["cost"]] == ["us-east-1", "eu-central-1"]
-    assert told["cost"][0]["usd"]["likely"] < told["cost"][1]["usd"]["likely"]
+    answer = post_estimate(client, changed(HOURS, region=["us-east-1", "eu-central-1"], market="on_demand"))
+    assert [each["region"] for each in answer["cost"]] == ["us-east-1", "eu-central-1"]
+    assert answer["cost"][0]["usd"]["likely"] < answer["cost"][1]["usd"]["likely"]
     joined = post_estimate(client, changed(HOURS, region="us-east-1,eu-central-1", market=["on_demand"]))
-    assert joined["cost"] == told["cost"]
+    assert joined["cost"] == answer["cost"]
 
 
-def test_spot_is_told_in_expectation_by_its_checkpoints(client: TestClient) -> None:
+def test_spot_is_priced_in_expectation_by_its_checkpoints(client: TestClient) -> None:
     often = changed(HOURS, market="spot", checkpoint={"save_seconds": 5, "restart_seconds": 60})
     seldom = changed(
         HOURS, market="spot", checkpoint={"save_seconds": 5, "restart_seconds": 60, "interval_minutes": 240}
@@ -163,21 +163,21 @@ def test_spot_is_told_in_expectation_by_its_checkpoints(client: TestClient) -> N
 
 
 def test_at_spot_work_that_bears_no_fault_hardly_ends(client: TestClient) -> None:
-    told = post_estimate(
+    answer = post_estimate(
         client, changed(TRAINING, workload__fault_tolerant=False, workload__amount={"tokens": 2e10}, market="spot")
     )
-    (cost,) = told["cost"]
+    (cost,) = answer["cost"]
     assert cost["usd_complete"] is False
     assert "hardly ever finish" in cost["text"]
     assert "at least" in cost["text"]
-    assert "loses all progress" in told["notes"][0]
+    assert "loses all progress" in answer["notes"][0]
 
 
 def test_a_term_is_priced_for_its_use_and_for_its_commitment(client: TestClient) -> None:
-    told = post_estimate(
+    answer = post_estimate(
         client, {"hours": 100, "machine": "aws/p3.2xlarge", "as_of": "2025-06-01", "region": "us-east-1"}
     )
-    cost = entry(told, "reserved")
+    cost = entry(answer, "reserved")
     commitment = cost["commitment"]
     assert cost["usd"] == commitment["usd_used"]
     assert commitment["usd_committed"]["likely"] == pytest.approx(1.949201 * 8760)
@@ -196,8 +196,8 @@ def test_a_block_is_paid_by_the_day(client: TestClient) -> None:
 
 def test_a_dollar_buys_the_samples_of_the_article(client: TestClient) -> None:
     body = {"machine": "aws/p3.16xlarge", "as_of": "2023-06-07", "market": "on_demand", "region": "us-east-1"}
-    told = post_estimate(client, {**body, "measured": {"samples_per_second": 2560}})
-    (cost,) = told["cost"]
+    answer = post_estimate(client, {**body, "measured": {"samples_per_second": 2560}})
+    (cost,) = answer["cost"]
     assert cost["usd_per_hour"] == 24.48
     assert cost["per_unit"]["samples_per_usd"]["likely"] == pytest.approx(376_471, abs=1)
     assert cost["usd"] is None
@@ -212,8 +212,8 @@ def test_a_dollar_buys_the_samples_of_the_article(client: TestClient) -> None:
 
 def test_four_instances_meet_the_deadline_for_375_dollars(client: TestClient) -> None:
     body = {"machine": "aws/g5.12xlarge", "region": "us-east-1", "market": "on_demand", "as_of": "2023-06-07"}
-    told = post_estimate(client, {**body, "instances": 4, "measured": {"samples_per_second": 4200, "samples": 1e9}})
-    (cost,) = told["cost"]
+    answer = post_estimate(client, {**body, "instances": 4, "measured": {"samples_per_second": 4200, "samples": 1e9}})
+    (cost,) = answer["cost"]
     assert round(cost["hours"]["likely"], 2) == 16.53
     assert round(cost["usd"]["likely"], 2) == pytest.approx(375.13, abs=0.01)
     one = {"machine": "aws/p4d.24xlarge", "measured": {"samples_per_second": 20000, "samples": 1e9}}
@@ -239,10 +239,10 @@ def test_an_epoch_a_token_and_a_sample_have_their_price(client: TestClient) -> N
 
 
 def test_answers_are_priced_by_tokens_read_and_written(client: TestClient) -> None:
-    told = post_estimate(client, SERVING)
-    (cost,) = told["cost"]
+    answer = post_estimate(client, SERVING)
+    (cost,) = answer["cost"]
     for unit, rate in (("output", "tokens_per_second"), ("input", "prefill_tokens_per_second")):
-        per_second = told["estimate"][rate]["likely"]
+        per_second = answer["estimate"][rate]["likely"]
         price = cost["per_unit"][f"usd_per_million_{unit}_tokens"]["likely"]
         assert price == pytest.approx(3.0 / 3600 / per_second * 1e6, rel=1e-4)
 
@@ -254,8 +254,8 @@ def serving(**load: Any) -> Body:
 
 
 def test_a_load_takes_instances_for_a_month_of_730_hours(client: TestClient) -> None:
-    told = post_estimate(client, serving(requests_per_second=500))
-    load, (cost,) = told["load"], told["cost"]
+    answer = post_estimate(client, serving(requests_per_second=500))
+    load, (cost,) = answer["load"], answer["cost"]
     assert load["keeps_limits"] is True
     assert load["instances_low"] <= load["instances"] <= load["instances_high"]
     assert load["utilisation"] <= 0.8
@@ -269,8 +269,8 @@ def test_a_load_takes_instances_for_a_month_of_730_hours(client: TestClient) -> 
 
 
 def test_prompts_and_answers_of_a_load_share_the_price_of_its_machines(client: TestClient) -> None:
-    told = post_estimate(client, serving(requests_per_second=500))
-    per_unit, load = told["cost"][0]["per_unit"], told["load"]
+    answer = post_estimate(client, serving(requests_per_second=500))
+    per_unit, load = answer["cost"][0]["per_unit"], answer["load"]
     tokens = {"input": 512, "output": 128}
     a_request = sum(
         per_unit[f"usd_per_million_{unit}_tokens"]["likely"] * count / 1e6 for unit, count in tokens.items()
@@ -281,10 +281,10 @@ def test_prompts_and_answers_of_a_load_share_the_price_of_its_machines(client: T
 def test_a_limit_on_a_time_takes_more_instances_with_fewer_requests_each(client: TestClient) -> None:
     free = post_estimate(client, serving(requests_per_second=500))["load"]
     quick = 0.7 * free["seconds_per_output_token"]
-    told = post_estimate(client, serving(requests_per_second=500, max_seconds_per_output_token=quick))["load"]
-    assert told["instances"] > free["instances"]
-    assert told["batch"] < free["batch"]
-    assert told["seconds_per_output_token"] <= quick
+    answer = post_estimate(client, serving(requests_per_second=500, max_seconds_per_output_token=quick))["load"]
+    assert answer["instances"] > free["instances"]
+    assert answer["batch"] < free["batch"]
+    assert answer["seconds_per_output_token"] <= quick
     never = post_estimate(client, serving(requests_per_second=500, max_seconds_per_output_token=1e-6))
     assert never["load"]["keeps_limits"] is False
     assert "max_seconds_per_output_token is 1e-06, and the least is 0.0" in never["load"]["reason"]
@@ -325,8 +325,8 @@ def test_a_load_that_says_too_little_or_too_much_is_refused(client: TestClient, 
 def test_an_unknown_price_is_null_with_its_reason(client: TestClient) -> None:
     unpriced = client.get("/prices?provider=aws&limit=500").json()["items"]
     name = next(each["instance"] for each in unpriced if each["usd_per_hour"] is None and each["market"] == "on_demand")
-    told = post_estimate(client, {"hours": 5, "machine": f"aws/{name}"})
-    cost = entry(told)
+    answer = post_estimate(client, {"hours": 5, "machine": f"aws/{name}"})
+    cost = entry(answer)
     assert cost["usd"] is None
     assert cost["usd_per_hour"] is None
     assert cost["usd_complete"] is False
@@ -335,8 +335,8 @@ def test_an_unknown_price_is_null_with_its_reason(client: TestClient) -> None:
 
 
 def test_the_total_of_an_unknown_part_is_a_lower_bound(client: TestClient) -> None:
-    told = post_estimate(client, changed(HOURS, storage={"gib": 10, "class": "pd-ssd"}, market="on_demand"))
-    (cost,) = told["cost"]
+    answer = post_estimate(client, changed(HOURS, storage={"gib": 10, "class": "pd-ssd"}, market="on_demand"))
+    (cost,) = answer["cost"]
     assert cost["usd_complete"] is False
     assert cost["missing"] == ["What pd-ssd costs at aws in us-east-1 is not known."]
     assert part(cost, "storage")["usd"] is None
@@ -346,26 +346,26 @@ def test_the_total_of_an_unknown_part_is_a_lower_bound(client: TestClient) -> No
 
 def test_a_machine_of_ones_own_costs_its_hour_and_says_so(client: TestClient) -> None:
     own = {"gpu": "h100-sxm5-80gb", "usd_per_hour": 3.0}
-    told = post_estimate(client, {"hours": 1 / 3, "machine": own, "storage": {"gib": 1, "class": "gp3"}})
-    (cost,) = told["cost"]
+    answer = post_estimate(client, {"hours": 1 / 3, "machine": own, "storage": {"gib": 1, "class": "gp3"}})
+    (cost,) = answer["cost"]
     assert cost["usd"]["likely"] == 1.0
     assert cost["billing"] is None
     assert cost["usd_complete"] is False
-    assert "has no seller" in told["notes"][0]
+    assert "has no seller" in answer["notes"][0]
     (cost,) = post_estimate(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}})["cost"]
     assert cost["usd"] is None
     assert "usd_per_hour" in cost["unknown_because"]
 
 
 def test_the_same_gpu_is_cheaper_elsewhere(client: TestClient) -> None:
-    told = post_estimate(client, changed(HOURS, market="on_demand"))
-    hours = told["elsewhere"]
+    answer = post_estimate(client, changed(HOURS, market="on_demand"))
+    hours = answer["elsewhere"]
     assert hours == sorted(hours, key=lambda each: each["usd_per_gpu_hour"])
     assert len({each["instance"].partition("/")[0] for each in hours}) == len(hours) > 1
     for each in hours:
         cheapest = min(price["usd_per_hour"] for price in offers_of(client, each["instance"]))
         assert each["usd_per_gpu_hour"] == pytest.approx(cheapest / each["gpus"], abs=1e-6)
-    own = told["cost"][0]["usd_per_hour"] / 8
+    own = answer["cost"][0]["usd_per_hour"] / 8
     assert hours[0]["saves_percent"] == pytest.approx(100 - hours[0]["usd_per_gpu_hour"] / own * 100, abs=0.01)
 
 
@@ -385,26 +385,26 @@ def test_the_same_gpu_is_cheaper_elsewhere(client: TestClient) -> None:
     ],
 )
 def test_the_gate_passes_and_fails_with_a_sentence(client: TestClient, gate: Body, verdict: str | None) -> None:
-    told = post_estimate(client, {**HOURS, "as_of": "2025-07-01", **gate})
-    assert entry(told)["usd"]["likely"] == 219.57642
-    assert told["verdict"] == verdict
+    answer = post_estimate(client, {**HOURS, "as_of": "2025-07-01", **gate})
+    assert entry(answer)["usd"]["likely"] == 219.57642
+    assert answer["verdict"] == verdict
     if verdict is None:
-        assert told["verdict_of"] is None
+        assert answer["verdict_of"] is None
     else:
-        assert told["verdict_of"]["market"] == "on_demand"
-        assert "$219.58" in told["verdict_of"]["sentence"]
+        assert answer["verdict_of"]["market"] == "on_demand"
+        assert "$219.58" in answer["verdict_of"]["sentence"]
 
 
 def test_what_is_not_known_does_not_pass(client: TestClient) -> None:
-    told = post_estimate(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "budget_usd": 1e9})
-    assert told["verdict"] == "fail"
-    assert "not known" in told["verdict_of"]["sentence"]
+    answer = post_estimate(client, {"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "budget_usd": 1e9})
+    assert answer["verdict"] == "fail"
+    assert "not known" in answer["verdict_of"]["sentence"]
 
 
 def test_a_load_without_an_amount_is_judged_by_its_month(client: TestClient) -> None:
-    told = post_estimate(client, changed(SERVING, load={"requests_per_second": 500}, budget_usd=10))
-    assert told["verdict"] == "fail"
-    assert told["verdict_of"]["sentence"].startswith("A month of the load")
+    answer = post_estimate(client, changed(SERVING, load={"requests_per_second": 500}, budget_usd=10))
+    assert answer["verdict"] == "fail"
+    assert answer["verdict_of"]["sentence"].startswith("A month of the load")
 
 
 # What cannot be
@@ -470,8 +470,8 @@ def test_cost_grows_with_price_and_hours(
     client: TestClient, hours: float, price: float, longer: float, pricier: float
 ) -> None:
     def usd(hours: float, price: float) -> float:
-        told = post_estimate(client, {"hours": hours, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": price}})
-        likely: float = told["cost"][0]["usd"]["likely"]
+        answer = post_estimate(client, {"hours": hours, "machine": {"gpu": "h100-sxm5-80gb", "usd_per_hour": price}})
+        likely: float = answer["cost"][0]["usd"]["likely"]
         return likely
 
     assert usd(hours, price) <= usd(hours + longer, price)
@@ -511,7 +511,7 @@ def test_managed_spot_rents_spot_machines_at_a_premium_that_is_not_published(cli
         "managed_service": "sagemaker-managed-spot-training",
         "as_of": "2026-09-30",
     }
-    told = post_estimate(client, body)
-    assert [(each["market"], each["usd_per_hour"]) for each in told["cost"]] == [("spot", 0.1578)]
-    assert not told["cost"][0]["usd_complete"]
+    answer = post_estimate(client, body)
+    assert [(each["market"], each["usd_per_hour"]) for each in answer["cost"]] == [("spot", 0.1578)]
+    assert not answer["cost"][0]["usd_complete"]
     assert refused(client, {**body, "as_of": "2022-02-17"})["errors"][0]["field"] == "market"

@@ -23,30 +23,30 @@ HF_LLAMA = {
 
 @pytest.mark.parametrize("body", [TRAINING, SERVING, NETWORK], ids=["training", "serving", "network"])
 def test_an_estimate_adds_up(client: TestClient, body: Body) -> None:
-    told = post_estimate(client, body)
-    estimate = told["estimate"]
+    answer = post_estimate(client, body)
+    estimate = answer["estimate"]
     memory = estimate["memory"]
-    assert told["fits"] is True
+    assert answer["fits"] is True
     assert sum(memory["parts"].values()) == pytest.approx(memory["needed_gib_per_gpu"], rel=1e-4)
     assert memory["needed_gib_per_gpu"] <= memory["usable_gib_per_gpu"]
     rate = estimate["samples_per_second"]
     assert 0 < rate["low"] <= rate["likely"] <= rate["high"]
     assert all(seconds > 0 for seconds in estimate["step_seconds"].values())
-    layout, machine = estimate["layout"], told["machine"]
+    layout, machine = estimate["layout"], answer["machine"]
     gpus = layout["tensor"] * layout["pipeline"] * layout["data"] * layout["context"]
     assert gpus == machine["gpus_per_node"] * machine["nodes"]
 
 
 def test_time_is_amount_over_rate_and_dollars_are_time_times_price(client: TestClient) -> None:
-    told = post_estimate(client, TRAINING)
-    estimate = told["estimate"]
+    answer = post_estimate(client, TRAINING)
+    estimate = answer["estimate"]
     hours = estimate["hours"]["likely"]
     steps = 1e9 / estimate["tokens_per_second"]["likely"] / 3600
     assert hours == pytest.approx(steps * (1 + estimate["overhead_beyond_steps"]), rel=1e-3)
-    for cost in told["cost"]:
+    for cost in answer["cost"]:
         compute = next(part for part in cost["parts"] if part["name"] == "compute")
         assert compute["usd"]["likely"] == pytest.approx(hours * cost["usd_per_hour"], rel=1e-3)
-    assert {cost["market"] for cost in told["cost"]} >= {"on_demand", "spot"}
+    assert {cost["market"] for cost in answer["cost"]} >= {"on_demand", "spot"}
 
 
 def test_twice_the_work_takes_twice_the_time(client: TestClient) -> None:
@@ -76,15 +76,15 @@ def test_a_model_may_be_named_pasted_or_described(client: TestClient) -> None:
 
 
 def test_what_does_not_fit_says_what_it_needs(client: TestClient) -> None:
-    told = post_estimate(client, changed(TRAINING, workload__model="llama-3-70b", machine="aws/g5.xlarge"))
-    assert told["fits"] is False
-    estimate = told["estimate"]
+    answer = post_estimate(client, changed(TRAINING, workload__model="llama-3-70b", machine="aws/g5.xlarge"))
+    assert answer["fits"] is False
+    estimate = answer["estimate"]
     assert estimate["samples_per_second"] is None
     assert estimate["hours"] is None
-    assert all(cost["usd"] is None for cost in told["cost"])
-    assert told["nearest_changes"][-1]["code"] == "usable_memory_gib"
-    assert all(change["text"].endswith(".") for change in told["nearest_changes"])
-    sentence = next(w["text"] for w in told["warnings"] if w["code"] == "gpu_memory")
+    assert all(cost["usd"] is None for cost in answer["cost"])
+    assert answer["nearest_changes"][-1]["code"] == "usable_memory_gib"
+    assert all(change["text"].endswith(".") for change in answer["nearest_changes"])
+    sentence = next(w["text"] for w in answer["warnings"] if w["code"] == "gpu_memory")
     assert f"{estimate['memory']['needed_gib_per_gpu']:.1f}" in sentence
 
 
@@ -92,10 +92,10 @@ def test_a_job_that_may_run_out_of_memory_says_how_likely_it_fits(client: TestCl
     layout = {"zero_stage": 3, "activation_checkpointing": "none", "micro_batch": 1}
     probabilities = []
     for length in (1024, 4096, 5120, 6144, 7168, 8192, 9216, 10240, 12288, 16384, 65536):
-        told = post_estimate(client, changed(TRAINING, layout=layout, workload__sequence_length=length))
-        probability = told["estimate"]["memory"]["fit_probability"]
-        assert (probability >= 0.5) == told["fits"]
-        assert (probability < 0.9) == ("gpu_memory" in {warning["code"] for warning in told["warnings"]})
+        answer = post_estimate(client, changed(TRAINING, layout=layout, workload__sequence_length=length))
+        probability = answer["estimate"]["memory"]["fit_probability"]
+        assert (probability >= 0.5) == answer["fits"]
+        assert (probability < 0.9) == ("gpu_memory" in {warning["code"] for warning in answer["warnings"]})
         probabilities.append(probability)
     assert probabilities[0] > 0.9 > 0.1 > probabilities[-1]
     assert any(0.5 < probability < 0.9 for probability in probabilities)
@@ -109,8 +109,8 @@ def test_a_layout_is_honoured(client: TestClient) -> None:
 
 
 def test_tensor_parallelism_across_nodes_is_said(client: TestClient) -> None:
-    told = post_estimate(client, changed(TRAINING, nodes=2, layout={"tensor": 16}))
-    assert any(w["code"] == "tensor_over_slow_links" for w in told["warnings"])
+    answer = post_estimate(client, changed(TRAINING, nodes=2, layout={"tensor": 16}))
+    assert any(w["code"] == "tensor_over_slow_links" for w in answer["warnings"])
 
 
 def test_an_unknown_stack_widens_the_band(client: TestClient) -> None:
@@ -135,10 +135,10 @@ def test_a_wider_band_gives_its_reason(client: TestClient, software: Body | None
 
 
 def test_hours_alone_are_priced(client: TestClient) -> None:
-    told = post_estimate(client, {"hours": 10, "machine": "aws/p4d.24xlarge", "nodes": 2})
-    assert told["estimate"] is None
-    assert told["fits"] is None
-    for cost in told["cost"]:
+    answer = post_estimate(client, {"hours": 10, "machine": "aws/p4d.24xlarge", "nodes": 2})
+    assert answer["estimate"] is None
+    assert answer["fits"] is None
+    for cost in answer["cost"]:
         if cost["market"] != "spot" and cost["managed_service"] is None:
             assert cost["usd"]["likely"] == pytest.approx(10 * cost["usd_per_hour"], rel=1e-9)
 
@@ -193,11 +193,11 @@ def test_what_cannot_be_is_a_sentence(client: TestClient, name: str) -> None:
 
 def test_a_batch_answers_in_order_and_one_bad_item_is_alone(client: TestClient) -> None:
     items = [TRAINING, {"machine": 5}, SERVING, changed(TRAINING, machine="nowhere")]
-    told = client.post("/estimate/batch", json={"items": items}).json()["items"]
-    assert [("problem" in item) for item in told] == [False, True, False, True]
-    assert told[0] == post_estimate(client, TRAINING)
-    assert told[2] == post_estimate(client, SERVING)
-    assert told[1]["problem"]["errors"][0]["field"] == "machine"
+    answer = client.post("/estimate/batch", json={"items": items}).json()["items"]
+    assert [("problem" in item) for item in answer] == [False, True, False, True]
+    assert answer[0] == post_estimate(client, TRAINING)
+    assert answer[2] == post_estimate(client, SERVING)
+    assert answer[1]["problem"]["errors"][0]["field"] == "machine"
 
 
 def test_a_batch_is_bounded(client: TestClient) -> None:
@@ -213,32 +213,32 @@ def test_no_figure_is_infinite_or_nan(client: TestClient) -> None:
         assert math.isfinite(post_estimate(client, body)["estimate"]["memory"]["needed_gib_per_gpu"])
 
 
-def test_a_change_that_is_told_makes_it_fit(client: TestClient) -> None:
+def test_a_suggested_change_makes_it_fit(client: TestClient) -> None:
     body = changed(TRAINING, machine="aws/g5.12xlarge", workload__global_batch_size=64)
-    told = post_estimate(client, body)
-    assert told["fits"] is False
-    codes = [change["code"] for change in told["nearest_changes"]]
+    answer = post_estimate(client, body)
+    assert answer["fits"] is False
+    codes = [change["code"] for change in answer["nearest_changes"]]
     assert {"nodes", "method"} <= set(codes)
-    nodes = next(change["to"] for change in told["nearest_changes"] if change["code"] == "nodes")
+    nodes = next(change["to"] for change in answer["nearest_changes"] if change["code"] == "nodes")
     assert post_estimate(client, {**body, "nodes": int(nodes)})["fits"] is True
     assert post_estimate(client, {**body, "nodes": int(nodes) - 1})["fits"] is False
     assert post_estimate(client, changed(body, workload__method="lora"))["fits"] is True
 
 
 def test_the_nearest_published_runs_are_evidence(client: TestClient) -> None:
-    told = post_estimate(client, changed(TRAINING, machine="aws/g5.12xlarge", workload__method="lora"))
-    assert told["evidence"]
-    assert told["evidence"][0]["nearness"] == "same_model_and_gpu"
+    answer = post_estimate(client, changed(TRAINING, machine="aws/g5.12xlarge", workload__method="lora"))
+    assert answer["evidence"]
+    assert answer["evidence"][0]["nearness"] == "same_model_and_gpu"
     listed = client.get("/measurements?gpu=a10g-24gb&limit=500").json()["items"]
-    assert {each["id"] for each in told["evidence"]} <= {item["id"] for item in listed}
+    assert {each["id"] for each in answer["evidence"]} <= {item["id"] for item in listed}
 
 
 def test_an_unknown_network_is_a_warning(client: TestClient) -> None:
-    told = post_estimate(client, changed(TRAINING, machine={"gpu": "h100-sxm5-80gb", "gpu_count": 8}, nodes=2))
+    answer = post_estimate(client, changed(TRAINING, machine={"gpu": "h100-sxm5-80gb", "gpu_count": 8}, nodes=2))
     stated = changed(TRAINING, machine={"gpu": "h100-sxm5-80gb", "gpu_count": 8, "network_gbps": 3200}, nodes=2)
-    assert [w["code"] for w in told["warnings"]].count("network_unknown") == 1
+    assert [w["code"] for w in answer["warnings"]].count("network_unknown") == 1
     assert "network_unknown" not in [w["code"] for w in post_estimate(client, stated)["warnings"]]
-    assert told["estimate"]["layout"]["tensor"] * told["estimate"]["layout"]["pipeline"] <= 8
+    assert answer["estimate"]["layout"]["tensor"] * answer["estimate"]["layout"]["pipeline"] <= 8
 
 
 def test_utilisation_counts_the_work_that_is_done(client: TestClient) -> None:
@@ -283,15 +283,15 @@ def test_a_host_that_binds_counts_in_recommendations_as_in_estimates(client: Tes
     asked = {"workload": work, "constraints": {"provider": ["aws"], "family": ["g5"]}, "limit": 20}
     bound_by_cpu = 0
     for choice in client.post("/recommend", json=asked).json()["choices"]:
-        told = post_estimate(client, {"workload": work, "machine": f"aws/{choice['instance']}"})["estimate"]
-        assert choice["estimate"]["samples_per_second"] == told["samples_per_second"]
-        bound_by_cpu += told["bottleneck"] == "host_cpu"
+        answer = post_estimate(client, {"workload": work, "machine": f"aws/{choice['instance']}"})["estimate"]
+        assert choice["estimate"]["samples_per_second"] == answer["samples_per_second"]
+        bound_by_cpu += answer["bottleneck"] == "host_cpu"
     assert bound_by_cpu
 
 
 def test_a_stack_that_is_not_recognised_is_a_warning(client: TestClient) -> None:
-    told = post_estimate(client, changed(TRAINING, workload__software={"framework": "abacus"}))
-    text = next(w["text"] for w in told["warnings"] if w["code"] == "software_unrecognised")
+    answer = post_estimate(client, changed(TRAINING, workload__software={"framework": "abacus"}))
+    text = next(w["text"] for w in answer["warnings"] if w["code"] == "software_unrecognised")
     assert "abacus" in text
     known = post_estimate(client, TRAINING)
     assert "software_unrecognised" not in [w["code"] for w in known["warnings"]]

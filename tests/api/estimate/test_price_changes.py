@@ -8,14 +8,14 @@ from fastapi.testclient import TestClient
 P4D = "/prices/changes?from=2025-05-01&to=2025-07-01&instance=aws/p4d.24xlarge&market=on_demand"
 
 
-def told(client: TestClient, path: str) -> Any:
+def answered(client: TestClient, path: str) -> Any:
     answer = client.get(path)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def test_the_price_cut_of_june_2025_and_what_it_did_to_a_run(client: TestClient) -> None:
-    (item,) = told(client, f"{P4D}&hours=100&nodes=2")["items"]
+    (item,) = answered(client, f"{P4D}&hours=100&nodes=2")["items"]
     assert (item["usd_per_hour_before"], item["usd_per_hour_after"]) == (32.7726, 21.957642)
     assert (item["change"], item["change_percent"]) == ("cheaper", -33.0)
     assert item["run"] == {
@@ -24,7 +24,7 @@ def test_the_price_cut_of_june_2025_and_what_it_did_to_a_run(client: TestClient)
         "change_usd": -2162.9916,
         "change_percent": -33.0,
     }
-    assert told(client, P4D)["items"][0]["run"] is None
+    assert answered(client, P4D)["items"][0]["run"] is None
 
 
 def test_estimates_of_both_days_say_the_same(client: TestClient) -> None:
@@ -33,7 +33,7 @@ def test_estimates_of_both_days_say_the_same(client: TestClient) -> None:
         client.post("/estimate", json={**body, "as_of": day}).json()["cost"][0]["usd"]["likely"]
         for day in ("2025-05-01", "2025-07-01")
     )
-    run = told(client, f"{P4D}&hours=100")["items"][0]["run"]
+    run = answered(client, f"{P4D}&hours=100")["items"][0]["run"]
     # Changes are those of listed prices; that of May was two years old, and the estimate believes it nearly as it was.
     assert run["usd_after"] == after
     assert run["usd_before"] == pytest.approx(before, rel=0.001)
@@ -41,14 +41,14 @@ def test_estimates_of_both_days_say_the_same(client: TestClient) -> None:
 
 def test_every_change_is_one_by_the_prices_of_the_two_days(client: TestClient) -> None:
     path = "/prices/changes?from=2025-05-01&to=2025-07-01&provider=aws&limit=500"
-    found = told(client, path)["items"]
+    found = answered(client, path)["items"]
     assert {item["change"] for item in found} >= {"cheaper", "new"}
     assert all(item["usd_per_hour_before"] != item["usd_per_hour_after"] for item in found)
 
     def prices(day: str) -> dict[Any, Any]:
         kept, cursor = {}, ""
         while True:
-            page = told(client, f"/prices?provider=aws&as_of={day}&limit=500{cursor}")
+            page = answered(client, f"/prices?provider=aws&as_of={day}&limit=500{cursor}")
             for each in page["items"]:
                 kept[tuple(each[n] for n in ("instance", "region", "zone", "market", "term"))] = each["usd_per_hour"]
             if page["next_cursor"] is None:
@@ -62,7 +62,7 @@ def test_every_change_is_one_by_the_prices_of_the_two_days(client: TestClient) -
 
 
 def test_nothing_changes_in_a_day_of_no_news(client: TestClient) -> None:
-    assert told(client, "/prices/changes?from=2026-11-01&to=2026-11-01")["items"] == []
+    assert answered(client, "/prices/changes?from=2026-11-01&to=2026-11-01")["items"] == []
 
 
 @pytest.mark.parametrize(

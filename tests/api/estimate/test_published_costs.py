@@ -27,8 +27,8 @@ def questions() -> Iterator[RunQuestion]:
 
 def list_price(client: TestClient, gpu: str) -> float | None:
     """Dollars of an hour of one GPU on the cheapest machine that has it."""
-    told = client.get(f"/instances?gpu={gpu}&market=on_demand&sort=usd_per_hour&limit=1").json()
-    item = next(iter(told.get("items", [])), None)
+    answer = client.get(f"/instances?gpu={gpu}&market=on_demand&sort=usd_per_hour&limit=1").json()
+    item = next(iter(answer.get("items", [])), None)
     if item is None or item["price"] is None or item["price"]["usd_per_hour"] is None:
         return None
     return float(item["price"]["usd_per_hour"]) / float(item["gpu"]["count"])
@@ -54,7 +54,7 @@ def test_published_runs_cost_what_the_band_says(client: TestClient) -> None:
 
 def test_a_known_run_costs_its_gpu_hours(client: TestClient) -> None:
     """Llama 2 7B took 184,320 GPU-hours of A100 80 GB (Touvron et al. 2023, table 2)."""
-    told = client.post(
+    answer = client.post(
         "/estimate",
         json={
             "workload": {
@@ -69,7 +69,7 @@ def test_a_known_run_costs_its_gpu_hours(client: TestClient) -> None:
             "nodes": 128,
         },
     ).json()
-    usd = told["cost"][0]["usd"]
+    usd = answer["cost"][0]["usd"]
     assert usd["low"] <= 184_320 * 2.0 <= usd["high"], usd
 
 

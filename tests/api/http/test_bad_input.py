@@ -25,14 +25,14 @@ GETS = (*LISTS, "/instances/aws/g5.xlarge", "/instances/aws/g5.xlarge/similar", 
 def is_problem(answer: Answer, status: int, field: str | None = None, near: str | None = None) -> None:
     assert answer.status == status, answer.body
     assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json()
-    assert told["status"] == status
-    assert told["detail"].endswith((".", "?", ")")), told["detail"]
+    response = answer.json()
+    assert response["status"] == status
+    assert response["detail"].endswith((".", "?", ")")), response["detail"]
     if field is not None:
-        assert answer.fields[0] == field, told
+        assert answer.fields[0] == field, response
     if near is not None:
-        assert near in answer.near, told
-        assert near in told["errors"][0]["message"]
+        assert near in answer.near, response
+        assert near in response["errors"][0]["message"]
 
 
 # Queries
@@ -136,7 +136,7 @@ def test_near_names_do_not_depend_on_the_order_of_a_set(app: FastAPI) -> None:
         ("/gpus?min_memory_gb=nan", "min_memory_gb"),
     ],
 )
-def test_a_bad_value_is_told_with_its_parameter(app: FastAPI, target: str | bytes, field: str) -> None:
+def test_a_bad_value_is_reported_with_its_parameter(app: FastAPI, target: str | bytes, field: str) -> None:
     is_problem(get(app, target), 422, field)
 
 
@@ -297,10 +297,10 @@ TRAINING = {"task": "training", "model": "resnet-50"}
 def test_near_names_of_an_unknown_field_are_paths_of_fields_in_the_same_object(
     app: FastAPI, path: str, body: dict[str, Any], near: set[str]
 ) -> None:
-    told = call(app, "POST", path, headers=JSON, chunks=[json.dumps(body).encode()]).json()
+    answer = call(app, "POST", path, headers=JSON, chunks=[json.dumps(body).encode()]).json()
     error = next(
         error
-        for problem in ([item["problem"] for item in told["items"]] if "items" in told else [told])
+        for problem in ([item["problem"] for item in answer["items"]] if "items" in answer else [answer])
         for error in problem["errors"]
         if error["message"].startswith("There is no field")
     )
@@ -373,7 +373,7 @@ def test_odd_values_are_refused_at_their_place_or_taken(app: FastAPI, path: str,
         ('"current_instance": "\\udfff"', "current_instance"),
     ],
 )
-def test_a_bad_value_in_a_body_is_told_with_its_path(app: FastAPI, body: str, field: str) -> None:
+def test_a_bad_value_in_a_body_is_reported_with_its_path(app: FastAPI, body: str, field: str) -> None:
     is_problem(recommend(app, '{"workload": {"task": "training"}, ' + body + "}"), 422, field)
 
 
@@ -387,7 +387,7 @@ def test_a_bad_value_in_a_body_is_told_with_its_path(app: FastAPI, body: str, fi
         ({"libraries": [{"name": "dali>=3,<2"}]}, "libraries"),
     ],
 )
-def test_a_version_that_cannot_be_read_is_told(app: FastAPI, software: dict[str, Any], field: str) -> None:
+def test_a_version_that_cannot_be_read_is_reported(app: FastAPI, software: dict[str, Any], field: str) -> None:
     is_problem(recommend(app, working(software=software)), 422, f"workload.software.{field}")
 
 
@@ -509,9 +509,9 @@ def test_a_large_body_is_refused(app: FastAPI, size: int) -> None:
 
 
 def test_a_problem_tells_the_first_errors_only(app: FastAPI) -> None:
-    told = recommend(app, constrained(gpu=[[]] * 90)).json()
-    assert len(told["errors"]) == 20
-    assert "89 more" in told["detail"]
+    answer = recommend(app, constrained(gpu=[[]] * 90)).json()
+    assert len(answer["errors"]) == 20
+    assert "89 more" in answer["detail"]
 
 
 def test_a_problem_document_stays_small(app: FastAPI) -> None:
@@ -540,9 +540,9 @@ def test_large_bodies_over_http(server: Server) -> None:
 
     json_type = {"Content-Type": "application/json"}
     for content in (b"x" * 5_000_000, chunks()):
-        told = problem_over(server, method="POST", url="/recommend", content=content, headers=json_type)
-        assert told.status_code == 413
-        assert told.headers["Content-Type"] == "application/problem+json"
+        answer = problem_over(server, method="POST", url="/recommend", content=content, headers=json_type)
+        assert answer.status_code == 413
+        assert answer.headers["Content-Type"] == "application/problem+json"
 
 
 def test_a_long_query_over_http(server: Server) -> None:

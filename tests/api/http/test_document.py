@@ -46,7 +46,9 @@ def test_no_example_is_left_over() -> None:
 
 
 def good_answer(operation: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = next(told for status, told in operation["responses"].items() if status in ("200", "201"))
+    found: dict[str, Any] = next(
+        answer for status, answer in operation["responses"].items() if status in ("200", "201")
+    )
     return found
 
 
@@ -83,8 +85,8 @@ def test_what_rests_on_a_catalog_has_an_etag_and_a_list_has_csv(operation: dict[
 
 
 def test_the_service_tells_the_same_document(client: TestClient) -> None:
-    told = client.get("/openapi.json")
-    assert told.json() == json.loads(openapi_text(build_app()))
+    answer = client.get("/openapi.json")
+    assert answer.json() == json.loads(openapi_text(build_app()))
 
 
 def test_the_service_describes_itself_without_other_hosts(client: TestClient) -> None:

@@ -248,7 +248,7 @@ def test_the_service_tells_how_it_is(client: TestClient) -> None:
         assert client.get(path).headers["Cache-Control"] == "no-store"
 
 
-def test_a_lost_database_is_told_while_the_catalog_keeps_answering(changing: Changing) -> None:
+def test_a_lost_database_is_reported_while_the_catalog_keeps_answering(changing: Changing) -> None:
     live = changing.app.state.live_catalog
     with live._engine.begin() as connection:
         connection.execute(text("DROP TABLE catalog_version"))

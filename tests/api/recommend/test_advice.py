@@ -46,24 +46,24 @@ def families(answer: Answer) -> set[str]:
 # Advice
 
 
-def test_fp32_on_ampere_is_told_of_tf32_and_of_16_bits(client: TestClient) -> None:
+def test_fp32_on_ampere_gets_advice_on_tf32_and_16_bits(client: TestClient) -> None:
     asked = {"precision": ["fp32"], "as_of": "2023-06-07"}
-    told = advice(ask(client, "training", {"gpu": ["a100"]}, **asked, software={"framework": "pytorch==2.0"}))
-    assert "156 TFLOPS, 8 times its fp32" in told["tf32"]
-    assert "1.12" in told["tf32_off_by_default"]
-    assert "fp16" in told["mixed_precision"]
-    assert "8 GPUs" in told["code_change_required"]
-    told = advice(ask(client, "training", {"gpu": ["a100"]}, **asked, numerics={"fp16_overflows": True}))
-    assert "At bf16 the" in told["mixed_precision"]
-    told = advice(ask(client, "training", {"gpu": ["a100"]}, **asked, numerics={"min_bits": 32}))
-    assert "mixed_precision" not in told
-    assert "tf32" in told
+    answer = advice(ask(client, "training", {"gpu": ["a100"]}, **asked, software={"framework": "pytorch==2.0"}))
+    assert "156 TFLOPS, 8 times its fp32" in answer["tf32"]
+    assert "1.12" in answer["tf32_off_by_default"]
+    assert "fp16" in answer["mixed_precision"]
+    assert "8 GPUs" in answer["code_change_required"]
+    answer = advice(ask(client, "training", {"gpu": ["a100"]}, **asked, numerics={"fp16_overflows": True}))
+    assert "At bf16 the" in answer["mixed_precision"]
+    answer = advice(ask(client, "training", {"gpu": ["a100"]}, **asked, numerics={"min_bits": 32}))
+    assert "mixed_precision" not in answer
+    assert "tf32" in answer
 
 
-def test_answers_at_fp32_are_told_of_fp16_and_int8(client: TestClient) -> None:
-    told = advice(ask(client, "inference", {"family": ["g4dn"]}, precision=["fp32"], as_of="2021-05-16"))
-    assert "fp16" in told["half_precision"]
-    assert "int8" in told["int8"]
+def test_inference_at_fp32_gets_advice_on_fp16_and_int8(client: TestClient) -> None:
+    answer = advice(ask(client, "inference", {"family": ["g4dn"]}, precision=["fp32"], as_of="2021-05-16"))
+    assert "fp16" in answer["half_precision"]
+    assert "int8" in answer["int8"]
 
 
 def test_g5_leads_to_p4(client: TestClient) -> None:
@@ -73,17 +73,17 @@ def test_g5_leads_to_p4(client: TestClient) -> None:
     assert "From aws/g5.xlarge" in advice(today)["migration_path"]
 
 
-def test_services_are_told_while_they_can_be_had(client: TestClient) -> None:
+def test_services_are_named_while_they_are_offered(client: TestClient) -> None:
     small = {**AWS, "min_gpu_count": 0.2}
     assert "Elastic Inference" in advice(ask(client, "inference", small, as_of="2022-02-17"))["fractional_gpu"]
     closed = advice(ask(client, "inference", {**AWS, "max_gpu_count": 0.2}, as_of="2023-06-07"))["fractional_gpu"]
     assert "eia2.medium (8 TFLOPS in fp16, 2 GB)" in closed
     assert "no new customers since 2023-04-15" in closed
-    told = advice(ask(client, "training", ONE_GPU, as_of="2022-02-17", fault_tolerant=True))
-    assert "SageMaker" in told["managed_training"]
-    assert "spot" in told["managed_spot"]
-    assert "Deep Learning AMIs" in told["image_advice"]
-    assert "Containers" in told["image_advice"]
+    answer = advice(ask(client, "training", ONE_GPU, as_of="2022-02-17", fault_tolerant=True))
+    assert "SageMaker" in answer["managed_training"]
+    assert "spot" in answer["managed_spot"]
+    assert "Deep Learning AMIs" in answer["image_advice"]
+    assert "Containers" in answer["image_advice"]
     assert "managed_spot" not in advice(ask(client, "training", AWS, as_of="2017-08-01"))
     assert "image_advice" not in advice(ask(client, "training", AWS, as_of="2016-11-01"))
 
@@ -93,9 +93,9 @@ def test_services_are_told_while_they_can_be_had(client: TestClient) -> None:
 def test_work_that_needs_no_gpu_gets_machines_without(client: TestClient, task: str, objective: str) -> None:
     answer = ask(client, task, AWS, objective=objective)
     assert answer["choices"][0]["gpu"] is None
-    told = advice(answer)
-    assert "gains nothing from a GPU" in told["no_accelerator_needed"]
-    assert ("separate_dev_and_training" in told) is (task == "development")
+    response = advice(answer)
+    assert "gains nothing from a GPU" in response["no_accelerator_needed"]
+    assert ("separate_dev_and_training" in response) is (task == "development")
 
 
 @pytest.mark.parametrize("task", ["sequential", "development"])
@@ -116,11 +116,11 @@ def test_graphics_and_double_precision_have_cards_of_their_own(client: TestClien
 
 def test_independent_runs_and_models_take_a_gpu_each(client: TestClient) -> None:
     limits = {"min_gpu_count": 8, "family": ["p3", "p4d"]}
-    told = advice(ask(client, "training", limits, as_of="2022-02-17", concurrent_runs=8))
-    assert "8 runs take one of the 8 GPUs each" in told["independent_runs"]
-    assert "code_change_required" not in told
-    told = advice(ask(client, "inference", {"instance": ["g5.12xlarge"]}, as_of="2022-02-17"))
-    assert "Each of the 4 GPUs" in told["one_model_per_gpu"]
+    answer = advice(ask(client, "training", limits, as_of="2022-02-17", concurrent_runs=8))
+    assert "8 runs take one of the 8 GPUs each" in answer["independent_runs"]
+    assert "code_change_required" not in answer
+    answer = advice(ask(client, "inference", {"instance": ["g5.12xlarge"]}, as_of="2022-02-17"))
+    assert "Each of the 4 GPUs" in answer["one_model_per_gpu"]
 
 
 def test_a_card_of_int8_alone_asks_for_a_quantised_model(client: TestClient) -> None:
@@ -130,7 +130,7 @@ def test_a_card_of_int8_alone_asks_for_a_quantised_model(client: TestClient) -> 
         assert "quantised" in advice(answer)["quantisation_required"]
 
 
-def test_what_to_measure_next_is_told(client: TestClient) -> None:
+def test_the_machine_to_measure_next_is_named(client: TestClient) -> None:
     assert "vendors' peak rates" in advice(ask(client, "training", AWS))["evaluate_next"]
     assert "a model of the job" in advice(ask(client, "training", AWS, **RESNET))["evaluate_next"]
     assert "evaluate_next" not in advice(ask(client, "training", {"instance": ["g5.xlarge"]}))
@@ -147,11 +147,11 @@ def test_an_answer_without_choices_may_still_advise(client: TestClient) -> None:
 
 def test_g3_is_superseded_and_p4_was_not(client: TestClient) -> None:
     answer = ask(client, "training", {"family": ["g3", "g3s", "g4dn", "p4d"]}, as_of="2022-02-17", limit=100)
-    told = {choice["instance"]: warnings(choice) for choice in answer["choices"]}
-    superseded = {name for name, each in told.items() if "superseded" in each}
-    assert superseded >= {name for name in told if name.startswith(("g3.", "g3s."))}
+    response = {choice["instance"]: warnings(choice) for choice in answer["choices"]}
+    superseded = {name for name, each in response.items() if "superseded" in each}
+    assert superseded >= {name for name in response if name.startswith(("g3.", "g3s."))}
     assert "p4d.24xlarge" not in superseded
-    assert "g4dn.xlarge is newer: 65 TFLOPS" in told["g3s.xlarge"]["superseded"]
+    assert "g4dn.xlarge is newer: 65 TFLOPS" in response["g3s.xlarge"]["superseded"]
 
 
 def test_a_choice_says_what_its_host_needs_and_nothing_of_what_nobody_knows(client: TestClient) -> None:
@@ -167,7 +167,7 @@ def test_a_choice_says_what_its_host_needs_and_nothing_of_what_nobody_knows(clie
     assert tokens["host"]["needed_memory_gib"] > 8
 
 
-def test_few_cores_warn_by_the_rule_or_as_told_and_less_with_decoding_on_the_gpu(client: TestClient) -> None:
+def test_few_cores_warn_by_the_rule_or_as_stated_and_less_with_decoding_on_the_gpu(client: TestClient) -> None:
     one = {"instance": ["g5.xlarge"]}
     assert "few_vcpus" not in warnings(ask(client, "training", one)["choices"][0])
     answer = ask(client, "training", one, host={"vcpus_per_gpu": 8})
@@ -258,7 +258,7 @@ def test_a_job_asks_for_its_software_too(client: TestClient) -> None:
     assert found["relax"]["admits"] == every["counts"]["admitted"] - kernels["counts"]["admitted"]
 
 
-def test_unknown_software_turns_nothing_away_and_is_told(client: TestClient) -> None:
+def test_unknown_software_rejects_nothing_and_is_reported(client: TestClient) -> None:
     plain = ask(client, "training", AWS)
     answer = ask(client, "training", AWS, software={"framework": "pytorhc", "libraries": [{"name": "left-pad"}]})
     assert answer["counts"] == plain["counts"]
@@ -288,7 +288,7 @@ def test_wide_numbers_keep_tpus_out(client: TestClient) -> None:
     assert next(each for each in answer["rejections"] if each["code"] == "numerics")["ground"] == "hardware"
 
 
-def test_no_deadline_is_told_of_work_with_an_amount(client: TestClient) -> None:
+def test_work_with_an_amount_and_no_deadline_gets_a_note(client: TestClient) -> None:
     assert notes(ask(client, "training", AWS, **RESNET))["no_deadline"] == ["constraints.deadline_hours"]
     assert "no_deadline" not in notes(ask(client, "training", {**AWS, "deadline_hours": 24}, **RESNET))
 
@@ -457,9 +457,9 @@ def test_a_gpu_for_development_also_trains(client: TestClient) -> None:
 
 def test_a_format_that_is_no_faster_is_not_advised(client: TestClient) -> None:
     cards = {"provider": ["autodl"], "gpu": ["RTX 3090"]}
-    told = advice(ask(client, "training", cards, precision=["fp32"], as_of="2022-03-04"))
-    assert "tf32" not in told
-    assert "mixed_precision" in told
+    answer = advice(ask(client, "training", cards, precision=["fp32"], as_of="2022-03-04"))
+    assert "tf32" not in answer
+    assert "mixed_precision" in answer
 
 
 def test_a_superseded_machine_is_no_step_up(client: TestClient) -> None:

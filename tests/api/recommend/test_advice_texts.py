@@ -87,10 +87,10 @@ WORLD = world_on(DAY)
 
 
 def given(
-    code: str, task: str = "training", *, top: InstanceType | None = P4D, of: Catalog = WORLD, **told: Any
+    code: str, task: str = "training", *, top: InstanceType | None = P4D, of: Catalog = WORLD, **answer: Any
 ) -> str:
     """The sentence, or nothing."""
-    return text(code, Situation(task=task, top=top, **told), of)
+    return text(code, Situation(task=task, top=top, **answer), of)
 
 
 def text(code: str, situation: Situation, of: Catalog) -> str:
@@ -105,9 +105,9 @@ def pytorch(versions: str) -> Requirement:
 
 
 def test_tf32_is_quicker_than_fp32_and_changes_no_code() -> None:
-    told = given("tf32", precision="fp32")
-    assert "160 TFLOPS, 8 times its fp32" in told
-    assert "no change" in told
+    answer = given("tf32", precision="fp32")
+    assert "160 TFLOPS, 8 times its fp32" in answer
+    assert "no change" in answer
     assert not given("tf32", precision="bf16")
     assert not given("tf32", precision="fp32", top=G5)
     assert not given("tf32", precision="fp32", refused=("tf32",))
@@ -130,17 +130,17 @@ def test_int8_is_for_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("versions", "day", "told"),
+    ("versions", "day", "answer"),
     [("2.0", DAY, True), (">=1.7", DAY, True), ("1.11", DAY, False), ("2.0", date(2022, 1, 1), False)],
 )
-def test_pytorch_leaves_tf32_off_since_a_version_and_a_day(versions: str, day: date, told: bool) -> None:
+def test_pytorch_leaves_tf32_off_since_a_version_and_a_day(versions: str, day: date, answer: bool) -> None:
     found = given("tf32_off_by_default", precision="fp32", framework=pytorch(versions), of=world_on(day))
-    assert ("from 1.12 on" in found) is told
+    assert ("from 1.12 on" in found) is answer
     assert not given("tf32_off_by_default", precision="bf16", framework=pytorch("2.0"))
     assert not given("tf32_off_by_default", precision="fp32")
 
 
-def test_what_needs_no_gpu_is_told_the_cheapest_machine_without() -> None:
+def test_work_that_needs_no_gpu_gets_the_cheapest_machine_without_one() -> None:
     assert "aws/m5.large has none, and 2 vCPUs for $0.1 an hour" in given("no_accelerator_needed", "classical")
     assert given("no_accelerator_needed", "sequential")
     assert not given("no_accelerator_needed", "training")
@@ -156,9 +156,9 @@ def test_graphics_has_cards_of_its_own() -> None:
 
 def test_a_part_of_a_card_or_a_slice_where_that_may_do() -> None:
     early = world_on(date(2022, 1, 1))
-    told = given("fractional_gpu", "inference", top=G5, part=0.2, of=early)
-    assert "0.25 of an NVIDIA a10g for $0.3 an hour" in told
-    assert "Slices" in told
+    answer = given("fractional_gpu", "inference", top=G5, part=0.2, of=early)
+    assert "0.25 of an NVIDIA a10g for $0.3 an hour" in answer
+    assert "Slices" in answer
     assert "Slices" not in given("fractional_gpu", "inference", top=G5, part=0.2)
     assert not given("fractional_gpu", "inference", top=G5)
     assert not given("fractional_gpu", "inference", top=G5, part=0.5)
@@ -189,8 +189,8 @@ def test_cores_that_bind_are_relieved_by_the_gpu() -> None:
 
 
 def test_the_path_leads_upwards_in_the_same_architecture_to_what_can_be_had() -> None:
-    told = given("migration_path", top=G5)
-    assert "to aws/p4d.24xlarge of the same architecture: 8 GPUs over nvswitch, 36.6 times the peak" in told
+    answer = given("migration_path", top=G5)
+    assert "to aws/p4d.24xlarge of the same architecture: 8 GPUs over nvswitch, 36.6 times the peak" in answer
     assert "p4d.24xlarge" in given("migration_path", top=G4AD, current=G5)
     assert not given("migration_path", top=P4D)
     assert not given("migration_path", top=G4AD)
@@ -198,7 +198,7 @@ def test_the_path_leads_upwards_in_the_same_architecture_to_what_can_be_had() ->
 
 
 @pytest.mark.parametrize(
-    ("day", "state", "told"),
+    ("day", "state", "answer"),
     [
         (date(2025, 5, 23), "retired", ""),
         (date(2025, 5, 24), "retired", "aws/p2.xlarge has not been offered since 2025-05-24: plan to move"),
@@ -206,12 +206,12 @@ def test_the_path_leads_upwards_in_the_same_architecture_to_what_can_be_had() ->
         (date(2025, 5, 24), "preview", ""),
     ],
 )
-def test_who_runs_on_what_has_ended_is_told(day: date, state: LifecycleState, told: str) -> None:
+def test_a_current_machine_past_its_end_gets_a_warning(day: date, state: LifecycleState, answer: str) -> None:
     old = instance_type("p2.xlarge", lifecycle=(event(), event(state, date(2025, 5, 24))))
     world = catalog(priced(old, 0.9), priced(G5, 1.0), day=day)
     found = text("current_ends", Situation("training", current=old), world)
-    assert found.startswith(told)
-    assert bool(found) == bool(told)
+    assert found.startswith(answer)
+    assert bool(found) == bool(answer)
 
 
 def test_a_host_of_another_kind_of_cpu_is_no_step_up() -> None:
@@ -220,9 +220,9 @@ def test_a_host_of_another_kind_of_cpu_is_no_step_up() -> None:
     assert not text("migration_path", Situation("training", arm), world)
 
 
-def test_what_to_measure_is_told_while_nothing_was() -> None:
-    told = given("evaluate_next", other=G5)
-    assert "on aws/p4d.24xlarge and on aws/g5.xlarge" in told
+def test_the_machine_to_measure_is_named_while_nothing_is_measured() -> None:
+    answer = given("evaluate_next", other=G5)
+    assert "on aws/p4d.24xlarge and on aws/g5.xlarge" in answer
     assert "a model of the job" in given("evaluate_next", other=G5, basis="modelled")
     assert not given("evaluate_next", other=G5, basis="measured")
     assert not given("evaluate_next")
@@ -244,11 +244,11 @@ def test_there_are_only_a_few_and_the_first_matter_most() -> None:
         task="training", top=P4D, precision="fp32", other=G5, current=G5, fault_tolerant=True,
         framework=pytorch("2.0"), cores_bind=True,
     )  # fmt: skip
-    told = [each.code for each in advise(asked, WORLD)]
-    assert len(told) == MAX_ADVICE
-    assert told[:3] == ["tf32", "tf32_off_by_default", "mixed_precision"]
-    assert [each for each in ADVISERS if each in told] == told
+    answer = [each.code for each in advise(asked, WORLD)]
+    assert len(answer) == MAX_ADVICE
+    assert answer[:3] == ["tf32", "tf32_off_by_default", "mixed_precision"]
+    assert [each for each in ADVISERS if each in answer] == answer
 
 
-def test_where_nothing_is_admitted_nothing_of_a_first_choice_is_told() -> None:
+def test_where_nothing_is_admitted_no_advice_names_a_first_choice() -> None:
     assert advise(Situation(task="training"), WORLD) == ()

@@ -22,8 +22,8 @@ def ask(client: TestClient, **more: Any) -> dict[str, Any]:
     return answer.json()  # type: ignore[no-any-return]
 
 
-def codes(told: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {each["code"]: each for each in told}
+def codes(answer: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {each["code"]: each for each in answer}
 
 
 AWS = {"provider": ["aws"]}
@@ -68,15 +68,15 @@ def test_the_pessimistic_end_is_harder_to_keep(client: TestClient, free: dict[st
         assert choice["estimate"]["hours"]["high"] <= limits["deadline_hours"] * 1.00001
 
 
-def test_where_both_limits_cannot_be_kept_the_nearest_is_told_on_each_side(
+def test_where_both_limits_cannot_be_kept_the_nearest_is_named_on_each_side(
     client: TestClient, free: dict[str, Any]
 ) -> None:
     hours, usd = free["fastest"]["estimate"]["hours"]["likely"], free["cheapest"]["estimate"]["usd"]["likely"]
     answer = ask(client, constraints={**AWS, "deadline_hours": hours * 1.01, "budget_usd": usd * 1.01})
     assert answer["choices"] == []
-    told = codes(answer["notes"])["nearest"]["text"]
-    assert "in time, the cheapest is aws/" in told
-    assert "within the budget, the fastest is aws/" in told
+    response = codes(answer["notes"])["nearest"]["text"]
+    assert "in time, the cheapest is aws/" in response
+    assert "within the budget, the fastest is aws/" in response
 
 
 def test_several_instances_share_the_work_to_be_in_time(client: TestClient) -> None:
@@ -93,19 +93,19 @@ def test_several_instances_share_the_work_to_be_in_time(client: TestClient) -> N
     assert "3 independent instances" in codes(shared["reasons"])["within_limits"]["text"]
 
 
-def test_spot_is_told_in_expectation(client: TestClient) -> None:
+def test_spot_is_priced_in_expectation(client: TestClient) -> None:
     answer = ask(client, constraints={"market": ["on_demand", "spot"]}, per="offer", limit=100)
     spot = [choice for choice in answer["choices"] if choice["market"] == "spot"]
     assert spot
     for choice in spot:
-        told = choice["spot"]
-        assert told["stretch"] > 1
-        assert told["interruptions"]["likely"] == pytest.approx(
-            told["interruptions_per_hour"]["likely"] * told["paid_hours"]["likely"], rel=1e-3
+        response = choice["spot"]
+        assert response["stretch"] > 1
+        assert response["interruptions"]["likely"] == pytest.approx(
+            response["interruptions_per_hour"]["likely"] * response["paid_hours"]["likely"], rel=1e-3
         )
         if choice["provider"] == "aws":
-            assert told["notice_seconds"] == 120
-        assert choice["estimate"]["hours"]["likely"] >= told["paid_hours"]["likely"]
+            assert response["notice_seconds"] == 120
+        assert choice["estimate"]["hours"]["likely"] >= response["paid_hours"]["likely"]
         assert "spot_in_expectation" in codes(choice["reasons"])
     assert all(choice["spot"] is None for choice in answer["choices"] if choice["market"] != "spot")
 

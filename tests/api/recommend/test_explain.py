@@ -9,9 +9,9 @@ DAY = "2022-02-17"
 
 
 def answer(client: TestClient, **question: Any) -> dict[str, Any]:
-    told = client.post("/recommend", json={"workload": {"task": "training"}, "as_of": DAY, **question})
-    assert told.status_code == 200, told.text
-    return dict(told.json())
+    answer = client.post("/recommend", json={"workload": {"task": "training"}, "as_of": DAY, **question})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
 
 
 def test_a_rejected_type_is_explained_by_every_constraint_that_it_fails(client: TestClient) -> None:

@@ -33,10 +33,10 @@ def refuse_constant(name: str) -> float:
     raise AssertionError(f"{name} is no JSON")
 
 
-def told(client: TestClient, items: list[dict[str, Any]]) -> list[Any]:
-    answer = client.post("/recommend/batch", json={"items": items})
-    assert answer.status_code == 200, answer.text
-    found: list[Any] = json.loads(answer.text, parse_constant=refuse_constant)["items"]
+def batch_answers(client: TestClient, items: list[dict[str, Any]]) -> list[Any]:
+    response = client.post("/recommend/batch", json={"items": items})
+    assert response.status_code == 200, response.text
+    found: list[Any] = json.loads(response.text, parse_constant=refuse_constant)["items"]
     return found
 
 
@@ -47,7 +47,7 @@ def test_a_random_question_is_answered_in_figures_and_sentences(
     questions = Questions(vocabulary, Random(share))
     for start in range(0, ASKED // SHARES, IN_ONE_BATCH):
         items = [questions.question() for _ in range(min(IN_ONE_BATCH, ASKED // SHARES - start))]
-        for question, answer in zip(items, told(client, items), strict=True):
+        for question, answer in zip(items, batch_answers(client, items), strict=True):
             faults = list(faults_of(question, answer))
             assert not faults, f"{faults}\n{json.dumps(question)}"
 
@@ -57,10 +57,10 @@ def test_a_relaxation_sent_back_admits_what_it_promised(share: int, client: Test
     questions, sent_back = Questions(vocabulary, Random(3 * SHARES + share)), 0
     for start in range(0, ASKED // SHARES, IN_ONE_BATCH):
         items = [{**questions.question(), "limit": 1} for _ in range(min(IN_ONE_BATCH, ASKED // SHARES - start))]
-        for question, answer in zip(items, told(client, items), strict=True):
+        for question, answer in zip(items, batch_answers(client, items), strict=True):
             promises = [each["relax"] for each in answer["rejections"] if each["relax"]]
             changed = [relaxed(question, promise["to"]) for promise in promises]
-            for promise, again in zip(promises, told(client, changed) if changed else (), strict=True):
+            for promise, again in zip(promises, batch_answers(client, changed) if changed else (), strict=True):
                 assert "problem" not in again, f"{again}\n{promise}\n{json.dumps(question)}"
                 # Machines without a known price give way to the first ones with a price.
                 stay = 0 if price_ignored(answer) and not price_ignored(again) else answer["counts"]["admitted"]

@@ -277,7 +277,7 @@ def test_pcie_inference_cards_and_arm_are_warned_of_and_stay_in(client: TestClie
     assert not warned(infer, "sold_for_inference")
 
 
-def test_a_part_of_a_card_is_told(client: TestClient) -> None:
+def test_a_part_of_a_card_is_stated(client: TestClient) -> None:
     answer = post_recommend(client, question(constraints={"family": ["g6f"]}))
     assert len(warned(answer, "part_of_a_card")) == len(answer["choices"]) > 0
 
@@ -327,7 +327,7 @@ def test_fields_that_did_not_weigh_are_named(client: TestClient) -> None:
     assert {note["code"] for note in plain["notes"]} == {"unranked"}
 
 
-def test_a_default_objective_is_told(client: TestClient) -> None:
+def test_a_default_objective_is_stated(client: TestClient) -> None:
     assert "objective_defaulted" in {note["code"] for note in post_recommend(client, question())["notes"]}
 
 
@@ -378,7 +378,7 @@ def test_a_batch_answers_in_order_and_one_bad_item_is_alone(client: TestClient) 
     assert batch[1]["problem"]["errors"][0]["field"] == "workload.model"
 
 
-def test_items_of_one_workload_are_answered_together_and_told_in_the_order_they_came(client: TestClient) -> None:
+def test_items_of_one_workload_are_answered_together_in_the_order_they_came(client: TestClient) -> None:
     of_two = [{"model": "resnet-50"}, {"model": "bert-large"}]
     items = [question(workload=of_two[place % 2], limit=1 + place) for place in range(6)]
     batch = client.post("/recommend/batch", json={"items": items}).json()["items"]
@@ -424,10 +424,10 @@ def test_spot_comes_with_the_fault_tolerance_that_it_needs(client: TestClient) -
 
 def test_constraints_that_exclude_everything_together_name_the_nearest_machine(client: TestClient) -> None:
     asked = question(constraints={"provider": ["aws"], "family": ["NC"], "gpu_vendor": ["amd"]})
-    told = post_recommend(client, asked)
-    assert not told["choices"]
-    assert not any(each["relax"] for each in told["rejections"])
-    assert "several_constraints" in [note["code"] for note in told["notes"]]
+    answer = post_recommend(client, asked)
+    assert not answer["choices"]
+    assert not any(each["relax"] for each in answer["rejections"])
+    assert "several_constraints" in [note["code"] for note in answer["notes"]]
 
 
 def test_a_list_of_constraints_may_be_null(client: TestClient) -> None:

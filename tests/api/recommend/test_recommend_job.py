@@ -252,13 +252,13 @@ def test_a_choice_for_a_load_is_the_estimate_of_its_machine(client: TestClient, 
     choice = serve(client, {**load, "max_seconds_per_output_token": 0.1})["choices"][0]
     machine = f"{choice['provider']}/{choice['instance']}"
     work = {"task": "inference", **OF_A_LOAD, "serving": {**LOAD, **load, "max_seconds_per_output_token": 0.1}}
-    told = client.post(
+    answer = client.post(
         "/estimate", json={"workload": work, "machine": machine, "region": choice["region"], "market": "on_demand"}
     ).json()
-    assert told["load"] == {name: choice["serving"][name] for name in told["load"]}
-    assert told["cost"][0]["month"]["usd"] == choice["serving"]["usd_per_month"]
+    assert answer["load"] == {name: choice["serving"][name] for name in answer["load"]}
+    assert answer["cost"][0]["month"]["usd"] == choice["serving"]["usd_per_month"]
     assert (
-        told["cost"][0]["per_unit"]["usd_per_million_input_tokens"]
+        answer["cost"][0]["per_unit"]["usd_per_million_input_tokens"]
         == (choice["serving"]["usd_per_million_input_tokens"])
     )
     assert choice["usd_per_hour"] == pytest.approx(choice["serving"]["usd_per_month"]["likely"] / 730, rel=1e-5)
@@ -302,7 +302,7 @@ def test_weights_are_served_as_published_where_no_precision_is_asked_for(client:
     assert "published_precision" not in notes_on_halves
 
 
-def test_notes_say_what_was_not_told_and_not_weighed(client: TestClient) -> None:
+def test_notes_say_what_was_unknown_and_left_out(client: TestClient) -> None:
     work = {"model": "llama-3.1-8b", "checkpoint": {"save_seconds": 30}, "batch_size": 4, "output_length": 7}
     limits = {"budget_usd": 500, "max_nodes": 2, "family": ["p4d"]}
     notes = {
@@ -345,7 +345,7 @@ def test_choices_are_compared_with_what_the_job_takes_on_the_current_machine(cli
     ],
     ids=["lacks the precision", "has no GPU", "has more GPUs than the batch has samples", "is too small"],
 )
-def test_a_current_machine_that_cannot_run_the_job_is_told_as_far_as_it_goes(
+def test_a_current_machine_that_cannot_run_the_job_is_compared_as_far_as_possible(
     client: TestClient, machine: str, work: dict[str, Any], estimated: bool
 ) -> None:
     body = question(
@@ -463,7 +463,7 @@ def test_every_precision_of_the_catalog_can_be_asked_of_a_job(client: TestClient
         )
 
 
-def test_a_choice_that_is_next_to_nothing_beside_the_current_machine_is_not_told_as_nothing(client: TestClient) -> None:
+def test_a_tiny_share_of_the_current_machine_is_not_rounded_to_zero(client: TestClient) -> None:
     body = question(
         "inference",
         workload={"model": "resnet-50", "amount": {"samples": 1e6}},

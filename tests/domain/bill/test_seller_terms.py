@@ -98,7 +98,7 @@ def test_storage_and_transfer_stand_beside_the_runs_entries() -> None:
     assert isinstance(terms.transfer[1], Unknown)
 
 
-def test_a_storage_class_nobody_has_is_told_with_the_near_ones() -> None:
-    with pytest.raises(UnknownName, match=r"No storage class is called 'gp33'\. Did you mean gp3\?") as told:
+def test_an_unknown_storage_class_is_reported_with_near_names() -> None:
+    with pytest.raises(UnknownName, match=r"No storage class is called 'gp33'\. Did you mean gp3\?") as answer:
         found(priced(), run(stored=(StoredData("volume", 10, "gp33"),)))
-    assert told.value.field == "storage.class"
+    assert answer.value.field == "storage.class"

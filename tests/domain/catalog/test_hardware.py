@@ -6,7 +6,7 @@ from service.domain.catalog.hardware import name_parts
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "answer"),
     [
         ("p3dn.24xlarge", ("p", 3, ("d", "n"), "24xlarge")),
         ("p3.2xlarge", ("p", 3, (), "2xlarge")),
@@ -16,8 +16,8 @@ from service.domain.catalog.hardware import name_parts
         ("m5.metal-24xl", ("m", 5, (), "metal-24xl")),
     ],
 )
-def test_a_name_of_aws_is_letters_generation_attributes_and_size(name: str, told: tuple[object, ...]) -> None:
-    assert name_parts("aws", name) == told
+def test_a_name_of_aws_is_letters_generation_attributes_and_size(name: str, answer: tuple[object, ...]) -> None:
+    assert name_parts("aws", name) == answer
 
 
 def test_a_series_holds_its_variants() -> None:

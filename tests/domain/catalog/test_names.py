@@ -37,7 +37,7 @@ def test_an_unknown_name_is_a_sentence_with_field_and_near_names() -> None:
     assert caught.value.sentence.startswith("No precision is called 'fp7'. Did you mean ")
 
 
-def test_of_a_small_vocabulary_all_is_told_when_nothing_is_near() -> None:
+def test_a_small_vocabulary_is_listed_whole_when_no_name_is_near() -> None:
     with pytest.raises(UnknownName, match="Known: on_demand, spot"):
         resolve("market", ["zzz"], ["spot", "on_demand"], "market")
 

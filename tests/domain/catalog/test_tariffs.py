@@ -40,7 +40,7 @@ def test_bare_metal_may_have_a_rule_of_its_own() -> None:
     assert rule_of(rules, "aws", "ec2", "virtual", "spot", "linux", DAY) == rules[0]
 
 
-def test_a_seller_without_a_rule_is_told() -> None:
+def test_a_seller_without_a_rule_is_reported() -> None:
     found = rule_of(EC2, "vast", "compute", "virtual", "spot", "linux", DAY)
     assert found == Unknown(
         "How vast rounds the time of its machines is not known; they are billed here by the second."
@@ -70,7 +70,7 @@ def test_a_region_of_its_own_stands_before_all_regions_and_the_newest_day_before
     assert none == Unknown("What io2 costs at aws in us-east-1 is not known.")
 
 
-def test_the_known_classes_are_told() -> None:
+def test_the_known_classes_are_listed() -> None:
     prices = [stored_at(), stored_at(storage_class="s3-standard"), stored_at(provider="gcp", storage_class="pd-ssd")]
     assert storage_classes(prices) == ("gp3", "pd-ssd", "s3-standard")
     assert storage_classes(prices, "gcp") == ("pd-ssd",)

@@ -45,31 +45,31 @@ def machine(name: str, bandwidth: float | None = 1000.0, tflops: float | None = 
 
 def test_several_nodes_say_nothing_of_one() -> None:
     together, alone = seen(samples=700.0, nodes=8), seen(on=date(2025, 1, 1))
-    told = measured_rate([together, alone], "nightly", "aws/a", DAY)
-    assert told is not None
-    assert told.evidence == alone
+    answer = measured_rate([together, alone], "nightly", "aws/a", DAY)
+    assert answer is not None
+    assert answer.evidence == alone
     assert measured_rate([together], "nightly", "aws/a", DAY) is None
 
 
 def test_the_newest_measurement_is_likely_and_the_others_make_the_band() -> None:
-    told = measured_rate(
+    answer = measured_rate(
         [seen(samples=90.0, on=date(2025, 2, 1)), seen(samples=100.0), seen(samples=110.0, on=date(2025, 3, 1))],
         "nightly",
         "aws/a",
         DAY,
     )
-    assert told is not None
-    band = told.samples_per_second
+    assert answer is not None
+    band = answer.samples_per_second
     assert (band.low, band.likely, band.high) == (90.0, 100.0, 110.0)
-    assert (told.basis, told.stale) == ("measured", False)
-    assert told.text == "Measured on aws/a on 2025-05-01: 100 samples per second."
+    assert (answer.basis, answer.stale) == ("measured", False)
+    assert answer.text == "Measured on aws/a on 2025-05-01: 100 samples per second."
 
 
 def test_stale_measurements_count_only_alone_and_say_so() -> None:
     old = seen(samples=10.0, on=date(2020, 1, 1))
-    told = measured_rate([old, seen()], "nightly", "aws/a", DAY)
-    assert told is not None
-    assert told.samples_per_second.low == pytest.approx(100.0 / REPEATED_WITHIN)
+    answer = measured_rate([old, seen()], "nightly", "aws/a", DAY)
+    assert answer is not None
+    assert answer.samples_per_second.low == pytest.approx(100.0 / REPEATED_WITHIN)
     alone = measured_rate([old], "nightly", "aws/a", DAY)
     assert alone is not None
     assert (alone.stale, alone.text) == (True, "Measured on aws/a on 2020-01-01, 1978 days ago: 10 samples per second.")
@@ -85,14 +85,14 @@ def test_a_scaled_rate_follows_the_memory_bandwidth(
     samples: float, here: float, there: float, count_here: int, count_there: int
 ) -> None:
     b, a = machine("b", here, count=count_here), machine("a", there, count=count_there)
-    told = scaled_rate([seen(samples=samples)], "nightly", b, {"aws/a": a, "aws/b": b}, DAY)
-    assert told is not None
-    band = told.samples_per_second
+    answer = scaled_rate([seen(samples=samples)], "nightly", b, {"aws/a": a, "aws/b": b}, DAY)
+    assert answer is not None
+    band = answer.samples_per_second
     assert isclose(band.likely, samples * here * count_here / (there * count_there))
     low, high = SCALED_BANDS["memory_bandwidth"]
     assert isclose(band.low, band.likely * low)
     assert isclose(band.high, band.likely * high)
-    assert told.basis == "scaled"
+    assert answer.basis == "scaled"
 
 
 @pytest.mark.parametrize(
@@ -103,19 +103,19 @@ def test_the_peak_stands_in_where_the_bandwidth_is_not_known(
     bandwidth: float | None, precision: str | None, likely: float | None
 ) -> None:
     kinds = {"aws/a": machine("a"), "aws/b": machine("b", bandwidth, 300.0)}
-    told = scaled_rate([seen()], "nightly", kinds["aws/b"], kinds, DAY, precision=precision)
-    assert (told and told.samples_per_second.likely) == likely
+    answer = scaled_rate([seen()], "nightly", kinds["aws/b"], kinds, DAY, precision=precision)
+    assert (answer and answer.samples_per_second.likely) == likely
 
 
-def test_the_most_alike_machine_is_scaled_from_and_its_age_is_told() -> None:
+def test_the_most_similar_machine_is_scaled_and_its_age_is_stated() -> None:
     kinds = {f"aws/{name}": machine(name, bandwidth) for name, bandwidth in (("a", 500.0), ("b", 900.0), ("c", 1000.0))}
     old = DAY - timedelta(days=400)
     measured = [seen("aws/a"), seen("aws/b", on=old), seen("aws/c"), seen("on-premises/d")]
-    told = scaled_rate(measured, "nightly", kinds["aws/c"], kinds, DAY)
-    assert told is not None
-    assert told.evidence.machine == "aws/b"
-    assert told.stale
-    assert told.text == "Scaled by memory bandwidth (1.11 times) from aws/b, measured on 2024-04-27, 400 days ago."
+    answer = scaled_rate(measured, "nightly", kinds["aws/c"], kinds, DAY)
+    assert answer is not None
+    assert answer.evidence.machine == "aws/b"
+    assert answer.stale
+    assert answer.text == "Scaled by memory bandwidth (1.11 times) from aws/b, measured on 2024-04-27, 400 days ago."
 
 
 def test_a_machine_without_a_gpu_is_not_scaled_to() -> None:

@@ -163,7 +163,7 @@ def test_only_the_kind_that_is_asked_for_speaks() -> None:
     assert memory[0].measured == "LLAMA on 8 x NVIDIA a100: it does not fit, bf16, torchtitan"
 
 
-def test_what_was_measured_is_told_in_words() -> None:
+def test_a_measurement_is_described_in_words() -> None:
     found = near(
         [run(value=1234.5, unit="tokens_per_second_per_gpu", sequence_length=4096, software="torchtitan main")]
     )

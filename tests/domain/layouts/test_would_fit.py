@@ -63,7 +63,7 @@ def test_answering_may_keep_fewer_bits() -> None:
     assert best_layout(FITTED, smaller, cluster(gpu_with_peaks(memory_gb=80), gpus=1)).fits
 
 
-def test_a_small_host_is_told_how_much_it_lacks() -> None:
+def test_a_small_host_is_reported_with_what_it_lacks() -> None:
     work = training(offload_optimizer=True)
     small = replace(cluster(), host_memory_bytes=64 * GIB)
     change = of(nearest_changes(FITTED, work, small))["host_memory_gib"]

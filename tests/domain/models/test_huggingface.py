@@ -337,13 +337,13 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
 }
 
 
-@pytest.mark.parametrize(("told", "published"), PUBLISHED.values(), ids=PUBLISHED)
-def test_a_published_config_counts_to_its_published_parameters(told: dict[str, Any], published: float) -> None:
-    assert read_config(told).parameters == pytest.approx(published, rel=0.01)
+@pytest.mark.parametrize(("answer", "published"), PUBLISHED.values(), ids=PUBLISHED)
+def test_a_published_config_counts_to_its_published_parameters(answer: dict[str, Any], published: float) -> None:
+    assert read_config(answer).parameters == pytest.approx(published, rel=0.01)
 
 
-def transformer(told: dict[str, Any]) -> Transformer:
-    return read_transformer(told)
+def transformer(answer: dict[str, Any]) -> Transformer:
+    return read_transformer(answer)
 
 
 def test_latent_attention_is_read() -> None:
@@ -366,9 +366,9 @@ def test_layer_types_tell_the_window() -> None:
     assert (read.sliding_window, read.global_layers) == (128, 18)
 
 
-@pytest.mark.parametrize("told", [{"use_sliding_window": False}, {"max_position_embeddings": 4096}])
-def test_a_window_that_cuts_nothing_off_is_none(told: dict[str, Any]) -> None:
-    assert transformer({**LLAMA_3_8B, "sliding_window": 4096, **told}).sliding_window == 0
+@pytest.mark.parametrize("answer", [{"use_sliding_window": False}, {"max_position_embeddings": 4096}])
+def test_a_window_that_cuts_nothing_off_is_none(answer: dict[str, Any]) -> None:
+    assert transformer({**LLAMA_3_8B, "sliding_window": 4096, **answer}).sliding_window == 0
 
 
 def test_one_key_for_all_heads() -> None:
@@ -463,7 +463,7 @@ VALUES = st.one_of(
 NAMES = st.sampled_from(sorted({key for keys in KEYS.values() for key in keys} | {"text_config", "layer_types"}))
 
 
-@given(st.sampled_from([told for told, _ in PUBLISHED.values()]), st.dictionaries(NAMES, VALUES, max_size=4))
-def test_whatever_is_sent_is_read_or_refused(told: dict[str, Any], change: dict[str, Any]) -> None:
+@given(st.sampled_from([answer for answer, _ in PUBLISHED.values()]), st.dictionaries(NAMES, VALUES, max_size=4))
+def test_whatever_is_sent_is_read_or_refused(answer: dict[str, Any], change: dict[str, Any]) -> None:
     with suppress(ImpossibleModel):
-        assert read_config({**told, **change}).parameters > 0
+        assert read_config({**answer, **change}).parameters > 0

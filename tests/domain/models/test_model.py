@@ -210,9 +210,9 @@ IMPOSSIBLE = {
 
 @pytest.mark.parametrize(("change", "field"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_what_cannot_be_is_a_sentence_with_its_field(change: dict[str, int], field: str) -> None:
-    told = {name: getattr(LLAMA_3_8B, name) for name in ("layers", "hidden", "heads", "kv_heads", "head_size", "ffn")}
+    answer = {name: getattr(LLAMA_3_8B, name) for name in ("layers", "hidden", "heads", "kv_heads", "head_size", "ffn")}
     with pytest.raises(ImpossibleModel) as caught:
-        transformer_of({**told, **change})
+        transformer_of({**answer, **change})
     assert caught.value.field == field
     assert caught.value.sentence.endswith(".")
 
@@ -225,11 +225,11 @@ def test_heads_that_do_not_divide_the_hidden_size_need_a_head_size() -> None:
 
 
 @pytest.mark.parametrize("missing", ["layers", "hidden", "heads"])
-def test_three_dimensions_must_be_told(missing: str) -> None:
-    told = {"layers": 2, "hidden": 64, "heads": 4}
-    del told[missing]
+def test_three_dimensions_must_be_stated(missing: str) -> None:
+    answer = {"layers": 2, "hidden": 64, "heads": 4}
+    del answer[missing]
     with pytest.raises(ImpossibleModel) as caught:
-        transformer_of(told)
+        transformer_of(answer)
     assert caught.value.field == missing
 
 
@@ -259,7 +259,7 @@ def test_the_family_follows_from_the_dimensions(transformer: Transformer, family
     ],
 )
 def test_a_model_that_cannot_be(change: dict[str, object], field: str) -> None:
-    told: dict[str, object] = {
+    answer: dict[str, object] = {
         "id": "m",
         "name": "M",
         "family": "cnn",
@@ -273,5 +273,5 @@ def test_a_model_that_cannot_be(change: dict[str, object], field: str) -> None:
         "note": None,
     }
     with pytest.raises(ImpossibleModel) as caught:
-        Model(**{**told, **change})  # type: ignore[arg-type]
+        Model(**{**answer, **change})  # type: ignore[arg-type]
     assert caught.value.field == field

@@ -22,7 +22,7 @@ EIGHTH = instance_type("eighth", gpu=gpu("l4-24gb-1of8", fraction=0.125), gpu_co
         (SampleLoading(samples_per_second_per_vcpu=100), None, 32, 64),
     ],
 )
-def test_cores_by_the_works_own_rate_or_as_told_or_by_the_rule(
+def test_cores_by_the_rate_of_the_work_or_as_stated_or_by_the_rule(
     loading: SampleLoading, rate: float | None, needed: float, ideal: float
 ) -> None:
     cores = cores_needed(EIGHT, loading, rate)

@@ -40,8 +40,8 @@ def agrees(found: FleetEstimate[Job], place: int, slow: Sequence[NodeEstimate]) 
     for on_nodes, one in zip(found.options, slow, strict=True):
         assert bool(on_nodes.works[place]) == one.works
         if one.works:
-            told = (on_nodes.low, on_nodes.likely, on_nodes.high, on_nodes.hours, on_nodes.needed_bytes)
-            assert [float(column[place]) for column in told] == pytest.approx(
+            answer = (on_nodes.low, on_nodes.likely, on_nodes.high, on_nodes.hours, on_nodes.needed_bytes)
+            assert [float(column[place]) for column in answer] == pytest.approx(
                 [one.low, one.likely, one.high, one.hours, one.needed_bytes], rel=1e-6
             )
             assert not one.keeps_limits or on_nodes.fewest_instances[place] == one.instances
@@ -109,8 +109,8 @@ REAL: dict[str, dict[str, Any]] = {
 
 
 def job_called(name: str, catalog: Catalog) -> Job:
-    told = dict(REAL[name])
-    return Job(**{"task": "training", **told, "model": catalog.reference.models[told.pop("model")]})
+    answer = dict(REAL[name])
+    return Job(**{"task": "training", **answer, "model": catalog.reference.models[answer.pop("model")]})
 
 
 @pytest.mark.parametrize("name", REAL)

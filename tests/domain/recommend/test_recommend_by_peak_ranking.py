@@ -55,19 +55,19 @@ prices = st.sampled_from([0.5, 1.0, 1.5, 2.0, 4.0, 32.77, None])
 def rich_worlds(draw: st.DrawFn) -> World:
     """Worlds in which most machines are for rent, with GPUs whose rates and prices are known."""
     world = draw(worlds())
-    told: dict[str, Gpu] = {}
+    answer: dict[str, Gpu] = {}
     kinds = []
     for kind in world.catalog.instance_types:
         gpu = kind.gpu
-        if gpu is not None and gpu.id not in told:
+        if gpu is not None and gpu.id not in answer:
             rates = {name: Rate(name, draw(levels), draw(peaks), None, "s", None) for name in ("bf16", "fp16", "fp32")}
-            told[gpu.id] = replace(gpu, rates={**gpu.rates, **rates})
+            answer[gpu.id] = replace(gpu, rates={**gpu.rates, **rates})
         state = LifecycleEvent("available", date(2020, 1, 1), "published", "s", None)
         kinds.append(
             replace(
                 kind,
                 lifecycle=kind.lifecycle if draw(seldom) else (state,),
-                gpu=None if gpu is None else told[gpu.id],
+                gpu=None if gpu is None else answer[gpu.id],
             )
         )
     markets = st.sampled_from(["on_demand", "on_demand", "spot"])
@@ -80,18 +80,18 @@ def rich_worlds(draw: st.DrawFn) -> World:
 def questions(draw: st.DrawFn, asked: st.SearchStrategy[Constraints] = wide) -> Question:
     """The questions as the API asks them: the constraint on the precision is the question's own."""
     task, objective = draw(tasks), draw(objectives)
-    told = (
+    answer = (
         ()
         if task in ("development", "classical")
         else draw(st.one_of(st.just(()), one_or_two_of("bf16", "fp16", "fp32", "fp64")))
     )
     limits = replace(
         draw(asked),
-        precision_any=told or PRECISION_BY_TASK.get(task, ()),
+        precision_any=answer or PRECISION_BY_TASK.get(task, ()),
         needs_price=objective.needs(NEEDS_PRICE),
         needs_peak=objective.needs(NEEDS_SPEED),
     )
-    return Question(task, told, limits, objective, current_instance=None, limit=100, per_offer=draw(st.booleans()))
+    return Question(task, answer, limits, objective, current_instance=None, limit=100, per_offer=draw(st.booleans()))
 
 
 def speed(kind: InstanceType, asked: Question) -> float | None:
@@ -165,8 +165,8 @@ def test_it_equals_the_loop_over_every_offer(world: World, asked: Question) -> N
         assert not list(rows(asked, world, asked.objective))
     found = list(rows(asked, world, objective))
     expected = sorted(row.score for row in (found if asked.per_offer else best_of_each(found)))
-    told = [score_of(choice, asked, objective) for choice in answer.choices]
-    assert told == pytest.approx(expected, abs=1e-9)
+    response = [score_of(choice, asked, objective) for choice in answer.choices]
+    assert response == pytest.approx(expected, abs=1e-9)
     assert {choice.index for choice in answer.choices} == {row.place for row in found}
     assert answer.admitted == len({row.place for row in found})
     for choice in answer.choices:
@@ -208,7 +208,7 @@ def rank_of(answer: Answer, place: int) -> float:
     return next((choice.rank for choice in answer.choices if choice.index == place), inf)
 
 
-def told_of(answer: Answer) -> list[tuple[int, float | None, str, str | None]]:
+def summary_of(answer: Answer) -> list[tuple[int, float | None, str, str | None]]:
     return [
         (choice.index, choice.offer.price.usd_per_hour, choice.offer.market, choice.offer.region)
         for choice in answer.choices
@@ -254,7 +254,7 @@ def test_a_constraint_that_rejects_nobody_changes_nothing(world: World, asked: Q
     value = value if isinstance(already, tuple) else {**already, **value}
     before = recommend(asked, world.catalog)
     after = recommend(replace(asked, constraints=with_(limits, name, value)), world.catalog)
-    assert told_of(after) == told_of(before)
+    assert summary_of(after) == summary_of(before)
     assert turned_away(after) == turned_away(before)
     assert after.admitted == before.admitted
 
@@ -272,7 +272,7 @@ def test_an_offer_with_only_a_higher_price_changes_no_choice(
     asked = replace(asked, per_offer=False)
     before = recommend(asked, world.catalog)
     after = recommend(asked, again(world, [*world.offers, (kind, where, how, usd * times, age)]).catalog)
-    assert told_of(after) == told_of(before)
+    assert summary_of(after) == summary_of(before)
     assert turned_away(after) == turned_away(before)
 
 
@@ -311,7 +311,7 @@ def with_(asked: Constraints, name: str, value: object) -> Constraints:
 def test_the_order_of_offers_does_not_matter(world: World, asked: Question, random: Any) -> None:
     shuffled = again(world, random.sample(world.offers, len(world.offers)))
     first, second = recommend(asked, world.catalog), recommend(asked, shuffled.catalog)
-    assert [choice[:2] for choice in told_of(first)] == [choice[:2] for choice in told_of(second)]
+    assert [choice[:2] for choice in summary_of(first)] == [choice[:2] for choice in summary_of(second)]
     assert turned_away(first) == turned_away(second)
 
 

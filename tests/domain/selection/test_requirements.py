@@ -183,7 +183,7 @@ def test_if_peaks_rank_a_relaxation_admits_only_types_with_a_known_peak() -> Non
     assert names(found.admitted.types, world) == {"known", "one known"}
 
 
-def test_what_runs_in_part_is_told_with_what_is_known_of_it(world: Catalog) -> None:
+def test_partial_support_is_reported_with_its_note(world: Catalog) -> None:
     k80, h100 = world.index_of["aws/k80"], world.index_of["aws/h100"]
     needs = Requirements(framework=wants("pytorch"), optional=(wants("nccl"),))
     assert partly_run(needs, k80, world) == [("pytorch", "old"), ("nccl", None)]

@@ -74,8 +74,8 @@ def test_too_dear_is_what_has_offers_that_miss_the_price_limit_alone_and_none_th
         misses = [offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
         if ["max_usd_per_hour"] in misses and [] not in misses:
             expected.add(place)
-    told = [each.fails for each in select(asked, world.catalog).obstacles if each.code == "max_usd_per_hour"]
-    assert (members(told[0], world) if told else set()) == expected
+    answer = [each.fails for each in select(asked, world.catalog).obstacles if each.code == "max_usd_per_hour"]
+    assert (members(answer[0], world) if answer else set()) == expected
 
 
 @MANY
