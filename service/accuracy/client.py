@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from service.accuracy.rows import RunQuestion, UnansweredRun, counted_rows, question_of
 from service.accuracy.scoring import RentedGpu, ScoredAnswer
+from service.domain.units import GIB
 
 ITEMS_PER_BATCH = 200
 MOST_INSTANCES = 200
-BYTES_PER_GIB = 1024.0**3
 
 Band = Mapping[str, float]
 
@@ -84,7 +84,7 @@ def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
             fits = float(item["fits"])
             return {"low": fits, "likely": fits, "high": fits}
         case "memory_bytes_per_gpu":
-            return _scaled(estimate["memory"]["band_gib_per_gpu"], BYTES_PER_GIB)
+            return _scaled(estimate["memory"]["band_gib_per_gpu"], GIB)
         case "seconds":
             return _scaled(estimate["hours"], 3600.0)
         case "model_flops_utilisation":

@@ -11,17 +11,12 @@ import numpy as np
 
 from service.accuracy.calibrate import write_coefficients
 from service.domain.arrays import Floats, Indices
+from service.domain.band import DEVIATIONS_TO_AN_END
 from service.domain.calibration.coefficients import Coefficient
-from service.domain.calibration.price_belief import (
-    DAYS_A_YEAR,
-    EIGHT_OF_TEN,
-    PriceMovement,
-    beliefs,
-    level_elsewhere,
-    scopes_of,
-)
+from service.domain.calibration.price_belief import PriceMovement, beliefs, level_elsewhere, scopes_of
 from service.domain.catalog.history import PRICED_LIKE, CatalogHistory, end_of_day
 from service.domain.catalog.offer import MARKETS, UNKNOWN
+from service.domain.units import DAYS_A_YEAR
 
 FEWEST_CHANGES = 10
 """Pairs of prices, or sellers of a GPU, that a group needs; one with fewer takes the figures of the next wider one."""
@@ -66,7 +61,8 @@ def fitted_movement(history: CatalogHistory, day: date) -> list[Coefficient]:
         if len(values) >= (FEWEST_CHANGES if scope else 1):
             low, middle, high = np.quantile(values, [0.1, 0.5, 0.9])
             fitted.append(_coefficient("price.level", scope, float(middle), len(values)))
-            fitted.append(_coefficient("price.spread", scope, float(high - low) / (2 * EIGHT_OF_TEN), len(values)))
+            spread = float(high - low) / (2 * DEVIATIONS_TO_AN_END)
+            fitted.append(_coefficient("price.spread", scope, spread, len(values)))
     return fitted
 
 

@@ -21,6 +21,7 @@ from service.accuracy.price_changes import calibrate_prices
 from service.accuracy.report import accuracy_text
 from service.api.http import examples
 from service.app import build_app, create_app
+from service.cli.questions import PATIENCE_SECONDS
 from service.db.engine import connect
 from service.db.keys import create_key, new_token
 from service.db.live_catalog import today
@@ -31,7 +32,6 @@ from service.importers.load_seed import load_seed
 from service.settings import Settings
 
 PUBLISHED_RUNS = SEED / "published_runs.csv"
-PATIENCE_SECONDS = 120
 FILE = click.Path(path_type=Path)
 
 

@@ -35,6 +35,7 @@ from service.domain.catalog.reference import (
     first_known,
 )
 from service.domain.catalog.tariffs import BillingRule, InterruptionPrior, StoragePrice, TransferPrice
+from service.domain.models.described import DIMENSIONS
 from service.domain.models.model import Model, Transformer
 from service.domain.money import MICRO, ExchangeRate
 
@@ -43,7 +44,6 @@ ReadRow = dict[str, Any]
 Events = Mapping[tuple[Any, ...], list[LifecycleEvent]]
 
 BEFORE_ALL = -1
-DIMENSIONS = tuple(field.name for field in fields(Transformer))
 
 
 def read_version(connection: Connection) -> int:

@@ -11,11 +11,10 @@ from sqlalchemy import Connection, select
 
 from service.db.bulk_columns import Numbers, read_columns
 from service.db.tables import EXCHANGE_RATE, OFFER, PRICE
-from service.domain.catalog.history import EPOCH, SECONDS_A_DAY
+from service.domain.catalog.history import EPOCH
 from service.domain.catalog.offer import DATED, FOREVER, MARKETS, PRICE_KINDS, UNKNOWN, OfferColumns, PriceColumns
-
-USD = "USD"
-NANO = 1_000_000_000
+from service.domain.money import NANO, USD
+from service.domain.units import SECONDS_A_DAY
 
 Rates = Mapping[str, tuple[list[int], list[int]]]
 """The days of each currency in order, and its value in nanodollars per unit on each of these days."""

@@ -12,8 +12,8 @@ from service.db.tables import API_KEY, CATALOG_VERSION, MEASUREMENT
 from service.db.write_catalog import Record
 from service.domain.catalog.reference import Measurement
 from service.domain.errors import QuestionError
+from service.domain.money import MICRO
 
-MICRO = 1_000_000
 LOCK_TIMEOUT = "10s"
 """How long Postgres waits for a running import; SQLite waits for `SQLITE_BUSY_SECONDS`."""
 

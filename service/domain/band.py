@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from math import log
 from statistics import NormalDist
 
-_NORMAL = NormalDist()
-_AT_THE_END = _NORMAL.inv_cdf(0.9)
+NORMAL = NormalDist()
+DEVIATIONS_TO_AN_END = NORMAL.inv_cdf(0.9)
 """Standard deviations between the likely figure and an end of its band, outside of which is one case in ten."""
 
 
@@ -37,4 +37,4 @@ class Band:
         """
         end = self.high if value > self.likely else self.low
         width, distance = abs(log(end / self.likely)), log(value / self.likely)
-        return _NORMAL.cdf(_AT_THE_END * distance / width) if width else float(distance >= 0)
+        return NORMAL.cdf(DEVIATIONS_TO_AN_END * distance / width) if width else float(distance >= 0)

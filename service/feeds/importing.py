@@ -14,13 +14,12 @@ from service.db.feeds.write_capture import Capture, CaptureRefused, write_captur
 from service.db.write_catalog import record_failure
 from service.domain.catalog.offer import OFFER_FIELDS, offer_key
 from service.domain.catalog.resolution import Feed
+from service.domain.money import MICRO, NANO, USD
 from service.feeds.checks import checked, require_plausible
 from service.feeds.listing import REASONS, Content, DocumentRefused, EuroRate, Listing
 from service.feeds.new_types import new_rows, stated_hardware
 from service.feeds.registry import FeedSource
 
-MICRO = 1_000_000
-NANO = 1_000_000_000
 DAY = "day"
 
 
@@ -176,12 +175,12 @@ def _new_regions(
 
 def _dollar_rates(rates: Sequence[EuroRate], source: str) -> list[dict[str, Any]]:
     """Dollars for a unit of each currency, by way of the euro."""
-    dollars = {each.on: each.per_euro for each in rates if each.currency == "USD"}
+    dollars = {each.on: each.per_euro for each in rates if each.currency == USD}
     per_unit = [("EUR", on, dollar) for on, dollar in dollars.items()]
     per_unit += [
         (each.currency, each.on, dollars[each.on] / each.per_euro)
         for each in rates
-        if each.currency != "USD" and each.on in dollars
+        if each.currency != USD and each.on in dollars
     ]
     return [
         {"currency": currency, "on": on, "usd_per_unit_nanos": int(usd * NANO), "source": source}

@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from service.domain.catalog.offer import OFFER_FIELDS, offer_key
+from service.domain.money import MICRO
 
-MICRO = Decimal(1_000_000)
 MOST_TRUSTED_FIRST = ("api", "published", "entered", "assumed")
 
 QUARANTINE_REASONS = {

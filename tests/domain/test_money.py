@@ -8,17 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.band import Band
-from service.domain.money import (
-    Exact,
-    ExchangeRate,
-    Micros,
-    converted,
-    exact,
-    half_up,
-    number,
-    rate_on,
-    settle,
-)
+from service.domain.money import Exact, ExchangeRate, Micros, converted, exact, half_up, number, rate_on, settle
 from tests.builders.bills import rate
 
 fractions = st.fractions(min_value=0, max_value=10**7, max_denominator=10**9)

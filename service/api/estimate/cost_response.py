@@ -21,9 +21,10 @@ from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.estimate import Elsewhere, EstimateAnswer
 from service.domain.bill.market_bills import MarketBill
 from service.domain.bill.verdict import Verdict
-from service.domain.catalog.tariffs import HOURS_A_MONTH, BillingRule
+from service.domain.catalog.tariffs import BillingRule
 from service.domain.money import USD, ExchangeRate, number
 from service.domain.physics.generation import ServedLoad
+from service.domain.units import HOURS_A_MONTH
 
 OWN_PRICE_SOURCE = "the request"
 

@@ -20,7 +20,8 @@ from service.domain.bill.estimate import EstimateAnswer, MeasuredRate, estimate
 from service.domain.bill.verdict import Outcome
 from service.domain.catalog.catalog import Catalog
 from service.domain.layouts.would_fit import FitChange
-from service.domain.physics.cluster import GIB, Cluster
+from service.domain.physics.cluster import Cluster
+from service.domain.units import GIB
 
 router = APIRouter(tags=["decision"], route_class=JsonRoute)
 

@@ -11,8 +11,8 @@ from service.domain.evidence.published import Evidence
 from service.domain.jobs.config import Config, InferenceConfig
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Exact, Micros, number
-from service.domain.physics.cluster import GIB
 from service.domain.physics.estimate import MemoryNeed
+from service.domain.units import GIB
 
 SIGNIFICANT_DIGITS = 6
 

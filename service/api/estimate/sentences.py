@@ -8,14 +8,13 @@ from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Verdict
 from service.domain.catalog.reference import Fee
-from service.domain.catalog.tariffs import HOURS_A_MONTH
 from service.domain.layouts.warnings import EstimateWarningCode
 from service.domain.layouts.would_fit import FitChange
 from service.domain.money import MICRO, Micros, number
-from service.domain.physics.cluster import GIB
 from service.domain.physics.estimate import Estimate
 from service.domain.physics.generation import ServedLoad
 from service.domain.statement import Statement
+from service.domain.units import GIB, HOURS_A_MONTH
 
 OWN_MACHINE = "A machine that is described has no seller: its hour costs the given price, and nothing else is known."
 MARKET_WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}

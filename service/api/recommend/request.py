@@ -29,7 +29,7 @@ from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.answer import Limits, NamedWork, Question
 from service.domain.recommend.basis import usual_precisions
-from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, TERMS, Objective
+from service.domain.recommend.objective import NEEDS_PRICE, NEEDS_SPEED, OBJECTIVES, TERMS, Objective
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU
 
@@ -67,11 +67,10 @@ class ObjectiveWeightsRequest(BodyModel):
     gpu_memory_gb: Amount = 0
 
 
-OBJECTIVES = {name: Objective(weights) for name, weights in NAMED.items()}
 if TYPE_CHECKING:
     NamedObjective = str  # mypy cannot know a list of names that is made from a table
 else:
-    NamedObjective = Literal[*NAMED]
+    NamedObjective = Literal[*OBJECTIVES]
 
 
 class HostPerGpuRequest(BodyModel):

@@ -27,7 +27,6 @@ from service.api.recommend.sentences import note, placement_text, prior_text, re
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
 from service.domain.evidence.named import NamedRate
-from service.domain.physics.cluster import GIB
 from service.domain.recommend.answer import (
     Answer,
     Choice,
@@ -41,6 +40,7 @@ from service.domain.recommend.answer import (
     SpotEstimate,
     WorkEstimate,
 )
+from service.domain.units import GIB
 
 
 @dataclass(slots=True)

@@ -10,11 +10,11 @@ from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
 from service.domain.catalog.hardware import InstanceType
-from service.domain.physics.cluster import GIB
 from service.domain.physics.input_pipeline import CORES_PER_GPU_THAT_DECODES, USUAL_CORES_PER_GPU
 from service.domain.recommend.answer import Choice, CitedPrior, Note, RankedOffer, Rejection, SpotEstimate
 from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.statement import Statement
+from service.domain.units import GIB
 
 Sentence = str | Callable[..., str]
 """A template or a function of the figures."""

@@ -12,9 +12,9 @@ from math import ceil
 
 from service.domain.bill.bill import HourlyPrice
 from service.domain.money import USD, Exact, ExchangeRate, Micros, converted
+from service.domain.units import HOURS_A_DAY
 
 HOURS_A_YEAR = 8760
-HOURS_A_DAY = 24
 CAPACITY_BLOCK = "capacity_block"
 BLOCK_DAYS = 14
 """Capacity Blocks are sold in days up to this length and in weeks beyond, to 182 days (AWS, EC2 user guide)."""

@@ -19,7 +19,6 @@ from service.domain.bill.verdict import Gate, Verdict
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market
-from service.domain.catalog.tariffs import SECONDS_AN_HOUR
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Job
@@ -31,6 +30,7 @@ from service.domain.money import Unknown
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.generation import ServedLoad
 from service.domain.statement import Statement, statement
+from service.domain.units import SECONDS_AN_HOUR
 
 NO_AMOUNT = Unknown("No amount of work is given, so only its hours are priced.")
 DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hours.")

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from service.domain.arrays import Floats, Number
-from service.domain.band import Band
+from service.domain.band import DEVIATIONS_TO_AN_END, Band
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.tariffs import SECONDS_AN_HOUR, InterruptionPrior, prior_of
+from service.domain.catalog.tariffs import InterruptionPrior, prior_of
 from service.domain.money import Unknown
+from service.domain.units import SECONDS_AN_HOUR
 
-EIGHT_IN_TEN = 1.2816
 """Standard deviations on either side of the mean that contain eight of ten normal cases, as a band does."""
 
 SHORTEST_INTERVAL_SECONDS = 1.0
@@ -160,9 +160,9 @@ def expect(
     low, likely, high = (
         float(hours_with_luck(work, interval, checkpoints, rate, luck))
         for work, rate, luck in (
-            (hours.low, per_hour.low, -EIGHT_IN_TEN),
+            (hours.low, per_hour.low, -DEVIATIONS_TO_AN_END),
             (hours.likely, per_hour.likely, 0.0),
-            (hours.high, per_hour.high, EIGHT_IN_TEN),
+            (hours.high, per_hour.high, DEVIATIONS_TO_AN_END),
         )
     )
     # A total with an infinite end could be neither added to other parts nor printed in JSON.
@@ -268,7 +268,7 @@ def expected(hours: Floats, hours_high: Floats, nodes: Floats, rates: Rates, che
     likely, high = rates.likely * gang, rates.high * gang
     interval = interval_of(checkpoints, hours * SECONDS_AN_HOUR, likely)
     paid = hours_with_luck(hours, interval, checkpoints, likely, 0.0)
-    paid_high = hours_with_luck(hours_high, interval, checkpoints, high, EIGHT_IN_TEN)
+    paid_high = hours_with_luck(hours_high, interval, checkpoints, high, DEVIATIONS_TO_AN_END)
     # An unknown rate must not make known hours unknown: the choice stays, without its interruptions.
     unknown = np.isnan(likely) & ~np.isnan(hours)
     paid, paid_high = np.where(unknown, hours, paid), np.where(unknown, hours_high, paid_high)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from service.domain.band import Band
 from service.domain.bill.unit_costs import MILLION, usd_micros_a_month
-from service.domain.catalog.tariffs import SECONDS_AN_HOUR
 from service.domain.money import MICRO, Micros, exact, half_up, number
 from service.domain.physics.generation import ServedLoad
+from service.domain.units import SECONDS_AN_HOUR
 
 
 @dataclass(frozen=True, slots=True)

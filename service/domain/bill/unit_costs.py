@@ -5,8 +5,8 @@ from fractions import Fraction
 
 from service.domain.band import Band
 from service.domain.bill.run import RunAmount
-from service.domain.catalog.tariffs import HOURS_A_MONTH, SECONDS_AN_HOUR
 from service.domain.money import MICRO, Micros, exact, half_up, number
+from service.domain.units import HOURS_A_MONTH, SECONDS_AN_HOUR
 
 MILLION = 1_000_000
 LEAST_AMOUNT = 1e-9

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask
+from service.domain.band import DEVIATIONS_TO_AN_END
 from service.domain.calibration.coefficients import Coefficient, values_by_name
+from service.domain.units import DAYS_A_YEAR
 
 CONFIRMED_DAYS = 45
 """Age in days up to which a price is believed as it is listed, as for prices of feeds."""
@@ -38,8 +40,6 @@ list price of a hyperscaler to the cent is easier to check."""
 FEWEST_SELLERS = 3
 """Other sellers that the median of a GPU needs."""
 
-DAYS_A_YEAR = 365.25
-EIGHT_OF_TEN = 1.2816
 """Standard deviations between the middle of a normal distribution and its 10th or 90th percentile."""
 
 
@@ -122,7 +122,7 @@ def beliefs(
     # A suspect price says no more about today's than its distance from all others.
     variance = change**2 * np.maximum(age - CONFIRMED_DAYS, 0) / DAYS_A_YEAR + np.where(suspect, distance**2, 0)
     drawn = np.where(distance != 0, variance / np.maximum(variance + spread**2, 1e-12), 0.0)
-    width = EIGHT_OF_TEN * np.sqrt(variance * (1 - drawn))
+    width = DEVIATIONS_TO_AN_END * np.sqrt(variance * (1 - drawn))
     middle = np.where(np.abs(drawn * distance) < LEAST_PULL, 0.0, drawn * distance)
     low, likely, high = (np.exp(middle + ends * width) for ends in (-1, 0, 1))
     return Beliefs(low, likely, high, suspect, (age > OLD_DAYS) | suspect)

@@ -13,8 +13,8 @@ from service.domain.catalog.measurement_log import MeasurementLog, VisibleMeasur
 from service.domain.catalog.offer import MARKETS, UNKNOWN, OfferColumns, Offers, PriceColumns
 from service.domain.catalog.reference import SELLER_CLASSES, Reference
 from service.domain.money import MICRO
+from service.domain.units import SECONDS_A_DAY
 
-SECONDS_A_DAY = 86_400
 EPOCH = date(1970, 1, 1).toordinal()
 
 PRICED_LIKE = (*SELLER_CLASSES, "")

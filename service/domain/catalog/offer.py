@@ -232,6 +232,6 @@ class Offers(OfferColumns):
         factors = (float(column[row]) for column in (self.low, self.likely, self.high))
         return self.offer_at(row, listed.believed(*factors, old=bool(self.old[row]), suspect=bool(self.suspect[row])))
 
-    def reckoned_at(self, rows: Indices) -> Floats:
-        """Returns the price that ranks in some rows as a factor of the believed one: the high end of an old price."""
+    def ranking_factor(self, rows: Indices) -> Floats:
+        """Returns ranking price / believed price of some rows: an old price ranks at its high end."""
         return np.where(self.old[rows], self.high[rows] / self.likely[rows], 1.0)

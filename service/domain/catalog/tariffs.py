@@ -8,13 +8,10 @@ from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from service.domain.band import Band
 from service.domain.money import MICRO, NOTHING, Exact, Unknown, exact, quotient_half_up
+from service.domain.units import HOURS_A_MONTH, SECONDS_AN_HOUR
 
 FAR = 10**18
 """End of a tier without an end, in GB."""
-
-SECONDS_AN_HOUR = 3600
-HOURS_A_MONTH = 730
-"""Hours of a price per month: a twelfth of a year of 8,760 hours, as AWS and Azure count."""
 
 StorageKind = Literal["block", "file", "object"]
 STORAGE_KINDS: tuple[StorageKind, ...] = get_args(StorageKind)

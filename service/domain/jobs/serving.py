@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log, sqrt
-from statistics import NormalDist
 from typing import Any
 
-NORMAL = NormalDist()
+from service.domain.band import NORMAL
 
 MOST_P95_OVER_MEAN = 3.8
 """Largest ratio of the 95th percentile to the mean of a lognormal distribution: exp(1.645^2 / 2) is 3.87."""

@@ -22,12 +22,11 @@ from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.features import training_config_features
 from service.domain.physics.inference_roofline import forward_batch
 from service.domain.physics.input_pipeline import feed_of
+from service.domain.physics.load import ALMOST
 from service.domain.physics.parallelism import Layout, LayoutTable, layout_of
 from service.domain.typeset import TypeSet, types_where
+from service.domain.units import SECONDS_AN_HOUR
 
-SECONDS_PER_HOUR = 3600.0
-
-ALMOST = 1 - 1e-9
 """Requests that are divided over replicas and added up again may be fewer by a rounding error."""
 
 
@@ -308,7 +307,7 @@ def _columns(
 ) -> EstimateColumns:
     low, likely, high = rates.T
     with np.errstate(divide="ignore", invalid="ignore"):
-        hours = np.where(likely > 0, samples / likely / SECONDS_PER_HOUR, np.inf)
+        hours = np.where(likely > 0, samples / likely / SECONDS_AN_HOUR, np.inf)
     return EstimateColumns(
         nodes=table.nodes,
         runs=np.ones(len(table), np.bool_),

@@ -17,8 +17,7 @@ from service.domain.physics.estimate import Estimate, estimate_config, fed, over
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.training_roofline import PASSES, passes_of_recomputation
-
-SECONDS_PER_HOUR = 3600.0
+from service.domain.units import SECONDS_AN_HOUR
 
 Choose = Literal["fastest", "usual", "usual_if_it_fits"]
 """The choice of the free parts of a layout: the fastest that fits, the usual one, or that and else the fastest."""
@@ -97,7 +96,7 @@ def _of_training(
         rate = estimate.samples_per_second.likely
         if samples is not None:
             beyond = overhead_beyond_steps(physics, config, cluster, layout)
-            hours = estimate.samples_per_second.inverse_of(samples / SECONDS_PER_HOUR).times(1 + beyond)
+            hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR).times(1 + beyond)
         if config.model.transformer is not None:
             share = rate / cluster.gpus
             model = share * published_training_flops_per_sample(config.model, config.sequence_length, passes=3)
@@ -112,6 +111,6 @@ def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate:
     samples = None if job.amount is None else samples_of(job.amount, length, estimate.concurrency or 1.0)
     hours = None
     if samples is not None and estimate.samples_per_second is not None:
-        hours = estimate.samples_per_second.inverse_of(samples / SECONDS_PER_HOUR)
+        hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR)
     beyond, peak = None if hours is None else 0.0, peak_flops(cluster.gpu, config.precision)
     return JobEstimate(config, estimate, samples, hours, beyond, None, None, None, length, peak, job)

@@ -14,8 +14,9 @@ from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.layouts.cluster_table import cluster_table
 from service.domain.layouts.search import best_layout, fastest_layouts
 from service.domain.layouts.usual import FREE, FixedLayout
-from service.domain.physics.cluster import GIB, Cluster
+from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate
+from service.domain.units import GIB
 
 MOST_NODES = 64
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.domain.arrays import Floats, Mask, Number, taken
-from service.domain.jobs.serving import NORMAL, Serving
+from service.domain.band import NORMAL
+from service.domain.jobs.serving import Serving
 from service.domain.physics.serving import EngineTimes, steady_state
 
 TERMS_OF_THE_TAIL = 64

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from service.domain.catalog.hardware import Gpu, InstanceType
-
-GIB = 1024.0**3
+from service.domain.units import GIB
 
 DEFAULT_ONE_WAY_GB_PER_SECOND = {
     "pcie": 24.0,

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from service.domain.catalog.hardware import InstanceType
 from service.domain.jobs.loading import SampleLoading
 from service.domain.physics.cluster import Cluster
+from service.domain.units import MB
 
 USUAL_CORES_PER_GPU = (4.0, 8.0)
 """Logical cores per GPU that load samples: fewer slow it down, more gain little (AutoDL help, 2022-03-04)."""
 
 CORES_PER_GPU_THAT_DECODES = (1.0, 4.0)
 """One core with DALI does more than eight that load in Python (the same page); the upper end is assumed."""
-
-BYTES_PER_MB = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def samples_read_per_second(bytes_per_second: float | None, loading: SampleLoadi
     """Samples that the network brings; None if they are on the machine's disks, or a figure is unknown."""
     if loading.from_local_disks or not loading.sample_mb or not bytes_per_second:
         return None
-    return bytes_per_second / (loading.sample_mb * BYTES_PER_MB)
+    return bytes_per_second / (loading.sample_mb * MB)
 
 
 def feed_of(cluster: Cluster, loading: SampleLoading) -> dict[str, float]:

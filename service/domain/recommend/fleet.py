@@ -12,7 +12,6 @@ from service.domain.catalog.reference import Measurement
 from service.domain.evidence.named import NamedRate, measured_rate, newest_by_machine, scaled_rate
 from service.domain.jobs.job import Amount, Job
 from service.domain.layouts.fleet_columns import (
-    SECONDS_PER_HOUR,
     EstimateColumns,
     FleetLayouts,
     estimate_columns,
@@ -26,6 +25,7 @@ from service.domain.recommend.answer import NamedWork
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where
+from service.domain.units import SECONDS_AN_HOUR
 
 MAX_NODES = 10_000
 """The highest number of nodes that a question may ask for."""
@@ -264,4 +264,4 @@ def _fill(columns: EstimateColumns, rates: Mapping[int, NamedRate], amount: Amou
         band = rate.samples_per_second
         columns.runs[index] = columns.exists[index] = columns.fits[index] = True
         columns.low[index], columns.likely[index], columns.high[index] = band.low, band.likely, band.high
-        columns.hours[index] = samples / band.likely / SECONDS_PER_HOUR
+        columns.hours[index] = samples / band.likely / SECONDS_AN_HOUR

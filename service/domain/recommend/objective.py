@@ -7,14 +7,6 @@ import numpy as np
 
 from service.domain.arrays import Floats, Mask
 
-NAMED: dict[str, dict[str, float]] = {
-    "cheapest": {"usd": 1.0},
-    "fastest": {"hours": 1.0},
-    "best_value": {"samples_per_usd": 1.0},
-    "most_efficient": {"joules": 1.0},
-}
-"""The named objectives, each as weights of criteria."""
-
 MORE_IS_BETTER = frozenset({"samples_per_second", "samples_per_usd", "gpu_count", "gpu_memory_gb"})
 NEEDS_PRICE = frozenset({"usd", "samples_per_usd"})
 NEEDS_SPEED = frozenset({"hours", "samples_per_second", "samples_per_usd", "joules", "lower_peak"})
@@ -50,6 +42,15 @@ class Objective:
     def needs(self, criteria: frozenset[str]) -> bool:
         """Returns whether any of the criteria has a weight."""
         return any(name in criteria for name in self.criteria)
+
+
+OBJECTIVES = {
+    "cheapest": Objective({"usd": 1.0}),
+    "fastest": Objective({"hours": 1.0}),
+    "best_value": Objective({"samples_per_usd": 1.0}),
+    "most_efficient": Objective({"joules": 1.0}),
+}
+"""The named objectives."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,10 @@ from service.domain.catalog.reference import Prior
 from service.domain.recommend.answer import CitedPrior, Question, RankedOffer
 from service.domain.recommend.basis import Basis, best_of_types, ranked_offer
 from service.domain.recommend.choices import criterion_figures
-from service.domain.recommend.objective import NAMED, Objective
+from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.ranking import Ranked
 from service.domain.selection.offers import AdmittedOffers
 
-OBJECTIVES = {name: Objective(weights) for name, weights in NAMED.items()}
 OTHERS = ("*",)
 
 

@@ -88,8 +88,8 @@ def rank(
 
     A price that no recent observation confirms ranks at the high end of what it is believed to be.
     """
-    reckoned = catalog.offers.reckoned_at(cells.offer)
-    ranking = replace(figures, usd=figures.usd * reckoned, usd_per_hour=figures.usd_per_hour * reckoned)
+    factor = catalog.offers.ranking_factor(cells.offer)
+    ranking = replace(figures, usd=figures.usd * factor, usd_per_hour=figures.usd_per_hour * factor)
     score = scores(objective, ranking)
     if plans is not None:
         score = np.where(plans.keeps, score, np.inf)

@@ -11,7 +11,7 @@ import numpy as np
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import Explained, RankedOffer, Rejection, RelaxationOutcome
 from service.domain.recommend.basis import Basis, best_by, rank_by, ranked_offer, select_by
-from service.domain.recommend.objective import NAMED, Objective
+from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.plans import LIMITS_BY_FIELD, plans_of, types_among
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
@@ -71,8 +71,8 @@ def nearest(
     planner = basis.planner
     if planner is None or planner.limits.deadline_hours is None or planner.limits.budget_usd is None:
         return None, None
-    in_time = basis.under(Objective(NAMED["cheapest"]), replace(planner.limits, budget_usd=None))
-    in_budget = basis.under(Objective(NAMED["fastest"]), replace(planner.limits, deadline_hours=None))
+    in_time = basis.under(OBJECTIVES["cheapest"], replace(planner.limits, budget_usd=None))
+    in_budget = basis.under(OBJECTIVES["fastest"], replace(planner.limits, deadline_hours=None))
     return _best(in_time, constraints, needs, catalog), _best(in_budget, constraints, needs, catalog)
 
 

@@ -14,7 +14,6 @@ from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.warnings import BITS_PER_BYTE, estimate_warnings
 from service.domain.money import MICRO
-from service.domain.physics.cluster import GIB
 from service.domain.physics.input_pipeline import (
     CORES_PER_GPU_THAT_DECODES,
     USUAL_CORES_PER_GPU,
@@ -27,6 +26,7 @@ from service.domain.recommend.codes import WarningCode
 from service.domain.selection.requirements import partly_run
 from service.domain.selection.successors import successor
 from service.domain.statement import Statement, statement
+from service.domain.units import GIB
 
 OLD_PRICE_DAYS = 90
 """Prices of instance types change a few times a year; spot prices change daily."""

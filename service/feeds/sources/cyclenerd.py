@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from service.domain.units import HOURS_A_MONTH
 from service.feeds.fetching import Get
 from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer, price_in
 from service.feeds.reading import yaml_of
 
 PARTS = ("",)
-HOURS_A_MONTH = 730
 COMMITMENTS = {"month_1y": "1y_committed_use", "month_3y": "3y_committed_use"}
 NO_GPU = ("cpu", "ram", "cost", "local-ssd", "type", "a2", "bandwidth", "network")
 

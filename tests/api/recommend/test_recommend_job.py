@@ -179,19 +179,19 @@ def test_each_objective_ranks_a_job_by_its_own_figure(answers: dict[str, Any]) -
             found = [each[step] for each in found]
         return found  # type: ignore[no-any-return]
 
-    def reckoned(name: str, *path: str) -> list[float]:
+    def figures_of(name: str, *path: str) -> list[float]:
         factors = [ranked_factor(price) for price in ranked(name, "price")]
         return [figure * factor for figure, factor in zip(ranked(name, *path), factors, strict=True)]
 
-    cheapest = reckoned("training", "estimate", "usd", "likely")
+    cheapest = figures_of("training", "estimate", "usd", "likely")
     fastest = ranked("on nodes", "estimate", "hours", "likely")
     value = [
         choice["estimate"]["samples_per_usd"] / ranked_factor(choice["price"])
         for choice in answers["serving"]["choices"]
     ]
-    per_hour = reckoned("LoRA without an amount", "usd_per_hour")
+    per_hour = figures_of("LoRA without an amount", "usd_per_hour")
     watts = ranked("watts", "estimate", "joules_per_sample")
-    offers = reckoned("offers", "estimate", "usd", "likely")
+    offers = figures_of("offers", "estimate", "usd", "likely")
     for figures in (cheapest, fastest, per_hour, watts, offers):
         assert figures == pytest.approx(sorted(figures), rel=1e-4)
     assert value == pytest.approx(sorted(value, reverse=True), rel=1e-4)

@@ -17,7 +17,7 @@ from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.loading import SampleLoading
 from service.domain.recommend.answer import Answer, Limits, NamedWork, Question
 from service.domain.recommend.codes import NoteCode, ReasonCode, WarningCode
-from service.domain.recommend.objective import NAMED, Objective
+from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import Requirement, Requirements
@@ -87,7 +87,7 @@ def ask(job: Job | NamedWork | None = None, world: Catalog = WORLD, **given: Any
     words = {"instance": tuple(machine.id for machine in given.pop("machines", ()))}
     constraints = Constraints(words={name: ids for name, ids in words.items() if ids}, **given.pop("constraints", {}))
     plain = {
-        "task": "training", "precisions": (), "objective": Objective(NAMED["cheapest"]), "current_instance": None,
+        "task": "training", "precisions": (), "objective": OBJECTIVES["cheapest"], "current_instance": None,
         "limit": 20, "per_offer": True, "job": job,
     }  # fmt: skip
     return recommend(Question(**{**plain, **given, "constraints": constraints}), world)
@@ -118,9 +118,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "limits that exclude each other": lambda: ask(
         SMALL_JOB, machines=(P4D, OTHER), limits=Limits(deadline_hours=HOURS, budget_usd=USD)
     ),
-    "another objective": lambda: ask(previous_objective=Objective(NAMED["fastest"])),
+    "another objective": lambda: ask(previous_objective=OBJECTIVES["fastest"]),
     "no spot price": lambda: ask(machines=(NEXT,), constraints={"market": ("on_demand", "spot")}),
-    "no peak": lambda: ask(world=catalog(priced(DARK, 1.0)), objective=Objective(NAMED["fastest"])),
+    "no peak": lambda: ask(world=catalog(priced(DARK, 1.0)), objective=OBJECTIVES["fastest"]),
     "an end": lambda: ask(world=catalog(priced(ENDING, 1.0))),
     "no GPU": lambda: ask(world=catalog(priced(HOST, 0.2), priced(P4D, 32.0))),
     "a suspect price": lambda: ask(world=SUSPECT),

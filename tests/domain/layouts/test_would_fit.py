@@ -8,7 +8,8 @@ from service.domain.jobs.config import TrainingConfig
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.layouts.would_fit import FitChange, nearest_changes
-from service.domain.physics.cluster import GIB, Cluster
+from service.domain.physics.cluster import Cluster
+from service.domain.units import GIB
 from tests.builders.calibrations import FITTED
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.physics.cluster import GIB, cluster_of, cluster_of_instance
+from service.domain.physics.cluster import cluster_of, cluster_of_instance
+from service.domain.units import GIB
 from tests.builders.gpus import gpu, unknown_gpu
 from tests.builders.instance_types import instance_type
 

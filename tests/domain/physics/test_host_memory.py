@@ -7,10 +7,11 @@ import pytest
 from service.domain.layouts.cluster_table import cluster_table
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.training_search import fastest_training_layouts
-from service.domain.physics.cluster import GIB, Cluster
+from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.host_memory import host_memory_need
 from service.domain.physics.parallelism import Layout
+from service.domain.units import GIB
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks

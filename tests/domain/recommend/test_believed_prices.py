@@ -11,7 +11,7 @@ from service.domain.catalog.offer import Offer
 from service.domain.catalog.reference import Provider
 from service.domain.recommend.answer import Answer, Question
 from service.domain.recommend.codes import WarningCode
-from service.domain.recommend.objective import NAMED, Objective
+from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.catalogs import catalog, provider
@@ -43,7 +43,7 @@ FRESH = (offered("two", 2.0, 10), offered("three", 2.2, 10), offered("four", 2.4
 
 
 def asked(known: Catalog, **constraints: float) -> Answer:
-    cheapest = Objective(NAMED["cheapest"])
+    cheapest = OBJECTIVES["cheapest"]
     limits = Constraints(precision_any=("bf16",), needs_price=True, **constraints)  # type: ignore[arg-type]
     return recommend(Question("training", ("bf16",), limits, cheapest, None, 10, per_offer=False), known)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.recommend.objective import NAMED, TERMS, Figures, Objective, scores
+from service.domain.recommend.objective import OBJECTIVES, TERMS, Figures, Objective, scores
 
 POSITIVE = st.floats(0.01, 1e6)
 ROWS = st.lists(st.tuples(POSITIVE, POSITIVE, POSITIVE, st.sampled_from([0.0, 1.0])), min_size=1, max_size=8)
@@ -24,7 +24,7 @@ DEAR_FAST = (4.0, 100.0, 400.0, 0.0)
 
 @pytest.mark.parametrize(("name", "best"), [("cheapest", 0), ("fastest", 1), ("best_value", 1), ("most_efficient", 1)])
 def test_each_named_objective_has_its_own_winner(name: str, best: int) -> None:
-    found = scores(Objective(NAMED[name]), figures(CHEAP_SLOW, DEAR_FAST))
+    found = scores(OBJECTIVES[name], figures(CHEAP_SLOW, DEAR_FAST))
     assert int(found.argmin()) == best
 
 
@@ -73,8 +73,8 @@ def test_raising_a_price_never_improves_its_score_under_cheapest(
 ) -> None:
     which %= len(rows)
     raised = [(usd * factor if place == which else usd, *rest) for place, (usd, *rest) in enumerate(rows)]
-    before = scores(Objective(NAMED["cheapest"]), figures(*rows))
-    after = scores(Objective(NAMED["cheapest"]), figures(*raised))  # type: ignore[arg-type]
+    before = scores(OBJECTIVES["cheapest"], figures(*rows))
+    after = scores(OBJECTIVES["cheapest"], figures(*raised))  # type: ignore[arg-type]
     worse_before = int((before > before[which] + 1e-9).sum())
     worse_after = int((after > after[which] + 1e-9).sum())
     assert worse_after <= worse_before

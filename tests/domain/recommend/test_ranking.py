@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.recommend.objective import NAMED, Objective
+from service.domain.recommend.objective import OBJECTIVES, Objective
 from service.domain.recommend.ranking import (
     NO_WORSE_THAN,
     Uncertain,
@@ -70,15 +70,15 @@ def test_whoever_is_tied_with_one_has_that_one_tied(every: list[Uncertain]) -> N
 
 
 def test_dollars_of_a_whole_job_are_as_uncertain_as_its_hours() -> None:
-    cheapest = Objective(NAMED["cheapest"])
+    cheapest = OBJECTIVES["cheapest"]
     assert weight_of_speed(cheapest, has_amount=True) == 1
     assert weight_of_speed(cheapest, has_amount=False) == 0
     assert weight_of_speed(Objective({"hours": 2.0, "joules": 1.0, "risk": 5.0}), has_amount=True) == pytest.approx(0.6)
 
 
 def test_peaks_within_a_tenth_are_tied_and_prices_are_not() -> None:
-    assert tie_distance_of_peaks(Objective(NAMED["fastest"])) == pytest.approx(log(1.1))
-    assert tie_distance_of_peaks(Objective(NAMED["cheapest"])) < 1e-6
+    assert tie_distance_of_peaks(OBJECTIVES["fastest"]) == pytest.approx(log(1.1))
+    assert tie_distance_of_peaks(OBJECTIVES["cheapest"]) < 1e-6
     assert tie_distance_of_peaks(Objective({"hours": 1.0, "usd": 1.0})) < 1e-6
 
 

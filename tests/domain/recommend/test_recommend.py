@@ -7,7 +7,7 @@ import pytest
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import Answer, Question
-from service.domain.recommend.objective import NAMED, NEEDS_PRICE, NEEDS_SPEED, Objective
+from service.domain.recommend.objective import NEEDS_PRICE, NEEDS_SPEED, OBJECTIVES, Objective
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.catalogs import catalog
@@ -32,7 +32,7 @@ def world_of(*prices: Priced, **given: Any) -> Catalog:
 
 
 def question(objective: str = "cheapest", *, task: str = "training", **given: Any) -> Question:
-    weights = Objective(NAMED[objective])
+    weights = OBJECTIVES[objective]
     precisions = given.get("precisions", ())
     asked = {
         "precision_any": precisions or (("bf16", "fp16", "fp32") if task == "training" else ()),

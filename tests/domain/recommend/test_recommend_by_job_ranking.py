@@ -14,7 +14,7 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.jobs.job import Job
 from service.domain.recommend.answer import Answer, Choice, Limits, Question
 from service.domain.recommend.fleet import node_counts
-from service.domain.recommend.objective import NAMED, NEEDS_PRICE, Objective
+from service.domain.recommend.objective import NEEDS_PRICE, OBJECTIVES
 from service.domain.recommend.plans import LIMITS_BY_FIELD
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
@@ -40,7 +40,7 @@ CHECKPOINTS = Checkpoints(save_seconds=30.0, restart_seconds=300.0)
 
 def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Question:
     """The question as the API asks it: the physics, not a constraint, judges the precision."""
-    weights = Objective(NAMED[objective])
+    weights = OBJECTIVES[objective]
     limits = given_.pop("limits", Limits())
     if job.serving is not None:
         limits = Limits(of_load=True, **job.serving.limits)

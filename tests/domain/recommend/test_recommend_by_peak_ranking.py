@@ -15,7 +15,14 @@ from service.domain.catalog.precision import SUPPORT_LEVELS, Rate
 from service.domain.jobs.loading import SampleLoading
 from service.domain.recommend.answer import Answer, Choice, Question
 from service.domain.recommend.basis import PRECISION_BY_TASK
-from service.domain.recommend.objective import MORE_IS_BETTER, NAMED, NEEDS_POWER, NEEDS_PRICE, NEEDS_SPEED, Objective
+from service.domain.recommend.objective import (
+    MORE_IS_BETTER,
+    NEEDS_POWER,
+    NEEDS_PRICE,
+    NEEDS_SPEED,
+    OBJECTIVES,
+    Objective,
+)
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import Requirements
@@ -33,7 +40,7 @@ from tests.strategies.catalogs import (
 )
 
 MANY = settings(max_examples=60)
-named = st.sampled_from([*NAMED]).map(lambda name: Objective(NAMED[name]))
+named = st.sampled_from([*OBJECTIVES]).map(lambda name: OBJECTIVES[name])
 weighted = st.dictionaries(
     st.sampled_from(["usd", "hours", "samples_per_second", "samples_per_usd", "joules", "risk"]),
     st.sampled_from([0.5, 1.0, 3.0]),
@@ -227,7 +234,7 @@ def test_a_higher_price_never_raises_a_rank(world: World, asked: Question, times
         (kind, where, how, usd * times if usd is not None and kind == place else usd, age)
         for kind, where, how, usd, age in world.offers
     ]
-    cheapest = Objective(NAMED["cheapest"])
+    cheapest = OBJECTIVES["cheapest"]
     asked = replace(
         asked, objective=cheapest, per_offer=False, constraints=replace(asked.constraints, needs_price=True)
     )
@@ -349,7 +356,7 @@ ONE_CHANGE: tuple[dict[str, Any], ...] = (
     {"refused_precisions": ("bf16", "fp16")},
     {"loading": SampleLoading(vcpus_per_gpu=64.0)},
     {"needs": Requirements(host_memory_gib=64.0)},
-    {"objective": Objective(NAMED["fastest"])},
+    {"objective": OBJECTIVES["fastest"]},
 )
 
 
