@@ -31,7 +31,7 @@ from service.api.http.protect import Protect, page_policy
 from service.api.recommend import codes, recommend
 from service.db.engine import connect
 from service.db.live_catalog import LiveCatalog, today
-from service.db.migrate import require_current
+from service.db.migrate import require_usable
 from service.feeds.refresh import Refresher, Upstream
 from service.feeds.registry import SOURCES
 from service.settings import Settings, read_settings
@@ -59,7 +59,7 @@ def create_app(settings: Settings | None = None, *, today: Callable[[], date] = 
     """Returns the service on the database of the settings. Raises `DatabaseUnusable` if that cannot be used."""
     settings = settings or read_settings()
     engine = connect(settings.database_url)
-    require_current(engine)
+    require_usable(engine)
     live = LiveCatalog(engine, today=today, poll_seconds=settings.poll_seconds)
 
     refresher = Refresher(engine, upstream_of(settings), LEADS.set)

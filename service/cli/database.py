@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from service.db.engine import Engine, connect
-from service.db.migrate import require_current, upgrade
+from service.db.migrate import require_usable, upgrade
 from service.db.operation.check import counts_of, faults_of
 from service.files import SEED
 from service.importers.checks import check_seed
@@ -31,7 +31,7 @@ def connected() -> Iterator[Engine]:
 def current_database() -> Iterator[Engine]:
     """Gives the configured database, which must have the tables of this version."""
     with connected() as engine:
-        require_current(engine)
+        require_usable(engine)
         yield engine
 
 

@@ -9,7 +9,7 @@ import click
 from service.cli.database import load
 from service.db.engine import Engine, connect, parse_url, sqlite_path
 from service.db.keys import create_key, new_token, read_keys
-from service.db.migrate import require_current
+from service.db.migrate import require_usable
 from service.domain.keys import SCOPES, id_of
 from service.files import SEED
 from service.server.process import serve as run_server
@@ -35,7 +35,7 @@ def serve(host: str | None, port: int | None, workers: int | None, seed_if_empty
     engine = connect(settings.database_url)
     if seed_if_empty and (path is None or not path.exists()):
         load(engine, SEED)
-    require_current(engine)
+    require_usable(engine)
     _require_free_port(settings)
     if development_key:
         provide_development_key(engine, settings)

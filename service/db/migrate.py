@@ -32,10 +32,15 @@ def _alembic_config(engine: Engine) -> Config:
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Creates the tables, or brings them to this version. Raises `DatabaseUnusable`."""
+    """Creates the tables, or brings them to this version; leaves newer ones that this version can use as they are.
+
+    Raises `DatabaseUnusable`.
+    """
     from alembic import command
 
     with in_sentences(engine):
+        if _is_newer_and_supported(engine):
+            return
         if _is_foreign(engine):
             raise DatabaseUnusable(FOREIGN_DATABASE)
         command.upgrade(_alembic_config(engine), revision)
@@ -48,14 +53,20 @@ def downgrade(engine: Engine, revision: str) -> None:
     command.downgrade(_alembic_config(engine), revision)
 
 
-def require_current(engine: Engine) -> None:
-    """Raises `DatabaseUnusable` with a sentence unless the database has exactly the tables of this version."""
+def require_usable(engine: Engine) -> None:
+    """Raises `DatabaseUnusable` with a sentence unless the database has the tables of this version.
+
+    Newer tables will do if all migrations since this version only expand them. A replica of the version before can
+    therefore start again during a rolling upgrade, after the migration.
+    """
     path = sqlite_path(engine.url)
     if path and not path.exists():
         raise DatabaseUnusable(f"There is no database at {path}. Run: instance-selector seed")
     if is_current(engine):
         return
     with in_sentences(engine):
+        if _is_newer_and_supported(engine):
+            return
         if _is_foreign(engine):
             raise DatabaseUnusable(FOREIGN_DATABASE)
         revision = _current_revision(engine)
@@ -78,6 +89,31 @@ def is_current(engine: Engine) -> bool:
 def newest_revision() -> str:
     """Returns the highest revision: revisions are numbered in order, and their files are named after them."""
     return max(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("*_*.py"))
+
+
+def oldest_supported(scripts: ScriptDirectory, revision: str) -> str:
+    """Returns the oldest revision whose code can read and write the tables of a revision.
+
+    It is the one before the newest migrations that say `expands = True`: they only add what the code before them does
+    not need to know, such as a table, an index, or a column that may be null.
+    """
+    script = scripts.get_revision(revision)
+    while getattr(script.module, "expands", False):
+        script = scripts.get_revision(str(script.down_revision))
+    return script.revision
+
+
+def _is_newer_and_supported(engine: Engine) -> bool:
+    """Whether the database has newer tables, which by its own record still suit this version."""
+    oldest = select(column("oldest_revision", String)).select_from(table("catalog_version"))
+    revision, newest = _current_revision(engine), newest_revision()
+    if revision is None or revision <= newest:
+        return False
+    try:
+        with engine.connect() as connection:
+            return (connection.execute(oldest).scalar() or revision) <= newest
+    except SQLAlchemyError:
+        return False
 
 
 def _is_foreign(engine: Engine) -> bool:

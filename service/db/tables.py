@@ -208,11 +208,13 @@ CATALOG_VERSION = _table(
     *_required(WHOLE, "version"),
     *_required(FLAG, "importing"),
     Column("measured", WHOLE, nullable=False, server_default="0"),
+    *_optional(TEXT, "oldest_revision"),
     CheckConstraint("id = 1", name="single"),
 )
 """One row, whose version triggers raise on every change; while `importing` is true they do nothing.
 
 `measured` counts the changes that only added measurements of callers, after which prices need not be read again.
+`oldest_revision` is the oldest migration whose code can work with these tables.
 """
 
 API_KEY = _table(

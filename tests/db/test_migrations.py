@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from service.db.engine import SQLITE_BUSY_SECONDS, connect
-from service.db.migrate import downgrade, require_current, upgrade
+from service.db.migrate import downgrade, require_usable, upgrade
 from service.db.read_history import read_history
 from service.db.tables import CATALOG_TABLES, METADATA
 
@@ -21,11 +21,11 @@ MIGRATE = "import sys; from service.db import engine, migrate; migrate.upgrade(e
 def test_up_down_and_up_again(database_url: str) -> None:
     engine = connect(database_url)
     upgrade(engine)
-    require_current(engine)
+    require_usable(engine)
     downgrade(engine, "base")
     assert set(inspect(engine).get_table_names()) <= {"alembic_version"}
     upgrade(engine)
-    require_current(engine)
+    require_usable(engine)
     engine.dispose()
 
 
@@ -111,7 +111,7 @@ def test_replicas_that_migrate_at_once_take_turns(database_url: str) -> None:
     replicas = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     assert [replica.communicate()[1] for replica in replicas] == [""] * 2
     engine = connect(database_url)
-    require_current(engine)
+    require_usable(engine)
     engine.dispose()
 
 
@@ -126,5 +126,5 @@ def test_a_migration_waits_for_another_one_that_takes_longer_than_a_request_may_
         time.sleep(2 * SQLITE_BUSY_SECONDS)
         other.execute("ROLLBACK")
     assert waiting.communicate()[1] == ""
-    require_current(engine)
+    require_usable(engine)
     engine.dispose()

@@ -13,7 +13,7 @@ from service.cli.main import main
 from service.db import engine as engines
 from service.db.engine import connect, parse_url
 from service.db.errors import DatabaseUnusable
-from service.db.migrate import downgrade, require_current, upgrade
+from service.db.migrate import downgrade, require_usable, upgrade
 from service.db.write_catalog import write
 from tests.builders.rows import batch
 from tests.server import free_port
@@ -46,34 +46,38 @@ def test_an_empty_database(database_url: str) -> None:
     engine = connect(database_url)
     with engine.connect():
         pass  # makes the file
-    assert refusal(lambda: require_current(engine)) == SEED_IT
+    assert refusal(lambda: require_usable(engine)) == SEED_IT
     engine.dispose()
 
 
 def test_a_database_whose_migrations_were_taken_back(engine: Engine) -> None:
     downgrade(engine, "base")
-    assert refusal(lambda: require_current(engine)) == SEED_IT
+    assert refusal(lambda: require_usable(engine)) == SEED_IT
 
 
 def test_an_older_database_is_brought_up(database_url: str) -> None:
     engine = connect(database_url)
     upgrade(engine, "0001")
-    assert refusal(lambda: require_current(engine)) == MIGRATE_IT
+    assert refusal(lambda: require_usable(engine)) == MIGRATE_IT
     upgrade(engine)
-    require_current(engine)
+    require_usable(engine)
     engine.dispose()
 
 
 def test_a_newer_database_is_left_alone(engine: Engine) -> None:
-    executed(engine, "UPDATE alembic_version SET version_num = '9999'")
-    assert refusal(lambda: require_current(engine)) == STRANGE
+    executed(
+        engine,
+        "UPDATE alembic_version SET version_num = '9999'",
+        "UPDATE catalog_version SET oldest_revision = '9999'",
+    )
+    assert refusal(lambda: require_usable(engine)) == STRANGE
     assert refusal(lambda: upgrade(engine)) == STRANGE
 
 
 def test_another_programs_database_is_left_alone(database_url: str) -> None:
     engine = connect(database_url)
     executed(engine, "CREATE TABLE customer (id INTEGER)")
-    assert refusal(lambda: require_current(engine)) == STRANGE
+    assert refusal(lambda: require_usable(engine)) == STRANGE
     assert refusal(lambda: upgrade(engine)) == STRANGE
     executed(engine, "SELECT * FROM customer")
     engine.dispose()
@@ -84,7 +88,7 @@ def test_another_programs_database_is_left_alone(database_url: str) -> None:
 
 def test_a_missing_file_is_not_made(tmp_path: Path) -> None:
     file = tmp_path / "nothing.db"
-    answer = refusal(lambda: require_current(connect(f"sqlite:///{file}")))
+    answer = refusal(lambda: require_usable(connect(f"sqlite:///{file}")))
     assert answer == f"There is no database at {file}. Run: instance-selector seed"
     assert not file.exists()
 
@@ -100,7 +104,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Good morning, all,\n" * 99)
     url = f"sqlite:///{tmp_path / 'letter.txt'}"
     sentence = f"{url} is not a database that this service can use: file is not a database."
-    for act in (require_current, upgrade):
+    for act in (require_usable, upgrade):
         engine = connect(url)
         assert refusal(lambda act=act, engine=engine: act(engine)) == sentence  # type: ignore[misc]
         engine.dispose()
@@ -122,14 +126,14 @@ def locked(sqlite_tables: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engi
 
 def test_a_locked_database(locked: Engine) -> None:
     sentence = f"The database {locked.url.database} is locked by another process. Stop that process and start again."
-    assert refusal(lambda: require_current(locked)) == sentence
+    assert refusal(lambda: require_usable(locked)) == sentence
     assert refusal(lambda: upgrade(locked)) == sentence
     assert refusal(lambda: write(locked, batch(), NOW)) == sentence
 
 
 def test_a_server_that_does_not_answer_and_a_password_that_stays_secret() -> None:
     engine = connect(f"postgres://me:secret@127.0.0.1:{free_port()}/catalog")
-    for act in (require_current, upgrade):
+    for act in (require_usable, upgrade):
         answer = refusal(lambda act=act: act(engine))  # type: ignore[misc]
         assert answer.startswith("The database postgresql+psycopg://me:***@127.0.0.1:")
         assert "Connection refused" in answer
@@ -138,7 +142,7 @@ def test_a_server_that_does_not_answer_and_a_password_that_stays_secret() -> Non
 
 def test_a_server_without_that_database(postgres_url: str) -> None:
     engine = connect(make_url(postgres_url).set(database="nobody_made_it").render_as_string(hide_password=False))
-    assert refusal(lambda: require_current(engine)).endswith('database "nobody_made_it" does not exist.')
+    assert refusal(lambda: require_usable(engine)).endswith('database "nobody_made_it" does not exist.')
 
 
 def test_a_user_who_may_not_make_tables(postgres_url: str) -> None:

@@ -7,14 +7,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.errors import in_sentences
 from service.db.live_catalog import today
-from service.db.migrate import require_current
+from service.db.migrate import require_usable
 from service.db.read_history import read_history
 from service.db.tables import METADATA, PRICE
 
 
 def faults_of(engine: Engine) -> list[str]:
     """Returns a sentence for each fault. Raises `DatabaseUnusable` if the tables are not those of this version."""
-    require_current(engine)
+    require_usable(engine)
     with in_sentences(engine), engine.connect() as connection:
         # A damaged file would fail the other queries.
         faults = list(_damage(connection)) or [*_dangling_references(connection), *_overlapping_prices(connection)]
