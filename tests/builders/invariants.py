@@ -1,4 +1,4 @@
-"""Contradictions in an estimate: each function yields a sentence for every one that it finds."""
+"""Contradictions in an answer: each function yields a sentence for every one that it finds."""
 
 from collections.abc import Iterator
 from math import isclose
@@ -9,9 +9,12 @@ from tests.builders.request_bodies import Body
 ROUNDED = 1e-5
 """Answers have six significant digits."""
 
+LEAST = 1e-300
+"""Smaller amounts take no time that a number can hold."""
+
 
 def at_most(figure: float, limit: float) -> bool:
-    return figure <= limit * (1 + ROUNDED)
+    return figure <= limit * (1 + ROUNDED) + LEAST
 
 
 def crossed_bands(value: Any, where: str) -> Iterator[str]:
@@ -36,12 +39,12 @@ def contradictions_in_estimate(workload: Body, estimate: Body) -> Iterator[str]:
     memory = estimate["memory"]
     if not isclose(sum(memory["parts"].values()), memory["needed_gib_per_gpu"], rel_tol=1e-4):
         yield f"parts of memory {sum(memory['parts'].values())}, not {memory['needed_gib_per_gpu']}"
-    yield from _rate_against_hours(workload, estimate)
+    yield from rate_against_hours(workload, estimate)
     if workload["task"] == "training" and estimate["step_seconds"]:
         yield from _rate_against_steps(estimate)
 
 
-def _rate_against_hours(workload: Body, estimate: Body) -> Iterator[str]:
+def rate_against_hours(workload: Body, estimate: Body) -> Iterator[str]:
     """Work that is finished sooner than its own rate allows."""
     hours, amount = estimate["hours"], workload.get("amount") or {}
     if hours is None:
@@ -50,7 +53,7 @@ def _rate_against_hours(workload: Body, estimate: Body) -> Iterator[str]:
         rate, asked = estimate[f"{name}_per_second"], amount.get(name)
         if rate is None or asked is None or (name == "tokens" and workload["task"] == "inference"):
             continue
-        asked *= amount.get("epochs", 1)
+        asked *= (amount.get("epochs") or 1) * (workload.get("concurrent_runs") or 1)
         for end, other in (("low", "high"), ("likely", "likely"), ("high", "low")):
             if not at_most(asked, rate[end] * hours[other] * 3600):
                 yield f"{asked} {name} in {hours[other]} h at {rate[end]} per second"
@@ -64,3 +67,67 @@ def _rate_against_steps(estimate: Body) -> Iterator[str]:
     most = round_of_samples * layout["accumulation"]
     if not (at_most(samples, most) and at_most(most - round_of_samples, samples)):
         yield f"{samples} samples in a step of {seconds} s, which has {most}"
+
+
+LEAST_OF_A_NODE = {
+    "min_vcpus": ("vcpus",),
+    "min_memory_gib": ("memory_gib",),
+    "min_network_gbps": ("network_gbps",),
+    "min_local_storage_gb": ("local_storage_gb",),
+    "min_gpu_count": ("gpu", "count"),
+    "min_gpu_memory_gb": ("gpu", "memory_gb"),
+}
+"""Constraints on a node, and where a choice shows the figure."""
+
+
+def contradictions_in_choice(question: Body, choice: Body) -> Iterator[str]:
+    """Yields the numbers of a question, with its defaults filled in, that a choice does not keep."""
+    limits, workload, estimate = question["constraints"], question["workload"], choice["estimate"] or {}
+    if not limits["min_nodes"] <= choice["nodes"] <= limits["max_nodes"]:
+        yield f"{choice['nodes']} nodes, not {limits['min_nodes']} to {limits['max_nodes']}"
+    if choice["instances"] > limits["max_instances"]:
+        yield f"{choice['instances']} instances, not up to {limits['max_instances']}"
+    yield from _runs_without_place(question, choice)
+    for name, path in LEAST_OF_A_NODE.items():
+        figure = choice["specs"]
+        for step in path:
+            figure = figure and figure[step]
+        if limits[name] and (figure is None or figure < limits[name]):
+            yield f"{name} {limits[name]}, but {figure}"
+    needed, memory = workload["host"]["memory_gib"], choice["specs"]["memory_gib"]
+    if (
+        needed
+        and not (memory or 0) >= needed
+        and "host_memory_unknown" not in {each["code"] for each in choice["warnings"]}
+    ):
+        yield f"host.memory_gib {needed}, but {memory}"
+    # Interruptions only add to the hours of a rate, and a load has no amount.
+    if estimate.get("hours") and workload["amount"] and workload["serving"] is None:
+        yield from rate_against_hours(workload, estimate)
+
+
+def _runs_without_place(question: Body, choice: Body) -> Iterator[str]:
+    """Runs that take turns although more machines are allowed."""
+    runs, of_job = question["workload"]["concurrent_runs"], "samples_per_second" in (choice["estimate"] or {})
+    gpus = choice["gpu"]["per_node"] if choice["gpu"] else 1
+    places = choice["instances"] * (1 if of_job else max(1.0, gpus))
+    room = choice["instances"] < question["constraints"]["max_instances"]
+    if question["workload"]["serving"] is None and places < runs and room:
+        yield f"{runs} concurrent runs on {places} machines or GPUs"
+
+
+def differences_from_estimate(choice: Body, answer: Body) -> Iterator[str]:
+    """Yields how the estimate of a choice differs from the answer to the same workload on the same machines."""
+    if "problem" in answer:
+        yield f"refused: {answer['problem']['detail']}"
+        return
+    chosen, estimated, instances = choice["estimate"], answer["estimate"], choice["instances"]
+    if not answer["fits"] or chosen["layout"] != estimated["layout"]:
+        yield f"fits {answer['fits']} in {estimated['layout']}, not in {chosen['layout']}"
+    # Interruptions add to the hours of a spot machine.
+    shares = {"samples_per_second": instances} | ({} if choice["market"] == "spot" else {"hours": 1 / instances})
+    for name, times in shares.items():
+        figure, other = chosen[name], estimated[name]
+        ends = figure or other or {}
+        if not all(figure and other and isclose(figure[end], times * other[end], rel_tol=1e-4) for end in ends):
+            yield f"{name} {figure}, not {times:g} x {other}"

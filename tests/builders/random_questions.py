@@ -94,7 +94,11 @@ class Vocabulary:
             "precision": [item["id"] for item in all_items(client, "/precisions")],
             "exclude": ["aws", "g2", "aws/g2.2xlarge", "a100", "gcp"],
         }
-        return cls(words, all_items(client, "/models"))
+        # The inference of a model whose work is unknown is refused.
+        known = (
+            item for item in all_items(client, "/models") if item["dimensions"] or item["forward_flops_per_sample"]
+        )
+        return cls(words, list(known))
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,19 @@ class Questions:
             0.3,
         )
         return asked
+
+    def question_of_a_job(self) -> dict[str, Any]:
+        """A question about training or inference of a model, in which few constraints leave several choices."""
+        work = {**self.workload(), "task": self.random.choice(TASKS[:2])}
+        work |= {} if "model" in work else self.model()
+        limits = {"max_nodes": self.random.choice((1, 2, 4)), "max_instances": self.whole(16)}
+        return {
+            "workload": work,
+            "constraints": limits if self.maybe() else {},
+            "objective": self.objective(),
+            "limit": 3,
+            "as_of": self.random.choice(DAYS),
+        }
 
     def rated(self, work: Mapping[str, Any]) -> bool:
         """Whether peaks at a precision rank and can be limited; physics and measurements rank by other figures."""

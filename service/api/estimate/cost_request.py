@@ -69,7 +69,10 @@ class CostRequest(BodyModel):
 
     instances: Annotated[
         AtLeastOne,
-        Field(description="Independent gangs of `nodes`: they share the amount of work, and each runs plain `hours`."),
+        Field(
+            description="Independent gangs of `nodes`: they share the amount of work, and each runs plain `hours`. "
+            "Default: one for each of the workload's `concurrent_runs`."
+        ),
     ] = 1
     region: Annotated[OneOrMore, Field(description="Default: the cheapest region of every market.")] = ()
     market: Annotated[

@@ -103,6 +103,13 @@ class EstimateRequest(CostRequest):
             return self.checkpoint
         return CheckpointRequest() if self.workload is None else self.workload.checkpoint
 
+    @property
+    def gangs(self) -> int:
+        """The instances that are sent, else one for each run of the workload; a load states its own."""
+        work = self.workload
+        is_open = "instances" not in self.model_fields_set and work is not None and work.serving is None
+        return work.concurrent_runs if work is not None and is_open else self.instances
+
 
 def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
     """Returns the question with every name resolved. Raises `QuestionError`."""
@@ -119,7 +126,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         work=_work(body, cluster, catalog),
         instance_type=instance_type,
         cluster=cluster,
-        run=run_of(body, body.nodes),
+        run=replace(run_of(body, body.nodes), instances=body.gangs),
         checkpoints=checkpoints_in(body.checkpoints_sent, body.workload),
         own_usd_per_hour=None if own is None else own.usd_per_hour,
         own_watts=None if own is None else own.watts,

@@ -45,7 +45,9 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     deadline_hours: Positive | None = None
     min_nodes: AtLeastOne = 1
     max_nodes: AtLeastOne = 1
-    max_instances: Annotated[AtLeastOne, Field(description="Default: as many as a load takes, else 1.")] = 1
+    max_instances: Annotated[
+        AtLeastOne, Field(description="Default: as many as a load takes, else one for each run.")
+    ] = 1
     same_placement: bool = True
     confidence: Annotated[
         Literal["likely", "safe"],
@@ -129,10 +131,11 @@ def in_full(request: RecommendRequest, catalog: Catalog) -> RecommendRequest:
 
 
 def _instances(request: RecommendRequest) -> int:
-    """Returns how many instances are allowed: as many as a load takes, unless the caller sets a limit."""
-    limits = request.constraints
-    open_ = request.workload.serving is not None and "max_instances" not in limits.model_fields_set
-    return MOST_INSTANCES if open_ else limits.max_instances
+    """Returns how many instances are allowed: as many as a load or the runs take, unless the caller sets a limit."""
+    limits, work = request.constraints, request.workload
+    if "max_instances" in limits.model_fields_set:
+        return limits.max_instances
+    return work.concurrent_runs if work.serving is None else MOST_INSTANCES
 
 
 def hosted(request: RecommendRequest, catalog: Catalog) -> Catalog:
@@ -168,7 +171,9 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     faster = _faster_formats(work, precisions, catalog)
     named: Job | NamedWork | None = job
     if is_named and work.name is not None:
-        named = NamedWork(work.name, work.task, precisions[0] if precisions else None, amount_of(work.amount))
+        named = NamedWork(
+            work.name, work.task, precisions[0] if precisions else None, amount_of(work.amount), work.concurrent_runs
+        )
     current = request.current_instance
     return Question(
         task=work.task,
@@ -185,7 +190,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
         limit=request.limit,
         per_offer=request.per == "offer",
-        job=named if job is None or required is None else replace(job, precisions=required.usable),
+        job=named,
         name=work.name,
         nodes=(limits.min_nodes, limits.max_nodes),
         limits=Limits(

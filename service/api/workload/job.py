@@ -4,13 +4,14 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, get_args
 
+from service.api.workload.requirements import precision_requirement_of
 from service.api.workload.serving import serving_of
 from service.api.workload.workload import AmountRequest, ModelDimensionsRequest, WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import published_model, resolve, resolve_model, unknown
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
-from service.domain.jobs.job import Amount, Job, Task, tokens_per_sample
+from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, tokens_per_sample
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.stacks import UNKNOWN, software_called
@@ -41,9 +42,10 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     job = Job(
         task=work.task,  # type: ignore[arg-type]
         model=model,
-        precisions=tuple(_listed("precision", name, FORMATS) for name in work.precision) or _as_published(work, model),
+        precisions=_precisions(work, model, catalog),
         software=engine if engine is not UNKNOWN else software_called(work.software.framework),
         amount=amount_of(work.amount),
+        runs=work.concurrent_runs if serving is None else 1,
         weight_precision=work.weight_precision,
         weight_bits=work.weight_bits,
         method=METHODS[work.method or "full"],  # type: ignore[arg-type]
@@ -53,6 +55,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         sequence_length=work.sequence_length,
         mean_length=work.mean_length,
         global_batch=work.global_batch_size,
+        micro_batch=work.batch_size if work.task == "training" else None,
         flash_attention=work.flash_attention,
         mixed_precision=work.mixed_precision,
         chunked_loss=work.chunked_loss,
@@ -76,6 +79,15 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
             field="workload.model",
         )
     return job
+
+
+def _precisions(work: WorkloadRequest, model: Model, catalog: Catalog) -> tuple[str, ...]:
+    """Returns the named precisions, or the published one of the model, as far as the numerics allow them."""
+    named = tuple(_listed("precision", name, FORMATS) for name in work.precision)
+    required = None
+    if "numerics" in work.model_fields_set:
+        required = precision_requirement_of(work, JOB_PRECISIONS[work.task], catalog, needs_peak=False)
+    return named or _as_published(work, model) if required is None else required.usable
 
 
 def _as_published(work: WorkloadRequest, model: Model) -> tuple[str, ...]:

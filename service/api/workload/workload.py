@@ -266,7 +266,13 @@ class WorkloadRequest(BodyModel):
     software: SoftwareRequest = SoftwareRequest()
     host: HostRequest = HostRequest()
     numerics: NumericsRequest = NumericsRequest()
-    concurrent_runs: AtLeastOne = 1
+    concurrent_runs: Annotated[
+        AtLeastOne,
+        Field(
+            description="Independent runs at the same time, each of the whole amount. With a model or a measured name "
+            "each takes machines of its own, else a GPU."
+        ),
+    ] = 1
     sample_mb: Amount | None = None
     reads_from: Literal["network", "local"] | None = None
     fault_tolerant: bool = False

@@ -51,6 +51,9 @@ class Job:
     """In order of preference."""
     software: SoftwareStack = UNKNOWN
     amount: Amount | None = None
+    """The work of one run."""
+    runs: int = 1
+    """Independent runs at the same time, each on nodes of its own."""
     weight_precision: str | None = None
     weight_bits: float | None = None
     method: Method = "full"
@@ -60,6 +63,8 @@ class Job:
     sequence_length: int | None = None
     mean_length: float | None = None
     global_batch: int | None = None
+    micro_batch: int | None = None
+    """Training samples per GPU and pass."""
     flash_attention: bool | None = None
     mixed_precision: bool | None = None
     chunked_loss: bool = False

@@ -18,6 +18,7 @@ from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
 from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands
 from service.domain.layouts.training_search import fastest_training_layouts, training_bands, where_training_fits
+from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.features import training_config_features
 from service.domain.physics.inference_roofline import forward_batch
@@ -52,7 +53,8 @@ class EstimateColumns:
     holds_weights: Mask
     """Whether a model that generates fits without a single request."""
     instances: Floats
-    """Fewest that serve the load of the job within its limits on times; infinite where no number does."""
+    """Fewest that serve the load of the job within its limits on times, infinite where no number does; without a load,
+    one for each run."""
     alone: Floats
     """`load.Served.alone` over all layouts; no columns without a load."""
     least: Floats
@@ -60,7 +62,7 @@ class EstimateColumns:
 
     @property
     def fewest_instances(self) -> Floats:
-        """Fewest that serve the load in time, or that carry it; 1 without a load, and where it does not run."""
+        """Fewest that serve the load in time, or that carry it, and 1 where it does not run; else one for each run."""
         carried = self.alone[:, -1] if self.alone.shape[1] else self.instances
         return np.nan_to_num(np.where(np.isfinite(self.instances), self.instances, carried), posinf=1.0)
 
@@ -130,7 +132,7 @@ def types_that_run(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: C
     runs = np.zeros(len(clusters.distinct) + 1, np.bool_)
     for part in _parts(job, counts, catalog, among):
         if isinstance(part.config, TrainingConfig):
-            runs[part.indices] = where_training_fits(physics, part.config, part.table, part.wanted)
+            runs[part.indices] = where_training_fits(physics, part.config, part.table, part.wanted, _fixed_by(job))
         else:
             runs[part.indices] = _estimate(physics, job, part)[0].works
     admits = 0
@@ -254,14 +256,14 @@ def _most_fed(loading: SampleLoading, table: ClusterTable) -> Floats:
 def _training_columns(
     physics: Physics, job: Job, config: TrainingConfig, table: ClusterTable, wanted: Mask | None
 ) -> tuple[EstimateColumns, Floats]:
-    best = fastest_training_layouts(physics, config, table, wanted=wanted)
+    best = fastest_training_layouts(physics, config, table, _fixed_by(job), wanted=wanted)
     with np.errstate(divide="ignore"):
         rate = np.where(best.fits, 1 / best.seconds_per_sample, 0.0)
     bands = training_bands(physics, config, table)
     samples = _samples(job, config.mean_length or config.sequence_length or 0, best.layouts.global_batch)
     beyond_steps = np.exp(_log_beyond_steps(physics, config, table)) if job.amount is not None else 1.0
     rates = np.minimum(rate[:, None] * bands, _most_fed(job.loading, table)[:, None])
-    columns = _columns(table, best.exists, best.fits, best.needed_bytes, rates, samples * beyond_steps)
+    columns = _columns(job, table, best.exists, best.fits, best.needed_bytes, rates, samples * beyond_steps)
     return columns, best.layouts.rows()
 
 
@@ -286,24 +288,30 @@ def _inference_columns(
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
     rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, config, table)
     rates = np.minimum(rate[:, None] * bands, _most_fed(job.loading, table)[:, None])
-    columns = _columns(table, best.exists, best.fits, best.needed_bytes, rates, samples)
+    columns = _columns(job, table, best.exists, best.fits, best.needed_bytes, rates, samples)
     if config.concurrency and generates:
         columns = replace(columns, holds=best.concurrency >= ALMOST * config.concurrency)
-    of_load = {name: getattr(best, name) for name in ("holds_weights", "instances", "alone", "least")}
-    return replace(columns, **of_load), best.layouts.rows()
+    columns = replace(columns, holds_weights=best.holds_weights)
+    if job.serving is not None:
+        columns = replace(columns, instances=best.instances, alone=best.alone, least=best.least)
+    return columns, best.layouts.rows()
+
+
+def _fixed_by(job: Job) -> FixedLayout:
+    return FixedLayout(micro_batch=job.micro_batch)
 
 
 def _samples(job: Job, length: float, per_step: Floats) -> Floats:
-    """Returns the samples of the whole amount; 1 without an amount."""
+    """Returns the samples of the whole amount of all runs; 1 without an amount."""
     if job.amount is None:
         return np.ones(len(per_step))
     if job.amount.steps is not None:
-        return job.amount.steps * per_step
-    return np.full(len(per_step), samples_of(job.amount, length, 1.0) or 1.0)
+        return job.runs * job.amount.steps * per_step
+    return np.full(len(per_step), job.runs * (samples_of(job.amount, length, 1.0) or 1.0))
 
 
 def _columns(
-    table: ClusterTable, exists: Mask, fits: Mask, needed: Floats, rates: Floats, samples: Floats
+    job: Job, table: ClusterTable, exists: Mask, fits: Mask, needed: Floats, rates: Floats, samples: Floats
 ) -> EstimateColumns:
     low, likely, high = rates.T
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -321,7 +329,7 @@ def _columns(
         high=high,
         hours=hours,
         holds_weights=np.zeros(len(table), np.bool_),
-        instances=np.ones(len(table)),
+        instances=np.full(len(table), float(job.runs)),
         alone=np.zeros((len(table), 0)),
         least=np.zeros((len(table), 0)),
     )

@@ -30,6 +30,7 @@ class JobEstimate:
     config: Config
     estimate: Estimate
     samples: float | None
+    """Samples of all runs together."""
     hours: Band | None
     beyond_steps: float | None
     """Share that evaluation, saving and starting add to the steps, as in published runs of the stack."""
@@ -89,7 +90,7 @@ def _of_training(
 ) -> JobEstimate:
     layout = estimate.layout
     length = config.mean_length or config.sequence_length or 0
-    samples = None if job.amount is None else samples_of(job.amount, length, layout.global_batch)
+    samples = _samples(job, length, layout.global_batch)
     peak = peak_flops(cluster.gpu, config.precision)
     hours = beyond = model = hardware = utilisation = None
     if estimate.samples_per_second is not None:
@@ -108,9 +109,14 @@ def _of_training(
 
 def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate: Estimate) -> JobEstimate:
     length = config.output_length or config.mean_length or config.input_length
-    samples = None if job.amount is None else samples_of(job.amount, length, estimate.concurrency or 1.0)
+    samples = _samples(job, length, estimate.concurrency or 1.0)
     hours = None
     if samples is not None and estimate.samples_per_second is not None:
         hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR)
     beyond, peak = None if hours is None else 0.0, peak_flops(cluster.gpu, config.precision)
     return JobEstimate(config, estimate, samples, hours, beyond, None, None, None, length, peak, job)
+
+
+def _samples(job: Job, length: float, per_step: float) -> float | None:
+    samples = None if job.amount is None else samples_of(job.amount, length, per_step)
+    return None if samples is None else samples * job.runs

@@ -71,14 +71,18 @@ def fastest_training_layouts(
 
 
 def where_training_fits(
-    physics: Physics, config: TrainingConfig, clusters: ClusterTable, wanted: Mask | None = None
+    physics: Physics,
+    config: TrainingConfig,
+    clusters: ClusterTable,
+    wanted: Mask | None = None,
+    fixed: FixedLayout = FREE,
 ) -> Mask:
     """Whether the fastest layout fits. The lightest layout decides, unless host memory depends on the micro-batch."""
     most = 1 if config.model.transformer is None else most_samples_per_micro_batch(config)
     hosts = clusters.hosts_fit(config, most)
     if config.model.transformer is None or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
-        return fastest_training_layouts(physics, config, clusters, wanted=wanted).fits
-    search = _Search(physics, config, clusters, FREE)
+        return fastest_training_layouts(physics, config, clusters, fixed, wanted=wanted).fits
+    search = _Search(physics, config, clusters, fixed)
     shapes = shapes_among(clusters.shapes_of(wanted), search.least_bytes() <= clusters.usable_bytes)
     fits = search.lightest_fits(shapes)
     return fits[clusters.same_but_host] & hosts

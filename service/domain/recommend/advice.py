@@ -78,6 +78,11 @@ class Situation:
         """The GPUs of all nodes of one instance of the first choice."""
         return 0 if self.top is None or self.top.gpu is None else self.top.gpu_count * self.nodes
 
+    @property
+    def runs_share_machines(self) -> bool:
+        """Whether each of several runs takes one GPU of a machine; runs of a job take machines of their own."""
+        return self.concurrent_runs > 1 and self.basis == "peak"
+
 
 Figures = Mapping[str, Any]
 Adviser = Callable[[Situation, Catalog], Figures | None]
@@ -270,13 +275,13 @@ def _rules(instance_type: InstanceType, software: str, catalog: Catalog) -> tupl
 
 
 def _code_change_required(situation: Situation, _catalog: Catalog) -> Figures | None:
-    return {"gpus": situation.gpus} if situation.gpus > 1 and situation.concurrent_runs == 1 else None
+    return {"gpus": situation.gpus} if situation.gpus > 1 and not situation.runs_share_machines else None
 
 
 def _independent_runs(situation: Situation, _catalog: Catalog) -> Figures | None:
     gpu, runs = situation.gpu, situation.concurrent_runs
     gpus = situation.gpus * situation.instances
-    return {"runs": runs, "gpus": gpus, "memory_gb": gpu.memory_gb} if gpu and runs > 1 else None
+    return {"runs": runs, "gpus": gpus, "memory_gb": gpu.memory_gb} if gpu and situation.runs_share_machines else None
 
 
 def _one_model_per_gpu(situation: Situation, _catalog: Catalog) -> Figures | None:

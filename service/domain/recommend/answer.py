@@ -34,6 +34,8 @@ class NamedWork:
     task: str
     precision: str | None
     amount: Amount | None
+    """The work of one run."""
+    runs: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from service.domain.arrays import either
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
 from service.domain.evidence.named import NamedRate, measured_rate, newest_by_machine, scaled_rate
-from service.domain.jobs.job import Amount, Job
+from service.domain.jobs.job import Job
 from service.domain.layouts.fleet_columns import (
     EstimateColumns,
     FleetLayouts,
@@ -254,12 +254,13 @@ def _estimate_by_name(
             rates[index] = rate
     options = tuple(replace(no_estimates(types), nodes=np.full(types, float(count))) for count in counts)
     if counts[0] == 1:
-        _fill(options[0], rates, work.amount)
+        _fill(options[0], rates, work)
     return FleetEstimate(work, counts, options, (), Blockers(0, 0, 0, 0, 0, 0, 0, 0), rates)
 
 
-def _fill(columns: EstimateColumns, rates: Mapping[int, NamedRate], amount: Amount | None) -> None:
-    samples = 1.0 if amount is None or amount.samples is None else amount.samples
+def _fill(columns: EstimateColumns, rates: Mapping[int, NamedRate], work: NamedWork) -> None:
+    amount, columns.instances[:] = work.amount, work.runs
+    samples = 1.0 if amount is None or amount.samples is None else amount.samples * work.runs
     for index, rate in rates.items():
         band = rate.samples_per_second
         columns.runs[index] = columns.exists[index] = columns.fits[index] = True

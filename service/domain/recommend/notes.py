@@ -21,9 +21,7 @@ TRAINING_ONLY = frozenset({
     "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
     "fused_optimizer", "offload_activations", "global_batch_size",
 })  # fmt: skip
-INFERENCE_ONLY = frozenset(
-    {"kv_cache_precision", "concurrency", "batch_size", "input_length", "output_length", "serving"}
-)
+INFERENCE_ONLY = frozenset({"kv_cache_precision", "concurrency", "input_length", "output_length", "serving"})
 
 SUBJECTS = ("workload.dataset", "workload.goal", "workload.model_size")
 """Fields that rules of thumb are about."""
@@ -128,7 +126,7 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     applied = (
         *(LIMITS_OF_A_JOB if question.job is not None else LIMITS_OF_PEAKS),
         *(LIMITS_OF_AN_AMOUNT if question.has_amount else ()),
-        *(("max_instances",) if question.job is None and question.concurrent_runs > 1 else ()),
+        *(("max_instances",) if question.concurrent_runs > 1 else ()),
         *(("max_instances",) if question.limits.of_load else ()),
     )
     for name in LIMITS:
@@ -154,4 +152,6 @@ def _without_effect(question: Question) -> frozenset[str]:
         return given - ALWAYS_WEIGHED - WEIGHED_BY_NAME
     of_another_task = INFERENCE_ONLY if question.task == "training" else TRAINING_ONLY
     without_amount = frozenset[str]() if question.has_amount else frozenset({"checkpoint"})
-    return of_another_task | without_amount | {"concurrent_runs"}
+    # Instances serve a load together, however many runs there are.
+    of_runs = frozenset({"concurrent_runs"}) if question.limits.of_load else frozenset[str]()
+    return of_another_task | without_amount | of_runs

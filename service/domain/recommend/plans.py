@@ -233,6 +233,9 @@ def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> 
     works = np.array([option.works[types] for option in options])
     likely = np.where(works, np.array([option.likely[types] for option in options]), np.nan)
     nodes = np.broadcast_to(np.array(planner.fleet.counts, np.float64)[:, None], works.shape)
+    instances = np.array([option.fewest_instances[types] for option in options])
+    if not planner.limits.of_load:
+        instances = np.minimum(instances, planner.limits.max_instances)
     one = _Run(
         nodes=nodes,
         works=works,
@@ -245,7 +248,7 @@ def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> 
         spot=catalog.offers.market[cells.offer] == SPOT,
         gpu_count=gpu_counts(catalog)[types] * nodes,
         gpu_memory_gb=np.broadcast_to(catalog.columns.numbers["gpu_memory_gb"][types], works.shape),
-        instances=np.array([option.fewest_instances[types] for option in options]),
+        instances=instances,
         alone=np.array([option.alone[types] for option in options]),
         least=np.array([option.least[types] for option in options]),
     )
@@ -273,7 +276,7 @@ class _Run:
     gpu_count: Floats
     gpu_memory_gb: Floats
     instances: Floats
-    """Instances that serve a load; 1 without one."""
+    """Instances that serve a load, else one for each run as far as the limit allows."""
     alone: Floats
     least: Floats
 
@@ -317,7 +320,7 @@ def _options_of_amount(planner: Planner, one: _Run, rates: Rates) -> NodeOptions
     # How many instances are needed depends on the hours on one, which include its interruptions.
     instances, run = np.ones(one.works.shape), on(1.0)
     if limits.max_instances > 1:
-        instances = _instances(planner, run)
+        instances = np.maximum(_instances(planner, run), one.instances)
         run = on(instances)
     price = one.usd_per_hour * instances
     hours, usd = run.elapsed, price * run.paid

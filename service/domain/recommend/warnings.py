@@ -87,7 +87,8 @@ def measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings
 def _machine_warnings(subject: _Subject) -> Warnings:
     instance_type, gpu = subject.instance_type, subject.instance_type.gpu
     trains = subject.context.task == "training"
-    linked = trains and subject.context.concurrent_runs == 1
+    # Where peaks rank, each run takes a GPU of its own.
+    linked = trains and (subject.context.concurrent_runs == 1 or subject.context.job is not None)
     if linked and instance_type.gpu_count > 1 and instance_type.interconnect == "pcie":
         yield statement(WarningCode.PCIE_MULTI_GPU, gpus=instance_type.gpu_count)
     if trains and gpu and gpu.positioned_for == "inference":

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 
 from service.app import build_app
 from tests.builders.boundary_values import Edges
+from tests.builders.invariants import contradictions_in_choice, crossed_bands, differences_from_estimate
 from tests.builders.random_questions import Questions, Vocabulary
 from tests.builders.request_bodies import relaxed
 
@@ -37,6 +38,11 @@ def batch_answers(client: TestClient, items: list[dict[str, Any]]) -> list[Any]:
     response = client.post("/recommend/batch", json={"items": items})
     assert response.status_code == 200, response.text
     found: list[Any] = json.loads(response.text, parse_constant=refuse_constant)["items"]
+    return found
+
+
+def estimates(client: TestClient, items: list[dict[str, Any]]) -> list[Any]:
+    found: list[Any] = client.post("/estimate/batch", json={"items": items}).json()["items"] if items else []
     return found
 
 
@@ -68,6 +74,36 @@ def test_a_relaxation_sent_back_admits_what_it_promised(share: int, client: Test
                 assert found == promise["admits"], f"{found}, not {promise}\n{json.dumps(question)}"
                 sent_back += 1
     assert sent_back > ASKED / SHARES / 2
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_an_estimate_repeats_the_layout_the_rate_and_the_hours_of_a_choice(
+    share: int, client: TestClient, vocabulary: Vocabulary
+) -> None:
+    questions, compared = Questions(vocabulary, Random(4 * SHARES + share)), 0
+    for start in range(0, ASKED // SHARES, IN_ONE_BATCH):
+        asked = [questions.question_of_a_job() for _ in range(min(IN_ONE_BATCH, ASKED // SHARES - start))]
+        choices = [
+            (question, choice)
+            for question, answer in zip(asked, batch_answers(client, asked), strict=True)
+            for choice in answer["choices"]
+            if choice["estimate"]["basis"] == "modelled"
+        ]
+        items = [
+            {
+                "workload": question["workload"],
+                "machine": f"{choice['provider']}/{choice['instance']}",
+                "nodes": choice["nodes"],
+                "instances": choice["instances"],
+                "as_of": question.get("as_of"),
+            }
+            for question, choice in choices
+        ]
+        for (question, choice), answer in zip(choices, estimates(client, items), strict=True):
+            found = list(differences_from_estimate(choice, answer))
+            assert not found, f"{found}\n{choice['instance']}\n{json.dumps(question)}"
+            compared += 1
+    assert compared > ASKED / SHARES / 2
 
 
 def price_ignored(answer: dict[str, Any]) -> bool:
@@ -116,7 +152,7 @@ def faults_of(question: dict[str, Any], answer: dict[str, Any]) -> Iterator[str]
         yield "more choices than asked for"
     if counts["admitted"] and not choices:
         yield "admitted, but none is chosen"
-    yield from faults_of_choices(question, answer)
+    yield from faults_of_choices(answer)
     yield from (f"nothing says why {choice['instance']}" for choice in choices if not choice["reasons"])
     for rejection in answer["rejections"]:
         relax = rejection["relax"]
@@ -124,17 +160,16 @@ def faults_of(question: dict[str, Any], answer: dict[str, Any]) -> Iterator[str]
             yield f"rejection: {rejection}"
     for part in ("choices", "rejections", "current", "advice", "notes"):
         yield from odd(answer[part], part)
+        yield from crossed_bands(answer[part], part)
 
 
-def faults_of_choices(question: dict[str, Any], answer: dict[str, Any]) -> Iterator[str]:
-    choices, least = answer["choices"], (question.get("constraints") or {}).get("min_nodes", 1)
+def faults_of_choices(answer: dict[str, Any]) -> Iterator[str]:
     helps = [each["relax"] for each in answer["rejections"] if each["relax"]]
     helps += [note for note in answer["notes"] if note["code"] == "several_constraints"]
-    if not choices and not helps:
+    if not answer["choices"] and not helps:
         yield "nothing is chosen, and nothing says what would admit something"
-    for choice in choices:
-        if choice["nodes"] < least:
-            yield f"{choice['nodes']} nodes, not {least}"
+    for choice in answer["choices"]:
+        yield from contradictions_in_choice(answer["question"], choice)
         yield from usd_against_hours(choice)
 
 
@@ -152,10 +187,8 @@ def usd_against_hours(choice: dict[str, Any]) -> Iterator[str]:
 
 
 def odd(value: Any, where: str) -> Iterator[str]:
-    """Figures that are none, dollars that are 0 or less, bands that cross, and texts that say nothing."""
+    """Figures that are none, dollars that are 0 or less, and texts that say nothing."""
     if isinstance(value, dict):
-        if value.keys() >= {"low", "likely", "high"} and not value["low"] <= value["likely"] <= value["high"]:
-            yield f"{where}: {value}"
         for name, each in value.items():
             yield from odd(each, f"{where}.{name}")
             if each is not None and "usd" in name and isinstance(each, int | float) and each <= 0:

@@ -270,6 +270,41 @@ def test_instances_spread_evenly_over_zones(client: TestClient) -> None:
     assert all(choice["instances"] % 3 == 0 for choice in answer["choices"])
 
 
+def test_each_of_several_runs_of_a_job_has_machines_of_its_own(client: TestClient) -> None:
+    work = {"model": "resnet-50", "amount": {"samples": 1e7}}
+    one, four, two = (
+        post_recommend(client, question(workload={**work, "concurrent_runs": runs}, constraints=limits, limit=3))
+        for runs, limits in ((1, {}), (4, {}), (4, {"max_instances": 2}))
+    )
+    for alone, together, in_turns in zip(one["choices"], four["choices"], two["choices"], strict=True):
+        assert (alone["instances"], together["instances"], in_turns["instances"]) == (1, 4, 2)
+        hours, usd = alone["estimate"]["hours"]["likely"], alone["estimate"]["usd"]["likely"]
+        assert together["estimate"]["hours"]["likely"] == pytest.approx(hours, rel=1e-4)
+        assert in_turns["estimate"]["hours"]["likely"] == pytest.approx(2 * hours, rel=1e-4)
+        assert together["estimate"]["usd"]["likely"] == pytest.approx(4 * usd, rel=1e-4)
+        assert in_turns["estimate"]["usd"]["likely"] == pytest.approx(4 * usd, rel=1e-4)
+    bodies = [
+        {"workload": question(workload=sent)["workload"], "machine": "aws/g5.xlarge"}
+        for sent in ({**work, "concurrent_runs": 4}, work)
+    ]
+    costs = [client.post("/estimate", json=body).json()["cost"][0] for body in bodies]
+    assert costs[0]["hours"]["likely"] == pytest.approx(costs[1]["hours"]["likely"], rel=1e-4)
+    assert costs[0]["usd"]["likely"] == pytest.approx(4 * costs[1]["usd"]["likely"], rel=1e-3)
+
+
+def test_a_training_batch_per_gpu_is_kept_by_every_choice(client: TestClient) -> None:
+    work = {"model": "resnet-50", "batch_size": 48, "global_batch_size": 96}
+    choices = post_recommend(client, question(workload=work, constraints={"provider": ["aws"]}))["choices"]
+    assert {choice["estimate"]["layout"]["micro_batch"] for choice in choices} == {48}
+
+
+def test_an_estimate_takes_a_precision_that_the_numerics_allow(client: TestClient) -> None:
+    work = {"task": "training", "model": "resnet-50"}
+    for numerics, precision in (({}, "fp16"), ({"fp16_overflows": True}, "fp32")):
+        body = {"workload": {**work, "numerics": numerics}, "machine": "aws/p3.16xlarge"}
+        assert client.post("/estimate", json=body).json()["estimate"]["precision"] == precision
+
+
 def test_a_load_without_an_end_has_no_amount(client: TestClient) -> None:
     work = {**OF_A_LOAD, "serving": LOAD, "amount": {"tokens": 1e9}}
     refused = client.post("/recommend", json=question("inference", workload=work))
@@ -311,7 +346,7 @@ def test_notes_say_what_was_unknown_and_left_out(client: TestClient) -> None:
     }
     assert notes["no_amount"] == ["workload.amount"]
     assert set(notes["not_weighed"]) == {
-        "workload.checkpoint", "workload.batch_size", "workload.output_length", "constraints.budget_usd",
+        "workload.checkpoint", "workload.output_length", "constraints.budget_usd",
     }  # fmt: skip
     served = post_recommend(client, question("inference", workload={**SERVING, **TOKENS, "optimizer": "lion"}))
     notes = {each["code"]: each["fields"] for each in served["notes"]}
