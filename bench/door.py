@@ -115,7 +115,7 @@ def locked(server: Server, database: Path, request: bytes) -> float:
 
 def stopped(server: Server) -> list[tuple[str, float]]:
     """Sends SIGTERM during requests on kept connections, and counts those that are reset."""
-    counts = {"requests while stopping": 0, "of which reset": 0}
+    counts = {"requests while stopping": 0, "requests that were reset": 0}
     lock = threading.Lock()
 
     def count(name: str) -> None:
@@ -143,7 +143,7 @@ def until_closed(port: int, count: Callable[[str], None]) -> None:
             response.read()
             closing_announced = response.will_close
         except (OSError, HTTPException):
-            count("of which reset")
+            count("requests that were reset")
             return
 
 

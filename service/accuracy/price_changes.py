@@ -22,7 +22,7 @@ FEWEST_CHANGES = 10
 """Pairs of prices, or sellers of a GPU, that a group needs; one with fewer takes the figures of the next wider one."""
 
 HORIZONS = ((30, 15, 60), (180, 90, 360), (720, 361, 1080))
-"""Days from one price to the next: as a report calls them, at least, and at most."""
+"""Days between two prices of an offer: the name of the horizon in the report, the fewest and the most."""
 
 SOURCE = "calibrate-prices"
 

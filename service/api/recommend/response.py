@@ -76,7 +76,7 @@ class JobEstimateResponse(ModelledEstimateResponse):
 
 @dataclass(slots=True)
 class MeasuredEstimateResponse:
-    """A workload that is known by its name alone: as measured on this machine, or scaled from the most similar one."""
+    """Figures of a workload that is only known by its name: measured on this machine, or scaled from the most similar one."""
 
     basis: Literal["measured", "scaled"]
     samples_per_second: BandResponse

@@ -19,8 +19,11 @@ SCALED_BANDS: Mapping[Figure, tuple[float, float]] = {"memory_bandwidth": (0.64,
 one workload and one number of GPUs on two cards; over 1,296 pairs with other numbers it was 0.74 and 1.35."""
 
 REPEATED_WITHIN = 1.067
-"""Two runs with equal settings differ by less in eight of ten cases: the 80th percentile over 247 pairs of published
-runs (seed/published_runs.csv) with the same model, GPUs, layout, batch, lengths, precision and software."""
+"""The ratio of two runs with equal settings is below this in eight of ten cases.
+
+It is the 80th percentile over 247 pairs of published runs (seed/published_runs.csv) with the same model, GPUs,
+layout, batch, lengths, precision and software.
+"""
 
 
 @dataclass(frozen=True, slots=True)

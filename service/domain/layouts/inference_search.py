@@ -138,8 +138,8 @@ def _with_spread_experts(config: InferenceConfig, cuts: Columns) -> Columns:
 def _room_and_bytes(
     factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, usable: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Requests (or samples) that can run at once on one replica, and the calibrated bytes per GPU that are needed for
-    them, or for one request where none fits, and for none.
+    """Returns three columns: the requests or samples that one replica can run at once, the bytes per GPU that these
+    need (those of one request where none fits), and the bytes per GPU of a replica without requests.
     """
     empty = _bytes_needed(factors, config, layouts, np.zeros(len(usable)))
     if not config.model.generates:

@@ -86,7 +86,7 @@ def cluster_of(
     vcpus: float | None = None,
     memory_gib: float | None = None,
 ) -> Cluster:
-    """Returns a cluster by the figures of a node; missing ones take the usual figures of the GPU."""
+    """Returns the cluster that the figures of one node describe; a missing figure is the usual one of the GPU."""
     link = interconnect or _usual_link(gpu)
     both_ways = interconnect_gb_per_second
     if both_ways is None and (link == gpu.interconnect or {link, gpu.interconnect} == OWN_LINKS):
@@ -107,7 +107,7 @@ def cluster_of(
 
 
 def _usual_link(gpu: Gpu) -> str:
-    """The link of a card if nothing is said: a bridge between PCIe cards is an accessory."""
+    """The link between cards where the request states none; PCIe cards have no bridge unless somebody adds one."""
     return "pcie" if gpu.form_factor == "pcie" else gpu.interconnect or "pcie"
 
 

@@ -55,7 +55,7 @@ class CheapestOffers:
 
     @cached_property
     def prices(self) -> ThresholdIndex:
-        """The lowest price of each type as an index of thresholds."""
+        """Finds the types whose lowest price is within a limit."""
         return ThresholdIndex.of(self.lowest_usd)
 
     def within(self, limit: float | None) -> TypeSet:
