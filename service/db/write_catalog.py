@@ -193,7 +193,7 @@ def _observations_of(offer: Record) -> Iterator[Record]:
 
 
 def _free_instant(connection: Connection, feed: str, now: datetime) -> datetime:
-    """Returns now, or a second after the last document of the feed; tests and scripts may import twice at one instant."""
+    """Returns now, or a second after the feed's last document: tests and scripts may import twice at one instant."""
     taken = select(func.max(DOCUMENT.c.fetched_at)).where(DOCUMENT.c.feed == feed)
     last = connection.execute(taken).scalar()
     return now if last is None or last < now else last + timedelta(seconds=1)

@@ -66,7 +66,7 @@ class BillingResponse:
 
 
 @dataclass(slots=True)
-class HourlyRateResponse:
+class ExchangeRateResponse:
     """The value of a unit of the seller's currency on a day."""
 
     usd_per_unit: float
@@ -74,7 +74,7 @@ class HourlyRateResponse:
     source: str
 
     @classmethod
-    def of(cls, rate: ExchangeRate | None) -> "HourlyRateResponse | None":
+    def of(cls, rate: ExchangeRate | None) -> "ExchangeRateResponse | None":
         if rate is None or rate.currency == USD:
             return None
         return like(cls, rate, usd_per_unit=float(rate.usd_per_unit))
@@ -211,7 +211,7 @@ class CostResponse:
     missing: Annotated[list[str], Field(description="Sentences about everything that is not known.")]
     native: Annotated[MoneyResponse | None, Field(description="The total in the seller's currency.")]
     currency: str
-    exchange_rate: Annotated[HourlyRateResponse | None, Field(description="Null where the seller asks dollars.")]
+    exchange_rate: Annotated[ExchangeRateResponse | None, Field(description="Null where the seller asks dollars.")]
     per_unit: PerUnitResponse
     month: Annotated[MonthResponse | None, Field(description="Null where no load was asked.")]
     commitment: CommitmentResponse | None
@@ -236,7 +236,7 @@ class CostResponse:
             usd_complete=not missing,
             missing=list(missing),
             currency=terms.currency,
-            exchange_rate=HourlyRateResponse.of(terms.rate),
+            exchange_rate=ExchangeRateResponse.of(terms.rate),
             per_unit=like(PerUnitResponse, entry.per_unit),
             month=MonthResponse.of(entry, answer.served, answer.question.run.nodes),
             commitment=None if entry.commitment is None else CommitmentResponse.of(entry.commitment),

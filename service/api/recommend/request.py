@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from service.api.catalog.filters import InstanceFilters, constraints_of, resolved
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Names, Positive, whole
-from service.api.workload.checkpoints import bears_no_fault, checkpoints_in
+from service.api.workload.checkpoints import checkpoints_in, is_not_fault_tolerant
 from service.api.workload.job import amount_of, job_of, loading_of
 from service.api.workload.requirements import (
     numerics_of,
@@ -121,7 +121,7 @@ def _left_open(request: RecommendRequest) -> dict[str, tuple[str, ...]]:
 def _leaves_spot_out(request: RecommendRequest) -> bool:
     """Returns whether spot is left out: other markets are allowed, and the workload is not fault-tolerant."""
     markets = request.constraints.market
-    return "spot" in markets and len(markets) > 1 and bears_no_fault(request.workload)
+    return "spot" in markets and len(markets) > 1 and is_not_fault_tolerant(request.workload)
 
 
 def in_full(request: RecommendRequest, catalog: Catalog) -> RecommendRequest:
@@ -273,7 +273,7 @@ def _constraints(
         exclude=tuple(dict.fromkeys(word for name in limits.exclude for word in _excluded_by(name, catalog))),
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
-        spot_refused=bears_no_fault(work),
+        spot_refused=is_not_fault_tolerant(work),
     )
 
 

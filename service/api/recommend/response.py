@@ -23,7 +23,7 @@ from service.api.http.current import CatalogStamp, stamp
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.api.recommend.request import RecommendRequest
-from service.api.recommend.sentences import note, placement_text, prior_text, rejection_text, said
+from service.api.recommend.sentences import note, placement_text, prior_text, rejection_text, with_text
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
 from service.domain.evidence.named import NamedRate
@@ -76,7 +76,7 @@ class JobEstimateResponse(ModelledEstimateResponse):
 
 @dataclass(slots=True)
 class MeasuredEstimateResponse:
-    """Figures of a workload that is only known by its name: measured on this machine, or scaled from the most similar one."""
+    """Figures of a workload known by name only: measured on this machine, or scaled from the most similar one."""
 
     basis: Literal["measured", "scaled"]
     samples_per_second: BandResponse
@@ -301,7 +301,7 @@ def rendered(request: RecommendRequest, answer: Answer, catalog: Catalog) -> Rec
         choices=[],
         rejections=[_rejection(rejection) for rejection in answer.rejections],
         current=None if answer.current is None else _current(answer.current),
-        advice=[said(advice) for advice in answer.advice],
+        advice=[with_text(advice) for advice in answer.advice],
         notes=[note(each) for each in answer.notes],
         priors=[_prior(each, catalog) for each in answer.priors],
         explained=[_explained(each) for each in answer.explained],
@@ -334,10 +334,10 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         spot=None if work is None or work.spot is None else _spot(work.spot),
         specs=catalog.derive(_specs, choice.index),
         compared_to_current=None if choice.comparison is None else _compared(choice.comparison),
-        reasons=[said(reason) for reason in choice.reasons],
+        reasons=[with_text(reason) for reason in choice.reasons],
         host=_host(choice.host),
         availability=AVAILABILITY,
-        warnings=[said(warning) for warning in choice.warnings],
+        warnings=[with_text(warning) for warning in choice.warnings],
         evidence=[] if work is None else [*_measurement(work.measured), *map(published_run, work.evidence)],
         tied_with=list(choice.tied_with),
         pareto=choice.pareto,

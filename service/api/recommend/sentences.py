@@ -20,7 +20,7 @@ Sentence = str | Callable[..., str]
 """A template or a function of the figures."""
 
 
-def said(statement: Statement[Any]) -> StatementResponse:
+def with_text(statement: Statement[Any]) -> StatementResponse:
     """Returns a statement with its text."""
     return StatementResponse(statement.code, _text(SENTENCES[statement.code], statement.figures))
 

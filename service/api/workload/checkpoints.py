@@ -13,17 +13,17 @@ def checkpoints_in(sent: CheckpointRequest, work: WorkloadRequest | None) -> Che
     if sent.interval_minutes is not None:
         return Checkpoints(**given, interval_seconds=sent.interval_minutes * 60)
     # A run that cannot resume has nothing to gain from saving before its end.
-    return Checkpoints(**given, interval_seconds=inf if bears_no_fault(work) else None)
+    return Checkpoints(**given, interval_seconds=inf if is_not_fault_tolerant(work) else None)
 
 
-def bears_no_fault(work: WorkloadRequest | None) -> bool:
+def is_not_fault_tolerant(work: WorkloadRequest | None) -> bool:
     """Returns whether the caller states that the workload is not fault-tolerant."""
     return work is not None and not work.fault_tolerant and "fault_tolerant" in work.model_fields_set
 
 
 def assumed_of(sent: CheckpointRequest, work: WorkloadRequest | None) -> str | None:
     """Returns a sentence about the assumptions in spot prices; None if the caller states them."""
-    if bears_no_fault(work):
+    if is_not_fault_tolerant(work):
         return "The workload is not fault-tolerant: a spot interruption loses all progress."
     if sent.model_fields_set:
         return None

@@ -36,7 +36,7 @@ def speaks_of(rule: SoftwareRule, instance_type: InstanceType) -> bool:
     return gpu is not None and rule.scope_value == getattr(gpu, rule.scope)
 
 
-def said(rules: Collection[SoftwareRule], versions: Versions = EVERY) -> str | None:
+def support_by(rules: Collection[SoftwareRule], versions: Versions = EVERY) -> str | None:
     """Returns `yes`, `partly` or `no` by the rules that decide; None if there is no rule.
 
     Versions that none of the rules covers do not run.
@@ -55,7 +55,7 @@ def software_mask(catalog: Catalog, software: str, versions: Versions = EVERY, e
     """Returns where software is known to run in one of these versions, at a level of support that is enough."""
     rules_of_types = catalog.derive(rules_by_type, software)
     # Most types are decided by the same few rules, whose versions need to be read only once.
-    runs = {rules: said(rules, versions) in enough for rules in set(rules_of_types)}
+    runs = {rules: support_by(rules, versions) in enough for rules in set(rules_of_types)}
     return np.array([runs[rules] for rules in rules_of_types], np.bool_)
 
 
@@ -77,7 +77,7 @@ def no_framework_mask(catalog: Catalog) -> Mask:
 def task_mask(catalog: Catalog, task: str) -> Mask:
     """Returns where no rule says that a task cannot be done."""
     rules = [rule for rule in catalog.software if rule.task == task]
-    able = np.array([said(_deciding(rules, type_)) != "no" for type_ in catalog.instance_types], np.bool_)
+    able = np.array([support_by(_deciding(rules, type_)) != "no" for type_ in catalog.instance_types], np.bool_)
     return able & ~catalog.derive(no_framework_mask) if task in NEEDS_A_FRAMEWORK else able
 
 

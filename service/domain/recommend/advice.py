@@ -13,7 +13,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import ENDED, SLOW_LINKS, Gpu, InstanceType
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.reference import Service, SoftwareRule
-from service.domain.catalog.software_support import RUNS, rules_by_type, said, task_mask
+from service.domain.catalog.software_support import RUNS, rules_by_type, support_by, task_mask
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
 from service.domain.recommend.codes import AdviceCode
@@ -264,7 +264,7 @@ def _quantisation_required(situation: Situation, catalog: Catalog) -> Figures | 
     if top is None or gpu is None or not gpu.runs("int8") or any(map(gpu.runs, USUAL_PRECISIONS)):
         return None
     toolkits = sorted({rule.software for rule in catalog.software if rule.kind == "toolkit"} - {"cpu"})
-    return {"gpu": gpu.name, "toolkits": [kit for kit in toolkits if said(_rules(top, kit, catalog)) in RUNS]}
+    return {"gpu": gpu.name, "toolkits": [kit for kit in toolkits if support_by(_rules(top, kit, catalog)) in RUNS]}
 
 
 def _rules(instance_type: InstanceType, software: str, catalog: Catalog) -> tuple[SoftwareRule, ...]:
@@ -293,7 +293,7 @@ def _one_model_per_gpu(situation: Situation, _catalog: Catalog) -> Figures | Non
 
 def _gpu_decoding(situation: Situation, catalog: Catalog) -> Figures | None:
     top = situation.top
-    applies = top is not None and situation.cores_bind and said(_rules(top, "dali", catalog)) == "yes"
+    applies = top is not None and situation.cores_bind and support_by(_rules(top, "dali", catalog)) == "yes"
     return {"vcpus": top.vcpus} if top is not None and applies else None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.precision import FORMATS, SupportAsked, runs_as
-from service.domain.catalog.software_support import RUNS, rules_by_type, said, software_mask, software_names
+from service.domain.catalog.software_support import RUNS, rules_by_type, software_mask, software_names, support_by
 from service.domain.selection.constraints import types_with_peak, types_with_support, without_gpu
 from service.domain.selection.filters import number_index
 from service.domain.selection.offers import AdmittedOffers
@@ -136,7 +136,7 @@ def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[
     return [
         (requirement.software, next((rule.note for rule in rules if rule.note), None))
         for requirement, rules in rules_of.items()
-        if said(rules, requirement.versions) != "yes"
+        if support_by(rules, requirement.versions) != "yes"
     ]
 
 

@@ -162,7 +162,7 @@ def test_spot_is_priced_in_expectation_by_its_checkpoints(client: TestClient) ->
     assert "assumed" in post_estimate(client, changed(HOURS, market="spot"))["notes"][0]
 
 
-def test_at_spot_work_that_bears_no_fault_hardly_ends(client: TestClient) -> None:
+def test_at_spot_work_that_is_not_fault_tolerant_hardly_ends(client: TestClient) -> None:
     answer = post_estimate(
         client, changed(TRAINING, workload__fault_tolerant=False, workload__amount={"tokens": 2e10}, market="spot")
     )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.recommend.sentences import said
+from service.api.recommend.sentences import with_text
 from service.domain.jobs.loading import SampleLoading
 from service.domain.recommend.warnings import too_few_cores
 from tests.builders.instance_types import instance_type
@@ -178,7 +178,8 @@ def test_few_cores_warn_by_the_rule_or_as_stated_and_less_with_decoding_on_the_g
 def test_the_rule_of_thumb_speaks_of_logical_cores() -> None:
     bare = instance_type(vcpus=24.0, gpu_count=8)
     assert (
-        "3 vCPUs per GPU; loading samples usually takes 4 to 8" in said(next(too_few_cores(bare, SampleLoading()))).text
+        "3 vCPUs per GPU; loading samples usually takes 4 to 8"
+        in with_text(next(too_few_cores(bare, SampleLoading()))).text
     )
     assert not list(too_few_cores(bare, SampleLoading(gpu_decoding=True)))
     assert not list(too_few_cores(instance_type(vcpus=None), SampleLoading()))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.api.recommend.sentences import said
+from service.api.recommend.sentences import with_text
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType, LifecycleState
 from service.domain.catalog.reference import Fee, Service, ServiceEvent
@@ -97,7 +97,7 @@ def text(code: str, situation: Situation, of: Catalog) -> str:
     """The sentence of the advice, or nothing where it does not apply."""
     tasks, adviser = ADVISERS[AdviceCode(code)]
     figures = adviser(situation, of) if situation.task in tasks else None
-    return "" if figures is None else said(Statement(AdviceCode(code), figures)).text
+    return "" if figures is None else with_text(Statement(AdviceCode(code), figures)).text
 
 
 def pytorch(versions: str) -> Requirement:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.api.recommend.sentences import note, said
+from service.api.recommend.sentences import note, with_text
 from service.domain.calibration.coefficients import Coefficient
 from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.catalog import Catalog
@@ -142,7 +142,7 @@ def test_every_reason_and_warning_has_the_figures_of_its_sentence(answers: list[
     statements: list[Statement[Any]] = []
     for choice in shown:
         statements += [*choice.reasons, *choice.warnings]
-    assert all(said(statement).text for statement in statements)
+    assert all(with_text(statement).text for statement in statements)
     assert {statement.code for statement in statements} == {*ReasonCode, *WarningCode}
 
 
