@@ -1,6 +1,6 @@
 """Contradictions in an answer: each function yields a sentence for every one that it finds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isclose
 from typing import Any
 
@@ -131,3 +131,19 @@ def differences_from_estimate(choice: Body, answer: Body) -> Iterator[str]:
         ends = figure or other or {}
         if not all(figure and other and isclose(figure[end], times * other[end], rel_tol=1e-4) for end in ends):
             yield f"{name} {figure}, not {times:g} x {other}"
+
+
+def work_above_peak(model: Mapping[str, Any], workload: Body, estimate: Body) -> Iterator[str]:
+    """Yields the rate of a network that needs more FLOP/s than its GPUs have at the job's precision."""
+    flops, rate, layout = model.get("forward_flops_per_sample"), estimate["samples_per_second"], estimate["layout"]
+    if not flops or rate is None or model.get("dimensions") or "layers" in model:
+        return
+    # Training passes forward and twice backward.
+    done = (
+        rate["likely"]
+        * flops
+        * (3 if workload["task"] == "training" and workload.get("method", "full") == "full" else 1)
+    )
+    gpus = layout["data"] * layout["tensor"] * layout["pipeline"] * layout["context"]
+    if not at_most(done, estimate["peak_tflops_per_gpu"] * gpus * 1e12):
+        yield f"{done / gpus / 1e12} TFLOP/s at a peak of {estimate['peak_tflops_per_gpu']}"

@@ -237,4 +237,5 @@ def peak_flops(gpu: Gpu, precision: str) -> float:
         if rate and gpu.runs(other, "any"):
             more = MATRIX_ENGINE_OVER_FP32 if other == "fp32" and gpu.runs(name, "accelerated") else 1.0
             return rate * share * more * 1e12
-    return (gpu.tflops("fp32") or gpu.tflops("fp16") or 1.0) * 1e12
+    # A reduced rate without a stand-in, such as that of fp64 on a graphics card, is the rate that the work gets.
+    return (own or gpu.tflops("fp32") or gpu.tflops("fp16") or 1.0) * 1e12

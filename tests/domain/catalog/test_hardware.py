@@ -2,7 +2,8 @@
 
 import pytest
 
-from service.domain.catalog.hardware import name_parts
+from service.domain.catalog.hardware import name_parts, peak_flops
+from tests.builders.gpus import rate, unknown_gpu
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,9 @@ def test_a_series_holds_its_variants() -> None:
 @pytest.mark.parametrize(("provider", "name"), [("azure", "Standard_NC6"), ("gcp", "a2-highgpu-1g"), ("aws", "odd")])
 def test_a_name_without_a_rule_tells_nothing(provider: str, name: str) -> None:
     assert name_parts(provider, name) is None
+
+
+def test_a_reduced_rate_is_the_peak_unless_another_format_stands_in() -> None:
+    card = unknown_gpu(rates=[rate("fp32", "native", 20.0), rate("fp64", "reduced", 1.0), rate("fp16", "reduced", 0.3)])
+    assert peak_flops(card, "fp64") == 1e12
+    assert peak_flops(card, "fp16") == 20e12
