@@ -71,7 +71,10 @@ def _answers_of(results: Sequence[tuple[Case, Calibration]], bands: ErrorBands) 
         if case.scored:
             likely = case.predicted(calibration)
             new = unseen(calibration, case.kind, case.features)
-            band = bands.around(likely, case.bands, case.features, new, of_rate=case.is_rate)
+            band, of_kind = (
+                bands.around(likely, kind, case.features, new, of_rate=case.is_rate) for kind in (case.bands, case.kind)
+            )
+            band = band.with_likely(of_kind.likely)
             answers.append(ScoredAnswer(case.question, likely if case.bound else band.likely, band.low, band.high))
     return answers
 

@@ -25,6 +25,10 @@ class Band:
         """Returns the figure multiplied by a factor."""
         return Band(self.low * factor, self.likely * factor, self.high * factor)
 
+    def with_likely(self, figure: float) -> "Band":
+        """Returns the band with another likely figure, and wider if that is outside."""
+        return Band(min(self.low, figure), figure, max(self.high, figure))
+
     def by(self, factors: tuple[float, float, float]) -> "Band":
         """Returns the figure multiplied by factors of low, likely and high."""
         return Band(self.low * factors[0], self.likely * factors[1], self.high * factors[2])

@@ -1,7 +1,7 @@
 """Contradictions in an answer: each function yields a sentence for every one that it finds."""
 
 from collections.abc import Iterator, Mapping
-from math import isclose
+from math import inf, isclose
 from typing import Any
 
 from tests.builders.request_bodies import Body
@@ -147,3 +147,94 @@ def work_above_peak(model: Mapping[str, Any], workload: Body, estimate: Body) ->
     gpus = layout["data"] * layout["tensor"] * layout["pipeline"] * layout["context"]
     if not at_most(done, estimate["peak_tflops_per_gpu"] * gpus * 1e12):
         yield f"{done / gpus / 1e12} TFLOP/s at a peak of {estimate['peak_tflops_per_gpu']}"
+
+
+def littles_law(estimate: Body, answer_tokens: float, in_flight: float) -> Iterator[str]:
+    """Yields a contradiction where requests in flight are not rate x seconds of a request, within 5 %."""
+    rate, first, token = (
+        estimate[name]["likely"]
+        for name in ("samples_per_second", "seconds_to_first_token", "seconds_per_output_token")
+    )
+    found = rate * (first + max(0.0, answer_tokens - 1.0) * token)
+    if not isclose(found, in_flight, rel_tol=0.05):
+        yield f"{in_flight} requests in flight, but {rate} a second of {found / rate} s"
+
+
+def impossible_speed(model: Body, workload: Body, estimate: Body, bandwidth: float | None) -> Iterator[str]:
+    """Yields what is faster than reading the weights and the cache once per step, or than the peak of the GPUs.
+
+    The bounds are generous: only active weights outside the embedding, one byte for each cached value of the prompt.
+    """
+    sizes, layout = model["dimensions"], estimate["layout"]
+    if sizes["encoder_layers"]:
+        return  # each token passes through a part of the layers
+    weights = model["active_parameters"] - sizes["vocabulary"] * sizes["hidden"]
+    gpus = layout["tensor"] * layout["pipeline"]
+    rate, first, token = (
+        estimate[name]["likely"]
+        for name in ("samples_per_second", "seconds_to_first_token", "seconds_per_output_token")
+    )
+    peak, prompt, answer = estimate["peak_tflops_per_gpu"] * 1e12, workload["input_length"], workload["output_length"]
+    if not at_most(2 * weights * (prompt + answer) * rate, peak * gpus * layout["data"]):
+        yield f"{rate} requests per second are above the peak"
+    if not at_most(2 * weights * prompt, peak * gpus * first):
+        yield f"a prompt is read in {first} s, which is above the peak"
+    bits = BITS.get((workload.get("precision") or [model["published_precision"]])[0], 16)
+    if bandwidth is None or answer == 1:
+        return
+    seconds = weights * bits / 8 / layout["tensor"] / (bandwidth * 1e9)
+    cached = model["computed"]["kv_bytes_per_token_fp16"] / 2
+    if not sizes["sliding_window"]:
+        decoding = rate * answer * token / layout["data"]
+        seconds += decoding * prompt * cached / gpus / (bandwidth * 1e9)
+    if not at_most(seconds, token):
+        yield f"a token in {token} s, but reading weights and cache takes {seconds} s"
+
+
+BITS = {"fp8": 8, "int8": 8, "int4": 4, "fp32": 32, "mxfp4": 4, "nvfp4": 4}
+
+
+def contradictions_in_load(question: Body, choice: Body) -> Iterator[str]:
+    """Yields what a choice for a load says against the load, its limits, or itself."""
+    asked, load, estimate = question["workload"]["serving"], choice["serving"], choice["estimate"]
+    lengths = (asked["input_length"], asked["output_length"])
+    prompt, answer = (each["mean"] if isinstance(each, dict) else each for each in lengths)
+    yield from _missed_by_load(asked, load)
+    if load["instances"] != choice["instances"]:
+        yield f"{choice['instances']} instances, and the load says {load['instances']}"
+    if not isclose(estimate["concurrency"], load["concurrency"], rel_tol=1e-4):
+        yield f"{estimate['concurrency']} requests in flight, not {load['concurrency']}"
+    yield from littles_law(estimate, answer, load["concurrency"])
+    if load["usd_per_month"] is not None:
+        yield from _dollars_of_load(load, choice["usd_per_hour"], prompt, answer)
+
+
+def _missed_by_load(asked: Body, load: Body) -> Iterator[str]:
+    if not load["keeps_limits"]:
+        yield f"limits are not kept: {load['reason']}"
+    for name in ("seconds_to_first_token", "seconds_per_output_token", "seconds_per_request"):
+        if not at_most(load[name], asked.get(f"max_{name}", inf)):
+            yield f"{name} is {load[name]}"
+    closed = "concurrency" in asked
+    if not at_most(load["utilisation"], 1.0 if closed else 1.0 - asked.get("headroom", 0.2)):
+        yield f"utilisation {load['utilisation']}"
+    for name in ("requests_per_second", "output_tokens_per_second", "concurrency"):
+        if not at_most(asked.get(name, 0.0), load[name]):
+            yield f"{name} {load[name]}"
+    if closed and not at_most(asked["concurrency"], load["max_batch"] * load["replicas"]):
+        yield f"{load['replicas']} replicas have room for {load['max_batch']} requests each"
+    if not at_most(load["batch"], load["max_batch"]):
+        yield f"{load['batch']} requests in {load['max_batch']} places"
+    if load["instances"] % asked.get("availability_zones", 1) or load["replicas"] < asked.get("min_replicas", 1):
+        yield f"{load['instances']} instances with {load['replicas']} replicas"
+
+
+def _dollars_of_load(load: Body, usd_per_hour: float, prompt: float, answer: float) -> Iterator[str]:
+    if not isclose(load["usd_per_month"]["likely"], usd_per_hour * 730, rel_tol=1e-4):
+        yield f"${load['usd_per_month']['likely']} a month, ${usd_per_hour} an hour"
+    paid = prompt * load["usd_per_million_input_tokens"]["likely"]
+    paid += answer * load["usd_per_million_output_tokens"]["likely"]
+    an_hour = load["requests_per_second"] * 3600 / 1e6
+    # Prices of a million tokens are whole micro-dollars.
+    if not isclose(paid * an_hour, usd_per_hour, rel_tol=1e-3, abs_tol=(prompt + answer) * an_hour / 1e6):
+        yield f"tokens pay ${paid * an_hour} of ${usd_per_hour} an hour"

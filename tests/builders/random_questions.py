@@ -269,6 +269,75 @@ class Questions:
             found["amount"] = self.quantity(in_tokens=reads_tokens and "output_length" in found)
         return found
 
+    def served_model(self) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """A model that generates, and a workload that serves it, without requests and lengths."""
+        known = [model for model in self.vocabulary.models if (model["dimensions"] or {}).get("decoder")]
+        model = self.random.choice(known)
+        work = {"task": "inference", "model": model["id"]}
+        return model, work | self.some(
+            {
+                "precision": lambda: [self.random.choice(("bf16", "fp16", "fp8", "int8", "int4", "fp32"))],
+                "kv_cache_precision": lambda: "fp8",
+                "software": lambda: {"engine": self.random.choice((*ENGINES, "transformers"))},
+            },
+            0.5,
+        )
+
+    def lengths(self, model: Mapping[str, Any]) -> dict[str, int]:
+        """Tokens of a prompt and of an answer that the model has room for."""
+        most = max(2, (model["dimensions"]["context_tokens"] or 8192) // 2)
+        return {"input_length": min(self.whole(16384), most), "output_length": min(self.whole(4096), most)}
+
+    def load(self) -> dict[str, Any]:
+        """A body of `POST /recommend` with a load to serve, or with requests in flight."""
+        model, work = self.served_model()
+        if self.maybe(0.25):
+            work |= {**self.lengths(model), "concurrency": self.whole(2048)}
+        else:
+            work["serving"] = self.serving(self.lengths(model))
+        asked: dict[str, Any] = {"workload": work, "limit": 2}
+        asked["constraints"] = self.some(
+            {
+                "provider": lambda: self.names("provider"),
+                "gpu": lambda: self.names("gpu", 6),
+                "max_nodes": lambda: self.random.choice((1, 2, 4)),
+                "max_instances": lambda: self.whole(64),
+                "market": lambda: ["on_demand", "spot"],
+                "max_usd_per_hour": lambda: self.amount(1, 100),
+            },
+            0.25,
+        )
+        return asked
+
+    def serving(self, lengths: Mapping[str, int]) -> dict[str, Any]:
+        """A load of requests of these mean lengths, with limits."""
+        load: dict[str, Any] = {
+            name: {"mean": mean, "p95": mean * self.random.uniform(1.0, 3.8)} if self.maybe(0.4) else mean
+            for name, mean in lengths.items()
+        }
+        rates: dict[str, Callable[[], float]] = {
+            "requests_per_second": lambda: self.amount(0.01, 1000),
+            "output_tokens_per_second": lambda: self.amount(1, 1e5),
+            "concurrency": lambda: self.whole(4096),
+        }
+        rate = self.random.choice(list(rates))
+        return (
+            load
+            | {rate: rates[rate]()}
+            | self.some(
+                {
+                    "max_seconds_to_first_token": lambda: self.amount(0.05, 20),
+                    "max_seconds_per_output_token": lambda: self.amount(0.005, 0.5),
+                    "max_seconds_per_request": lambda: self.amount(1, 300),
+                    "percentile": lambda: self.random.choice((50, 95, 99)),
+                    "headroom": lambda: self.random.uniform(0.0, 0.6),
+                    "min_replicas": lambda: self.whole(8),
+                    "availability_zones": lambda: self.random.randint(1, 3),
+                },
+                0.3,
+            )
+        )
+
     def quantity(self, *, in_tokens: bool) -> dict[str, Any]:
         kinds: dict[str, Callable[[], dict[str, Any]]] = {
             "samples": lambda: (

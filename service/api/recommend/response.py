@@ -421,16 +421,17 @@ def _measured(estimate: WorkEstimate) -> MeasuredEstimateResponse:
 
 def _modelled(estimate: WorkEstimate) -> JobEstimateResponse:
     assert estimate.modelled is not None
-    # Physics knows one instance; rates and hours of a choice are of all of its instances together.
+    # Physics knows one instance; rates, requests and hours of a choice are of all of its instances together.
     of_one = modelled_estimate(estimate.modelled, None)
-    physics = estimate.modelled.estimate
+    physics, instances = estimate.modelled.estimate, estimate.instances
     of_all = ("samples_per_second", "hours", "joules_per_sample", "usd", "samples_per_usd")
     return like(
         JobEstimateResponse,
         of_one,
         basis="modelled" if estimate.measured is None else estimate.measured.basis,
-        tokens_per_second=_of_all(physics.tokens_per_second, estimate.instances),
-        prefill_tokens_per_second=_of_all(physics.prefill_tokens_per_second, estimate.instances),
+        tokens_per_second=_of_all(physics.tokens_per_second, instances),
+        prefill_tokens_per_second=_of_all(physics.prefill_tokens_per_second, instances),
+        concurrency=None if physics.concurrency is None else rounded(physics.concurrency * instances),
         **shown_fields(estimate, *of_all),
     )
 

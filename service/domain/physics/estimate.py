@@ -245,17 +245,21 @@ def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Clu
         host := host_memory_need(config, cluster, layout),
         layout,
         new,
-        concurrency=in_flight * replicas,
+        concurrency=in_flight * replicas if served is None else served.in_flight / served.instances.likely,
         served=served,
-        kv_cache_tokens=cache_tokens_that_fit(config, cluster.usable_bytes, layout),
+        # By published runs, more may fit than by arithmetic.
+        kv_cache_tokens=max(
+            cache_tokens_that_fit(config, cluster.usable_bytes, layout), engine.room * config.whole_length
+        ),
     )
     if not (need.may_fit and host.fits):
         return estimate
-    state, seconds, output = engine.state, engine.seconds, max(1.0, config.output_length)
-    rate = output / float(engine.per_request.total(seconds)) * replicas
-    if served is not None:  # the rate is that of the load, whatever the engine could do
-        caution = bands.caution(GENERATION, features, new)
+    output, caution = max(1.0, config.output_length), bands.caution(GENERATION, features, new)
+    rate, first, token = (float(figure) for figure in engine.figures)
+    rate *= output * replicas
+    if served is not None:  # figures are those of the load, which include the caution of bands
         rate = output * served.requests_per_second / served.instances.likely / caution
+        first, token = (served.mean_to_first_token * caution, served.mean_per_token * caution)
     tokens = bands.around(rate, GENERATION, features, new)
     prefill = max(1.0, config.input_length) * layout.data / float(engine.seconds.prompt)
     return replace(
@@ -263,11 +267,10 @@ def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Clu
         step=step_of(calibration, GENERATION, StepTerms(engine.ideal(engine.per_token), in_flight), features),
         samples_per_second=tokens.times(1.0 / output),
         tokens_per_second=tokens,
-        prefill_tokens_per_second=bands.around(prefill, FIRST_TOKEN, features, new),
-        seconds_to_first_token=bands.around(
-            float(state.to_first_token.total(seconds)), FIRST_TOKEN, features, new, of_rate=False
+        # An engine is likely as slow with prompts as with answers, so that its rate times its seconds is its requests.
+        prefill_tokens_per_second=bands.around(prefill, FIRST_TOKEN, features, new).with_likely(prefill * caution),
+        seconds_to_first_token=bands.around(first, FIRST_TOKEN, features, new, of_rate=False).with_likely(
+            first / caution
         ),
-        seconds_per_output_token=bands.around(
-            float(engine.per_token.total(seconds)), GENERATION, features, new, of_rate=False
-        ),
+        seconds_per_output_token=bands.around(token, GENERATION, features, new, of_rate=False),
     )

@@ -36,6 +36,13 @@ class Engine:
     per_token: EngineTimes
     """Parts of the time between two tokens of a request, likewise."""
 
+    @property
+    def figures(self) -> tuple[Number, Number, Number]:
+        """Requests per second, and seconds to the first token and per token."""
+        shares = (self.per_request, self.state.to_first_token, self.per_token)
+        between, first, token = (share.total(self.seconds) for share in shares)
+        return 1.0 / between, first, token
+
     def ideal(self, share: EngineTimes) -> dict[str, float]:
         """Ideal seconds of a figure by term."""
         seconds: dict[str, float] = {}
@@ -120,6 +127,9 @@ class ServedLoad:
     seconds_to_first_token: float
     seconds_per_output_token: float
     seconds_per_request: float
+    mean_to_first_token: float
+    """Mean over all requests, as the next time."""
+    mean_per_token: float
     prompt_share: float
     """Share of the engine's time that reads prompts."""
 
@@ -160,8 +170,7 @@ def served_load(
         return Replicas.of(engine, np.array([room]), np.array([float(layout.data)]), np.array([1.0 / rate]))
 
     few, likely, many = (serve(at(rate), serving) for rate in (rates.high, rates.likely, rates.low))
-    # More places or slower links may turn the ends of the band around.
-    low, instances, high = sorted(float(each.fewest[0]) for each in (few, likely, many))
+    low, instances, high = (float(each.fewest[0]) for each in (few, likely, many))
     times = at(rates.likely).times(likely.load, serving)
     seconds = at(rates.likely).seconds(np.clip(times.running, 1.0, room))
     tokens, running, copies = serving.answer.mean, float(times.running[0]), instances * layout.data
@@ -170,17 +179,20 @@ def served_load(
     first, token, request = (float(figure(times, serving.percentile)[0]) for _, figure in TIMES.values())
     return ServedLoad(
         serving=serving,
-        instances=Band(low, instances, high),
+        # Where slow engines keep the limits on no number of instances, fewer carry the load.
+        instances=Band(min(low, instances), instances, max(low, instances, high)),
         missed=likely.missed(serving),
         replicas=float(layout.data),
         places=room,
         running=running,
         in_flight=serving.concurrency or float(times.rate[0] * times.mean_request[0]) * copies,
         utilisation=float(likely.utilisation[0]),
-        requests_per_second=float(times.rate[0]) * copies,
+        requests_per_second=float(likely.rate[0]) * copies,
         seconds_to_first_token=first,
         seconds_per_output_token=token,
         seconds_per_request=request,
+        mean_to_first_token=float(times.mean_first_token[0]),
+        mean_per_token=float(times.mean_per_token[0]),
         prompt_share=prompt / (prompt + decode),
     )
 

@@ -50,7 +50,7 @@ class Served(NamedTuple):
     load: Floats
     """Load of a replica, in the unit of the question, on these instances, or on those that carry the load."""
     rate: Floats
-    """Requests per second of a replica at that load."""
+    """Requests per second of a replica at that load, in the mean of busy and idle ones."""
     utilisation: Floats
     """Load over the most that a replica can do."""
     alone: Floats
@@ -197,7 +197,7 @@ class _LoadSearch:
     def served(self, chosen: Floats, figures: Floats, kept: Mask) -> Served:
         rows, none = np.arange(len(chosen)), ~np.isfinite(chosen)
         load = self.load(rows, np.where(none, self.first, chosen))
-        rate = load if self.serving.concurrency is None else self.replicas.times(load, self.serving).rate
+        rate = load if self.serving.concurrency is None else self._rate(load, np.where(none, self.first, chosen))
         carried, instances = self._spread(self.first), self._spread(chosen)
         allowed = carried <= self.serving.max_instances
         others = [np.delete(kept, column, axis=1).all(axis=1) & allowed for column in range(kept.shape[1])]
@@ -208,8 +208,13 @@ class _LoadSearch:
             rate,
             rate / self.replicas.most(self.serving),
             np.column_stack([figures, carried]),
-            np.column_stack([least, instances]),
+            np.column_stack([least, np.where(instances <= MOST_INSTANCES, instances, np.inf)]),
         )
+
+    def _rate(self, load: Floats, instances: Floats) -> Floats:
+        """Requests per second of a replica, in the mean of busy and idle ones, where clients send them."""
+        busy = self.serving.load / (self._spread(instances) * self.replicas.count)
+        return self.replicas.times(load, self.serving).rate * np.minimum(1.0, busy)
 
     def _spread(self, instances: Floats) -> Floats:
         """Instances that spread evenly over the zones."""

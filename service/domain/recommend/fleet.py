@@ -149,8 +149,10 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None) -> lis
         Check("gpu_figures_unknown", "data", blockers.figures),
         Check("precision", "hardware", blockers.precision),
         Check("global_batch_size", "constraint", blockers.layout),
-        Check("gpu_memory", "hardware", blockers.gpu_memory, _MoreNodes(fleet, keeping, blockers.gpu_memory)),
-        Check("kv_cache", "hardware", blockers.kv_cache, _MoreNodes(fleet, keeping, blockers.kv_cache)),
+        *(
+            Check(code, "hardware", fails, _MoreNodes(fleet, keeping, fails), changes_plans=True)
+            for code, fails in (("gpu_memory", blockers.gpu_memory), ("kv_cache", blockers.kv_cache))
+        ),
         Check("host_memory", "hardware", blockers.host_memory),
         Check("concurrency", "constraint", blockers.concurrency),
     ]

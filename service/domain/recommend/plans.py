@@ -418,8 +418,8 @@ def limit_checks(planner: Planner, cells: CheapestOffers, usd_per_hour: float | 
         np.minimum.at(least, cells.instance_type[shown], kept.least[shown])
         fails = ends & (~among(kept.alone) | among(kept.before) & ~among(kept.with_before))
         kind = LIMITS_BY_FIELD[field]
-        rule = _LimitRelaxation(kind.prefix + field, kind.parts, fails, least)
-        return Check(kind.code, "constraint", fails, rule, of_plans=True)
+        rule = _LimitRelaxation(kind.prefix + field, kind.parts, fails, least, ~among(plans.keeps))
+        return Check(kind.code, "constraint", fails, rule, of_plans=True, changes_plans=True)
 
     of_limits = [check(field, kept) for field, kept in plans.kept.items()]
     return [Check("interruptions", "constraint", among(plans.works) & ~ends, of_plans=True), *of_limits]
@@ -433,6 +433,8 @@ class _LimitRelaxation:
     parts: int
     fails: TypeSet
     least: Floats
+    miss_any: TypeSet
+    """Types that miss this limit, another one, or several together."""
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
         least = np.where(mask_of(rejected.types & self.fails, len(self.least)), self.least, np.inf)
@@ -441,7 +443,7 @@ class _LimitRelaxation:
         # Rounded up, so that the limit that is proposed admits the plan although it is printed with few digits.
         limit = np.ceil(least.min() * self.parts) / self.parts
         limit = int(limit) if self.parts == 1 else float(limit)
-        return Relaxation({self.name: limit}, rejected.only(types_where(least <= limit)))
+        return Relaxation({self.name: limit}, rejected.only(self.miss_any & types_where(self.least <= limit)))
 
 
 def keeping_on_more_nodes(

@@ -55,6 +55,8 @@ class Check(NamedTuple):
     """Null if no change of the question helps, because data or software is missing."""
     of_plans: bool = False
     """Whether types fail it with the offers that pass, and may not with others."""
+    changes_plans: bool = False
+    """Whether its relaxation changes the plans of a job, so that types may keep several limits that they miss."""
 
 
 class Obstacle(NamedTuple):
@@ -67,6 +69,8 @@ class Obstacle(NamedTuple):
     rejected: AdmittedOffers
     """Offers of the types that miss exactly one constraint, this one or another."""
     rule: RelaxationRule | None = None
+    helped: AdmittedOffers | None = None
+    """Offers of the types that a relaxation of this constraint may admit, where they are more than `rejected`."""
 
     @property
     def alone(self) -> TypeSet:
@@ -75,7 +79,7 @@ class Obstacle(NamedTuple):
 
     def relax(self, catalog: Catalog) -> Relaxation | None:
         """Returns the smallest change that admits some of the types; null if no change does."""
-        return self.rule.relax(self.rejected, catalog) if self.rule and self.alone else None
+        return self.rule.relax(self.helped or self.rejected, catalog) if self.rule and self.alone else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,10 +53,14 @@ def select(
     failing, failing_one = in_any_and_in_one(check.fails for check in checks)
     admitted = choice.cheapest.candidates(catalog.everyone & ~failing, limit)
     rejected = choice.cheapest.candidates(failing_one, limit)
-    obstacles = [Obstacle(check.code, check.ground, check.fails, rejected, check.rule) for check in checks]
     by_limits = union(check.fails for check in checks if check.of_plans)
     by_others = union(check.fails for check in checks if not check.of_plans)
     out = _Rejected(catalog.everyone & ~admitted.types, failing, by_limits & ~by_others)
+    helped = choice.cheapest.candidates(failing_one | out.by_limits, limit)
+    obstacles = [
+        Obstacle(check.code, check.ground, check.fails, rejected, check.rule, helped if check.changes_plans else None)
+        for check in checks
+    ]
     obstacles += _offer_obstacles(asked, choice, out, keeping, catalog)
     return Selection(admitted, [obstacle for obstacle in obstacles if obstacle.fails])
 

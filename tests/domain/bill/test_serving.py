@@ -24,6 +24,8 @@ def served(requests_per_second: float, prompt_share: float, missed: dict[str, fl
         seconds_to_first_token=0.2,
         seconds_per_output_token=0.01,
         seconds_per_request=2.2,
+        mean_to_first_token=0.1,
+        mean_per_token=0.01,
         prompt_share=prompt_share,
     )
 
