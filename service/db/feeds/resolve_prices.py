@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -12,12 +13,12 @@ from service.db.tables import DOCUMENT, FEED, INSTANCE_TYPE, OBSERVATION, OFFER,
 from service.domain.catalog.offer import OFFER_FIELDS
 from service.domain.catalog.resolution import Feed, Interval, Observed, Parts, Resolved, resolve
 
-KEYS_AT_ONCE = 500
+KEYS_AT_ONCE = 2000
 """How many keys one statement names; SQLite allows some thousands of parameters."""
 
-OBSERVED_COLUMNS = (
-    "id", "effective_from", "ends_at", "observed_at", "per_hour_micros", "dated", "kind", "source", "note", "state",
-)  # fmt: skip
+OFFERED = [OBSERVATION.c[name] for name in ("key", "provider", "name", *OFFER_FIELDS)]
+OBSERVED = [(OBSERVATION if each.name in OBSERVATION.c else DOCUMENT).c[each.name] for each in fields(Observed)]
+"""Columns of an observation in the order of the fields of `Observed`, which are many rows to make one by one."""
 
 TypeIds = Mapping[tuple[str, str], int]
 
@@ -73,15 +74,15 @@ def resolved_offers(
 ) -> Iterator[tuple[Row[Any], Resolved]]:
     """Yields a row of each offer, with its price over time as it was known at an instant, by default now."""
     table = OBSERVATION.c
-    query = select(OBSERVATION, DOCUMENT.c.feed, DOCUMENT.c.part, DOCUMENT.c.questioned).join(DOCUMENT)
+    query = select(*OFFERED, *OBSERVED).join(DOCUMENT)
     if keys is not None:
         query = query.where(table.key.in_(keys))
     by_key: dict[str, list[Row[Any]]] = defaultdict(list)
-    for row in connection.execute(_known(query, table.recorded_at, table.superseded_at, known_at)):
-        by_key[row.key].append(row)
-    for key in sorted(by_key):
-        rows = by_key[key]
-        yield rows[0], resolve(rows[0].market, map(_observed, rows), captures, feeds)
+    for row in connection.execute(_known(query, table.recorded_at, table.superseded_at, known_at)).all():
+        by_key[row[0]].append(row)
+    for _, rows in sorted(by_key.items()):
+        observations = [Observed(*row[len(OFFERED) :]) for row in rows]
+        yield rows[0], resolve(rows[0].market, observations, captures, feeds)
 
 
 def _known(query: Any, recorded: Any, superseded: Any, known_at: datetime | None) -> Any:
@@ -89,11 +90,6 @@ def _known(query: Any, recorded: Any, superseded: Any, known_at: datetime | None
         return query if superseded is None else query.where(superseded.is_(None))
     query = query.where(recorded <= known_at)
     return query if superseded is None else query.where(or_(superseded.is_(None), superseded > known_at))
-
-
-def _observed(row: Row[Any]) -> Observed:
-    values = {name: getattr(row, name) for name in OBSERVED_COLUMNS}
-    return Observed(feed=row.feed, part=row.part, questioned=row.questioned, **values)
 
 
 def _resolve_some(
@@ -143,8 +139,7 @@ def _write_offers(
     if gone := [id_ for key, id_ in id_of.items() if key not in known]:
         connection.execute(delete(OFFER).where(OFFER.c.id == bindparam("gone")), [{"gone": id_} for id_ in gone])
     if id_of:
-        touched = [{"offer": id_} for id_ in id_of.values()]
-        connection.execute(delete(PRICE).where(PRICE.c.offer_id == bindparam("offer")), touched)
+        connection.execute(delete(PRICE).where(PRICE.c.offer_id.in_(select(OFFER.c.id).where(among))))
     if new := [offer for offer in offers if offer["key"] not in id_of]:
         connection.execute(insert(OFFER), new)
         id_of = {row.key: row.id for row in connection.execute(select(OFFER.c.key, OFFER.c.id).where(among))}

@@ -1,12 +1,12 @@
 """Stores a capture of a feed: the rows that differ from the capture before, and the prices that follow from them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, RowMapping, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, case, func, insert, select, update
 
 from service.db.feeds.resolve_prices import renew_prices, resolve_prices
 from service.db.import_lock import import_transaction
@@ -23,7 +23,13 @@ ROWS_AT_ONCE = 5000
 VALUE = ("state", "reason", "per_hour_micros", "ends_at", "dated", "note")
 """Columns in which two captures of the same price can differ."""
 
-Chain = dict[datetime | None, Record]
+COMPARED: tuple[ColumnElement[Any], ...] = (
+    *(OBSERVATION.c[name] for name in ("id", "key", "effective_from", "observed_at", *VALUE) if name != "state"),
+    # A row that is held was shown like a kept one.
+    case((OBSERVATION.c.state == "held", "kept"), else_=OBSERVATION.c.state).label("state"),
+)
+
+Chain = dict[datetime | None, Mapping[str, Any]]
 """The rows of one offer in a capture, by the instants from which they hold."""
 
 
@@ -125,14 +131,16 @@ def _store(connection: Connection, capture: Capture, now: datetime) -> bool:
     _write_specifications(connection, capture)
     before, later = _state_around(connection, capture)
     after = _by_key(capture.rows)
-    changes = _changes(before, after, capture)
+    changes = _changes(before, after)
+    if capture.complete:
+        changes += _absences(connection, [chain for key, chain in before.items() if key not in after])
     document = {name: getattr(capture, name) for name in DOCUMENT_COLUMNS}
     document |= {"recorded_at": now, "questioned": _many_changed(before, after)}
     (document_id,) = connection.execute(insert(DOCUMENT).values(document).returning(DOCUMENT.c.id)).one()
-    _insert_rows(connection, changes, document_id, now)
+    _insert_rows(connection, changes, document_id, capture.fetched_at, now)
     restored = [] if later is None else _restored(changes, before, later)
     if later is not None:
-        _insert_rows(connection, restored, later.document_id, now)
+        _insert_rows(connection, restored, later.document_id, later.fetched_at, now)
     if (
         not (changes or restored)
         and not added
@@ -148,9 +156,9 @@ def _store(connection: Connection, capture: Capture, now: datetime) -> bool:
     return True
 
 
-def _insert_rows(connection: Connection, rows: Sequence[Record], document_id: int, now: datetime) -> None:
+def _insert_rows(connection: Connection, rows: Sequence[Record], document: int, at: datetime, now: datetime) -> None:
     # Each statement needs a copy of its rows, so all at once would double the memory of a large capture.
-    common = {"document_id": document_id, "recorded_at": now, "superseded_at": None}
+    common = {"document_id": document, "observed_at": at, "recorded_at": now, "superseded_at": None}
     for first in range(0, len(rows), ROWS_AT_ONCE):
         connection.execute(insert(OBSERVATION), [{**row, **common} for row in rows[first : first + ROWS_AT_ONCE]])
 
@@ -173,17 +181,18 @@ class _Later:
 
 
 def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, Chain], _Later | None]:
-    """The prices of the part just before the capture, and the capture after it. An absent offer has an empty chain."""
+    """The prices of the part just before the capture, and the capture after it. An absent offer has an empty chain.
+
+    Rows of the state before hold the columns of `COMPARED` only, since these are all prices of the part.
+    """
     table = OBSERVATION.c
     of_part = (DOCUMENT.c.feed == capture.feed, DOCUMENT.c.part == capture.part)
     rank = func.row_number().over(
         partition_by=(table.key, table.effective_from), order_by=(table.observed_at.desc(), table.id.desc())
     )
-    ranked = select(OBSERVATION, rank.label("rank")).join(DOCUMENT)
-    ranked = ranked.where(*of_part, table.observed_at < capture.fetched_at)
-    last = ranked.subquery()
-    # Copied once, since this is every row of the part.
-    rows = [_plain(row) for row in connection.execute(select(last).where(last.c.rank == 1)).mappings()]
+    ranked = select(*COMPARED, rank.label("rank")).join(DOCUMENT)
+    last = ranked.where(*of_part, table.observed_at < capture.fetched_at).subquery()
+    rows = connection.execute(select(last).where(last.c.rank == 1)).mappings().all()
     absent_at = {row["key"]: row["observed_at"] for row in rows if row["state"] == "absent"}
     before: dict[str, Chain] = {key: {} for key in absent_at}
     for row in rows:
@@ -195,35 +204,35 @@ def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, C
     next_document = connection.execute(following.order_by(DOCUMENT.c.fetched_at).limit(1)).first()
     if next_document is None:
         return before, None
-    shown = select(OBSERVATION).join(DOCUMENT).where(*of_part, table.observed_at == next_document.fetched_at)
+    shown = select(*COMPARED).join(DOCUMENT).where(*of_part, table.observed_at == next_document.fetched_at)
     explicit: dict[str, Chain] = defaultdict(dict)
     for shown_row in connection.execute(shown).mappings():
-        explicit[shown_row["key"]][shown_row["effective_from"]] = dict(shown_row)
+        explicit[shown_row["key"]][shown_row["effective_from"]] = shown_row
     return before, _Later(next_document.id, next_document.fetched_at, explicit)
 
 
-def _plain(row: RowMapping) -> Record:
-    """A stored row without what belongs to its storage; a held row was shown like a kept one."""
-    left_out = ("id", "rank", "document_id", "recorded_at", "superseded_at")
-    plain = {name: value for name, value in row.items() if name not in left_out}
-    return plain | {"state": "kept" if row["state"] == "held" else row["state"]}
-
-
-def _changes(before: Mapping[str, Chain], after: Mapping[str, Chain], capture: Capture) -> list[Record]:
+def _changes(before: Mapping[str, Chain], after: Mapping[str, Chain]) -> list[Record]:
     changes = []
     for key, chain in after.items():
+        former = before.get(key, {})
         for start, row in chain.items():
-            former = before.get(key, {}).get(start)
-            if former is None or any(former[name] != row[name] for name in VALUE):
-                changes.append({**row, "observed_at": capture.fetched_at})
-    if capture.complete:
-        changes += [_absence(before[key], capture.fetched_at) for key in before if before[key] and key not in after]
+            if start not in former or any(former[start][name] != row[name] for name in VALUE):
+                changes.append(row)
     return changes
 
 
-def _absence(chain: Chain, at: datetime) -> Record:
+def _absences(connection: Connection, chains: Iterable[Chain]) -> Iterator[Record]:
+    """A row for each offer that the capture lacks, made of the last row that showed it."""
+    last = [next(iter(chain.values()))["id"] for chain in chains if chain]
+    for first in range(0, len(last), ROWS_AT_ONCE):
+        query = select(OBSERVATION).where(OBSERVATION.c.id.in_(last[first : first + ROWS_AT_ONCE]))
+        for row in connection.execute(query).mappings():
+            yield _absence({name: value for name, value in row.items() if name != "id"})
+
+
+def _absence(row: Record) -> Record:
     empty = dict.fromkeys(("per_hour_micros", "effective_from", "ends_at", "reason", "note"))
-    return {**next(iter(chain.values())), **empty, "state": "absent", "observed_at": at}
+    return {**row, **empty, "state": "absent"}
 
 
 def _restored(changes: Sequence[Record], before: Mapping[str, Chain], later: _Later) -> list[Record]:
@@ -237,9 +246,9 @@ def _restored(changes: Sequence[Record], before: Mapping[str, Chain], later: _La
         starts = former if row["state"] == "absent" else [row["effective_from"]]
         for start in starts:
             if start not in explicit and start in former:
-                restored[key, start] = {**former[start], "observed_at": later.fetched_at}
+                restored[key, start] = {**row, "effective_from": start, **{name: former[start][name] for name in VALUE}}
         if not former and not explicit:
-            restored[key, None] = _absence({None: row}, later.fetched_at)
+            restored[key, None] = _absence(row)
     return list(restored.values())
 
 
