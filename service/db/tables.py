@@ -169,8 +169,7 @@ OBSERVATION = _table(
     "observation",
     *_keys(ROW_NUMBER, "id"),
     Column("document_id", ROW_NUMBER, ForeignKey("document.id"), nullable=False, index=True),
-    Column("key", TEXT, nullable=False, index=True),
-    *_required(TEXT, "provider", "name", "market", "operating_system", "currency"),
+    *_required(TEXT, "key", "provider", "name", "market", "operating_system", "currency"),
     *_optional(TEXT, "region", "zone", "term"),
     *_optional(LARGE, "per_hour_micros"),
     *_optional(MOMENT, "effective_from", "ends_at"),
@@ -183,6 +182,8 @@ OBSERVATION = _table(
     _one_of("kind", *PRICE_KINDS),
     _one_of("market", *MARKETS),
     Index("ix_observation_provider_name", "provider", "name"),
+    # Holds all columns that decide whose prices an unchanged document renews, so that the rows need not be read.
+    Index("ix_observation_key_document_state", "key", "document_id", "state", "superseded_at"),
 )
 """Every change that a feed showed, never overwritten; offers and their prices are made of these rows.
 

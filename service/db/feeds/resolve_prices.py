@@ -4,10 +4,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, case, delete, func, insert, not_, or_, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, case, delete, func, insert, or_, select, update
 
 from service.db.tables import DOCUMENT, FEED, INSTANCE_TYPE, OBSERVATION, OFFER, PRICE
 from service.domain.catalog.offer import OFFER_FIELDS
@@ -42,17 +41,16 @@ def renew_prices(connection: Connection, feed: str, part: str, at: datetime, now
 
     Returns the other keys of the part, whose prices must be resolved: several feeds show them, or a row is not kept.
     """
-    of_part = and_(DOCUMENT.c.feed == feed, DOCUMENT.c.part == part)
-    not_plain = or_(not_(of_part), OBSERVATION.c.state != "kept")
-    shown = select(OBSERVATION.c.key, func.max(case((of_part, 1), else_=0)).label("here"),
-                   func.max(case((not_plain, 1), else_=0)).label("resolved"))  # fmt: skip
-    keys = shown.join(DOCUMENT).where(OBSERVATION.c.superseded_at.is_(None)).group_by(OBSERVATION.c.key).subquery()
-    plain = select(OFFER.c.id).join(keys, keys.c.key == OFFER.c.key).where(keys.c.here == 1, keys.c.resolved == 0)
+    documents = select(DOCUMENT.c.id).where(DOCUMENT.c.feed == feed, DOCUMENT.c.part == part)
+    of_part = OBSERVATION.c.document_id.in_(documents)
+    is_here = func.max(case((of_part, 1), else_=0))
+    is_plain = func.min(case((and_(of_part, OBSERVATION.c.state == "kept"), 1), else_=0))
+    keys = select(OBSERVATION.c.key).where(OBSERVATION.c.superseded_at.is_(None)).group_by(OBSERVATION.c.key)
+    offers = select(OFFER.c.id).where(OFFER.c.key.in_(keys.having(is_plain == 1)))
     in_force = and_(PRICE.c.valid_from <= at, or_(PRICE.c.valid_to.is_(None), PRICE.c.valid_to > at))
-    dated = update(PRICE).where(PRICE.c.offer_id.in_(plain), in_force, PRICE.c.dated != "unknown")
+    dated = update(PRICE).where(PRICE.c.offer_id.in_(offers), in_force, PRICE.c.dated != "unknown")
     connection.execute(dated.values(observed_on=at.date(), recorded_at=now))
-    others = select(keys.c.key).where(keys.c.here == 1, keys.c.resolved == 1)
-    return set(connection.execute(others).scalars())
+    return set(connection.execute(keys.having(is_here == 1, is_plain == 0)).scalars())
 
 
 def captures_known_at(connection: Connection, known_at: datetime | None) -> Parts:
@@ -154,9 +152,8 @@ def _mark_held(connection: Connection, keys: Sequence[str] | None, held: Collect
     query = select(table.id).where(table.state == "held")
     before = set(connection.execute(query if keys is None else query.where(table.key.in_(keys))).scalars())
     for state, ids in (("held", set(held) - before), ("kept", before - set(held))):
-        if ids:
-            statement = update(OBSERVATION).where(table.id == bindparam("row")).values(state=state)
-            connection.execute(statement, [{"row": id_} for id_ in ids])
+        for chunk in _chunks(sorted(ids)):
+            connection.execute(update(OBSERVATION).where(table.id.in_(chunk)).values(state=state))
 
 
 def _type_ids(connection: Connection) -> TypeIds:
@@ -164,7 +161,5 @@ def _type_ids(connection: Connection) -> TypeIds:
     return {(provider, name): id_ for provider, name, id_ in rows}
 
 
-def _chunks(keys: Sequence[str]) -> Iterator[list[str]]:
-    rest = iter(keys)
-    while chunk := list(islice(rest, KEYS_AT_ONCE)):
-        yield chunk
+def _chunks(keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (keys[first : first + KEYS_AT_ONCE] for first in range(0, len(keys), KEYS_AT_ONCE))
