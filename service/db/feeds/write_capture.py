@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, case, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, RowMapping, case, func, insert, select, update
 
 from service.db.feeds.resolve_prices import renew_prices, resolve_prices
 from service.db.import_lock import import_transaction
@@ -29,8 +29,11 @@ COMPARED: tuple[ColumnElement[Any], ...] = (
     case((OBSERVATION.c.state == "held", "kept"), else_=OBSERVATION.c.state).label("state"),
 )
 
-Chain = dict[datetime | None, Mapping[str, Any]]
+Chain = dict[datetime | None, Record]
 """The rows of one offer in a capture, by the instants from which they hold."""
+
+StoredChain = dict[datetime | None, RowMapping]
+"""The same of a capture that is stored, with the columns of `COMPARED`."""
 
 
 class CaptureRefused(Exception):
@@ -177,14 +180,11 @@ class _Later:
 
     document_id: int
     fetched_at: datetime
-    explicit: Mapping[str, Chain]
+    explicit: Mapping[str, StoredChain]
 
 
-def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, Chain], _Later | None]:
-    """The prices of the part just before the capture, and the capture after it. An absent offer has an empty chain.
-
-    Rows of the state before hold the columns of `COMPARED` only, since these are all prices of the part.
-    """
+def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, StoredChain], _Later | None]:
+    """The prices of the part just before the capture, and the capture after it. An absent offer has an empty chain."""
     table = OBSERVATION.c
     of_part = (DOCUMENT.c.feed == capture.feed, DOCUMENT.c.part == capture.part)
     rank = func.row_number().over(
@@ -194,7 +194,7 @@ def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, C
     last = ranked.where(*of_part, table.observed_at < capture.fetched_at).subquery()
     rows = connection.execute(select(last).where(last.c.rank == 1)).mappings().all()
     absent_at = {row["key"]: row["observed_at"] for row in rows if row["state"] == "absent"}
-    before: dict[str, Chain] = {key: {} for key in absent_at}
+    before: dict[str, StoredChain] = {key: {} for key in absent_at}
     for row in rows:
         if row["key"] not in absent_at or row["observed_at"] > absent_at[row["key"]]:
             before.setdefault(row["key"], {})[row["effective_from"]] = row
@@ -205,13 +205,13 @@ def _state_around(connection: Connection, capture: Capture) -> tuple[dict[str, C
     if next_document is None:
         return before, None
     shown = select(*COMPARED).join(DOCUMENT).where(*of_part, table.observed_at == next_document.fetched_at)
-    explicit: dict[str, Chain] = defaultdict(dict)
+    explicit: dict[str, StoredChain] = defaultdict(dict)
     for shown_row in connection.execute(shown).mappings():
         explicit[shown_row["key"]][shown_row["effective_from"]] = shown_row
     return before, _Later(next_document.id, next_document.fetched_at, explicit)
 
 
-def _changes(before: Mapping[str, Chain], after: Mapping[str, Chain]) -> list[Record]:
+def _changes(before: Mapping[str, StoredChain], after: Mapping[str, Chain]) -> list[Record]:
     changes = []
     for key, chain in after.items():
         former = before.get(key, {})
@@ -221,7 +221,7 @@ def _changes(before: Mapping[str, Chain], after: Mapping[str, Chain]) -> list[Re
     return changes
 
 
-def _absences(connection: Connection, chains: Iterable[Chain]) -> Iterator[Record]:
+def _absences(connection: Connection, chains: Iterable[StoredChain]) -> Iterator[Record]:
     """A row for each offer that the capture lacks, made of the last row that showed it."""
     last = [next(iter(chain.values()))["id"] for chain in chains if chain]
     for first in range(0, len(last), ROWS_AT_ONCE):
@@ -235,7 +235,7 @@ def _absence(row: Record) -> Record:
     return {**row, **empty, "state": "absent"}
 
 
-def _restored(changes: Sequence[Record], before: Mapping[str, Chain], later: _Later) -> list[Record]:
+def _restored(changes: Sequence[Record], before: Mapping[str, StoredChain], later: _Later) -> list[Record]:
     """Rows that a later capture left out because they were as before, until this capture came between the two."""
     restored: dict[tuple[str, datetime | None], Record] = {}
     for row in changes:
@@ -252,7 +252,7 @@ def _restored(changes: Sequence[Record], before: Mapping[str, Chain], later: _La
     return list(restored.values())
 
 
-def _many_changed(before: Mapping[str, Chain], after: Mapping[str, Chain]) -> bool:
+def _many_changed(before: Mapping[str, StoredChain], after: Mapping[str, Chain]) -> bool:
     """Whether so many on-demand prices differ from the capture before that each needs a second capture."""
     pairs = [
         (former["per_hour_micros"], row["per_hour_micros"])
