@@ -9,15 +9,17 @@ import click
 from service.app import upstream_of
 from service.cli.database import current_database
 from service.db.engine import Engine
+from service.db.feeds.decide_held import decide_held, held_prices
 from service.db.feeds.read_feeds import feed_statuses, unmapped_types
-from service.domain.catalog.resolution import Feed
+from service.db.write_catalog import record_failure
+from service.domain.catalog.resolution import Decision, Feed
 from service.feeds.folder import documents_in
 from service.feeds.importing import import_documents, utc_now
 from service.feeds.own_offers import OWN, documents_by_day
 from service.feeds.refresh import fetch_to
 from service.feeds.refresh import refresh as refresh_feed
 from service.feeds.registry import SOURCES
-from service.feeds.report import feeds_table, import_lines, unmapped_table
+from service.feeds.report import feeds_table, held_table, import_lines, unmapped_table
 from service.settings import SettingsWrong, read_settings
 
 PATH = click.Path(path_type=Path)
@@ -90,12 +92,43 @@ def import_(path: Path, feed: str | None, fetched_at: datetime | None, rows: boo
         for file in documents_in(path, fetched_at or now, feed):
             if file.source is None or file.documents is None:
                 print(f"{file.name}: refused. {file.problem}")
+                if file.source:
+                    record_failure(engine, file.source.id, now, "refused", f"{file.name}: {file.problem}")
                 refused += 1
                 continue
             imported = import_documents(engine, file.source, file.documents, now)
             refused += imported.problem is not None
             print("\n".join(import_lines(imported, rows=rows)), flush=True)
     return 1 if refused else 0
+
+
+@feeds.command("held")
+def held() -> None:
+    """List the prices that wait for a second capture, another feed, or a decision."""
+    with current_database() as engine:
+        print(held_table(held_prices(engine)))
+
+
+@feeds.command("release")
+@click.argument("name", metavar="FEED")
+def release(name: str) -> None:
+    """Let the prices of a feed count that wait for a confirmation."""
+    _decide(name, "released")
+
+
+@feeds.command("refuse")
+@click.argument("name", metavar="FEED")
+def refuse(name: str) -> None:
+    """Never let the prices of a feed count that wait for a confirmation, until it shows others."""
+    _decide(name, "refused")
+
+
+def _decide(name: str, decision: Decision) -> None:
+    with current_database() as engine:
+        (feed,) = _asked_feeds(engine, [name])
+        decided = decide_held(engine, feed.id, decision, utc_now())
+        print(held_table(decided))
+        print(f"{feed.id}: {len(decided):,} prices {decision}.")
 
 
 @feeds.command("unmapped")

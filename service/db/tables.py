@@ -176,7 +176,8 @@ OBSERVATION = _table(
     *_required(MOMENT, "observed_at", "recorded_at"),
     *_optional(MOMENT, "superseded_at"),
     *_required(TEXT, "dated", "kind", "source", "state"),
-    *_optional(TEXT, "reason", "note"),
+    *_optional(TEXT, "reason", "note", "decision"),
+    *_optional(MOMENT, "decided_at"),
     _one_of("state", *OBSERVATION_STATES),
     _one_of("dated", *DATED),
     _one_of("kind", *PRICE_KINDS),
@@ -188,7 +189,7 @@ OBSERVATION = _table(
 """Every change that a feed showed, never overwritten; offers and their prices are made of these rows.
 
 A capture stores a row only where it differs from the capture before. `superseded_at` is the end of a row of the seed
-that a later seed no longer has.
+that a later seed no longer has. `decision` is what an operator decided about a row that was held.
 """
 
 SPECIFICATION = _table(

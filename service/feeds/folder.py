@@ -100,7 +100,7 @@ def _of_manifest(files: Mapping[str, bytes]) -> Iterator[Found]:
         name = f"{feed} {part}".strip()
         problem = _problem_of(documents, files)
         if problem or feed not in SOURCES:
-            yield Found(name, None, None, problem or f"No feed is called {feed!r}.")
+            yield Found(name, SOURCES.get(feed), None, problem or f"No feed is called {feed!r}.")
             continue
         yield Found(name, SOURCES[feed], _documents(documents, files), None)
 

@@ -5,7 +5,9 @@ from datetime import datetime
 
 from tabulate import tabulate
 
+from service.db.feeds.decide_held import HeldPrice
 from service.db.feeds.read_feeds import FeedStatus, UnmappedType
+from service.domain.money import MICRO
 from service.feeds.importing import Imported
 from service.feeds.listing import REASONS
 
@@ -51,6 +53,29 @@ def feeds_table(statuses: Sequence[FeedStatus], now: datetime, off: Collection[s
     ]
     header = ("feed", "state", "last run", "content of", "kept", "held", "set aside", "unmapped")
     return str(tabulate(rows, header, tablefmt="plain"))
+
+
+def held_table(prices: Sequence[HeldPrice]) -> str:
+    """Returns a table of the prices that wait for a confirmation."""
+    rows = [
+        (
+            each.feed,
+            f"{each.provider}/{each.name}",
+            each.region or "-",
+            each.term or each.market,
+            _dollars(each.in_force_micros),
+            _dollars(each.per_hour_micros),
+            each.currency,
+            _day(each.observed_at),
+        )
+        for each in prices
+    ]
+    header = ("feed", "instance type", "region", "market", "in force", "held", "currency", "shown on")
+    return str(tabulate(rows, header, tablefmt="plain", disable_numparse=True))
+
+
+def _dollars(micros: int | None) -> str:
+    return "-" if micros is None else f"{micros / MICRO:g}"
 
 
 def _day(moment: datetime | None) -> str:

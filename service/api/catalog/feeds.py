@@ -30,7 +30,10 @@ class FeedResponse(ResponseModel):
     captured_at: datetime | None = Field(description="The instant at which the last good content was current.")
     changed_at: datetime | None = Field(description="Since when the content is the same.")
     rows_kept: int
-    rows_held: int = Field(description="Rows that wait for a second capture or another feed.")
+    rows_held: int = Field(
+        description="Rows that wait for a second capture, another feed, or `instance-selector feeds release`."
+    )
+    rows_refused: int = Field(description="Rows that an operator refused: `instance-selector feeds refuse`.")
     rows_unmapped: int = Field(description="Kept rows whose instance type the catalog lacks, see `/catalog/unmapped`.")
     set_aside: dict[str, int] = Field(description="Rows that failed a check, by reason.")
     filtered: dict[str, int] = Field(description="Rows about other products, by reason.")
@@ -44,6 +47,7 @@ class FeedResponse(ResponseModel):
             state=status.health(now),
             rows_kept=status.kept,
             rows_held=status.held,
+            rows_refused=status.refused,
             rows_unmapped=status.unmapped,
         )
 

@@ -25,6 +25,8 @@ class FeedStatus:
     """The first of the captures that equal the last one."""
     kept: int
     held: int
+    refused: int
+    """Prices that an operator refused and that the feed still shows, or showed before."""
     unmapped: int
     set_aside: dict[str, int]
     filtered: dict[str, int]
@@ -110,8 +112,9 @@ def _status(connection: Connection, feed: Feed) -> FeedStatus:
     parts = connection.execute(select(IMPORT_RUN).where(run.id.in_(newest))).all()
     document = DOCUMENT.c
     captured = connection.execute(select(func.max(document.fetched_at)).where(document.feed == feed.id)).scalar()
-    held = select(func.count()).select_from(OBSERVATION).join(DOCUMENT)
+    held = select(func.count(), func.count(OBSERVATION.c.decision)).select_from(OBSERVATION).join(DOCUMENT)
     held = held.where(document.feed == feed.id, OBSERVATION.c.state == "held")
+    held_rows, refused = connection.execute(held).one()
     return FeedStatus(
         feed=feed,
         last_run_at=last.finished_at if last else None,
@@ -120,7 +123,8 @@ def _status(connection: Connection, feed: Feed) -> FeedStatus:
         captured_at=captured,
         changed_at=_changed_at(connection, feed),
         kept=sum(row.rows_kept for row in parts),
-        held=connection.execute(held).scalar_one(),
+        held=held_rows - refused,
+        refused=refused,
         unmapped=sum(row.rows_unmapped or 0 for row in parts),
         set_aside=_sum([row.quarantined for row in parts]),
         filtered=_sum([row.filtered or {} for row in parts]),

@@ -16,8 +16,12 @@ KEYS_AT_ONCE = 2000
 """How many keys one statement names; SQLite allows some thousands of parameters."""
 
 OFFERED = [OBSERVATION.c[name] for name in ("key", "provider", "name", *OFFER_FIELDS)]
-OBSERVED = [(OBSERVATION if each.name in OBSERVATION.c else DOCUMENT).c[each.name] for each in fields(Observed)]
-"""Columns of an observation in the order of the fields of `Observed`, which are many rows to make one by one."""
+OBSERVED = [
+    (OBSERVATION if each.name in OBSERVATION.c else DOCUMENT).c[each.name]
+    for each in fields(Observed)
+    if each.name != "decision"
+]
+"""Columns of an observation in the order of the fields of `Observed`, apart from the last one."""
 
 TypeIds = Mapping[tuple[str, str], int]
 
@@ -32,7 +36,7 @@ def resolve_prices(connection: Connection, keys: Collection[str] | None, now: da
     """Replaces the prices of these offers, or of all, by what the observations of all feeds say together."""
     feeds, captures = read_feeds(connection), captures_known_at(connection, None)
     types = _type_ids(connection)
-    for chunk in [None] if keys is None else _chunks(sorted(keys)):
+    for chunk in [None] if keys is None else in_chunks(sorted(keys)):
         _resolve_some(connection, chunk, feeds, captures, types, now)
 
 
@@ -72,7 +76,8 @@ def resolved_offers(
 ) -> Iterator[tuple[Row[Any], Resolved]]:
     """Yields a row of each offer, with its price over time as it was known at an instant, by default now."""
     table = OBSERVATION.c
-    query = select(*OFFERED, *OBSERVED).join(DOCUMENT)
+    decision = table.decision if known_at is None else case((table.decided_at <= known_at, table.decision))
+    query = select(*OFFERED, *OBSERVED, decision).join(DOCUMENT)
     if keys is not None:
         query = query.where(table.key.in_(keys))
     by_key: dict[str, list[Row[Any]]] = defaultdict(list)
@@ -152,7 +157,7 @@ def _mark_held(connection: Connection, keys: Sequence[str] | None, held: Collect
     query = select(table.id).where(table.state == "held")
     before = set(connection.execute(query if keys is None else query.where(table.key.in_(keys))).scalars())
     for state, ids in (("held", set(held) - before), ("kept", before - set(held))):
-        for chunk in _chunks(sorted(ids)):
+        for chunk in in_chunks(sorted(ids)):
             connection.execute(update(OBSERVATION).where(table.id.in_(chunk)).values(state=state))
 
 
@@ -161,5 +166,6 @@ def _type_ids(connection: Connection) -> TypeIds:
     return {(provider, name): id_ for provider, name, id_ in rows}
 
 
-def _chunks(keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def in_chunks(keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yields keys or ids in groups that one statement can name."""
     return (keys[first : first + KEYS_AT_ONCE] for first in range(0, len(keys), KEYS_AT_ONCE))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, RowMapping, case, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, RowMapping, case, func, insert, or_, select, update
 
+from service.db.feeds.decide_held import is_waiting
 from service.db.feeds.resolve_prices import renew_prices, resolve_prices
 from service.db.import_lock import import_transaction
 from service.db.schema import key_columns
@@ -32,8 +33,11 @@ COMPARED: tuple[ColumnElement[Any], ...] = (
 Chain = dict[datetime | None, Record]
 """The rows of one offer in a capture, by the instants from which they hold."""
 
+OF_ONE_ROW = ("id", "decision", "decided_at")
+"""Columns that a row made of a stored one does not take over."""
+
 StoredChain = dict[datetime | None, RowMapping]
-"""The same of a capture that is stored, with the columns of `COMPARED`."""
+"""The rows of one offer in a stored capture, with the columns of `COMPARED`."""
 
 
 class CaptureRefused(Exception):
@@ -227,7 +231,7 @@ def _absences(connection: Connection, chains: Iterable[StoredChain]) -> Iterator
     for first in range(0, len(last), ROWS_AT_ONCE):
         query = select(OBSERVATION).where(OBSERVATION.c.id.in_(last[first : first + ROWS_AT_ONCE]))
         for row in connection.execute(query).mappings():
-            yield _absence({name: value for name, value in row.items() if name != "id"})
+            yield _absence({name: value for name, value in row.items() if name not in OF_ONE_ROW})
 
 
 def _absence(row: Record) -> Record:
@@ -272,7 +276,8 @@ def _confirmed_that_day(connection: Connection, feed: str, part: str, at: dateti
     others = select(table.fetched_at).where(*of_part, table.complete, table.id != document_id)
     days = {moment.date() for moment in connection.execute(others).scalars()}
     waiting = select(func.count()).select_from(OBSERVATION).join(DOCUMENT)
-    waiting = waiting.where(*of_part, OBSERVATION.c.state.in_(("held", "absent")))
+    is_open = or_(OBSERVATION.c.state == "absent", is_waiting())
+    waiting = waiting.where(*of_part, is_open)
     return at.date() in days and connection.execute(waiting).scalar_one() == 0
 
 

@@ -34,6 +34,9 @@ ObservationState = Literal["kept", "held", "set_aside", "absent"]
 OBSERVATION_STATES: tuple[ObservationState, ...] = get_args(ObservationState)
 """`kept` counts, `held` waits for a confirmation, `set_aside` failed a check; `absent`: a capture lacks the offer."""
 
+Decision = Literal["released", "refused"]
+"""How an operator decided about a held observation: it counts at once, or not until the feed shows another price."""
+
 Parts = Mapping[tuple[str, str], Sequence[datetime]]
 """The instants of the complete captures of each part of each feed, in order."""
 
@@ -83,6 +86,7 @@ class Observed:
     source: str
     note: str | None
     questioned: bool = False
+    decision: Decision | None = None
 
     @property
     def starts_at(self) -> datetime:
@@ -220,7 +224,8 @@ def _accepted(market: Market, chain: _Chain, chains: Sequence[_Chain], held: set
         if each.has_price and each.per_hour_micros is not None:
             step = _step(former, each)
             unsure = is_questioned and (each.questioned or not low <= step <= high)
-            if unsure and chain.confirmed[each.id] <= each.observed_at and not _agreed(market, each, chain, chains):
+            waits = unsure and each.decision is None and chain.confirmed[each.id] <= each.observed_at
+            if each.decision == "refused" or (waits and not _agreed(market, each, chain, chains)):
                 held.add(each.id)
                 continue
             former = each
@@ -247,7 +252,7 @@ def _agreed(market: Market, observed: Observed, own: _Chain, chains: Sequence[_C
         for chain in chains
         if chain is not own
         for other in chain.changes
-        if other.has_price
+        if other.has_price and other.decision != "refused"
     )
 
 
