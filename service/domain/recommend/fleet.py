@@ -34,8 +34,8 @@ W = TypeVar("W")
 Measured = tuple[Measurement, ...]
 """The measurements under a workload's name, an argument of what is cached because callers see different ones."""
 
-Keeping = Callable[[AdmittedOffers, "Blockers"], TypeSet]
-"""Returns the types of some rejected offers that keep the limits on the whole job on more nodes."""
+Keeping = Callable[[AdmittedOffers, "Blockers", int], TypeSet]
+"""Returns the types of some rejected offers that keep the limits on the whole job on up to so many nodes."""
 
 
 class Blockers(NamedTuple):
@@ -124,11 +124,9 @@ def with_measurements(fleet: FleetEstimate[Job], name: str, measured: Measured, 
     return catalog.derive(_with_measurements, fleet, name, measured, cache=catalog.outlooks)
 
 
-def with_more_nodes(fleet: FleetEstimate[Job], among: TypeSet, catalog: Catalog) -> FleetEstimate[Job] | None:
-    """Returns the estimate for some types on up to twice as many nodes; None above the maximum."""
-    if 2 * max(fleet.counts) > MAX_NODES:
-        return None
-    more = _more_counts(fleet)
+def with_more_nodes(fleet: FleetEstimate[Job], most: int, among: TypeSet, catalog: Catalog) -> FleetEstimate[Job]:
+    """Returns the estimate for some types on up to `most` nodes, which are more than now."""
+    more = _more_counts(fleet, most)
     options, layouts = estimate_columns(fleet.job, more, catalog, among)
     return replace(
         fleet,
@@ -160,32 +158,33 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None) -> lis
 
 @dataclass(frozen=True, slots=True)
 class _MoreNodes:
-    """Doubles the maximum number of nodes if the job then runs, or keeps its limits, on some types."""
+    """Doubles the maximum number of nodes until the job runs, and keeps its limits, on some types."""
 
     fleet: FleetEstimate[Job]
     keeping: Keeping | None
     fails: TypeSet
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        blockers, most = self.fleet.blockers, 2 * max(self.fleet.counts)
-        if not rejected.types & self.fails or most > MAX_NODES:
-            return None
+        most = max(self.fleet.counts)
+        while rejected.types & self.fails and (most := 2 * most) <= MAX_NODES:
+            if admits := self._admitted_on(most, rejected, catalog):
+                return Relaxation({"max_nodes": most}, rejected.only(admits))
+        return None
+
+    def _admitted_on(self, most: int, rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
+        blockers = self.fleet.blockers
         if self.keeping is not None:
-            admits = self.keeping(rejected, blockers)
-        else:
-            admits = catalog.derive(
-                _run_on_more_nodes, self.fleet, rejected.types & blockers.for_now, cache=catalog.outlooks
-            )
-        return Relaxation({"max_nodes": most}, rejected.only(admits)) if admits else None
+            return self.keeping(rejected, blockers, most)
+        types = rejected.types & blockers.for_now
+        return catalog.derive(_run_on_more_nodes, self.fleet, most, types, cache=catalog.outlooks)
 
 
-def _run_on_more_nodes(catalog: Catalog, fleet: FleetEstimate[Job], types: TypeSet) -> TypeSet:
-    return types_that_run(fleet.job, _more_counts(fleet), types, catalog)
+def _run_on_more_nodes(catalog: Catalog, fleet: FleetEstimate[Job], most: int, types: TypeSet) -> TypeSet:
+    return types_that_run(fleet.job, _more_counts(fleet, most), types, catalog)
 
 
-def _more_counts(fleet: FleetEstimate[Job]) -> tuple[int, ...]:
-    counts = node_counts(min(fleet.counts), 2 * max(fleet.counts))
-    return tuple(count for count in counts if count not in fleet.counts)
+def _more_counts(fleet: FleetEstimate[Job], most: int) -> tuple[int, ...]:
+    return tuple(count for count in node_counts(min(fleet.counts), most) if count not in fleet.counts)
 
 
 def _estimate_fleet(catalog: Catalog, job: Job, counts: tuple[int, ...]) -> FleetEstimate[Job]:

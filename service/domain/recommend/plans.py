@@ -447,18 +447,16 @@ class _LimitRelaxation:
 
 
 def keeping_on_more_nodes(
-    planner: Planner, cells: CheapestOffers, rejected: AdmittedOffers, blockers: Blockers, catalog: Catalog
+    planner: Planner, cells: CheapestOffers, rejected: AdmittedOffers, blockers: Blockers, most: int, catalog: Catalog
 ) -> TypeSet:
-    """Returns the types of rejected offers that keep the limits only on more nodes, up to twice as many."""
+    """Returns the types of rejected offers that keep the limits only on more nodes, up to `most`."""
     if isinstance(planner.fleet.job, NamedWork):
         return 0  # measurements are of one machine
     # More nodes help types that do not hold the job, and types that miss its limits; other types fail something else.
     count, now = len(catalog.instance_types), plans_of(planner, cells, catalog)
     misses = types_among(cells, now.works, count) & ~types_among(cells, now.keeps, count)
     types = rejected.types & (blockers.for_now | misses)
-    more = with_more_nodes(planner.fleet, types, catalog)
-    if more is None:
-        return 0
+    more = with_more_nodes(planner.fleet, most, types, catalog)
     plans = _find_plans(catalog, replace(planner, fleet=more), cells)
     affordable = plans.keeps if rejected.limit is None else plans.keeps & (cells.usd <= rejected.limit)
     return types & types_among(cells, affordable, count)

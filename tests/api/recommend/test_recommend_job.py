@@ -337,6 +337,22 @@ def test_weights_are_served_as_published_where_no_precision_is_asked_for(client:
     assert "published_precision" not in notes_on_halves
 
 
+@pytest.mark.parametrize("limits", [{}, {"deadline_hours": 2400}], ids=["memory", "deadline"])
+def test_a_job_for_many_nodes_is_pointed_to_the_first_power_of_two_that_admits_something(
+    limits: dict[str, float], client: TestClient
+) -> None:
+    work = {"model": "llama-3.1-405b", "precision": ["bf16"], "purpose": "pretrain", "amount": {"tokens": 1e12}}
+
+    def on_up_to(nodes: int) -> Any:
+        return post_recommend(client, question(workload=work, constraints={**limits, "max_nodes": nodes}))
+
+    (relax,) = [each["relax"] for each in on_up_to(1)["rejections"] if each["code"] == "gpu_memory"]
+    nodes = relax["to"]["max_nodes"]
+    assert nodes > 2
+    assert on_up_to(nodes)["counts"]["admitted"] == relax["admits"] > 0
+    assert on_up_to(nodes // 2)["counts"]["admitted"] == 0
+
+
 def test_notes_say_what_was_unknown_and_left_out(client: TestClient) -> None:
     work = {"model": "llama-3.1-8b", "checkpoint": {"save_seconds": 30}, "batch_size": 4, "output_length": 7}
     limits = {"budget_usd": 500, "max_nodes": 2, "family": ["p4d"]}
