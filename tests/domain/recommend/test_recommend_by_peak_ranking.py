@@ -102,13 +102,13 @@ def questions(draw: st.DrawFn, asked: st.SearchStrategy[Constraints] = wide) -> 
 
 
 def speed(kind: InstanceType, asked: Question) -> float | None:
-    """The peak of the first precision given that runs there, or the highest usual one; else vCPUs; to develop, one."""
+    """The first known peak of the precisions given, or the highest of the usual ones; else vCPUs; to develop, one."""
     usual = PRECISION_BY_TASK.get(asked.task, ())
     if not (asked.precisions or usual):
         return None if kind.vcpus is None else min(kind.vcpus, 1.0 if asked.task == "development" else inf)
     running = [name for name in asked.precisions or usual if runs(kind, name, asked.constraints)]
-    peaks = [kind.tflops(name) for name in (running[:1] if asked.precisions else running)]
-    return max((peak for peak in peaks if peak is not None), default=None)
+    peaks = [peak for name in running if (peak := kind.tflops(name)) is not None]
+    return max(peaks[:1] if asked.precisions else peaks, default=None)
 
 
 @dataclass(frozen=True)
