@@ -14,7 +14,9 @@ from service.accuracy.rows import UnansweredRun, counted_rows, question_of
 from service.accuracy.scoring import SPLITS, ScoredAnswer, fold_of
 from service.domain.calibration.coefficients import Calibration, Coefficient
 from service.domain.calibration.error_bands import ErrorBands, fitted_bands, physics_of, unseen
+from service.domain.calibration.gpu_order import Better
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import better_gpus
 from service.domain.errors import QuestionError
 
 FOLDS = 5
@@ -23,12 +25,13 @@ FOLDS = 5
 def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
     """Fits every row, writes the coefficients if a path is given, and returns a report on runs that were left out."""
     cases, refused = _cases_of(table, catalog)
-    results = {split: list(_left_out(cases, split)) for split in SPLITS}
+    better = better_gpus(catalog.reference.gpus.values())
+    results = {split: list(_left_out(cases, split, better)) for split in SPLITS}
     # A bound is no figure: it has no error, and no part in the bands.
     misses = [case.miss(without) for result in results.values() for case, without in result if not case.bound]
     bands = fitted_bands(misses)
     if write:
-        write_coefficients(write, [*fit_all(cases), *bands])
+        write_coefficients(write, [*fit_all(cases, better), *bands])
     lines = [f"{sum(case.scored for case in cases)} rows; refused: {dict(refused)}"]
     for split, result in results.items():
         lines += [f"== left out by {split}", *score_lines(_answers_of(result, physics_of(bands).bands))]
@@ -52,12 +55,12 @@ def _cases_of(table: Path, catalog: Catalog) -> tuple[list[Case], Counter[str]]:
     return cases, refused
 
 
-def _left_out(cases: Sequence[Case], split: str) -> Iterator[tuple[Case, Calibration]]:
+def _left_out(cases: Sequence[Case], split: str, better: Better) -> Iterator[tuple[Case, Calibration]]:
     """Each case with a calibration that was fitted without its fold."""
     # Folds follow the source, machine or model, because rows of one group would predict each other.
     fold = [fold_of(case.question.row, split, FOLDS) for case in cases]
     for out in range(FOLDS):
-        fitted = fit_all([case for case, index in zip(cases, fold, strict=True) if index != out])
+        fitted = fit_all([case for case, index in zip(cases, fold, strict=True) if index != out], better)
         calibration = physics_of(fitted).calibration
         yield from (
             (case.under(calibration), calibration) for case, index in zip(cases, fold, strict=True) if index == out

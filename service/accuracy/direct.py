@@ -12,6 +12,7 @@ from service.api.workload.job import job_of
 from service.domain.calibration.coefficients import Calibration, Coefficient, Features, StepKind, values_by_name
 from service.domain.calibration.error_bands import Miss, unseen
 from service.domain.calibration.fit import CalibrationRun, fit
+from service.domain.calibration.gpu_order import Better, in_order
 from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, KINDS, MEMORY, RUN_EFFECTS, TRAINING
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import peak_flops
@@ -106,15 +107,15 @@ class Case:
         return Miss(self.bands.name, self.features, new, error)
 
 
-def fit_all(cases: Sequence[Case]) -> list[Coefficient]:
-    """The coefficients of every kind of step with enough cases."""
+def fit_all(cases: Sequence[Case], better: Better) -> list[Coefficient]:
+    """The coefficients of every kind of step with enough cases, those of GPUs in order."""
     coefficients: list[Coefficient] = []
     for kind in KINDS:
         of_kind = [case for case in cases if case.kind is kind]
         # With fewer runs the priors decide everything, and the start values are as good.
         if len(of_kind) >= FEWEST_RUNS:
             coefficients += (entry for entry in _fit(kind, of_kind) if not entry.scope.startswith(RUN_SCOPES))
-    return coefficients
+    return in_order(coefficients, better)
 
 
 def _fit(kind: StepKind, cases: Sequence[Case]) -> list[Coefficient]:

@@ -1,7 +1,7 @@
 """GPUs and the instance types that carry them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Literal, NamedTuple, get_args
@@ -239,3 +239,31 @@ def peak_flops(gpu: Gpu, precision: str) -> float:
             return rate * share * more * 1e12
     # A reduced rate without a stand-in, such as that of fp64 on a graphics card, is the rate that the work gets.
     return (own or gpu.tflops("fp32") or gpu.tflops("fp16") or 1.0) * 1e12
+
+
+def better_gpus(gpus: Iterable[Gpu]) -> dict[str, frozenset[str]]:
+    """Returns by GPU the others of its architecture that are no worse in any figure, the power included.
+
+    A card with less power holds less of its peak, and GPUs of which a figure is unknown cannot be compared.
+    """
+    known = [
+        gpu for gpu in gpus if gpu.memory_gb and gpu.memory_bandwidth_gb_per_second and gpu.tdp_watts and gpu.rates
+    ]
+    return {
+        gpu.id: frozenset(other.id for other in known if other is not gpu and _no_worse(other, gpu)) for gpu in known
+    }
+
+
+def _no_worse(gpu: Gpu, than: Gpu) -> bool:
+    same = (gpu.vendor, gpu.kind, gpu.architecture, gpu.consumer) == (
+        than.vendor,
+        than.kind,
+        than.architecture,
+        than.consumer,
+    )
+    figures = ("memory_gb", "memory_bandwidth_gb_per_second", "tdp_watts")
+    return (
+        same
+        and all(getattr(gpu, figure) >= getattr(than, figure) for figure in figures)
+        and all(peak_flops(gpu, name) >= peak_flops(than, name) for name in than.rates if than.runs(name, "any"))
+    )

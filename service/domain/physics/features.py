@@ -5,6 +5,7 @@ from math import log
 import numpy as np
 
 from service.domain.calibration.coefficients import Column, Features, Levels
+from service.domain.calibration.gpu_order import LIKE
 from service.domain.catalog.precision import format_of
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
@@ -32,6 +33,7 @@ def hardware_features(cluster: Cluster) -> dict[str, str | float]:
         "vendor": gpu.vendor,
         "architecture": gpu.architecture,
         "gpu": gpu.id,
+        LIKE: gpu.id,
         "link": "none" if cluster.gpus == 1 else "pcie" if cluster.interconnect in ("pcie", "none") else "fast",
         "tier": "consumer" if gpu.consumer else "server",
         "several": "yes" if cluster.gpus > 1 else "no",

@@ -94,6 +94,28 @@ def with_faster_links(questions: Questions, gpus: list[Body]) -> Pair:
     return tuple({"workload": work, "machine": each, "nodes": nodes} for each in (slow, fast))  # type: ignore[return-value]
 
 
+def with_a_better_gpu(questions: Questions, gpus: list[Body]) -> Pair:
+    """Two GPUs of one architecture, of which the second has no lower figure than the first."""
+    draw = questions.random
+
+    def is_better(gpu: Body, than: Body) -> bool:
+        figures = ("memory_gb", "memory_bandwidth_gb_per_second", "tdp_watts")
+        same = all(gpu[name] == than[name] for name in ("architecture", "kind", "tensor_core_generation"))
+        no_lower = all((gpu[name] or 0) >= (than[name] or float("inf")) for name in figures) and (
+            (gpu["usable_memory_gib"] or gpu["memory_gb"]) >= (than["usable_memory_gib"] or than["memory_gb"])
+        )
+        return same and no_lower and all(peaks(gpu).get(name, 0.0) >= peak for name, peak in peaks(than).items())
+
+    pairs = [(worse, better) for worse in gpus for better in gpus if worse is not better and is_better(better, worse)]
+    worse, better = draw.choice(pairs)
+    task, nodes = draw.choice(("training", "inference")), draw.choice((1, 2))
+    work = training_of(questions, precision=[draw.choice(sorted(peaks(worse)))]) | {"task": task}
+    machine = {"gpu_count": draw.choice((1, 2, 8)), "network_gbps": 100, "interconnect_gb_per_second": 300}
+    return tuple(
+        {"workload": work, "machine": {**machine, "gpu": gpu["id"]}, "nodes": nodes} for gpu in (worse, better)
+    )  # type: ignore[return-value]
+
+
 def with_more_nodes(questions: Questions, gpus: list[Body]) -> Pair:
     """Twice the nodes at the same batch per GPU, where data parallelism alone crosses the network."""
     draw = questions.random
@@ -117,7 +139,7 @@ def with_more_nodes(questions: Questions, gpus: list[Body]) -> Pair:
     return few, many
 
 
-@pytest.mark.parametrize("pair", [with_faster_links, with_more_nodes])
+@pytest.mark.parametrize("pair", [with_faster_links, with_a_better_gpu, with_more_nodes])
 def test_a_better_machine_is_never_slower_in_its_best_layout(
     pair: Callable[[Questions, list[Body]], Pair], client: TestClient, vocabulary: Vocabulary, gpus: list[Body]
 ) -> None:

@@ -1,0 +1,67 @@
+"""GPUs that are better in every figure never have the larger coefficient."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.calibration.coefficients import Coefficient
+from service.domain.calibration.gpu_order import LIKE, in_order
+from service.domain.catalog.hardware import better_gpus
+from tests.builders.gpus import gpu
+
+CHAIN = "abcdef"
+"""GPUs of which each is better than those before it."""
+
+BETTER = {name: frozenset(CHAIN[index + 1 :]) for index, name in enumerate(CHAIN)}
+
+
+def fitted(name: str, value: float, runs: int, rest: str = "") -> Coefficient:
+    return Coefficient("training.*", f"{rest}gpu={name}", value, "calibrate", "training", runs)
+
+
+def values(coefficients: list[Coefficient]) -> dict[str, float]:
+    return {each.scope.split("=")[-1]: each.value for each in coefficients}
+
+
+tables = st.dictionaries(st.sampled_from(CHAIN), st.tuples(st.floats(-0.5, 0.5), st.integers(1, 200)), min_size=1)
+
+
+@given(tables)
+def test_a_better_gpu_never_has_the_larger_coefficient(table: dict[str, tuple[float, int]]) -> None:
+    ordered = in_order([fitted(name, *entry) for name, entry in table.items()], BETTER)
+    found = values(ordered)
+    assert all(found.get(better, 0.0) <= found.get(worse, 0.0) for worse, better in pairwise(CHAIN))
+    weighted = sum(each.n * each.value for each in ordered)
+    assert weighted == pytest.approx(sum(value * runs for value, runs in table.values()), abs=0.01)
+    assert {name for name in table if f"gpu={name}" in {each.scope for each in ordered}} == set(table)
+
+
+def test_gpus_in_the_wrong_order_share_the_mean_of_their_runs() -> None:
+    ordered = in_order([fitted("a", 0.0, 30, "stack=x|"), fitted("b", 0.2, 10, "stack=x|")], BETTER)
+    assert {each.scope: each.value for each in ordered if each.n} == {"stack=x|gpu=a": 0.05, "stack=x|gpu=b": 0.05}
+
+
+def test_a_gpu_without_runs_takes_what_keeps_the_order_and_stays_new() -> None:
+    ordered = in_order([fitted("b", -0.2, 10)], BETTER)
+    assert values(ordered) == {"b": -0.2, "c": -0.2, "d": -0.2, "e": -0.2, "f": -0.2}
+    assert {each.scope for each in ordered} == {"gpu=b", *(f"{LIKE}={name}" for name in "cdef")}
+
+
+def test_gpus_of_which_neither_is_better_keep_their_coefficients() -> None:
+    known = [
+        fitted("a", 0.0, 30),
+        fitted("b", 0.2, 10),
+        Coefficient("training.*", "stack=x", 0.1, "calibrate", "training", 3),
+    ]
+    assert set(in_order(known, {"a": frozenset(), "b": frozenset()})) == set(known)
+
+
+def test_a_better_gpu_is_no_worse_in_memory_bandwidth_power_and_peaks() -> None:
+    small, large = gpu("small"), gpu("large", memory_gb=80.0)
+    weak, other = gpu("weak", memory_gb=80.0, tdp_watts=300.0), gpu("other", memory_gb=80.0, architecture="hopper")
+    unknown = gpu("unknown", memory_gb=80.0, tdp_watts=None)
+    assert better_gpus([small, large, weak, other, unknown]) == {
+        "small": {"large"}, "large": set(), "weak": {"large"}, "other": set(),
+    }  # fmt: skip
