@@ -20,6 +20,11 @@ _GIGABYTES = re.compile(r"-(\d+)-?gb?$")
 VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
 """Endings of published names that mean another training of the same model, of the same size."""
 
+MODELS_CAN_BE_DESCRIBED = (
+    "A workload can describe any other model: by its config.json as model.huggingface_config, by its dimensions, or by "
+    "its parameters and forward_flops_per_sample."
+)
+
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """Returns up to three known names that look like a name, or are of its series (T4 for T100)."""
@@ -36,8 +41,8 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     return tuple(folded[near] for near in dict.fromkeys([*very, *same_series[:1], *close, *containing]))[:NEAR]
 
 
-def unknown(what: str, name: str, known: Collection[str], field: str) -> UnknownName:
-    """Returns the error about an unknown name, with near names or, if there are few, all known ones."""
+def unknown(what: str, name: str, known: Collection[str], field: str, hint: str = "") -> UnknownName:
+    """Returns the error about an unknown name, with near names or, if there are few, all known ones, and a hint."""
     near = near_names(name, known)
     if near:
         tail = f"Did you mean {' or '.join(near)}?"
@@ -45,7 +50,8 @@ def unknown(what: str, name: str, known: Collection[str], field: str) -> Unknown
         tail = f"Known: {', '.join(sorted(known))}."
     else:
         tail = ""
-    return UnknownName(f"No {what} is called '{name}'. {tail}".strip(), field=field, near=near)
+    sentences = (f"No {what} is called '{name}'.", tail, hint)
+    return UnknownName(" ".join(filter(None, sentences)), field=field, near=near)
 
 
 def resolve(what: str, names: Collection[str], known: Collection[str], field: str) -> tuple[str, ...]:
@@ -159,7 +165,7 @@ def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
     ending = next((variant for variant in VARIANTS if folded.endswith(variant)), "")
     model_id = spellings.get(folded) or spellings.get(folded.removesuffix(ending))
     if model_id is None:
-        raise unknown("model", name, spellings, field)
+        raise unknown("model", name, spellings, field, MODELS_CAN_BE_DESCRIBED)
     return catalog.reference.models[model_id]
 
 

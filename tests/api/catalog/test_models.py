@@ -124,3 +124,16 @@ def test_a_network_that_is_no_transformer_has_its_flops(client: TestClient) -> N
     assert model["forward_flops_per_sample"] == pytest.approx(8.18e9, rel=0.01)
     assert model["dimensions"] is None
     assert model["computed"] is None
+
+
+def test_the_error_about_an_unknown_model_says_how_to_describe_it(client: TestClient) -> None:
+    unknown_model = client.get("/models/fancynet-9000").json()
+    assert unknown_model["detail"].endswith("by its dimensions, or by its parameters and forward_flops_per_sample.")
+    unknown_gpu = client.get("/gpus/fancy-9000").json()
+    assert "forward_flops" not in unknown_gpu["detail"]
+
+
+def test_detectors_by_ultralytics_are_known_with_their_published_operations(client: TestClient) -> None:
+    (largest, smallest) = (client.get(f"/models/{name}").json() for name in ("YOLOv8x", "yolov11n"))
+    assert (largest["parameters"], largest["forward_flops_per_sample"]) == (68_200_000, 257.8e9)
+    assert (smallest["id"], smallest["sample"]) == ("yolo11n", "image 640x640")
