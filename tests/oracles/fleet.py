@@ -37,6 +37,8 @@ class NodeEstimate:
     instances: float = 1.0
     """Instances that serve the load of the job."""
     keeps_limits: bool = True
+    samples: float = 1.0
+    """Samples of the whole amount, done in `hours`; one without an amount."""
 
     @property
     def works(self) -> bool:
@@ -72,7 +74,8 @@ def estimate_on_nodes(job: Job, instance_type: InstanceType, nodes: int, catalog
     hours = 1 / rate.likely / 3600 if answer.hours is None else answer.hours.likely
     served, needed = answer.estimate.served, memory.needed_bytes
     if served is None:
-        return NodeEstimate(nodes, "", rate.low, rate.likely, rate.high, hours, needed)
+        samples = 1.0 if answer.samples is None else answer.samples
+        return NodeEstimate(nodes, "", rate.low, rate.likely, rate.high, hours, needed, samples=samples)
     return NodeEstimate(
         nodes, "", rate.low, rate.likely, rate.high, hours, needed, served.instances.likely, not served.missed
     )

@@ -21,9 +21,9 @@ from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.estimate import Elsewhere, EstimateAnswer
 from service.domain.bill.market_bills import MarketBill
 from service.domain.bill.verdict import Verdict
+from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.tariffs import BillingRule
 from service.domain.money import USD, ExchangeRate, number
-from service.domain.physics.generation import ServedLoad
 from service.domain.units import HOURS_A_MONTH
 
 OWN_PRICE_SOURCE = "the request"
@@ -109,8 +109,11 @@ class MonthResponse:
     text: str
 
     @classmethod
-    def of(cls, bill: MarketBill, served: ServedLoad | None, nodes: int) -> "MonthResponse | None":
-        return None if served is None else cls(shown(bill.month), HOURS_A_MONTH, month_text(served, bill.month, nodes))
+    def of(cls, bill: MarketBill) -> "MonthResponse | None":
+        served = bill.priced.served
+        if served is None:
+            return None
+        return cls(shown(bill.month), HOURS_A_MONTH, month_text(served, bill.month, bill.priced.run.nodes))
 
 
 @dataclass(slots=True)
@@ -220,9 +223,9 @@ class CostResponse:
     text: Annotated[str, Field(description="The cost in a sentence.")]
 
     @classmethod
-    def of(cls, entry: MarketBill, answer: EstimateAnswer) -> "CostResponse":
+    def of(cls, entry: MarketBill, instance_type: InstanceType | None) -> "CostResponse":
         offer, bill, terms = None if entry.option is None else entry.option.offer, entry.bill, entry.terms
-        instance_type, hourly, missing = answer.question.instance_type, entry.usd_micros_per_hour, entry.missing
+        hourly, missing = entry.usd_micros_per_hour, entry.missing
         return cls(
             market="on_demand" if offer is None else offer.market,
             **shown_fields(offer, "term", "region", "zone"),
@@ -238,7 +241,7 @@ class CostResponse:
             currency=terms.currency,
             exchange_rate=ExchangeRateResponse.of(terms.rate),
             per_unit=like(PerUnitResponse, entry.per_unit),
-            month=MonthResponse.of(entry, answer.served, answer.question.run.nodes),
+            month=MonthResponse.of(entry),
             commitment=None if entry.commitment is None else CommitmentResponse.of(entry.commitment),
             break_even=BreakEvenResponse.of(entry),
             # The price of the machine comes first in a bill, so the first sentence is the reason for a null total.

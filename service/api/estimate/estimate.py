@@ -121,7 +121,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         fits=None if job is None else job.estimate.fits,
         estimate=None if job is None else modelled_estimate(job, answer.joules_per_sample),
         measured_per_second=question.work.per_second if isinstance(question.work, MeasuredRate) else None,
-        cost=[CostResponse.of(bill, answer) for bill in answer.bills],
+        cost=[CostResponse.of(bill, instance_type) for bill in answer.bills],
         load=served_response(job),
         elsewhere=[GpuHourResponse.of(elsewhere) for elsewhere in answer.elsewhere],
         verdict=None if answer.verdict is None else answer.verdict.outcome,

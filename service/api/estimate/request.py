@@ -195,8 +195,7 @@ def _work(body: EstimateRequest, cluster: Cluster | None, catalog: Catalog) -> J
     if job.serving is not None and "instances" in body.model_fields_set:
         exactly = replace(job.serving, min_instances=body.instances, max_instances=body.instances)
         job = replace(job, serving=exactly)
-    tokens, epochs = (None, None) if work.amount is None else (work.amount.tokens, work.amount.epochs)
-    return JobQuestion(job, cluster, fixed_layout(body), body.layout.choose, tokens, epochs)
+    return JobQuestion(job, cluster, fixed_layout(body), body.layout.choose)
 
 
 def fixed_layout(body: EstimateRequest) -> FixedLayout:

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from service.api.estimate.response import LayoutResponse, MoneyResponse, like, rounded, shown
+from service.api.estimate.response import LayoutResponse, MoneyResponse, like, rounded, shown, shown_fields
 from service.api.estimate.sentences import missed_text
-from service.domain.bill.serving import LoadCost
+from service.domain.bill.market_bills import MarketBill
 from service.domain.layouts.job_estimate import JobEstimate
 
 
@@ -52,16 +52,13 @@ def served_response(job: JobEstimate | None) -> ServedResponse | None:
     return None if job is None or job.estimate.served is None else ServedResponse(**_figures(job))
 
 
-def priced_load(job: JobEstimate | None, cost: LoadCost | None) -> PricedLoadResponse | None:
-    """Returns the load of a choice with its price."""
+def priced_load(job: JobEstimate | None, bill: MarketBill) -> PricedLoadResponse | None:
+    """Returns the load of a choice with its price, which is null where the load is not served within its limits."""
     if job is None or job.estimate.served is None:
         return None
-    return PricedLoadResponse(
-        **_figures(job),
-        usd_per_month=None if cost is None else shown(cost.month),
-        usd_per_million_input_tokens=None if cost is None else shown(cost.per_million_input_tokens),
-        usd_per_million_output_tokens=None if cost is None else shown(cost.per_million_output_tokens),
-    )
+    names = ("usd_per_million_input_tokens", "usd_per_million_output_tokens")
+    per_unit = shown_fields(None if bill.month is None else bill.per_unit, *names)
+    return PricedLoadResponse(**_figures(job), usd_per_month=shown(bill.month), **per_unit)
 
 
 def _figures(job: JobEstimate) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from service.api.catalog.instance_type import InstanceTypeResponse, PriceResponse
+from service.api.estimate.cost_response import CostResponse
 from service.api.estimate.response import (
     BandResponse,
     ModelledEstimateResponse,
+    MoneyResponse,
     like,
     modelled_estimate,
     published_run,
@@ -42,6 +44,9 @@ from service.domain.recommend.answer import (
 )
 from service.domain.units import GIB
 
+HOURS = "Until the whole amount is done, with interruptions, waiting for capacity, set-up and idle time."
+USD = "The `usd` of `cost`; null without a price or an amount of work."
+
 
 @dataclass(slots=True)
 class ChosenGpuResponse:
@@ -66,11 +71,10 @@ class PeakEstimateResponse:
 
 @dataclass(slots=True)
 class JobEstimateResponse(ModelledEstimateResponse):
-    """The job on all instances of a choice, and its cost there, interruptions included."""
+    """The job on all instances of a choice, and its cost there."""
 
-    usd: Annotated[
-        BandResponse | None, Field(description="Of the whole job; null without a price or an amount of work.")
-    ]
+    hours: Annotated[BandResponse | None, Field(description=HOURS)]
+    usd: Annotated[MoneyResponse | None, Field(description=USD)]
     samples_per_usd: float | None
 
 
@@ -80,8 +84,8 @@ class MeasuredEstimateResponse:
 
     basis: Literal["measured", "scaled"]
     samples_per_second: BandResponse
-    hours: Annotated[BandResponse | None, Field(description="Of the whole amount; null without one in samples.")]
-    usd: BandResponse | None
+    hours: Annotated[BandResponse | None, Field(description=f"{HOURS} Null without an amount in samples.")]
+    usd: Annotated[MoneyResponse | None, Field(description=USD)]
     samples_per_usd: float | None
     joules_per_sample: Annotated[float | None, Field(description="At the rated power of the GPUs.")]
 
@@ -158,6 +162,10 @@ class ChoiceResponse:
     estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse
     placement: Annotated[
         PlacementResponse | None, Field(description="Of several nodes: whether they must stand together.")
+    ]
+    cost: Annotated[
+        CostResponse | None,
+        Field(description="For a job: the bill that `POST /estimate` answers for the same run on the same offer."),
     ]
     serving: Annotated[PricedLoadResponse | None, Field(description="For a load: the instances that serve it.")]
     spot: Annotated[SpotResponse | None, Field(description="For a job on a spot machine: the cost of interruptions.")]
@@ -330,7 +338,8 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         price=PriceResponse.of(offer),
         estimate=rendered_estimate,
         placement=None if choice.nodes == 1 else PlacementResponse(together, placement_text(choice, together=together)),
-        serving=None if work is None else priced_load(work.modelled, work.load_cost),
+        cost=None if work is None else CostResponse.of(work.bill, instance_type),
+        serving=None if work is None else priced_load(work.modelled, work.bill),
         spot=None if work is None or work.spot is None else _spot(work.spot),
         specs=catalog.derive(_specs, choice.index),
         compared_to_current=None if choice.comparison is None else _compared(choice.comparison),

@@ -127,7 +127,7 @@ def amount_of(sent: AmountRequest | None) -> Amount | None:
     if not units or units == ["hours_on"]:
         return None
     samples = None if sent.samples is None else sent.samples * (sent.epochs or 1)
-    return Amount(samples=samples, tokens=sent.tokens, steps=sent.steps)
+    return Amount(samples=samples, tokens=sent.tokens, steps=sent.steps, epochs=sent.epochs)
 
 
 def _check_tokens(job: Job) -> None:

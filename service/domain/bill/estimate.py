@@ -21,7 +21,7 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import TrainingConfig
-from service.domain.jobs.job import Job
+from service.domain.jobs.job import Amount, Job
 from service.domain.layouts.job_estimate import Choose, JobEstimate, estimate_job
 from service.domain.layouts.usual import FixedLayout
 from service.domain.layouts.warnings import EstimateWarningCode, estimate_warnings
@@ -38,14 +38,12 @@ DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hour
 
 @dataclass(frozen=True, slots=True)
 class JobQuestion:
-    """A job on a cluster. `tokens` and `epochs` are given with its amount, and count for the cost per unit."""
+    """A job on a cluster."""
 
     job: Job
     cluster: Cluster
     layout: FixedLayout
     choose: Choose
-    tokens: float | None = None
-    epochs: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +200,7 @@ def run_amount(work: JobQuestion | MeasuredRate | float, job: JobEstimate | None
         return _measured_amount(work, instances)
     if isinstance(work, JobQuestion):
         assert job is not None
-        return _job_amount(work, job, instances)
+        return job_amount(job, instances)
     return RunAmount(Band(work, work, work), "given")
 
 
@@ -217,23 +215,25 @@ def _measured_amount(work: MeasuredRate, instances: int) -> RunAmount:
     return RunAmount(hours, "measured", samples=work.amount, epochs=work.epochs, samples_per_second=rate)
 
 
-def _job_amount(work: JobQuestion, job: JobEstimate, instances: int) -> RunAmount:
-    inference = work.job.task == "inference"
-    length = work.job.output_length if inference else job.tokens_per_sample
-    tokens = work.tokens
+def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
+    """Returns the amount of a job that independent instances share, with its likely rates on one of them."""
+    job, physics = estimate.job, estimate.estimate
+    inference, given = job.task == "inference", job.amount or Amount()
+    length = job.output_length if inference else estimate.tokens_per_sample
+    tokens, epochs = (None if each is None else each * job.runs for each in (given.tokens, given.epochs))
     # Tokens that the caller gave win: samples times a mean length only come close to them.
-    if tokens is None and job.samples is not None and length:
-        tokens = job.samples * length
-    unknown = NO_AMOUNT if job.estimate.fits else DOES_NOT_FIT
+    if tokens is None and estimate.samples is not None and length:
+        tokens = estimate.samples * length
+    unknown = NO_AMOUNT if physics.fits else DOES_NOT_FIT
     return RunAmount(
-        hours=unknown if job.hours is None else job.hours.times(1 / instances),
+        hours=unknown if estimate.hours is None else estimate.hours.times(1 / instances),
         basis="modelled",
-        samples=job.samples,
+        samples=estimate.samples,
         tokens=tokens,
-        epochs=work.epochs,
-        samples_per_second=job.estimate.samples_per_second,
-        input_tokens_per_second=job.estimate.prefill_tokens_per_second,
-        output_tokens_per_second=job.estimate.tokens_per_second if inference else None,
+        epochs=epochs,
+        samples_per_second=physics.samples_per_second,
+        input_tokens_per_second=physics.prefill_tokens_per_second,
+        output_tokens_per_second=physics.tokens_per_second if inference else None,
     )
 
 

@@ -58,16 +58,20 @@ class MarketBill:
     `usd_micros_per_hour` is the price of one machine, and `month` the cost of serving the load for a month.
     """
 
+    priced: PricedRun
     option: PaymentOption | None
     terms: SellerTerms
     usd_micros_per_hour: int | None
-    machines: int
     bill: Bill | None
     missing: tuple[str, ...]
     per_unit: UnitCosts
     month: Micros | None
     commitment: CommittedCost | None = None
     break_even: BreakEven | None = None
+
+    @property
+    def machines(self) -> int:
+        return self.priced.run.machines
 
     @property
     def usd(self) -> Micros | None:
@@ -161,10 +165,10 @@ def _market_bill(
             usd_per_million_output_tokens=load.per_million_output_tokens,
         )
     return MarketBill(
+        priced=priced,
         option=option,
         terms=terms,
         usd_micros_per_hour=usd_micros_per_hour,
-        machines=priced.run.machines,
         bill=bill,
         missing=missing,
         per_unit=per_unit,

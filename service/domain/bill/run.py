@@ -73,6 +73,10 @@ class BilledRun:
         return self.nodes * self.instances
 
 
+ONE_MACHINE = BilledRun(Band(0.0, 0.0, 0.0))
+"""A run without set-up, idle time or data, whose hours are not known yet."""
+
+
 def check(run: BilledRun) -> None:
     """Raises `ImpossibleRun` with a sentence about the first impossible figure."""
     hours = run.hours

@@ -7,14 +7,17 @@ from typing import Literal
 from service.domain.band import Band
 from service.domain.bill.bill import HourlyPrice, SellerTerms, bill_of
 from service.domain.bill.interruption import Checkpoints, Expectation, expect_by_prior
-from service.domain.bill.run import BilledRun
+from service.domain.bill.run import BilledRun, StoredData, TransferredData
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.history import day_of
 from service.domain.catalog.names import unknown
 from service.domain.catalog.offer import Offer, Price
 from service.domain.catalog.reference import Fee, Reference
 from service.domain.catalog.tariffs import (
+    BillingRule,
+    MachineKind,
     StoragePrice,
+    TransferPrice,
     most_specific,
     prior_of,
     rule_of,
@@ -43,28 +46,40 @@ def terms_of(
 
     Raises `UnknownName` for a storage class that no provider has.
     """
-    provider, region = instance_type.provider, offer.region
-    storage, transfer = reference.storage_prices, reference.transfer_prices
+    storage, transfer = data_prices(reference, instance_type.provider, offer.region, run.stored, run.sent, day)
     return SellerTerms(
         price=hourly_price(offer.price, instance_type, offer.region),
         # The day on which the price began, as for the dollars in the columns of the catalog: both must agree.
         rate=rate_on(reference.exchange_rates, offer.price.currency, day_of(offer.price.valid_from)),
-        rule=rule_of(
-            reference.billing_rules,
-            instance_type.provider,
-            instance_type.service,
-            "bare_metal" if instance_type.bare_metal else "virtual",
-            offer.market,
-            operating_system,
-            day,
-        ),
-        storage=tuple(
-            storage_price_of(storage, provider, region, known_storage_class(storage, data.storage_class), day)
-            for data in run.stored
-        ),
-        transfer=tuple(transfer_prices_of(transfer, provider, region, data.destination, day) for data in run.sent),
-        fee=_fee_of(reference.fees, instance_type, service, day),
+        rule=rounding_rule(reference, instance_type, offer.market, day, operating_system),
+        storage=storage,
+        transfer=transfer,
+        fee=fee_of(reference.fees, instance_type, service, day),
         interruptions=_interruptions_of(reference, instance_type, offer, run, day, checkpoints),
+    )
+
+
+def rounding_rule(
+    reference: Reference, instance_type: InstanceType, market: str, day: date, operating_system: str = "linux"
+) -> BillingRule | Unknown:
+    """Returns how the seller of an instance type rounds time in a market on a day."""
+    machine: MachineKind = "bare_metal" if instance_type.bare_metal else "virtual"
+    rules, provider, service = reference.billing_rules, instance_type.provider, instance_type.service
+    return rule_of(rules, provider, service, machine, market, operating_system, day)
+
+
+def data_prices(
+    reference: Reference, provider: str, region: str | None, stored: Sequence[StoredData],
+    sent: Sequence[TransferredData], day: date,
+) -> tuple[tuple[StoragePrice | Unknown, ...], tuple[tuple[TransferPrice, ...] | Unknown, ...]]:  # fmt: skip
+    """Returns the prices of storage and the tiers of transfer in a region. Raises `UnknownName`; see `terms_of`."""
+    storage, transfer = reference.storage_prices, reference.transfer_prices
+    return (
+        tuple(
+            storage_price_of(storage, provider, region, known_storage_class(storage, data.storage_class), day)
+            for data in stored
+        ),
+        tuple(transfer_prices_of(transfer, provider, region, data.destination, day) for data in sent),
     )
 
 
@@ -95,10 +110,10 @@ def known_storage_class(prices: Sequence[StoragePrice], name: str) -> str:
     return name
 
 
-def _fee_of(
+def fee_of(
     fees: Sequence[Fee], instance_type: InstanceType, service: str | None, day: date
 ) -> Fee | Literal["contained"] | Unknown | None:
-    """The premium of a service on a plain machine; the price of a managed twin already contains it."""
+    """Returns the premium of a service on a plain machine; the price of a managed twin already contains it."""
     if instance_type.twin_of is not None:
         return "contained"
     if service is None:

@@ -32,11 +32,12 @@ _USUAL_SEQUENCE = 2048
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much work there is, in at most one of these units."""
+    """How much work there is, in samples, tokens or steps. The samples are those of all `epochs`."""
 
     samples: float | None = None
     tokens: float | None = None
     steps: float | None = None
+    epochs: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

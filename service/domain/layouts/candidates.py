@@ -129,7 +129,8 @@ def training_candidates(
     batch, rows = batch[cut], {name: column[cut] for name, column in cuts.items()}
     rounds = np.maximum(1, np.ceil(np.ceil(batch / rows["data"]) / micro))
     accumulation = np.full(len(micro), float(fixed.accumulation)) if fixed.accumulation else rounds
-    empty = rows["data"] * micro * accumulation - batch
+    # The assumed batch is as large as its slots.
+    empty = rows["data"] * micro * accumulation - batch if config.global_batch else np.zeros(len(micro))
     starts = np.searchsorted(rows.pop("shape"), np.arange(len(shapes) + 1))
     linked_gpus, crossing = rows.pop("linked_gpus"), rows.pop("crossing")
     layouts = LayoutTable(

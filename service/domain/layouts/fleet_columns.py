@@ -50,6 +50,8 @@ class EstimateColumns:
     high: Floats
     hours: Floats
     """Likely hours of the whole amount, or of one sample if there is no amount; infinite if it does not run."""
+    samples: Floats
+    """Samples of the whole amount, or 1."""
     holds_weights: Mask
     """Whether a model that generates fits without a single request."""
     instances: Floats
@@ -155,6 +157,7 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
         likely=np.zeros(rows),
         high=np.zeros(rows),
         hours=np.full(rows, np.inf),
+        samples=np.ones(rows),
         holds_weights=np.zeros(rows, np.bool_),
         instances=np.ones(rows),
         alone=np.full((rows, limits), np.inf),
@@ -328,6 +331,7 @@ def _columns(
         likely=likely,
         high=high,
         hours=hours,
+        samples=samples,
         holds_weights=np.zeros(len(table), np.bool_),
         instances=np.full(len(table), float(job.runs)),
         alone=np.zeros((len(table), 0)),

@@ -71,7 +71,7 @@ def usual_training_layout(config: TrainingConfig, cluster: Cluster, fixed: Fixed
         fixed.activation_checkpointing or "none",
         fixed.virtual_stages or 1,
     )
-    return layout if fixed.accumulation else _with_accumulation(config, layout)
+    return _filled_to(config.global_batch, layout) if fixed.accumulation else _with_accumulation(config, layout)
 
 
 def usual_inference_layout(config: InferenceConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:
@@ -109,6 +109,12 @@ def _usual_micro_batch(config: TrainingConfig, data: int) -> int:
     if config.global_batch and t is None:
         return min(512, max(1, config.global_batch // data))
     return min(usual, max(1, (config.global_batch or usual * data) // data))
+
+
+def _filled_to(global_batch: int | None, layout: Layout) -> Layout:
+    """Leaves slots of the last round empty where the global batch needs all rounds and does not fill them."""
+    empty = 0 if global_batch is None else layout.global_batch - global_batch
+    return replace(layout, empty_samples=empty) if 0 < empty < layout.data * layout.micro_batch else layout
 
 
 def _with_accumulation(config: TrainingConfig, layout: Layout) -> Layout:

@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints, Expectation
-from service.domain.bill.serving import LoadCost
+from service.domain.bill.market_bills import MarketBill
+from service.domain.bill.run import ONE_MACHINE, BilledRun
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Offer
 from service.domain.catalog.reference import Prior
@@ -16,6 +17,7 @@ from service.domain.evidence.published import Evidence
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
+from service.domain.money import Micros
 from service.domain.physics.cluster import Cluster
 from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.objective import Objective
@@ -80,6 +82,10 @@ class Question:
     """Minimum and maximum number of nodes."""
     limits: Limits = field(default_factory=Limits)
     checkpoints: Checkpoints = field(default_factory=lambda: Checkpoints(save_seconds=0.0, restart_seconds=0.0))
+    run: BilledRun = ONE_MACHINE
+    """The set-up, idle time and data that are paid for with a job."""
+    managed_service: str | None = None
+    """The service that machines are rented through."""
     diversify: bool = False
     needs: Requirements = NOTHING
     usual: tuple[str, ...] = ()
@@ -212,7 +218,10 @@ class SpotEstimate:
 
 @dataclass(frozen=True, slots=True)
 class WorkEstimate:
-    """A job on a choice. Rates are of all instances; hours last until the work is done, interruptions included."""
+    """A job on a choice. Rates are of all instances.
+
+    `hours` last until the work is done, with interruptions, waiting, set-up and idle time.
+    """
 
     modelled: JobEstimate | None
     """The physics of one instance, on this cluster."""
@@ -222,15 +231,19 @@ class WorkEstimate:
     """The rate of one machine that was measured or scaled under the workload's name; it replaces the modelled one."""
     samples_per_second: Band | None
     hours: Band | None
-    usd: Band | None
+    bill: MarketBill
+    """The bill that an estimate of the same run on the same offer has."""
     samples_per_usd: float | None
     joules_per_sample: float | None
     """At the rated power of the GPUs."""
     spot: SpotEstimate | None
-    load_cost: LoadCost | None
-    """The price of the load; None without one, or without a price."""
     evidence: tuple[Evidence, ...]
     """The nearest published runs."""
+
+    @property
+    def usd(self) -> Micros | None:
+        """Dollars of the whole job; None without a price or an amount of work."""
+        return self.bill.usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +284,7 @@ class RankedOffer:
     """Likely hours until the job is done, interruptions included; null without an amount of work."""
     usd: float | None
     """Likely cost of the whole job, or of an hour if there is no amount; null without a job or a price."""
+    samples_per_usd: float | None
     score: float
     tied_with: tuple[int, ...] = ()
     pareto: bool = False

@@ -84,7 +84,9 @@ def basis_of(question: Question, catalog: Catalog) -> Basis:
         most = question.limits.max_instances if "constraints.max_instances" in question.given else None
         return Basis(question.objective, None, peaks, question.nodes[0], question.concurrent_runs, most)
     fleet = _fleet(question.job, question.name, node_counts(*question.nodes), catalog)
-    planner = Planner(fleet, question.objective, question.limits, question.checkpoints)
+    planner = Planner(
+        fleet, question.objective, question.limits, question.checkpoints, question.run, question.managed_service
+    )
     return Basis(question.objective, planner, None)
 
 
@@ -191,7 +193,7 @@ def ranked_offer(
 ) -> RankedOffer:
     """Returns one row of a ranking as a value."""
     index, offer_index = int(ranked.instance_type[row]), int(ranked.offer[row])
-    precision, speed, nodes, instances, hours, usd = None, None, 1, 1, None, None
+    precision, speed, nodes, instances, hours, usd, per_usd = None, None, 1, 1, None, None, None
     if ranked.plans is None:
         assert basis.peaks is not None
         nodes, (precision, peak) = basis.nodes, basis.peaks.assumed[index]
@@ -202,6 +204,7 @@ def ranked_offer(
         nodes, instances = int(plans.nodes[cell]), int(plans.instances[cell])
         speed, hours = known(float(plans.rate[cell])), known(float(plans.hours[cell]))
         usd = known(float(plans.figures.usd[cell]))
+        per_usd = float(plans.figures.samples[cell]) / usd if usd else None
     return RankedOffer(
         rank=row + 1,
         instance_type=catalog.instance_types[index],
@@ -214,6 +217,7 @@ def ranked_offer(
         instances=instances,
         hours=hours,
         usd=usd,
+        samples_per_usd=per_usd,
         score=float(ranked.score[row]),
         tied_with=tied_with,
         pareto=pareto,
@@ -267,6 +271,8 @@ def figures_of(cells: CheapestOffers, basis: Basis, peaks: Peaks, catalog: Catal
         risk=(catalog.offers.market[cells.offer] == SPOT).astype(np.float64),
         gpu_count=gpu_counts(catalog)[cells.instance_type] * machines,
         gpu_memory_gb=catalog.columns.numbers["gpu_memory_gb"][cells.instance_type],
+        samples=speed,
+        data_usd=np.zeros(len(price)),
     )
 
 

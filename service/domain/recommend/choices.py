@@ -5,18 +5,19 @@ from dataclasses import dataclass, fields, replace
 from math import isnan
 
 from service.domain.band import Band
-from service.domain.bill.interruption import Expectation, break_even_rate, expect_by_prior
-from service.domain.bill.payment_options import on_demand_offer
-from service.domain.bill.serving import LoadCost, cost_of_load
+from service.domain.bill.estimate import NO_AMOUNT, job_amount
+from service.domain.bill.interruption import Checkpoints, Expectation
+from service.domain.bill.market_bills import MarketBill, PricedRun, price_everywhere
+from service.domain.bill.payment_options import PaymentOption
+from service.domain.bill.run import BilledRun, RunAmount
 from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.tariffs import prior_of
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.job import Job
 from service.domain.layouts.job_estimate import JobEstimate, estimate_job_in
-from service.domain.money import Unknown
+from service.domain.money import Unknown, number
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.recommend.answer import (
     Choice,
@@ -58,6 +59,15 @@ class Completer:
         estimate = _peak_estimate(offer) if planner is None else work_estimate(offer, planner, catalog)
         work = estimate if isinstance(estimate, WorkEstimate) else None
         modelled = None if work is None else work.modelled
+        if work is not None and self.context.has_amount:
+            usd, hours = work.usd, work.hours
+            # Texts and limits state the figures of the bill; those of the ranking differ by less than a millionth.
+            offer = replace(
+                offer,
+                usd=None if usd is None else number(usd.likely),
+                hours=None if hours is None else hours.likely,
+                samples_per_usd=work.samples_per_usd,
+            )
         return Choice(
             **{name: getattr(offer, name) for name in _RANKED},
             estimate=estimate,
@@ -95,53 +105,84 @@ def _peak_estimate(offer: RankedOffer) -> PeakEstimate:
 
 
 def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> WorkEstimate | None:
-    """Returns the work on an offer, with its interruptions; None if no layout runs it there."""
+    """Returns the work on an offer, with its bill; None if no layout runs it there."""
     fleet = planner.fleet
     columns = fleet.on(offer.nodes)
     if not (columns.runs[offer.index] and columns.exists[offer.index]):
         return None
     measured = fleet.measured.get(offer.index) if offer.nodes == 1 else None
-    modelled, cluster, evidence = _modelled(offer, planner, catalog)
-    whole = _undisturbed_hours(offer, modelled, measured, planner)
-    hours = None if whole is None else whole.times(1 / offer.instances)
-    expected = None if hours is None else _expectation(offer, hours, planner, catalog)
-    paid, elapsed = hours, hours
-    if expected is not None:
-        paid, elapsed = expected.hours, expected.elapsed or expected.hours
-    rate = _rate(offer, modelled, measured)
+    modelled, cluster, evidence = _modelled(planner.fleet, offer.index, offer.nodes, catalog)
+    run = replace(planner.run, nodes=offer.nodes, instances=offer.instances)
+    # Questions that differ in limits alone have the same bills, which take as long as the rest of a choice.
+    amount, bill = catalog.derive(
+        _billed, fleet, offer.offer_index, run, planner.checkpoints, planner.managed_service, cache=catalog.outlooks
+    )
+    rate = None if amount.samples_per_second is None else amount.samples_per_second.times(offer.instances)
     return WorkEstimate(
         modelled=modelled,
         cluster=cluster,
         instances=offer.instances,
         measured=measured,
         samples_per_second=rate,
-        hours=elapsed,
-        usd=None
-        if paid is None or offer.usd_per_hour is None
-        else paid.times(offer.usd_per_hour).by(offer.price_factors),
-        samples_per_usd=_samples_per_usd(offer, None if rate is None else rate.likely, expected),
+        hours=_hours(amount, bill),
+        bill=bill,
+        samples_per_usd=_samples_per_usd(offer, amount, bill, rate),
         joules_per_sample=_joules_per_sample(offer, modelled, measured, rate),
-        spot=None if expected is None or hours is None else _spot(offer, hours, expected, planner, catalog),
-        load_cost=_load_cost(offer, modelled),
+        spot=_spot(offer, bill, catalog),
         evidence=evidence,
     )
 
 
-def _load_cost(offer: RankedOffer, modelled: JobEstimate | None) -> LoadCost | None:
+def _billed(
+    catalog: Catalog, fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], offer_index: int, run: BilledRun,
+    checkpoints: Checkpoints, service: str | None,
+) -> tuple[RunAmount, MarketBill]:  # fmt: skip
+    """Returns the work and the bill of a run on an offer, as an estimate of the same run computes them."""
+    offer = catalog.offer(offer_index)
+    modelled, _, _ = _modelled(fleet, offer.instance_type, run.nodes, catalog)
+    amount = _amount(fleet, offer.instance_type, modelled, run)
     served = None if modelled is None else modelled.estimate.served
-    return (
-        None
-        if served is None
-        else cost_of_load(served, offer.offer.price.usd_micros_per_hour, offer.nodes, offer.price_factors)
+    priced, option = PricedRun.of(run, amount, checkpoints, served), PaymentOption(offer, service)
+    (bill,) = price_everywhere(priced, catalog.instance_types[offer.instance_type], (option,), catalog)
+    return amount, bill
+
+
+def _amount(
+    fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], index: int, modelled: JobEstimate | None, run: BilledRun
+) -> RunAmount:
+    """Returns the work and the rates of one instance; a measured rate comes before the physics."""
+    measured, given = fleet.measured.get(index) if run.nodes == 1 else None, fleet.job.amount
+    amount = RunAmount(NO_AMOUNT, "modelled") if modelled is None else job_amount(modelled, run.instances)
+    if measured is None:
+        return amount
+    rate, columns = measured.samples_per_second, fleet.options[0]
+    amount = replace(amount, basis=measured.basis, samples_per_second=rate)
+    if given is None or (given.samples is None if modelled is None else modelled.hours is None):
+        return amount
+    likely = float(columns.hours[index]) / run.instances
+    return replace(
+        amount,
+        hours=Band(likely * rate.likely / rate.high, likely, likely * rate.likely / rate.low),
+        samples=float(columns.samples[index]),
+        epochs=None if given.epochs is None else given.epochs * fleet.job.runs,
     )
 
 
-def _modelled(offer: RankedOffer, planner: Planner, catalog: Catalog) -> _Modelled:
+def _hours(amount: RunAmount, bill: MarketBill) -> Band | None:
+    """Returns the hours of the calendar; those of use where waiting for capacity is unknown."""
+    if bill.bill is not None:
+        return (bill.bill.elapsed_hours or bill.bill.hours).band
+    return None if isinstance(amount.hours, Unknown) else amount.hours
+
+
+def _modelled(
+    fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], index: int, nodes: int, catalog: Catalog
+) -> _Modelled:
     """Returns the job on one instance, in the layout that the fleet's estimate found best, and its evidence."""
-    if isinstance(planner.fleet.job, NamedWork):
+    if isinstance(fleet.job, NamedWork):
         return None, None, ()
     # Estimating the shown choices takes three times as long as the rest of the answer for a job that was asked before.
-    return catalog.derive(_model, planner.fleet, offer.index, offer.nodes, cache=catalog.outlooks)
+    return catalog.derive(_model, fleet, index, nodes, cache=catalog.outlooks)
 
 
 def _model(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes: int) -> _Modelled:
@@ -150,32 +191,11 @@ def _model(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes: int) 
     return estimate, cluster, evidence_for(estimate.config, cluster.gpu, cluster.gpus, catalog)
 
 
-def _rate(offer: RankedOffer, modelled: JobEstimate | None, measured: NamedRate | None) -> Band | None:
-    """Returns samples per second of all instances."""
-    if measured is not None:
-        return measured.samples_per_second.times(offer.instances)
-    rate = None if modelled is None else modelled.estimate.samples_per_second
-    return None if rate is None else rate.times(offer.instances)
-
-
-def _undisturbed_hours(
-    offer: RankedOffer, modelled: JobEstimate | None, measured: NamedRate | None, planner: Planner
-) -> Band | None:
-    """Returns the hours of the whole amount on one instance without interruptions; a measured rate comes first."""
-    fleet = planner.fleet
-    if fleet.job.amount is None or (modelled is not None and modelled.hours is None):
-        return None
-    if measured is None:
-        return None if modelled is None else modelled.hours
-    rate, hours = measured.samples_per_second, float(fleet.options[0].hours[offer.index])
-    return Band(hours * rate.likely / rate.high, hours, hours * rate.likely / rate.low)
-
-
-def _samples_per_usd(offer: RankedOffer, rate: float | None, expected: Expectation | None = None) -> float | None:
-    usd = offer.usd_per_hour
-    if rate is None or not usd:
-        return None
-    return samples_per_usd(rate, usd if expected is None else usd * expected.stretch)
+def _samples_per_usd(offer: RankedOffer, amount: RunAmount, bill: MarketBill, rate: Band | None) -> float | None:
+    """Returns samples over the bill; without an amount, over the price of an hour."""
+    if bill.usd is not None and amount.samples is not None:
+        return _quotient(amount.samples, number(bill.usd.likely))
+    return None if rate is None or not offer.usd_per_hour else samples_per_usd(rate.likely, offer.usd_per_hour)
 
 
 def _joules_per_sample(
@@ -190,31 +210,17 @@ def _joules_per_sample(
     return None if watts is None or rate is None else watts * offer.instances / rate.likely
 
 
-# Spot
-
-
-def _expectation(offer: RankedOffer, hours: Band, planner: Planner, catalog: Catalog) -> Expectation | None:
-    """Returns what interruptions add to one instance; None for other markets, or if their rate is unknown."""
-    if offer.offer.market != "spot":
+def _spot(offer: RankedOffer, bill: MarketBill, catalog: Catalog) -> SpotEstimate | None:
+    """Returns the interruptions of all instances; None for other markets, and if their rate is unknown."""
+    expected = bill.terms.interruptions
+    if offer.offer.market != "spot" or bill.bill is None or not isinstance(expected, Expectation):
         return None
-    gpu = offer.instance_type.gpu
-    prior = prior_of(
-        catalog.reference.interruption_priors,
-        offer.instance_type.provider, "spot", None if gpu is None else gpu.id, catalog.day,
-    )  # fmt: skip
-    expected = expect_by_prior(hours, prior, planner.checkpoints, offer.nodes)
-    return None if isinstance(expected, Unknown) else expected
-
-
-def _spot(offer: RankedOffer, hours: Band, expected: Expectation, planner: Planner, catalog: Catalog) -> SpotEstimate:
-    on_demand = on_demand_offer(catalog, offer.instance_type, offer.offer.region)
-    ratio = None if on_demand is None else _quotient(offer.offer.price.usd_per_hour, on_demand.price.usd_per_hour)
     return SpotEstimate(
         expected=expected,
         interruptions=expected.interruptions.times(offer.instances),
         interruptions_per_hour=expected.per_hour.times(offer.instances),
         notice_seconds=catalog.reference.providers[offer.instance_type.provider].spot_notice_seconds,
-        break_even_per_hour=break_even_rate(hours.likely, ratio, planner.checkpoints) if ratio else None,
+        break_even_per_hour=None if bill.break_even is None else bill.break_even.interruptions_per_hour,
     )
 
 
@@ -256,7 +262,7 @@ def _job_figure(criterion: str, offer: RankedOffer, context: WorkContext) -> tup
         case "hours" if offer.hours is not None:
             return "hours", offer.hours
         case "samples_per_usd":
-            return "samples_per_usd", _samples_per_usd(offer, offer.speed)
+            return "samples_per_usd", offer.samples_per_usd
         case "joules":
             return "joules_per_sample", _quotient(None if watts is None else watts * offer.machines, offer.speed)
         case _:

@@ -266,4 +266,4 @@ def _fill(columns: EstimateColumns, rates: Mapping[int, NamedRate], work: NamedW
         band = rate.samples_per_second
         columns.runs[index] = columns.exists[index] = columns.fits[index] = True
         columns.low[index], columns.likely[index], columns.high[index] = band.low, band.likely, band.high
-        columns.hours[index] = samples / band.likely / SECONDS_AN_HOUR
+        columns.hours[index], columns.samples[index] = samples / band.likely / SECONDS_AN_HOUR, samples

@@ -74,10 +74,19 @@ class Figures:
     """GPUs of all machines."""
     gpu_memory_gb: Floats
     """Memory of one GPU."""
+    samples: Floats
+    """Samples that `usd` pays for; without a job, the peak."""
+    data_usd: Floats
+    """Part of `usd` for storage and transfer, which does not depend on the price of a machine."""
 
     def each(self, change: Callable[[Floats], Floats]) -> "Figures":
         """Returns the figures with every column changed."""
         return Figures(*(change(getattr(self, column.name)) for column in fields(self)))
+
+    def at_prices(self, factor: Floats) -> "Figures":
+        """Returns the figures at other prices of the machines, as factors of theirs."""
+        usd = self.data_usd + (self.usd - self.data_usd) * factor
+        return replace(self, usd=usd, usd_per_hour=self.usd_per_hour * factor)
 
     def of_runs_that_end(self, ends: Mask) -> "Figures":
         """Returns the figures, unknown where a run does not end; its price, power and risk are known all the same."""
@@ -89,7 +98,7 @@ _CRITERIA: Mapping[str, Callable[[Figures], Floats]] = {
     "usd": lambda figures: figures.usd,
     "hours": lambda figures: figures.hours,
     "samples_per_second": lambda figures: figures.speed,
-    "samples_per_usd": lambda figures: figures.paid_speed / figures.usd_per_hour,
+    "samples_per_usd": lambda figures: figures.samples / figures.usd,
     "joules": lambda figures: figures.watts / figures.paid_speed,
     "risk": lambda figures: figures.risk,
     "gpu_count": lambda figures: figures.gpu_count,

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Mask, either, taken
+from service.domain.bill.charges import Charges, charges_of
 from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Rates, expected, gang_rate, spot_rates
+from service.domain.bill.run import ONE_MACHINE, BilledRun
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
 from service.domain.jobs.job import Job
@@ -24,6 +26,7 @@ from service.domain.recommend.objective import Figures, Objective, compared, sco
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.selection.relax import Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where
+from service.domain.units import SECONDS_AN_HOUR
 
 SPOT = MARKETS.index("spot")
 SPEED_CRITERIA = frozenset({"hours", "samples_per_second"})
@@ -69,6 +72,9 @@ class Planner:
     objective: Objective
     limits: Limits
     checkpoints: Checkpoints
+    run: BilledRun = ONE_MACHINE
+    """The set-up, idle time and data that are paid for with the job; nodes and instances follow from the plan."""
+    managed_service: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +248,7 @@ def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> 
         likely=likely,
         spread=likely / np.where(works, np.array([option.low[types] for option in options]), np.nan),
         hours=np.where(works, np.array([option.hours[types] for option in options]), np.nan),
+        samples=np.array([option.samples[types] for option in options]),
         usd_per_hour=catalog.offers.usd_per_hour_at(cells.offer) * nodes,
         price_high=catalog.offers.high[cells.offer] / catalog.offers.likely[cells.offer],
         watts=_watts(planner, catalog)[types] * nodes,
@@ -254,7 +261,8 @@ def _node_options(planner: Planner, cells: CheapestOffers, catalog: Catalog) -> 
     )
     if planner.fleet.job.amount is None:
         return _options_without_amount(one)
-    return _options_of_amount(planner, one, _rates_at(catalog.derive(spot_rates), types, one.spot))
+    charges = charges_of(planner.run, planner.managed_service, types, cells.offer, catalog)
+    return _options_of_amount(planner, one, charges, _rates_at(catalog.derive(spot_rates), types, one.spot))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +275,7 @@ class _Run:
     spread: Floats
     """Likely rate / low rate."""
     hours: Floats
+    samples: Floats
     usd_per_hour: Floats
     price_high: Floats
     """High end of the believed price as a factor of the likely one, per candidate."""
@@ -300,6 +309,8 @@ def _options_without_amount(one: _Run) -> NodeOptions:
             risk=risk,
             gpu_count=one.gpu_count * instances,
             gpu_memory_gb=one.gpu_memory_gb,
+            samples=rate * SECONDS_AN_HOUR,
+            data_usd=np.zeros(shape),
         ),
         instances=instances,
         hours=unknown,
@@ -310,35 +321,40 @@ def _options_without_amount(one: _Run) -> NodeOptions:
     )
 
 
-def _options_of_amount(planner: Planner, one: _Run, rates: Rates) -> NodeOptions:
+def _options_of_amount(planner: Planner, one: _Run, charges: Charges, rates: Rates) -> NodeOptions:
     limits = planner.limits
 
     def on(instances: Floats | float) -> Expected:
         hours = one.hours / instances
-        return expected(hours, hours * one.spread, one.nodes, rates, planner.checkpoints)
+        return charges.in_use(expected(hours, hours * one.spread, one.nodes, rates, planner.checkpoints))
 
     # How many instances are needed depends on the hours on one, which include its interruptions.
     instances, run = np.ones(one.works.shape), on(1.0)
     if limits.max_instances > 1:
-        instances = np.maximum(_instances(planner, run), one.instances)
+        instances = np.maximum(_instances(planner, run, charges.setup_hours / charges.busy_share), one.instances)
         run = on(instances)
-    price = one.usd_per_hour * instances
-    hours, usd = run.elapsed, price * run.paid
+    price, machines = one.usd_per_hour * instances, one.nodes * instances
+    hours, data_usd = run.elapsed, charges.of_data(run.elapsed, machines)
+    usd = limited_usd = price * charges.of_machines(run.paid) + data_usd
     if limits.safe:
-        hours, usd = run.elapsed_high, price * one.price_high * run.paid_high
+        hours = run.elapsed_high
+        limited_usd = price * one.price_high * charges.of_machines(run.paid_high) + charges.of_data(hours, machines)
     ends = one.works & np.isfinite(run.paid) & np.isfinite(run.paid_high)
     per_hour = rates.likely * gang_rate(1.0, one.nodes, rates.lost_together) * instances
+    work = one.likely * one.hours
     figures = Figures(
-        usd=price * run.paid,
+        usd=usd,
         usd_per_hour=price,
         hours=run.elapsed,
-        speed=one.likely * one.hours / run.elapsed,
-        paid_speed=one.likely * one.hours / run.paid,
+        speed=work / run.elapsed,
+        paid_speed=work / run.paid,
         watts=one.watts * instances,
         # 1 - e^-x by expm1, which keeps its digits where an interruption is unlikely.
         risk=np.where(one.spot, -np.expm1(-np.nan_to_num(per_hour, nan=np.inf) * run.paid), 0.0),
         gpu_count=one.gpu_count * instances,
         gpu_memory_gb=one.gpu_memory_gb,
+        samples=one.samples,
+        data_usd=data_usd,
     )
     return NodeOptions(
         nodes=one.nodes,
@@ -348,23 +364,24 @@ def _options_of_amount(planner: Planner, one: _Run, rates: Rates) -> NodeOptions
         instances=instances,
         hours=run.elapsed,
         ends=ends,
-        limited={"deadline_hours": hours, "budget_usd": usd},
+        limited={"deadline_hours": hours, "budget_usd": limited_usd},
         alone=one.alone,
         least=one.least,
     )
 
 
-def _instances(planner: Planner, run: Expected) -> Floats:
+def _instances(planner: Planner, run: Expected, setup_hours: Floats) -> Floats:
     """Returns how many independent instances share the work: the maximum for speed, else as few as are in time."""
     limits, most = planner.limits, float(planner.limits.max_instances)
     if any(planner.objective.weights.get(criterion) for criterion in SPEED_CRITERIA):
         return np.full(run.paid.shape, most)
-    # Independent instances share the work at the same dollars, so without a deadline one is enough.
+    # Independent instances share the work and each pays its own set-up, so without a deadline one is enough.
     if limits.deadline_hours is None:
         return np.ones(run.paid.shape)
     hours = run.elapsed_high if limits.safe else run.elapsed
+    left = np.maximum(limits.deadline_hours - setup_hours, 0.0)
     # An instance's share of the work is interrupted less often than the whole, so this is enough.
-    return np.clip(np.ceil(np.nan_to_num(hours / limits.deadline_hours, nan=1.0, posinf=most)), 1.0, most)
+    return np.clip(np.ceil(np.nan_to_num((hours - setup_hours) / left, nan=1.0, posinf=most)), 1.0, most)
 
 
 def _scores(objective: Objective, options: NodeOptions) -> Floats:

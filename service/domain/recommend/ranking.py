@@ -1,7 +1,7 @@
 """Candidates in their order under an objective: the best of each type, the Pareto front, ties and fallbacks."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, log
 from typing import Any, NamedTuple
 
@@ -88,9 +88,7 @@ def rank(
 
     A price that no recent observation confirms ranks at the high end of what it is believed to be.
     """
-    factor = catalog.offers.ranking_factor(cells.offer)
-    ranking = replace(figures, usd=figures.usd * factor, usd_per_hour=figures.usd_per_hour * factor)
-    score = scores(objective, ranking)
+    score = scores(objective, figures.at_prices(catalog.offers.ranking_factor(cells.offer)))
     if plans is not None:
         score = np.where(plans.keeps, score, np.inf)
     spot = catalog.offers.market[cells.offer] == SPOT

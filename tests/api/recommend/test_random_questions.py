@@ -174,16 +174,17 @@ def faults_of_choices(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def usd_against_hours(choice: dict[str, Any]) -> Iterator[str]:
-    """A choice on demand costs its hours times the price of all of its machines, at each end of both bands."""
-    estimate = choice["estimate"] or {}
-    hours, usd, price = estimate.get("hours"), estimate.get("usd"), choice["price"]
-    if usd is None or hours is None or choice["market"] == "spot":
+    """A choice costs its billed hours times the price of all of its machines, at each end of both bands."""
+    bill, price = choice["cost"], choice["price"]
+    if bill is None or bill["usd"] is None:
         return
     prices = {end: price[f"usd_per_hour{name}"] for end, name in (("low", "_low"), ("likely", ""), ("high", "_high"))}
-    machines = choice["usd_per_hour"] / prices["likely"]
+    machines = choice["nodes"] * choice["instances"]
     for end, usd_per_hour in prices.items():
-        if not isclose(usd[end], hours[end] * usd_per_hour * machines, rel_tol=1e-4):
-            yield f"${usd[end]} for {hours[end]} h of {machines:g} machines at ${usd_per_hour} ({end})"
+        if not isclose(
+            bill["usd"][end], bill["billed_hours"][end] * usd_per_hour * machines, rel_tol=1e-4, abs_tol=1e-6
+        ):
+            yield f"${bill['usd']} for {bill['billed_hours']} h of {machines:g} machines at ${usd_per_hour} ({end})"
 
 
 def odd(value: Any, where: str) -> Iterator[str]:

@@ -68,16 +68,17 @@ def test_dollars_are_hours_times_price_of_all_nodes(answers: dict[str, Any], nam
             continue
         assert choice["usd_per_hour"] == pytest.approx(choice["price"]["usd_per_hour"] * choice["nodes"], rel=1e-5)
         if "amount" in JOBS[name]["workload"]:
-            paid = choice["spot"]["paid_hours"] if choice["spot"] else estimate["hours"]
-            price = choice["price"]
+            paid, price = choice["cost"]["billed_hours"], choice["price"]
             prices = {"likely": price["usd_per_hour"], **{end: price[f"usd_per_hour_{end}"] for end in ("low", "high")}}
             for part, usd in prices.items():
                 assert estimate["usd"][part] == pytest.approx(paid[part] * usd * choice["nodes"], rel=1e-4)
+            usd = choice["cost"]["per_unit"]["usd_per_thousand_samples"]["likely"]
+            assert usd == pytest.approx(1000 / estimate["samples_per_usd"], rel=1e-5, abs=1e-6)
         else:
             assert estimate["usd"] is None
             assert estimate["hours"] is None
-        rate = estimate["samples_per_second"]["likely"] / (choice["spot"]["stretch"] if choice["spot"] else 1)
-        assert estimate["samples_per_usd"] == pytest.approx(rate * 3600 / choice["usd_per_hour"], rel=1e-4)
+            rate = estimate["samples_per_second"]["likely"]
+            assert estimate["samples_per_usd"] == pytest.approx(rate * 3600 / choice["usd_per_hour"], rel=1e-4)
 
 
 SHARED = {

@@ -15,7 +15,10 @@ ROWS = st.lists(st.tuples(POSITIVE, POSITIVE, POSITIVE, st.sampled_from([0.0, 1.
 
 def figures(*rows: tuple[float, float, float, float]) -> Figures:
     usd, speed, watts, risk = (np.array(column) for column in zip(*rows, strict=True))
-    return Figures(usd, usd, 1 / speed, speed, speed, watts, risk, gpu_count=watts, gpu_memory_gb=speed)
+    return Figures(
+        usd, usd, 1 / speed, speed, speed, watts, risk,
+        gpu_count=watts, gpu_memory_gb=speed, samples=speed, data_usd=0 * usd,
+    )  # fmt: skip
 
 
 CHEAP_SLOW = (1.0, 10.0, 100.0, 0.0)
@@ -55,7 +58,8 @@ def test_the_unit_of_money_and_of_speed_does_not_matter(
 ) -> None:
     asked = figures(*rows)
     usd, speed = asked.usd * factor, asked.speed * factor
-    scaled = replace(asked, usd=usd, usd_per_hour=usd, hours=asked.hours / factor, speed=speed, paid_speed=speed)
+    rates = dict.fromkeys(("speed", "paid_speed", "samples"), speed)
+    scaled = replace(asked, usd=usd, usd_per_hour=usd, hours=asked.hours / factor, **rates)
     np.testing.assert_allclose(scores(Objective(weights), asked), scores(Objective(weights), scaled), atol=1e-6)
 
 

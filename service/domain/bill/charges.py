@@ -1,0 +1,149 @@
+"""The bill of a run as columns: the dollars that `bill_of` charges, for every candidate of a ranking at once.
+
+Figures are floats, so they differ from a settled bill by less than a millionth of a dollar per million dollars.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from service.domain.arrays import Floats, Indices
+from service.domain.bill.interruption import Expected
+from service.domain.bill.run import BilledRun, StoredData, TransferredData
+from service.domain.bill.seller_terms import data_prices, fee_of, rounding_rule
+from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.offer import MARKETS, UNKNOWN
+from service.domain.catalog.reference import Fee
+from service.domain.catalog.tariffs import transfer_cost
+from service.domain.money import MICRO, Exact, Unknown
+from service.domain.units import SECONDS_AN_HOUR
+
+
+class DataCost(NamedTuple):
+    """Dollars for the data of a run: for each hour of the calendar and once, for the whole run and for each machine."""
+
+    per_hour: float
+    once: float
+    per_machine_hour: float
+    once_per_machine: float
+
+
+@dataclass(frozen=True, slots=True)
+class Charges:
+    """The terms of sellers for a run, one entry per candidate. An unknown charge counts as 0, as in a lower bound."""
+
+    setup_hours: float
+    busy_share: Floats
+    """Share of the paid time that is not idle."""
+    increment_seconds: Floats
+    """0 where time is not rounded."""
+    minimum_seconds: Floats
+    premium: Floats
+    """Machine time with the premium of a managed service, as a factor of machine time."""
+    data: tuple[Floats, Floats, Floats, Floats]
+    """The columns of `DataCost`."""
+
+    def in_use(self, run: Expected) -> Expected:
+        """Returns the hours of the machines with their set-up and idle time; waiting for capacity stays unpaid."""
+        paid, paid_high = ((hours + self.setup_hours) / self.busy_share for hours in (run.paid, run.paid_high))
+        return Expected(
+            paid,
+            paid_high,
+            paid + _difference(run.elapsed, run.paid),
+            paid_high + _difference(run.elapsed_high, run.paid_high),
+        )
+
+    def of_machines(self, paid_hours: Floats) -> Floats:
+        """Returns hours at the price of a machine: rounded as the seller rounds them, and with the premium."""
+        # Whole microseconds first, as in `BillingRule.billed_hours`.
+        microseconds = np.floor(paid_hours * (SECONDS_AN_HOUR * MICRO) + 0.5)
+        seconds = np.ceil(microseconds / (self.increment_seconds * MICRO)) * self.increment_seconds
+        seconds = np.where(microseconds > 0, np.maximum(seconds, self.minimum_seconds), 0.0)
+        return np.where(self.increment_seconds > 0, seconds / SECONDS_AN_HOUR, paid_hours) * self.premium
+
+    def of_data(self, elapsed_hours: Floats, machines: Floats) -> Floats:
+        """Returns the dollars for storage and transfer."""
+        per_hour, once, per_machine_hour, once_per_machine = self.data
+        return elapsed_hours * (per_hour + per_machine_hour * machines) + once + once_per_machine * machines
+
+
+def charges_of(run: BilledRun, service: str | None, types: Indices, offers: Indices, catalog: Catalog) -> Charges:
+    """Returns the terms of a run on some offers, given the instance type of each of them."""
+    premium, managed = catalog.derive(_premiums, service)
+    increment, minimum = catalog.derive(_rounding)[:, catalog.offers.market[offers], types]
+    return Charges(
+        setup_hours=run.setup_minutes / 60,
+        busy_share=np.where(managed[types], 1.0, 1.0 - run.idle_fraction),
+        increment_seconds=increment,
+        minimum_seconds=minimum,
+        premium=premium[types],
+        data=_data_costs(run, types, offers, catalog),
+    )
+
+
+def _difference(elapsed: Floats, paid: Floats) -> Floats:
+    """Hours of waiting; 0 for a run without end, which has no hours to compare."""
+    return np.where(np.isfinite(paid), elapsed - paid, 0.0)
+
+
+def _rounding(catalog: Catalog) -> Floats:
+    """Returns the seconds of an increment and of the minimum, by market and instance type; 0 without a rule."""
+    kinds = [(each.provider, each.service, each.bare_metal) for each in catalog.instance_types]
+    seconds = {}
+    # Hundreds of instance types share a few dozen rules.
+    for kind, example in dict(zip(kinds, catalog.instance_types, strict=True)).items():
+        for code, market in enumerate(MARKETS):
+            rule = rounding_rule(catalog.reference, example, market, catalog.day)
+            if isinstance(rule, Unknown):
+                seconds[kind, code] = (0, 0)
+            else:
+                seconds[kind, code] = (rule.increment_seconds, rule.minimum_seconds)
+    rows = [[seconds[kind, code] for kind in kinds] for code in range(len(MARKETS))]
+    return np.moveaxis(np.array(rows, np.float64).reshape(len(MARKETS), len(kinds), 2), -1, 0)
+
+
+def _premiums(catalog: Catalog, service: str | None) -> tuple[Floats, Floats]:
+    """Returns by instance type the factor of a managed service, and whether the service runs the machine."""
+    fees = [fee_of(catalog.reference.fees, each, service, catalog.day) for each in catalog.instance_types]
+    percent = [fee.percent_of_compute if isinstance(fee, Fee) else 0.0 for fee in fees]
+    return 1.0 + np.array(percent) / 100, np.array([isinstance(fee, Fee | Unknown) for fee in fees], np.bool_)
+
+
+def _data_costs(
+    run: BilledRun, types: Indices, offers: Indices, catalog: Catalog
+) -> tuple[Floats, Floats, Floats, Floats]:
+    if not (run.stored or run.sent):
+        nothing = np.zeros(len(types))
+        return nothing, nothing, nothing, nothing
+    places, sellers = catalog.offers.places, catalog.columns.words["provider"]
+    pairs, inverse = np.unique(
+        np.stack((sellers.codes[types], catalog.offers.region[offers])), axis=1, return_inverse=True
+    )
+    costs = [
+        catalog.derive(
+            _data_cost,
+            sellers.words[seller], None if place == UNKNOWN else places[place], run.stored, run.sent,
+            cache=catalog.outlooks,
+        )
+        for seller, place in pairs.T.tolist()
+    ]  # fmt: skip
+    per_hour, once, per_machine_hour, once_per_machine = np.array(costs).reshape(-1, 4)[inverse.ravel()].T
+    return per_hour, once, per_machine_hour, once_per_machine
+
+
+def _data_cost(
+    catalog: Catalog, provider: str, region: str | None, stored: tuple[StoredData, ...],
+    sent: tuple[TransferredData, ...],
+) -> DataCost:  # fmt: skip
+    storage, transfer = data_prices(catalog.reference, provider, region, stored, sent, catalog.day)
+    cost = [0.0, 0.0, 0.0, 0.0]
+    for data, price in zip(stored, storage, strict=True):
+        if not isinstance(price, Unknown):
+            hours = Exact.same(1 if data.hours is None else data.hours)
+            column = 2 * (price.kind == "block") + (data.hours is not None)
+            cost[column] += price.cost(data.gib, hours, machines=1).band.likely
+    for sending, tiers in zip(sent, transfer, strict=True):
+        amount = tiers if isinstance(tiers, Unknown) else transfer_cost(tiers, sending.gb, sending.already_gb)
+        cost[1] += 0.0 if isinstance(amount, Unknown) else amount.band.likely
+    return DataCost(*cost)
