@@ -105,7 +105,7 @@ class Loop:
         whole, most = on(1), limits.max_instances
         if self.job.amount is None or most == 1:
             return whole
-        if self.objective == "fastest":
+        if self.objective in ("fastest", *WITHOUT_PRICE):
             return on(most)
         if limits.deadline_hours is None:
             return whole
