@@ -54,7 +54,11 @@ class Soak:
 
 
 def kill_replica(soak: Soak) -> None:
-    replica = soak.chance.choice(soak.replicas)
+    restart_after_kill(soak.chance.choice(soak.replicas))
+
+
+def restart_after_kill(replica: Replica) -> None:
+    """Kills a replica, and starts it again a little later."""
     replica.kill()
     sleep(DOWN_SECONDS)
     replica.start()
@@ -75,10 +79,14 @@ def replace_replica(soak: Soak, replica: Replica, version: Path | None) -> None:
 
 
 def upgrade(soak: Soak) -> None:
-    """Migrates the database and loads the new seed, as the job in `deploy/` does, and then replaces each replica."""
+    """Migrates the database and loads the new seed, as the job in `deploy/` does, and then replaces each replica.
+
+    Before that, a replica of the old version is killed and starts again on the migrated tables.
+    """
     done = command_of(ROOT, soak.variables, "seed")
     if done.returncode:
         soak.remarks.append(f"The migration ended with exit code {done.returncode}: {last_line(done.stderr)}")
+    restart_after_kill(soak.replicas[0])
     for replica in soak.replicas:
         replace_replica(soak, replica, ROOT)
 

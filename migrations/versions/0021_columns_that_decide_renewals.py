@@ -7,6 +7,8 @@ down_revision = "0020"
 branch_labels = None
 depends_on = None
 
+expands = True
+
 COLUMNS = ["key", "document_id", "state", "superseded_at"]
 
 

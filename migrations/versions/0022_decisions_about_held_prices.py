@@ -10,6 +10,8 @@ down_revision = "0021"
 branch_labels = None
 depends_on = None
 
+expands = True
+
 
 def upgrade() -> None:
     op.add_column("observation", sa.Column("decision", sa.String(), nullable=True))
