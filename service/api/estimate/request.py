@@ -145,9 +145,10 @@ def _instance_type(name: str, catalog: Catalog) -> InstanceType:
 
 def cluster_in(body: EstimateRequest, instance_type: InstanceType | None, catalog: Catalog) -> Cluster | None:
     """Returns the nodes that the body asks for; None for a type without a GPU. Raises `QuestionError`."""
+    assumed = None if body.workload is None else body.workload.assume_network_gbps
     if instance_type is not None:
         has_gpu = instance_type.gpu is not None and instance_type.gpu_count
-        return cluster_of_instance(instance_type, body.nodes) if has_gpu else None
+        return cluster_of_instance(instance_type, body.nodes, assumed) if has_gpu else None
     machine = body.machine
     assert isinstance(machine, MachineDescriptionRequest)
     gpus = resolve_gpus([machine.gpu], catalog, "machine.gpu")
@@ -167,7 +168,7 @@ def cluster_in(body: EstimateRequest, instance_type: InstanceType | None, catalo
         body.nodes,
         machine.interconnect,
         machine.interconnect_gb_per_second,
-        machine.network_gbps,
+        machine.network_gbps or assumed,
         machine.vcpus,
         machine.memory_gib,
     )

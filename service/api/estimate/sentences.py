@@ -79,6 +79,12 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "The network between the {nodes} nodes is not stated: {gbps:g} Gbps are assumed, and only data parallelism "
         "crosses it."
     ).format,
+    EstimateWarningCode.NO_CLUSTER_THERE: (
+        "The machines are single cards of a marketplace, each of another owner: no network joins the {nodes} nodes."
+    ).format,
+    EstimateWarningCode.VCPUS_UNKNOWN: (
+        "The number of vCPUs is not stated, so that the CPUs may prepare fewer samples than the estimate counts.".format
+    ),
     EstimateWarningCode.HOST_BOUND: _host_bound,
     EstimateWarningCode.SLOW_READS: _slow_reads,
     EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} at a token rate or by conversion only.".format,

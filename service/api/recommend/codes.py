@@ -30,6 +30,7 @@ REJECTIONS: dict[str, str] = {
     "max_price_age_days": "No known price is recent enough.",
     "price_unknown": "No price is known, and the objective needs one.",
     "growth": "The provider has no machine of its architecture whose GPUs are linked fast, so the work cannot grow.",
+    "no_cluster_there": "The machines are single cards of a marketplace, each of another owner, and form no cluster.",
     "without_gpu": "It has no GPU, and the question does not ask for such machines: by the platform `cpu`, by "
     "`max_gpu_count` below 1, by name, or by a library that runs on every kind of device.",
     "no_gpu": "The instance type has no GPU, and the job cannot be estimated on CPUs.",

@@ -54,6 +54,9 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
         Field(description="Whether the likely or the pessimistic estimates must keep deadline and budget."),
     ] = "likely"
     allow_preview: bool = False
+    allow_marketplace_clusters: Annotated[
+        bool, Field(description="Whether single cards of marketplaces, each of another owner, may work together.")
+    ] = False
 
 
 class ObjectiveWeightsRequest(BodyModel):
@@ -153,6 +156,10 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     work, limits = request.workload, request.constraints
     objective, previous = _objective(request.objective, "objective"), request.previous_objective
     job, most = job_of(work, catalog), _instances(request)
+    if job is not None:
+        # Where every choice is a cluster, a constraint rejects the machines that form none.
+        clusters = limits.allow_marketplace_clusters or limits.min_nodes > 1
+        job = replace(job, marketplace_clusters=clusters)
     load = None if job is None else job.serving
     if job is not None and load is not None:
         load = replace(load, max_instances=most)
@@ -270,6 +277,7 @@ def _constraints(
         with_gpu=not has_job and work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
         platforms=work.software.platforms,
         grows=work.growth is not None,
+        in_clusters=limits.min_nodes > 1 and not limits.allow_marketplace_clusters,
         exclude=tuple(dict.fromkeys(word for name in limits.exclude for word in _excluded_by(name, catalog))),
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,

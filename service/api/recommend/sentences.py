@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from itertools import chain
+from math import ceil
 from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
@@ -150,6 +151,9 @@ REASONS: Mapping[ReasonCode, Sentence] = {
     ),
     ReasonCode.RANKED_AT_HIGH_PRICE: "It ranks at ${usd_per_hour:.4g} an hour, the high end of its price, "
     "because no recent observation confirms it.",
+    ReasonCode.SPARE_VCPUS: lambda vcpus, needed: (
+        f"{ceil(needed)} of its {vcpus:g} vCPUs prepare samples as fast as the GPUs take them; more bring no speed."
+    ),
     ReasonCode.TIED: _tied,
 }
 

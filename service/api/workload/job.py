@@ -69,6 +69,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
         serving=serving,
         loading=loading_of(work, model),
+        assumed_network_gbps=work.assume_network_gbps,
         unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),
     )
     _check_tokens(job)

@@ -275,5 +275,12 @@ class WorkloadRequest(BodyModel):
     ] = 1
     sample_mb: Amount | None = None
     reads_from: Literal["network", "local"] | None = None
+    assume_network_gbps: Annotated[
+        Positive | None,
+        Field(
+            description="Network of a node where the catalog states none. Without it, 10 Gbps are assumed "
+            "there, and only data parallelism crosses them."
+        ),
+    ] = None
     fault_tolerant: bool = False
     checkpoint: CheckpointRequest = CheckpointRequest()

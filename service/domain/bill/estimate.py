@@ -16,7 +16,7 @@ from service.domain.bill.market_bills import (
 from service.domain.bill.payment_options import GpuHour, cheapest_gpu_hours, payment_options
 from service.domain.bill.run import BilledRun, RunAmount
 from service.domain.bill.verdict import Gate, Verdict
-from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.evidence.published import Evidence, evidence_for
@@ -134,7 +134,7 @@ def estimate(
         question=question,
         job=job,
         joules_per_sample=None if job is None else _joules_per_sample(question, job),
-        warnings=_warnings(question, job),
+        warnings=_warnings(question, job, catalog),
         evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
         served=served,
         bills=bills,
@@ -153,11 +153,19 @@ def _largest_batch(question: EstimateQuestion, job: JobEstimate | None, catalog:
     return largest_batch(catalog.reference.physics, job.config, work.cluster, work.layout)
 
 
-def _warnings(question: EstimateQuestion, job: JobEstimate | None) -> tuple[Statement[EstimateWarningCode], ...]:
+def _warnings(
+    question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog
+) -> tuple[Statement[EstimateWarningCode], ...]:
     work, cluster = question.work, question.cluster
     if isinstance(work, MeasuredRate) and work.of_gpus is not None:
         return (statement(EstimateWarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second),)
-    return () if job is None or cluster is None else tuple(estimate_warnings(job, cluster))
+    if job is None or cluster is None:
+        return ()
+    warnings, instance_type = tuple(estimate_warnings(job, cluster)), question.instance_type
+    if instance_type is None or cluster.nodes == 1:
+        return warnings
+    alone = catalog.derive(without_cluster)[catalog.index_of[instance_type.id]]
+    return (*warnings, statement(EstimateWarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)) if alone else warnings
 
 
 def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | None:

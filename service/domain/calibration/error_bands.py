@@ -80,6 +80,11 @@ class ErrorBands:
         middle = self.values.get(f"band.{kind.name}.middle", {}).get(UNKNOWN_STACK, 0.0)
         return exp(middle if features.get("stack") else min(0.0, middle))
 
+    def of_feed(self, part: str, rate: float) -> Band:
+        """The band of the samples per second that a part of the host brings to the GPUs."""
+        low, high = (exp(self.values.get(f"band.{part}.{end}", {}).get("", 0.0)) for end in ("low", "high"))
+        return Band(rate * low, rate, rate * high)
+
     def around(
         self, likely: float, kind: StepKind, features: Features, new: Sequence[str], *, of_rate: bool = True
     ) -> Band:

@@ -193,3 +193,12 @@ def with_hosts(catalog: Catalog, vcpus_per_gpu: float | None, memory_gib_per_gpu
 
     types = tuple(map(hosted, catalog.instance_types))
     return Catalog.of(catalog.version, catalog.day, types, catalog.offers, catalog.reference, catalog.measurements)
+
+
+def without_cluster(catalog: Catalog) -> Mask:
+    """Returns the types whose machines form no cluster: single cards of marketplaces, each of another owner."""
+    providers = catalog.reference.providers
+    return np.array([
+        each.gpu is not None and each.gpu_count <= 1 and providers[each.provider].seller_class == "marketplace"
+        for each in catalog.instance_types
+    ], np.bool_)  # fmt: skip

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, taken
+from service.domain.cache import Cache
 from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import TRAINING
-from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import Gpu, InstanceType
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
@@ -111,7 +112,7 @@ def estimate_columns(
     job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None = None
 ) -> tuple[tuple[EstimateColumns, ...], tuple[FleetLayouts, ...]]:
     """Returns estimates and layouts for each number of nodes, optionally only for some of the types."""
-    clusters = catalog.derive(_clusters, counts)
+    clusters = _clusters_for(job, counts, catalog)
     rows_of_all = len(clusters.distinct) + 1  # the last row is of types without a GPU
     columns, layouts = no_estimates(rows_of_all, job.limits), LayoutTable.plain(rows_of_all).rows()
     for part in _parts(job, counts, catalog, among):
@@ -130,7 +131,7 @@ def estimate_columns(
 
 def types_that_run(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: Catalog) -> TypeSet:
     """Returns those of the types that run the job on any of these numbers of nodes, however fast they are."""
-    clusters, physics = catalog.derive(_clusters, counts), catalog.reference.physics
+    clusters, physics = _clusters_for(job, counts, catalog), catalog.reference.physics
     runs = np.zeros(len(clusters.distinct) + 1, np.bool_)
     for part in _parts(job, counts, catalog, among):
         if isinstance(part.config, TrainingConfig):
@@ -181,7 +182,7 @@ def is_rated(gpu: Gpu) -> bool:
 
 def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None) -> Iterator[_Part]:
     """Yields the clusters in groups that run the job in the same config."""
-    clusters = catalog.derive(_clusters, counts)
+    clusters, nodes = _clusters_for(job, counts, catalog), _nodes_for(job, counts)
     wanted = None
     if among is not None:
         wanted = np.zeros(len(clusters.distinct) + 1, np.bool_)
@@ -193,24 +194,49 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
         indices = np.flatnonzero(config_of_cluster == number)
         here = None if wanted is None else wanted[indices]
         if len(indices) and (here is None or here.any()):
-            yield _Part(config, catalog.derive(_table, counts, tuple(indices.tolist())), indices, here)
+            table = catalog.derive(_table, nodes, tuple(indices.tolist()), cache=nodes.cache(catalog))
+            yield _Part(config, table, indices, here)
 
 
-def _table(catalog: Catalog, counts: tuple[int, ...], indices: tuple[int, ...]) -> ClusterTable:
-    distinct_clusters = catalog.derive(_clusters, counts).distinct
-    return cluster_table([distinct_clusters[index] for index in indices])
+class _Nodes(NamedTuple):
+    """The question that decides the clusters of all instance types."""
+
+    counts: tuple[int, ...]
+    assumed_network_gbps: float | None
+    marketplace_clusters: bool
+
+    def cache(self, catalog: Catalog) -> Cache:
+        """Returns where to keep them: a network that is assumed can be any number, so that these come and go."""
+        return catalog.memory if self.assumed_network_gbps is None else catalog.outlooks
 
 
-def _clusters(catalog: Catalog, counts: tuple[int, ...]) -> FleetClusters:
-    types = catalog.instance_types
+def _nodes_for(job: Job, counts: tuple[int, ...]) -> _Nodes:
+    return _Nodes(counts, job.assumed_network_gbps, job.marketplace_clusters)
+
+
+def _clusters_for(job: Job, counts: tuple[int, ...], catalog: Catalog) -> FleetClusters:
+    nodes = _nodes_for(job, counts)
+    return catalog.derive(_clusters, nodes, cache=nodes.cache(catalog))
+
+
+def _table(catalog: Catalog, nodes: _Nodes, indices: tuple[int, ...]) -> ClusterTable:
+    known = catalog.derive(_clusters, nodes, cache=nodes.cache(catalog)).distinct
+    return cluster_table([known[index] for index in indices])
+
+
+def _clusters(catalog: Catalog, nodes: _Nodes) -> FleetClusters:
+    types, counts = catalog.instance_types, nodes.counts
     usable = np.array([has_gpu(each) and each.gpu is not None and is_rated(each.gpu) for each in types])
     rated = [each for each, is_usable in zip(types, usable.tolist(), strict=True) if is_usable]
-    known, cluster = distinct(cluster_of_instance(each, count) for count in counts for each in rated)
+    known, cluster = distinct(
+        cluster_of_instance(each, count, nodes.assumed_network_gbps) for count in counts for each in rated
+    )
+    alone = np.zeros(len(types), np.bool_) if nodes.marketplace_clusters else catalog.derive(without_cluster)
     of_types = []
-    for part in np.split(cluster, len(counts)):
+    for count, part in zip(counts, np.split(cluster, len(counts)), strict=True):
         column = np.full(len(types), -1)
         column[usable] = part
-        of_types.append(column)
+        of_types.append(np.where(alone, -1, column) if count > 1 else column)
     index_of = {gpu.id: index for index, gpu in enumerate(catalog.derive(_rated_gpus))}
     return FleetClusters(known, np.array([index_of[each.gpu.id] for each in known], np.int64), tuple(of_types))
 
@@ -249,11 +275,15 @@ def _estimate(physics: Physics, job: Job, part: _Part) -> tuple[EstimateColumns,
     return _inference_columns(physics, job, part.config, part.table, part.wanted)
 
 
-def _most_fed(loading: SampleLoading, table: ClusterTable) -> Floats:
-    """Returns the samples per second that the hosts of each cluster bring to the GPUs; infinite if unknown."""
-    if loading.samples_per_second_per_vcpu is None and loading.sample_mb is None:
-        return np.full(len(table), np.inf)
-    return np.array([min(feed_of(cluster, loading).values(), default=np.inf) for cluster in table.clusters])
+def _most_fed(physics: Physics, loading: SampleLoading, table: ClusterTable) -> Floats:
+    """Returns low, likely and high samples per second that the hosts of each cluster bring; infinite if unknown."""
+    most = np.full((len(table), 3), np.inf)
+    if loading.samples_per_second_per_vcpu is not None or loading.sample_mb is not None:
+        for row, cluster in enumerate(table.clusters):
+            bands = (physics.bands.of_feed(part, rate) for part, rate in feed_of(cluster, loading).items())
+            ends = [(band.low, band.likely, band.high) for band in bands]
+            most[row] = np.min([*ends, most[row]], axis=0)
+    return most
 
 
 def _training_columns(
@@ -265,7 +295,7 @@ def _training_columns(
     bands = training_bands(physics, config, table)
     samples = _samples(job, config.mean_length or config.sequence_length or 0, best.layouts.global_batch)
     beyond_steps = np.exp(_log_beyond_steps(physics, config, table)) if job.amount is not None else 1.0
-    rates = np.minimum(rate[:, None] * bands, _most_fed(job.loading, table)[:, None])
+    rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
     columns = _columns(job, table, best.exists, best.fits, best.needed_bytes, rates, samples * beyond_steps)
     return columns, best.layouts.rows()
 
@@ -290,7 +320,7 @@ def _inference_columns(
     per_step = best.concurrency if generates else np.full(len(table), forward_batch(config))
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
     rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, config, table)
-    rates = np.minimum(rate[:, None] * bands, _most_fed(job.loading, table)[:, None])
+    rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
     columns = _columns(job, table, best.exists, best.fits, best.needed_bytes, rates, samples)
     if config.concurrency and generates:
         columns = replace(columns, holds=best.concurrency >= ALMOST * config.concurrency)

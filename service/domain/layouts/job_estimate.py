@@ -79,7 +79,8 @@ def _chosen(physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayo
 
 
 def _of_whole(physics: Physics, job: Job, config: Config, cluster: Cluster, estimate: Estimate) -> JobEstimate:
-    estimate = fed(estimate, feed_of(cluster, job.loading))
+    feed = feed_of(cluster, job.loading)
+    estimate = fed(estimate, {part: physics.bands.of_feed(part, rate) for part, rate in feed.items()})
     if isinstance(config, TrainingConfig):
         return _of_training(physics, job, config, cluster, estimate)
     return _of_inference(job, config, cluster, estimate)

@@ -23,6 +23,8 @@ class EstimateWarningCode(StrEnum):
     GPU_MEMORY = "gpu_memory"
     TENSOR_OVER_SLOW_LINKS = "tensor_over_slow_links"
     NETWORK_UNKNOWN = "network_unknown"
+    NO_CLUSTER_THERE = "no_cluster_there"
+    VCPUS_UNKNOWN = "vcpus_unknown"
     HOST_BOUND = "host_bound"
     SLOW_READS = "slow_reads"
     PRECISION_REDUCED = "precision_reduced"
@@ -57,6 +59,8 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
 def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
     """Parts of the host that bring fewer samples than the GPUs could take, in figures of one node."""
     rate, loading = job_estimate.estimate.gpu_samples_per_second, job_estimate.job.loading
+    if loading.samples_per_second_per_vcpu and cluster.vcpus_per_gpu is None:
+        yield statement(EstimateWarningCode.VCPUS_UNKNOWN)
     if rate is None:
         return
     nodes, feed = cluster.nodes, feed_of(cluster, loading)

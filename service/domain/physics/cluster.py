@@ -111,8 +111,11 @@ def _usual_link(gpu: Gpu) -> str:
     return "pcie" if gpu.form_factor == "pcie" else gpu.interconnect or "pcie"
 
 
-def cluster_of_instance(instance: InstanceType, nodes: int = 1) -> Cluster:
-    """Returns a cluster of one or more nodes of an instance type that has a GPU."""
+def cluster_of_instance(instance: InstanceType, nodes: int = 1, assumed_network_gbps: float | None = None) -> Cluster:
+    """Returns a cluster of one or more nodes of an instance type that has a GPU.
+
+    The assumed network is that of a node whose own is not stated.
+    """
     assert instance.gpu is not None
     return cluster_of(
         instance.gpu,
@@ -120,7 +123,7 @@ def cluster_of_instance(instance: InstanceType, nodes: int = 1) -> Cluster:
         nodes,
         instance.interconnect,
         instance.interconnect_gb_per_second,
-        instance.network_gbps,
+        assumed_network_gbps if instance.network_gbps is None else instance.network_gbps,
         instance.vcpus,
         instance.memory_gib,
     )

@@ -158,15 +158,16 @@ def estimate_config(physics: Physics, config: Config, cluster: Cluster, layout: 
     return _estimate_forward(physics, config, cluster, layout)
 
 
-def fed(estimate: Estimate, feed: Mapping[str, float]) -> Estimate:
+def fed(estimate: Estimate, feed: Mapping[str, Band]) -> Estimate:
     """Returns the estimate at the rate of the GPUs or of what feeds them, whichever is lower."""
     samples, step = estimate.samples_per_second, estimate.step
     if samples is None or step is None or not feed:
         return estimate
-    part, most = min(feed.items(), key=lambda each: each[1])
-    if most >= samples.high:
+    part = min(feed, key=lambda name: feed[name].likely)
+    rates = (samples, *feed.values())
+    band = Band(*(min(getattr(each, end) for each in rates) for end in ("low", "likely", "high")))
+    if band == samples:
         return estimate
-    band = Band(min(samples.low, most), min(samples.likely, most), most)
     share, tokens = band.likely / samples.likely, estimate.tokens_per_second
     return replace(
         estimate,

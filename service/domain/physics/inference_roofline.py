@@ -53,9 +53,14 @@ class EngineTerms(NamedTuple):
     arrival: Mapping[str, float]
 
 
+EXPANDED_BYTES = 2.0
+"""Bytes of a weight in the 16-bit format to which stacks without narrow kernels expand it."""
+
+
 def _weight_bytes(config: InferenceConfig) -> float:
-    """Bytes per stored weight."""
-    return config.weight_bits / 8 if config.weight_bits else bytes_per_value(config.precision)
+    """Bytes that a product reads per weight: as it is stored, or expanded to 16 bits."""
+    stored = config.weight_bits / 8 if config.weight_bits else bytes_per_value(config.precision)
+    return max(stored, EXPANDED_BYTES) if config.software.stack.expands_weights else stored
 
 
 def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number) -> Number:

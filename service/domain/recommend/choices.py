@@ -22,6 +22,7 @@ from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.recommend.answer import (
     Choice,
     CurrentComparison,
+    HostNeeds,
     NamedWork,
     PeakEstimate,
     RankedOffer,
@@ -68,15 +69,16 @@ class Completer:
                 hours=None if hours is None else hours.likely,
                 samples_per_usd=work.samples_per_usd,
             )
+        host = host_needs(self.context, offer.instance_type, offer.nodes, modelled)
         return Choice(
             **{name: getattr(offer, name) for name in _RANKED},
             estimate=estimate,
-            host=host_needs(self.context, offer.instance_type, offer.nodes, modelled),
-            reasons=tuple(self._reasons(offer, work)),
+            host=host,
+            reasons=tuple(self._reasons(offer, work, host)),
             warnings=warnings_on(self.context, offer, work, catalog),
         )
 
-    def _reasons(self, offer: RankedOffer, work: WorkEstimate | None) -> Reasons:
+    def _reasons(self, offer: RankedOffer, work: WorkEstimate | None, host: HostNeeds) -> Reasons:
         figures = tuple(dict.fromkeys(criterion_figures(offer, self.criteria, self.context)))
         yield statement(ReasonCode.OBJECTIVE, rank=offer.rank, ranked=self.ranked, figures=figures)
         if self.ranked <= 1:
@@ -91,6 +93,11 @@ class Completer:
         if software := [each.software for each in (self.context.needs.framework, self.context.needs.engine) if each]:
             yield statement(ReasonCode.SOFTWARE, software=software)
         yield from _link_reasons(offer.instance_type)
+        needed, vcpus = host.needed_vcpus, offer.instance_type.vcpus
+        # Without the rate of a vCPU, the need is a rule of thumb.
+        rated = work is not None and self.context.loading.samples_per_second_per_vcpu is not None
+        if rated and needed is not None and vcpus is not None and needed < vcpus:
+            yield statement(ReasonCode.SPARE_VCPUS, vcpus=vcpus, needed=needed)
         if offer.tied_with:
             yield statement(ReasonCode.TIED, ranks=offer.tied_with)
 
@@ -186,7 +193,7 @@ def _modelled(
 
 
 def _model(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes: int) -> _Modelled:
-    cluster = cluster_of_instance(catalog.instance_types[index], nodes)
+    cluster = cluster_of_instance(catalog.instance_types[index], nodes, fleet.job.assumed_network_gbps)
     estimate = estimate_job_in(catalog.reference.physics, fleet.job, cluster, fleet.layout(index, nodes))
     return estimate, cluster, evidence_for(estimate.config, cluster.gpu, cluster.gpus, catalog)
 

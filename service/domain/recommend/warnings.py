@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.software_support import no_framework_mask
@@ -123,6 +123,8 @@ def _network_warnings(subject: _Subject) -> Warnings:
     instance_type, nodes = subject.instance_type, subject.offer.nodes
     if nodes > 1 and not instance_type.rdma:
         yield statement(WarningCode.SLOW_NETWORK, nodes=nodes, gbps=instance_type.network_gbps, rdma=instance_type.rdma)
+    if nodes > 1 and subject.catalog.derive(without_cluster)[subject.offer.index]:
+        yield statement(WarningCode.NO_CLUSTER_THERE, nodes=nodes)
 
 
 # The host

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import SLOW_LINKS, InstanceType
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
 from service.domain.catalog.software_support import frameworks_mask, task_mask
@@ -32,6 +32,8 @@ class Constraints:
     """Whether machines without a GPU are left out, because the question does not ask for any."""
     grows: bool = False
     """Whether code and precisions have to carry over to a larger machine with fast links."""
+    in_clusters: bool = False
+    """Whether every choice takes several machines that work together, and all of them have to form a cluster."""
     platforms: tuple[str, ...] = ()
     """Platforms of the workload; adding the CPU admits machines without a GPU."""
     exclude: tuple[str, ...] = ()
@@ -70,6 +72,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         (asked.framework, _framework_check, (asked.framework,)),
         (asked.with_gpu, _without_gpu_check, (asked.platforms,)),
         (asked.grows, _growth_check, ()),
+        (asked.in_clusters, _cluster_check, ()),
         (asked.exclude, _exclude_check, (asked.exclude,)),
     )
     yield from (catalog.derive(check, *arguments) for applies, check, arguments in given if applies)
@@ -120,6 +123,11 @@ def _growth_check(catalog: Catalog) -> Check:
     }
     fails = types_where(np.array([each.gpu is None or _line(each) not in linked for each in types], np.bool_))
     return Check("growth", "hardware", fails, drop({"workload.growth": None}, fails))
+
+
+def _cluster_check(catalog: Catalog) -> Check:
+    fails = types_where(catalog.derive(without_cluster))
+    return Check("no_cluster_there", "availability", fails, drop({"allow_marketplace_clusters": True}, fails))
 
 
 def _line(instance_type: InstanceType) -> tuple[str | None, ...]:

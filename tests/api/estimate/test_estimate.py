@@ -241,6 +241,29 @@ def test_an_unknown_network_is_a_warning(client: TestClient) -> None:
     assert answer["estimate"]["layout"]["tensor"] * answer["estimate"]["layout"]["pipeline"] <= 8
 
 
+def test_a_network_that_the_caller_assumes_joins_machines_whose_own_is_unknown(client: TestClient) -> None:
+    unknown = changed(
+        TRAINING, machine={"gpu": "h100-sxm5-80gb", "gpu_count": 8}, nodes=8, workload__model="llama-3-70b"
+    )
+    stated = changed(unknown, machine__network_gbps=400)
+    assumed = post_estimate(client, changed(unknown, workload__assume_network_gbps=400))
+    assert assumed["estimate"] == post_estimate(client, stated)["estimate"]
+    assert assumed["machine"]["network_gbps"] == 400
+    assert "network_unknown" not in [w["code"] for w in assumed["warnings"]]
+    both = post_estimate(client, changed(stated, workload__assume_network_gbps=10))
+    assert both["machine"]["network_gbps"] == 400
+
+
+def test_single_cards_of_a_marketplace_are_no_cluster(client: TestClient) -> None:
+    def codes(machine: str, nodes: int) -> list[str]:
+        body = {"workload": {"task": "training", "model": "resnet-50"}, "machine": machine, "nodes": nodes}
+        return [w["code"] for w in post_estimate(client, body)["warnings"]]
+
+    assert "no_cluster_there" in codes("vast/rtx-3080", 4)
+    assert "no_cluster_there" not in codes("vast/rtx-3080", 1)
+    assert "no_cluster_there" not in codes("aws/g5.xlarge", 4)
+
+
 def test_utilisation_counts_the_work_that_is_done(client: TestClient) -> None:
     """Frozen weights have no gradient of their own: LoRA does two thirds of the matrix work of full training."""
     lora = post_estimate(client, changed(TRAINING, workload__method="lora"))["estimate"]
@@ -259,10 +282,21 @@ def test_gpus_are_no_faster_than_their_host_feeds_them(client: TestClient) -> No
     assert free["samples_per_second"]["likely"] > 200
     assert bound["estimate"]["samples_per_second"]["likely"] == 200
     assert bound["estimate"]["bottleneck"] == "host_cpu"
+    # Two threads of a core bring up to 1.3 times one.
+    assert bound["estimate"]["samples_per_second"]["low"] == pytest.approx(130, rel=1e-3)
+    assert bound["estimate"]["samples_per_second"]["high"] == 200
     assert sum(bound["estimate"]["step_seconds"].values()) == pytest.approx(1024 / 200, rel=1e-3)
     assert [w["code"] for w in bound["warnings"]].count("host_bound") == 1
     decoded = changed(one, workload__host={"cpu_samples_per_second_per_vcpu": 50, "gpu_decoding": True})
     assert post_estimate(client, decoded)["estimate"]["samples_per_second"] == free["samples_per_second"]
+
+
+def test_an_unknown_number_of_vcpus_is_said_where_they_may_bind(client: TestClient) -> None:
+    work = {"task": "training", "model": "resnet-50", "host": {"cpu_samples_per_second_per_vcpu": 50}}
+    body = {"workload": work, "machine": {"gpu": "rtx-3090-24gb"}}
+    assert "vcpus_unknown" in [w["code"] for w in post_estimate(client, body)["warnings"]]
+    for known in (changed(body, machine__vcpus=8), changed(body, workload__host={})):
+        assert "vcpus_unknown" not in [w["code"] for w in post_estimate(client, known)["warnings"]]
 
 
 def test_samples_are_read_no_faster_than_the_network_brings_them(client: TestClient) -> None:

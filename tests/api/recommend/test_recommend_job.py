@@ -293,6 +293,47 @@ def test_each_of_several_runs_of_a_job_has_machines_of_its_own(client: TestClien
     assert costs[0]["usd"]["likely"] == pytest.approx(4 * costs[1]["usd"]["likely"], rel=1e-3)
 
 
+@pytest.mark.parametrize("model", ["resnet-50", None])
+def test_single_cards_of_marketplaces_form_no_cluster_unless_the_caller_allows_it(
+    client: TestClient, model: str | None
+) -> None:
+    asked = question(
+        workload={"model": model} if model else {},
+        constraints={"gpu": ["rtx-3080-10gb"], "min_nodes": 2, "max_nodes": 2},
+    )
+    answer = post_recommend(client, asked)
+    assert all(choice["provider"] != "vast" for choice in answer["choices"])
+    rejection = next(each for each in answer["rejections"] if each["code"] == "no_cluster_there")
+    allowed = post_recommend(client, relaxed(asked, rejection["relax"]["to"]))
+    assert allowed["counts"]["admitted"] - answer["counts"]["admitted"] == rejection["relax"]["admits"] > 0
+    assert any(choice["provider"] == "vast" for choice in allowed["choices"])
+
+
+def test_a_single_card_of_a_marketplace_works_alone_where_several_nodes_are_allowed(client: TestClient) -> None:
+    limits = {"gpu": ["rtx-3080-10gb"], "max_nodes": 4}
+    alone, together = (
+        post_recommend(
+            client,
+            question(
+                workload={"model": "resnet-50"},
+                constraints={**limits, "allow_marketplace_clusters": allowed},
+                objective="fastest",
+            ),
+        )["choices"]
+        for allowed in (False, True)
+    )
+    assert {choice["nodes"] for choice in alone if choice["provider"] == "vast"} == {1}
+    assert {choice["nodes"] for choice in together if choice["provider"] == "vast"} == {4}
+
+
+def test_more_vcpus_than_prepare_the_samples_bring_no_speed(client: TestClient) -> None:
+    work = {"model": "resnet-50", "host": {"cpu_samples_per_second_per_vcpu": 500}}
+    for choice in post_recommend(client, question(workload=work, constraints={"family": ["g5"]}))["choices"]:
+        texts = [reason["text"] for reason in choice["reasons"] if reason["code"] == "spare_vcpus"]
+        assert len(texts) == (choice["host"]["needed_vcpus"] < choice["specs"]["vcpus"])
+        assert all(f"of its {choice['specs']['vcpus']:g} vCPUs prepare samples as fast" in text for text in texts)
+
+
 def test_a_training_batch_per_gpu_is_kept_by_every_choice(client: TestClient) -> None:
     work = {"model": "resnet-50", "batch_size": 48, "global_batch_size": 96}
     choices = post_recommend(client, question(workload=work, constraints={"provider": ["aws"]}))["choices"]

@@ -45,6 +45,7 @@ PCIE = instance_type("pcie.4", gpu=REDUCED, gpu_count=4, interconnect="pcie", vc
 ENDING = instance_type("end.1", lifecycle=(event(), event("retired", date(2024, 9, 1))))
 PARTLY = instance_type("part.1", gpu=PART, gpu_count=1, lifecycle=(event("closed_to_new"),))
 DARK = instance_type("dark.1", gpu=gpu("dark", rates=(rate("bf16", "accelerated", None),)))
+CARD = instance_type("card.1", provider="vast", gpu_count=1, vcpus=None)
 HOST = instance_type("c5.xlarge", gpu=None, cpu_fp32_tflops=0.4352)
 OTHER = instance_type("mlu.8", gpu=NPU, gpu_count=8, rdma=False, network_gbps=None)
 
@@ -79,6 +80,7 @@ SUSPECT = catalog(
 
 PYTORCH = Requirements(framework=Requirement("pytorch", EVERY), host_memory_gib=64.0)
 SMALL_JOB = Job("training", model(), ("bf16",), amount=Amount(samples=1000.0), sequence_length=2048, global_batch=64)
+PICTURES = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
 SERVING = Job("inference", model(), ("fp16",), input_length=512.0, output_length=128.0)
 HUGE_JOB = Job("training", replace(LARGE_MODEL, parameters=7e12), ("bf16",), sequence_length=2048, global_batch=64)
 
@@ -105,6 +107,14 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "spot": lambda: ask(SMALL_JOB, constraints=SPOT, limits=Limits(deadline_hours=1e6, budget_usd=1e9, safe=True)),
     "two nodes": lambda: ask(replace(SMALL_JOB, loading=FEEDING), nodes=(2, 2)),
     "slow samples": lambda: ask(replace(SMALL_JOB, loading=FEEDING)),
+    "vCPUs to spare": lambda: ask(SMALL_JOB, machines=(P4D,), loading=SampleLoading(samples_per_second_per_vcpu=1e6)),
+    "cards of a marketplace": lambda: ask(
+        replace(SMALL_JOB, model=PICTURES, loading=SampleLoading(samples_per_second_per_vcpu=10.0)),
+        world=catalog(
+            priced(CARD, 0.5), providers={"vast": provider(seller_class="marketplace")}, physics=FITTED
+        ),
+        nodes=(2, 2),
+    ),
     "as published": lambda: ask(
         replace(SERVING, model=replace(LARGE_MODEL, published_precision="fp16")), task="inference"
     ),

@@ -34,6 +34,15 @@ def test_decoding_reads_every_weight_once_and_the_cache_of_every_conversation() 
     assert quantised["weights", "memory"] == pytest.approx(demands["weights", "memory"] / 4)
 
 
+def test_narrow_weights_are_no_faster_in_a_stack_that_expands_them() -> None:
+    def read(stack: str, bits: float | None) -> float:
+        config = inference(weight_bits=bits, software=SoftwareStack(stack))
+        return float(decode_demands(config, Layout(), 1, 4.0)["weights", "memory"])
+
+    assert read("transformers", 8.0) == read("transformers", 4.25) == read("transformers", None)
+    assert read("vllm", 8.0) == pytest.approx(read("vllm", None) / 2)
+
+
 def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
     demands = prompt_demands(inference(input_length=2000.0), Layout(), 1, 1.0)
     assert demands["prefill", "flops"] == pytest.approx(2 * 7.5e9 * 2000, rel=0.01)
