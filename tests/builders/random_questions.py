@@ -29,6 +29,7 @@ FRAMEWORKS = (
 )
 ENGINES = ("vllm", "vllm==0.6.0", "tensorrt-llm", "sglang", "llama.cpp", "tgi<2")
 SWITCHES = ("mixed_precision", "flash_attention", "chunked_loss", "fused_optimizer", "offload_activations")
+SERVICES = ("sagemaker-training", "sagemaker-managed-spot-training")
 PLATFORMS = ("cuda", "rocm", "xla", "neuron", "synapse", "cann", "cpu")
 LIBRARIES = ("sagemaker-model-parallel", "flash-attention", "bitsandbytes", "nccl")
 RANGES: Mapping[str, tuple[float, ...]] = {
@@ -159,6 +160,29 @@ class Questions:
             "limit": 3,
             "as_of": self.random.choice(DAYS),
         }
+
+    def billing(self) -> dict[str, Any]:
+        """Charges of a run apart from its work, in the fields of both requests."""
+        classes = ("gp3", "s3-standard", "pd-ssd", "instance-store")
+        return self.some(
+            {
+                "managed_service": lambda: self.random.choice(
+                    ("sagemaker-training", "sagemaker-managed-spot-training")
+                ),
+                "storage": lambda: (
+                    {"gib": self.amount(1, 1e5), "class": self.random.choice(classes)}
+                    | self.some({"hours": lambda: self.amount(0.1, 1e4)}, 0.3)
+                ),
+                "data_transfer_out_gb": lambda: self.amount(1, 1e6),
+                "data_transfer_already_gb": lambda: self.amount(1, 1e6),
+                "data_transfer_between_regions_gb": lambda: self.amount(1, 1e5),
+                "data_transfer_between_zones_gb": lambda: self.amount(1, 1e5),
+                "setup_minutes": lambda: self.amount(0.1, 1e4),
+                "idle_fraction": self.random.random,
+                "checkpoint": self.checkpoint,
+            },
+            0.3,
+        )
 
     def rated(self, work: Mapping[str, Any]) -> bool:
         """Whether peaks at a precision rank and can be limited; physics and measurements rank by other figures."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from service.api.http.fields import LARGEST, MOST_VALUES, Amount, AtLeastOne, BodyModel, Name, Positive, split_commas
-from service.api.workload.workload import CheckpointRequest, ServingRequest
+from service.api.workload.workload import CheckpointRequest, ServingRequest, WorkloadRequest
 from service.domain.band import Band
 from service.domain.bill.run import LONGEST_HOURS, BilledRun, StoredData, TransferredData
 from service.domain.bill.verdict import Gate
@@ -64,7 +64,36 @@ class BaselineRequest(BodyModel):
     fail_above_percent: Annotated[Amount, Field(description="How many percent more are allowed.")] = 0
 
 
-class CostRequest(BodyModel):
+class BillingRequest(BodyModel):
+    """Charges of a run apart from its work: set-up, idle time, data and a managed service."""
+
+    managed_service: Annotated[
+        Name | None,
+        Field(description="Rents the machine through it, such as `sagemaker-training`; its premium is a part."),
+    ] = None
+    storage: Annotated[Storages, Field(description="One, or a list.")] = ()
+    data_transfer_out_gb: Annotated[Amount, Field(description="To the internet.")] = 0
+    data_transfer_already_gb: Annotated[
+        Amount, Field(description="Sent to the internet earlier in the month, which decides the price tier.")
+    ] = 0
+    data_transfer_between_regions_gb: Amount = 0
+    data_transfer_between_zones_gb: Amount = 0
+    setup_minutes: Annotated[
+        float, Field(ge=0, le=1_000_000, allow_inf_nan=False, description="Boot and set-up, per machine.")
+    ] = 0
+    idle_fraction: Annotated[Share, Field(description="The share of paid time in which nothing runs.")] = 0
+    checkpoint: Annotated[
+        CheckpointRequest | None, Field(description="How the run saves and resumes; overrides the workload's own.")
+    ] = None
+
+    def checkpoint_of(self, work: WorkloadRequest | None) -> CheckpointRequest:
+        """Returns the run's checkpoints, else the workload's."""
+        if self.checkpoint is not None:
+            return self.checkpoint
+        return CheckpointRequest() if work is None else work.checkpoint
+
+
+class CostRequest(BillingRequest):
     """The run apart from its hours, its markets and regions, and the limits of its cost."""
 
     instances: Annotated[
@@ -86,30 +115,12 @@ class CostRequest(BodyModel):
         dict[Market, Positive] | None,
         Field(description="Own prices of the machine by market, in place of the catalog's; billed as used."),
     ] = None
-    managed_service: Annotated[
-        Name | None,
-        Field(description="Rents the machine through it, such as `sagemaker-training`; its premium is a part."),
-    ] = None
-    storage: Annotated[Storages, Field(description="One, or a list.")] = ()
-    data_transfer_out_gb: Annotated[Amount, Field(description="To the internet.")] = 0
-    data_transfer_already_gb: Annotated[
-        Amount, Field(description="Sent to the internet earlier in the month, which decides the price tier.")
-    ] = 0
-    data_transfer_between_regions_gb: Amount = 0
-    data_transfer_between_zones_gb: Amount = 0
-    setup_minutes: Annotated[
-        float, Field(ge=0, le=1_000_000, allow_inf_nan=False, description="Boot and set-up, per machine.")
-    ] = 0
-    idle_fraction: Annotated[Share, Field(description="The share of paid time in which nothing runs.")] = 0
-    checkpoint: Annotated[
-        CheckpointRequest | None, Field(description="How the run saves and resumes; overrides the workload's own.")
-    ] = None
     load: Annotated[ServingRequest | None, Field(description="The same as `workload.serving`.")] = None
     baseline: Annotated[BaselineRequest | None, Field(description="The verdict compares with it.")] = None
     budget_usd: Annotated[Positive | None, Field(description="The verdict fails above it.")] = None
 
 
-def run_of(body: CostRequest, nodes: int) -> BilledRun:
+def run_of(body: BillingRequest, nodes: int = 1, instances: int = 1) -> BilledRun:
     """Returns the run that the body describes, without its hours."""
     sent = (
         (body.data_transfer_out_gb, "internet", body.data_transfer_already_gb),
@@ -119,7 +130,7 @@ def run_of(body: CostRequest, nodes: int) -> BilledRun:
     return BilledRun(
         hours=Band(0.0, 0.0, 0.0),
         nodes=nodes,
-        instances=body.instances,
+        instances=instances,
         setup_minutes=body.setup_minutes,
         idle_fraction=body.idle_fraction,
         stored=tuple(StoredData(data.what, data.gib, data.storage_class, data.hours) for data in body.storage),

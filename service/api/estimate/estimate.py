@@ -154,6 +154,6 @@ def _fit_change(change: FitChange) -> FitChangeResponse:
 
 def _notes(body: EstimateRequest, answer: EstimateAnswer) -> list[str]:
     notes = [OWN_MACHINE] if answer.question.instance_type is None else []
-    assumed = assumed_of(body.checkpoints_sent, body.workload)
+    assumed = assumed_of(body.checkpoint_of(body.workload), body.workload)
     at_spot = any(bill.option is not None and bill.option.offer.market == "spot" for bill in answer.bills)
     return [*notes, assumed] if assumed is not None and at_spot else notes

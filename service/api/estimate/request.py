@@ -10,7 +10,7 @@ from service.api.estimate.cost_request import CostRequest, Hours, Rate, gate_of,
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Positive, whole
 from service.api.workload.checkpoints import checkpoints_in
 from service.api.workload.job import job_of
-from service.api.workload.workload import CheckpointRequest, WorkloadRequest
+from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
 from service.domain.bill.payment_options import markets_known, service_known
 from service.domain.catalog.catalog import Catalog
@@ -97,13 +97,6 @@ class EstimateRequest(CostRequest):
     as_of: AsOf = None
 
     @property
-    def checkpoints_sent(self) -> CheckpointRequest:
-        """The run's checkpoints, else the workload's."""
-        if self.checkpoint is not None:
-            return self.checkpoint
-        return CheckpointRequest() if self.workload is None else self.workload.checkpoint
-
-    @property
     def gangs(self) -> int:
         """The instances that are sent, else one for each run of the workload; a load states its own."""
         work = self.workload
@@ -126,8 +119,8 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         work=_work(body, cluster, catalog),
         instance_type=instance_type,
         cluster=cluster,
-        run=replace(run_of(body, body.nodes), instances=body.gangs),
-        checkpoints=checkpoints_in(body.checkpoints_sent, body.workload),
+        run=run_of(body, body.nodes, body.gangs),
+        checkpoints=checkpoints_in(body.checkpoint_of(body.workload), body.workload),
         own_usd_per_hour=None if own is None else own.usd_per_hour,
         own_watts=None if own is None else own.watts,
         service=_service(body, catalog),

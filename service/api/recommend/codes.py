@@ -22,6 +22,7 @@ REJECTIONS: dict[str, str] = {
     "host_memory_gib": "The host has less memory than the workload requires.",
     "task": "No software does this task there.",
     "exclude": "The caller excluded it.",
+    "managed_service": "Its provider does not offer the managed service.",
     "region": "It is not offered in the requested regions.",
     "country": "It is offered in no known region of the requested countries.",
     "continent": "It is offered in no known region of the requested continents.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from service.api.catalog.filters import InstanceFilters, constraints_of, resolved
+from service.api.estimate.cost_request import BillingRequest, run_of
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Names, Positive, whole
 from service.api.workload.checkpoints import checkpoints_in, is_not_fault_tolerant
 from service.api.workload.job import amount_of, job_of, loading_of
@@ -20,6 +21,7 @@ from service.api.workload.requirements import (
     unknown_software,
 )
 from service.api.workload.workload import WorkloadRequest
+from service.domain.bill.payment_options import markets_of_service, service_known
 from service.domain.catalog.catalog import Catalog, with_hosts
 from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve_instances, unknown
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
@@ -85,8 +87,8 @@ class HostPerGpuRequest(BodyModel):
     memory_gib: Positive | None = None
 
 
-class RecommendRequest(BodyModel):
-    """A question: which machine should run this?"""
+class RecommendRequest(BillingRequest):
+    """A question: which machine should run this? Charges apart from the work count for a job with an amount of work."""
 
     workload: WorkloadRequest
     constraints: ConstraintsRequest = ConstraintsRequest()
@@ -108,17 +110,24 @@ class RecommendRequest(BodyModel):
     as_of: AsOf = None
 
 
-def _left_open(request: RecommendRequest) -> dict[str, tuple[str, ...]]:
+def _left_open(request: RecommendRequest, catalog: Catalog) -> dict[str, tuple[str, ...]]:
     """Returns the defaults of the constraints that the caller left open."""
     limits, filled = request.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
         # Reserved offers commit to a term, so they are admitted only if the caller names them.
-        filled["market"] = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
+        usual = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
+        filled["market"] = markets_of_service(catalog, _service(request, catalog)) or usual
     elif _leaves_spot_out(request):
         filled["market"] = tuple(market for market in limits.market if market != "spot")
     if not limits.lifecycle:
         filled["lifecycle"] = ("available", "closed_to_new", *(("preview",) if limits.allow_preview else ()))
     return filled
+
+
+def _service(request: RecommendRequest, catalog: Catalog) -> str | None:
+    """Returns the managed service that is asked for. Raises `UnknownName`."""
+    name = request.managed_service
+    return None if name is None else service_known(catalog, name, "managed_service")
 
 
 def _leaves_spot_out(request: RecommendRequest) -> bool:
@@ -129,7 +138,9 @@ def _leaves_spot_out(request: RecommendRequest) -> bool:
 
 def in_full(request: RecommendRequest, catalog: Catalog) -> RecommendRequest:
     """Returns the request with every default filled in."""
-    constraints = request.constraints.model_copy(update={**_left_open(request), "max_instances": _instances(request)})
+    constraints = request.constraints.model_copy(
+        update={**_left_open(request, catalog), "max_instances": _instances(request)}
+    )
     return request.model_copy(update={"constraints": constraints, "as_of": catalog.day})
 
 
@@ -207,7 +218,9 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
             of_load=load is not None,
             **({"max_instances": most} if load is None else load.limits),
         ),
-        checkpoints=checkpoints_in(work.checkpoint, work),
+        checkpoints=checkpoints_in(request.checkpoint_of(work), work),
+        run=run_of(request),
+        managed_service=_service(request, catalog),
         diversify=request.diversify,
         needs=requirements_of(work, required, catalog, has_job=job is not None),
         usual=faster or (required.tolerated if required is not None and required.free else ()),
@@ -270,7 +283,7 @@ def _constraints(
         limits,
         catalog,
         prefix="constraints.",
-        usual=_left_open(request),
+        usual=_left_open(request, catalog),
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
@@ -281,6 +294,8 @@ def _constraints(
         exclude=tuple(dict.fromkeys(word for name in limits.exclude for word in _excluded_by(name, catalog))),
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
+        managed_service=_service(request, catalog),
+        data_is_billed=work.amount is not None and run_of(request).has_data,
         spot_refused=is_not_fault_tolerant(work),
     )
 

@@ -228,6 +228,7 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PRICE_OLD: "The price was last observed {days} days before the catalog's day, on {observed_on}.",
     WarningCode.PRICE_SUSPECT: "One source alone states ${listed:g} an hour, far below the same GPU at other sellers; "
     "${believed:g} is believed.",
+    WarningCode.COST_INCOMPLETE: lambda reasons: f"The dollars are a lower bound. {' '.join(reasons)}",
     WarningCode.PRICE_ASSUMED: lambda note: (
         f"The price is carried over, not observed: {note or 'without a note of its origin'}."
     ),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.arrays import Floats, Indices
+from service.domain.arrays import Floats, Indices, Mask
 from service.domain.bill.interruption import Expected
 from service.domain.bill.run import BilledRun, StoredData, TransferredData
 from service.domain.bill.seller_terms import data_prices, fee_of, rounding_rule
@@ -27,6 +27,8 @@ class DataCost(NamedTuple):
     once: float
     per_machine_hour: float
     once_per_machine: float
+    unknown: float
+    """1 where a price is unknown, else 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,10 @@ class Charges:
     minimum_seconds: Floats
     premium: Floats
     """Machine time with the premium of a managed service, as a factor of machine time."""
-    data: tuple[Floats, Floats, Floats, Floats]
+    data: tuple[Floats, ...]
     """The columns of `DataCost`."""
+    unknown: Mask
+    """Whether the price of data or of the managed service is unknown."""
 
     def in_use(self, run: Expected) -> Expected:
         """Returns the hours of the machines with their set-up and idle time; waiting for capacity stays unpaid."""
@@ -64,13 +68,14 @@ class Charges:
 
     def of_data(self, elapsed_hours: Floats, machines: Floats) -> Floats:
         """Returns the dollars for storage and transfer."""
-        per_hour, once, per_machine_hour, once_per_machine = self.data
+        per_hour, once, per_machine_hour, once_per_machine, _ = self.data
         return elapsed_hours * (per_hour + per_machine_hour * machines) + once + once_per_machine * machines
 
 
 def charges_of(run: BilledRun, service: str | None, types: Indices, offers: Indices, catalog: Catalog) -> Charges:
     """Returns the terms of a run on some offers, given the instance type of each of them."""
-    premium, managed = catalog.derive(_premiums, service)
+    premium, managed, unknown = catalog.derive(_premiums, service)
+    data = _data_costs(run, types, offers, catalog)
     increment, minimum = catalog.derive(_rounding)[:, catalog.offers.market[offers], types]
     return Charges(
         setup_hours=run.setup_minutes / 60,
@@ -78,7 +83,8 @@ def charges_of(run: BilledRun, service: str | None, types: Indices, offers: Indi
         increment_seconds=increment,
         minimum_seconds=minimum,
         premium=premium[types],
-        data=_data_costs(run, types, offers, catalog),
+        data=data,
+        unknown=unknown[types] | (data[-1] > 0),
     )
 
 
@@ -103,19 +109,17 @@ def _rounding(catalog: Catalog) -> Floats:
     return np.moveaxis(np.array(rows, np.float64).reshape(len(MARKETS), len(kinds), 2), -1, 0)
 
 
-def _premiums(catalog: Catalog, service: str | None) -> tuple[Floats, Floats]:
-    """Returns by instance type the factor of a managed service, and whether the service runs the machine."""
+def _premiums(catalog: Catalog, service: str | None) -> tuple[Floats, Mask, Mask]:
+    """Returns by instance type the factor of a service, whether it manages the machine, and whether it is unknown."""
     fees = [fee_of(catalog.reference.fees, each, service, catalog.day) for each in catalog.instance_types]
     percent = [fee.percent_of_compute if isinstance(fee, Fee) else 0.0 for fee in fees]
-    return 1.0 + np.array(percent) / 100, np.array([isinstance(fee, Fee | Unknown) for fee in fees], np.bool_)
+    managed, unknown = ([isinstance(fee, kind) for fee in fees] for kind in (Fee | Unknown, Unknown))
+    return 1.0 + np.array(percent) / 100, np.array(managed, np.bool_), np.array(unknown, np.bool_)
 
 
-def _data_costs(
-    run: BilledRun, types: Indices, offers: Indices, catalog: Catalog
-) -> tuple[Floats, Floats, Floats, Floats]:
-    if not (run.stored or run.sent):
-        nothing = np.zeros(len(types))
-        return nothing, nothing, nothing, nothing
+def _data_costs(run: BilledRun, types: Indices, offers: Indices, catalog: Catalog) -> tuple[Floats, ...]:
+    if not run.has_data:
+        return (np.zeros(len(types)),) * len(DataCost._fields)
     places, sellers = catalog.offers.places, catalog.columns.words["provider"]
     pairs, inverse = np.unique(
         np.stack((sellers.codes[types], catalog.offers.region[offers])), axis=1, return_inverse=True
@@ -128,8 +132,7 @@ def _data_costs(
         )
         for seller, place in pairs.T.tolist()
     ]  # fmt: skip
-    per_hour, once, per_machine_hour, once_per_machine = np.array(costs).reshape(-1, 4)[inverse.ravel()].T
-    return per_hour, once, per_machine_hour, once_per_machine
+    return tuple(np.array(costs).reshape(-1, len(DataCost._fields))[inverse.ravel()].T)
 
 
 def _data_cost(
@@ -137,13 +140,18 @@ def _data_cost(
     sent: tuple[TransferredData, ...],
 ) -> DataCost:  # fmt: skip
     storage, transfer = data_prices(catalog.reference, provider, region, stored, sent, catalog.day)
-    cost = [0.0, 0.0, 0.0, 0.0]
+    cost = [0.0] * len(DataCost._fields)
     for data, price in zip(stored, storage, strict=True):
-        if not isinstance(price, Unknown):
-            hours = Exact.same(1 if data.hours is None else data.hours)
-            column = 2 * (price.kind == "block") + (data.hours is not None)
-            cost[column] += price.cost(data.gib, hours, machines=1).band.likely
+        if isinstance(price, Unknown):
+            cost[-1] = 1.0
+            continue
+        hours = Exact.same(1 if data.hours is None else data.hours)
+        column = 2 * (price.kind == "block") + (data.hours is not None)
+        cost[column] += price.cost(data.gib, hours, machines=1).band.likely
     for sending, tiers in zip(sent, transfer, strict=True):
-        amount = tiers if isinstance(tiers, Unknown) else transfer_cost(tiers, sending.gb, sending.already_gb)
-        cost[1] += 0.0 if isinstance(amount, Unknown) else amount.band.likely
+        usd = tiers if isinstance(tiers, Unknown) else transfer_cost(tiers, sending.gb, sending.already_gb)
+        if isinstance(usd, Unknown):
+            cost[-1] = 1.0
+        else:
+            cost[1] += usd.band.likely
     return DataCost(*cost)

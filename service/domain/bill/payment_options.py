@@ -45,8 +45,7 @@ def payment_options(
     `markets` are markets or terms; none means all of them, and also the seller's managed services, which train.
     Raises `QuestionError` for a region without the type, and for a market that none of the regions has.
     """
-    if service is not None and not markets:
-        markets = MARKETS_OF_SERVICES.get(kind_of_service(catalog, service), ())
+    markets = markets or markets_of_service(catalog, service)
     offers = _TypeOffers(catalog, instance_type)
     asked = [_region_sold(offers, region) for region in regions]
     options = [
@@ -90,6 +89,11 @@ def service_known(catalog: Catalog, name: str, field: str) -> str:
     """Returns the managed service of that name. Raises `UnknownName`."""
     managed = {each.id for each in catalog.reference.services if each.kind in MARKETS_OF_SERVICES}
     return resolve("managed service", [name], managed | {fee.service for fee in catalog.reference.fees}, field)[0]
+
+
+def markets_of_service(catalog: Catalog, service: str | None) -> tuple[str, ...]:
+    """Returns the markets that a managed service rents in; empty for any, and without a service."""
+    return () if service is None else MARKETS_OF_SERVICES.get(kind_of_service(catalog, service), ())
 
 
 def kind_of_service(catalog: Catalog, name: str) -> str | None:

@@ -72,6 +72,10 @@ class BilledRun:
     def machines(self) -> int:
         return self.nodes * self.instances
 
+    @property
+    def has_data(self) -> bool:
+        return bool(self.stored or self.sent)
+
 
 ONE_MACHINE = BilledRun(Band(0.0, 0.0, 0.0))
 """A run without set-up, idle time or data, whose hours are not known yet."""

@@ -50,6 +50,7 @@ class WarningCode(MeaningfulCode):
     )
     PRICE_SUSPECT = auto(), "One source alone states the price, far below the same GPU at other sellers."
     PRICE_UNDATED = auto(), "The day on which the price was observed is unknown."
+    COST_INCOMPLETE = auto(), "The cost of data or of a managed service is unknown, so the dollars are a lower bound."
     PRICE_ASSUMED = auto(), "The price is carried over from another observation; it was not observed itself."
     SPOT_CAN_BE_INTERRUPTED = auto(), "The provider can reclaim spot machines; the work must save and resume."
     SPOT_MORE_EXPENSIVE = auto(), "On-demand costs less than spot in this region."

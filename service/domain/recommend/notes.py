@@ -29,6 +29,12 @@ SUBJECTS = ("workload.dataset", "workload.goal", "workload.model_size")
 FIGURES_OF_A_GPU = frozenset({"peak_unknown", "power_unknown", "gpu_figures_unknown"})
 """Rejections for want of a figure that a vendor does not publish."""
 
+CHARGES = (
+    "checkpoint", "data_transfer_already_gb", "data_transfer_between_regions_gb", "data_transfer_between_zones_gb",
+    "data_transfer_out_gb", "idle_fraction", "setup_minutes", "storage",
+)  # fmt: skip
+"""Fields of the question that count with an amount of work."""
+
 LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
 LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
 LIMITS_OF_AN_AMOUNT = ("budget_usd", "deadline_hours", "max_instances", "confidence")
@@ -119,6 +125,7 @@ def _unknown_subjects(question: Question, catalog: Catalog) -> Iterator[str]:
 def _fields_without_effect(question: Question) -> Iterator[str]:
     for name in sorted(_names(question, "workload.") & _without_effect(question)):
         yield f"workload.{name}"
+    yield from (name for name in CHARGES if name in question.given and not question.has_amount)
     # The rate at which samples are needed is known only for a job.
     loads = question.loading.samples_per_second is not None
     if question.job is None and not loads and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:

@@ -98,6 +98,8 @@ class Plans:
     """Whether it works and keeps every limit."""
     kept: Mapping[str, "KeptLimit"]
     """By field, the limits that are given and apply."""
+    incomplete: Mask
+    """Whether the dollars are a lower bound, as a charge that the caller asks for is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,8 @@ class NodeOptions:
     """`load.Served.alone`, in a third dimension, which is empty without a load."""
     least: Floats
     """Likewise."""
+    incomplete: Mask
+    """`Plans.incomplete`."""
 
 
 def _watts(planner: Planner, catalog: Catalog) -> Floats:
@@ -179,6 +183,7 @@ def _find_plans(catalog: Catalog, planner: Planner, cells: CheapestOffers) -> Pl
         ends=_any(options.ends),
         keeps=_any(keeps),
         kept=_kept_limits(options, keeping) | _kept_of_load(planner.limits, options, serves),
+        incomplete=options.incomplete,
     )
 
 
@@ -318,6 +323,7 @@ def _options_without_amount(one: _Run) -> NodeOptions:
         limited={},
         alone=one.alone,
         least=one.least,
+        incomplete=np.zeros(shape[1], np.bool_),
     )
 
 
@@ -367,6 +373,7 @@ def _options_of_amount(planner: Planner, one: _Run, charges: Charges, rates: Rat
         limited={"deadline_hours": hours, "budget_usd": limited_usd},
         alone=one.alone,
         least=one.least,
+        incomplete=charges.unknown,
     )
 
 

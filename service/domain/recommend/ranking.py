@@ -23,6 +23,9 @@ PEAKS_APART = log(1.1)
 """Peaks that differ by less do not show which machine is faster: for eight of ten rates that are scaled by peaks, the
 truth is 0.47 to 2.11 times the estimate (`SCALED_BANDS`)."""
 
+INCOMPLETE = 1e3
+"""Above any score of known dollars: an unknown charge is not 0, so a lower bound ranks after bills that are known."""
+
 NO_WORSE_THAN = log(2.0) + EVEN
 """A fallback that differs is preferred while it is at most twice as bad as the best; scores are logarithms."""
 
@@ -89,7 +92,11 @@ def rank(
     A price that no recent observation confirms ranks at the high end of what it is believed to be.
     """
     score = scores(objective, figures.at_prices(catalog.offers.ranking_factor(cells.offer)))
+    cost = figures.usd
     if plans is not None:
+        cost = np.where(plans.incomplete, np.nan, cost)
+        if objective.needs(NEEDS_PRICE):
+            score = score + INCOMPLETE * plans.incomplete
         score = np.where(plans.keeps, score, np.inf)
     spot = catalog.offers.market[cells.offer] == SPOT
     total = np.nan_to_num(figures.usd_per_hour, nan=np.inf)
@@ -100,7 +107,7 @@ def rank(
         instance_type=cells.instance_type[order],
         offer=cells.offer[order],
         usd=cells.usd[order],
-        cost=figures.usd[order],
+        cost=cost[order],
         speed=figures.speed[order],
         score=score[order],
         cell=order,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from service.domain.bill.bill import PartName
+from service.domain.bill.market_bills import MarketBill
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import MARKETS
@@ -33,6 +35,9 @@ OLD_PRICE_DAYS = 90
 
 DAYS_BEFORE_AN_END = 365
 """How long before its end a type is warned of: plans of a year would outlive it."""
+
+ASKED_CHARGES = (PartName.MANAGEMENT_FEE, PartName.STORAGE, PartName.TRANSFER)
+"""Parts of a bill that only some questions have."""
 
 TASKS_THAT_LOAD = frozenset({"training", "inference"})
 """Tasks of deep learning, whose samples the host prepares for the GPUs."""
@@ -63,9 +68,18 @@ def warnings_on(
     if estimate is not None and estimate.modelled is not None and estimate.cluster is not None:
         of_estimate = estimate_warnings(estimate.modelled, estimate.cluster)
         warnings += [Statement(WarningCode(warning.code), warning.figures) for warning in of_estimate]
+    if estimate is not None:
+        warnings += cost_warnings(estimate.bill)
     if estimate is not None and estimate.measured is not None:
         warnings += measurement_warnings(estimate.measured, context.framework)
     return tuple(warnings)
+
+
+def cost_warnings(bill: MarketBill) -> Warnings:
+    """Yields the charges that the caller asks for and whose price is unknown."""
+    parts = () if bill.bill is None else bill.bill.parts
+    if unknown := tuple(dict.fromkeys(part.reason for part in parts if part.reason and part.name in ASKED_CHARGES)):
+        yield statement(WarningCode.COST_INCOMPLETE, reasons=unknown)
 
 
 def measurement_warnings(measured: NamedRate, framework: str | None) -> Warnings:

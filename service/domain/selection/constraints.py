@@ -46,6 +46,10 @@ class Constraints:
     max_price_age_days: float | None = None
     needs_price: bool = False
     needs_peak: bool = False
+    managed_service: str | None = None
+    """The service that rents the machines, which a provider offers on machines of its own alone."""
+    data_is_billed: bool = False
+    """Whether storage or transfer is paid for, whose prices differ between the regions of a provider."""
     spot_refused: bool = False
     """Whether the workload is said not to tolerate interruptions, which leaves spot out of a list of markets."""
 
@@ -53,7 +57,13 @@ class Constraints:
     def of_offers(self) -> OfferConstraints:
         """The constraints on offers, except for the price limit."""
         return OfferConstraints(
-            self.region, self.country, self.continent, self.market, self.max_price_age_days, self.needs_price
+            self.region,
+            self.country,
+            self.continent,
+            self.market,
+            self.max_price_age_days,
+            self.needs_price,
+            self.data_is_billed,
         )
 
 
@@ -74,6 +84,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         (asked.grows, _growth_check, ()),
         (asked.in_clusters, _cluster_check, ()),
         (asked.exclude, _exclude_check, (asked.exclude,)),
+        (asked.managed_service, _managed_service_check, (asked.managed_service,)),
     )
     yield from (catalog.derive(check, *arguments) for applies, check, arguments in given if applies)
     # Limits on tflops apply to one precision, the first that is named.
@@ -153,6 +164,14 @@ def _exclude_check(catalog: Catalog, names: tuple[str, ...]) -> Check:
         for name in names
     )
     return Check("exclude", "constraint", fails, BestOption(fails, options, otherwise={"exclude": []}))
+
+
+def _managed_service_check(catalog: Catalog, service: str) -> Check:
+    reference = catalog.reference
+    providers = {each.provider for each in reference.services if each.id == service}
+    providers |= {fee.provider for fee in reference.fees if fee.service == service}
+    fails = np.array([each.provider not in providers for each in catalog.instance_types], np.bool_)
+    return Check("managed_service", "constraint", types_where(fails))
 
 
 def _names_of(instance_type: InstanceType) -> set[str]:

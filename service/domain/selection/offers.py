@@ -26,6 +26,8 @@ class OfferConstraints(NamedTuple):
     market: tuple[str, ...] = ()
     max_price_age_days: float | None = None
     needs_price: bool = False
+    by_region: bool = False
+    """Whether the cheapest offer of each region represents a type, since the bill depends on more than the price."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,18 +114,19 @@ class NearMisses:
     """Region, country, continent or market of each row of `cheapest`; -1 if unknown."""
     cheapest: CheapestOffers
     """The cheapest of these offers for each type and region, country, continent or market, old prices apart."""
+    by_region: bool
 
     @classmethod
-    def of(cls, code: str, nearest: TypeSet, misses: Mask, catalog: Catalog) -> "NearMisses":
+    def of(cls, code: str, nearest: TypeSet, misses: Mask, catalog: Catalog, *, by_region: bool) -> "NearMisses":
         """Builds the near misses from a mask of the offers that miss only the constraint with this code."""
         offers = np.flatnonzero(misses)
         words = catalog.offer_words.get(code, catalog.offer_words["market"])
         types, codes = catalog.offers.instance_type[offers], words.codes[offers]
-        old = catalog.offers.old[offers]
-        order = np.lexsort((catalog.offers.usd_per_hour[offers], old, codes, types))
+        kinds = _kinds(offers, catalog, by_region=by_region) if by_region else catalog.offers.old[offers]
+        order = np.lexsort((catalog.offers.usd_per_hour[offers], kinds, codes, types))
         types, codes = types[order], codes[order]
-        first = first_of_run(types) | first_of_run(codes) | first_of_run(old[order])
-        return cls(nearest, offers, codes[first], CheapestOffers.of(offers[order][first], catalog))
+        first = first_of_run(types) | first_of_run(codes) | first_of_run(kinds[order])
+        return cls(nearest, offers, codes[first], CheapestOffers.of(offers[order][first], catalog), by_region)
 
     def with_code(self, code: int, catalog: Catalog) -> CheapestOffers:
         """The cheapest of these offers in one region, country, continent or market."""
@@ -170,12 +173,23 @@ def offers_of_types(admitted: AdmittedOffers) -> tuple[Indices, Indices]:
     return types[first], offers[first]
 
 
-def cheapest_of_each_market(offers: Indices, catalog: Catalog) -> CheapestOffers:
-    """Returns the cheapest of some offers for each instance type in each market, old prices apart."""
+def cheapest_of_each_market(offers: Indices, catalog: Catalog, *, by_region: bool) -> CheapestOffers:
+    """Returns the cheapest of some offers, in ascending order, for each instance type in each market, old prices apart.
+
+    An old price ranks at its high end. With `by_region`, the cheapest in each market of each region is returned.
+    """
+    kinds = _kinds(offers, catalog, by_region=by_region)
+    # The offers of a type are in order of price in each market, and a stable sort keeps this order.
+    order = np.argsort(kinds, kind="stable")
+    types, kinds = catalog.offers.instance_type[offers[order]], kinds[order]
+    return CheapestOffers.of(offers[order][first_of_run(types) | first_of_run(kinds)], catalog)
+
+
+def _kinds(offers: Indices, catalog: Catalog, *, by_region: bool) -> NDArray[Any]:
+    """Returns a code of the market, of whether the price is old, and, if asked, of the region of some offers."""
     columns = catalog.offers
-    types, kinds = columns.instance_type[offers], columns.market[offers] * 2 + columns.old[offers]
-    order = np.lexsort((columns.usd_per_hour[offers], types, kinds))
-    return CheapestOffers.of(offers[order][first_of_run(types[order]) | first_of_run(kinds[order])], catalog)
+    kinds = columns.market[offers] * 2 + columns.old[offers]
+    return kinds + (columns.region[offers] + 1) * 2 * len(MARKETS) if by_region else kinds
 
 
 def within(column: Floats, limit: float | None) -> Mask:
@@ -203,18 +217,21 @@ def _check_offers(catalog: Catalog, asked: OfferConstraints) -> OfferChoice:
     offers = catalog.offers
     misses = {code: mask for code, mask in _misses(asked, catalog).items() if mask.any()}
     missed_count = sum(misses.values(), np.zeros(len(offers), np.int8))
-    # The cheapest of each market is kept, because a spot offer may be interrupted and the others not; and of old prices
-    # and others, because an old price ranks at the high end of what it is believed to be.
-    kinds = offers.market * 2 + offers.old
-    by_kind = [np.flatnonzero((missed_count == 0) & (kinds == kind)) for kind in range(2 * len(MARKETS))]
-    best = np.concatenate([passing[first_of_run(offers.instance_type[passing])] for passing in by_kind])
+    # The cheapest of each market is kept, because a spot offer may be interrupted and the others not.
+    passing = np.flatnonzero(missed_count == 0)
     ordered = np.lexsort((missed_count, offers.instance_type))
     nearest = ordered[first_of_run(offers.instance_type[ordered])]
     return OfferChoice(
-        cheapest=CheapestOffers.of(best, catalog),
+        cheapest=cheapest_of_each_market(passing, catalog, by_region=asked.by_region),
         unoffered=catalog.everyone & ~_types_of(nearest, catalog),
         near_misses={
-            code: NearMisses.of(code, _types_of(nearest[mask[nearest]], catalog), mask & (missed_count == 1), catalog)
+            code: NearMisses.of(
+                code,
+                _types_of(nearest[mask[nearest]], catalog),
+                mask & (missed_count == 1),
+                catalog,
+                by_region=asked.by_region,
+            )
             for code, mask in misses.items()
         },
     )

@@ -189,7 +189,8 @@ class RaisePriceAge:
         indices = indices[rejected.among(offers.instance_type[indices], offers.usd_per_hour[indices])]
         ages = offers.age_days[indices]
         age = None if np.isnan(ages).all() else float(np.nanmin(ages))
-        cheapest = cheapest_of_each_market(indices[within(ages, age)], catalog)
+        by_region = self.near_misses.by_region
+        cheapest = cheapest_of_each_market(indices[within(ages, age)], catalog, by_region=by_region)
         return Relaxation({"max_price_age_days": age}, AdmittedOffers(cheapest, cheapest.types, rejected.limit))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from service.api.recommend.sentences import note, with_text
+from service.domain.bill.run import ONE_MACHINE, TransferredData
 from service.domain.calibration.coefficients import Coefficient
 from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.catalog import Catalog
@@ -133,6 +134,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "no peak": lambda: ask(world=catalog(priced(DARK, 1.0)), objective=OBJECTIVES["fastest"]),
     "an end": lambda: ask(world=catalog(priced(ENDING, 1.0))),
     "no GPU": lambda: ask(world=catalog(priced(HOST, 0.2), priced(P4D, 32.0))),
+    "an unknown charge": lambda: ask(SMALL_JOB, run=replace(ONE_MACHINE, sent=(TransferredData(1.0),))),
     "a suspect price": lambda: ask(world=SUSPECT),
     "no price": lambda: ask(world=catalog(priced(P4D, None)), constraints={"needs_price": True}),
     "fields without effect": lambda: ask(
