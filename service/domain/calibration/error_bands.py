@@ -69,16 +69,16 @@ class ErrorBands:
                 return exp(low[scope]), exp(high[scope])
         return UNKNOWN_BAND
 
-    def caution(self, kind: StepKind, features: Features, new: Sequence[str]) -> float:
-        """Median of truth ÷ estimate of rates where the stack is new; at most 1 where no stack is named.
+    def caution(self, kind: StepKind, new: Sequence[str]) -> float:
+        """Median of truth ÷ estimate of rates where the stack is new; at most 1.
 
-        Published stacks are tuned and most others are not, so that a job without a stack gives no reason to expect
-        more than the physics says.
+        Published stacks are tuned and most others are not, so that a stack without runs gives no reason to expect more
+        than the physics says.
         """
         if "stack" not in new:
             return 1.0
         middle = self.values.get(f"band.{kind.name}.middle", {}).get(UNKNOWN_STACK, 0.0)
-        return exp(middle if features.get("stack") else min(0.0, middle))
+        return exp(min(0.0, middle))
 
     def of_feed(self, part: str, rate: float) -> Band:
         """The band of the samples per second that a part of the host brings to the GPUs."""
@@ -90,7 +90,7 @@ class ErrorBands:
     ) -> Band:
         """The band of a rate, or of the seconds of a step."""
         low, high = self.factors(kind, features, new)
-        middle = self.caution(kind, features, new)
+        middle = self.caution(kind, new)
         if not of_rate:
             # Errors are kept as those of rates; a time is too long where its rate is too low.
             low, high, middle = 1.0 / high, 1.0 / low, 1.0 / middle

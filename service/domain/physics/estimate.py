@@ -255,7 +255,7 @@ def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Clu
     )
     if not (need.may_fit and host.fits):
         return estimate
-    output, caution = max(1.0, config.output_length), bands.caution(GENERATION, features, new)
+    output, caution = max(1.0, config.output_length), bands.caution(GENERATION, new)
     rate, first, token = (float(figure) for figure in engine.figures)
     rate *= output * replicas
     if served is not None:  # figures are those of the load, which include the caution of bands

@@ -252,6 +252,8 @@ def test_a_network_that_the_caller_assumes_joins_machines_whose_own_is_unknown(c
     assert "network_unknown" not in [w["code"] for w in assumed["warnings"]]
     both = post_estimate(client, changed(stated, workload__assume_network_gbps=10))
     assert both["machine"]["network_gbps"] == 400
+    rented = changed(unknown, machine="verda/8B200.240V", workload__assume_network_gbps=400)
+    assert post_estimate(client, rented)["machine"]["network_gbps"] == 400
 
 
 def test_single_cards_of_a_marketplace_are_no_cluster(client: TestClient) -> None:
