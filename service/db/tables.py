@@ -240,7 +240,7 @@ GPU = _table(
     *_columns(Gpu, keys=["id"], without=["partition_of"]),
     # Checked at commit, since a part may be inserted before its card.
     Column("partition_of", TEXT, ForeignKey("gpu.id", deferrable=True, initially="DEFERRED")),
-    _one_of("kind", "gpu", "tpu", "npu"),
+    _one_of("kind", "gpu", "tpu", "npu", "fpga"),
     *_positive("memory_gb", "usable_memory_gib", "memory_bandwidth_gb_per_second", "tdp_watts"),
     CheckConstraint("fraction > 0 AND fraction <= 1", name="fraction_of_a_card"),
 )
@@ -407,7 +407,7 @@ SOFTWARE_SUPPORT = _table(
     Column("key", TEXT, nullable=False, unique=True),
     *_columns(SoftwareRule),
     _one_of("kind", "toolkit", "framework", "engine", "library", "feature"),
-    _one_of("scope", "kind", "vendor", "architecture", "gpu", "family", "instance"),
+    _one_of("scope", "kind", "vendor", "platform", "architecture", "gpu", "family", "instance"),
     _one_of("supported", "yes", "no", "partly"),
 )
 """A dated rule: whether software runs on a kind, vendor or architecture of GPU, on a GPU, a family or a type."""

@@ -130,6 +130,7 @@ def _scope_values(batch: Batch) -> dict[str, set[str]]:
         # Machines without a GPU have rules of the kind `cpu`, which no row of the GPUs has.
         "kind": {"cpu", *(gpu["kind"] for gpu in gpus)},
         "vendor": {gpu["vendor"] for gpu in gpus},
+        "platform": {"cpu", *(gpu["platform"] for gpu in gpus)},
         "architecture": {gpu["architecture"] for gpu in gpus},
         "gpu": {gpu["id"] for gpu in gpus},
         "family": {row["family"] for row in types},

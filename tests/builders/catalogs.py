@@ -45,6 +45,7 @@ def software_rule(name: str = "pytorch", supported: str = "yes", **given: Any) -
         supported=supported,
         valid_from=None,
         valid_to=None,
+        code_change=None,
         source=SOURCE,
         note=None,
     )

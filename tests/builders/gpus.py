@@ -35,6 +35,7 @@ def unknown_gpu(id: str = "a-gpu", *, rates: Sequence[Rate] = (), **given: Any) 
         kind="gpu",
         vendor="nvidia",
         architecture="ampere",
+        platform="cuda",
         released_on=None,
         memory_gb=None,
         usable_memory_gib=None,

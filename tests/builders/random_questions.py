@@ -91,7 +91,7 @@ class Vocabulary:
             "interconnect": ["none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce"],
             "market": ["on_demand", "spot", "reserved"],
             "lifecycle": ["announced", "preview", "available", "closed_to_new", "retired"],
-            "framework": sorted({item["software"] for item in all_items(client, "/frameworks?software=pytorch,cuda")}),
+            "framework": ["cuda", "pytorch"],
             "precision": [item["id"] for item in all_items(client, "/precisions")],
             "exclude": ["aws", "g2", "aws/g2.2xlarge", "a100", "gcp"],
         }

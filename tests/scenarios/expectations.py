@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 Json = Mapping[str, Any]
-KEYS = ("instance", "name", "id", "code", "region", "market", "workload", "gpu", "value")
+KEYS = ("instance", "name", "id", "code", "region", "market", "workload", "gpu", "value", "platform")
 """Fields by whose value an item of a list is found."""
 
 

@@ -15,6 +15,7 @@ from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.precision import precision_called
 from service.domain.catalog.software_support import software_names
 from service.domain.errors import QuestionError
+from service.domain.jobs.stacks import software_name
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.filters import RANGES
 
@@ -81,6 +82,9 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
             return resolve_instances(words, catalog, field)
         case "region":
             return resolve_regions(words, catalog, field)
+        case "framework":
+            known = _vocabulary(catalog, name)
+            return resolve(name, [software_name(word, known) or word for word in words], known, field)
         case _:
             return resolve(name.replace("_", " "), words, _vocabulary(catalog, name), field)
 

@@ -1,9 +1,7 @@
 """The vocabulary of questions: precisions, providers, regions and frameworks."""
 
-from collections import Counter
 from datetime import date
 from functools import partial
-from hashlib import sha256
 from operator import attrgetter
 from typing import Annotated
 
@@ -16,8 +14,10 @@ from service.api.http.current import Live, catalog_on
 from service.api.http.fields import Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import Page, having, page_answer
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.precision import Precision
+from service.domain.catalog.precision import Precision, Support, format_of, runs_as
 from service.domain.catalog.reference import Fee, Provider, Region, Service, ServiceEvent, SoftwareRule
+from service.domain.catalog.software_support import platforms_of, software_names, support_by
+from service.domain.jobs.stacks import aliases_of
 
 router = APIRouter(tags=["vocabulary"])
 
@@ -25,6 +25,8 @@ router = APIRouter(tags=["vocabulary"])
 class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
     """A number format, and how many GPUs run it."""
 
+    stored_bits: Annotated[float, Field(description="Of a stored value, with its share of the block's scales.")]
+    runs_as: Annotated[str, Field(description="The precision at whose rate a GPU multiplies it.")]
     gpus_accelerated: int
     gpus_native: int
 
@@ -33,8 +35,6 @@ class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
 def get_precisions(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
     """Number formats, and how many GPUs of the catalog run each."""
     catalog = catalog_on(live, asked.as_of)
-    gpus = catalog.reference.gpus.values()
-    supports = Counter((name, rate.support) for gpu in gpus for name, rate in gpu.rates.items())
     return page_answer(
         request,
         asked,
@@ -43,10 +43,17 @@ def get_precisions(request: Request, asked: Annotated[PageRequest, Query()], liv
         attrgetter("id"),
         lambda precision: PrecisionResponse.like(
             precision,
-            gpus_accelerated=supports[precision.id, "accelerated"],
-            gpus_native=supports[precision.id, "native"],
+            stored_bits=format_of(precision.id).stored_bits,
+            runs_as=runs_as(precision.id),
+            gpus_accelerated=_gpus_with("accelerated", precision.id, catalog),
+            gpus_native=_gpus_with("native", precision.id, catalog),
         ),
     )
+
+
+def _gpus_with(support: Support, precision: str, catalog: Catalog) -> int:
+    rates = (gpu.rate_at(precision) for gpu in catalog.reference.gpus.values())
+    return sum(rate is not None and rate.support == support for rate in rates)
 
 
 class ServiceStateResponse(copy_of(ServiceEvent)):  # type: ignore[misc]
@@ -165,19 +172,50 @@ class FrameworksRequest(PageRequest):
     software: Annotated[Names, Field(description="Names, such as `pytorch`.")] = ()
 
 
-class FrameworkResponse(copy_of(SoftwareRule)):  # type: ignore[misc]
-    """A rule in force: how software runs on some hardware."""
+class SoftwareRuleResponse(copy_of(SoftwareRule, "software", "kind")):  # type: ignore[misc]
+    """A rule in force: how the software runs on some hardware. The rule of the narrowest scope decides."""
 
 
-@router.get("/frameworks", summary="List software support", response_model=Page[FrameworkResponse])
+class PlatformSupportResponse(ResponseModel):
+    """How software runs on a platform."""
+
+    platform: str
+    supported: Annotated[str, Field(description="The best level on a GPU of the platform: `yes`, `partly` or `no`.")]
+    sources: list[str]
+
+
+class FrameworkResponse(ResponseModel):
+    """A framework, engine, toolkit, library or feature, and where it runs."""
+
+    id: str
+    kind: str
+    aliases: list[str]
+    platforms: list[PlatformSupportResponse]
+    rules: list[SoftwareRuleResponse]
+
+    @classmethod
+    def of(cls, name: str, catalog: Catalog) -> "FrameworkResponse":
+        """The software with the rules that are in force."""
+        rules = [rule for rule in catalog.software if rule.software == name]
+        platforms = platforms_of(rules, catalog)
+        return cls(
+            id=name,
+            kind=next(rule.kind for rule in catalog.reference.software if rule.software == name),
+            aliases=aliases_of(name),
+            platforms=[_platform_support(platform, deciding) for platform, deciding in platforms.items()],
+            rules=[SoftwareRuleResponse.like(rule) for rule in rules],
+        )
+
+
+def _platform_support(platform: str, rules: list[SoftwareRule]) -> PlatformSupportResponse:
+    level = support_by(rules) or "no"
+    sources = {rule.source for rule in rules if rule.supported == level}
+    return PlatformSupportResponse(platform=platform, supported=level, sources=sorted(sources))
+
+
+@router.get("/frameworks", summary="List software and where it runs", response_model=Page[FrameworkResponse])
 def get_frameworks(request: Request, asked: Annotated[FrameworksRequest, Query()], live: Live) -> Response:
-    """Rules in force on that day: which hardware toolkits, frameworks, engines and libraries run on."""
+    """Toolkits, frameworks, engines and libraries with their other names, platforms, and rules in force on that day."""
     catalog = catalog_on(live, asked.as_of)
-    software = resolved("framework", asked.software, catalog, field="software")
-    rows = having({"software": software}, catalog.software)
-    return page_answer(request, asked, catalog, rows, _key, FrameworkResponse.like)
-
-
-# A rule has no id of its own, and a cursor needs a key that survives a change of the catalog.
-def _key(rule: SoftwareRule) -> str:
-    return sha256(FrameworkResponse.like(rule).model_dump_json().encode()).hexdigest()[:16]
+    names = resolved("framework", asked.software, catalog, field="software") or software_names(catalog)
+    return page_answer(request, asked, catalog, sorted(names), str, partial(FrameworkResponse.of, catalog=catalog))

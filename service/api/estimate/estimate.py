@@ -32,6 +32,7 @@ class MachineResponse:
 
     name: Annotated[str | None, Field(description="Null for a machine that was described.")]
     gpu: str
+    platform: Annotated[str | None, Field(description="What its code is written for, such as `cuda`; null: unknown.")]
     gpus_per_node: int
     nodes: int
     interconnect: str
@@ -61,6 +62,9 @@ class EstimateResponse:
     machine: MachineResponse | None
     fits: bool | None
     estimate: ModelledEstimateResponse | None
+    code_change_required: Annotated[
+        str | None, Field(description="What has to change in code written for CUDA; null if it runs as it is.")
+    ]
     measured_per_second: Annotated[
         float | None, Field(description="The measured rate, in its unit: the lesser of the GPUs' and the host's.")
     ]
@@ -120,6 +124,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         machine=None if cluster is None else _machine(cluster, name),
         fits=None if job is None else job.estimate.fits,
         estimate=None if job is None else modelled_estimate(job, answer.joules_per_sample),
+        code_change_required=answer.code_change,
         measured_per_second=question.work.per_second if isinstance(question.work, MeasuredRate) else None,
         cost=[CostResponse.of(bill, instance_type) for bill in answer.bills],
         load=served_response(job),
@@ -140,6 +145,7 @@ def _machine(cluster: Cluster, name: str | None) -> MachineResponse:
         cluster,
         name=name,
         gpu=cluster.gpu.id,
+        platform=cluster.gpu.platform,
         link_gb_per_second=round(cluster.link_bytes_per_second / 1e9, 3),
         # The physics has bytes per second for each GPU; people know the gigabits of the whole node.
         network_gbps=round(cluster.network_bytes_per_second * 8 * cluster.gpus_per_node / 1e9, 3),

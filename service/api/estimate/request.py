@@ -10,6 +10,7 @@ from service.api.estimate.cost_request import CostRequest, Hours, Rate, gate_of,
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Positive, whole
 from service.api.workload.checkpoints import checkpoints_in
 from service.api.workload.job import job_of
+from service.api.workload.requirements import platforms_of, software_of
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
 from service.domain.bill.payment_options import markets_known, service_known
@@ -129,6 +130,8 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         gate=gate_of(body),
         usd_per_hour=_own_prices(body),
         finds_largest_batch=body.largest_batch,
+        software=() if body.workload is None else software_of(body.workload, catalog),
+        platforms=() if body.workload is None else platforms_of(body.workload, catalog),
     )
 
 

@@ -1,6 +1,6 @@
 """The sentences of POST /estimate: each says in words the figures that the domain has computed."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from service.api.estimate.response import memory_response
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
@@ -59,6 +59,11 @@ def _software_unrecognised(names: Iterable[str]) -> str:
     return f"No stack is called {' or '.join(names)}: the estimate assumes no stack, is cautious and has a wider band."
 
 
+def _software_partly(software: Sequence[tuple[str, str | None]]) -> str:
+    names = ", ".join(name if remark is None else f"{name} ({remark})" for name, remark in software)
+    return f"Runs here in part, or with less than on other machines: {names}."
+
+
 def _extrapolates(properties: Collection[str], stack_named: bool) -> str:
     unnamed = not stack_named and "stack" in properties
     new = [name.replace("gpu", "GPU") for name in properties if stack_named or name != "stack"]
@@ -89,6 +94,10 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.SLOW_READS: _slow_reads,
     EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} at a token rate or by conversion only.".format,
     EstimateWarningCode.SOFTWARE_UNRECOGNISED: _software_unrecognised,
+    EstimateWarningCode.SOFTWARE_PARTLY: _software_partly,
+    EstimateWarningCode.SOFTWARE_UNSUPPORTED: (
+        "{software} is not known to run on the {gpu}: the figures assume that it does."
+    ).format,
     EstimateWarningCode.EXTRAPOLATES: _extrapolates,
 }
 """Texts of the risks that an estimate shows, from their figures."""

@@ -25,7 +25,7 @@ from service.domain.bill.payment_options import markets_of_service, service_know
 from service.domain.catalog.catalog import Catalog, with_hosts
 from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve_instances, unknown
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
-from service.domain.catalog.software_support import software_names
+from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, portable_libraries
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.jobs.serving import MOST_INSTANCES
@@ -34,6 +34,11 @@ from service.domain.recommend.basis import usual_precisions
 from service.domain.recommend.objective import NEEDS_PRICE, NEEDS_SPEED, OBJECTIVES, TERMS, Objective
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import TASKS_WITHOUT_GPU
+
+HARDWARE_NAMES = frozenset({
+    "instance", "family", "letters", "series", "gpu", "gpu_vendor", "gpu_kind", "architecture", "platform",
+})  # fmt: skip
+"""Constraints that name hardware, and with it the platform of the code."""
 
 TASKS_OF_RULES = ("training", "inference", "development", "graphics")
 """Tasks that software rules are about."""
@@ -287,6 +292,7 @@ def _constraints(
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
+        mainstream=work.task in NEEDS_A_FRAMEWORK and not _names_platform(request),
         with_gpu=not has_job and work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
         platforms=work.software.platforms,
         grows=work.growth is not None,
@@ -300,6 +306,13 @@ def _constraints(
     )
 
 
+def _names_platform(request: RecommendRequest) -> bool:
+    """Returns whether a question says what its code runs on: by software, or by the hardware that it asks for."""
+    software = request.workload.software
+    named = software.framework or software.engine or software.platforms or software.libraries
+    return bool(named) or not HARDWARE_NAMES.isdisjoint(request.constraints.given())
+
+
 def _asks_for_cpus(request: RecommendRequest, catalog: Catalog) -> bool:
     """Returns whether a question asks for machines without a GPU: by platform, count, name, or a portable library.
 
@@ -311,7 +324,7 @@ def _asks_for_cpus(request: RecommendRequest, catalog: Catalog) -> bool:
     return (
         "cpu" in software.platforms
         or limits.get("max_gpu_count", 1) < 1
-        or (library is not None and library.software in catalog.derive(software_names, ("library",)))
+        or (library is not None and library.software in catalog.derive(portable_libraries))
         or not named.isdisjoint(catalog.derive(_names_without_gpu))
     )
 

@@ -157,6 +157,11 @@ class ChoiceResponse:
     nodes: int
     instances: int
     gpu: ChosenGpuResponse | None
+    platform: Annotated[str | None, Field(description="What its code is written for, such as `cuda`; null: unknown.")]
+    code_change_required: Annotated[
+        str | None,
+        Field(description="What has to change in code written for CUDA; null if it runs as it is, or is named."),
+    ]
     usd_per_hour: float | None
     price: PriceResponse
     estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse
@@ -334,6 +339,8 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         nodes=choice.nodes,
         instances=choice.instances,
         gpu=None if gpu is None else ChosenGpuResponse(gpu.id, instance_type.gpu_count),
+        platform=instance_type.platform,
+        code_change_required=choice.code_change,
         usd_per_hour=_usd_per_hour(choice),
         price=PriceResponse.of(offer),
         estimate=rendered_estimate,

@@ -161,11 +161,6 @@ REASONS: Mapping[ReasonCode, Sentence] = {
 # Warnings
 
 
-def _software_partly(software: Sequence[tuple[str, str | None]]) -> str:
-    names = ", ".join(name if remark is None else f"{name} ({remark})" for name, remark in software)
-    return f"Runs here in part, or with less than on other machines: {names}."
-
-
 def _slow_network(nodes: int, gbps: float | None, rdma: bool | None) -> str:
     speed = "a network of unknown speed" if gbps is None else f"{gbps:g} Gbps"
     link = "without RDMA" if rdma is False else "for which RDMA is unknown"
@@ -213,7 +208,6 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     "${successor.usd_per_hour:g} an hour on demand; this has {successor.old_peak_tflops:g} for "
     "${successor.old_usd_per_hour:g}.",
     WarningCode.NO_FRAMEWORK: "No deep-learning framework is known to run on the {gpu}.",
-    WarningCode.SOFTWARE_PARTLY: _software_partly,
     WarningCode.SLOW_NETWORK: _slow_network,
     WarningCode.FEW_VCPUS: _few_vcpus,
     WarningCode.SINGLE_THREADED: lambda vcpus: (

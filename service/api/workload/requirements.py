@@ -6,7 +6,7 @@ from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve
 from service.domain.catalog.software_support import software_names
-from service.domain.jobs.stacks import software_called
+from service.domain.jobs.stacks import software_name
 from service.domain.selection.requirements import (
     NOTHING,
     TASKS_WITHOUT_GPU,
@@ -18,15 +18,8 @@ from service.domain.selection.requirements import (
 )
 from service.domain.versions import EVERY, split_requirement, versions_of
 
-FEATURE_NAMES = {
-    "fast-socket": "nccl-fast-socket",
-    "fastsocket": "nccl-fast-socket",
-    "mig": "multi-instance-gpu",
-    "sdpa": "scaled-dot-product-attention",
-    "torch.compile": "torch-compile",
-    "torch_compile": "torch-compile",
-}
-"""Other names of features and libraries, and the names of their rules."""
+STACK_FIELDS = ("framework", "engine")
+"""Fields that name what runs the work: an engine decides, whatever framework it is written in."""
 
 
 def requirements_of(
@@ -42,9 +35,7 @@ def requirements_of(
         framework=requirement(software.framework, "workload.software.framework", catalog),
         engine=requirement(software.engine, "workload.software.engine", catalog),
         cuda=Requirement("cuda", cuda) if cuda else None,
-        platforms=resolve(
-            "platform", software.platforms, catalog.derive(software_names, ("toolkit",)), "workload.software.platforms"
-        ),
+        platforms=platforms_of(work, catalog),
         libraries=tuple(library for library, required in libraries if library and required),
         optional=tuple(library for library, required in libraries if library and not required),
         custom_cuda_kernels=software.custom_cuda_kernels,
@@ -59,19 +50,27 @@ def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement |
     """Returns a piece of software in its versions; None if no rule is about it. Raises `QuestionError`."""
     if text is None:
         return None
-    known = catalog.derive(software_names)
-    name, versions = split_requirement(text, field)
-    name = FEATURE_NAMES.get(name, name)
-    # A caller may use another name of the software than the rules do.
-    if name not in known:
-        name = software_called(name).line
-    return Requirement(name, versions) if name in known else None
+    written, versions = split_requirement(text, field)
+    name = software_name(written, catalog.derive(software_names))
+    return None if name is None else Requirement(name, versions)
+
+
+def platforms_of(work: WorkloadRequest, catalog: Catalog) -> tuple[str, ...]:
+    """Returns the platforms of the code. Raises `QuestionError`."""
+    known = catalog.derive(software_names, ("toolkit",))
+    return resolve("platform", work.software.platforms, known, "workload.software.platforms")
+
+
+def software_of(work: WorkloadRequest, catalog: Catalog) -> tuple[Requirement, ...]:
+    """Returns the framework and the engine that rules are about; the engine, whose code runs, comes last."""
+    named = (requirement(getattr(work.software, name), f"workload.software.{name}", catalog) for name in STACK_FIELDS)
+    return tuple(each for each in named if each is not None)
 
 
 def unknown_software(work: WorkloadRequest, catalog: Catalog) -> list[str]:
     """Returns the fields that name software without any rule about where it runs."""
     unknown = []
-    for name in ("framework", "engine"):
+    for name in STACK_FIELDS:
         text, field = getattr(work.software, name), f"workload.software.{name}"
         if text is not None and requirement(text, field, catalog) is None:
             unknown.append(field)

@@ -26,11 +26,32 @@ LoadRate = Annotated[float, Field(ge=1e-9, le=LARGEST, allow_inf_nan=False)]
 Length = Annotated[int, Field(ge=0, le=100_000_000), BeforeValidator(whole)]
 
 
+class SoftwareNameRequest(BodyModel):
+    """A piece of software by its name, and the versions that work."""
+
+    name: Words
+    versions: Annotated[Words | None, Field(description="Such as `2.3`, `>=2.3` or `>=2.3,<3`.")] = None
+
+
+def written_software(value: Any) -> Any:
+    """Returns software that is sent as an object as one text, such as `pytorch >=2.3`. Raises `ValueError`."""
+    if not isinstance(value, dict):
+        return value
+    if not value.keys() <= SoftwareNameRequest.model_fields.keys() or not isinstance(value.get("name"), str):
+        raise ValueError("software is a text, or an object with its `name` and optionally `versions`")
+    return f"{value['name']} {value.get('versions') or ''}".strip()
+
+
+SoftwareName = Annotated[Words, BeforeValidator(written_software, json_schema_input_type=Words | SoftwareNameRequest)]
+
+
 class SoftwareRequest(BodyModel):
     """Software that the code is written for."""
 
-    framework: Annotated[Words | None, Field(description="Such as `pytorch` or `pytorch>=2.3`.")] = None
-    engine: Annotated[Words | None, Field(description="Such as `vllm==0.6.0`.")] = None
+    framework: Annotated[
+        SoftwareName | None, Field(description="Such as `pytorch`, `pytorch>=2.3` or an object; see `/frameworks`.")
+    ] = None
+    engine: Annotated[SoftwareName | None, Field(description="Such as `vllm==0.6.0`; see `/frameworks`.")] = None
     cuda: Annotated[Words | None, Field(description="CUDA toolkit versions that work: `12.1` or `>=11.8,<13`.")] = None
     platforms: Annotated[
         Names,

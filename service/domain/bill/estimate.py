@@ -1,6 +1,6 @@
 """The answer to POST /estimate: a job or a run on a machine, with its physics and its bill in every market."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from service.domain.band import Band
@@ -19,6 +19,7 @@ from service.domain.bill.verdict import Gate, Verdict
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market
+from service.domain.catalog.software_support import RUNS, code_change, rules_on_gpu, support_by
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Amount, Job
@@ -31,6 +32,7 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.generation import ServedLoad
 from service.domain.statement import Statement, statement
 from service.domain.units import SECONDS_AN_HOUR
+from service.domain.versions import Versions
 
 NO_AMOUNT = Unknown("No amount of work is given, so only its hours are priced.")
 DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hours.")
@@ -79,6 +81,10 @@ class EstimateQuestion:
     usd_per_hour: Mapping[Market, float] = field(default_factory=dict)
     """The caller's own prices by market, in place of the catalog's."""
     finds_largest_batch: bool = False
+    software: tuple[tuple[str, Versions], ...] = ()
+    """The framework and the engine by the catalog's names; the last one runs the code."""
+    platforms: tuple[str, ...] = ()
+    """Platforms that the code is said to be written for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,8 @@ class EstimateAnswer:
     nearest_changes: tuple[FitChange, ...] | None = None
     largest_batch: int | None = None
     """Samples per GPU and pass; None where it was not asked for."""
+    code_change: str | None = None
+    """The change that code written for CUDA needs; None if it runs as it is, or without a job."""
 
 
 def estimate(
@@ -134,7 +142,7 @@ def estimate(
         question=question,
         job=job,
         joules_per_sample=None if job is None else _joules_per_sample(question, job),
-        warnings=_warnings(question, job, catalog),
+        warnings=(*_warnings(question, job, catalog), *_software_warnings(question, catalog)),
         evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
         served=served,
         bills=bills,
@@ -143,7 +151,30 @@ def estimate(
         verdict_on=judged,
         nearest_changes=fit_changes,
         largest_batch=_largest_batch(question, job, catalog) if changes and question.finds_largest_batch else None,
+        code_change=_code_change(question, catalog),
     )
+
+
+def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:
+    if not isinstance(question.work, JobQuestion):
+        return None
+    software = question.software[-1][0] if question.software else None
+    return code_change(software, question.platforms, question.work.cluster.gpu, catalog)
+
+
+def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields the software that runs on the GPU in part only, or not at all."""
+    if question.cluster is None:
+        return
+    gpu = question.cluster.gpu
+    for software, versions in question.software:
+        rules = catalog.derive(rules_on_gpu, software, gpu.id)
+        level = support_by(rules, versions)
+        if level not in RUNS:
+            yield statement(EstimateWarningCode.SOFTWARE_UNSUPPORTED, software=software, gpu=gpu.name)
+        elif level != RUNS[0]:
+            remark = next((rule.note for rule in rules if rule.note), None)
+            yield statement(EstimateWarningCode.SOFTWARE_PARTLY, software=((software, remark),))
 
 
 def _largest_batch(question: EstimateQuestion, job: JobEstimate | None, catalog: Catalog) -> int | None:

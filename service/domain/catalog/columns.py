@@ -102,6 +102,12 @@ WORDS: dict[str, WordColumn] = {
         "hardware",
         lambda reference: sorted({gpu.kind for gpu in reference.gpus.values()}),
     ),
+    "platform": WordColumn(
+        "platform",
+        lambda t, _: t.platform,
+        "What code is written for: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cpu`, see `/frameworks`.",
+        "hardware",
+    ),
     "architecture": WordColumn(
         "GPU architecture",
         lambda t, _: t.gpu.architecture if t.gpu else None,
@@ -234,5 +240,5 @@ def _codes(values: Sequence[int | None]) -> NDArray[np.int8]:
 def _support_code(instance_type: InstanceType, precision: str) -> int | None:
     if instance_type.gpu is None:
         return None if instance_type.tflops(precision) is None else SUPPORT_LEVELS.index("native")
-    rate = instance_type.gpu.rates.get(precision)
+    rate = instance_type.gpu.rate_at(precision)
     return None if rate is None or rate.support is None else SUPPORT_LEVELS.index(rate.support)

@@ -15,6 +15,9 @@ LIFECYCLE_STATES: tuple[LifecycleState, ...] = get_args(LifecycleState)
 ENDED = frozenset({"closed_to_new", "retired"})
 """States after which an instance type in use has to be replaced."""
 
+CPU = "cpu"
+"""The platform of machines without a GPU, and their kind in rules about software."""
+
 INTERCONNECTS = ("none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce")
 """How the GPUs of one machine reach each other; `none` is a single GPU."""
 
@@ -41,6 +44,8 @@ class Gpu:
     kind: str
     vendor: str
     architecture: str
+    platform: str | None
+    """The toolkit that code for it is written with, such as `cuda`; None if no deep-learning code runs on it."""
     released_on: str | None
     memory_gb: float | None
     usable_memory_gib: float | None
@@ -85,9 +90,13 @@ class Gpu:
         """A higher peak where half of the weights are zero in a fixed pattern."""
         return any(rate.sparse_tflops for rate in self.rates.values())
 
+    def rate_at(self, precision: str) -> Rate | None:
+        """Returns the rate in a precision: its own, else that of the precision at whose rate it is multiplied."""
+        return self.rates.get(precision) or self.rates.get(runs_as(precision))
+
     def runs(self, precision: str, asked: SupportAsked = "native") -> bool:
         """Returns whether it runs a precision with enough support."""
-        rate = self.rates.get(precision)
+        rate = self.rate_at(precision)
         return rate is not None and rate.support in ENOUGH[asked]
 
     def is_unfit_for(self, precision: str) -> bool:
@@ -97,7 +106,7 @@ class Gpu:
 
     def tflops(self, precision: str) -> float | None:
         """The dense peak, in 10^12 operations per second."""
-        rate = self.rates.get(precision)
+        rate = self.rate_at(precision)
         return rate.dense_tflops if rate else None
 
 
@@ -176,6 +185,11 @@ class InstanceType:
     @property
     def name_parts(self) -> NameParts | None:
         return name_parts(self.provider, self.name)
+
+    @property
+    def platform(self) -> str | None:
+        """The platform that its code is written for; None if no deep-learning code runs on its GPU."""
+        return CPU if self.gpu is None else self.gpu.platform
 
     @property
     def whole_gpus(self) -> float:

@@ -168,6 +168,8 @@ class SoftwareRule:
     supported: str
     valid_from: date | None
     valid_to: date | None
+    code_change: str | None
+    """The change that code written for CUDA needs; None if it runs as it is."""
     source: str
     note: str | None
 

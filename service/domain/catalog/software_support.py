@@ -1,17 +1,21 @@
 """The software that runs on each instance type, by the rules in force on the catalog's day; the narrowest decides."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from service.domain.arrays import Mask
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.hardware import CPU, Gpu, InstanceType
 from service.domain.catalog.reference import SoftwareRule
 from service.domain.versions import EVERY, Versions, known_versions
 
-SCOPES = ("kind", "vendor", "architecture", "gpu", "family", "instance")
+SCOPES = ("kind", "vendor", "platform", "architecture", "gpu", "family", "instance")
 """From the widest to the narrowest."""
+
+SCOPES_OF_HOSTS = ("family", "instance")
+"""Scopes of rules about the machine around a GPU, such as its Arm host."""
 
 RUNS = ("yes", "partly")
 """Levels of support with which software runs, the best first."""
@@ -19,21 +23,29 @@ RUNS = ("yes", "partly")
 NEEDS_A_FRAMEWORK = frozenset({"training", "inference", "development"})
 """Tasks of deep learning: a GPU on which no framework is known to run does none of them."""
 
+MAINSTREAM = "pytorch"
+"""The framework of most deep-learning code: where no software is named, GPUs that run it in full take part."""
+
 
 def speaks_of(rule: SoftwareRule, instance_type: InstanceType) -> bool:
     """Returns whether a rule is about an instance type; the rules for a card hold for its parts too."""
-    gpu = instance_type.gpu
     match rule.scope:
         case "instance":
             # A name of a managed service follows the rules of the plain machine that it runs on.
             return rule.scope_value in (instance_type.name, instance_type.id, instance_type.twin_of)
         case "family":
             return rule.scope_value in (instance_type.family, instance_type.family.removeprefix("ml."))
-        case "kind":
-            return rule.scope_value == (gpu.kind if gpu else "cpu")
+    return speaks_of_gpu(rule, instance_type.gpu)
+
+
+def speaks_of_gpu(rule: SoftwareRule, gpu: Gpu | None) -> bool:
+    """Returns whether a rule is about a GPU, or about machines without one; rules about hosts are about neither."""
+    match rule.scope:
+        case "kind" | "platform" if gpu is None:
+            return rule.scope_value == CPU
         case "gpu":
             return gpu is not None and rule.scope_value in (gpu.id, gpu.partition_of)
-    return gpu is not None and rule.scope_value == getattr(gpu, rule.scope)
+    return gpu is not None and rule.scope not in SCOPES_OF_HOSTS and rule.scope_value == getattr(gpu, rule.scope)
 
 
 def support_by(rules: Collection[SoftwareRule], versions: Versions = EVERY) -> str | None:
@@ -47,8 +59,31 @@ def support_by(rules: Collection[SoftwareRule], versions: Versions = EVERY) -> s
 
 def rules_by_type(catalog: Catalog, software: str) -> list[tuple[SoftwareRule, ...]]:
     """Returns, for each instance type, the rules that decide about a piece of software, whatever the task."""
-    rules = [rule for rule in catalog.software if rule.software == software and rule.task is None]
-    return [_deciding(rules, instance_type) for instance_type in catalog.instance_types]
+    rules = _rules_about(software, catalog)
+    return [_narrowest(rule for rule in rules if speaks_of(rule, each)) for each in catalog.instance_types]
+
+
+def rules_on_gpu(catalog: Catalog, software: str, gpu_id: str | None) -> tuple[SoftwareRule, ...]:
+    """Returns the rules that decide about software on a GPU, or without one, whatever the machine around it."""
+    gpu = None if gpu_id is None else catalog.reference.gpus[gpu_id]
+    return _narrowest(rule for rule in _rules_about(software, catalog) if speaks_of_gpu(rule, gpu))
+
+
+def code_change(software: str | None, platforms: Collection[str], gpu: Gpu | None, catalog: Catalog) -> str | None:
+    """Returns what has to change in code that was written for CUDA, or for these platforms; None if it runs as it is.
+
+    Without software, the code is of the mainstream framework.
+    """
+    card, platform = (None, CPU) if gpu is None else (gpu.id, gpu.platform)
+    rules = () if platform in platforms else catalog.derive(rules_on_gpu, software or MAINSTREAM, card)
+    return next((rule.code_change for rule in rules if rule.supported in RUNS and rule.code_change), None)
+
+
+def mainstream_gpus_mask(catalog: Catalog) -> Mask:
+    """Returns where the mainstream framework runs in full on the GPU or CPU, whatever the machine around it."""
+    cards = [None if each.gpu is None else each.gpu.id for each in catalog.instance_types]
+    in_full = {card: support_by(rules_on_gpu(catalog, MAINSTREAM, card)) == RUNS[0] for card in set(cards)}
+    return np.array([in_full[card] for card in cards], np.bool_)
 
 
 def software_mask(catalog: Catalog, software: str, versions: Versions = EVERY, enough: tuple[str, ...] = RUNS) -> Mask:
@@ -77,7 +112,8 @@ def no_framework_mask(catalog: Catalog) -> Mask:
 def task_mask(catalog: Catalog, task: str) -> Mask:
     """Returns where no rule says that a task cannot be done."""
     rules = [rule for rule in catalog.software if rule.task == task]
-    able = np.array([support_by(_deciding(rules, type_)) != "no" for type_ in catalog.instance_types], np.bool_)
+    deciding = [_narrowest(rule for rule in rules if speaks_of(rule, each)) for each in catalog.instance_types]
+    able = np.array([support_by(rules) != "no" for rules in deciding], np.bool_)
     return able & ~catalog.derive(no_framework_mask) if task in NEEDS_A_FRAMEWORK else able
 
 
@@ -88,9 +124,31 @@ def software_names(
     return sorted({rule.software for rule in catalog.reference.software if rule.kind in kinds})
 
 
-def _deciding(rules: Iterable[SoftwareRule], instance_type: InstanceType) -> tuple[SoftwareRule, ...]:
-    """The rules of the narrowest scope that are about the instance type."""
-    rules = [rule for rule in rules if speaks_of(rule, instance_type)]
-    # A rule about a card is an exception to the rule about its architecture.
+def platforms_of(rules: Iterable[SoftwareRule], catalog: Catalog) -> dict[str, list[SoftwareRule]]:
+    """Returns the platforms of the machines and GPUs that rules speak of, sorted, each with these rules."""
+    gpus: tuple[Gpu | None, ...] = (None, *catalog.reference.gpus.values())
+    spoken_of: dict[str, list[SoftwareRule]] = defaultdict(list)
+    for rule in rules:
+        platforms = {CPU if gpu is None else gpu.platform for gpu in gpus if speaks_of_gpu(rule, gpu)}
+        if rule.scope in SCOPES_OF_HOSTS:
+            platforms = {each.platform for each in catalog.instance_types if speaks_of(rule, each)}
+        for platform in filter(None, platforms):
+            spoken_of[platform].append(rule)
+    return dict(sorted(spoken_of.items()))
+
+
+def portable_libraries(catalog: Catalog) -> frozenset[str]:
+    """Returns the libraries that run in full on machines without a GPU too."""
+    libraries = software_names(catalog, ("library",))
+    return frozenset(name for name in libraries if support_by(rules_on_gpu(catalog, name, None)) == RUNS[0])
+
+
+def _rules_about(software: str, catalog: Catalog) -> list[SoftwareRule]:
+    return [rule for rule in catalog.software if rule.software == software and rule.task is None]
+
+
+def _narrowest(rules: Iterable[SoftwareRule]) -> tuple[SoftwareRule, ...]:
+    """The rules of the narrowest scope: a rule about a card is an exception to the rule about its architecture."""
+    rules = list(rules)
     narrowest = max((SCOPES.index(rule.scope) for rule in rules), default=-1)
     return tuple(rule for rule in rules if SCOPES.index(rule.scope) == narrowest)

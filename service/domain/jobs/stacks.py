@@ -1,6 +1,7 @@
-"""Software stacks: the habits that a family of stacks shares, and the habits of each stack."""
+"""Software stacks: the habits that a family of stacks shares, the habits of each stack, and the names of software."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -170,6 +171,31 @@ def software_called(text: str | None) -> SoftwareStack:
         elif year_or_major < _FIRST_WITH_FLASH:
             stack = _BY_ID["pytorch-1"]
     return SoftwareStack(stack.id, f"{stack.id}-{version}" if version else "")
+
+
+OTHER_NAMES = {
+    "fast-socket": "nccl-fast-socket",
+    "fastsocket": "nccl-fast-socket",
+    "mig": "multi-instance-gpu",
+    "paddle": "paddlepaddle",
+    "sdpa": "scaled-dot-product-attention",
+    "torch.compile": "torch-compile",
+    "torch_compile": "torch-compile",
+}
+"""Other names of software that is no stack or has another name as one, and the names of its rules."""
+
+
+def software_name(name: str, known: Collection[str]) -> str | None:
+    """Returns the known name of a piece of software by one of its names; None if it is not known."""
+    folded = name.lower()
+    return next((each for each in (folded, OTHER_NAMES.get(folded), software_called(name).line) if each in known), None)
+
+
+def aliases_of(name: str) -> list[str]:
+    """Returns the other names of a piece of software, sorted."""
+    stack = _BY_ID.get(name)
+    others = {alias for alias, known in OTHER_NAMES.items() if known == name}
+    return sorted(others.union(() if stack is None else stack.aliases))
 
 
 def _split(text: str) -> tuple[str, str]:

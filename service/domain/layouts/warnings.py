@@ -29,6 +29,8 @@ class EstimateWarningCode(StrEnum):
     SLOW_READS = "slow_reads"
     PRECISION_REDUCED = "precision_reduced"
     SOFTWARE_UNRECOGNISED = "software_unrecognised"
+    SOFTWARE_PARTLY = "software_partly"
+    SOFTWARE_UNSUPPORTED = "software_unsupported"
     EXTRAPOLATES = "extrapolates"
 
 

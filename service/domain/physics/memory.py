@@ -28,7 +28,7 @@ OPTIMIZER_STATES: dict[str, tuple[float, float]] = {
     "lion": (1.0, 1.0),
     "momentum": (1.0, 1.0),
     "adafactor": (0.05, 1.0),
-    "muon": (1.0, 1.0),
+    "muon": (1.0, 1.0),  # one momentum (Liu et al., "Muon is Scalable for LLM Training", 2502.16982)
     "sgd": (0.0, 1.0),
 }
 """Values that an optimizer keeps per parameter, and their size over that of the master precision (8-bit: a quarter)."""

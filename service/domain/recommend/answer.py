@@ -321,6 +321,8 @@ class Choice(RankedOffer):
 
     estimate: WorkEstimate | PeakEstimate | None = None
     """Null for a current machine that cannot run the job."""
+    code_change: str | None = None
+    """The change that code written for CUDA needs; None if it runs as it is."""
     host: HostNeeds = field(default_factory=lambda: HostNeeds(None, None, None))
     reasons: tuple[Statement[ReasonCode], ...] = ()
     warnings: tuple[Statement[WarningCode], ...] = ()

@@ -13,6 +13,7 @@ from service.domain.bill.run import BilledRun, RunAmount
 from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.software_support import code_change
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.job import Job
@@ -73,10 +74,16 @@ class Completer:
         return Choice(
             **{name: getattr(offer, name) for name in _RANKED},
             estimate=estimate,
+            code_change=self._code_change(offer.instance_type),
             host=host,
             reasons=tuple(self._reasons(offer, work, host)),
             warnings=warnings_on(self.context, offer, work, catalog),
         )
+
+    def _code_change(self, instance_type: InstanceType) -> str | None:
+        needs = self.context.needs
+        software = needs.engine or needs.framework
+        return code_change(software and software.software, needs.platforms, instance_type.gpu, self.catalog)
 
     def _reasons(self, offer: RankedOffer, work: WorkEstimate | None, host: HostNeeds) -> Reasons:
         figures = tuple(dict.fromkeys(criterion_figures(offer, self.criteria, self.context)))

@@ -67,6 +67,7 @@ class WarningCode(MeaningfulCode):
     SLOW_NETWORK = auto(), "The nodes of the job are not on a fast RDMA network, or it is unknown whether they are."
     SUPERSEDED = auto(), "A newer machine of the provider is faster, costs no more and has at least as much memory."
     NO_FRAMEWORK = auto(), "Deep-learning frameworks are known not to run on the GPU, and none is known to."
+    SOFTWARE_UNSUPPORTED = auto(), "The software is not known to run there; an estimate assumes that it does."
     SOFTWARE_PARTLY = auto(), "The software runs there only in part, or an optional library does not run there."
     NETWORK_UNKNOWN = auto(), "The network between the nodes is not stated, so that a usual slow one is assumed."
     TENSOR_OVER_SLOW_LINKS = auto(), "Tensor parallelism crosses slow links, so every layer waits for them."

@@ -6,9 +6,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog, without_cluster
-from service.domain.catalog.hardware import SLOW_LINKS, InstanceType
+from service.domain.catalog.hardware import CPU, SLOW_LINKS, InstanceType
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
-from service.domain.catalog.software_support import frameworks_mask, task_mask
+from service.domain.catalog.software_support import (
+    frameworks_mask,
+    mainstream_gpus_mask,
+    software_mask,
+    software_names,
+    task_mask,
+)
 from service.domain.selection.filters import flag_checks, range_checks, word_check
 from service.domain.selection.offers import OfferConstraints
 from service.domain.selection.relax import AddWord, BestOption, Check, drop
@@ -28,6 +34,8 @@ class Constraints:
     precision_support: SupportAsked = "native"
     framework: tuple[str, ...] = ()
     task: str | None = None
+    mainstream: bool = False
+    """Whether only GPUs that run the mainstream framework in full take part, as the question names no other."""
     with_gpu: bool = False
     """Whether machines without a GPU are left out, because the question does not ask for any."""
     grows: bool = False
@@ -80,6 +88,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         yield Check("task", "software", types_where(~catalog.derive(task_mask, asked.task)))
     given: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
         (asked.framework, _framework_check, (asked.framework,)),
+        (asked.mainstream, _mainstream_check, ()),
         (asked.with_gpu, _without_gpu_check, (asked.platforms,)),
         (asked.grows, _growth_check, ()),
         (asked.in_clusters, _cluster_check, ()),
@@ -122,6 +131,20 @@ def without_gpu(catalog: Catalog) -> TypeSet:
 def _without_gpu_check(catalog: Catalog, platforms: tuple[str, ...]) -> Check:
     fails = catalog.derive(without_gpu)
     return Check("without_gpu", "constraint", fails, drop({"workload.software.platforms": [*platforms, "cpu"]}, fails))
+
+
+def _mainstream_check(catalog: Catalog) -> Check:
+    """Naming a platform admits the GPUs that run the framework there in part or by another framework."""
+    types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask)
+    fails = types_where(~in_full)
+    runs = {name: types_where(catalog.derive(software_mask, name)) for name in software_names(catalog, ("toolkit",))}
+    platforms = set(zip((each.platform or "" for each in types), in_full.tolist(), strict=True))
+    usual, others = ({name for name, full in platforms if full is is_full} - {CPU, ""} for is_full in (True, False))
+    named = [sorted({*usual, name} & runs.keys()) for name in sorted(others)]
+    options = tuple(
+        ({"workload.software.platforms": names}, fails & union(runs[name] for name in names)) for names in named
+    )
+    return Check("mainstream", "software", fails, BestOption(fails, options))
 
 
 def _growth_check(catalog: Catalog) -> Check:

@@ -6,7 +6,15 @@ import pytest
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import SoftwareRule
-from service.domain.catalog.software_support import frameworks_mask, software_mask, software_names, task_mask
+from service.domain.catalog.software_support import (
+    code_change,
+    frameworks_mask,
+    mainstream_gpus_mask,
+    platforms_of,
+    software_mask,
+    software_names,
+    task_mask,
+)
 from service.domain.versions import Versions, known_versions
 from tests.builders.catalogs import catalog, software_rule
 from tests.builders.gpus import gpu
@@ -16,7 +24,7 @@ A100 = gpu()
 GPUS = {
     "a100": A100,
     "half an a100": gpu("a100-1of2", fraction=0.5, partition_of=A100.id),
-    "mi300x": gpu("mi300x", vendor="amd", architecture="cdna3"),
+    "mi300x": gpu("mi300x", vendor="amd", architecture="cdna3", platform="rocm"),
     "h100": gpu("h100", architecture="hopper"),
 }
 CPU = "no GPU"
@@ -38,6 +46,8 @@ def runs_on(known: Catalog, software: str, versions: Versions | None = None) -> 
         ("kind", "gpu", set(GPUS)),
         ("kind", "cpu", {CPU}),
         ("vendor", "amd", {"mi300x"}),
+        ("platform", "rocm", {"mi300x"}),
+        ("platform", "cpu", {CPU}),
         ("architecture", "ampere", {"a100", "half an a100"}),
         ("gpu", A100.id, {"a100", "half an a100"}),
         ("gpu", "a100-1of2", {"half an a100"}),
@@ -90,3 +100,34 @@ def test_names_are_those_of_the_kinds_asked_for() -> None:
     known = catalog_with(software_rule("vllm", kind="engine"), software_rule("pytorch"), software_rule("jax"))
     assert software_names(known, ("framework",)) == ["jax", "pytorch"]
     assert software_names(known) == ["jax", "pytorch", "vllm"]
+
+
+def test_a_gpu_is_mainstream_where_pytorch_runs_in_full_whatever_its_host() -> None:
+    known = catalog_with(
+        software_rule("pytorch"),
+        software_rule("pytorch", "partly", scope="platform", scope_value="rocm"),
+        software_rule("pytorch", "partly", scope="instance", scope_value="h100"),
+    )
+    in_full = dict(zip((each.name for each in known.instance_types), mainstream_gpus_mask(known).tolist(), strict=True))
+    assert in_full == {"a100": True, "half an a100": True, "mi300x": False, "h100": True, CPU: False}
+
+
+def test_code_changes_only_on_platforms_that_it_is_not_written_for() -> None:
+    port = {"scope": "platform", "scope_value": "rocm", "code_change": "Build it with HIP."}
+    known = catalog_with(software_rule("pytorch"), software_rule("pytorch", **port), software_rule("jax"))
+    mi300x = GPUS["mi300x"]
+    assert code_change(None, (), mi300x, known) == "Build it with HIP."
+    assert code_change("pytorch", ("rocm",), mi300x, known) is None
+    assert code_change("pytorch", ("cuda",), mi300x, known) == "Build it with HIP."
+    assert code_change("jax", (), mi300x, known) is None
+    assert code_change(None, (), A100, known) is None
+
+
+def test_each_platform_has_the_rules_about_one_of_its_gpus_or_machines() -> None:
+    of_kind, of_machine = (
+        software_rule(scope="kind", scope_value="gpu"),
+        software_rule(scope="instance", scope_value=CPU),
+    )
+    card = software_rule(scope="gpu", scope_value="mi300x")
+    platforms = platforms_of([of_kind, of_machine, card], catalog_with())
+    assert platforms == {"cpu": [of_machine], "cuda": [of_kind], "rocm": [of_kind, card]}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.domain.jobs.stacks import STACKS, UNKNOWN, software_called
+from service.domain.jobs.stacks import STACKS, UNKNOWN, aliases_of, software_called, software_name
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,25 @@ def test_plain_pytorch_has_fused_attention_and_old_pytorch_has_not() -> None:
 def test_an_unknown_stack_has_the_habits_of_none() -> None:
     assert not UNKNOWN.stack_class.cuts_by_habit
     assert not UNKNOWN.stack_class.batches_continuously
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("TRT-LLM", "tensorrt-llm"),
+        ("megatron", "megatron-lm"),
+        ("paddle", "paddlepaddle"),
+        ("SDPA", "scaled-dot-product-attention"),
+        ("vllm", "vllm"),
+        ("no such thing", None),
+    ],
+)
+def test_software_is_known_by_any_of_its_names(written: str, name: str | None) -> None:
+    known = ("tensorrt-llm", "megatron-lm", "paddlepaddle", "scaled-dot-product-attention", "vllm")
+    assert software_name(written, known) == name
+
+
+def test_a_stack_and_a_feature_list_their_other_names() -> None:
+    assert "trtllm" in aliases_of("tensorrt-llm")
+    assert aliases_of("multi-instance-gpu") == ["mig"]
+    assert aliases_of("vllm") == []

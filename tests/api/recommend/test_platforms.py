@@ -1,0 +1,132 @@
+"""Platforms on the seed: which software runs on them, which take part in a question, and what code has to change."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.domain.jobs.stacks import STACKS
+from tests.api.answers import all_items
+
+Answer = Any
+STACKS_OF_BENCHMARKS = {"mlperf-training", "mlperf-inference", "mlperf-serving", "hai-llm", "pytorch-1", "paddle"}
+"""Code that only its publisher runs, and two stacks whose rules have the name of the framework."""
+
+
+def post(client: TestClient, path: str, **body: Any) -> Answer:
+    answer = client.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def rejected(answer: Answer) -> dict[str, Answer]:
+    return {each["code"]: each for each in answer["rejections"]}
+
+
+def platforms(answer: Answer) -> set[str]:
+    return {choice["platform"] for choice in answer["choices"]}
+
+
+@pytest.mark.parametrize("framework", ["unsloth", {"name": "Unsloth"}, {"name": "unsloth", "versions": ">=2025.1"}])
+def test_software_is_offered_only_where_it_runs(client: TestClient, framework: Any) -> None:
+    ask = {"workload": {"task": "training", "software": {"framework": framework}}, "objective": "fastest", "limit": 100}
+    answer = post(client, "/recommend", **ask)
+    assert platforms(answer) <= {"cuda", "rocm", "oneapi"}
+    refused = rejected(answer)["software_framework"]
+    assert refused["count"] > 50
+    assert refused["relax"]["admits"] > 0
+    again = post(client, "/recommend", **{**ask, "workload": {"task": "training"}})
+    assert {"neuron", "xla"} <= platforms(again)
+
+
+@pytest.mark.parametrize("task", ["training", "inference"])
+def test_a_question_without_software_is_answered_with_gpus_that_run_the_mainstream_in_full(
+    client: TestClient, task: str
+) -> None:
+    everyone = {"task": task, "precision": ["fp16", "bf16"]}
+    answer = post(client, "/recommend", workload=everyone, objective="fastest", limit=100)
+    vendors = {choice["gpu"]["id"].split("-")[0] for choice in answer["choices"]}
+    assert "ascend" not in vendors
+    refused = rejected(answer)["mainstream"]
+    named = {**everyone, "software": {"platforms": refused["relax"]["to"]["workload.software.platforms"]}}
+    again = post(client, "/recommend", workload=named, objective="fastest", limit=100)
+    assert again["counts"]["admitted"] == answer["counts"]["admitted"] + refused["relax"]["admits"]
+
+
+@pytest.mark.parametrize("named", [{"gpu": ["ascend-910"]}, {"gpu_vendor": ["huawei"]}, {"platform": ["cann"]}])
+def test_naming_hardware_names_its_platform(client: TestClient, named: Any) -> None:
+    ask = {"workload": {"task": "training"}, "constraints": named}
+    assert "mainstream" not in rejected(post(client, "/recommend", **ask))
+
+
+def test_each_choice_says_its_platform_and_what_code_has_to_change(client: TestClient) -> None:
+    ask = {"workload": {"task": "training"}, "objective": "fastest", "limit": 100}
+    changes = {each["platform"]: each["code_change_required"] for each in post(client, "/recommend", **ask)["choices"]}
+    assert changes["cuda"] is None
+    assert "PyTorch/XLA" in changes["xla"]
+    assert "HIP" in changes["rocm"]
+    written_for_xla = {"task": "training", "software": {"platforms": ["xla", "cuda"]}}
+    answer = post(client, "/recommend", workload=written_for_xla, constraints={"gpu_kind": ["tpu"]})
+    assert {(each["platform"], each["code_change_required"]) for each in answer["choices"]} == {("xla", None)}
+
+
+@pytest.mark.parametrize("software", [{}, {"framework": "jax"}, {"engine": "vllm"}, {"platforms": ["xla"]}])
+def test_an_estimate_asks_for_the_same_change_of_code_as_a_choice(client: TestClient, software: Any) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "software": software}
+    choice = post(client, "/recommend", workload=work, constraints={"gpu": ["tpu-v5e-16gb"]})["choices"][0]
+    machine = f"{choice['provider']}/{choice['instance']}"
+    estimate = post(client, "/estimate", workload=work, machine=machine, nodes=choice["nodes"])
+    assert estimate["machine"]["platform"] == choice["platform"] == "xla"
+    assert estimate["code_change_required"] == choice["code_change_required"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "code"),
+    [
+        ("unsloth", "software_unsupported"),
+        ("jax", "software_partly"),
+        ("pytorch", None),
+        ("pytorch<1.5", "software_unsupported"),
+    ],
+)
+def test_an_estimate_warns_of_software_that_does_not_run_there_in_full(
+    client: TestClient, framework: str, code: str | None
+) -> None:
+    work = {"task": "training", "model": "llama-3.1-8b", "software": {"framework": framework}}
+    answer = post(client, "/estimate", workload=work, machine="aws/trn1.32xlarge")
+    codes = {each["code"] for each in answer["warnings"]} & {"software_unsupported", "software_partly"}
+    assert codes == ({code} if code else set())
+
+
+def test_every_stack_lists_its_other_names_and_the_platforms_on_which_it_runs(client: TestClient) -> None:
+    listed = {each["id"]: each for each in all_items(client, "/frameworks")}
+    assert {stack.id for stack in STACKS} - listed.keys() == STACKS_OF_BENCHMARKS
+    for stack in STACKS:
+        if stack.id in listed:
+            assert set(stack.aliases) <= set(listed[stack.id]["aliases"])
+            assert any(each["supported"] == "yes" and each["sources"] for each in listed[stack.id]["platforms"])
+    assert [each["id"] for each in all_items(client, "/frameworks?software=trtllm,SDPA")] == [
+        "scaled-dot-product-attention",
+        "tensorrt-llm",
+    ]
+
+
+def test_formats_that_store_blocks_say_their_bits_and_at_which_rate_they_are_multiplied(client: TestClient) -> None:
+    formats = {each["id"]: each for each in all_items(client, "/precisions")}
+    bits = {name: (formats[name]["bits"], formats[name]["stored_bits"], formats[name]["runs_as"]) for name in formats}
+    assert bits["mxfp8"] == (8, 8.25, "fp8")
+    assert bits["mxfp4"] == (4, 4.25, "fp4")
+    assert bits["nvfp4"] == (4, 4.5, "fp4")
+    assert bits["nf4"] == (4, 4.5, "bf16")
+    assert bits["nf4-dq"] == (4, 4.127, "bf16")
+    gpus = {gpu["id"] for gpu in all_items(client, "/gpus?precision=nvfp4")}
+    assert "b200-sxm-180gb" in gpus
+    assert not gpus & {"mi355x-288gb", "h100-sxm5-80gb"}  # MX formats alone, and no format of 4 bits
+
+
+@pytest.mark.parametrize("framework", [{}, {"versions": "2.3"}, {"name": 3}, {"name": "pytorch", "version": "2.3"}])
+def test_software_as_an_object_needs_its_name_and_no_other_fields(client: TestClient, framework: Any) -> None:
+    work = {"task": "training", "software": {"framework": framework}}
+    answer = client.post("/recommend", json={"workload": work})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "workload.software.framework"
