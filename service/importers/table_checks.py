@@ -26,6 +26,7 @@ BEYOND_FOREIGN_KEYS = (
     ("billing_rule", "provider service", "instance_type", "provider service"),
     ("fee", "provider service", "service", "provider id"),
     ("fee", "provider family", "instance_type", "provider family"),
+    ("gpu", "successor", "gpu", "id"),
     ("interruption_prior", "provider", "provider", "id"),
     ("interruption_prior", "gpu", "gpu", "id"),
     ("instance_type", "provider twin_of", "instance_type", "provider name"),

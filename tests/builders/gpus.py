@@ -56,6 +56,7 @@ def unknown_gpu(id: str = "a-gpu", *, rates: Sequence[Rate] = (), **given: Any) 
         consumer=False,
         fraction=1.0,
         partition_of=None,
+        successor=None,
         source=SOURCE,
         note=None,
         aliases=(),

@@ -49,6 +49,7 @@ class GpuResponse(copy_of(Gpu, *_NOT_SHOWN), ResponseModel):  # type: ignore[mis
 
     cores: int | None = Field(description="CUDA cores or stream processors.")
     board: BoardResponse | None = Field(description="Totals of the board, which may hold several GPUs.")
+    successor: str | None = Field(description="The GPU that its vendor sells in its place, if it is out on that day.")
     instance_types: int = Field(description="How many instance types of the catalog's day carry it.")
     precisions: dict[str, PrecisionDetailResponse]
 
@@ -58,9 +59,17 @@ class GpuResponse(copy_of(Gpu, *_NOT_SHOWN), ResponseModel):  # type: ignore[mis
         return cls.like(
             gpu,
             board=BoardResponse.of(gpu),
+            successor=_successor(gpu, catalog),
             instance_types=sum(type_.gpu is not None and type_.gpu.id == gpu.id for type_ in catalog.instance_types),
             precisions=gpu.rates,
         )
+
+
+def _successor(gpu: Gpu, catalog: Catalog) -> str | None:
+    """The successor, unless it was released after the catalog's day. Days of releases may be months or years."""
+    newer = None if gpu.successor is None else catalog.reference.gpus[gpu.successor]
+    released = None if newer is None else newer.released_on
+    return gpu.successor if released is not None and released <= catalog.day.isoformat() else None
 
 
 class GpusRequest(PageRequest):
@@ -68,7 +77,8 @@ class GpusRequest(PageRequest):
 
     gpu: Annotated[Names, Field(description="Ids, names or aliases; `a100` finds every A100 card.")] = ()
     vendor: Names = ()
-    kind: Annotated[Names, Field(description="`gpu`, `tpu` or `npu`.")] = ()
+    kind: Annotated[Names, Field(description="`gpu`, `tpu`, `npu` or `fpga`.")] = ()
+    platform: Annotated[Names, Field(description="What its code is written for, such as `cuda` or `rocm`.")] = ()
     architecture: Names = ()
     precision: Annotated[Precisions, Field(description="Number formats that it must run: all of them.")] = ()
     precision_support: PrecisionSupport = "native"
@@ -109,6 +119,7 @@ def _filtered(asked: GpusRequest, catalog: Catalog) -> list[Gpu]:
         "id": resolved("gpu", asked.gpu, catalog),
         "vendor": resolved("gpu_vendor", asked.vendor, catalog, field="vendor"),
         "kind": resolved("gpu_kind", asked.kind, catalog, field="kind"),
+        "platform": resolved("platform", asked.platform, catalog),
         "architecture": resolved("architecture", asked.architecture, catalog),
     }
     precisions = resolved("precision", asked.precision, catalog)

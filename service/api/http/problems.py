@@ -173,7 +173,7 @@ def _siblings(request: Request, where: str, parent: Sequence[Any], *, item: bool
     operations = document["paths"].get(path.removesuffix("/batch") if item else path, {})
     operation = operations.get(request.method.lower(), {})
     if where != "body":
-        return [parameter["name"] for parameter in operation.get("parameters", [])]
+        return [parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == where]
     schemas = document["components"]["schemas"]
     here = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
     for step in parent:

@@ -331,10 +331,17 @@ def _migration_path(old: str, new: str, gpus: int, links: str | None, times: flo
     )
 
 
-def _upgrade_path(instance: str, memory: tuple[str, float] | None, speed: tuple[str, float] | None) -> str:
+def _upgrade_path(
+    instance: str,
+    memory: tuple[str, float] | None,
+    speed: tuple[str, float] | None,
+    value: tuple[str, float] | None,
+) -> str:
     steps = [f"more memory on {memory[0]} ({memory[1]:g} GB)"] if memory else []
     steps += [f"more speed on {speed[0]} ({speed[1]:.3g} times the peak)"] if speed else []
-    return f"One step up from {instance}, a single GPU has {' and '.join(steps)}."
+    steps += [f"more for the money on {value[0]} ({value[1]:.3g} times the peak per dollar)"] if value else []
+    *others, last = steps
+    return f"One step up from {instance}, a single GPU has {', '.join(others)}{' and ' if others else ''}{last}."
 
 
 def _evaluate_next(basis: str, first: str, second: str) -> str:

@@ -98,7 +98,7 @@ WORDS: dict[str, WordColumn] = {
     "gpu_kind": WordColumn(
         "kind of GPU",
         lambda t, _: t.gpu.kind if t.gpu else None,
-        "`gpu`, `tpu` or `npu`.",
+        "`gpu`, `tpu`, `npu` or `fpga`.",
         "hardware",
         lambda reference: sorted({gpu.kind for gpu in reference.gpus.values()}),
     ),

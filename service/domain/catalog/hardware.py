@@ -70,6 +70,8 @@ class Gpu:
     """Whether it is sold in the GeForce, GTX, RTX or Titan lines; None when unknown."""
     fraction: float
     partition_of: str | None
+    successor: str | None
+    """The GPU that its vendor sells in its place, by its id."""
     source: str
     note: str | None
     aliases: tuple[str, ...]

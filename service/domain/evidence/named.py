@@ -70,18 +70,29 @@ def scaled_rate(
 ) -> NamedRate | None:
     """Returns the rate on the most similar machine, times the ratio of a figure of both; None when no figure is known.
 
-    The figure is the memory bandwidth of all GPUs, which predicted published runs better, else their peak.
+    A machine with the same GPU is the most similar, then one with a GPU of the same vendor. The figure is the memory
+    bandwidth of all GPUs, which predicted published runs better, else their peak.
     """
     others = [each for each in _newest_first(measurements, workload, as_of) if each.machine != instance_type.id]
     known = [(each, instance_types[each.machine]) for each in others if each.machine in instance_types]
     for figure in SCALED_BANDS:
         here = _figure_of(instance_type, figure, precision)
-        figures = [(each, _figure_of(other, figure, precision)) for each, other in known]
-        ratios = [(each, here / there) for each, there in figures if here and there]
+        figures = [
+            (each, _distance(instance_type, other), _figure_of(other, figure, precision)) for each, other in known
+        ]
+        ratios = [(distance, here / there, each) for each, distance, there in figures if here and there]
         if ratios:
-            nearest, ratio = min(ratios, key=lambda pair: abs(log(pair[1])))  # the newest of equally near ones
+            # The newest of equally near ones is taken.
+            _, ratio, nearest = min(ratios, key=lambda known: (known[0], abs(log(known[1]))))
             return _scaled(nearest, ratio, figure, as_of)
     return None
+
+
+def _distance(here: InstanceType, there: InstanceType) -> int:
+    """0 for the same GPU, 1 for the same vendor, 2 for another one."""
+    if here.gpu is None or there.gpu is None or here.gpu.vendor != there.gpu.vendor:
+        return 2
+    return int(here.gpu.id != there.gpu.id)
 
 
 def newest_by_machine(measurements: Iterable[Measurement], workload: str, as_of: date) -> dict[str, list[Measurement]]:

@@ -1,9 +1,10 @@
 """Advice besides the first choice: codes with figures, each only where it applies."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from math import isnan
 from operator import itemgetter
 from typing import Any
 
@@ -341,7 +342,7 @@ def _larger_machine(catalog: Catalog, name: str) -> _Priced | None:
 
 
 def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
-    """Applies to a single GPU: the next cards of its seller with more memory, and with a higher peak."""
+    """Applies to a single GPU: the next cards of its seller with more memory, peak, and peak per dollar."""
     top, gpu = situation.top, situation.gpu
     if top is None or gpu is None or gpu.memory_gb is None or situation.gpus != 1:
         return None
@@ -365,7 +366,18 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
         "instance": top.id,
         "memory": memory and (memory[0].id, memory[1]),
         "speed": speed and (speed[0].id, speed[2] / now),
+        "value": _better_value(top, [each for each, _, peak in cards if peak >= now], catalog),
     }
+
+
+def _better_value(top: InstanceType, others: Sequence[InstanceType], catalog: Catalog) -> tuple[str, float] | None:
+    """Returns the machine with the most peak per dollar, and how many times the top's; None if it is no better."""
+    usd = on_demand_prices(catalog)
+    value = {each.id: best_peak(each) / float(usd[catalog.index_of[each.id]]) for each in (top, *others)}
+    known = {name: figure for name, figure in value.items() if not isnan(figure)}
+    best = max(known, key=lambda name: known[name], default=top.id)
+    better = top.id in known and known[best] >= WORTH_A_CHANGE * known[top.id]
+    return (best, known[best] / known[top.id]) if better else None
 
 
 def _evaluate_next(situation: Situation, _catalog: Catalog) -> Figures | None:

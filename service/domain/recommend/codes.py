@@ -106,7 +106,10 @@ class AdviceCode(MeaningfulCode):
     MANAGED_SPOT = auto(), "The provider runs training on spot capacity and handles interruptions and checkpoints."
     MANAGED_TRAINING = auto(), "The provider runs training and bills only the run, not the time before and after it."
     IMAGE_ADVICE = auto(), "The provider's images include drivers and frameworks built for its machines."
-    UPGRADE_PATH = auto(), "The next GPUs of the same seller with more memory, and with a higher peak."
+    UPGRADE_PATH = (
+        auto(),
+        "The next GPUs of the same seller with more memory, with a higher peak, and with more peak per dollar.",
+    )
 
 
 class NoteCode(MeaningfulCode):

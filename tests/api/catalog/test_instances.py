@@ -567,6 +567,48 @@ def test_the_baseline_need_not_be_among_the_rows(client: TestClient) -> None:
     assert rows["g3.4xlarge"]["speed_per_cost"] == pytest.approx(1.72, abs=0.02)
 
 
+# Successors of GPUs, and FPGAs
+
+
+def test_a_gpu_names_its_successor_from_the_day_on_which_that_is_out(client: TestClient) -> None:
+    def successor(gpu: str, day: str) -> str | None:
+        items = get_json(client, f"/gpus/{gpu}?as_of={day}")["items"]
+        named: str | None = items[0]["successor"]
+        return named
+
+    assert successor("k80-12gb", "2022-02-17") == "p100-pcie-16gb"
+    assert successor("t4-16gb", "2022-02-17") is None
+    assert successor("t4-16gb", "2023-06-07") == "l4-24gb"
+    assert successor("h100-sxm5-80gb", "2024-06-01") is None
+    assert successor("h100-sxm5-80gb", "2025-06-01") == "h200-sxm-141gb"
+
+
+def test_no_chain_of_successors_returns_or_goes_back_in_time(client: TestClient) -> None:
+    gpus = {each["id"]: each for each in all_items(client, "/gpus")}
+    for gpu in gpus.values():
+        if gpu["successor"] is not None:
+            newer = gpus[gpu["successor"]]["released_on"]
+            assert gpu["released_on"][: len(newer)] <= newer, gpu["id"]
+            assert gpu["successor"] != gpu["id"]
+
+
+def test_fpgas_are_listed_and_do_no_deep_learning(client: TestClient) -> None:
+    listed = all_items(client, "/instances?gpu_kind=fpga&as_of=2022-02-17")
+    assert {each["name"]: each["gpu"]["count"] for each in listed} == {
+        "f1.16xlarge": 8,
+        "f1.2xlarge": 1,
+        "f1.4xlarge": 2,
+    }
+    for task in ("training", "inference", "development"):
+        assert not all_items(client, f"/instances?gpu_kind=fpga&task={task}&as_of=2022-02-17")
+
+
+def test_a_name_of_the_path_is_no_near_name_of_a_query_parameter(client: TestClient) -> None:
+    answer = client.get("/instances/azure/Standard_NC6/similar?provider=aws")
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["near"] == []
+
+
 # Vocabulary
 
 

@@ -485,3 +485,11 @@ def test_the_next_cards_of_a_seller_have_more_memory_or_more_speed(client: TestC
     assert "speed" not in step("A100 SXM4 40GB")
     t4 = advice(ask(client, "training", {"instance": ["g4dn.xlarge"]}, as_of="2022-02-17"))["upgrade_path"]
     assert "memory on aws/g5.xlarge (24 GB) and more speed on aws/p3.2xlarge (1.92 times" in t4
+    assert "money" not in t4
+
+
+def test_the_next_card_may_bring_more_for_the_money(client: TestClient) -> None:
+    p3 = advice(ask(client, "training", {"instance": ["p3.2xlarge"]}, as_of="2024-06-01"))["upgrade_path"]
+    assert "more for the money on aws/g6.xlarge" in p3
+    unpriced = ask(client, "training", {"provider": ["autodl"], "gpu": ["RTX 3060"]}, as_of="2022-03-04")
+    assert "money" not in advice(unpriced)["upgrade_path"]

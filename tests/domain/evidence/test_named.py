@@ -118,6 +118,28 @@ def test_the_most_similar_machine_is_scaled_and_its_age_is_stated() -> None:
     assert answer.text == "Scaled by memory bandwidth (1.11 times) from aws/b, measured on 2024-04-27, 400 days ago."
 
 
+def test_the_same_gpu_is_scaled_before_another_and_its_vendor_before_others() -> None:
+    card, other = gpu("m60"), gpu("k80")
+    kinds = {
+        "aws/one": instance_type("one", gpu=replace(card, memory_bandwidth_gb_per_second=160.0), gpu_count=1),
+        "aws/two": instance_type("two", gpu=replace(card, memory_bandwidth_gb_per_second=160.0), gpu_count=2),
+        "aws/near": instance_type("near", gpu=replace(other, memory_bandwidth_gb_per_second=320.0), gpu_count=1),
+        "aws/chip": instance_type(
+            "chip", gpu=replace(other, id="chip", vendor="aws", memory_bandwidth_gb_per_second=321.0), gpu_count=1
+        ),
+    }
+
+    def source_of(name: str, *measured: str) -> str:
+        rows = [seen(f"aws/{machine}") for machine in measured]
+        answer = scaled_rate(rows, "nightly", kinds[f"aws/{name}"], kinds, DAY)
+        assert answer is not None
+        return answer.evidence.machine
+
+    assert source_of("two", "near", "one", "chip") == "aws/one"
+    assert source_of("two", "chip", "near") == "aws/near"
+    assert source_of("chip", "near", "one") == "aws/near"
+
+
 def test_a_machine_without_a_gpu_is_not_scaled_to() -> None:
     bare = instance_type("bare", gpu=None)
     assert scaled_rate([seen()], "nightly", bare, {"aws/a": machine("a"), "aws/bare": bare}, DAY) is None
