@@ -16,7 +16,8 @@ Record = dict[str, Any]
 
 UNKNOWN_COLUMNS = (
     "interconnect_gb_per_second", "cpu_vendor", "cpu_model", "network_gbps", "network_baseline_gbps", "rdma",
-    "gpudirect_rdma", "local_storage_gb", "bare_metal", "hypervisor", "cpu_fp32_tflops", "twin_of", "orderable",
+    "gpudirect_rdma", "local_storage_gb", "bare_metal", "hypervisor", "cpu_fp32_tflops",
+    "cpu_memory_bandwidth_gb_per_second", "twin_of", "orderable",
 )  # fmt: skip
 NAMED_BY_FAMILY = ("aws", "gcp")
 SERIES = re.compile(r"(?:\d+x?[_ ]?)?(.+)[._][^._]+")

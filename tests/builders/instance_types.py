@@ -38,6 +38,7 @@ def unknown_instance_type(name: str, **given: Any) -> InstanceType:
         hypervisor=None,
         orderable=None,
         cpu_fp32_tflops=None,
+        cpu_memory_bandwidth_gb_per_second=None,
         twin_of=None,
         source=SOURCE,
         note=None,

@@ -19,6 +19,7 @@ from service.api.workload.checkpoints import assumed_of
 from service.domain.bill.estimate import EstimateAnswer, MeasuredRate, estimate
 from service.domain.bill.verdict import Outcome
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import CPU
 from service.domain.layouts.would_fit import FitChange
 from service.domain.physics.cluster import Cluster
 from service.domain.units import GIB
@@ -31,7 +32,7 @@ class MachineResponse:
     """The cluster of the estimate."""
 
     name: Annotated[str | None, Field(description="Null for a machine that was described.")]
-    gpu: str
+    gpu: Annotated[str | None, Field(description="Null for a machine without a GPU, whose CPUs count as one.")]
     platform: Annotated[str | None, Field(description="What its code is written for, such as `cuda`; null: unknown.")]
     gpus_per_node: int
     nodes: int
@@ -144,7 +145,7 @@ def _machine(cluster: Cluster, name: str | None) -> MachineResponse:
         MachineResponse,
         cluster,
         name=name,
-        gpu=cluster.gpu.id,
+        gpu=None if cluster.gpu.kind == CPU else cluster.gpu.id,
         platform=cluster.gpu.platform,
         link_gb_per_second=round(cluster.link_bytes_per_second / 1e9, 3),
         # The physics has bytes per second for each GPU; people know the gigabits of the whole node.

@@ -19,6 +19,7 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import resolve, resolve_gpus, resolve_instance
 from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
+from service.domain.layouts.fleet_columns import has_processor
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster, cluster_of, cluster_of_instance
 
@@ -143,8 +144,7 @@ def cluster_in(body: EstimateRequest, instance_type: InstanceType | None, catalo
     """Returns the nodes that the body asks for; None for a type without a GPU. Raises `QuestionError`."""
     assumed = None if body.workload is None else body.workload.assume_network_gbps
     if instance_type is not None:
-        has_gpu = instance_type.gpu is not None and instance_type.gpu_count
-        return cluster_of_instance(instance_type, body.nodes, assumed) if has_gpu else None
+        return cluster_of_instance(instance_type, body.nodes, assumed) if has_processor(instance_type) else None
     machine = body.machine
     assert isinstance(machine, MachineDescriptionRequest)
     gpus = resolve_gpus([machine.gpu], catalog, "machine.gpu")
@@ -188,7 +188,7 @@ def _work(body: EstimateRequest, cluster: Cluster | None, catalog: Catalog) -> J
             field="workload.model" if work.model is None else "workload.task",
         )
     if cluster is None:
-        raise QuestionError("The machine has no GPU to estimate for.", field="machine")
+        raise QuestionError("The machine has no GPU, and the figures of its CPUs are unknown.", field="machine")
     if job.serving is not None and "instances" in body.model_fields_set:
         exactly = replace(job.serving, min_instances=body.instances, max_instances=body.instances)
         job = replace(job, serving=exactly)

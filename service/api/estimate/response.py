@@ -107,7 +107,9 @@ class ModelledEstimateResponse:
         float | None, Field(description="As papers count: attention without the causal half, all weights learning.")
     ]
     hardware_tflops_per_gpu: Annotated[float | None, Field(description="With recomputation.")]
-    bottleneck: Annotated[str | None, Field(description="The part of the machine that most of a step waits for.")]
+    bottleneck: Annotated[
+        str | None, Field(description="What most of a step waits for; without a GPU, its CPUs stand for the GPU.")
+    ]
     step_seconds: Annotated[dict[str, float] | None, Field(description="A step in parts; they add up to it.")]
     memory: MemoryResponse
     layout: LayoutResponse

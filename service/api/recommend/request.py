@@ -23,6 +23,7 @@ from service.api.workload.requirements import (
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import markets_of_service, service_known
 from service.domain.catalog.catalog import Catalog, with_hosts
+from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve_instances, unknown
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, portable_libraries
@@ -293,7 +294,7 @@ def _constraints(
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
         mainstream=work.task in NEEDS_A_FRAMEWORK and not _names_platform(request),
-        with_gpu=not has_job and work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
+        with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
         platforms=work.software.platforms,
         grows=work.growth is not None,
         in_clusters=limits.min_nodes > 1 and not limits.allow_marketplace_clusters,
@@ -309,8 +310,11 @@ def _constraints(
 def _names_platform(request: RecommendRequest) -> bool:
     """Returns whether a question says what its code runs on: by software, or by the hardware that it asks for."""
     software = request.workload.software
-    named = software.framework or software.engine or software.platforms or software.libraries
-    return bool(named) or not HARDWARE_NAMES.isdisjoint(request.constraints.given())
+    # Code for CPUs says nothing about GPUs.
+    platforms = set(software.platforms) - {CPU}
+    return bool(
+        software.framework or software.engine or platforms or software.libraries
+    ) or not HARDWARE_NAMES.isdisjoint(request.constraints.given())
 
 
 def _asks_for_cpus(request: RecommendRequest, catalog: Catalog) -> bool:

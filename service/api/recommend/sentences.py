@@ -137,8 +137,9 @@ REASONS: Mapping[ReasonCode, Sentence] = {
     ReasonCode.OBJECTIVE: _objective,
     ReasonCode.ONLY_CHOICE: "Nothing else satisfies the constraints.",
     ReasonCode.PRECISION: _precision,
-    ReasonCode.FITS: lambda needed_bytes, usable_bytes: (
-        f"Needs {needed_bytes / GIB:.1f} of the {usable_bytes / GIB:.1f} GiB that each GPU can use."
+    ReasonCode.FITS: lambda needed_bytes, usable_bytes, on_gpus: (
+        f"Needs {needed_bytes / GIB:.1f} of the {usable_bytes / GIB:.1f} GiB that "
+        f"{'each GPU' if on_gpus else 'the machine'} can use."
     ),
     ReasonCode.MEASURED: "{rate.text}",
     ReasonCode.SCALED: "{rate.text}",

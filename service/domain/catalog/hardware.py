@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date
 from typing import Literal, NamedTuple, get_args
 
@@ -172,6 +172,7 @@ class InstanceType:
     hypervisor: str | None
     """`nitro` or `xen` at AWS, `none` on bare metal; null if unknown."""
     cpu_fp32_tflops: float | None
+    cpu_memory_bandwidth_gb_per_second: float | None
     """Dense peak of all vCPUs in fp32, in 10^12 operations per second: cores x clock x operations per cycle."""
     twin_of: str | None
     orderable: bool | None
@@ -187,6 +188,11 @@ class InstanceType:
     @property
     def name_parts(self) -> NameParts | None:
         return name_parts(self.provider, self.name)
+
+    @property
+    def processor(self) -> Gpu | None:
+        """A GPU, or all CPUs as one processor; None if the figures of the CPUs are unknown."""
+        return self.gpu if self.gpu is not None or self.cpu_memory_bandwidth_gb_per_second is None else _cpus(self)
 
     @property
     def platform(self) -> str | None:
@@ -237,6 +243,28 @@ class InstanceType:
     def launched_on(self) -> date | None:
         """The day it became generally available."""
         return next((event.starts_on for event in self.lifecycle if event.state == "available"), None)
+
+
+def _cpus(host: InstanceType) -> Gpu:
+    """The CPUs of a machine without a GPU in the terms of a GPU, so that the same physics estimates both."""
+    unknown = dict.fromkeys(field.name for field in fields(Gpu))
+    figures = {
+        "id": f"{CPU}:{host.id}",
+        "name": host.cpu_model or "CPU",
+        "kind": CPU,
+        "vendor": host.cpu_vendor or CPU,
+        "architecture": CPU,
+        "platform": CPU,
+        "memory_gb": host.memory_gib,
+        "memory_bandwidth_gb_per_second": host.cpu_memory_bandwidth_gb_per_second,
+        "interconnect": "none",
+        "consumer": False,
+        "fraction": 1.0,
+        "source": host.source,
+        "aliases": (),
+        "rates": {"fp32": Rate("fp32", "native", host.cpu_fp32_tflops, None, host.source, None)},
+    }
+    return Gpu(**{**unknown, **figures})  # type: ignore[arg-type]
 
 
 def peak_flops(gpu: Gpu, precision: str) -> float:

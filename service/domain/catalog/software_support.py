@@ -64,8 +64,8 @@ def rules_by_type(catalog: Catalog, software: str) -> list[tuple[SoftwareRule, .
 
 
 def rules_on_gpu(catalog: Catalog, software: str, gpu_id: str | None) -> tuple[SoftwareRule, ...]:
-    """Returns the rules that decide about software on a GPU, or without one, whatever the machine around it."""
-    gpu = None if gpu_id is None else catalog.reference.gpus[gpu_id]
+    """Returns the rules that decide about software on a GPU, or on CPUs, whatever the machine around it."""
+    gpu = None if gpu_id is None else catalog.reference.gpus.get(gpu_id)
     return _narrowest(rule for rule in _rules_about(software, catalog) if speaks_of_gpu(rule, gpu))
 
 

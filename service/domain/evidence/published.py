@@ -119,6 +119,8 @@ def evidence_for(config: Config, gpu: Gpu, gpus: int, catalog: Catalog) -> tuple
     framework = None if config.software.line == "unknown" else config.software.line
     query = EvidenceQuery(config.model, gpu, kind, catalog.day, config.precision, framework, gpus, length or None)
     # Comparing a model and a GPU with those of every published run takes longer than the rest of an estimate.
+    if gpu.id not in catalog.reference.gpus:  # CPUs, on which no run of the catalog was made
+        return ()
     near = catalog.derive(_near, kind, config.model, gpu.id)
     return nearest_runs(catalog.reference, query, near)
 

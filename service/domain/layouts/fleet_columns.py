@@ -166,9 +166,9 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
     )
 
 
-def has_gpu(instance_type: InstanceType) -> bool:
-    """Returns whether an instance type has at least one GPU."""
-    return instance_type.gpu is not None and instance_type.gpu_count > 0
+def has_processor(instance_type: InstanceType) -> bool:
+    """Returns whether an instance type has at least one GPU, or no GPU and CPUs with known figures."""
+    return instance_type.processor is not None and (instance_type.gpu is None or instance_type.gpu_count > 0)
 
 
 def is_rated(gpu: Gpu) -> bool:
@@ -226,7 +226,8 @@ def _table(catalog: Catalog, nodes: _Nodes, indices: tuple[int, ...]) -> Cluster
 
 def _clusters(catalog: Catalog, nodes: _Nodes) -> FleetClusters:
     types, counts = catalog.instance_types, nodes.counts
-    usable = np.array([has_gpu(each) and each.gpu is not None and is_rated(each.gpu) for each in types])
+    processors = [each.processor if has_processor(each) else None for each in types]
+    usable = np.array([processor is not None and is_rated(processor) for processor in processors])
     rated = [each for each, is_usable in zip(types, usable.tolist(), strict=True) if is_usable]
     known, cluster = distinct(
         cluster_of_instance(each, count, nodes.assumed_network_gbps) for count in counts for each in rated
@@ -251,8 +252,8 @@ def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
 
 
 def _rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
-    """Returns the rated GPUs of all instance types, each once."""
-    gpus = [each.gpu for each in catalog.instance_types if each.gpu is not None]
+    """Returns the rated GPUs and CPUs of all instance types, each once."""
+    gpus = [each.processor for each in catalog.instance_types if each.processor is not None]
     return tuple({gpu.id: gpu for gpu in gpus if is_rated(gpu)}.values())
 
 

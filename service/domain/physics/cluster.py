@@ -112,13 +112,13 @@ def _usual_link(gpu: Gpu) -> str:
 
 
 def cluster_of_instance(instance: InstanceType, nodes: int = 1, assumed_network_gbps: float | None = None) -> Cluster:
-    """Returns a cluster of one or more nodes of an instance type that has a GPU.
+    """Returns a cluster of one or more nodes of an instance type that has a GPU, or CPUs with known figures.
 
     The assumed network is that of a node whose own is not stated.
     """
-    assert instance.gpu is not None
+    assert instance.processor is not None
     return cluster_of(
-        instance.gpu,
+        instance.processor,
         max(1, instance.gpu_count),
         nodes,
         instance.interconnect,

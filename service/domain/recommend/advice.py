@@ -366,7 +366,11 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
         "instance": top.id,
         "memory": memory and (memory[0].id, memory[1]),
         "speed": speed and (speed[0].id, speed[2] / now),
-        "value": _better_value(top, [each for each, _, peak in cards if peak >= now], catalog),
+        "value": _better_value(
+            top,
+            [each for each, _, peak in cards if peak >= now and each.cpu_architecture == top.cpu_architecture],
+            catalog,
+        ),
     }
 
 

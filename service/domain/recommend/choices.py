@@ -299,7 +299,8 @@ def _work_reasons(offer: RankedOffer, work: WorkEstimate, planner: Planner) -> R
     if work.modelled is not None:
         columns = planner.fleet.on(offer.nodes)
         needed, usable = (float(each[offer.index]) for each in (columns.needed_bytes, columns.usable_bytes))
-        yield statement(ReasonCode.FITS, needed_bytes=needed, usable_bytes=usable)
+        on_gpus = offer.instance_type.gpu is not None
+        yield statement(ReasonCode.FITS, needed_bytes=needed, usable_bytes=usable, on_gpus=on_gpus)
     if work.measured is not None:
         yield statement(ReasonCode(work.measured.basis), rate=work.measured)
     yield from _limit_reasons(offer, planner)

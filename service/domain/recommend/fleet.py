@@ -15,7 +15,7 @@ from service.domain.layouts.fleet_columns import (
     EstimateColumns,
     FleetLayouts,
     estimate_columns,
-    has_gpu,
+    has_processor,
     is_rated,
     no_estimates,
     types_that_run,
@@ -218,7 +218,7 @@ def _with_measurements(
 def _without_figures(catalog: Catalog) -> tuple[TypeSet, TypeSet]:
     """Returns the types without a GPU, and those whose GPU lacks a figure that estimates need."""
     types = catalog.instance_types
-    no_gpu = np.array([not has_gpu(each) for each in types], np.bool_)
+    no_gpu = np.array([not has_processor(each) for each in types], np.bool_)
     unrated = np.array([each.gpu is not None and not is_rated(each.gpu) for each in types], np.bool_)
     return types_where(no_gpu), types_where(unrated & ~no_gpu)
 

@@ -144,7 +144,7 @@ def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]
     """Yields one check for each requirement."""
     yield from _software_checks(needs, catalog)
     if needs.platforms:
-        yield catalog.derive(_platforms_check, needs.platforms, needs.cpu_suffices)
+        yield catalog.derive(_platforms_check, needs.platforms, needs.cpu_suffices, needs.of_a_job)
     if needs.host_memory_gib is not None:
         # Too little memory ends a run, because there is no swap; unknown memory passes and is answered with a warning.
         index = number_index(catalog, "memory_gib")
@@ -209,10 +209,13 @@ class WidenVersions:
         return sorted({self.requirement.versions.reaching(known) for known in ranges}, key=str)
 
 
-def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices: bool) -> Check:
-    """Code for CPUs runs on machines with GPUs too; if it also has a platform for GPUs, it needs no other machines."""
+def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices: bool, of_a_job: bool) -> Check:
+    """Code for CPUs runs on machines with GPUs too; if it also has a platform for GPUs, it needs no other machines.
+
+    A job for CPUs alone is estimated on machines without GPUs, since it would leave a GPU idle.
+    """
     runs = {name: _runs(Requirement(name), catalog) for name in (*platforms, *software_names(catalog, ("toolkit",)))}
-    if not cpu_suffices and platforms != ("cpu",) and "cpu" in runs:
+    if not cpu_suffices and (of_a_job or platforms != ("cpu",)) and "cpu" in runs:
         runs["cpu"] &= catalog.derive(without_gpu)
     fails = catalog.everyone & ~union(runs[name] for name in platforms)
     others = {name: types for name, types in runs.items() if name not in platforms}

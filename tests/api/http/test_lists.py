@@ -32,7 +32,6 @@ SOME = {
     "/instances": "/instances?provider=gcp",
     "/gpus": "/gpus?architecture=ampere",
     "/prices": "/prices?provider=lambda",
-    "/frameworks": "/frameworks?software=pytorch",
     "/regions": "/regions?provider=gcp",
     "/models": "/models?family=moe",
     "/measurements": "/measurements?framework=torchtune",

@@ -130,3 +130,63 @@ def test_software_as_an_object_needs_its_name_and_no_other_fields(client: TestCl
     answer = client.post("/recommend", json={"workload": work})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "workload.software.framework"
+
+
+# CPUs
+
+SMALL = {"task": "inference", "model": "resnet-50", "amount": {"samples": 1e6}}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        {"workload": {**SMALL, "software": {"platforms": ["cpu"]}}, "constraints": {"provider": ["aws"]}},
+        {"workload": SMALL, "constraints": {"family": ["c5", "c6i"]}},
+        {"workload": SMALL, "constraints": {"provider": ["aws"], "max_gpu_count": 0}},
+    ],
+)
+def test_a_job_on_cpus_is_estimated_within_their_peak(client: TestClient, ask: Any) -> None:
+    answer = post(client, "/recommend", **ask)
+    assert platforms(answer) == {"cpu"}
+    for choice in answer["choices"]:
+        estimate = choice["estimate"]
+        flops = estimate["samples_per_second"]["likely"] * 8.178e9  # operations of an image (models.csv)
+        assert 0 < flops <= choice["specs"]["cpu_fp32_tflops"] * 1e12
+        assert estimate["precision"] == "fp32"
+        assert estimate["usd"]["likely"] > 0
+        assert "without_gpu" in {warning["code"] for warning in choice["warnings"]}
+        assert "the machine can use" in next(each["text"] for each in choice["reasons"] if each["code"] == "fits")
+
+
+def test_twice_the_cpus_do_about_twice_the_work(client: TestClient) -> None:
+    answer = post(client, "/recommend", workload=SMALL, constraints={"family": ["c5"]}, objective="fastest")
+    rates = {each["instance"]: each["estimate"]["samples_per_second"]["likely"] for each in answer["choices"]}
+    assert list(rates) == ["c5.9xlarge", "c5.4xlarge", "c5.2xlarge", "c5.xlarge"]
+    assert rates["c5.4xlarge"] == pytest.approx(2 * rates["c5.2xlarge"], rel=0.1)
+
+
+def test_an_estimate_and_a_choice_on_cpus_are_the_same(client: TestClient) -> None:
+    choice = post(client, "/recommend", workload=SMALL, constraints={"instance": ["c5.4xlarge"]})["choices"][0]
+    estimate = post(client, "/estimate", workload=SMALL, machine="aws/c5.4xlarge")
+    assert estimate["machine"]["gpu"] is None
+    assert estimate["machine"]["platform"] == "cpu"
+    assert estimate["estimate"]["samples_per_second"] == choice["estimate"]["samples_per_second"]
+    assert estimate["code_change_required"] == choice["code_change_required"]
+
+
+def test_cpus_are_left_out_of_a_job_unless_they_are_asked_for(client: TestClient) -> None:
+    answer = post(client, "/recommend", workload=SMALL, constraints={"provider": ["aws"]})
+    assert "cpu" not in platforms(answer)
+    relaxed = rejected(answer)["without_gpu"]["relax"]
+    assert relaxed["to"] == {"workload.software.platforms": ["cpu"]}
+    again = post(
+        client, "/recommend", workload={**SMALL, "software": {"platforms": ["cpu"]}}, constraints={"provider": ["aws"]}
+    )
+    assert again["counts"]["admitted"] == relaxed["admits"]
+
+
+def test_a_model_that_is_too_large_for_the_memory_of_cpus_is_rejected_there(client: TestClient) -> None:
+    work = {"task": "inference", "model": "llama-3.1-70b", "software": {"platforms": ["cpu"]}}
+    answer = post(client, "/recommend", workload=work, constraints={"provider": ["aws"]})
+    assert not answer["choices"]
+    assert rejected(answer)["gpu_memory"]["count"] >= 20

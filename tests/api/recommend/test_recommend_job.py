@@ -157,7 +157,7 @@ def test_these_jobs_meet_the_reasons_that_only_jobs_have(answers: dict[str, Any]
     }
     assert relaxations >= {"gpu_memory", "deadline_hours"}
     met = {rejection["code"] for answer in answers.values() for rejection in answer["rejections"]}
-    assert met >= {"no_gpu", "gpu_figures_unknown", "precision", "gpu_memory", "deadline_hours"}
+    assert met >= {"without_gpu", "gpu_figures_unknown", "precision", "gpu_memory", "deadline_hours"}
 
 
 @pytest.mark.parametrize("name", JOBS)
