@@ -88,8 +88,8 @@ def _number(row: Row, column: str) -> float | None:
 
 
 def _model_of(row: Row) -> str:
-    # MLPerf 1.1 trained an older SSD than the catalog's model of that name.
-    return "ssd300-vgg16" if row["model_id"] == "mlperf-ssd" and "v1.1" in row["source"] else row["model_id"]
+    # Until version 1.1 the benchmark of that name had ResNet-34 and images of 300 pixels.
+    return "ssd300-resnet34" if row["model_id"] == "mlperf-ssd" and "v1.1" in row["source"] else row["model_id"]
 
 
 def _whole(row: Row, column: str, default: int) -> int:
@@ -124,7 +124,7 @@ def software_of(row: Row) -> dict[str, str]:
         stack = "torch7"
     release = re.search(r"(\d+(?:\.\d+)+|(?<=tf)\d)", row["framework"].lower())
     if stack == "megatron-bridge":
-        release = re.search(r"NeMo (2\d\.\d\d)", row["notes"]) or release
+        release = re.search(r"NeMo (2\d\.\d\d(?:\.\d\d)?)", row["notes"]) or release
     return {"framework": f"{stack}=={release[1]}" if release else stack}
 
 

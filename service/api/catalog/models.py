@@ -49,6 +49,7 @@ class ModelResponse(ResponseModel):
     active_parameters: int = Field(description="Parameters that take part in one token or sample.")
     sample: str = Field(description="The meaning of one sample.")
     forward_flops_per_sample: float | None = Field(description="2 x multiply-accumulates.")
+    activation_values_per_sample: float | None = Field(description="Values that its convolutions write for a sample.")
     input_tokens_per_sample: float | None = Field(description="Tokens that it reads of a sample, if it fixes them.")
     output_tokens_per_sample: float | None = Field(description="Tokens that it usually writes for a sample.")
     dimensions: TransformerResponse | None = Field(

@@ -77,6 +77,11 @@ class Transformer:
         _check_all_or_none(self, "ssm_layers", ("ssm_heads", "ssm_head_size", "ssm_state", "ssm_groups"))
 
     @property
+    def routed_size(self) -> int:
+        """Values of a token that travel to its routed experts and back."""
+        return self.expert_latent or self.hidden
+
+    @property
     def hybrid(self) -> bool:
         return self.ssm_layers > 0
 
@@ -147,6 +152,8 @@ class Model:
     """Tokens that the encoder reads of each sample, where the network fixes them: 1500 for 30 s of audio."""
     output_tokens_per_sample: float | None = None
     """Tokens that it usually writes for a sample."""
+    activation_values_per_sample: float | None = None
+    """Values that the convolutions write in a forward pass of one sample; None if they are not published."""
     published_precision: str | None = None
     """The number format in which most of its weights are published; None where a caller may expect any."""
     released_on: str | None = None
@@ -159,7 +166,7 @@ class Model:
             raise ImpossibleModel(
                 f"No family of models is called '{self.family}'. Known: {', '.join(FAMILIES)}.", field="family"
             )
-        for name in ("parameters", "active_parameters", "forward_flops_per_sample"):
+        for name in ("parameters", "active_parameters", "forward_flops_per_sample", "activation_values_per_sample"):
             amount = getattr(self, name)
             if amount is not None and not (isfinite(amount) and 0 < amount <= MOST_PARAMETERS):
                 raise ImpossibleModel(f"{name} must be above 0 and at most {MOST_PARAMETERS:g}.", field=name)

@@ -16,13 +16,13 @@ from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTab
 def _software_features(software: SoftwareStack) -> dict[str, str | float]:
     # Runs without a named stack have no stack in common, so that they say nothing about each other.
     if software == UNKNOWN:
-        return {"class": "", "stack": "", "release": "", "static": ""}
+        return {"class": "", "stack": "", "release": "", "apart": ""}
     stack_class = software.stack_class
     return {
         "class": stack_class.id,
         "stack": software.line,
         "release": software.profile,
-        "static": "" if stack_class.batches_continuously else stack_class.id,
+        "apart": "" if stack_class.id == "engine" else stack_class.id,
     }
 
 

@@ -14,12 +14,12 @@ from service.domain.physics.memory import sequence_cache_bytes
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, spread_of_experts
 from service.domain.physics.resources import Demands, StepTerms, ideal_terms, over_links
 from service.domain.physics.training_roofline import (
-    ACTIVATION_BYTES_PER_FLOP,
     KERNELS_OF_A_PLAIN_NETWORK,
     KERNELS_PER_LAYER_FORWARD,
     LAUNCH_SECONDS,
     LAYER_BYTES_PER_VALUE,
     ROUTING_SECONDS,
+    bytes_moved_forward,
 )
 
 REQUEST_SECONDS = 1e-5
@@ -79,9 +79,9 @@ def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, toke
     assert t is not None
     sums = all_reduce_bytes(t.sublayers * 2.0 * tokens * t.hidden, layout.tensor)
     spread = spread_of_experts(layout)
-    sent = 2 * t.moe_layers * np.minimum(t.experts_per_token, spread) * 2.0 * tokens * t.hidden * (1.0 - 1.0 / spread)
+    copies = 2 * t.moe_layers * np.minimum(t.experts_per_token, spread) * (1.0 - 1.0 / spread)
     return over_links("tensor", sums, layout.tensor <= linked_gpus) | over_links(
-        "expert", sent, layout.expert <= linked_gpus
+        "expert", copies * 2.0 * tokens * t.routed_size, layout.expert <= linked_gpus
     )
 
 
@@ -98,7 +98,8 @@ def decode_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Numb
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
         ("routing", "seconds"): ROUTING_SECONDS * t.moe_layers,
         ("latency", "seconds"): t.sublayers * HOP_SECONDS * (wide > 1),
-        ("step", "seconds"): 1e-3,
+        # Each stage of a pipeline has requests of its own to schedule.
+        ("step", "seconds"): 1e-3 * layout.pipeline,
         ("cache", "memory"): running * sequence_cache_bytes(config, mean_context, wide),
         ("matrix", "flops"): running * 2.0 * multiplied_parameters(config.model) / wide,
         ("request", "seconds"): REQUEST_SECONDS * running,
@@ -166,7 +167,7 @@ def forward_demands(config: InferenceConfig) -> Demands:
         kernels = float(KERNELS_PER_LAYER_FORWARD * t.layers)
     else:
         flops = model.forward_flops_per_sample or 2.0 * model.parameters
-        moved = ACTIVATION_BYTES_PER_FLOP * flops
+        moved = bytes_moved_forward(model)
         kernels = KERNELS_OF_A_PLAIN_NETWORK
     return {
         ("matrix", "flops"): batch * flops,

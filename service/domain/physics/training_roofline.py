@@ -10,7 +10,7 @@ from service.domain.arrays import Number
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import TrainingConfig
 from service.domain.models.counts import mean_attention_flops_per_token, multiplied_parameters, routed_layers
-from service.domain.models.model import Transformer
+from service.domain.models.model import Model, Transformer
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import SELECTED_SHARE, activation_bytes, trainable_parameters
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, bubble_share
@@ -26,9 +26,13 @@ ROUTING_SECONDS = 1e-3
 KERNELS_OF_A_PLAIN_NETWORK = 250
 """Kernels in the forward pass of a network whose layers are unknown, such as ResNet-50."""
 
-ACTIVATION_BYTES_PER_FLOP = 0.021
-"""Bytes moved per forward FLOP of a 16-bit convolutional network, forward pass: ResNet-50 moves about 0.52 GB per
-trained image at 8.2 GFLOP, a third of it forward (measured 2,375 images/s on an A100 at 80 % of its bandwidth)."""
+BYTES_MOVED_PER_VALUE = 15.5
+"""Bytes that a 16-bit convolutional network moves in a forward pass per value that its convolutions write: ResNet-50
+writes 11.1 million and moves about 0.52 GB per trained image, a third of it forward (measured 2,375 images/s on an A100
+at 80 % of its bandwidth)."""
+
+VALUES_PER_FLOP = 1 / 740
+"""Values that convolutions write per forward FLOP, as in ResNet-50, for a network whose values are not known."""
 
 LAYER_BYTES_PER_VALUE = 34.0
 """Bytes that a transformer layer writes per token and hidden value (Korthikanti et al. 2022, Table 2)."""
@@ -129,7 +133,7 @@ def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: N
     if np.all(layout.expert == 1):
         return {}
     # Four all-to-alls per layer (there and back, forward and backward) of s b h values of 2 bytes.
-    size = 4 * 2.0 * tokens_and_layers / layout.tensor * t.hidden
+    size = 4 * 2.0 * tokens_and_layers / layout.tensor * t.routed_size
     experts_per_token = t.experts_per_token or 6
     groups = -(-layout.expert // linked_gpus)
     inside = np.minimum(layout.expert, linked_gpus)
@@ -153,12 +157,18 @@ def _data_demands(layout: AnyLayout, linked_gpus: Number, parameters_here: Numbe
     }
 
 
+def bytes_moved_forward(model: Model) -> float:
+    """Returns bytes that a network with 16-bit values, known by its forward FLOPs, moves for one sample."""
+    flops = model.forward_flops_per_sample or 2.0 * model.parameters
+    return BYTES_MOVED_PER_VALUE * (model.activation_values_per_sample or VALUES_PER_FLOP * flops)
+
+
 def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Demands of one step of a network that is known by its forward FLOPs per sample (convolutions and others)."""
     model = config.model
     flops = model.forward_flops_per_sample or 2.0 * model.parameters
     samples = layout.micro_batch * layout.accumulation
-    moved = ACTIVATION_BYTES_PER_FLOP * flops * 3 * bytes_per_value(config.precision) / 2
+    moved = bytes_moved_forward(model) * 3 * bytes_per_value(config.precision) / 2
     return {
         ("matrix", "flops"): 3 * flops * samples,
         ("memory", "memory"): moved * samples,

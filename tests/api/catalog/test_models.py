@@ -122,6 +122,7 @@ def test_experts_are_counted_apart(client: TestClient) -> None:
 def test_a_network_that_is_no_transformer_has_its_flops(client: TestClient) -> None:
     model = get_json(client, "/models/resnet-50")
     assert model["forward_flops_per_sample"] == pytest.approx(8.18e9, rel=0.01)
+    assert model["activation_values_per_sample"] == pytest.approx(11.1e6, rel=0.01)
     assert model["dimensions"] is None
     assert model["computed"] is None
 

@@ -13,6 +13,8 @@ from service.domain.jobs.stacks import STACKS, UNKNOWN, aliases_of, software_cal
         ("vllm[audio] >= 0.6", "vllm", "vllm-0.6"),
         ("vllm<0.6", "vllm", "vllm"),
         ("vllm!=0.6.1", "vllm", "vllm"),
+        ("vllm==0.5.4", "early-vllm", "early-vllm-0.5.4"),
+        ("vllm==0.11.0", "vllm", "vllm-0.11.0"),
         ("trt-llm", "tensorrt-llm", "tensorrt-llm"),
         ("TRT", "tensorrt", "tensorrt"),
         ("peft", "transformers", "transformers"),

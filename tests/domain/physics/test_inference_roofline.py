@@ -59,6 +59,21 @@ def test_spread_experts_are_read_by_the_gpus_that_hold_them() -> None:
     assert ("expert", "link") in decode_demands(config, Layout(data=4, expert=4), 8, 1e4)
 
 
+def test_each_stage_of_a_pipeline_is_scheduled_for_itself() -> None:
+    config = inference()
+    one, four = (decode_demands(config, Layout(pipeline=stages), 8, 4.0) for stages in (1, 4))
+    assert four["step", "seconds"] == 4 * one["step", "seconds"]
+    assert four["matrix", "flops"] == one["matrix", "flops"] / 4
+
+
+def test_tokens_travel_to_spread_experts_in_the_width_that_the_experts_read() -> None:
+    layout, transformer = Layout(data=4, expert=4), MIXTRAL.transformer
+    assert transformer is not None
+    narrow = replace(MIXTRAL, transformer=replace(transformer, expert_latent=1024))
+    whole, latent = (decode_demands(inference(model=each), layout, 8, 64.0) for each in (MIXTRAL, narrow))
+    assert latent["expert", "link"] == whole["expert", "link"] / 4
+
+
 def test_no_step_is_faster_than_reading_the_weights() -> None:
     config = inference(concurrency=1.0)
     found = estimate_config(FITTED, config, cluster(gpus=1), Layout())
@@ -84,3 +99,15 @@ def test_a_larger_batch_takes_more_flops_and_the_same_weights() -> None:
     )
     assert many["matrix"] == pytest.approx(64 * one["matrix"])
     assert many["weights"] == one["weights"]
+
+
+def test_a_network_moves_the_values_that_its_convolutions_write() -> None:
+    """EfficientNet-B0 has a tenth of the FLOPs of ResNet-50 and writes 0.6 times as many values."""
+    resnet, efficientnet = (
+        model(None, parameters, family="cnn", forward_flops_per_sample=flops, activation_values_per_sample=values)
+        for parameters, flops, values in ((25.6e6, 8.2e9, 11.1e6), (5.3e6, 0.78e9, 6.75e6))
+    )
+    moved = [forward_terms(inference(model=each), cluster(gpus=1)).seconds["memory"] for each in (resnet, efficientnet)]
+    assert moved[1] == pytest.approx(moved[0] * 6.75 / 11.1)
+    unknown = forward_terms(inference(model=replace(resnet, activation_values_per_sample=None)), cluster(gpus=1))
+    assert unknown.seconds["memory"] == pytest.approx(moved[0], rel=0.01)

@@ -8,7 +8,7 @@ from service.domain.physics.parallelism import Layout
 from service.domain.physics.training_roofline import training_demands, training_terms
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
-from tests.builders.jobs import training
+from tests.builders.jobs import MIXTRAL, training
 
 
 def test_activations_between_matrix_products_stay_at_16_bits() -> None:
@@ -57,6 +57,14 @@ def test_recomputing_sends_half_as_much_again_between_tensor_ranks() -> None:
     assert plain == pytest.approx(2 * 7 / 8 * 4 * 2 * 2048 * 4096 * 32)
     again = training_demands(config, replace(layout, activation_checkpointing="full"), 8)["tensor", "link"]
     assert again == pytest.approx(plain * 6 / 4)
+
+
+def test_experts_that_read_a_narrower_width_receive_less() -> None:
+    layout, transformer = Layout(data=16, expert=16), MIXTRAL.transformer
+    assert transformer is not None
+    narrow = replace(MIXTRAL, transformer=replace(transformer, expert_latent=1024))
+    whole, latent = (training_demands(training(model=each), layout, 8) for each in (MIXTRAL, narrow))
+    assert latent["expert", "slow_link"] == whole["expert", "slow_link"] / 4
 
 
 def test_zero_3_sends_half_as_much_again_as_plain_data_parallelism() -> None:
