@@ -53,6 +53,8 @@ class EstimateColumns:
     """Likely hours of the whole amount, or of one sample if there is no amount; infinite if it does not run."""
     samples: Floats
     """Samples of the whole amount, or 1."""
+    most_requests: Floats
+    """Most requests at once in any layout of a model that generates; 0 where none fits."""
     holds_weights: Mask
     """Whether a model that generates fits without a single request."""
     instances: Floats
@@ -159,6 +161,7 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
         high=np.zeros(rows),
         hours=np.full(rows, np.inf),
         samples=np.ones(rows),
+        most_requests=np.zeros(rows),
         holds_weights=np.zeros(rows, np.bool_),
         instances=np.ones(rows),
         alone=np.full((rows, limits), np.inf),
@@ -325,7 +328,7 @@ def _inference_columns(
     columns = _columns(job, table, best.exists, best.fits, best.needed_bytes, rates, samples)
     if config.concurrency and generates:
         columns = replace(columns, holds=best.concurrency >= ALMOST * config.concurrency)
-    columns = replace(columns, holds_weights=best.holds_weights)
+    columns = replace(columns, most_requests=best.most_requests, holds_weights=best.holds_weights)
     if job.serving is not None:
         columns = replace(columns, instances=best.instances, alone=best.alone, least=best.least)
     return columns, best.layouts.rows()
@@ -363,6 +366,7 @@ def _columns(
         high=high,
         hours=hours,
         samples=samples,
+        most_requests=np.zeros(len(table)),
         holds_weights=np.zeros(len(table), np.bool_),
         instances=np.full(len(table), float(job.runs)),
         alone=np.zeros((len(table), 0)),

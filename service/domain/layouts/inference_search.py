@@ -46,6 +46,8 @@ class FastestInference:
     units_per_second: Floats
     """Output tokens (samples, for a model that does not generate) of the whole cluster, calibrated, before the caution
     of bands; 0 where it does not fit."""
+    most_requests: Floats
+    """Most conversations at once in any layout; 0 where none fits."""
     holds_weights: Mask
     """Whether some layout fits without a single request."""
     instances: Floats
@@ -61,7 +63,7 @@ class FastestInference:
         none, zero, needed = np.zeros(rows, dtype=bool), np.zeros(rows), np.full(rows, np.inf)
         missed = np.full((rows, limits), np.inf)
         return FastestInference(
-            LayoutTable.plain(rows), none, none, needed, zero, zero, none, np.ones(rows), missed, missed
+            LayoutTable.plain(rows), none, none, needed, zero, zero, zero, none, np.ones(rows), missed, missed
         )
 
 
@@ -101,6 +103,11 @@ class _Pairs:
     layouts: LayoutTable
     crossing: Mask
     """Whether tensor parallelism crosses slow links unasked, see `LayoutCandidates`."""
+
+    def eligible(self, fits: Mask) -> Mask:
+        """Whether a pair fits, and does not cross slow links where another pair of its cluster fits inside them."""
+        inside = np.bincount(self.cluster, fits & ~self.crossing) > 0
+        return fits & ~(self.crossing & inside[self.cluster])
 
 
 def _factors(physics: Physics, config: InferenceConfig) -> ConfigFactors:
@@ -179,6 +186,8 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
     cluster, first = np.unique(pairs.cluster[order], return_index=True)
     index, exists = np.zeros(len(clusters), dtype=np.int64), np.zeros(len(clusters), dtype=bool)
     index[cluster], exists[cluster] = order[first], True
+    most_requests = np.zeros(len(clusters))
+    np.maximum.at(most_requests, pairs.cluster, np.where(pairs.eligible(fits), room * layouts.data, 0.0))
     return FastestInference(
         taken(layouts, index),
         exists,
@@ -186,6 +195,7 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
         np.where(exists, needed[index], np.inf),
         speed.concurrency[index],
         np.where(exists, rate[index], 0.0),
+        most_requests,
         np.bincount(pairs.cluster, empty <= usable, len(clusters)) > 0,
         np.where(exists, speed.instances[index], np.inf),
         _least_of_each(clusters, pairs, fits, speed.alone),
@@ -263,8 +273,7 @@ def _serving(
 
     Layouts without room, and those across slow links where one inside them has room, are left out.
     """
-    inside = np.bincount(pairs.cluster, (room > 0) & ~pairs.crossing, len(clusters)) > 0
-    rows = np.flatnonzero((room > 0) & ~(pairs.crossing & inside[pairs.cluster]))
+    rows = np.flatnonzero(pairs.eligible(room > 0))
     tried, places = taken(pairs, rows), room[rows]
     count = np.asarray(tried.layouts.data, np.float64)
     caution = inference_bands(physics, config, clusters)[tried.cluster, 1]

@@ -152,7 +152,7 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None) -> lis
             for code, fails in (("gpu_memory", blockers.gpu_memory), ("kv_cache", blockers.kv_cache))
         ),
         Check("host_memory", "hardware", blockers.host_memory),
-        Check("concurrency", "constraint", blockers.concurrency),
+        Check("concurrency", "constraint", blockers.concurrency, _FewerRequests(fleet, keeping, blockers.concurrency)),
     ]
 
 
@@ -177,6 +177,22 @@ class _MoreNodes:
             return self.keeping(rejected, blockers, most)
         types = rejected.types & blockers.for_now
         return catalog.derive(_run_on_more_nodes, self.fleet, most, types, cache=catalog.outlooks)
+
+
+@dataclass(frozen=True, slots=True)
+class _FewerRequests:
+    """Lowers the requests in flight to the most that some of the types run at once, if no limit depends on them."""
+
+    fleet: FleetEstimate[Job]
+    keeping: Keeping | None
+    fails: TypeSet
+
+    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        most = np.floor(np.max([option.most_requests for option in self.fleet.options], axis=0))
+        most = np.where(catalog.mask(rejected.types & self.fails), most, 0.0)
+        if self.keeping is not None or not most.any():
+            return None
+        return Relaxation({"workload.concurrency": int(most.max())}, rejected.only(types_where(most == most.max())))
 
 
 def _run_on_more_nodes(catalog: Catalog, fleet: FleetEstimate[Job], most: int, types: TypeSet) -> TypeSet:

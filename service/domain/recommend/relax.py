@@ -23,6 +23,9 @@ from service.domain.typeset import TypeSet, members_of
 SOME = 3
 """Most instance types that a rejection names."""
 
+CHANGES_OF_JOB = {"max_nodes", "workload.concurrency"}
+"""Fields whose relaxation counts what it admits by estimates of its own: those of the question do not apply to it."""
+
 HOPELESS = 100.0
 """Weight of a constraint that no change of the question relaxes; any other weighs 1."""
 
@@ -114,7 +117,7 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
 
 def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> RelaxationOutcome | None:
     to, admitted = relaxation
-    if basis.planner is not None and "max_nodes" not in to:
+    if basis.planner is not None and not to.keys() & CHANGES_OF_JOB:
         basis = _with_limits(basis, to)
         admitted = _keeping(basis, admitted, catalog)
     if not admitted.types:

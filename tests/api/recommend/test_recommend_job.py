@@ -206,6 +206,25 @@ def test_the_concurrency_asked_for_is_kept_or_the_type_is_rejected(client: TestC
     assert {each["code"]: each["count"] for each in answer["rejections"]}["concurrency"] > 0
 
 
+@pytest.mark.parametrize("amount", [{}, TOKENS], ids=["rate", "amount"])
+def test_fewer_requests_in_flight_admit_what_the_relaxation_says(client: TestClient, amount: dict[str, Any]) -> None:
+    asked = question("inference", workload={**SERVING, **amount, "concurrency": 5000}, limit=1)
+    answer = post_recommend(client, asked)
+    (rejection,) = (each for each in answer["rejections"] if each["code"] == "concurrency")
+    fewer, admits = rejection["relax"]["to"]["workload.concurrency"], rejection["relax"]["admits"]
+    asked["workload"]["concurrency"] = fewer + 1
+    assert post_recommend(client, asked)["counts"]["admitted"] == answer["counts"]["admitted"]
+    asked["workload"]["concurrency"] = fewer
+    assert post_recommend(client, asked)["counts"]["admitted"] == answer["counts"]["admitted"] + admits
+
+
+def test_requests_in_flight_are_not_lowered_where_limits_depend_on_them(client: TestClient) -> None:
+    work = {**SERVING, **TOKENS, "concurrency": 5000}
+    answer = post_recommend(client, question("inference", workload=work, constraints={"deadline_hours": 100}))
+    (rejection,) = (each for each in answer["rejections"] if each["code"] == "concurrency")
+    assert rejection["relax"] is None
+
+
 LOAD = {"requests_per_second": 20, "input_length": 512, "output_length": 128}
 OF_A_LOAD = {"model": "llama-3.1-70b", "software": {"engine": "vllm"}}
 SERVING_LIMITS = [
