@@ -48,10 +48,17 @@ class ModelResponse(ResponseModel):
     parameters: int
     active_parameters: int = Field(description="Parameters that take part in one token or sample.")
     sample: str = Field(description="The meaning of one sample.")
-    forward_flops_per_sample: float | None = Field(description="2 x multiply-accumulates.")
+    forward_flops_per_sample: float | None = Field(
+        description="2 x multiply-accumulates of one forward pass; generating a sample may take several."
+    )
     activation_values_per_sample: float | None = Field(description="Values that its convolutions write for a sample.")
     input_tokens_per_sample: float | None = Field(description="Tokens that it reads of a sample, if it fixes them.")
     output_tokens_per_sample: float | None = Field(description="Tokens that it usually writes for a sample.")
+    steps_per_sample: float | None = Field(description="Denoising steps of a sample by default, see `note`.")
+    passes_per_step: float | None = Field(description="2 with classifier-free guidance, 1 where it is distilled.")
+    other_parameters: float | None = Field(description="Of text encoders and the decoder of a latent image.")
+    other_flops_per_sample: float | None = Field(description="FLOPs of these networks for one sample.")
+    audio_seconds_per_sample: float | None
     dimensions: TransformerResponse | None = Field(
         description="Null if the model is not a transformer.", validation_alias="transformer"
     )

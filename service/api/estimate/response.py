@@ -8,7 +8,7 @@ from pydantic import Field
 
 from service.domain.band import Band
 from service.domain.evidence.published import Evidence
-from service.domain.jobs.config import Config, InferenceConfig
+from service.domain.jobs.job import sample_name
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Exact, Micros, number
 from service.domain.physics.estimate import MemoryNeed
@@ -170,7 +170,7 @@ def modelled_estimate(job: JobEstimate, joules_per_sample: float | None) -> Mode
         basis="modelled",
         precision=config.precision,
         software_profile=config.software.profile,
-        sample=sample_of(config),
+        sample=sample_name(job.job),
         hours=shown(job.hours),
         overhead_beyond_steps=shown(job.beyond_steps),
         joules_per_sample=shown(joules_per_sample),
@@ -183,15 +183,6 @@ def modelled_estimate(job: JobEstimate, joules_per_sample: float | None) -> Mode
         layout=like(LayoutResponse, estimate.layout),
         extrapolates=list(estimate.extrapolates),
     )
-
-
-def sample_of(config: Config) -> str:
-    """Returns what a sample of the job is, in words."""
-    if config.model.sample not in ("token", "sequence"):
-        return config.model.sample
-    if isinstance(config, InferenceConfig):
-        return "request" if config.model.generates else f"sequence of {config.input_length:g} tokens"
-    return f"sequence of {config.sequence_length} tokens"
 
 
 def memory_response(memory: MemoryNeed) -> MemoryResponse:

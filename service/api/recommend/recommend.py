@@ -99,6 +99,7 @@ async def post_recommend_batch(
 def answer_in(request: RecommendRequest, catalog: Catalog) -> bytes:
     """Returns the answer as JSON: the question in the catalog's words, one call of the domain, one rendering."""
     catalog = hosted(request, catalog)
-    answer = recommend(to_question(request, catalog), catalog)
-    response = rendered(in_full(request, catalog), answer, catalog)
+    question = to_question(request, catalog)
+    answer = recommend(question, catalog)
+    response = rendered(in_full(request, question, catalog), answer, catalog)
     return encoded(response, answer.choices, catalog, together=request.constraints.same_placement)

@@ -28,7 +28,7 @@ from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, portable_libraries
 from service.domain.errors import QuestionError
-from service.domain.jobs.job import JOB_PRECISIONS, Job
+from service.domain.jobs.job import JOB_PRECISIONS, Job, sample_name
 from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.answer import Limits, NamedWork, Question
 from service.domain.recommend.basis import usual_precisions
@@ -142,12 +142,14 @@ def _leaves_spot_out(request: RecommendRequest) -> bool:
     return "spot" in markets and len(markets) > 1 and is_not_fault_tolerant(request.workload)
 
 
-def in_full(request: RecommendRequest, catalog: Catalog) -> RecommendRequest:
-    """Returns the request with every default filled in."""
+def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> RecommendRequest:
+    """Returns the request with every default filled in, and the meaning of a sample."""
     constraints = request.constraints.model_copy(
         update={**_left_open(request, catalog), "max_instances": _instances(request)}
     )
-    return request.model_copy(update={"constraints": constraints, "as_of": catalog.day})
+    sample = sample_name(question.job) if isinstance(question.job, Job) else None
+    workload = request.workload.model_copy(update={"sample": sample})
+    return request.model_copy(update={"workload": workload, "constraints": constraints, "as_of": catalog.day})
 
 
 def _instances(request: RecommendRequest) -> int:

@@ -11,7 +11,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import published_model, resolve, resolve_model, unknown
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
-from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, tokens_per_sample
+from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, sample_name, tokens_per_sample
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.stacks import UNKNOWN, software_called
@@ -19,6 +19,9 @@ from service.domain.models.described import DIMENSIONS, described, recognised
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
 from service.domain.physics.memory import OPTIMIZER_STATES
+from service.domain.units import SECONDS_AN_HOUR
+
+UNITS_OF_WORK = ("tokens", "samples", "audio_hours", "steps", "hours_on")
 
 METHODS = {"full": "full", "lora": "lora", "qlora": "qlora", "adapters": "adapter"}
 """Methods of training as the domain names them."""
@@ -44,7 +47,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         model=model,
         precisions=_precisions(work, model, catalog),
         software=engine if engine is not UNKNOWN else software_called(work.software.framework),
-        amount=amount_of(work.amount),
+        amount=amount_of(work.amount, model),
         runs=work.concurrent_runs if serving is None else 1,
         weight_precision=work.weight_precision,
         weight_bits=work.weight_bits,
@@ -66,6 +69,8 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         input_length=work.input_length if serving is None else serving.prompt.mean,
         output_length=work.output_length if serving is None else serving.answer.mean,
         longest_output=work.longest_output_length,
+        denoising_steps=work.denoising_steps,
+        guidance=work.guidance,
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
         serving=serving,
         loading=loading_of(work, model),
@@ -73,6 +78,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),
     )
     _check_tokens(job)
+    _check_sample(work, job)
     if model.transformer is None and model.forward_flops_per_sample is None and work.task == "inference":
         raise QuestionError(
             f"The work of a {model.sample} by {model.name} is unknown: describe the model by its parameters and "
@@ -114,11 +120,11 @@ def loading_of(work: WorkloadRequest, model: Model | None) -> SampleLoading:
     )
 
 
-def amount_of(sent: AmountRequest | None) -> Amount | None:
+def amount_of(sent: AmountRequest | None, model: Model | None = None) -> Amount | None:
     """Returns the amount of work; None if it is not sent or sent as hours on a machine. Raises `QuestionError`."""
     if sent is None:
         return None
-    units = [name for name in ("tokens", "samples", "steps", "hours_on") if getattr(sent, name) is not None]
+    units = [name for name in UNITS_OF_WORK if getattr(sent, name) is not None]
     if len(units) > 1:
         raise QuestionError(
             f"The amount is given in {' and '.join(units)}; give it in one.", field=f"workload.amount.{units[1]}"
@@ -128,7 +134,31 @@ def amount_of(sent: AmountRequest | None) -> Amount | None:
     if not units or units == ["hours_on"]:
         return None
     samples = None if sent.samples is None else sent.samples * (sent.epochs or 1)
+    if sent.audio_hours is not None:
+        samples = sent.audio_hours * SECONDS_AN_HOUR / _audio_seconds(model)
     return Amount(samples=samples, tokens=sent.tokens, steps=sent.steps, epochs=sent.epochs)
+
+
+def _audio_seconds(model: Model | None) -> float:
+    """Returns the seconds of audio of a sample. Raises `QuestionError` for a model that hears none."""
+    if model is None or model.audio_seconds_per_sample is None:
+        name = "A workload without a model" if model is None else model.name
+        raise QuestionError(
+            f"{name} is not measured in hours of audio: give workload.amount.samples.",
+            field="workload.amount.audio_hours",
+        )
+    return model.audio_seconds_per_sample
+
+
+def _check_sample(work: WorkloadRequest, job: Job) -> None:
+    """Raises `QuestionError` for denoising steps of a model without them, and for another sample than the job has."""
+    for name in ("denoising_steps", "guidance"):
+        if getattr(work, name) is not None and job.model.steps_per_sample is None:
+            raise QuestionError(f"{job.model.name} has no denoising steps: leave {name} out.", field=f"workload.{name}")
+    if work.sample is not None and work.sample != sample_name(job):
+        raise QuestionError(
+            f"A sample of this workload is: {sample_name(job)}. Leave workload.sample out.", field="workload.sample"
+        )
 
 
 def _check_tokens(job: Job) -> None:

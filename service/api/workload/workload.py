@@ -102,6 +102,7 @@ class AmountRequest(BodyModel):
     tokens: Positive | None = None
     samples: Positive | None = None
     epochs: Positive | None = None
+    audio_hours: Annotated[Positive | None, Field(description="Of a speech model.")] = None
     steps: Positive | None = None
     hours_on: HoursOnRequest | None = None
 
@@ -210,6 +211,10 @@ class WorkloadRequest(BodyModel):
     """The work to run."""
 
     task: Task
+    sample: Annotated[
+        Words | None,
+        Field(description="What one sample is, such as `image 1024x1024 in 30 steps`: an answer states it."),
+    ] = None
     name: Name | None = None
     model: Named[Name, ModelDimensionsRequest] | None = None
     method: Literal["full", "lora", "qlora", "adapters"] | None = None
@@ -268,6 +273,15 @@ class WorkloadRequest(BodyModel):
     longest_output_length: Annotated[
         Length | None,
         Field(description="Tokens of the longest answer of an amount of samples that is sent all at once."),
+    ] = None
+    denoising_steps: Annotated[
+        int | None,
+        Field(ge=1, le=10_000, description="Of an image. Default: as is usual for the model."),
+        BeforeValidator(whole),
+    ] = None
+    guidance: Annotated[
+        bool | None,
+        Field(description="Classifier-free guidance, two passes per step. Default: unless the model distils it."),
     ] = None
     serving: Annotated[
         ServingRequest | None, Field(description="A load to serve without an end, instead of an amount of work.")

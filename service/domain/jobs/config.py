@@ -50,6 +50,10 @@ class InferenceConfig:
     mean_length: float | None = None
     burst: float | None = None
     """Requests that are sent all at once, with none after them; None for requests that keep coming."""
+    steps: float = 1.0
+    """Denoising steps that generate a sample."""
+    passes: float = 1.0
+    """Forward passes over a sample, in all of its steps."""
     longest_output: float | None = None
     """Tokens of the longest answer; None where all are of one length."""
     serving: Serving | None = None

@@ -76,6 +76,8 @@ class Job:
     input_length: float | None = None
     output_length: float | None = None
     longest_output: float | None = None
+    denoising_steps: int | None = None
+    guidance: bool | None = None
     concurrency: float | None = None
     serving: Serving | None = None
     loading: SampleLoading = field(default_factory=SampleLoading)
@@ -164,6 +166,27 @@ def output_length(job: Job) -> float:
     return job.output_length or job.model.output_tokens_per_sample or 0.0
 
 
+def sample_name(job: Job) -> str:
+    """What a sample of the job is, in words."""
+    model = job.model
+    if model.sample not in ("token", "sequence"):
+        steps = _denoising_steps(job)
+        return f"{model.sample} in {steps:g} steps" if job.task == "inference" and steps > 1 else model.sample
+    if job.task == "inference":
+        return "request" if model.generates else f"sequence of {input_length(job):g} tokens"
+    return f"sequence of {sequence_length(job)} tokens"
+
+
+def _denoising_steps(job: Job) -> float:
+    """Denoising steps of a sample; 1 for a network that passes over it once."""
+    return job.denoising_steps or job.model.steps_per_sample or 1.0
+
+
+def _passes_per_step(job: Job) -> float:
+    usual = job.model.passes_per_step or 1.0
+    return usual if job.guidance is None else 1.0 + job.guidance
+
+
 def tokens_per_sample(job: Job) -> float:
     """Tokens by which an amount in tokens is divided to get samples; 0 when unknown."""
     if job.task == "training":
@@ -239,6 +262,8 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         concurrency=job.concurrency,
         mean_length=job.mean_length,
         burst=None if job.amount is None else samples_of(job.amount, tokens_per_sample(job), 0.0),
+        steps=_denoising_steps(job),
+        passes=_denoising_steps(job) * _passes_per_step(job),
         longest_output=job.longest_output,
         serving=job.serving,
         software=job.software,

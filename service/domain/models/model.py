@@ -154,6 +154,14 @@ class Model:
     """Tokens that it usually writes for a sample."""
     activation_values_per_sample: float | None = None
     """Values that the convolutions write in a forward pass of one sample; None if they are not published."""
+    steps_per_sample: float | None = None
+    """Denoising steps that usually generate a sample; None for a network without them."""
+    passes_per_step: float | None = None
+    """Forward passes of a step: 2 with classifier-free guidance, 1 where guidance is distilled."""
+    other_parameters: float | None = None
+    """Parameters of the other networks that generate a sample: text encoders, and the decoder of its latent image."""
+    other_flops_per_sample: float | None = None
+    audio_seconds_per_sample: float | None = None
     published_precision: str | None = None
     """The number format in which most of its weights are published; None where a caller may expect any."""
     released_on: str | None = None

@@ -153,11 +153,15 @@ def _shared_by_stages(layout: AnyLayout, demands: Demands) -> Demands:
 
 def forward_batch(config: InferenceConfig) -> float:
     """Samples of one forward pass on a GPU."""
-    return config.concurrency or USUAL_FORWARD_BATCH
+    usual = USUAL_FORWARD_BATCH if config.steps == 1.0 else 1.0  # a single image of many steps fills a GPU
+    return config.concurrency or usual
 
 
 def forward_demands(config: InferenceConfig) -> Demands:
-    """A forward pass over a batch of samples: encoders and networks known by their FLOPs."""
+    """All forward passes over a batch of samples: encoders and networks known by their FLOPs.
+
+    A diffusion model passes over its samples in every step, and reads its weights once per step.
+    """
     model, t = config.model, config.model.transformer
     value, batch = _weight_bytes(config), forward_batch(config)
     if t is not None:
@@ -166,15 +170,16 @@ def forward_demands(config: InferenceConfig) -> Demands:
         moved = LAYER_BYTES_PER_VALUE * length * t.hidden * t.layers
         kernels = float(KERNELS_PER_LAYER_FORWARD * t.layers)
     else:
-        flops = model.forward_flops_per_sample or 2.0 * model.parameters
-        moved = bytes_moved_forward(model)
+        flops = config.passes * (model.forward_flops_per_sample or 2.0 * model.parameters)
+        flops += model.other_flops_per_sample or 0.0
+        moved = config.passes * bytes_moved_forward(model)
         kernels = KERNELS_OF_A_PLAIN_NETWORK
     return {
         ("matrix", "flops"): batch * flops,
         ("memory", "memory"): batch * moved * value / 2,
-        ("weights", "memory"): model.parameters * value,
-        ("launch", "seconds"): kernels * LAUNCH_SECONDS,
-        ("step", "seconds"): 1e-3,
+        ("weights", "memory"): (config.steps * model.parameters + (model.other_parameters or 0.0)) * value,
+        ("launch", "seconds"): config.steps * kernels * LAUNCH_SECONDS,
+        ("step", "seconds"): config.steps * 1e-3,
     }
 
 

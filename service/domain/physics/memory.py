@@ -197,6 +197,7 @@ def inference_parts(config: InferenceConfig, layout: AnyLayout, sequences: Numbe
     bits = config.weight_bits or bytes_per_value(config.precision) * 8
     stack = config.software.stack
     weights = model.parameters * bits / 8 if stack.bits_of_whole_file else stored_weight_bytes(model, bits)
+    weights += (model.other_parameters or 0.0) * bits / 8
     parts: dict[str, Number] = {
         "weights": _on_each_gpu(weights, layout, routed_share(model), 0),
         "context": CONTEXT_BYTES,

@@ -21,7 +21,9 @@ TRAINING_ONLY = frozenset({
     "method", "purpose", "optimizer", "trainable_parameters", "mixed_precision", "flash_attention", "chunked_loss",
     "fused_optimizer", "offload_activations", "global_batch_size",
 })  # fmt: skip
-INFERENCE_ONLY = frozenset({"kv_cache_precision", "concurrency", "input_length", "output_length", "serving"})
+INFERENCE_ONLY = frozenset({
+    "kv_cache_precision", "concurrency", "input_length", "output_length", "serving", "denoising_steps", "guidance",
+})  # fmt: skip
 
 SUBJECTS = ("workload.dataset", "workload.goal", "workload.model_size")
 """Fields that rules of thumb are about."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.answers import post_estimate
+from tests.api.answers import post_estimate, post_recommend
 
 L4, L40S = "aws/g6.xlarge", "aws/g6e.xlarge"
 
@@ -44,9 +44,61 @@ def test_embeddings_are_counted_in_sequences(client: TestClient) -> None:
 
 
 def test_a_denoising_step_of_flux_takes_about_a_second(client: TestClient) -> None:
-    assert inference(client, "flux.1-dev", L40S)["sample"] == "denoising step of an image 1024x1024"
-    assert 0.3 < rate(client, "flux.1-dev", L40S) < 3
-    assert rate(client, "sdxl", L40S) > 5 * rate(client, "flux.1-dev", L40S)
+    assert inference(client, "flux.1-dev", L40S)["sample"] == "image 1024x1024 in 28 steps"
+    assert 0.3 < 28 * rate(client, "flux.1-dev", L40S) < 3
+    assert rate(client, "sdxl", L40S) > 2 * rate(client, "flux.1-dev", L40S)
+
+
+def test_an_image_takes_its_steps_and_two_passes_each_with_guidance(client: TestClient) -> None:
+    usual = rate(client, "sdxl", denoising_steps=30, guidance=True)
+    assert rate(client, "sdxl") == usual
+    # Text encoders and VAE work once, whatever the steps.
+    assert 1.9 < rate(client, "sdxl", denoising_steps=15) / usual < 2.0
+    assert 1.5 < rate(client, "sdxl", guidance=False) / usual < 2.0
+    assert rate(client, "flux", L40S, guidance=True) < 0.6 * rate(client, "flux", L40S)
+
+
+def test_a_million_images_take_months_of_one_gpu(client: TestClient) -> None:
+    estimate = inference(client, "sdxl", L40S, amount={"samples": 1e6})
+    assert estimate["sample"] == "image 1024x1024 in 30 steps"
+    assert 30 * 24 < estimate["hours"]["likely"] < 300 * 24
+    # 60 passes of 6 TFLOP at the peak of the GPU are a lower bound.
+    assert estimate["hours"]["likely"] * 3600 > 1e6 * 60 * 5.98 / estimate["peak_tflops_per_gpu"]
+
+
+def test_text_encoders_and_the_decoder_of_images_need_memory(client: TestClient) -> None:
+    memory = inference(client, "flux", L40S, precision=["bf16"])["memory"]
+    assert memory["parts"]["weights"] == pytest.approx((11.9e9 + 4.969e9) * 2 / 1024**3, rel=0.1)
+
+
+def test_hours_of_audio_are_an_amount_of_speech(client: TestClient) -> None:
+    hours = inference(client, "whisper-large-v3", amount={"audio_hours": 10_000})["hours"]
+    assert hours == inference(client, "whisper-large-v3", amount={"samples": 10_000 * 120})["hours"]
+
+
+def test_the_question_of_an_answer_says_what_a_sample_is_and_can_be_sent_back(client: TestClient) -> None:
+    work = {"task": "inference", "model": "sdxl", "amount": {"samples": 1e6}}
+    answer = post_recommend(client, {"workload": work, "constraints": {"provider": ["aws"]}, "limit": 1})
+    asked = answer["question"]
+    assert asked["workload"]["sample"] == "image 1024x1024 in 30 steps"
+    assert answer["choices"][0]["estimate"]["sample"] == asked["workload"]["sample"]
+    assert post_recommend(client, asked)["choices"] == answer["choices"]
+
+
+@pytest.mark.parametrize(
+    ("field", "work"),
+    [
+        ("workload.denoising_steps", {"model": "llama-3.1-8b", "denoising_steps": 20}),
+        ("workload.guidance", {"model": "resnet-50", "guidance": True}),
+        ("workload.amount.audio_hours", {"model": "sdxl", "amount": {"audio_hours": 1}}),
+        ("workload.amount.audio_hours", {"amount": {"audio_hours": 1}, "name": "alexnet_train"}),
+        ("workload.sample", {"model": "sdxl", "sample": "denoising step"}),
+    ],
+)
+def test_what_a_model_does_not_have_is_refused(client: TestClient, field: str, work: dict[str, Any]) -> None:
+    problem = client.post("/recommend", json={"workload": {"task": "inference", **work}})
+    assert problem.status_code == 422
+    assert problem.json()["errors"][0]["field"] == field
 
 
 @pytest.mark.parametrize("path", ["/estimate", "/recommend"])
