@@ -10,6 +10,10 @@ USUAL_HEADROOM = 0.2
 
 RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
+AS_SENT = (
+    "min_replicas", "availability_zones", "prefix_cache_hit_rate", "speculative_acceptance", "draft_length",
+    "draft_cost",
+)  # fmt: skip
 OF_ANOTHER_QUESTION = ("amount", "concurrency", "batch_size", "longest_output_length")
 """Fields of a workload that describe a number of requests in another way."""
 
@@ -32,9 +36,7 @@ def serving_of(work: WorkloadRequest, model: Model) -> Serving | None:
         answer=answer,
         percentile=sent.percentile / 100,
         headroom=usual if sent.headroom is None else sent.headroom,
-        min_replicas=sent.min_replicas,
-        availability_zones=sent.availability_zones,
-        **{name: getattr(sent, name) for name in LIMITS},
+        **{name: getattr(sent, name) for name in (*LIMITS, *AS_SENT)},
     )
 
 

@@ -197,6 +197,20 @@ class ServingRequest(BodyModel):
     percentile: Annotated[
         Literal[50, 95, 99], Field(description="Share of requests that keep each limit on time, at the likely figures.")
     ] = 95
+    prefix_cache_hit_rate: Annotated[
+        float,
+        Field(ge=0, le=0.99, description="Share of a prompt that all requests share: read and kept once."),
+    ] = 0.0
+    speculative_acceptance: Annotated[
+        float, Field(ge=0, le=0.99, description="Probability that a drafted token is accepted; 0: no drafts.")
+    ] = 0.0
+    draft_length: Annotated[
+        int, Field(ge=1, le=64, description="Tokens that are drafted for a step."), BeforeValidator(whole)
+    ] = 5
+    draft_cost: Annotated[
+        float,
+        Field(ge=0, le=1, description="Time of a drafted token over that of a step; below 0.05 with small drafters."),
+    ] = 0.05
     headroom: Annotated[
         float | None,
         Field(ge=0, le=0.99, description="Share of what a replica can do that is kept free. Default: 0.2 for a rate."),

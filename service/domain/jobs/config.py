@@ -66,6 +66,11 @@ class InferenceConfig:
         return self.input_length + self.output_length
 
     @property
+    def shared_prompt(self) -> float:
+        """Tokens that all prompts have in common."""
+        return 0.0 if self.serving is None else self.serving.prefix_cache_hit_rate * self.input_length
+
+    @property
     def longest_over_mean(self) -> float:
         """Tokens of the longest conversation that must have room, over those of a mean one."""
         if self.serving is None or not self.whole_length:

@@ -58,6 +58,14 @@ class Serving:
     min_replicas: int = 1
     availability_zones: int = 1
     """Zones over which the instances are spread evenly."""
+    prefix_cache_hit_rate: float = 0.0
+    """Share of a prompt that all requests have in common, so that it is read and kept once."""
+    speculative_acceptance: float = 0.0
+    """Probability that a drafted token is accepted; 0 without drafts."""
+    draft_length: int = 1
+    """Tokens that are drafted for a step."""
+    draft_cost: float = 0.0
+    """Time of a drafted token over that of a step."""
     min_instances: int = 1
     max_instances: int = MOST_INSTANCES
 
@@ -65,6 +73,22 @@ class Serving:
     def load(self) -> float:
         """Requests in flight, or per second."""
         return self.requests_per_second if self.concurrency is None else self.concurrency
+
+    @property
+    def tokens_verified(self) -> float:
+        """Tokens of a request in a step: the drafted ones, and the one that the model adds."""
+        return 1.0 + self.draft_length if self.speculative_acceptance else 1.0
+
+    @property
+    def steps_per_token(self) -> float:
+        """Steps, with the time of their drafts, over the tokens that they yield: (1 + k c) (1 - a) / (1 - a^(k + 1)).
+
+        Leviathan, Kalman and Matias, Fast Inference from Transformers via Speculative Decoding, 2023, Theorem 3.8.
+        """
+        if not self.speculative_acceptance:
+            return 1.0
+        drafted, accepted = self.draft_length, self.speculative_acceptance
+        return (1.0 + drafted * self.draft_cost) * (1.0 - accepted) / (1.0 - accepted ** (drafted + 1))
 
     @property
     def limits(self) -> Mapping[str, Any]:

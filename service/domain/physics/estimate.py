@@ -250,7 +250,8 @@ def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Clu
         served=served,
         # By published runs, more may fit than by arithmetic.
         kv_cache_tokens=max(
-            cache_tokens_that_fit(config, cluster.usable_bytes, layout), engine.room * config.whole_length
+            cache_tokens_that_fit(config, cluster.usable_bytes, layout),
+            config.shared_prompt + engine.room * (config.whole_length - config.shared_prompt),
         ),
     )
     if not (need.may_fit and host.fits):
@@ -262,10 +263,12 @@ def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Clu
         rate = output * served.requests_per_second / served.instances.likely / caution
         first, token = (served.mean_to_first_token * caution, served.mean_per_token * caution)
     tokens = bands.around(rate, GENERATION, features, new)
+    per_token = bands.around(token, GENERATION, features, new, of_rate=False)
+    step = step_of(calibration, GENERATION, StepTerms(engine.ideal(engine.per_token), in_flight), features)
     prefill = max(1.0, config.input_length) * layout.data / float(engine.seconds.prompt)
     return replace(
         estimate,
-        step=step_of(calibration, GENERATION, StepTerms(engine.ideal(engine.per_token), in_flight), features),
+        step=step.at(in_flight / per_token.likely),
         samples_per_second=tokens.times(1.0 / output),
         tokens_per_second=tokens,
         # An engine is likely as slow with prompts as with answers, so that its rate times its seconds is its requests.
@@ -273,5 +276,5 @@ def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Clu
         seconds_to_first_token=bands.around(first, FIRST_TOKEN, features, new, of_rate=False).with_likely(
             first / caution
         ),
-        seconds_per_output_token=bands.around(token, GENERATION, features, new, of_rate=False),
+        seconds_per_output_token=per_token,
     )

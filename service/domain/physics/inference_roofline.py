@@ -88,39 +88,50 @@ def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, toke
 def decode_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, running: Number) -> Demands:
     """One decoding step of a replica: reads every weight that its tokens use once, and the whole KV cache.
 
-    Pipeline stages take turns, so they neither add bandwidth nor lose it; GPUs of a tensor group share the work.
+    Pipeline stages take turns, so they neither add bandwidth nor lose it; GPUs of a tensor group share the work. With
+    drafts, a step verifies several tokens of each request, and the demands are those of the mean token that it yields.
     """
     t, wide = config.model.transformer, layout.tensor
     assert t is not None
+    verified, steps = (1.0, 1.0)
+    if config.serving is not None:
+        verified, steps = config.serving.tokens_verified, config.serving.steps_per_token
+    tokens = running * verified
     mean_context = config.input_length + config.output_length / 2
-    return _shared_by_stages(layout, {
-        ("weights", "memory"): weight_bytes_read(config, layout, running),
+    demands = _shared_by_stages(layout, {
+        ("weights", "memory"): weight_bytes_read(config, layout, tokens),
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
         ("routing", "seconds"): ROUTING_SECONDS * t.moe_layers,
         ("latency", "seconds"): t.sublayers * HOP_SECONDS * (wide > 1),
         # Each stage of a pipeline has requests of its own to schedule.
         ("step", "seconds"): 1e-3 * layout.pipeline,
         ("cache", "memory"): running * sequence_cache_bytes(config, mean_context, wide),
-        ("matrix", "flops"): running * 2.0 * multiplied_parameters(config.model) / wide,
+        ("matrix", "flops"): tokens * 2.0 * multiplied_parameters(config.model) / wide,
         ("request", "seconds"): REQUEST_SECONDS * running,
-        ("vocabulary", "memory"): running * t.vocabulary * 4 * 3 / wide,
-        **_links(config, layout, linked_gpus, running),
+        ("vocabulary", "memory"): tokens * t.vocabulary * 4 * 3 / wide,
+        **_links(config, layout, linked_gpus, tokens),
     })  # fmt: skip
+    return {key: amount * steps for key, amount in demands.items()}
 
 
 def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, running: Number) -> Demands:
     """Reading one prompt, 2 N s FLOPs and causal attention, while so many requests run.
 
+    The part that prompts have in common is in the cache: the others attend to it, and nothing else is done for it.
     A pass takes a part of a long prompt, or several short ones where many requests run: they end as often as B / o
     in a step. How much of a pass adds to the step that it shares is for the calibration.
     """
-    t, wide, tokens = config.model.transformer, layout.tensor, max(1.0, config.input_length)
+    t, wide, prompt = config.model.transformer, layout.tensor, max(1.0, config.input_length)
     assert t is not None
+    tokens = prompt - config.shared_prompt
+    attention = prompt * mean_attention_flops_per_token(t, prompt)
+    if config.shared_prompt:
+        attention -= config.shared_prompt * mean_attention_flops_per_token(t, config.shared_prompt)
     later = max(1.0, config.output_length - 1.0)
     passes = np.maximum(tokens / TOKENS_PER_STEP, np.minimum(1.0, later / running))
     return _shared_by_stages(layout, {
         ("prefill", "flops"): tokens * 2.0 * multiplied_parameters(config.model) / wide,
-        ("attention", "wide_flops"): tokens * mean_attention_flops_per_token(t, tokens) / wide,
+        ("attention", "wide_flops"): attention / wide,
         ("prefill_memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * t.sublayers / 2 / wide,
         ("pass", "memory"): passes * weight_bytes_read(config, layout, tokens),
         ("pass", "seconds"): passes * KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,

@@ -203,11 +203,20 @@ def inference_parts(config: InferenceConfig, layout: AnyLayout, sequences: Numbe
         "context": CONTEXT_BYTES,
     }
     if t is not None:
-        per_sequence = sequence_cache_bytes(config, max(1.0, config.whole_length), layout.tensor)
-        parts["kv_cache"] = sequences * per_sequence / layout.pipeline
+        shared, each = _cache_bytes_of_requests(config, layout)
+        parts["kv_cache"] = shared + sequences * each
         tokens = TOKENS_PER_PASS if stack.stack_class.batches_continuously else 1.0
         parts["activations"] = tokens * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
     return parts
+
+
+def _cache_bytes_of_requests(config: InferenceConfig, layout: AnyLayout) -> tuple[Number, Number]:
+    """Bytes on each GPU of the part of the cache that all requests share, and of the part of each request."""
+    whole = sequence_cache_bytes(config, max(1.0, config.whole_length), layout.tensor) / layout.pipeline
+    if not config.shared_prompt:
+        return 0.0, whole
+    shared = sequence_cache_bytes(config, config.shared_prompt, layout.tensor) / layout.pipeline
+    return shared, whole - shared
 
 
 def _room_for_cache(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
@@ -223,7 +232,7 @@ def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
 
 def requests_with_room(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
     """Requests whose whole conversations fit at once on one replica, and that its stack takes; 0 if not one fits."""
-    bytes_each = sequence_cache_bytes(config, max(1.0, config.whole_length), layout.tensor) / layout.pipeline
+    _, bytes_each = _cache_bytes_of_requests(config, layout)
     room = np.floor(_room_for_cache(config, usable_bytes, layout) / bytes_each)
     return np.minimum(config.software.stack.most_in_flight, room)
 

@@ -1,0 +1,78 @@
+"""Loads on one machine: prefix caches and drafts change the work of an engine as their formulas say."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.api.answers import post_estimate
+
+
+def answer_to(client: TestClient, **load: Any) -> Any:
+    work = {"task": "inference", "model": "llama-3.1-8b", "precision": ["bf16"], "software": {"engine": "vllm"}}
+    serving = {"input_length": 2000, "output_length": 300, "percentile": 50, **load}
+    return post_estimate(client, {"workload": {**work, "serving": serving}, "machine": {"gpu": "h100-sxm5-80gb"}})
+
+
+def load(client: TestClient, **asked: Any) -> Any:
+    return answer_to(client, **asked)["load"]
+
+
+LOADS = ({"concurrency": 1}, {"concurrency": 200}, {"requests_per_second": 10})
+
+
+@pytest.mark.parametrize("asked", LOADS)
+def test_no_hits_and_no_acceptance_are_no_prefix_cache_and_no_drafts(client: TestClient, asked: dict[str, Any]) -> None:
+    none = {"prefix_cache_hit_rate": 0.0, "speculative_acceptance": 0.0, "draft_length": 9, "draft_cost": 0.5}
+    plain, with_none = answer_to(client, **asked), answer_to(client, **asked, **none)
+    assert with_none["load"] == plain["load"]
+    assert with_none["estimate"] == plain["estimate"]
+
+
+@pytest.mark.parametrize("asked", LOADS)
+def test_hits_in_the_prefix_cache_save_reading_and_room(client: TestClient, asked: dict[str, Any]) -> None:
+    plain, half, most = (load(client, **asked, prefix_cache_hit_rate=hits) for hits in (0.0, 0.5, 0.9))
+    for less, more in ((plain, half), (half, most)):
+        assert more["seconds_to_first_token"] < less["seconds_to_first_token"]
+        assert more["instances"] <= less["instances"]
+    # The rest of a prompt and its answer take 1,300 tokens instead of 2,300, and 500.
+    assert half["max_batch"] == pytest.approx(plain["max_batch"] * 2300 / 1300, rel=0.02)
+    assert most["max_batch"] == pytest.approx(plain["max_batch"] * 2300 / 500, rel=0.02)
+
+
+def test_one_request_gets_the_tokens_of_a_step_that_reads_the_weights_once(client: TestClient) -> None:
+    plain = load(client, concurrency=1)["seconds_per_output_token"]
+    for accepted, drafted, cost in ((0.8, 5, 0.05), (0.5, 2, 0.1), (0.9, 8, 0.0)):
+        found = load(client, concurrency=1, speculative_acceptance=accepted, draft_length=drafted, draft_cost=cost)[
+            "seconds_per_output_token"
+        ]
+        tokens = (1 - accepted ** (drafted + 1)) / (1 - accepted)
+        assert found == pytest.approx(plain * (1 + drafted * cost) / tokens, rel=0.05)
+
+
+def test_drafts_slow_down_many_requests_that_refuse_most_of_them(client: TestClient) -> None:
+    drafts = {"speculative_acceptance": 0.3, "draft_length": 5}
+    one, many = (
+        load(client, concurrency=requests, **drafts)["seconds_per_output_token"]
+        / load(client, concurrency=requests)["seconds_per_output_token"]
+        for requests in (1, 200)
+    )
+    assert one < 1 < many
+
+
+@pytest.mark.parametrize("asked", LOADS)
+def test_the_parts_of_a_token_add_up_to_its_time(client: TestClient, asked: dict[str, Any]) -> None:
+    estimate = answer_to(client, **asked, speculative_acceptance=0.7)["estimate"]
+    parts = sum(estimate["step_seconds"].values())
+    assert parts == pytest.approx(estimate["seconds_per_output_token"]["likely"], rel=1e-4)
+
+
+@pytest.mark.parametrize("field", ["prefix_cache_hit_rate", "speculative_acceptance"])
+def test_shares_of_one_are_refused(client: TestClient, field: str) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "input_length": 9, "output_length": 9}
+    serving = {"concurrency": 1, field: 1.0}
+    answer = client.post(
+        "/estimate", json={"workload": {**work, "serving": serving}, "machine": {"gpu": "h100-sxm5-80gb"}}
+    )
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == f"workload.serving.{field}"
