@@ -167,7 +167,7 @@ def output_length(job: Job) -> float:
 
 
 def sample_name(job: Job) -> str:
-    """What a sample of the job is, in words."""
+    """Returns the meaning of a sample of the job, in words."""
     model = job.model
     if model.sample not in ("token", "sequence"):
         steps = _denoising_steps(job)
