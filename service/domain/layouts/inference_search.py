@@ -1,6 +1,6 @@
 """The best inference layout on each cluster: how many GPUs hold one replica, and how."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,10 +15,9 @@ from service.domain.layouts.candidates import Columns, cuts_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.features import cut_columns, inference_config_features
-from service.domain.physics.generation import room_by_memory, shares_of
+from service.domain.physics.generation import CalibratedEngines, room_by_memory, shares_of
 from service.domain.physics.inference_roofline import (
     ARRIVAL_DEMANDS,
-    PER_REQUEST,
     decode_demands,
     forward_batch,
     forward_demands,
@@ -27,8 +26,7 @@ from service.domain.physics.inference_roofline import (
 from service.domain.physics.load import Replicas, serve
 from service.domain.physics.memory import inference_parts, replicas_in_use, requests_with_room
 from service.domain.physics.parallelism import LayoutTable
-from service.domain.physics.resources import Demands
-from service.domain.physics.serving import EngineTimes, steady_state
+from service.domain.physics.serving import steady_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,47 +294,9 @@ def _serving(
     return speed
 
 
-@dataclass(frozen=True, slots=True)
-class _PairEngines:
-    """The engine of each pair, at any number of running requests, as `generation.engine_on` computes it for one."""
-
-    config: InferenceConfig
-    layouts: LayoutTable
-    linked: Floats
-    memory: Floats
-    """Seconds per byte."""
-    each: Mapping[tuple[str, str], Floats]
-    """Seconds of each unit of demand."""
-
-    def rows(self, rows: Indices) -> "_PairEngines":
-        """Returns some of the engines."""
-        each = {key: seconds[rows] for key, seconds in self.each.items()}
-        return replace(
-            self, layouts=taken(self.layouts, rows), linked=self.linked[rows], memory=self.memory[rows], each=each
-        )
-
-    def at(self, running: Floats) -> EngineTimes:
-        """Returns the calibrated seconds of each part of an engine's work."""
-        decode = decode_demands(self.config, self.layouts, self.linked, running)
-        return EngineTimes(
-            np.maximum(self._total(decode, per_request=False), decode["weights", "memory"] * self.memory),
-            np.maximum(self._total(decode, per_request=True), decode["cache", "memory"] * self.memory) / running,
-            self._total(prompt_demands(self.config, self.layouts, self.linked, running)),
-            self._total(ARRIVAL_DEMANDS),
-        )
-
-    def _total(self, demands: Demands, *, per_request: bool | None = None) -> Floats:
-        amounts = (
-            amount * self.each[key]
-            for key, amount in demands.items()
-            if key in self.each and (per_request is None or (key[0] in PER_REQUEST) == per_request)
-        )
-        return np.asarray(sum(amounts, np.zeros(len(self.memory))))
-
-
 def _engines(
     physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, running: Floats
-) -> _PairEngines:
+) -> CalibratedEngines:
     linked = clusters.linked_gpus[pairs.cluster]
     demands = (
         decode_demands(config, pairs.layouts, linked, running)
@@ -348,4 +308,4 @@ def _engines(
     costs = clusters.costs(factors, GENERATION, config, keys)[pairs.cluster]
     whole = factors.of(GENERATION, "*", cut_columns(pairs.layouts))
     each = {key: factors.of(GENERATION, key[0], {}) * whole * costs[:, index] for index, key in enumerate(keys)}
-    return _PairEngines(config, pairs.layouts, linked, clusters.unit_seconds["memory"][pairs.cluster], each)
+    return CalibratedEngines(config, pairs.layouts, linked, clusters.unit_seconds["memory"][pairs.cluster], each)

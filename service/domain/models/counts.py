@@ -1,6 +1,7 @@
 """Parameters, FLOPs and cache of a model, counted from its dimensions."""
 
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 import numpy as np
 
@@ -95,6 +96,7 @@ LEAST_MULTIPLIED = 0.3
 """Share of the active parameters that are multiplied at least, where dimensions do not match the published number."""
 
 
+@lru_cache(256)  # a search for layouts asks for one model thousands of times
 def multiplied_parameters(model: Model) -> float:
     """Active parameters that a token is multiplied by: all but embeddings and norms, with the output projection.
 

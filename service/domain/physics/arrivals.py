@@ -275,9 +275,6 @@ def _may_be_full(busy: Floats, steps: Floats, places: Floats) -> Mask:
 
 def _share_full(busy: Floats, steps: Floats, places: Floats) -> Floats:
     """Probability of as many running requests as there are places, among those up to that number."""
-    term = total = np.ones(len(busy))
-    for below in range(TERMS_OF_THE_TAIL):
-        running = np.maximum(places - below, 0.0)
-        term = term * running / np.maximum(busy * (steps + running), 1e-300)
-        total = total + term
-    return np.asarray(1.0 / total)
+    running = np.maximum(places[:, None] - np.arange(TERMS_OF_THE_TAIL), 0.0)
+    ratios = running / np.maximum(busy[:, None] * (steps[:, None] + running), 1e-300)
+    return np.asarray(1.0 / (1.0 + np.cumprod(ratios, axis=1).sum(axis=1)))

@@ -1,22 +1,30 @@
 """A language model on an engine: the calibrated seconds of its work, the requests it holds, and its steady state."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from math import exp
 
 import numpy as np
 
-from service.domain.arrays import Floats, Indices, Number
+from service.domain.arrays import Floats, Indices, Number, taken
 from service.domain.band import Band
 from service.domain.calibration.coefficients import Calibration, Features
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.inference_roofline import EngineTerms, engine_terms
-from service.domain.physics.load import TIMES, Replicas, serve
+from service.domain.physics.inference_roofline import (
+    ARRIVAL_DEMANDS,
+    PER_REQUEST,
+    EngineTerms,
+    decode_demands,
+    engine_terms,
+    prompt_demands,
+)
+from service.domain.physics.load import TIMES, Replicas, Served, serve
 from service.domain.physics.memory import figures, inference_parts, replicas_in_use, requests_with_room
 from service.domain.physics.parallelism import AnyLayout, Layout
+from service.domain.physics.resources import Demands, seconds_per_flop, seconds_per_unit_of_hardware
 from service.domain.physics.serving import PARTS, BurstShares, EngineTimes, SteadyState, steady_state
 
 
@@ -135,23 +143,56 @@ class ServedLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class _OneEngine:
-    """One replica as a row of `load.Replicas`."""
+class CalibratedEngines:
+    """Engines at any number of running requests, as `engine_on` computes one: a layout each, or one layout for all."""
 
-    calibration: Calibration
     config: InferenceConfig
-    cluster: Cluster
-    layout: Layout
-    features: Features
+    layouts: AnyLayout
+    linked_gpus: Number
+    memory: Number
+    """Seconds per byte."""
+    each: Mapping[tuple[str, str], Number]
+    """Calibrated seconds of each unit of demand."""
+
+    def rows(self, rows: Indices) -> "CalibratedEngines":
+        """Returns some of the engines."""
+        if isinstance(self.layouts, Layout):
+            return self
+        each = {key: np.asarray(seconds)[rows] for key, seconds in self.each.items()}
+        linked, memory = np.asarray(self.linked_gpus)[rows], np.asarray(self.memory)[rows]
+        return replace(self, layouts=taken(self.layouts, rows), linked_gpus=linked, memory=memory, each=each)
 
     def at(self, running: Floats) -> EngineTimes:
-        """Returns its calibrated seconds while so many requests run."""
-        terms = engine_terms(self.config, self.cluster, self.layout, float(running[0]))
-        return _calibrated(self.calibration, terms, self.features).times(np.ones(1))
+        """Returns the calibrated seconds of each part of an engine's work."""
+        decode = decode_demands(self.config, self.layouts, self.linked_gpus, running)
+        return EngineTimes(
+            np.maximum(self._total(decode, per_request=False), decode["weights", "memory"] * self.memory),
+            np.maximum(self._total(decode, per_request=True), decode["cache", "memory"] * self.memory) / running,
+            self._total(prompt_demands(self.config, self.layouts, self.linked_gpus, running)),
+            self._total(ARRIVAL_DEMANDS),
+        )
 
-    def rows(self, rows: Indices) -> "_OneEngine":
-        """Returns the engine."""
-        return self
+    def _total(self, demands: Demands, *, per_request: bool | None = None) -> Number:
+        return sum(
+            amount * self.each[key]
+            for key, amount in demands.items()
+            if key in self.each and (per_request is None or (key[0] in PER_REQUEST) == per_request)
+        )
+
+
+def _engine_with(
+    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features
+) -> CalibratedEngines:
+    """Returns the engine of one cluster and layout."""
+    rates = seconds_per_flop(config, cluster.gpu) | seconds_per_unit_of_hardware(cluster)
+    demands = (
+        decode_demands(config, layout, cluster.linked_gpus, 1.0)
+        | prompt_demands(config, layout, cluster.linked_gpus, 1.0)
+        | ARRIVAL_DEMANDS
+    )
+    factors = _factors(calibration, {term for term, _ in demands}, features)
+    each = {(term, resource): factors[term] * rates[resource] for term, resource in demands}
+    return CalibratedEngines(config, layout, cluster.linked_gpus, rates["memory"], each)
 
 
 def served_load(
@@ -164,15 +205,15 @@ def served_load(
     serving, room = config.serving, _room(calibration, config, cluster, layout, features)
     if serving is None or not room:
         return None
-    engine = _OneEngine(calibration, config, cluster, layout, features)
-
-    def at(rate: float) -> Replicas:
-        return Replicas.of(engine, np.array([room]), np.array([float(layout.data)]), np.array([1.0 / rate]))
-
-    few, likely, many = (serve(at(rate), serving) for rate in (rates.high, rates.likely, rates.low))
-    low, instances, high = (float(each.fewest[0]) for each in (few, likely, many))
-    times = at(rates.likely).times(likely.load, serving)
-    seconds = at(rates.likely).seconds(np.clip(times.running, 1.0, room))
+    engine = _engine_with(calibration, config, cluster, layout, features)
+    # Engines as fast as the high end of the band, the likely figure and the low end.
+    speeds = np.array([rates.high, rates.likely, rates.low])
+    replicas = Replicas.of(engine, np.full(3, room), np.full(3, float(layout.data)), 1.0 / speeds)
+    served = serve(replicas, serving)
+    low, instances, high = served.fewest.tolist()
+    likely, replicas = Served(*(column[1:2] for column in served)), replicas.rows(np.array([1]))
+    times = replicas.times(likely.load, serving)
+    seconds = replicas.seconds(np.clip(times.running, 1.0, room))
     tokens, running, copies = serving.answer.mean, float(times.running[0]), instances * layout.data
     prompt = float(np.asarray(seconds.prompt)[0])
     decode = tokens * float(np.asarray(seconds.step / max(1.0, running) + seconds.request)[0])
@@ -199,13 +240,15 @@ def served_load(
 
 def _calibrated(calibration: Calibration, terms: EngineTerms, features: Features) -> EngineTimes:
     """Real seconds of each part. No step is faster than reading the weights, and the cache of what runs in it."""
-    whole = exp(calibration.log_factor(GENERATION, "*", features))
-
-    def real(ideal: Mapping[str, float]) -> float:
-        return sum(
-            seconds * GENERATION.start[term] * exp(calibration.log_factor(GENERATION, term, features)) * whole
-            for term, seconds in ideal.items()
-        )
-
-    step, request, prompt, arrival = (real(getattr(terms, part)) for part in PARTS)
+    parts = [getattr(terms, part) for part in PARTS]
+    factors = _factors(calibration, {term for part in parts for term in part}, features)
+    step, request, prompt, arrival = (sum(seconds * factors[term] for term, seconds in part.items()) for part in parts)
     return EngineTimes(max(step, terms.step["weights"]), max(request, terms.request["cache"]), prompt, arrival)
+
+
+def _factors(calibration: Calibration, terms: Iterable[str], features: Features) -> dict[str, float]:
+    """Real seconds over ideal ones of each term."""
+    whole = exp(calibration.log_factor(GENERATION, "*", features))
+    return {
+        term: GENERATION.start[term] * exp(calibration.log_factor(GENERATION, term, features)) * whole for term in terms
+    }
