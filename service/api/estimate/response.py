@@ -8,7 +8,6 @@ from pydantic import Field
 
 from service.domain.band import Band
 from service.domain.evidence.published import Evidence
-from service.domain.jobs.job import sample_name
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Exact, Micros, number
 from service.domain.physics.estimate import MemoryNeed
@@ -170,7 +169,7 @@ def modelled_estimate(job: JobEstimate, joules_per_sample: float | None) -> Mode
         basis="modelled",
         precision=config.precision,
         software_profile=config.software.profile,
-        sample=sample_name(job.job),
+        sample=job.job.sample_name,
         hours=shown(job.hours),
         overhead_beyond_steps=shown(job.beyond_steps),
         joules_per_sample=shown(joules_per_sample),

@@ -28,7 +28,7 @@ from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, portable_libraries
 from service.domain.errors import QuestionError
-from service.domain.jobs.job import JOB_PRECISIONS, Job, sample_name
+from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.jobs.serving import MOST_INSTANCES
 from service.domain.recommend.answer import Limits, NamedWork, Question
 from service.domain.recommend.basis import usual_precisions
@@ -147,7 +147,7 @@ def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> 
     constraints = request.constraints.model_copy(
         update={**_left_open(request, catalog), "max_instances": _instances(request)}
     )
-    sample = sample_name(question.job) if isinstance(question.job, Job) else None
+    sample = question.job.sample_name if isinstance(question.job, Job) else None
     workload = request.workload.model_copy(update={"sample": sample})
     return request.model_copy(update={"workload": workload, "constraints": constraints, "as_of": catalog.day})
 

@@ -11,7 +11,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import published_model, resolve, resolve_model, unknown
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
-from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, sample_name, tokens_per_sample
+from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, tokens_per_sample
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.stacks import UNKNOWN, software_called
@@ -155,9 +155,9 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
     for name in ("denoising_steps", "guidance"):
         if getattr(work, name) is not None and job.model.steps_per_sample is None:
             raise QuestionError(f"{job.model.name} has no denoising steps: leave {name} out.", field=f"workload.{name}")
-    if work.sample is not None and work.sample != sample_name(job):
+    if work.sample is not None and work.sample != job.sample_name:
         raise QuestionError(
-            f"A sample of this workload is: {sample_name(job)}. Leave workload.sample out.", field="workload.sample"
+            f"A sample of this workload is: {job.sample_name}. Leave workload.sample out.", field="workload.sample"
         )
 
 

@@ -99,6 +99,16 @@ class Job:
         return 0 if self.serving is None else len(self.serving.limits)
 
     @property
+    def sample_name(self) -> str:
+        """Meaning of a sample, in words."""
+        model, steps = self.model, _denoising_steps(self)
+        if model.sample not in ("token", "sequence"):
+            return f"{model.sample} in {steps:g} steps" if self.task == "inference" and steps > 1 else model.sample
+        if self.task == "inference":
+            return "request" if model.generates else f"sequence of {input_length(self):g} tokens"
+        return f"sequence of {sequence_length(self)} tokens"
+
+    @property
     def serves(self) -> bool:
         """Whether it is inference that generates tokens."""
         return self.task == "inference" and self.model.generates
@@ -164,17 +174,6 @@ def input_length(job: Job) -> float:
 def output_length(job: Job) -> float:
     """Tokens of an answer: those asked for, else those that the model usually writes for a sample; 0 when unknown."""
     return job.output_length or job.model.output_tokens_per_sample or 0.0
-
-
-def sample_name(job: Job) -> str:
-    """Returns the meaning of a sample of the job, in words."""
-    model = job.model
-    if model.sample not in ("token", "sequence"):
-        steps = _denoising_steps(job)
-        return f"{model.sample} in {steps:g} steps" if job.task == "inference" and steps > 1 else model.sample
-    if job.task == "inference":
-        return "request" if model.generates else f"sequence of {input_length(job):g} tokens"
-    return f"sequence of {sequence_length(job)} tokens"
 
 
 def _denoising_steps(job: Job) -> float:
