@@ -168,7 +168,7 @@ def part_text(part: Part) -> str:
             return text if part.basis != "published" else f"{text}, after {data.already_gb:g} GB in the same month"
     if part.name == PartName.ROUNDING:
         return "the difference between the rounded total and the rounded parts"
-    return {"none": "none", "contained": "contained in the price of the machine"}.get(part.basis, "")
+    return {"none": "none", "contained": "contained in the price of the machine"}.get(part.basis, "not known")
 
 
 def _storage_text(volume: StoredVolume) -> str:

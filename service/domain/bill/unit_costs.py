@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isfinite
 
 from service.domain.band import Band
 from service.domain.bill.run import RunAmount
@@ -59,6 +60,9 @@ def _at_rate(usd_per_hour: float | None, tokens_per_second: Band | None) -> Micr
     if usd_per_hour is None or tokens_per_second is None:
         return None
     usd = usd_per_million_tokens(usd_per_hour, tokens_per_second)
+    # A rate may be so low that a million tokens have no price.
+    if not isfinite(usd.high):
+        return None
     return Micros(*(half_up(exact(dollars), MICRO) for dollars in (usd.low, usd.likely, usd.high)))
 
 

@@ -192,7 +192,7 @@ def odd(value: Any, where: str) -> Iterator[str]:
     if isinstance(value, dict):
         for name, each in value.items():
             yield from odd(each, f"{where}.{name}")
-            if each is not None and "usd" in name and isinstance(each, int | float) and each <= 0:
+            if "usd" in name and isinstance(each, int | float) and not isinstance(each, bool) and each <= 0:
                 yield f"{where}.{name} = {each}"
             if name in ("text", "code") and not each:
                 yield f"{where}.{name} is empty"

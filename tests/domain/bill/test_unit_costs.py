@@ -43,6 +43,11 @@ def test_a_vanishing_amount_has_no_price_per_unit() -> None:
     assert usd_per(Micros(1, 2, 3), 1000, 1e-310) is None
 
 
+def test_a_vanishing_rate_has_no_price_per_token() -> None:
+    amount = RunAmount(Band(1, 1, 1), "given", output_tokens_per_second=Band(5e-324, 5e-324, 5e-324))
+    assert unit_costs(None, amount, 3_600_000).usd_per_million_output_tokens is None
+
+
 def test_tokens_of_a_machine_that_serves() -> None:
     found = usd_per_million_tokens(3.6, Band(500, 1000, 2000))
     assert (found.low, found.likely, found.high) == pytest.approx((0.5, 1.0, 2.0))
