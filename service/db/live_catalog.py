@@ -11,8 +11,9 @@ from functools import lru_cache
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.db.errors import DatabaseFileLost
+from service.db.errors import DatabaseFileLost, in_sentences
 from service.db.feeds.read_feeds import FeedStatus, UnmappedType, feed_statuses, unmapped_types
+from service.db.feeds.replay import history_known_on
 from service.db.keys import KeyRing
 from service.db.read_history import read_history, read_newer, read_version
 from service.db.write_measurements import write_measurements
@@ -32,6 +33,9 @@ SILENT_SECONDS = 15.0
 
 DAYS_KEPT = 16
 """Catalogs of past days are built on demand, and the most recently used ones are kept."""
+
+REPLAYS_KEPT = 2
+"""Days of knowledge whose catalogs are kept; each takes as much memory as the catalog of today."""
 
 VIEWS_KEPT = 256
 """Catalogs of these days as callers see them; they share all facts, and hold little themselves."""
@@ -61,12 +65,21 @@ class PinnedCatalog:
     facts_of: Callable[[date], Catalog]
     """The catalog of a day in the first version with these facts."""
     catalog_of: Callable[[date, Owner], Catalog]
+    replay: Callable[[date], "PinnedCatalog"]
+    """Reads the catalogs as they were known at the end of a day; the most recently used ones are kept."""
     owner: Owner = None
     """The caller who sees the catalogs."""
 
     def on(self, day: date | None) -> Catalog:
         """Returns the catalog of a day, by default of the day on which it was pinned."""
         return self.catalog_of(day or self.today, self.owner)
+
+    def known_on(self, day: date) -> "PinnedCatalog":
+        """Returns the catalogs as they were known at the end of an earlier day, which is their current day.
+
+        Raises `QuestionError` where nothing was known yet, and `DatabaseUnusable`.
+        """
+        return replace(self.replay(day), owner=self.owner)
 
 
 class LiveCatalog:
@@ -96,10 +109,11 @@ class LiveCatalog:
             return self._health
         return replace(self._health, problem=f"The database has not answered for {silent_seconds:.0f} seconds.")
 
-    def _built(self, history: CatalogHistory, facts_of: Callable[[date], Catalog] | None = None) -> PinnedCatalog:
-        """A version whose catalog of today is made already, so that no request waits for it."""
-        # The cache of days belongs to the facts of a version, and disappears with them.
-        facts_of = facts_of or lru_cache(DAYS_KEPT)(history.on)
+    def _built(self, history: CatalogHistory, same_facts: PinnedCatalog | None = None) -> PinnedCatalog:
+        """A version whose catalog of its newest day is made already, so that no request waits for it."""
+        # The caches of days belong to the facts of a version, and disappear with them.
+        facts_of = same_facts.facts_of if same_facts else lru_cache(DAYS_KEPT)(history.on)
+        replay = same_facts.replay if same_facts else lru_cache(REPLAYS_KEPT)(self._replayed)
 
         @lru_cache(VIEWS_KEPT)
         def catalog_of(day: date, owner: Owner) -> Catalog:
@@ -107,9 +121,13 @@ class LiveCatalog:
             is_seen = owner is None and facts.version == history.version
             return facts if is_seen else facts.seen_by(owner, history.version)
 
-        current = PinnedCatalog(history, self._today(), facts_of, catalog_of)
+        current = PinnedCatalog(history, history.known_at or self._today(), facts_of, catalog_of, replay)
         current.on(None)
         return current
+
+    def _replayed(self, day: date) -> PinnedCatalog:
+        with in_sentences(self._engine):
+            return self._built(history_known_on(self._engine, day))
 
     @property
     def history(self) -> CatalogHistory:
@@ -176,7 +194,7 @@ class LiveCatalog:
         if version != self.history.version:
             newer = read_newer(self._engine, self.history)
             same_facts = newer.measurements is self.history.measurements  # the log has grown, and nothing else changed
-            self._current = self._built(newer, self._current.facts_of if same_facts else None)
+            self._current = self._built(newer, self._current if same_facts else None)
             log.info("The catalog is now version %s.", self.history.version)
 
     def _watch(self) -> None:

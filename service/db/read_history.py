@@ -58,7 +58,7 @@ def _read_facts_version(connection: Connection) -> int:
 
 def read_newer(engine: Engine, known: CatalogHistory) -> CatalogHistory:
     """Returns the same as `read_history`, but reads only new measurements if nothing else changed since `known`."""
-    with _snapshot(engine) as connection:
+    with snapshot(engine) as connection:
         version = read_version(connection)
         if _read_facts_version(connection) == known.facts_version:
             newer = _read_measurements(connection, known.measurements.version)
@@ -69,7 +69,7 @@ def read_newer(engine: Engine, known: CatalogHistory) -> CatalogHistory:
 
 
 @contextmanager
-def _snapshot(engine: Engine) -> Iterator[Connection]:
+def snapshot(engine: Engine) -> Iterator[Connection]:
     """A transaction that reads one state of the database throughout, fixed by its first SELECT."""
     # SQLite readers see one state by themselves; Postgres needs the level, or each SELECT sees its own.
     level = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
@@ -79,11 +79,12 @@ def _snapshot(engine: Engine) -> Iterator[Connection]:
 
 def read_history(engine: Engine) -> CatalogHistory:
     """Returns everything in the database, as one consistent state."""
-    with _snapshot(engine) as connection:
-        return _read_all(connection)
+    with snapshot(engine) as connection:
+        return history_in(connection)
 
 
-def _read_all(connection: Connection) -> CatalogHistory:
+def history_in(connection: Connection) -> CatalogHistory:
+    """Returns everything that a transaction sees."""
     version = read_version(connection)
     gpus = _read_gpus(connection)
     instance_types, index_of = _read_instance_types(connection, gpus)

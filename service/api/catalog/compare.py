@@ -80,7 +80,7 @@ class ComparisonResponse(ResponseModel):
 @router.get("/compare", summary="Compare instance types", response_model=ComparisonResponse)
 def get_compare(asked: Annotated[CompareRequest, Query()], live: Live) -> Response:
     """Relative speed, relative cost and speed per cost: measured for a named workload, else by peak."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     instances = resolve_instances(asked.instance, catalog)
     baseline = resolve_instances([asked.baseline], catalog, "baseline")[0] if asked.baseline else instances[0]
     workloads = {measurement.workload for measurement in catalog.measurements}

@@ -107,7 +107,7 @@ PEAK = "_tflops"
 @router.get("/gpus", summary="List GPUs", response_model=Page[GpuResponse])
 def get_gpus(request: Request, asked: Annotated[GpusRequest, Query()], live: Live) -> Response:
     """Every GPU, TPU and NPU of the catalog with its precisions."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     peaks = [name.removeprefix("-").removesuffix(PEAK) for name in asked.sort if name.endswith(PEAK)]
     gpus = sorted(_filtered(asked, catalog), key=lambda gpu: (sum(map(gpu.is_unfit_for, peaks)), gpu.id))
     rows = in_order(asked.sort, partial(_figure, asked.precision_support, catalog), gpus)
@@ -158,7 +158,7 @@ class GpuCandidatesResponse(ResponseModel):
 @router.get("/gpus/{id}", summary="One GPU, or all that a name may mean", response_model=GpuCandidatesResponse)
 def get_gpu(id: Name, asked: Annotated[DayRequest, Query()], live: Live) -> Response:  # noqa: A002
     """An id answers with one GPU; an alias such as `a100` answers with every card it may mean."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     try:
         ids = resolve_gpus([id], catalog, "id")
     except UnknownName as error:

@@ -99,13 +99,13 @@ async def get_instances(request: Request) -> Response:
     # The first list of a catalog fills its tables. A thread costs a fifth of what a plain list takes.
     live = seen_by_caller(request)
     first = live.on(None).encoded_items.is_empty
-    if first or asked.as_of is not None or asked.facets or wants_csv(request):
+    if first or asked.as_of is not None or asked.known_at is not None or asked.facets or wants_csv(request):
         return await in_thread(_list_answer, request, asked, live)
     return _list_answer(request, asked, live)
 
 
 def _list_answer(request: Request, asked: InstancesRequest, live: PinnedCatalog) -> Response:
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     rows = list_instances(_constraints(asked, catalog), asked.q, asked.sort, catalog)
     counts = {name: count_values(name, rows[:, 0], catalog) for name in asked.facets}
     facets = {name: [FacetResponse(value=value, count=count) for value, count in counts[name]] for name in counts}
@@ -202,7 +202,7 @@ class InstanceDetailResponse(InstanceTypeResponse):
 @router.get("/instances/{provider}/{name}", summary="One instance type in full", response_model=InstanceDetailResponse)
 def get_instance(provider: Name, name: Name, asked: Annotated[DayRequest, Query()], live: Live) -> Response:
     """Specs, precisions, offers, lifecycle, software and measurements of one instance type, with their sources."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     return json_answer(_detail(catalog, _index_of(provider, name, catalog)), catalog)
 
 
@@ -279,7 +279,7 @@ class SimilarResponse(ResponseModel):
 )
 def get_similar(provider: Name, name: Name, asked: Annotated[SimilarRequest, Query()], live: Live) -> Response:
     """The nearest types by GPU memory, peak rates, host and network, and what each gains or loses."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     nearest = similar_types(catalog, _index_of(provider, name, catalog), IN_USE, asked.limit)
     items = [
         SimilarInstanceResponse.like(similar, instance=instance_response(catalog, similar.index)) for similar in nearest

@@ -143,7 +143,7 @@ def get_measurements(request: Request, asked: Annotated[MeasurementsRequest, Que
 
     Measurements of named workloads are those that are public and those of the caller's own keys.
     """
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     rows = in_order(asked.sort, partial(column_of, SORTABLE), _filtered(asked, catalog))
     return page_answer(request, asked, catalog, rows, attrgetter("id"), lambda row: row)
 

@@ -86,7 +86,7 @@ SORTABLE = ("id", "parameters", "active_parameters", "released_on")
 @router.get("/models", summary="List ML models", response_model=Page[ModelResponse])
 def get_models(request: Request, asked: Annotated[ModelsRequest, Query()], live: Live) -> Response:
     """Models that requests can name, with their dimensions and sources."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     models = sorted(_filtered(asked, catalog), key=attrgetter("id"))
     rows = in_order(asked.sort, partial(column_of, SORTABLE), models)
     return page_answer(request, asked, catalog, rows, attrgetter("id"), ModelResponse.model_validate)
@@ -177,7 +177,7 @@ class ModelDetailResponse(ModelResponse):
 @router.get("/models/{id:path}", summary="One ML model", response_model=ModelDetailResponse)
 def get_model(id: Name, asked: Annotated[ModelRequest, Query()], live: Live) -> Response:  # noqa: A002
     """A model by id, name or alias, such as `meta-llama/Llama-3.1-8B`, with its parameters by part, FLOPs and cache."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     try:
         model = resolve_model(id, catalog, "id")
     except UnknownName as error:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from service.api.catalog.filters import resolved
 from service.api.catalog.instance_type import PriceResponse
-from service.api.http.current import Live, catalog_on
+from service.api.http.current import Live, catalog_on, known_on
 from service.api.http.fields import Day, Names, PageRequest
 from service.api.http.listing import Page, page_answer
 from service.domain.arrays import Mask
@@ -76,8 +76,8 @@ class OfferResponse(PriceResponse):
 @router.get("/prices", summary="List prices", response_model=Page[OfferResponse])
 def get_prices(request: Request, asked: Annotated[PricesRequest, Query()], live: Live) -> Response:
     """Prices per offer – per zone for spot – on the catalog's day, or with `from` and `to` as they were over time."""
-    catalog = catalog_on(live, asked.as_of)
-    history = live.history
+    catalog = catalog_on(live, asked)
+    history = known_on(live, asked.known_at).history
     if asked.from_ and asked.to and asked.from_ > asked.to:
         raise QuestionError(f"from ({asked.from_}) is after to ({asked.to}).", field="from")
     offers = wanted_offers(asked, catalog, history)

@@ -116,5 +116,5 @@ def _freshness(catalog: Catalog) -> list[ProviderFreshnessResponse]:
 @router.get("/catalog", summary="What the catalog holds", response_model=CatalogResponse)
 def get_catalog(asked: Annotated[DayRequest, Query()], live: Live) -> Response:
     """Version, row counts, freshness per provider, and what the last import of each feed kept and set aside."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     return json_answer(CatalogResponse.of(catalog), catalog)

@@ -34,7 +34,7 @@ class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
 @router.get("/precisions", summary="List precisions", response_model=Page[PrecisionResponse])
 def get_precisions(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
     """Number formats, and how many GPUs of the catalog run each."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     return page_answer(
         request,
         asked,
@@ -123,7 +123,7 @@ class ProviderResponse(ResponseModel):
 @router.get("/providers", summary="List providers", response_model=Page[ProviderResponse])
 def get_providers(request: Request, asked: Annotated[PageRequest, Query()], live: Live) -> Response:
     """Providers with their own terms, the other services they rent out, and the fees of managed services."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     rows = list(catalog.reference.providers.values())
     return page_answer(request, asked, catalog, rows, attrgetter("id"), partial(ProviderResponse.of, catalog=catalog))
 
@@ -155,7 +155,7 @@ class RegionResponse(ResponseModel):
 @router.get("/regions", summary="List regions", response_model=Page[RegionResponse])
 def get_regions(request: Request, asked: Annotated[RegionsRequest, Query()], live: Live) -> Response:
     """Regions with their country, and the CPU model combined with a GPU, if it is known."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     named = {
         "provider": resolved("provider", asked.provider, catalog),
         "country": resolved("country", asked.country, catalog),
@@ -216,6 +216,6 @@ def _platform_support(platform: str, rules: list[SoftwareRule]) -> PlatformSuppo
 @router.get("/frameworks", summary="List software and where it runs", response_model=Page[FrameworkResponse])
 def get_frameworks(request: Request, asked: Annotated[FrameworksRequest, Query()], live: Live) -> Response:
     """Toolkits, frameworks, engines and libraries with their other names, platforms, and rules in force on that day."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     names = resolved("framework", asked.software, catalog, field="software") or software_names(catalog)
     return page_answer(request, asked, catalog, sorted(names), str, partial(FrameworkResponse.of, catalog=catalog))

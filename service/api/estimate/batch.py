@@ -62,7 +62,7 @@ async def post_estimate_batch(
     """
 
     def answer(item: EstimateRequest) -> bytes:
-        catalog = catalog_on(live, item.as_of)
+        catalog = catalog_on(live, item)
         return ANSWER.dump_json(response_of(item, estimate(question_of(item, catalog), catalog), catalog))
 
     only_one((("items", body.items), ("base", body.base)), "Give either items, or a base and what to vary over.")

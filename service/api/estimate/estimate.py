@@ -110,7 +110,7 @@ def post_estimate(
     The bill comes in parts for every market side by side, per unit of the work, and with a verdict for CI.
     A workload that does not fit is an answer too: `fits: false`, with what is needed.
     """
-    catalog = catalog_on(live, body.as_of)
+    catalog = catalog_on(live, body)
     answer = estimate(question_of(body, catalog), catalog, changes=True)
     return Response(ANSWER.dump_json(response_of(body, answer, catalog)), media_type="application/json")
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from service.api.catalog.prices import PriceFilters, wanted_offers
 from service.api.estimate.cost_request import Hours
-from service.api.http.current import Live, catalog_on
+from service.api.http.current import Live, catalog_on, known_on
 from service.api.http.fields import AtLeastOne, Day, ResponseModel
 from service.api.http.listing import Page, page_answer
 from service.domain.bill.price_changes import ChangeKind, Difference, PriceChange, price_changes
@@ -62,13 +62,13 @@ class PriceChangeResponse(ResponseModel):
 @router.get("/prices/changes", summary="List what changed of the prices", response_model=Page[PriceChangeResponse])
 def get_price_changes(request: Request, asked: Annotated[PriceChangesRequest, Query()], live: Live) -> Response:
     """Offers whose price differs between two days; with `hours`, how far the cost of such a run moved on each."""
-    catalog = catalog_on(live, asked.as_of)
+    catalog = catalog_on(live, asked)
     last = asked.to or catalog.day
     if last > catalog.day:
         raise QuestionError(f"{last} lies in the future; the catalog is of {catalog.day}.", field="to")
     if asked.from_ > last:
         raise QuestionError(f"from ({asked.from_}) is after to ({last}).", field="from")
-    history = live.history
+    history = known_on(live, asked.known_at).history
     offers = wanted_offers(asked, catalog, history)
     changes = price_changes(history, offers, (asked.from_, last), asked.hours, asked.nodes)
     return page_answer(request, asked, catalog, changes.rows, changes.key, lambda rows: _response_of(changes.at(rows)))

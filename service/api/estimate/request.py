@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from service.api.catalog.filters import resolved
 from service.api.estimate.cost_request import CostRequest, Hours, Rate, gate_of, only_one, run_of
-from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Positive, whole
+from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, KnownAt, Name, Named, Positive, whole
 from service.api.workload.checkpoints import checkpoints_in
 from service.api.workload.job import job_of
 from service.api.workload.requirements import platforms_of, software_of
@@ -97,6 +97,7 @@ class EstimateRequest(CostRequest):
         Field(description="Find the most training samples per GPU and pass that fit; not in a batch."),
     ] = False
     as_of: AsOf = None
+    known_at: KnownAt = None
 
     @property
     def gangs(self) -> int:

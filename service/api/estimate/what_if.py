@@ -92,7 +92,7 @@ def matrix(
         body = {**base, **cell}
         try:
             bodies[index] = ASKED.validate_python(body)
-            catalog = catalog_on(live, bodies[index].as_of)
+            catalog = catalog_on(live, bodies[index])
             questions[index] = question_of(bodies[index], catalog)
         except ValidationError as error:
             errors = [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]

@@ -236,7 +236,7 @@ def together(items: Sequence[Any]) -> list[list[int]]:
     """Returns the indices of the items, grouped by workload and day."""
     groups = defaultdict[str, list[int]](list)
     for index, item in enumerate(items):
-        shared = [item.get("workload"), item.get("as_of")] if isinstance(item, dict) else None
+        shared = [item.get(name) for name in ("workload", "as_of", "known_at")] if isinstance(item, dict) else None
         groups[json.dumps(shared, sort_keys=True)].append(index)
     return list(groups.values())
 

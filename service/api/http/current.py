@@ -1,7 +1,7 @@
 """The catalog of this request: taken once, the same until the answer."""
 
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 from pydantic import BaseModel, Field
@@ -20,6 +20,7 @@ class CatalogStamp(BaseModel):
 
     version: int = Field(description="Raised by every change of the catalog.")
     as_of: date = Field(description="The day whose catalog answered.")
+    known_at: date | None = Field(description="The day on which all of it was known; null: today.")
     prices_oldest: date | None = Field(description="The oldest day on which a price still in force was observed.")
     prices_newest: date | None = Field(description="The newest day on which a price was observed.")
 
@@ -27,7 +28,13 @@ class CatalogStamp(BaseModel):
 def stamp(catalog: Catalog) -> CatalogStamp:
     """Returns the stamp of this catalog."""
     oldest, newest = catalog.observed_span
-    return CatalogStamp(version=catalog.version, as_of=catalog.day, prices_oldest=oldest, prices_newest=newest)
+    return CatalogStamp(
+        version=catalog.version,
+        as_of=catalog.day,
+        known_at=catalog.known_at,
+        prices_oldest=oldest,
+        prices_newest=newest,
+    )
 
 
 def caller_of(request: Request) -> ApiKey | None:
@@ -59,11 +66,38 @@ Live = Annotated[PinnedCatalog, Depends(_live)]
 """The catalogs of the current version as the caller sees them. They do not change until the answer is sent."""
 
 
-def catalog_on(live: PinnedCatalog, day: date | None) -> Catalog:
-    """Returns the catalog of a day. Raises `QuestionError` for a day in the future or before `EARLIEST`."""
+class Asked(Protocol):
+    """A question about the catalog of a day, as it was known on a day."""
+
+    @property
+    def as_of(self) -> date | None: ...
+
+    @property
+    def known_at(self) -> date | None: ...
+
+
+def known_on(live: PinnedCatalog, day: date | None) -> PinnedCatalog:
+    """Returns the catalogs as they were known at the end of a day, by default today.
+
+    Raises `QuestionError` for a day in the future, or before the first import.
+    """
+    if day is None or day == live.today:
+        return live
+    if day > live.today:
+        raise QuestionError(f"{day} lies in the future; today is {live.today}.", field="known_at")
+    return live.known_on(day)
+
+
+def catalog_on(live: PinnedCatalog, asked: Asked) -> Catalog:
+    """Returns the catalog of the day that is asked for, by default of the day on which it was known.
+
+    Raises `QuestionError` for a day after that or before `EARLIEST`.
+    """
+    live, day = known_on(live, asked.known_at), asked.as_of
     newest = live.on(None)
     if day is not None and day > newest.day:
-        raise QuestionError(f"{day} lies in the future; the newest catalog is of {newest.day}.", field="as_of")
+        reason = "lies after known_at" if asked.known_at else "lies in the future"
+        raise QuestionError(f"{day} {reason}; the newest catalog is of {newest.day}.", field="as_of")
     if day is not None and day < EARLIEST:
         raise QuestionError(f"The catalog begins in {EARLIEST.year}.", field="as_of")
     return newest if day is None else live.on(day)

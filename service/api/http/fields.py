@@ -79,6 +79,14 @@ AsOf = Annotated[
     Field(description="Answer with the catalog of that day: lifecycle, prices, software and evidence. Default: today."),
 ]
 
+KnownAt = Annotated[
+    Day | None,
+    Field(
+        description="Answer with what this installation knew at the end of that day (UTC), without the prices and "
+        "instance types that it imported later; `as_of` is then that day unless it is given. Default: today."
+    ),
+]
+
 
 class RequestModel(BaseModel):
     """A request, or a part of one. It refuses fields that it does not know."""
@@ -119,6 +127,7 @@ class DayRequest(RequestModel):
     """A question about the catalog of a day."""
 
     as_of: AsOf = None
+    known_at: KnownAt = None
 
 
 class PageRequest(DayRequest):

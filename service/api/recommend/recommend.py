@@ -72,11 +72,11 @@ def _may_take_long(asked: RecommendRequest, live: PinnedCatalog) -> bool:
     """
     work = asked.workload
     small = work.model is None and work.name is None and asked.limit <= MOST_QUICK_CHOICES
-    return not small or asked.as_of is not None or live.on(None).choices.is_empty
+    return not small or asked.as_of is not None or asked.known_at is not None or live.on(None).choices.is_empty
 
 
 def _answer_to(asked: RecommendRequest, live: PinnedCatalog) -> Response:
-    return Response(answer_in(asked, catalog_on(live, asked.as_of)), media_type="application/json")
+    return Response(answer_in(asked, catalog_on(live, asked)), media_type="application/json")
 
 
 @batch_router.post("/recommend/batch", summary="Recommend for many workloads", response_model=RecommendBatchResponse)
@@ -91,7 +91,7 @@ async def post_recommend_batch(
     read_query(request)
 
     def answer(item: RecommendRequest) -> bytes:
-        return answer_in(item, catalog_on(live, item.as_of))
+        return answer_in(item, catalog_on(live, item))
 
     return answered(asked.items, REQUEST, answer, request)
 

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from service.api.catalog.filters import InstanceFilters, constraints_of, resolved
 from service.api.estimate.cost_request import BillingRequest, run_of
-from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Name, Named, Names, Positive, whole
+from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, KnownAt, Name, Named, Names, Positive, whole
 from service.api.workload.checkpoints import checkpoints_in, is_not_fault_tolerant
 from service.api.workload.job import amount_of, job_of, loading_of
 from service.api.workload.requirements import (
@@ -114,6 +114,7 @@ class RecommendRequest(BillingRequest):
         bool, Field(description="Choices that differ in what can fail together: family, region and market.")
     ] = False
     as_of: AsOf = None
+    known_at: KnownAt = None
 
 
 def _left_open(request: RecommendRequest, catalog: Catalog) -> dict[str, tuple[str, ...]]:

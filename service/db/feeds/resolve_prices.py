@@ -32,12 +32,19 @@ def read_feeds(connection: Connection) -> dict[str, Feed]:
     return {row["id"]: Feed(**row) for row in rows}
 
 
-def resolve_prices(connection: Connection, keys: Collection[str] | None, now: datetime) -> None:
-    """Replaces the prices of these offers, or of all, by what the observations of all feeds say together."""
-    feeds, captures = read_feeds(connection), captures_known_at(connection, None)
+def resolve_prices(
+    connection: Connection, keys: Collection[str] | None, now: datetime, known_at: datetime | None = None
+) -> None:
+    """Replaces the prices of these offers, or of all, by what the observations of all feeds say together.
+
+    With `known_at`, only what was recorded by then counts, and the observations themselves stay as they are.
+    """
+    feeds, captures = read_feeds(connection), captures_known_at(connection, known_at)
     types = _type_ids(connection)
     for chunk in [None] if keys is None else in_chunks(sorted(keys)):
-        _resolve_some(connection, chunk, feeds, captures, types, now)
+        held = _resolve_some(connection, chunk, feeds, captures, types, now, known_at)
+        if known_at is None:
+            _mark_held(connection, chunk, held)
 
 
 def renew_prices(connection: Connection, feed: str, part: str, at: datetime, now: datetime) -> set[str]:
@@ -102,9 +109,11 @@ def _resolve_some(
     captures: Parts,
     types: TypeIds,
     now: datetime,
-) -> None:
+    known_at: datetime | None,
+) -> set[int]:
+    """Writes the prices of some offers; returns the observations that are held."""
     offers, prices, held = [], {}, set[int]()
-    for row, resolved in resolved_offers(connection, keys, feeds, captures):
+    for row, resolved in resolved_offers(connection, keys, feeds, captures, known_at):
         instance_type = types.get((row.provider, row.name))
         held |= resolved.held
         if instance_type is None or not resolved.intervals:
@@ -113,7 +122,7 @@ def _resolve_some(
         offers.append({"key": row.key, "instance_type_id": instance_type, **columns})
         prices[row.key] = [price_record(interval, now) for interval in resolved.intervals]
     _write_offers(connection, keys, offers, prices)
-    _mark_held(connection, keys, held)
+    return held
 
 
 def price_record(interval: Interval, now: datetime) -> dict[str, Any]:

@@ -35,6 +35,8 @@ class Catalog:
     starts: NDArray[np.int64]
     """First row of the offers of each instance type; the next item is the row after its last one."""
     reference: Reference
+    known_at: date | None
+    """The day at whose end all prices were known; None: without such a limit."""
     measurements: VisibleMeasurements
     """Measurements that the caller sees. The caches are shared by all callers and versions with the same facts, so a
     value that depends on measurements takes them as an argument."""
@@ -58,11 +60,12 @@ class Catalog:
         offers: Offers,
         reference: Reference,
         measurements: VisibleMeasurements,
+        known_at: date | None = None,
     ) -> "Catalog":
         """Builds the columns of the instance types and of their offers, which are sorted by type."""
         starts = still(np.searchsorted(offers.instance_type, np.arange(len(instance_types) + 1)))
         columns = Columns.of(instance_types, day, reference)
-        return cls(version, day, instance_types, columns, offers, starts, reference, measurements)
+        return cls(version, day, instance_types, columns, offers, starts, reference, known_at, measurements)
 
     def seen_by(self, owner: Owner, version: int) -> "Catalog":
         """Returns the same facts in a version that added measurements, as the owner of a key sees them."""
@@ -83,10 +86,11 @@ class Catalog:
 
     @property
     def identity(self) -> str:
-        """Version, day and caller; catalogs with the same identity give the same answers."""
+        """Version, day, day of the knowledge and caller; catalogs with the same identity give the same answers."""
         owner = self.measurements.owner
         caller = "" if owner is None else f"-{hashlib.sha256(owner.encode()).hexdigest()[:16]}"
-        return f"{self.version}-{self.day.isoformat()}{caller}"
+        known = "" if self.known_at is None else f"-{self.known_at.isoformat()}"
+        return f"{self.version}-{self.day.isoformat()}{known}{caller}"
 
     @property
     def everyone(self) -> TypeSet:
@@ -192,7 +196,9 @@ def with_hosts(catalog: Catalog, vcpus_per_gpu: float | None, memory_gib_per_gpu
         )
 
     types = tuple(map(hosted, catalog.instance_types))
-    return Catalog.of(catalog.version, catalog.day, types, catalog.offers, catalog.reference, catalog.measurements)
+    return Catalog.of(
+        catalog.version, catalog.day, types, catalog.offers, catalog.reference, catalog.measurements, catalog.known_at
+    )
 
 
 def without_cluster(catalog: Catalog) -> Mask:

@@ -33,6 +33,8 @@ class CatalogHistory:
     facts_version: int = 0
     """Stays the same in a version that only adds measurements."""
     measurements: MeasurementLog = field(default_factory=MeasurementLog)
+    known_at: date | None = None
+    """The day at whose end all of it was known; None: everything that is known."""
 
     def on(self, day: date) -> Catalog:
         """Returns the catalog at the end of a day (UTC): types announced by then, and prices valid then."""
@@ -67,7 +69,7 @@ class CatalogHistory:
         ).sorted_by_type()
         types_of_day = tuple(self.instance_types[index] for index in announced)
         measurements = VisibleMeasurements(self.measurements, self.version, day)
-        return Catalog.of(self.version, day, types_of_day, offers, self.reference, measurements)
+        return Catalog.of(self.version, day, types_of_day, offers, self.reference, measurements, self.known_at)
 
     def believed(self, rows: Indices, day: date) -> Beliefs:
         """Returns what some prices, given by row, are believed to be on a day."""
