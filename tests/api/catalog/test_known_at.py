@@ -9,21 +9,24 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import insert
 
 from service.app import create_app
 from service.db.engine import connect
 from service.db.feeds.write_capture import confirm_capture, write_capture
 from service.db.migrate import upgrade
+from service.db.tables import METADATA
 from service.db.write_catalog import write
 from service.settings import Settings
 from tests.builders.captures import add_feeds, capture, day, feed_row
-from tests.builders.rows import batch, instance_type_row
+from tests.builders.rows import batch, event_row, instance_type_row, record_of
+from tests.builders.sources import source
 
-TYPE = "p4d.24xlarge"
+TYPE, LATER_TYPE = "p4d.24xlarge", "p9.48xlarge"
 TODAY = date(2026, 10, 20)
 PATHS = ("/prices", "/instances?market=on_demand", f"/instances/aws/{TYPE}", "/prices/changes?from=2026-10-01")
-ESTIMATE = {"machine": f"aws/{TYPE}", "hours": 10, "region": "us-east-1"}
-RECOMMEND = {"workload": {"task": "training"}, "constraints": {"min_gpus": 1}}
+ESTIMATE = {"machine": f"aws/{TYPE}", "hours": 10}
+RECOMMEND = {"workload": {"task": "training"}, "constraints": {"min_gpu_count": 1}}
 
 
 def dollars(micros_per_day: int) -> int:
@@ -38,6 +41,7 @@ def client(database_url: str) -> Iterator[TestClient]:
     write(engine, batch(offers=()), day(1))
     with engine.begin() as connection:
         add_feeds(connection, feed_row("one"), feed_row("two", rank=5))
+        connection.execute(insert(METADATA.tables["source"]), record_of(source("feed-two"), "source"))
     for number in (3, 6, 9):
         write_capture(engine, capture(day(number), {TYPE: dollars(number)}), day(number))
     client = TestClient(create_app(Settings(database_url=database_url), today=lambda: TODAY))
@@ -51,15 +55,18 @@ def import_later(client: TestClient) -> None:
     """Imports after the 9th: a price that corrects an earlier day, a new instance type, a confirmation and a change."""
     engine = client.engine  # type: ignore[attr-defined]
     write_capture(engine, capture(day(5), {TYPE: dollars(1)}), day(12))
-    new = {"instance_type": [{**instance_type_row("p9.48xlarge", vcpus=4.0), "gpu_count": 1, "source": "a-test"}]}
-    write_capture(engine, capture(day(4), {TYPE: dollars(2)}, feed="two", new=new), day(13))
+    row = {**instance_type_row(LATER_TYPE, vcpus=4.0), "gpu_count": 1, "source": "feed-two"}
+    event = {**event_row(row["family"], date(2026, 10, 4), name=LATER_TYPE), "source": "feed-two"}
+    shown = {TYPE: dollars(2), LATER_TYPE: dollars(3)}
+    new = {"instance_type": [row], "lifecycle": [event]}
+    write_capture(engine, capture(day(4), shown, feed="two", new=new), day(13))
     confirm_capture(engine, "one", "", day(14))
     write_capture(engine, capture(day(15), {TYPE: dollars(9), "g5.xlarge": dollars(4)}), day(15))
     client.app.state.live_catalog.refresh()  # type: ignore[attr-defined]
 
 
 def answers(client: TestClient, **asked: str) -> list[Any]:
-    """The answers of all endpoints to a question, without the version of the catalog."""
+    """The answers of all endpoints to a question, without the version of the catalog and the question itself."""
     query = "&".join(f"{name}={value}" for name, value in asked.items())
     got = [client.get(f"{path}{'&' if '?' in path else '?'}{query}") for path in PATHS]
     got += [client.post("/estimate", json=ESTIMATE | asked), client.post("/recommend", json=RECOMMEND | asked)]
@@ -67,6 +74,7 @@ def answers(client: TestClient, **asked: str) -> list[Any]:
     bodies = [answer.json() for answer in got]
     for body in bodies:
         body["catalog"].pop("version")
+        body.pop("question", None)
     return bodies
 
 
@@ -108,24 +116,11 @@ def test_later_imports_change_no_answer_of_an_earlier_day(client: TestClient) ->
 
 
 def test_an_instance_type_that_a_feed_added_later_was_not_known(client: TestClient) -> None:
-    engine = client.engine  # type: ignore[attr-defined]
-    row = {**instance_type_row("p9.48xlarge", vcpus=4.0), "gpu_count": 1}
-    with engine.begin() as connection:
-        connection.exec_driver_sql(
-            "INSERT INTO source (id, title, retrieved_on) SELECT 'feed-one', title, retrieved_on FROM source"
-        )
-    new = {
-        "instance_type": [{**row, "source": "feed-one"}],
-        "lifecycle": [
-            {"provider": "aws", "family": row["family"], "name": "p9.48xlarge", "state": "available",
-             "starts_on": date(2026, 10, 2), "source": "feed-one", "note": None},
-        ],
-    }  # fmt: skip
-    write_capture(engine, capture(day(12), {"p9.48xlarge": dollars(5)}, feed="two", new=new), day(12))
-    client.app.state.live_catalog.refresh()  # type: ignore[attr-defined]
-    assert client.get("/instances/aws/p9.48xlarge").status_code == 200
-    assert client.get("/instances/aws/p9.48xlarge", params={"known_at": "2026-10-12"}).status_code == 200
-    assert client.get("/instances/aws/p9.48xlarge", params={"known_at": "2026-10-11"}).status_code == 404
+    import_later(client)
+    path = f"/instances/aws/{LATER_TYPE}"
+    assert client.get(path).status_code == 200
+    assert client.get(path, params={"known_at": "2026-10-13"}).status_code == 200
+    assert client.get(path, params={"known_at": "2026-10-12"}).status_code == 404
 
 
 @pytest.mark.parametrize(
