@@ -1,4 +1,4 @@
-"""`known_at` answers with what was known on a day: later imports change nothing."""
+"""`known_at` answers with the prices that were known on a day: later imports change nothing."""
 
 import json
 from collections.abc import Iterator
