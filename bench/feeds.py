@@ -1,21 +1,27 @@
 """Measures how long a capture with many observations takes to store and to resolve: `python -m bench.feeds`.
 
 Three captures of one feed follow each other: all prices are new, all differ by 2 %, and none differs. Then the feed
-says that nothing has changed. `--database` names an empty Postgres database; by default it is a SQLite file.
+says that nothing has changed, and at last a server answers questions while a capture is imported. Exits 1 if these wait
+too long. `--database` names an empty Postgres database; by default it is a SQLite file.
 """
 
 import argparse
 import resource
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 from sqlalchemy import Engine, select
 
-from bench.verdict import table
+from bench.load import ask
+from bench.questions import ALIVE, GPU_NAMED
+from bench.servers import SERVICE_COMMAND, environment, running
+from bench.verdict import Gate, Line, table, verdict_table
 from service.db.engine import connect
 from service.db.feeds.write_capture import Capture, confirm_capture, write_capture
 from service.db.tables import INSTANCE_TYPE
@@ -25,6 +31,9 @@ from service.importers.load_seed import load_seed
 
 FEED, SOURCE = "gpuhunt", "feed-gpuhunt"
 OBSERVATIONS = 200_000
+LAST_DAY = 9
+P99_DURING_AN_IMPORT = Gate(3, 1.5, "less")
+SPELL_SECONDS = 3.0
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
 
@@ -34,18 +43,44 @@ def main() -> int:
     parser.add_argument("--observations", type=int, default=OBSERVATIONS)
     asked = parser.parse_args()
     with TemporaryDirectory(prefix="bench-") as folder:
-        engine = connect(asked.database or f"sqlite:///{Path(folder) / 'feeds.db'}")
+        url = asked.database or f"sqlite:///{Path(folder) / 'feeds.db'}"
+        engine = connect(url)
         load_seed(engine, SEED)
         print(table(("capture", "s", "CPU s", "MiB more"), list(measured(engine, asked.observations))))
+        alone, during = reading(engine, url, asked.observations, Path(folder))
         engine.dispose()
-    return 0
+    line = Line(
+        "p99 of /recommend during an import, as a multiple of the p99 before", during / alone, P99_DURING_AN_IMPORT
+    )
+    print(verdict_table([line]))
+    return 1 if line.verdict == "FAILS" else 0
+
+
+def reading(engine: Engine, url: str, observations: int, folder: Path) -> tuple[float, float]:
+    """Returns the p99 of a question before an import, and the worst p99 of a spell during it, in seconds."""
+    types, requests = _types(engine), GPU_NAMED.requests(0, ())
+    variables = environment(folder / "bytecode", None) | {"SELECTOR_DATABASE_URL": url, "SELECTOR_FEEDS": "off"}
+    with (
+        ProcessPoolExecutor(1, get_context("spawn")) as asking,
+        ThreadPoolExecutor(1) as importing,
+        running(SERVICE_COMMAND, variables, ALIVE) as server,
+    ):
+
+        def p99_of_a_spell() -> float:
+            return asking.submit(ask, server.port, requests, 1, SPELL_SECONDS).result().p99_seconds
+
+        p99_of_a_spell()  # warms up
+        alone, during = p99_of_a_spell(), []
+        import_ = importing.submit(_store, engine, types, observations, LAST_DAY, 1.03)
+        while not import_.done():
+            during.append(p99_of_a_spell())
+        import_.result()
+    return alone, max(during)
 
 
 def measured(engine: Engine, observations: int) -> Iterator[Sequence[str]]:
     """Yields the seconds and the growth of memory of each capture."""
-    with engine.connect() as connection:
-        names = select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name)
-        types = [(provider, name) for provider, name in connection.execute(names)]
+    types = _types(engine)
     days = enumerate({"new": 1.0, "changed": 1.02, "the same rows": 1.02}.items())
     captures: dict[str, Callable[[], object]] = {
         name: partial(_store, engine, types, observations, day, factor) for day, (name, factor) in days
@@ -57,6 +92,12 @@ def measured(engine: Engine, observations: int) -> Iterator[Sequence[str]]:
         store()
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         yield name, f"{perf_counter() - start:.1f}", f"{process_time() - cpu:.1f}", f"{grown:.0f}"
+
+
+def _types(engine: Engine) -> list[tuple[str, str]]:
+    with engine.connect() as connection:
+        names = select(INSTANCE_TYPE.c.provider, INSTANCE_TYPE.c.name)
+        return [(provider, name) for provider, name in connection.execute(names)]
 
 
 def _store(engine: Engine, types: Sequence[tuple[str, str]], observations: int, day: int, factor: float) -> None:
