@@ -126,6 +126,10 @@ class CommitmentResponse:
         MoneyResponse | None, Field(description="The billed hours of the run, at the price of the term.")
     ]
     usd_committed: Annotated[MoneyResponse | None, Field(description="All hours of as many terms as the run needs.")]
+    usd_upfront: Annotated[
+        MoneyResponse | None,
+        Field(description="The part of `usd_committed` that is paid at the start; null where the plan does not say."),
+    ]
     used_share: float
     break_even_utilisation: Annotated[
         float | None, Field(description="The share of a term that must be used to cost no more than on demand.")

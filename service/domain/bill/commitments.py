@@ -22,6 +22,10 @@ BLOCK_DAYS = 14
 TERM = re.compile(r"(\d+)([ymd])_(\w+)")
 HOURS_OF = {"y": HOURS_A_YEAR, "m": HOURS_A_YEAR // 12, "d": HOURS_A_DAY}
 
+PAID_UPFRONT = {"all_upfront": 1, "no_upfront": 0, "committed_use": 0, CAPACITY_BLOCK: 1}
+"""Share of a term that is paid at its start, by the end of a plan's name: AWS charges Capacity Blocks in advance, and
+Google bills committed use every month. The share of other plans differs from offer to offer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
@@ -29,6 +33,11 @@ class Commitment:
 
     plan: str
     hours: int | None
+
+    @property
+    def paid_upfront(self) -> int | None:
+        """Returns the share of the term that is paid at its start; None where the plan does not say."""
+        return next((share for ending, share in PAID_UPFRONT.items() if self.plan.endswith(ending)), None)
 
     def committed(self, used: Fraction) -> int:
         """Returns the hours paid for in order to use so many: whole terms, one at least."""
@@ -52,6 +61,8 @@ def commitment_in(term: str | None) -> Commitment | None:
 class CommittedCost:
     """How much of a commitment a run uses, and the cost of all of it; in USD, None where no exchange rate is known.
 
+    `usd_upfront` is the part that is paid at the start of the terms, None where the plan does not say.
+
     `break_even_utilisation` is the share of a term, and `break_even_hours` the hours of one, that must be used for the
     commitment to cost no more than on-demand. A share above 1 never pays. Both are None where no on-demand price in the
     same currency is known; a block has no one term, and so no break-even hours.
@@ -60,6 +71,7 @@ class CommittedCost:
     plan: str
     usd_used: Micros | None
     usd_committed: Micros | None
+    usd_upfront: Micros | None
     committed_hours: Exact
     used_share: float
     break_even_utilisation: float | None
@@ -80,13 +92,16 @@ def committed_cost(
     # Prices in two currencies have a ratio that moves with the exchange rate from day to day.
     if on_demand is not None and on_demand.currency == price.currency:
         share = Fraction(price.micros_per_hour, on_demand.micros_per_hour)
-    usd_used, usd_committed = (
-        converted(hours.times(machines).by(price.per_hour), price.currency, USD, rate) for hours in (used, committed)
+    share_upfront = commitment.paid_upfront
+    usd_used, usd_committed, usd_upfront = (
+        converted(hours.times(machines).by(price.per_hour), price.currency, USD, rate)
+        for hours in (used, committed, committed.times(share_upfront or 0))
     )
     return CommittedCost(
         plan=commitment.plan,
         usd_used=None if usd_used is None else usd_used.micros,
         usd_committed=None if usd_committed is None else usd_committed.micros,
+        usd_upfront=None if share_upfront is None or usd_upfront is None else usd_upfront.micros,
         committed_hours=committed,
         used_share=used.band.likely / committed.band.likely,
         break_even_utilisation=None if share is None else float(share),

@@ -55,7 +55,7 @@ def test_a_list_has_its_envelope(client: TestClient, path: str) -> None:
     assert set(page) == {"items", "total", "next_cursor", "catalog"} | more
     assert len(page["items"]) == 2
     assert page["total"] > 2
-    assert set(page["catalog"]) == {"version", "as_of", "prices_oldest", "prices_newest"}
+    assert set(page["catalog"]) == {"version", "as_of", "known_at", "prices_oldest", "prices_newest"}
 
 
 @pytest.mark.parametrize("path", LISTS)

@@ -42,6 +42,24 @@ def test_what_a_run_uses_and_what_it_commits_to() -> None:
     assert found.break_even_hours == 5256
 
 
+@pytest.mark.parametrize(
+    ("plan", "share"),
+    [
+        ("reserved_all_upfront", 1),
+        ("savings_plan_no_upfront", 0),
+        ("committed_use", 0),
+        ("capacity_block", 1),
+        ("reserved_partial_upfront", None),
+        ("reserved", None),
+    ],
+)
+def test_the_plan_says_how_much_is_paid_at_the_start(plan: str, share: int | None) -> None:
+    found = committed_cost(Commitment(plan, 8760), Exact.same(10), 2, price(6.0), None, None)
+    assert found.usd_committed is not None
+    upfront = None if found.usd_upfront is None else found.usd_upfront.likely
+    assert upfront == (None if share is None else found.usd_committed.likely * share)
+
+
 def test_without_a_price_to_compare_with_there_is_no_break_even() -> None:
     year = Commitment("reserved", 8760)
     assert committed_cost(year, Exact.same(1), 1, price(6.0), None, None).break_even_utilisation is None
