@@ -64,7 +64,7 @@ def test_elastic_inference_was_closed_to_new_customers(history: CatalogHistory) 
 
 def test_all_cards_are_there_and_parts_of_cards_as_rows_of_their_own(history: CatalogHistory) -> None:
     gpus = history.reference.gpus.values()
-    assert sum(gpu.partition_of is None for gpu in gpus) == 147
+    assert sum(gpu.partition_of is None for gpu in gpus) == 148
     parts = [gpu for gpu in gpus if gpu.partition_of]
     assert {gpu.partition_of for gpu in parts} >= {"l4-24gb", "a10-24gb", "a100-sxm4-40gb"}
     assert all(0 < gpu.fraction < 1 for gpu in parts)
@@ -72,7 +72,7 @@ def test_all_cards_are_there_and_parts_of_cards_as_rows_of_their_own(history: Ca
 
 def test_the_accelerated_types_of_ec2_are_there_with_a_few_that_have_no_gpu(history: CatalogHistory) -> None:
     ec2 = [kind for kind in history.instance_types if kind.service == "ec2"]
-    assert sum(kind.gpu is not None for kind in ec2) == 100
+    assert sum(kind.gpu is not None for kind in ec2) == 103
     assert 15 <= sum(kind.gpu is None for kind in ec2) <= 40
     twins = [kind for kind in history.instance_types if kind.service == "sagemaker"]
     assert {kind.family for kind in twins} >= {"ml.p3", "ml.g4dn", "ml.g5", "ml.p4d"}

@@ -56,7 +56,7 @@ def rate_against_hours(workload: Body, estimate: Body) -> Iterator[str]:
     if hours is None:
         return
     for name in ("samples", "tokens"):
-        rate, asked = estimate[f"{name}_per_second"], amount.get(name)
+        rate, asked = estimate.get(f"{name}_per_second"), amount.get(name)  # a measured rate has no tokens
         if rate is None or asked is None or (name == "tokens" and workload["task"] == "inference"):
             continue
         asked *= (amount.get("epochs") or 1) * (workload.get("concurrent_runs") or 1)
