@@ -297,6 +297,7 @@ def _constraints(
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
         mainstream=work.task in NEEDS_A_FRAMEWORK and not _names_platform(request),
+        of_a_job=has_job,
         with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
         platforms=work.software.platforms,
         grows=work.growth is not None,

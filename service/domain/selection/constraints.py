@@ -38,6 +38,8 @@ class Constraints:
     """Whether only GPUs that run the mainstream framework in full take part, as the question names no other."""
     with_gpu: bool = False
     """Whether machines without a GPU are left out, because the question does not ask for any."""
+    of_a_job: bool = False
+    """Whether a job is estimated: code for CPUs alone would then leave out the machines with GPUs."""
     grows: bool = False
     """Whether code and precisions have to carry over to a larger machine with fast links."""
     in_clusters: bool = False
@@ -89,7 +91,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
     given: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
         (asked.framework, _framework_check, (asked.framework,)),
         (asked.mainstream, _mainstream_check, ()),
-        (asked.with_gpu, _without_gpu_check, (asked.platforms,)),
+        (asked.with_gpu, _without_gpu_check, (asked.platforms, asked.of_a_job)),
         (asked.grows, _growth_check, ()),
         (asked.in_clusters, _cluster_check, ()),
         (asked.exclude, _exclude_check, (asked.exclude,)),
@@ -128,9 +130,10 @@ def without_gpu(catalog: Catalog) -> TypeSet:
     return types_where(np.array([each.gpu is None for each in catalog.instance_types], np.bool_))
 
 
-def _without_gpu_check(catalog: Catalog, platforms: tuple[str, ...]) -> Check:
+def _without_gpu_check(catalog: Catalog, platforms: tuple[str, ...], of_a_job: bool) -> Check:
     fails = catalog.derive(without_gpu)
-    return Check("without_gpu", "constraint", fails, drop({"workload.software.platforms": [*platforms, "cpu"]}, fails))
+    rule = None if of_a_job else drop({"workload.software.platforms": [*platforms, CPU]}, fails)
+    return Check("without_gpu", "constraint", fails, rule)
 
 
 def _mainstream_check(catalog: Catalog) -> Check:
