@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from service.api.catalog.filters import resolved
 from service.api.estimate.cost_request import CostRequest, Hours, Rate, gate_of, only_one, run_of
-from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, KnownAt, Name, Named, Positive, whole
+from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Gbps, KnownAt, Name, Named, Positive, whole
 from service.api.workload.checkpoints import checkpoints_in
 from service.api.workload.job import job_of
 from service.api.workload.requirements import platforms_of, software_of
@@ -38,7 +38,7 @@ class MachineDescriptionRequest(BodyModel):
     interconnect_gb_per_second: Annotated[Positive | None, Field(description="Per GPU, both directions added.")] = None
     vcpus: Positive | None = None
     memory_gib: Annotated[Positive | None, Field(description="Host memory.")] = None
-    network_gbps: Annotated[Positive | None, Field(description="Of the node.")] = None
+    network_gbps: Annotated[Gbps | None, Field(description="Of the node.")] = None
     usd_per_hour: Annotated[Amount | None, Field(description="Of the node.")] = None
     watts: Annotated[Positive | None, Field(description="Of the node. Default: the rated power of its GPUs.")] = None
 

@@ -62,6 +62,7 @@ SplitAtCommas = BeforeValidator(
 Names = Annotated[tuple[Name, ...], Field(max_length=MOST_VALUES), SplitAtCommas]
 Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+Gbps = Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(whole)]
 AtLeastOneOfMany = Annotated[int, Field(ge=1, le=100_000_000), BeforeValidator(whole)]
 AtLeastOne = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(whole)]

@@ -13,6 +13,7 @@ from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, KnownAt
 from service.api.workload.checkpoints import checkpoints_in, is_not_fault_tolerant
 from service.api.workload.job import amount_of, job_of, loading_of
 from service.api.workload.requirements import (
+    needs_mainstream,
     numerics_of,
     precision_requirement_of,
     refused_precisions,
@@ -26,7 +27,7 @@ from service.domain.catalog.catalog import Catalog, with_hosts
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve_instances, unknown
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
-from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, portable_libraries
+from service.domain.catalog.software_support import portable_libraries
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.jobs.serving import MOST_INSTANCES
@@ -231,7 +232,13 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         run=run_of(request),
         managed_service=_service(request, catalog),
         diversify=request.diversify,
-        needs=requirements_of(work, required, catalog, has_job=job is not None),
+        needs=requirements_of(
+            work,
+            required,
+            catalog,
+            has_job=job is not None,
+            needs_software=needs_mainstream(work) and not _names_hardware(request),
+        ),
         usual=faster or (required.tolerated if required is not None and required.free else ()),
         given=frozenset(_given_fields(request)),
         framework=work.software.framework,
@@ -296,7 +303,7 @@ def _constraints(
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
-        mainstream=work.task in NEEDS_A_FRAMEWORK and not _names_platform(request),
+        mainstream=needs_mainstream(work) and not (_names_hardware(request) or _names_software(work)),
         of_a_job=has_job,
         with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
         platforms=work.software.platforms,
@@ -311,14 +318,16 @@ def _constraints(
     )
 
 
-def _names_platform(request: RecommendRequest) -> bool:
-    """Returns whether a question says what its code runs on: by software, or by the hardware that it asks for."""
-    software = request.workload.software
+def _names_hardware(request: RecommendRequest) -> bool:
+    """Returns whether a question names hardware, and with it the platform of its code."""
+    return not HARDWARE_NAMES.isdisjoint(request.constraints.given())
+
+
+def _names_software(work: WorkloadRequest) -> bool:
+    """Returns whether a workload names software that tells the platform of its code."""
+    software = work.software
     # Code for CPUs says nothing about GPUs.
-    platforms = set(software.platforms) - {CPU}
-    return bool(
-        software.framework or software.engine or platforms or software.libraries
-    ) or not HARDWARE_NAMES.isdisjoint(request.constraints.given())
+    return bool(software.framework or software.engine or set(software.platforms) - {CPU} or software.libraries)
 
 
 def _asks_for_cpus(request: RecommendRequest, catalog: Catalog) -> bool:

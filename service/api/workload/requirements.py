@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import resolve
-from service.domain.catalog.software_support import software_names
+from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, software_names
 from service.domain.jobs.stacks import software_name
 from service.domain.selection.requirements import (
     NOTHING,
@@ -23,9 +23,17 @@ STACK_FIELDS = ("framework", "engine")
 
 
 def requirements_of(
-    work: WorkloadRequest, precision: PrecisionRequirement | None, catalog: Catalog, *, has_job: bool
+    work: WorkloadRequest,
+    precision: PrecisionRequirement | None,
+    catalog: Catalog,
+    *,
+    has_job: bool,
+    needs_software: bool,
 ) -> Requirements:
-    """Returns what a workload needs; software without any rule about it is left out. Raises `QuestionError`."""
+    """Returns what a workload needs; software without any rule about it is left out. Raises `QuestionError`.
+
+    `needs_software` says whether nothing but software names the platform of its code.
+    """
     if precision is None and not work.model_fields_set & {"software", "host"}:
         return NOTHING
     software = work.software
@@ -42,8 +50,14 @@ def requirements_of(
         host_memory_gib=work.host.memory_gib,
         precision=precision,
         of_a_job=has_job,
+        needs_software=needs_software,
         cpu_suffices=work.task in TASKS_WITHOUT_GPU,
     )
+
+
+def needs_mainstream(work: WorkloadRequest) -> bool:
+    """Returns whether the code is taken to be of the mainstream framework where the question names no other."""
+    return work.task in NEEDS_A_FRAMEWORK and work.task not in TASKS_WITHOUT_GPU
 
 
 def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement | None:

@@ -12,6 +12,7 @@ from service.api.http.fields import (
     AtLeastOneOfMany,
     BodyModel,
     Count,
+    Gbps,
     Name,
     Named,
     Names,
@@ -325,7 +326,7 @@ class WorkloadRequest(BodyModel):
     sample_mb: Amount | None = None
     reads_from: Literal["network", "local"] | None = None
     assume_network_gbps: Annotated[
-        Positive | None,
+        Gbps | None,
         Field(
             description="Network of a node where the catalog states none. Without it, 10 Gbps are assumed "
             "there, and only data parallelism crosses them."

@@ -90,7 +90,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         yield Check("task", "software", types_where(~catalog.derive(task_mask, asked.task)))
     given: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
         (asked.framework, _framework_check, (asked.framework,)),
-        (asked.mainstream, _mainstream_check, ()),
+        (asked.mainstream, _mainstream_check, (asked.platforms,)),
         (asked.with_gpu, _without_gpu_check, (asked.platforms, asked.of_a_job)),
         (asked.grows, _growth_check, ()),
         (asked.in_clusters, _cluster_check, ()),
@@ -136,8 +136,11 @@ def _without_gpu_check(catalog: Catalog, platforms: tuple[str, ...], of_a_job: b
     return Check("without_gpu", "constraint", fails, rule)
 
 
-def _mainstream_check(catalog: Catalog) -> Check:
-    """Naming a platform admits the GPUs that run the framework there in part or by another framework."""
+def _mainstream_check(catalog: Catalog, asked: tuple[str, ...]) -> Check:
+    """Naming a platform admits the GPUs that run the framework there in part or by another framework.
+
+    The platforms that the question names already, which can only be that of CPUs, stay among them.
+    """
     types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask)
     fails = types_where(~in_full)
     runs = {name: types_where(catalog.derive(software_mask, name)) for name in software_names(catalog, ("toolkit",))}
@@ -145,7 +148,8 @@ def _mainstream_check(catalog: Catalog) -> Check:
     usual, others = ({name for name, full in platforms if full is is_full} - {CPU, ""} for is_full in (True, False))
     named = [sorted({*usual, name} & runs.keys()) for name in sorted(others)]
     options = tuple(
-        ({"workload.software.platforms": names}, fails & union(runs[name] for name in names)) for names in named
+        ({"workload.software.platforms": [*asked, *names]}, fails & union(runs[name] for name in names))
+        for names in named
     )
     return Check("mainstream", "software", fails, BestOption(fails, options))
 

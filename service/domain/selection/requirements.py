@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import CPU
 from service.domain.catalog.precision import FORMATS, SupportAsked, runs_as
 from service.domain.catalog.software_support import RUNS, rules_by_type, software_mask, software_names, support_by
 from service.domain.selection.constraints import types_with_peak, types_with_support, without_gpu
@@ -98,8 +99,20 @@ class Requirements:
     precision: PrecisionRequirement | None = None
     of_a_job: bool = False
     """Whether a job is estimated. Its stack and precision are then not relaxed, as others would change the estimate."""
+    needs_software: bool = False
+    """Whether nothing but software names the platform, so that the mainstream framework takes the place of none."""
     cpu_suffices: bool = False
     """Whether the task needs no GPU, so that code for CPUs runs on any machine."""
+
+    def can_drop(self, name: str) -> bool:
+        """Returns whether other software still names the platform without this one, or nothing has to name it."""
+        named = {
+            "framework": self.framework,
+            "engine": self.engine,
+            "libraries": self.libraries,
+            "platforms": set(self.platforms) - {CPU},
+        }
+        return not self.needs_software or any(software for other, software in named.items() if other != name)
 
 
 NOTHING = Requirements()
@@ -160,12 +173,14 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
             fails = catalog.everyone & ~_runs(requirement, catalog)
             # The estimate assumes this stack, and no estimate depends on the version of CUDA.
             is_fixed = needs.of_a_job and name != "cuda"
-            rule = None if is_fixed else WidenVersions(f"workload.software.{name}", requirement, fails)
+            field = f"workload.software.{name}"
+            rule = None if is_fixed else WidenVersions(field, requirement, fails, needs.can_drop(name))
             yield Check(f"software_{name}", "software", fails, rule)
     if needs.libraries:
         # Relaxing drops all libraries, because the one that is missing differs between types.
         fails = union(catalog.everyone & ~_runs(library, catalog) for library in needs.libraries)
-        yield Check("software_libraries", "software", fails, drop({"workload.software.libraries": []}, fails))
+        without = drop({"workload.software.libraries": []}, fails) if needs.can_drop("libraries") else None
+        yield Check("software_libraries", "software", fails, without)
     if needs.custom_cuda_kernels:
         # Kernels must run as they are, because a port to another platform is different code.
         fails = catalog.everyone & ~_runs(Requirement("custom-cuda-kernels"), catalog, ("yes",))
@@ -182,12 +197,13 @@ def _runs(requirement: Requirement, catalog: Catalog, enough: tuple[str, ...] = 
 class WidenVersions:
     """Widens the versions of a piece of software up to the nearest range that runs on the most types.
 
-    If none of its versions runs on any of the types, the requirement is dropped.
+    If none of its versions runs on any of the types, the requirement is dropped, where it can be.
     """
 
     field: str
     requirement: Requirement
     fails: TypeSet
+    can_drop: bool
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         software = self.requirement.software
@@ -196,7 +212,8 @@ class WidenVersions:
             ({self.field: f"{name}{versions}"}, self.fails & _runs(Requirement(software, versions), catalog))
             for versions in self._wider_versions(rejected.types, catalog)
         )
-        return BestOption(self.fails, options, otherwise={self.field: None}).relax(rejected, catalog)
+        otherwise = {self.field: None} if self.can_drop else None
+        return BestOption(self.fails, options, otherwise).relax(rejected, catalog)
 
     def _wider_versions(self, types: TypeSet, catalog: Catalog) -> list[Versions]:
         """The required versions, widened to reach each range that runs on one of the types."""

@@ -55,8 +55,8 @@ def test_a_fresh_price_is_believed_as_it_is_listed() -> None:
 def test_without_other_sellers_age_only_widens_the_band() -> None:
     one = believed(first_aged(CONFIRMED_DAYS + 365.25, 3.0, 4.0, 4.0))
     assert one.likely[0] == 1.0
-    assert one.high[0] == pytest.approx(exp(1.2816 * CHANGE))
-    assert one.low[0] == pytest.approx(exp(-1.2816 * CHANGE))
+    assert one.high[0] == pytest.approx(exp(1.2815516 * CHANGE))
+    assert one.low[0] == pytest.approx(exp(-1.2815516 * CHANGE))
 
 
 def test_an_ageing_price_is_drawn_to_the_median_of_the_other_sellers() -> None:
