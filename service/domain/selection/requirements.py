@@ -3,7 +3,7 @@
 Software is checked by the rules in force on the catalog's day, in the versions that the caller names.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -12,7 +12,15 @@ import numpy as np
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.precision import FORMATS, SupportAsked, runs_as
-from service.domain.catalog.software_support import RUNS, rules_by_type, software_mask, software_names, support_by
+from service.domain.catalog.software_support import (
+    MAINSTREAM,
+    RUNS,
+    mainstream_gpus_mask,
+    rules_by_type,
+    software_mask,
+    software_names,
+    support_by,
+)
 from service.domain.selection.constraints import types_with_peak, types_with_support, without_gpu
 from service.domain.selection.filters import number_index
 from service.domain.selection.offers import AdmittedOffers
@@ -173,19 +181,39 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
             fails = catalog.everyone & ~_runs(requirement, catalog)
             # The estimate assumes this stack, and no estimate depends on the version of CUDA.
             is_fixed = needs.of_a_job and name != "cuda"
-            field = f"workload.software.{name}"
-            rule = None if is_fixed else WidenVersions(field, requirement, fails, needs.can_drop(name))
+            without = _without(name, fails, needs, catalog)
+            rule = None if is_fixed else WidenVersions(f"workload.software.{name}", requirement, fails, without)
             yield Check(f"software_{name}", "software", fails, rule)
     if needs.libraries:
         # Relaxing drops all libraries, because the one that is missing differs between types.
         fails = union(catalog.everyone & ~_runs(library, catalog) for library in needs.libraries)
-        without = drop({"workload.software.libraries": []}, fails) if needs.can_drop("libraries") else None
-        yield Check("software_libraries", "software", fails, without)
+        without_all = drop(*_without("libraries", fails, needs, catalog, empty=[]))
+        yield Check("software_libraries", "software", fails, without_all)
     if needs.custom_cuda_kernels:
         # Kernels must run as they are, because a port to another platform is different code.
         fails = catalog.everyone & ~_runs(Requirement("custom-cuda-kernels"), catalog, ("yes",))
         to = {"workload.software.custom_cuda_kernels": False}
         yield Check("custom_cuda_kernels", "software", fails, drop(to, fails))
+
+
+Change = tuple[Mapping[str, object], TypeSet]
+"""A change of the question, and the types that it admits."""
+
+
+def _without(name: str, fails: TypeSet, needs: Requirements, catalog: Catalog, empty: object = None) -> Change:
+    """Returns the change that drops a piece of software, or names the mainstream framework in its place.
+
+    Without other software the code is of the mainstream framework. A change that rejects types that pass now is none.
+    """
+    field, passing = f"workload.software.{name}", catalog.everyone & ~fails
+    if needs.can_drop(name):
+        return {field: empty}, fails
+    in_full = types_where(catalog.derive(mainstream_gpus_mask))
+    if not passing & ~in_full:
+        return {field: empty}, fails & in_full
+    mainstream = _runs(Requirement(MAINSTREAM), catalog)
+    can_replace = name == "framework" and not passing & ~mainstream
+    return {field: MAINSTREAM}, fails & mainstream if can_replace else 0
 
 
 def _runs(requirement: Requirement, catalog: Catalog, enough: tuple[str, ...] = RUNS) -> TypeSet:
@@ -197,13 +225,13 @@ def _runs(requirement: Requirement, catalog: Catalog, enough: tuple[str, ...] = 
 class WidenVersions:
     """Widens the versions of a piece of software up to the nearest range that runs on the most types.
 
-    If none of its versions runs on any of the types, the requirement is dropped, where it can be.
+    If none of its versions runs on any of the types, the change without it is made.
     """
 
     field: str
     requirement: Requirement
     fails: TypeSet
-    can_drop: bool
+    without: Change
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         software = self.requirement.software
@@ -212,8 +240,8 @@ class WidenVersions:
             ({self.field: f"{name}{versions}"}, self.fails & _runs(Requirement(software, versions), catalog))
             for versions in self._wider_versions(rejected.types, catalog)
         )
-        otherwise = {self.field: None} if self.can_drop else None
-        return BestOption(self.fails, options, otherwise).relax(rejected, catalog)
+        wider = BestOption(self.fails, options).relax(rejected, catalog)
+        return wider or drop(*self.without).relax(rejected, catalog)
 
     def _wider_versions(self, types: TypeSet, catalog: Catalog) -> list[Versions]:
         """The required versions, widened to reach each range that runs on one of the types."""
