@@ -212,11 +212,13 @@ def inference_parts(config: InferenceConfig, layout: AnyLayout, sequences: Numbe
 
 def _cache_bytes_of_requests(config: InferenceConfig, layout: AnyLayout) -> tuple[Number, Number]:
     """Bytes on each GPU of the part of the cache that all requests share, and of the part of each request."""
-    whole = sequence_cache_bytes(config, max(1.0, config.whole_length), layout.tensor) / layout.pipeline
-    if not config.shared_prompt:
-        return 0.0, whole
-    shared = sequence_cache_bytes(config, config.shared_prompt, layout.tensor) / layout.pipeline
-    return shared, whole - shared
+
+    def cached(tokens: float) -> Number:
+        return sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
+
+    # A request keeps its own tokens and its own recurrent state, even where a window has passed the shared part.
+    own = cached(max(1.0, config.whole_length - config.shared_prompt))
+    return cached(config.shared_prompt) if config.shared_prompt else 0.0, own
 
 
 def _room_for_cache(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:

@@ -25,7 +25,7 @@ from service.domain.physics.input_pipeline import (
 )
 from service.domain.recommend.answer import HostNeeds, RankedOffer, WorkContext, WorkEstimate
 from service.domain.recommend.codes import WarningCode
-from service.domain.selection.requirements import partly_run
+from service.domain.selection.requirements import not_run, partly_run
 from service.domain.selection.successors import successor
 from service.domain.statement import Statement, statement
 from service.domain.units import GIB
@@ -129,7 +129,10 @@ def _software_warnings(subject: _Subject) -> Warnings:
     gpu, index = subject.instance_type.gpu, subject.offer.index
     if gpu and subject.context.task in TASKS_THAT_LOAD and subject.catalog.derive(no_framework_mask)[index]:
         yield statement(WarningCode.NO_FRAMEWORK, gpu=gpu.name)
-    elif partly := partly_run(subject.context.needs, index, subject.catalog):
+        return
+    for software in not_run(subject.context.needs, index, subject.catalog):
+        yield statement(WarningCode.SOFTWARE_UNSUPPORTED, software=software, gpu=gpu.name if gpu else "CPU")
+    if partly := partly_run(subject.context.needs, index, subject.catalog):
         yield statement(WarningCode.SOFTWARE_PARTLY, software=partly)
 
 

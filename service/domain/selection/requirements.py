@@ -112,6 +112,11 @@ class Requirements:
     cpu_suffices: bool = False
     """Whether the task needs no GPU, so that code for CPUs runs on any machine."""
 
+    @property
+    def software(self) -> tuple[Requirement, ...]:
+        """The framework, the engine and the libraries that must run."""
+        return tuple(needed for needed in (self.framework, self.engine, *self.libraries) if needed)
+
     def can_drop(self, name: str) -> bool:
         """Returns whether other software still names the platform without this one, or nothing has to name it."""
         named = {
@@ -150,15 +155,21 @@ def precision_requirement(
     return PrecisionRequirement(numerics, preferred, tolerated, free=not named, support=support, needs_peak=needs_peak)
 
 
+def not_run(needs: Requirements, index: int, catalog: Catalog) -> list[str]:
+    """Returns the required software that is not known to run on a type."""
+    return [needed.software for needed in needs.software if _support(needed, index, catalog) not in RUNS]
+
+
 def partly_run(needs: Requirements, index: int, catalog: Catalog) -> list[tuple[str, str | None]]:
     """Returns software that runs on a type only in part, or is optional and does not run, with the note of its rule."""
-    requirements = [needs.framework, needs.engine, *needs.libraries, *needs.optional]
-    rules_of = {needed: catalog.derive(rules_by_type, needed.software)[index] for needed in requirements if needed}
-    return [
-        (requirement.software, next((rule.note for rule in rules if rule.note), None))
-        for requirement, rules in rules_of.items()
-        if support_by(rules, requirement.versions) != "yes"
-    ]
+    partly = [needed for needed in needs.software if _support(needed, index, catalog) == "partly"]
+    lacking = [needed for needed in needs.optional if _support(needed, index, catalog) != "yes"]
+    rules = {needed: catalog.derive(rules_by_type, needed.software)[index] for needed in (*partly, *lacking)}
+    return [(each.software, next((rule.note for rule in rules[each] if rule.note), None)) for each in rules]
+
+
+def _support(needed: Requirement, index: int, catalog: Catalog) -> str | None:
+    return support_by(catalog.derive(rules_by_type, needed.software)[index], needed.versions)
 
 
 def requirement_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:

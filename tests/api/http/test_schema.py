@@ -67,7 +67,8 @@ KNOWN = {
 """Names of rows, which the document cannot list. Requests that use them are refused less often."""
 
 BEYOND_A_SCHEMA = re.compile(
-    r"No .* is called|lies in the future|The catalog begins in|is above m|The cursor|needs? a precision|is after to"
+    r"No .* is called|lies in the future|The catalog begins in|Nothing was known on|is above m|The cursor"
+    r"|needs? a precision|is after to"
     r"|need workload.precision|There is no (column|facet)|needs at least one above 0|On .* there is no instance type"
     r"|String should have at least 1 character"  # between two commas
     r"|(Give|Send) (a|either) |An estimate needs|Nothing is known of|has no GPU|does not run"

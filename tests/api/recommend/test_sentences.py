@@ -104,6 +104,9 @@ FEEDING = SampleLoading(samples_per_second_per_vcpu=0.001, sample_mb=1e6)
 LOADING = SampleLoading(from_local_disks=True, single_threaded=True)
 ANSWERS: dict[str, Callable[[], Answer]] = {
     "peaks": lambda: ask(precisions=("bf16",), needs=PYTORCH, loading=LOADING),
+    "software that the machine in use lacks": lambda: ask(
+        needs=Requirements(framework=Requirement("mxnet", EVERY)), current_instance=P4D.id
+    ),
     "one machine": lambda: ask(machines=(P4D,), constraints={"market": ("on_demand",)}),
     "spot": lambda: ask(SMALL_JOB, constraints=SPOT, limits=Limits(deadline_hours=1e6, budget_usd=1e9, safe=True)),
     "two nodes": lambda: ask(replace(SMALL_JOB, loading=FEEDING), nodes=(2, 2)),
