@@ -324,7 +324,7 @@ def _names_hardware(request: RecommendRequest) -> bool:
 
 
 def _names_software(work: WorkloadRequest) -> bool:
-    """Returns whether a workload names software that tells the platform of its code."""
+    """Returns whether a workload names software, and with it the platform of its code."""
     software = work.software
     # Code for CPUs says nothing about GPUs.
     return bool(software.framework or software.engine or set(software.platforms) - {CPU} or software.libraries)

@@ -150,7 +150,7 @@ def _room_and_bytes(
     if not config.model.generates:
         return np.full(len(usable), forward_batch(config)), empty, empty
     each = _bytes_needed(factors, config, layouts, np.ones(len(usable))) - empty
-    # A request of a few bytes beside a large model may round to none: any number then fits, or no request at all.
+    # The few bytes of a request may vanish next to those of a large model: any number then fits, or no request at all.
     any_number = np.where(usable >= empty, np.inf, -np.inf)
     fit = np.divide(usable - empty, each, out=any_number, where=each > 0)
     room = np.asarray(room_by_memory(fit, requests_with_room(config, usable, layouts), config.longest_over_mean))
