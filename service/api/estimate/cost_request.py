@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from service.api.http.fields import LARGEST, MOST_VALUES, Amount, AtLeastOne, BodyModel, Name, Positive, split_commas
 from service.api.workload.workload import CheckpointRequest, ServingRequest, WorkloadRequest
@@ -34,6 +34,8 @@ OneOrMore = Annotated[
 
 class StorageRequest(BodyModel):
     """Data that is stored as long as the run lasts, or for hours of its own."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
     gib: Amount
     storage_class: Annotated[Name, Field(alias="class", description="Such as `gp3`, `s3-standard` or `pd-ssd`.")]

@@ -23,6 +23,8 @@ from service.api.workload.requirements import (
 )
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import markets_of_service, service_known
+from service.domain.bill.run import BilledRun
+from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog, with_hosts
 from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve_instances, unknown
@@ -229,7 +231,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
             **({"max_instances": most} if load is None else load.limits),
         ),
         checkpoints=checkpoints_in(request.checkpoint_of(work), work),
-        run=run_of(request),
+        run=_run(request, catalog),
         managed_service=_service(request, catalog),
         diversify=request.diversify,
         needs=requirements_of(
@@ -316,6 +318,14 @@ def _constraints(
         data_is_billed=work.amount is not None and run_of(request).has_data,
         spot_refused=is_not_fault_tolerant(work),
     )
+
+
+def _run(request: RecommendRequest, catalog: Catalog) -> BilledRun:
+    """Returns what is billed besides the machines. Raises `UnknownName` for a storage class that no seller has."""
+    run = run_of(request)
+    for data in run.stored:
+        known_storage_class(catalog.reference.storage_prices, data.storage_class)
+    return run
 
 
 def _names_hardware(request: RecommendRequest) -> bool:
