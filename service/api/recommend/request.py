@@ -13,8 +13,8 @@ from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, KnownAt
 from service.api.workload.checkpoints import checkpoints_in, is_not_fault_tolerant
 from service.api.workload.job import amount_of, job_of, loading_of
 from service.api.workload.requirements import (
-    needs_mainstream,
     numerics_of,
+    platform_named_by,
     precision_requirement_of,
     refused_precisions,
     requirement,
@@ -26,7 +26,6 @@ from service.domain.bill.payment_options import markets_of_service, service_know
 from service.domain.bill.run import BilledRun
 from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog, with_hosts
-from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve_instances, unknown
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.software_support import portable_libraries
@@ -239,7 +238,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
             required,
             catalog,
             has_job=job is not None,
-            needs_software=needs_mainstream(work) and not _names_hardware(request),
+            platform_named_by=_platform_named_by(request, catalog),
         ),
         usual=faster or (required.tolerated if required is not None and required.free else ()),
         given=frozenset(_given_fields(request)),
@@ -305,7 +304,7 @@ def _constraints(
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
-        mainstream=needs_mainstream(work) and not (_names_hardware(request) or _names_software(work)),
+        mainstream=_platform_named_by(request, catalog) == frozenset(),
         of_a_job=has_job,
         with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
         platforms=work.software.platforms,
@@ -328,16 +327,10 @@ def _run(request: RecommendRequest, catalog: Catalog) -> BilledRun:
     return run
 
 
-def _names_hardware(request: RecommendRequest) -> bool:
-    """Returns whether a question names hardware, and with it the platform of its code."""
-    return not HARDWARE_NAMES.isdisjoint(request.constraints.given())
-
-
-def _names_software(work: WorkloadRequest) -> bool:
-    """Returns whether a workload names software, and with it the platform of its code."""
-    software = work.software
-    # Code for CPUs says nothing about GPUs.
-    return bool(software.framework or software.engine or set(software.platforms) - {CPU} or software.libraries)
+def _platform_named_by(request: RecommendRequest, catalog: Catalog) -> frozenset[str] | None:
+    """Returns `platform_named_by`; None where the question names hardware, and with it the platform of its code."""
+    names_hardware = not HARDWARE_NAMES.isdisjoint(request.constraints.given())
+    return None if names_hardware else platform_named_by(request.workload, catalog)
 
 
 def _asks_for_cpus(request: RecommendRequest, catalog: Catalog) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from service.api.workload.workload import WorkloadRequest
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import resolve
 from service.domain.catalog.software_support import NEEDS_A_FRAMEWORK, software_names
 from service.domain.jobs.stacks import software_name
@@ -28,12 +29,9 @@ def requirements_of(
     catalog: Catalog,
     *,
     has_job: bool,
-    needs_software: bool,
+    platform_named_by: frozenset[str] | None,
 ) -> Requirements:
-    """Returns what a workload needs; software without any rule about it is left out. Raises `QuestionError`.
-
-    `needs_software` says whether nothing but software names the platform of its code.
-    """
+    """Returns what a workload needs; software without any rule about it is left out. Raises `QuestionError`."""
     if precision is None and not work.model_fields_set & {"software", "host"}:
         return NOTHING
     software = work.software
@@ -50,14 +48,23 @@ def requirements_of(
         host_memory_gib=work.host.memory_gib,
         precision=precision,
         of_a_job=has_job,
-        needs_software=needs_software,
+        platform_named_by=platform_named_by,
         cpu_suffices=work.task in TASKS_WITHOUT_GPU,
     )
 
 
-def needs_mainstream(work: WorkloadRequest) -> bool:
-    """Returns whether the code is taken to be of the mainstream framework where the question names no other."""
-    return work.task in NEEDS_A_FRAMEWORK and work.task not in TASKS_WITHOUT_GPU
+def platform_named_by(work: WorkloadRequest, catalog: Catalog) -> frozenset[str] | None:
+    """Returns the fields of the software that say what the code runs on; None where nothing has to say it.
+
+    Where no field does, the code is taken to be of the mainstream framework.
+    """
+    if work.task not in NEEDS_A_FRAMEWORK or work.task in TASKS_WITHOUT_GPU:
+        return None
+    software = work.software
+    # Code for CPUs says nothing about GPUs.
+    platforms = set(platforms_of(work, catalog)) - {CPU}
+    fields = {"framework": software.framework, "engine": software.engine, "libraries": software.libraries}
+    return frozenset(name for name, value in {**fields, "platforms": platforms}.items() if value)
 
 
 def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement | None:

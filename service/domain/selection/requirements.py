@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.hardware import CPU
 from service.domain.catalog.precision import FORMATS, SupportAsked, runs_as
 from service.domain.catalog.software_support import (
     MAINSTREAM,
@@ -107,8 +106,11 @@ class Requirements:
     precision: PrecisionRequirement | None = None
     of_a_job: bool = False
     """Whether a job is estimated. Its stack and precision are then not relaxed, as others would change the estimate."""
-    needs_software: bool = False
-    """Whether nothing but software names the platform, so that the mainstream framework takes the place of none."""
+    platform_named_by: frozenset[str] | None = None
+    """Fields of the software that say what the code runs on, without which it is of the mainstream framework.
+
+    None where the question names hardware, or where the task needs no framework.
+    """
     cpu_suffices: bool = False
     """Whether the task needs no GPU, so that code for CPUs runs on any machine."""
 
@@ -118,14 +120,8 @@ class Requirements:
         return tuple(needed for needed in (self.framework, self.engine, *self.libraries) if needed)
 
     def can_drop(self, name: str) -> bool:
-        """Returns whether other software still names the platform without this one, or nothing has to name it."""
-        named = {
-            "framework": self.framework,
-            "engine": self.engine,
-            "libraries": self.libraries,
-            "platforms": set(self.platforms) - {CPU},
-        }
-        return not self.needs_software or any(software for other, software in named.items() if other != name)
+        """Returns whether the question names its platform without this field, or does not have to."""
+        return self.platform_named_by is None or bool(self.platform_named_by - {name})
 
 
 NOTHING = Requirements()
@@ -192,14 +188,14 @@ def _software_checks(needs: Requirements, catalog: Catalog) -> Iterator[Check]:
             fails = catalog.everyone & ~_runs(requirement, catalog)
             # The estimate assumes this stack, and no estimate depends on the version of CUDA.
             is_fixed = needs.of_a_job and name != "cuda"
-            without = _without(name, fails, needs, catalog)
-            rule = None if is_fixed else WidenVersions(f"workload.software.{name}", requirement, fails, without)
+            change = _without(name, fails, needs, catalog)
+            rule = None if is_fixed else WidenVersions(f"workload.software.{name}", requirement, fails, change)
             yield Check(f"software_{name}", "software", fails, rule)
     if needs.libraries:
         # Relaxing drops all libraries, because the one that is missing differs between types.
         fails = union(catalog.everyone & ~_runs(library, catalog) for library in needs.libraries)
-        without_all = drop(*_without("libraries", fails, needs, catalog, empty=[]))
-        yield Check("software_libraries", "software", fails, without_all)
+        without = drop(*_without("libraries", fails, needs, catalog, empty=[]))
+        yield Check("software_libraries", "software", fails, without)
     if needs.custom_cuda_kernels:
         # Kernels must run as they are, because a port to another platform is different code.
         fails = catalog.everyone & ~_runs(Requirement("custom-cuda-kernels"), catalog, ("yes",))

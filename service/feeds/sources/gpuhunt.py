@@ -74,8 +74,8 @@ def _member(body: bytes, part: str) -> bytes:
             if broken or archive.namelist() != [f"{part}.csv"]:
                 raise DocumentRefused(f"The zip does not hold exactly a sound {part}.csv.")
             return archive.read(f"{part}.csv")
-    # `zipfile` raises NotImplementedError for an unknown compression, and RuntimeError for an encrypted member.
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+    # `zipfile` raises RuntimeError for an encrypted member, and a subclass of it for an unknown compression.
+    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError) as error:
         raise DocumentRefused(f"The zip is broken: {error}.") from None
 
 

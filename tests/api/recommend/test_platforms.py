@@ -194,3 +194,17 @@ def test_a_model_that_is_too_large_for_the_memory_of_cpus_is_rejected_there(clie
     answer = post(client, "/recommend", workload=work, constraints={"provider": ["aws"]})
     assert not answer["choices"]
     assert rejected(answer)["gpu_memory"]["count"] >= 20
+
+
+@pytest.mark.parametrize("engine", [None, "abacus"])
+def test_dropping_software_admits_what_it_promised_whatever_else_is_named(
+    client: TestClient, engine: str | None
+) -> None:
+    """An unknown name too says that the code is not of the mainstream framework."""
+    software = {"framework": "tensorrt-llm", "engine": engine}
+    ask = {"workload": {"task": "inference", "software": software}, "limit": 1}
+    before = post(client, "/recommend", **ask)
+    relax = rejected(before)["software_framework"]["relax"]
+    changed = {**software, "framework": relax["to"]["workload.software.framework"]}
+    after = post(client, "/recommend", **{**ask, "workload": {"task": "inference", "software": changed}})
+    assert after["counts"]["admitted"] - before["counts"]["admitted"] == relax["admits"]
