@@ -327,7 +327,7 @@ def _gpu_decoding(vcpus: float | None) -> str:
 def _migration_path(old: str, new: str, gpus: int, links: str | None, times: float, usd: float) -> str:
     over = "" if links is None else f" over {links}"
     return (
-        f"From {old}, code and precisions carry over to {new} of the same architecture: {gpus} GPUs{over}, "
+        f"From {old}, code and precisions carry over to {new} of the same architecture: {_plural(gpus, 'GPU')}{over}, "
         f"{times:.3g} times the peak, from ${usd:g} an hour."
     )
 

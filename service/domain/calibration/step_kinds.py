@@ -63,6 +63,7 @@ TRAINING = _kind(
         "routing": (1.0, {BROAD: (EVERYTHING, "release"), WIDE: ("stack",)}),
         "expert": (0.8, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("link", "architecture")}),
         "bubble": (0.8, {BROAD: (EVERYTHING,), MIDDLE: ("stack",)}),
+        "pipeline": (0.5, {BROAD: (EVERYTHING,), MIDDLE: ("link",)}),
         "data": (0.3, {BROAD: (EVERYTHING,), WIDE: ("class", "stack"), MIDDLE: ("link",)}),
         "optimizer": (1.2, {BROAD: (EVERYTHING,), WIDE: ("class",)}),
         "offload": (1.0, {BROAD: (EVERYTHING,)}),

@@ -168,8 +168,16 @@ def cuts_of(config: Config, shapes: Sequence[Size], fixed: FixedLayout) -> Colum
     allowed = _allowed(limits, cuts, fixed)
     if all(getattr(fixed, name) is None for name in CUTS_OF_A_REPLICA):
         within = np.repeat([float(replica) for _, _, replica in shapes], sizes)
-        allowed &= cuts["tensor"] * cuts["pipeline"] * cuts["context"] <= within
+        allowed &= _gpus_that_a_replica_spans(config, cuts) <= within
     return _with_experts(limits, {name: column[allowed] for name, column in cuts.items()}, fixed)
+
+
+def _gpus_that_a_replica_spans(config: Config, cuts: Columns) -> Floats:
+    """GPUs from the first to the last of a copy of the model. In training, other copies lie between two stages."""
+    spans = cuts["tensor"] * cuts["context"] * cuts["pipeline"]
+    if isinstance(config, InferenceConfig):
+        return spans
+    return np.where(cuts["pipeline"] > 1, spans * cuts["data"], spans)
 
 
 def _limits(config: Config) -> CutLimits:

@@ -36,7 +36,7 @@ TERMS_BY_BOTTLENECK = {
     "gpu_compute": ("matrix", "narrow", "attention", "prefill"),
     "gpu_memory_bandwidth": ("memory", "weights", "cache", "vocabulary", "prefill_memory", "pass", "optimizer"),
     "host_overhead": ("launch", "routing", "step", "offload", "request"),
-    "communication": ("tensor", "latency", "context", "expert", "data"),
+    "communication": ("tensor", "latency", "context", "expert", "pipeline", "data"),
     "pipeline_bubble": ("bubble",),
     "input": ("input",),
 }

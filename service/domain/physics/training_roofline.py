@@ -114,7 +114,21 @@ def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
         **over_links("tensor", all_reduce_bytes(messages, layout.tensor), layout.tensor <= linked_gpus),
         **_expert_demands(layout, linked_gpus, tokens * routed, t),
         **over_links("context", ring, layout.tensor * layout.context <= linked_gpus),
+        **_stage_demands(layout, linked_gpus, tokens * t.hidden),
     }
+
+
+def _stage_demands(layout: AnyLayout, linked_gpus: Number, values: Number) -> Demands:
+    """Values of 2 bytes that a stage of a pipeline hands on, and their gradients that it hands back.
+
+    Ranks are numbered as in Megatron-LM (SC'21), tensor first and pipeline last, so that the stages of one replica
+    are as far apart as they can be. The GPUs of a tensor group send a part each.
+    """
+    if np.all(layout.pipeline == 1):
+        return {}
+    size = 2 * 2.0 * values * layout.virtual_stages / layout.tensor * (layout.pipeline > 1)
+    gpus = layout.tensor * layout.context * layout.data * layout.pipeline
+    return over_links("pipeline", size, gpus <= linked_gpus)
 
 
 def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float:

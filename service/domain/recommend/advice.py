@@ -358,7 +358,15 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
     ]
     cards.sort(key=lambda card: (card[0].vcpus or 0.0, card[0].id))  # of equal cards, the one with the smallest host
     larger, now = [card for card in cards if card[1] > gpu.memory_gb], best_peak(top)
-    faster = [card for card in cards if card[2] >= WORTH_A_CHANGE * now]
+    # A card with a higher peak and slower memory is slower at much of deep learning.
+    bandwidth = gpu.memory_bandwidth_gb_per_second or 0.0
+    faster = [
+        card
+        for card in cards
+        if card[2] >= WORTH_A_CHANGE * now
+        and card[0].gpu is not None
+        and (card[0].gpu.memory_bandwidth_gb_per_second or 0.0) >= bandwidth
+    ]
     memory, speed = min(larger, key=itemgetter(1), default=None), min(faster, key=itemgetter(2), default=None)
     if memory is None and speed is None:
         return None

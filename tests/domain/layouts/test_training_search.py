@@ -209,8 +209,18 @@ def test_a_network_that_is_unknown_carries_data_parallelism_alone() -> None:
     unknown = replace(known, network_known=False)
     work = training(model=LARGE_MODEL, software=SoftwareStack("megatron-lm"))
     assert best_layout(UNFITTED, work, known).layout.model_ranks > 2
-    assert best_layout(UNFITTED, work, unknown).layout.model_ranks <= 2
+    found = best_layout(UNFITTED, work, unknown).layout
+    assert found.tensor * found.context <= 2
+    assert found.pipeline == 1  # the stages of a copy lie on different nodes, since its data-parallel twins lie between
     assert best_layout(UNFITTED, work, unknown, FixedLayout(tensor=8)).layout.tensor == 8
+
+
+def test_a_pipeline_stays_within_one_node_of_an_unknown_network() -> None:
+    work = training(model=LARGE_MODEL, software=SoftwareStack("megatron-lm"), optimizer="sgd", recipe="pure")
+    cards = gpu_with_peaks(memory_gb=80)
+    assert best_layout(UNFITTED, work, replace(cluster(cards), network_known=False), FixedLayout(pipeline=4)).fits
+    search = best_layout(UNFITTED, work, replace(cluster(cards, gpus=1, nodes=8), network_known=False))
+    assert search.layout.model_ranks == 1
 
 
 def test_a_caller_may_cross_slow_links() -> None:

@@ -59,6 +59,31 @@ def test_recomputing_sends_half_as_much_again_between_tensor_ranks() -> None:
     assert again == pytest.approx(plain * 6 / 4)
 
 
+def test_a_stage_sends_each_activation_on_and_receives_its_gradient() -> None:
+    """Values of 2 bytes in both directions, for each micro-batch, from each GPU of a tensor group its part."""
+    config, layout = training(sequence_length=2048), Layout(tensor=2, pipeline=4, micro_batch=3, accumulation=16)
+    sent = training_demands(config, layout, 8)
+    assert sent["pipeline", "link"] == 16 * 2 * 2 * 3 * 2048 * 4096 / 2
+    assert sent["pipeline", "slow_link"] == 0
+    interleaved = training_demands(config, replace(layout, virtual_stages=2), 8)
+    assert interleaved["pipeline", "link"] == 2 * sent["pipeline", "link"]
+
+
+def test_the_stages_of_a_replica_lie_on_different_nodes_where_others_lie_between_them() -> None:
+    sent = training_demands(training(), Layout(pipeline=4, data=8, accumulation=16), 8)
+    assert sent["pipeline", "link"] == 0 < sent["pipeline", "slow_link"]
+    assert sent["data", "network"] == 0
+
+
+def test_a_slow_network_slows_a_pipeline_that_crosses_it() -> None:
+    config, layout = training(), Layout(pipeline=8, data=8, accumulation=32)
+    fast, slow = (
+        training_terms(config, replace(cluster(nodes=8), network_bytes_per_second=rate), layout).seconds["pipeline"]
+        for rate in (50e9, 0.15e9)
+    )
+    assert slow == pytest.approx(fast * 50 / 0.15)
+
+
 def test_experts_that_read_a_narrower_width_receive_less() -> None:
     layout, transformer = Layout(data=16, expert=16), MIXTRAL.transformer
     assert transformer is not None
