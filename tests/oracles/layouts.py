@@ -57,7 +57,8 @@ def every_training_layout(
         share = -(-batch // data)
         for micro in _micro_batches(config, share, fixed) if data <= batch else ():
             accumulation = fixed.accumulation or max(1, -(-share // micro))
-            empty = data * micro * accumulation - batch
+            # A batch that is only assumed is as large as its slots.
+            empty = data * micro * accumulation - batch if config.global_batch else 0
             for stage, how in ways_to_run(config, fixed, _highest_stage(cut, fixed)):
                 yield Layout(
                     tensor,

@@ -11,6 +11,7 @@ from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
 from service.domain.catalog.hardware import InstanceType
+from service.domain.layouts.warnings import EstimateWarningCode
 from service.domain.physics.input_pipeline import CORES_PER_GPU_THAT_DECODES, USUAL_CORES_PER_GPU
 from service.domain.recommend.answer import Choice, CitedPrior, Note, RankedOffer, Rejection, SpotEstimate
 from service.domain.recommend.codes import AdviceCode, NoteCode, ReasonCode, WarningCode
@@ -227,7 +228,11 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PRICE_ASSUMED: lambda note: (
         f"The price is carried over, not observed: {note or 'without a note of its origin'}."
     ),
-    **{WarningCode(code): sentence for code, sentence in WARNINGS_OF_ESTIMATES.items()},
+    **{
+        WarningCode(code): sentence
+        for code, sentence in WARNINGS_OF_ESTIMATES.items()
+        if code is not EstimateWarningCode.BATCH_ASSUMED  # a note here, as it applies to every choice
+    },
     WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",
     WarningCode.MEASUREMENT_OTHER_SOFTWARE: "Measured with {measured}; the workload asks for {requested}. Measure it "
     "again.",
@@ -459,6 +464,10 @@ NOTES: Mapping[NoteCode, Sentence] = {
     ),
     NoteCode.NO_AMOUNT: "No amount of work was given, so the ranking is by the cost of an hour, not of the job.",
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
+    NoteCode.BATCH_ASSUMED: (
+        "No `global_batch_size` was given, so an optimizer step is taken to have about {samples:,.0f} samples, "
+        "the same number on each GPU."
+    ).format,
     NoteCode.NEAREST: _nearest,
     NoteCode.SEVERAL_CONSTRAINTS: lambda instance, codes: (
         f"No single change admits anything. {instance} misses the fewest constraints: {', '.join(codes)}."

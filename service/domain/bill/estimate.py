@@ -192,11 +192,16 @@ def _warnings(
         return (statement(EstimateWarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second),)
     if job is None or cluster is None:
         return ()
-    warnings, instance_type = tuple(estimate_warnings(job, cluster)), question.instance_type
+    warnings, instance_type = (*estimate_warnings(job, cluster), *_assumed_batch(job)), question.instance_type
     if instance_type is None or cluster.nodes == 1:
         return warnings
     alone = catalog.derive(without_cluster)[catalog.index_of[instance_type.id]]
     return (*warnings, statement(EstimateWarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)) if alone else warnings
+
+
+def _assumed_batch(job: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+    if isinstance(job.config, TrainingConfig) and job.config.global_batch is None:
+        yield statement(EstimateWarningCode.BATCH_ASSUMED, samples=job.estimate.layout.global_batch)
 
 
 def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | None:

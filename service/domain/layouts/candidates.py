@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, Number, still, taken
-from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
+from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
 from service.domain.layouts.usual import FixedLayout
+from service.domain.models.model import Model
 from service.domain.physics.parallelism import CHECKPOINTINGS, LayoutTable
 
 Columns = dict[str, NDArray[Any]]
@@ -35,7 +36,8 @@ MOST_SAMPLES_IN_A_MICRO_BATCH = 512
 USUAL_TOKENS_PER_STEP = {"full": 2**20, "lora": 2**17, "qlora": 2**17, "adapter": 2**17}
 """About a million tokens when all weights learn (GPT-3 0.5-3.2 million, Llama 2 4 million), else 32 long sequences."""
 
-USUAL_SAMPLES_PER_STEP = 1024
+USUAL_SAMPLES_PER_STEP = {"full": 1024, "lora": 4, "qlora": 4, "adapter": 4}
+"""About a thousand images when all weights learn (as for ImageNet), else 4 (diffusers' commands for LoRA)."""
 
 CUTS_OF_A_REPLICA = ("tensor", "pipeline", "context")
 """Degrees that divide a copy of the model over GPUs."""
@@ -84,13 +86,18 @@ def crosses_slow_links(tensor: Number, linked_gpus: Number) -> Number:
     return (tensor > linked_gpus) | (linked_gpus % tensor != 0)
 
 
+def usual_batch(model: Model, method: Method, sequence_length: int) -> int:
+    """Returns usual samples of an optimizer step; of a transformer, as many sequences as make a usual step's tokens."""
+    if model.transformer is not None and sequence_length:
+        return max(1, USUAL_TOKENS_PER_STEP[method] // sequence_length)
+    return USUAL_SAMPLES_PER_STEP[method]
+
+
 def assumed_batch(config: TrainingConfig, gpus: int) -> int:
     """The global batch; by default, a usual one that gives every GPU as many samples."""
     if config.global_batch:
         return config.global_batch
-    usual = USUAL_SAMPLES_PER_STEP
-    if config.model.transformer is not None and config.sequence_length:
-        usual = max(1, USUAL_TOKENS_PER_STEP[config.method] // config.sequence_length)
+    usual = usual_batch(config.model, config.method, config.sequence_length or 0)
     return gpus * max(1, round(usual / gpus))
 
 

@@ -25,6 +25,7 @@ class EstimateWarningCode(StrEnum):
     NETWORK_UNKNOWN = "network_unknown"
     NO_CLUSTER_THERE = "no_cluster_there"
     VCPUS_UNKNOWN = "vcpus_unknown"
+    BATCH_ASSUMED = "batch_assumed"
     HOST_BOUND = "host_bound"
     SLOW_READS = "slow_reads"
     PRECISION_REDUCED = "precision_reduced"

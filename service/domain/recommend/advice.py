@@ -365,7 +365,7 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
         for card in cards
         if card[2] >= WORTH_A_CHANGE * now
         and card[0].gpu is not None
-        and (card[0].gpu.memory_bandwidth_gb_per_second or 0.0) >= bandwidth
+        and (card[0].gpu.memory_bandwidth_gb_per_second or 0.0) >= bandwidth / WORTH_A_CHANGE
     ]
     memory, speed = min(larger, key=itemgetter(1), default=None), min(faster, key=itemgetter(2), default=None)
     if memory is None and speed is None:

@@ -130,6 +130,7 @@ class NoteCode(MeaningfulCode):
     )
     NO_AMOUNT = auto(), "No amount of work was given, so the ranking is by the cost of an hour."
     NO_DEADLINE = auto(), "No deadline was given, so none was applied."
+    BATCH_ASSUMED = auto(), "No batch was given, so that training steps are taken to have a usual number of samples."
     CONFLICT_IN_SOURCES = auto(), "Rules of thumb that the answer cites rank the same families in opposite orders."
     NOT_WEIGHED = auto(), "Fields that were read and checked but did not affect the ranking."
     SOFTWARE_UNKNOWN = auto(), "Software without any rule about where it runs; it rejected nothing."

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.jobs.job import sequence_length
+from service.domain.layouts.candidates import usual_batch
 from service.domain.recommend.answer import CitedPrior, NamedWork, Note, Question, RankedOffer, Rejection
 from service.domain.recommend.codes import NoteCode
 from service.domain.recommend.priors import in_conflict
@@ -75,6 +77,9 @@ def notes_on(
         yield Note(NoteCode.PRICE_IGNORED, ("objective",), {"weaker_first": question.asks_for_least_hardware})
     if (work := question.modelled) is not None and work.as_published and "workload.precision" not in given:
         yield Note(NoteCode.PUBLISHED_PRECISION, ("workload.precision",), {"precision": work.precisions[0]})
+    if work is not None and work.task == "training" and work.global_batch is None:
+        samples = usual_batch(work.model, work.method, sequence_length(work))
+        yield Note(NoteCode.BATCH_ASSUMED, ("workload.global_batch_size",), {"samples": samples})
     if job is not None and job.amount is None:
         yield Note(NoteCode.NO_AMOUNT, ("workload.amount",))
     if "workload.amount" in given and question.limits.deadline_hours is None:

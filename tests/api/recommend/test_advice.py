@@ -294,6 +294,18 @@ def test_work_with_an_amount_and_no_deadline_gets_a_note(client: TestClient) -> 
     assert "no_deadline" not in notes(ask(client, "training", {**AWS, "deadline_hours": 24}, **RESNET))
 
 
+def test_an_assumed_batch_is_stated(client: TestClient) -> None:
+    lora = {"model": "sdxl", "method": "lora", "precision": "bf16", "amount": {"steps": 2000}}
+    answer = ask(client, "training", {"instance": ["g5.xlarge"]}, **lora)
+    assert "about 4 samples" in note_texts(answer)["batch_assumed"]
+    estimate = answer["choices"][0]["estimate"]
+    seconds = estimate["hours"]["likely"] * 3600
+    assert seconds == pytest.approx(4 * 2000 / estimate["samples_per_second"]["likely"], rel=0.02)
+    given = ask(client, "training", {"instance": ["g5.xlarge"]}, **lora, global_batch_size=1)
+    assert "batch_assumed" not in notes(given)
+    assert given["choices"][0]["estimate"]["hours"]["likely"] < estimate["hours"]["likely"] / 2
+
+
 def note_texts(answer: Any) -> dict[str, str]:
     return {each["code"]: each["text"] for each in answer["notes"]}
 
@@ -480,7 +492,7 @@ def test_the_next_cards_of_a_seller_have_more_memory_or_more_speed(client: TestC
         answer = ask(client, "training", cards, precision=["fp16"], as_of="2022-03-04")
         return advice(answer)["upgrade_path"]
 
-    assert "memory on autodl/rtx-a4000x1 (16 GB) and more speed on autodl/rtx-a4000x1" in step("RTX 3080 Ti")
+    assert "memory on autodl/rtx-a4000x1 (16 GB) and more speed on autodl/v100-32gbx1" in step("RTX 3080 Ti")
     assert "memory on autodl/v100-32gbx1 (32 GB)" in step("RTX A5000")
     assert "speed" not in step("A100 SXM4 40GB")
     t4 = advice(ask(client, "training", {"instance": ["g4dn.xlarge"]}, as_of="2022-02-17"))["upgrade_path"]
