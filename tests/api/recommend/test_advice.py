@@ -492,7 +492,7 @@ def test_the_next_cards_of_a_seller_have_more_memory_or_more_speed(client: TestC
         answer = ask(client, "training", cards, precision=["fp16"], as_of="2022-03-04")
         return advice(answer)["upgrade_path"]
 
-    assert "memory on autodl/rtx-a4000x1 (16 GB) and more speed on autodl/v100-32gbx1" in step("RTX 3080 Ti")
+    assert "memory on autodl/rtx-a4000x1 (16 GB) and more speed on autodl/v100-16gbx1" in step("RTX 3080 Ti")
     assert "memory on autodl/v100-32gbx1 (32 GB)" in step("RTX A5000")
     assert "speed" not in step("A100 SXM4 40GB")
     t4 = advice(ask(client, "training", {"instance": ["g4dn.xlarge"]}, as_of="2022-02-17"))["upgrade_path"]

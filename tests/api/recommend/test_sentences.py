@@ -125,6 +125,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
     "slow links": lambda: ask(replace(SERVING, model=LARGE_MODEL), task="inference", machines=(PCIE,)),
+    "no batch": lambda: ask(replace(SMALL_JOB, global_batch=None)),
     "too large": lambda: ask(HUGE_JOB, current_instance=P4D.id),
     "by name": lambda: ask(
         NamedWork("pictures", "training", "bf16", Amount(samples=1e6)), name="pictures", framework="pytorch==2.0"
