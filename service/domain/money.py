@@ -30,8 +30,13 @@ class Unknown:
 
 def exact(number: float | int) -> Fraction:
     """Returns the decimal number that was written, without the error of its binary form: 0.1 is one tenth."""
+    return Fraction(*exact_ratio(number))
+
+
+def exact_ratio(number: float | int) -> tuple[int, int]:
+    """Returns numerator and denominator of the decimal number that was written, as `exact` does."""
     # repr() of a float is the shortest text that means it, which is what the person wrote.
-    return Fraction(number) if isinstance(number, int) else Fraction(Decimal(repr(float(number))))
+    return (number, 1) if isinstance(number, int) else Decimal(repr(float(number))).as_integer_ratio()
 
 
 def half_up(amount: Fraction, scale: int = 1) -> int:
@@ -85,14 +90,18 @@ class Exact:
     @classmethod
     def of(cls, band: Band) -> "Exact":
         """Returns the exact figures of a band."""
-        return cls.of_fractions(exact(band.low), exact(band.likely), exact(band.high))
+        return cls._of_ratios(*(exact_ratio(figure) for figure in (band.low, band.likely, band.high)))
 
     @classmethod
     def of_fractions(cls, *figures: Fraction) -> "Exact":
         """Returns the figures of three fractions."""
-        denominator = lcm(*(figure.denominator for figure in figures))
-        low, likely, high = (figure.numerator * (denominator // figure.denominator) for figure in figures)
-        return cls((low, likely, high), denominator)
+        return cls._of_ratios(*(figure.as_integer_ratio() for figure in figures))
+
+    @classmethod
+    def _of_ratios(cls, *ratios: tuple[int, int]) -> "Exact":
+        common = lcm(*(denominator for _, denominator in ratios))
+        low, likely, high = (numerator * (common // denominator) for numerator, denominator in ratios)
+        return cls((low, likely, high), common)
 
     @classmethod
     def same(cls, figure: Fraction | float) -> "Exact":
@@ -129,11 +138,15 @@ class Exact:
         return Exact((low, likely, high), self.denominator * other.denominator)
 
     def __add__(self, other: "Exact") -> "Exact":
+        (low, likely, high), (other_low, other_likely, other_high) = self.numerators, other.numerators
+        if self.denominator == other.denominator:
+            return Exact((low + other_low, likely + other_likely, high + other_high), self.denominator)
         denominator = lcm(self.denominator, other.denominator)
         by, by_other = denominator // self.denominator, denominator // other.denominator
-        pairs = zip(self.numerators, other.numerators, strict=True)
-        low, likely, high = (mine * by + others * by_other for mine, others in pairs)
-        return Exact((low, likely, high), denominator)
+        return Exact(
+            (low * by + other_low * by_other, likely * by + other_likely * by_other, high * by + other_high * by_other),
+            denominator,
+        )
 
     def __sub__(self, other: "Exact") -> "Exact":
         return self + other.times(-1)

@@ -50,8 +50,10 @@ class CostPartResponse:
     @classmethod
     def of(cls, part: Part) -> "CostPartResponse":
         # Written out, because a bill has dozens of parts and looking for the fields takes twice as long.
-        text, source = part_text(part), part.source or None
-        return cls(part.name, shown(part.usd), shown(part.native), part.basis, text, part.reason, source)
+        text, source, usd = part_text(part), part.source or None, shown(part.usd)
+        # A seller who asks dollars has one amount.
+        native = usd if part.native is part.usd else shown(part.native)
+        return cls(part.name, usd, native, part.basis, text, part.reason, source)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,6 @@ Where the price of the machine itself is unknown there is no total, because the 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from service.domain.bill.interruption import Expectation
@@ -59,7 +58,8 @@ class HourlyPrice:
 
     @property
     def per_hour(self) -> Exact:
-        return Exact.of_fractions(*(Fraction(round(self.micros_per_hour * factor), MICRO) for factor in self.factors))
+        low, likely, high = (round(self.micros_per_hour * factor) for factor in self.factors)
+        return Exact((low, likely, high), MICRO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,9 +92,9 @@ def committed_cost(
     # Prices in two currencies have a ratio that moves with the exchange rate from day to day.
     if on_demand is not None and on_demand.currency == price.currency:
         share = Fraction(price.micros_per_hour, on_demand.micros_per_hour)
-    share_upfront = commitment.paid_upfront
+    share_upfront, per_hour = commitment.paid_upfront, price.per_hour
     usd_used, usd_committed, usd_upfront = (
-        converted(hours.times(machines).by(price.per_hour), price.currency, USD, rate)
+        converted(hours.times(machines).by(per_hour), price.currency, USD, rate)
         for hours in (used, committed, committed.times(share_upfront or 0))
     )
     return CommittedCost(

@@ -197,18 +197,17 @@ def _compared(
         return bill
     plain = on_demand_offer(catalog, instance_type, paid.offer.region)
     listed = None if plain is None else hourly_price(plain.price, instance_type, plain.region)
-    commitment, price = commitment_in(paid.offer.term), bill.terms.price
+    commitment, price, cost, even = commitment_in(paid.offer.term), bill.terms.price, None, None
     if commitment is not None and isinstance(price, HourlyPrice):
         known = listed if isinstance(listed, HourlyPrice) else None
-        hours, machines, rate = bill.bill.billed_hours, bill.machines, bill.terms.rate
-        bill = replace(bill, commitment=committed_cost(commitment, hours, machines, price, known, rate))
-    if plain is None:
-        return bill
-    # Compared through the same service, so that its premium is on both sides.
-    option = PaymentOption(plain, paid.service)
-    if option not in bills:
-        bills[option] = _plain_bill(priced, instance_type, option, catalog)
-    return replace(bill, break_even=_break_even(priced, bill, bills[option]))
+        cost = committed_cost(commitment, bill.bill.billed_hours, bill.machines, price, known, bill.terms.rate)
+    if plain is not None:
+        # Compared through the same service, so that its premium is on both sides.
+        option = PaymentOption(plain, paid.service)
+        if option not in bills:
+            bills[option] = _plain_bill(priced, instance_type, option, catalog)
+        even = _break_even(priced, bill, bills[option])
+    return replace(bill, commitment=cost, break_even=even)
 
 
 def _break_even(priced: PricedRun, bill: MarketBill, on_demand: MarketBill) -> BreakEven | None:

@@ -1,12 +1,11 @@
 """The price of a unit of work: of an epoch, a sample or a token, and of a month of a load."""
 
 from dataclasses import dataclass
-from fractions import Fraction
 from math import isfinite
 
 from service.domain.band import Band
 from service.domain.bill.run import RunAmount
-from service.domain.money import MICRO, Micros, exact, half_up, number
+from service.domain.money import MICRO, Micros, exact, exact_ratio, half_up, number, quotient_half_up
 from service.domain.units import HOURS_A_MONTH, SECONDS_AN_HOUR
 
 MILLION = 1_000_000
@@ -47,8 +46,9 @@ def usd_per(usd: Micros | None, units: int, amount: float | None) -> Micros | No
     """Returns millionths of a dollar for so many units of an amount, rounded half up."""
     if usd is None or amount is None or amount < LEAST_AMOUNT:
         return None
-    share = Fraction(units) / exact(amount)
-    return Micros(half_up(share, usd.low), half_up(share, usd.likely), half_up(share, usd.high))
+    numerator, denominator = exact_ratio(amount)
+    factor = units * denominator
+    return Micros(*(quotient_half_up(case * factor, numerator) for case in (usd.low, usd.likely, usd.high)))
 
 
 def samples_per_usd(samples_per_second: float, usd_per_hour: float) -> float:

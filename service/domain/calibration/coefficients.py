@@ -188,15 +188,15 @@ def _coefficients_by_row(
         value = columns.get(name, features.get(name, ""))
         levels.append(value.names if isinstance(value, Levels) else (str(value),))
         codes.append(value.codes if isinstance(value, Levels) else 0)
-    by_level = np.array([fitted.coefficients.get(names, 0.0) for names in product(*levels)])
-    if not by_level.any():
+    by_level = [fitted.coefficients.get(names, 0.0) for names in product(*levels)]
+    if not any(by_level):
         return 0.0
     number: NDArray[np.float64] | float = 1.0
     for name in fitted.numbers:
         factor = columns.get(name, features.get(name, 0.0))
         assert not isinstance(factor, str | Levels)
         number = number * factor
-    result: NDArray[np.float64] = number * by_level.reshape([len(names) for names in levels])[tuple(codes)]
+    result: NDArray[np.float64] = number * np.reshape(by_level, [len(names) for names in levels])[tuple(codes)]
     return result
 
 

@@ -101,8 +101,13 @@ class ClusterTable:
     def factors(self, factors: ConfigFactors, kind: StepKind, keys: Sequence[tuple[str, str]]) -> Floats:
         """Factor of each (term, resource) on each cluster, of the coefficients that clusters decide."""
         log_factors = partial(factors.calibration.log_factors, kind, features=factors.features, columns=self.features)
-        whole, logs = log_factors("*"), {term: log_factors(term) for term, _ in keys}
-        return np.exp(np.column_stack([self._column(logs[term] + whole) for term, _ in keys]))
+        # Several resources of a term have one factor.
+        whole, rows = log_factors("*"), {term: row for row, term in enumerate(dict.fromkeys(term for term, _ in keys))}
+        logs = np.empty((len(rows), len(self)))
+        for term, row in rows.items():
+            logs[row] = whole + log_factors(term)
+        of_keys: Floats = np.exp(logs)[[rows[term] for term, _ in keys]].T
+        return of_keys
 
     def rates(self, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:
         """Seconds per unit of each (term, resource) on each cluster at the rated speed of its parts."""
@@ -110,9 +115,6 @@ class ClusterTable:
         flops = {name: np.array([gpu[name] for gpu in per_flop])[self.gpu_type] for name in ("flops", "wide_flops")}
         rates = flops | self.unit_seconds
         return np.array([rates[resource] for _, resource in keys]).reshape(len(keys), len(self)).T
-
-    def _column(self, number: Number) -> Floats:
-        return np.broadcast_to(number, len(self))
 
     def bands(self, physics: Physics, kind: StepKind, factors: ConfigFactors) -> Floats:
         """Low, likely and high rates of each cluster, over the calibrated rate."""

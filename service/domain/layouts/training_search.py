@@ -189,10 +189,12 @@ class _Search:
         demands = training_demands(self.config, layouts, linked_gpus)
         keys = [key for key, amount in demands.items() if key[0] in TRAINING.start and np.any(amount)]
         bounded = [key for key in keys if key[0] in TRAINING.bounded]
+        # A term may need many resources, all with the same factor.
+        factors = {term: self.factors.of(TRAINING, term, {}) for term in {term for term, _ in keys}}
         amounts = np.empty((len(keys) + len(bounded), len(layouts.tensor)))
         for index, key in enumerate(keys):
             np.multiply(demands[key], per_sample, out=amounts[index])
-            amounts[index] *= self.factors.of(TRAINING, key[0], {})
+            amounts[index] *= factors[key[0]]
         for index, key in enumerate(bounded, len(keys)):
             np.divide(demands[key], layouts.global_batch, out=amounts[index])
         rates = self.clusters.rates(self.config, keys)
