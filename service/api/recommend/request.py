@@ -21,6 +21,7 @@ from service.api.workload.requirements import (
     requirements_of,
     unknown_software,
 )
+from service.api.workload.serving import with_usual_limit
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.payment_options import markets_of_service, service_known
 from service.domain.bill.run import BilledRun
@@ -151,7 +152,9 @@ def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> 
         update={**_left_open(request, catalog), "max_instances": _instances(request)}
     )
     sample = question.job.sample_name if isinstance(question.job, Job) else None
-    workload = request.workload.model_copy(update={"sample": sample})
+    load = request.workload.serving
+    filled = {"sample": sample, "serving": load and with_usual_limit(load)}
+    workload = request.workload.model_copy(update=filled)
     return request.model_copy(update={"workload": workload, "constraints": constraints, "as_of": catalog.day})
 
 
@@ -272,6 +275,8 @@ def _given_fields(request: RecommendRequest) -> Iterator[str]:
     yield from request.model_fields_set
     yield from (f"workload.{name}" for name in work.model_fields_set)
     yield from (f"workload.host.{name}" for name in work.host.model_fields_set)
+    if work.serving is not None:
+        yield from (f"workload.serving.{name}" for name in work.serving.model_fields_set)
     yield from (f"constraints.{name}" for name in limits.model_fields_set)
 
 

@@ -462,6 +462,10 @@ NOTES: Mapping[NoteCode, Sentence] = {
         "No candidate has a known price, so the ranking is by hardware alone: GPUs are sold one by one, so fewer are "
         f"taken as cheaper{', and weaker ones as cheaper than stronger ones' if weaker_first else ''}."
     ),
+    NoteCode.READING_SPEED: (
+        "No limit on a time was given, so answers are as fast as people read: at most {seconds:g} s per token. Give "
+        "another limit, or null for none."
+    ),
     NoteCode.NO_AMOUNT: "No amount of work was given, so the ranking is by the cost of an hour, not of the job.",
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
     NoteCode.BATCH_ASSUMED: (

@@ -8,6 +8,10 @@ from service.domain.models.model import Model
 USUAL_HEADROOM = 0.2
 """Share of the throughput that stays free where none is given: at a full replica, the queue has no end."""
 
+USUAL_SECONDS_PER_OUTPUT_TOKEN = 0.2
+"""Limit on the time per token where no limit on a time is given: people read about 240 words a minute (the limit of
+MLPerf Inference v4.0 for Llama 2 70B as a server, published on 2024-03-27). Slower answers suit no reader."""
+
 RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
 AS_SENT = (
@@ -18,12 +22,20 @@ OF_ANOTHER_QUESTION = ("amount", "concurrency", "batch_size", "longest_output_le
 """Fields of a workload that describe a number of requests in another way."""
 
 
+def with_usual_limit(sent: ServingRequest) -> ServingRequest:
+    """Returns a load with the usual limit on the time per token, unless it names a limit on a time, or null for one."""
+    if not sent.model_fields_set.isdisjoint(LIMITS):
+        return sent
+    return sent.model_copy(update={"max_seconds_per_output_token": USUAL_SECONDS_PER_OUTPUT_TOKEN})
+
+
 def serving_of(work: WorkloadRequest, model: Model) -> Serving | None:
     """Returns the load; None if none is sent. Raises `QuestionError`."""
     sent = work.serving
     if sent is None:
         return None
     _check(work, sent, model)
+    sent = with_usual_limit(sent)
     prompt, answer = _length(work, sent, "input_length"), _length(work, sent, "output_length")
     rate = sent.requests_per_second or 0.0
     if sent.output_tokens_per_second is not None:

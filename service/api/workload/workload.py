@@ -193,7 +193,9 @@ class ServingRequest(BodyModel):
         Named[Length, LengthRequest] | None, Field(description="Tokens of an answer. Default: the workload's own.")
     ] = None
     max_seconds_to_first_token: Positive | None = None
-    max_seconds_per_output_token: Positive | None = None
+    max_seconds_per_output_token: Annotated[
+        Positive | None, Field(description="Default: 0.2, as fast as people read, if no limit on a time is named.")
+    ] = None
     max_seconds_per_request: Positive | None = None
     percentile: Annotated[
         Literal[50, 95, 99], Field(description="Share of requests that keep each limit on time, at the likely figures.")

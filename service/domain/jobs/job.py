@@ -1,7 +1,7 @@
 """A job: what shall run, as requested, and its configuration on one GPU."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from service.domain.catalog.hardware import Gpu, peak_flops
@@ -10,7 +10,7 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Serving
-from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
+from service.domain.jobs.stacks import PLATFORMS_WITH_STACKS, UNKNOWN, SoftwareStack
 from service.domain.models.model import Model
 
 Task = Literal["training", "inference"]
@@ -119,6 +119,8 @@ def config_on(job: Job, gpu: Gpu) -> Config | None:
     precision = _precision_on(job, gpu)
     if precision is None:
         return None
+    if gpu.platform in PLATFORMS_WITH_STACKS:
+        job = replace(job, software=job.software.on(gpu.platform))
     return _training_on(job, gpu, precision) if job.task == "training" else _inference_on(job, gpu, precision)
 
 
@@ -139,7 +141,8 @@ def gpu_traits(gpu: Gpu) -> Hashable:
     """Traits of a GPU that decide a job's configuration: GPUs that share them share it, however fast they are."""
     usual = tuple(_usual_precision(task, gpu) for task in JOB_PRECISIONS)
     support = frozenset((name, rate.support) for name, rate in gpu.rates.items())
-    return gpu.architecture in _WITHOUT_FLASH, usual, support
+    platform = gpu.platform if gpu.platform in PLATFORMS_WITH_STACKS else None
+    return gpu.architecture in _WITHOUT_FLASH, usual, support, platform
 
 
 def sequence_length(job: Job) -> int:

@@ -137,6 +137,22 @@ _STACKS_BY_FIRST_RELEASE: Mapping[str, tuple[tuple[tuple[int, ...], str], ...]] 
 }
 """Releases of one name that are stacks of their own: the first release of each, the newest first."""
 
+_STACKS_OF_PLATFORMS: Mapping[str, Mapping[str, str]] = {
+    # Models are compiled for fixed shapes, whatever calls the compiler: vLLM's plugin serves with NxD Inference, and
+    # optimum-neuron stands for Transformers (AWS Neuron documentation).
+    "neuron": {
+        "vllm": "neuronx-distributed",
+        "early-vllm": "transformers-neuronx",
+        "transformers": "transformers-neuronx",
+        "pytorch": "torch-neuronx",
+    },
+    "cann": {"vllm": "vllm-ascend"},
+}
+"""By platform, the stacks that do the work of other stacks there."""
+
+PLATFORMS_WITH_STACKS = frozenset(_STACKS_OF_PLATFORMS)
+"""Platforms on which another stack than the one that is named may do the work."""
+
 
 @dataclass(frozen=True, slots=True)
 class SoftwareStack:
@@ -159,6 +175,11 @@ class SoftwareStack:
     def stack_class(self) -> StackClass:
         """Habits that it shares with similar stacks."""
         return self.stack.stack_class
+
+    def on(self, platform: str | None) -> "SoftwareStack":
+        """Returns the stack that does its work on a platform: itself, except where a vendor's own stack does."""
+        other = _STACKS_OF_PLATFORMS.get(platform or "", {}).get(self.line)
+        return self if other is None else SoftwareStack(other)
 
 
 UNKNOWN = SoftwareStack()

@@ -291,7 +291,9 @@ def _serving(
         least=missed.copy(),
     )
     speed.rate[rows] = served.rate * count * serving.answer.mean / caution
-    speed.concurrency[rows], speed.slowness[rows] = places * count, served.utilisation
+    # Clients that are answered sooner send more, so that room for more of them than there are is no gain.
+    by_rate = serving.concurrency is not None
+    speed.concurrency[rows], speed.slowness[rows] = places * count, -speed.rate[rows] if by_rate else served.utilisation
     speed.instances[rows], speed.alone[rows], speed.least[rows] = served.instances, served.alone, served.least
     return speed
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from service.domain.catalog.catalog import Catalog
 from service.domain.jobs.job import sequence_length
 from service.domain.layouts.candidates import usual_batch
+from service.domain.physics.load import TIMES
 from service.domain.recommend.answer import CitedPrior, NamedWork, Note, Question, RankedOffer, Rejection
 from service.domain.recommend.codes import NoteCode
 from service.domain.recommend.priors import in_conflict
@@ -39,6 +40,7 @@ CHARGES = (
 )  # fmt: skip
 """Fields of the question that count with an amount of work."""
 
+LIMITS_ON_TIMES = frozenset(f"workload.serving.{name}" for name in TIMES)
 LIMITS_OF_A_JOB = ("min_nodes", "max_nodes", "same_placement")
 LIMITS_OF_PEAKS = ("min_nodes", "same_placement")
 LIMITS_OF_AN_AMOUNT = ("budget_usd", "deadline_hours", "max_instances", "confidence")
@@ -80,7 +82,10 @@ def notes_on(
     if work is not None and work.task == "training" and work.global_batch is None:
         samples = usual_batch(work.model, work.method, sequence_length(work))
         yield Note(NoteCode.BATCH_ASSUMED, ("workload.global_batch_size",), {"samples": samples})
-    if job is not None and job.amount is None:
+    if work is not None and work.serving is not None and given.isdisjoint(LIMITS_ON_TIMES):
+        limit = {"seconds": work.serving.max_seconds_per_output_token}
+        yield Note(NoteCode.READING_SPEED, ("workload.serving.max_seconds_per_output_token",), limit)
+    elif job is not None and job.amount is None and not question.limits.of_load:
         yield Note(NoteCode.NO_AMOUNT, ("workload.amount",))
     if "workload.amount" in given and question.limits.deadline_hours is None:
         yield Note(NoteCode.NO_DEADLINE, ("constraints.deadline_hours",))

@@ -16,6 +16,7 @@ from service.domain.catalog.reference import Measurement, Prior
 from service.domain.catalog.tariffs import InterruptionPrior
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.loading import SampleLoading
+from service.domain.jobs.serving import Length, Serving
 from service.domain.recommend.answer import Answer, Limits, NamedWork, Question
 from service.domain.recommend.codes import NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.objective import OBJECTIVES
@@ -83,6 +84,7 @@ PYTORCH = Requirements(framework=Requirement("pytorch", EVERY), host_memory_gib=
 SMALL_JOB = Job("training", model(), ("bf16",), amount=Amount(samples=1000.0), sequence_length=2048, global_batch=64)
 PICTURES = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
 SERVING = Job("inference", model(), ("fp16",), input_length=512.0, output_length=128.0)
+OF_READERS = Serving(prompt=Length(512.0), answer=Length(128.0), max_seconds_per_output_token=0.2)
 HUGE_JOB = Job("training", replace(LARGE_MODEL, parameters=7e12), ("bf16",), sequence_length=2048, global_batch=64)
 
 
@@ -121,6 +123,10 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     ),
     "as published": lambda: ask(
         replace(SERVING, model=replace(LARGE_MODEL, published_precision="fp16")), task="inference"
+    ),
+    "a load without limits": lambda: ask(
+        replace(SERVING, serving=OF_READERS), task="inference",
+        limits=Limits(of_load=True),
     ),
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),

@@ -96,6 +96,15 @@ def test_gpus_with_equal_traits_share_a_configuration() -> None:
     assert gpu_traits(A100) != gpu_traits(V100)
 
 
+def test_the_stack_of_a_platform_does_the_work_of_the_one_that_is_named() -> None:
+    neuron = replace(A100, platform="neuron")
+    vllm, sglang = (replace(INFERENCE, software=SoftwareStack(name)) for name in ("vllm", "sglang"))
+    assert inference_on(vllm, A100).software.line == "vllm"
+    assert inference_on(vllm, neuron).software.stack_class.id == "neuron"
+    assert inference_on(sglang, neuron).software.line == "sglang"
+    assert gpu_traits(neuron) != gpu_traits(A100)
+
+
 def test_a_sequence_is_no_longer_than_the_model_reads() -> None:
     short = model(replace(LLAMA_3_8B, context_tokens=512))
     assert sequence_length(TRAINING) == 2048

@@ -2,7 +2,15 @@
 
 import pytest
 
-from service.domain.jobs.stacks import STACKS, UNKNOWN, aliases_of, software_called, software_name
+from service.domain.jobs.stacks import (
+    PLATFORMS_WITH_STACKS,
+    STACKS,
+    UNKNOWN,
+    SoftwareStack,
+    aliases_of,
+    software_called,
+    software_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +52,15 @@ def test_every_stack_is_found_by_its_own_name_and_no_name_stands_twice() -> None
 def test_no_alias_stands_twice_or_for_the_name_of_another_stack() -> None:
     aliases = [alias for stack in STACKS for alias in stack.aliases]
     assert len(aliases) == len({*aliases, *(stack.id for stack in STACKS)}) - len(STACKS)
+
+
+def test_every_stack_of_a_platform_is_one_that_people_can_name() -> None:
+    platforms = sorted(PLATFORMS_WITH_STACKS)
+    stood_for = {(each.id, platform): SoftwareStack(each.id).on(platform) for each in STACKS for platform in platforms}
+    others = {key: found for key, found in stood_for.items() if found.line != key[0]}
+    assert {key[1] for key in others} == PLATFORMS_WITH_STACKS
+    assert all(found == software_called(found.line) for found in others.values())
+    assert all(software_called(name).on("cuda").line == name for name, _ in others)
 
 
 def test_plain_pytorch_has_fused_attention_and_old_pytorch_has_not() -> None:

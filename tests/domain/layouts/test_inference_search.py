@@ -11,6 +11,7 @@ from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import GENERATION
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.layouts.cluster_table import cluster_table, distinct
 from service.domain.layouts.inference_search import (
@@ -144,6 +145,21 @@ def test_throughput_wants_replicas_and_one_answer_wants_all_gpus() -> None:
     assert many.layout.data >= 4
     one = best_layout(FITTED, inference(concurrency=1.0, software=SoftwareStack("vllm")), cluster())
     assert one.layout.tensor == 8
+
+
+@pytest.mark.parametrize("link", ["pcie", "nvlink"])
+def test_clients_are_answered_by_the_layout_with_the_highest_rate(link: str) -> None:
+    load = Serving(concurrency=32.0, prompt=Length(1000.0), answer=Length(500.0))
+    work = inference(model=LARGE_MODEL, concurrency=None, serving=load, software=SoftwareStack("vllm"))
+    where = replace(cluster(), interconnect=link)
+    found, served = best_layout(FITTED, work, where), []
+    for layout in every_inference_layout(work, where, FixedLayout(), across=False):
+        one = estimate_config(FITTED, work, where, layout).served
+        if one is not None:
+            served.append((one.instances.likely, -one.requests_per_second))
+    assert found.served is not None
+    assert len(served) > 3
+    assert (found.served.instances.likely, -found.served.requests_per_second) == min(served)
 
 
 def test_a_model_too_big_for_a_gpu_is_cut() -> None:
