@@ -11,14 +11,14 @@ from service.db.engine import connect
 from service.db.read_history import read_history
 from service.domain.band import Band
 from service.domain.bill.bill import Bill, HourlyPrice, bill_of
-from service.domain.bill.commitments import commitment_in, committed_cost
+from service.domain.bill.commitments import committed_cost
 from service.domain.bill.interruption import Checkpoints
 from service.domain.bill.run import BilledRun, StoredData, TransferredData
 from service.domain.bill.seller_terms import hourly_price, terms_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.offer import Market
-from service.domain.catalog.tariffs import storage_classes
+from service.domain.catalog.tariffs import commitment_in, storage_classes
 from service.domain.money import Exact
 
 TODAY = date(2026, 11, 21)

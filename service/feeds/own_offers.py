@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from service.domain.bill.commitments import commitment_in
 from service.domain.catalog.offer import MARKETS
+from service.domain.catalog.tariffs import commitment_in
 from service.feeds.fetching import Get
 from service.feeds.folder import FolderUnusable
 from service.feeds.importing import Documents

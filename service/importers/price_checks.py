@@ -7,7 +7,7 @@ from datetime import date
 
 from service.db.schema import vocabulary
 from service.db.write_catalog import Batch
-from service.domain.bill.commitments import commitment_in
+from service.domain.catalog.tariffs import commitment_in
 from service.importers.prices import QUARANTINE_REASONS
 from service.importers.seed import SeedLine
 from service.importers.table_checks import Problems, unknown_word

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, create_model
 
 from service.api.http.fields import Amount, Names, RequestModel
+from service.domain.bill.payment_options import markets_known
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, WORDS
 from service.domain.catalog.hardware import LIFECYCLE_STATES
 from service.domain.catalog.names import resolve, resolve_gpus, resolve_instances, resolve_regions
-from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.precision import precision_called
 from service.domain.catalog.software_support import software_names
 from service.domain.errors import QuestionError
@@ -19,6 +19,7 @@ from service.domain.jobs.stacks import software_name
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.filters import RANGES
 
+MARKET = "`on_demand`, `spot`, `reserved`, or the term of a commitment such as `1y_reserved_no_upfront`."
 Task = Literal["training", "inference", "hpc", "graphics", "development", "classical", "sequential"]
 PrecisionSupport = Literal["accelerated", "native", "any"]
 Precisions = Annotated[Names, AfterValidator(lambda names: tuple(map(precision_called, names)))]
@@ -51,7 +52,7 @@ class InstanceFilters(ColumnFilters):
     region: Annotated[Names, Field(description="Region ids, see `/regions`.")] = ()
     country: Annotated[Names, Field(description="Countries of the region, in ISO 3166 alpha-2 such as `DE`.")] = ()
     continent: Annotated[Names, Field(description="Continents of the region, such as `europe`.")] = ()
-    market: Annotated[Names, Field(description="`on_demand`, `spot` or `reserved`.")] = ()
+    market: Annotated[Names, Field(description=MARKET)] = ()
     lifecycle: Annotated[Names, Field(description="States on the catalog's day.")] = ()
     framework: Annotated[Names, Field(description="Software that must be known to run there: all of them.")] = ()
     max_usd_per_hour: Amount | None = None
@@ -97,7 +98,9 @@ def _vocabulary(catalog: Catalog, name: str) -> Sequence[str]:
         case "lifecycle":
             return LIFECYCLE_STATES
         case "market":
-            return MARKETS
+            return markets_known(catalog)
+        case "commitment":
+            return ("reserved", *catalog.offers.terms)
         case "precision":
             return tuple(catalog.reference.precisions)
         case "framework":

@@ -5,11 +5,13 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from service.api.catalog.filters import resolved
 from service.api.http.fields import LARGEST, MOST_VALUES, Amount, AtLeastOne, BodyModel, Name, Positive, split_commas
 from service.api.workload.workload import CheckpointRequest, ServingRequest, WorkloadRequest
 from service.domain.band import Band
 from service.domain.bill.run import LONGEST_HOURS, BilledRun, StoredData, TransferredData
 from service.domain.bill.verdict import Gate
+from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
 
@@ -83,6 +85,13 @@ class BillingRequest(BodyModel):
     setup_minutes: Annotated[
         float, Field(ge=0, le=1_000_000, allow_inf_nan=False, description="Boot and set-up, per machine.")
     ] = 0
+    commitments_held: Annotated[
+        OneOrMore,
+        Field(
+            description="Terms that are paid for anyway, such as `1y_reserved_no_upfront`, or `reserved` for all: the "
+            "run pays its hours alone. Under every other commitment it pays whole terms."
+        ),
+    ] = ()
     idle_fraction: Annotated[Share, Field(description="The share of paid time in which nothing runs.")] = 0
     checkpoint: Annotated[
         CheckpointRequest | None, Field(description="How the run saves and resumes; overrides the workload's own.")
@@ -122,8 +131,8 @@ class CostRequest(BillingRequest):
     budget_usd: Annotated[Positive | None, Field(description="The verdict fails above it.")] = None
 
 
-def run_of(body: BillingRequest, nodes: int = 1, instances: int = 1) -> BilledRun:
-    """Returns the run that the body describes, without its hours."""
+def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: int = 1) -> BilledRun:
+    """Returns the run that the body describes, without its hours. Raises `UnknownName` for an unknown commitment."""
     sent = (
         (body.data_transfer_out_gb, "internet", body.data_transfer_already_gb),
         (body.data_transfer_between_regions_gb, "region", 0.0),
@@ -138,6 +147,7 @@ def run_of(body: BillingRequest, nodes: int = 1, instances: int = 1) -> BilledRu
         stored=tuple(StoredData(data.what, data.gib, data.storage_class, data.hours) for data in body.storage),
         # Nothing sent needs no known price.
         sent=tuple(TransferredData(gb, destination, already) for gb, destination, already in sent if gb),
+        commitments_held=resolved("commitment", body.commitments_held, catalog, field="commitments_held"),
     )
 
 

@@ -120,19 +120,20 @@ class MonthResponse:
 
 @dataclass(slots=True)
 class CommitmentResponse:
-    """The cost of a term, whatever share of it the run uses."""
+    """The cost of a term, whatever share of it the run uses. The bill pays it, unless the caller holds the term."""
 
     plan: str
-    committed_hours: BandResponse
-    usd_used: Annotated[
-        MoneyResponse | None, Field(description="The billed hours of the run, at the price of the term.")
+    held: Annotated[bool, Field(description="Whether the caller pays the term anyway: the bill has the hours alone.")]
+    committed_hours: Annotated[
+        BandResponse, Field(description="Of each machine: whole terms, one where the hours of the run are not known.")
     ]
-    usd_committed: Annotated[MoneyResponse | None, Field(description="All hours of as many terms as the run needs.")]
+    usd_used: Annotated[MoneyResponse | None, Field(description="The hours of the run, at the price of the term.")]
+    usd_committed: Annotated[MoneyResponse | None, Field(description="All committed hours of all machines.")]
     usd_upfront: Annotated[
         MoneyResponse | None,
         Field(description="The part of `usd_committed` that is paid at the start; null where the plan does not say."),
     ]
-    used_share: float
+    used_share: Annotated[float | None, Field(description="Null where the hours of the run are not known.")]
     break_even_utilisation: Annotated[
         float | None, Field(description="The share of a term that must be used to cost no more than on demand.")
     ]
@@ -141,7 +142,7 @@ class CommitmentResponse:
 
     @classmethod
     def of(cls, cost: CommittedCost) -> "CommitmentResponse":
-        return like(cls, cost, text=commitment_text(cost.used_share, cost.break_even_utilisation))
+        return like(cls, cost, text=commitment_text(cost))
 
 
 @dataclass(slots=True)

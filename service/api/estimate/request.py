@@ -13,10 +13,10 @@ from service.api.workload.job import job_of
 from service.api.workload.requirements import platforms_of, software_of
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
-from service.domain.bill.payment_options import markets_known, service_known
+from service.domain.bill.payment_options import service_known
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.names import resolve, resolve_gpus, resolve_instance
+from service.domain.catalog.names import resolve_gpus, resolve_instance
 from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
 from service.domain.layouts.fleet_columns import has_processor
@@ -122,13 +122,13 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
         work=_work(body, cluster, catalog),
         instance_type=instance_type,
         cluster=cluster,
-        run=run_of(body, body.nodes, body.gangs),
+        run=run_of(body, catalog, body.nodes, body.gangs),
         checkpoints=checkpoints_in(body.checkpoint_of(body.workload), body.workload),
         own_usd_per_hour=None if own is None else own.usd_per_hour,
         own_watts=None if own is None else own.watts,
         service=_service(body, catalog),
         regions=resolved("region", body.region, catalog),
-        markets=resolve("market", body.market, markets_known(catalog), "market"),
+        markets=resolved("market", body.market, catalog),
         gate=gate_of(body),
         usd_per_hour=_own_prices(body),
         finds_largest_batch=body.largest_batch,

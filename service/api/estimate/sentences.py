@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from service.api.estimate.response import memory_response
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
+from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Verdict
@@ -189,14 +190,14 @@ def _machines(count: int) -> str:
     return "1 machine" if count == 1 else f"{count} machines"
 
 
-def commitment_text(used_share: float, break_even: float | None) -> str:
-    """Returns how much of a commitment a run uses, and from which share on the commitment pays."""
-    used = f"The run uses {used_share:.3g} of the committed hours"
-    return (
-        f"{used}."
-        if break_even is None
-        else f"{used}; from {break_even:.3g} on, the term costs no more than on demand."
-    )
+def commitment_text(cost: CommittedCost) -> str:
+    """Returns how much of a commitment a run uses and pays, and from which share on the commitment pays off."""
+    used = "The hours of the run are not known"
+    if cost.used_share is not None:
+        paid = "pays these alone, since the term is held" if cost.held else "pays all of them"
+        used = f"The run uses {cost.used_share:.3g} of the committed hours and {paid}"
+    share = cost.break_even_utilisation
+    return f"{used}." if share is None else f"{used}; from {share:.3g} on, the term costs no more than on demand."
 
 
 def break_even_text(break_even: BreakEven, *, spot: bool) -> str:

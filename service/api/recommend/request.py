@@ -124,9 +124,10 @@ def _left_open(request: RecommendRequest, catalog: Catalog) -> dict[str, tuple[s
     """Returns the defaults of the constraints that the caller left open."""
     limits, filled = request.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
-        # Reserved offers commit to a term, so they are admitted only if the caller names them.
+        # Reserved offers commit to a term, so they are admitted only if the caller names or holds them.
         usual = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
-        filled["market"] = markets_of_service(catalog, _service(request, catalog)) or usual
+        held = run_of(request, catalog).commitments_held
+        filled["market"] = markets_of_service(catalog, _service(request, catalog)) or (*usual, *held)
     elif _leaves_spot_out(request):
         filled["market"] = tuple(market for market in limits.market if market != "spot")
     if not limits.lifecycle:
@@ -319,14 +320,14 @@ def _constraints(
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
         managed_service=_service(request, catalog),
-        data_is_billed=work.amount is not None and run_of(request).has_data,
+        data_is_billed=work.amount is not None and run_of(request, catalog).has_data,
         spot_refused=is_not_fault_tolerant(work),
     )
 
 
 def _run(request: RecommendRequest, catalog: Catalog) -> BilledRun:
     """Returns what is billed besides the machines. Raises `UnknownName` for a storage class that no seller has."""
-    run = run_of(request)
+    run = run_of(request, catalog)
     for data in run.stored:
         known_storage_class(catalog.reference.storage_prices, data.storage_class)
     return run

@@ -184,6 +184,12 @@ def _local_storage_small(needed_gb: float | None, local_gb: float) -> str:
     return f"The samples take {needed_gb:.4g} GB; the local disks hold {local_gb:g}."
 
 
+def _commits(term: str, hours: float, machines: int, usd: float | None) -> str:
+    cost = "" if usd is None else f", which cost ${usd:,.0f}"
+    on = "the machine" if machines == 1 else f"each of {machines} machines"
+    return f"The term {term} obliges to pay {hours:,.0f} hours of {on}{cost}, used or not."
+
+
 def _spot_can_be_interrupted(notice_seconds: int | None) -> str:
     notice = "" if notice_seconds is None else f" with {notice_seconds} seconds' notice"
     return f"Spot machines can be taken away{notice}; the work must save and resume."
@@ -220,6 +226,7 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.LOCAL_STORAGE_SMALL: _local_storage_small,
     WarningCode.SPOT_CAN_BE_INTERRUPTED: _spot_can_be_interrupted,
     WarningCode.SPOT_MORE_EXPENSIVE: "On demand it costs ${on_demand:g} an hour here, less than the ${spot:g} of spot.",
+    WarningCode.COMMITS: _commits,
     WarningCode.PRICE_UNDATED: "The day on which this price was observed is unknown.",
     WarningCode.PRICE_OLD: "The price was last observed {days} days before the catalog's day, on {observed_on}.",
     WarningCode.PRICE_SUSPECT: "One source alone states ${listed:g} an hour, far below the same GPU at other sellers; "

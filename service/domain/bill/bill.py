@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from service.domain.bill.interruption import Expectation
 from service.domain.bill.run import BilledRun, StoredData, TransferredData, check
 from service.domain.catalog.reference import Fee
-from service.domain.catalog.tariffs import BillingRule, StoragePrice, TransferPrice, transfer_cost
+from service.domain.catalog.tariffs import BillingRule, Commitment, StoragePrice, TransferPrice, transfer_cost
 from service.domain.money import (
     MICRO,
     NOTHING,
@@ -66,13 +66,14 @@ class HourlyPrice:
 class SellerTerms:
     """The prices and rules of a seller, as far as they are known; `storage` and `transfer` follow the run's entries.
 
-    `interruptions` is None where none are expected, and `rule` where time is not rounded. `fee` is the premium of a
+    `interruptions` is None where none are expected, and `rule` where time is not rounded; it is a commitment where the
+    whole term is paid for. `fee` is the premium of a
     managed service: None where none is paid, "contained" where the price of the machine contains it (an ml.* twin).
     """
 
     price: HourlyPrice | Unknown
     rate: ExchangeRate | None
-    rule: BillingRule | Unknown | None
+    rule: BillingRule | Commitment | Unknown | None
     storage: tuple[StoragePrice | Unknown, ...] = ()
     transfer: tuple[tuple[TransferPrice, ...] | Unknown, ...] = ()
     fee: Fee | Literal["contained"] | Unknown | None = None
@@ -145,7 +146,6 @@ class Bill:
     billed_hours: Exact
     elapsed_hours: Exact | None
     machines: int
-    rule: BillingRule | None
     missing: tuple[str, ...]
 
     @property
@@ -195,7 +195,6 @@ def bill_of(run: BilledRun, terms: SellerTerms) -> Bill:
         billed_hours=billed,
         elapsed_hours=elapsed,
         machines=run.machines,
-        rule=None if isinstance(terms.rule, Unknown) else terms.rule,
         missing=tuple(dict.fromkeys(part.reason for part in parts if part.reason)),
     )
 

@@ -11,13 +11,13 @@ import numpy as np
 from service.domain.arrays import Floats, Indices, Mask
 from service.domain.bill.interruption import Expected
 from service.domain.bill.run import BilledRun, StoredData, TransferredData
-from service.domain.bill.seller_terms import data_prices, fee_of, rounding_rule
+from service.domain.bill.seller_terms import commitment_of, data_prices, fee_of, rounding_rule
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS, UNKNOWN
 from service.domain.catalog.reference import Fee
-from service.domain.catalog.tariffs import transfer_cost
+from service.domain.catalog.tariffs import BLOCK_DAYS, Commitment, transfer_cost
 from service.domain.money import MICRO, Exact, Unknown
-from service.domain.units import SECONDS_AN_HOUR
+from service.domain.units import SECONDS_A_DAY, SECONDS_AN_HOUR
 
 
 class DataCost(NamedTuple):
@@ -41,6 +41,9 @@ class Charges:
     increment_seconds: Floats
     """0 where time is not rounded."""
     minimum_seconds: Floats
+    """Also the term of a commitment, which is paid for even if nothing of it is used."""
+    long_increment_seconds: Floats
+    """Increment beyond `BLOCK_DAYS`."""
     premium: Floats
     """Machine time with the premium of a managed service, as a factor of machine time."""
     data: tuple[Floats, ...]
@@ -62,7 +65,9 @@ class Charges:
         """Returns hours at the price of a machine: rounded as the seller rounds them, and with the premium."""
         # Whole microseconds first, as in `BillingRule.billed_hours`.
         microseconds = np.floor(paid_hours * (SECONDS_AN_HOUR * MICRO) + 0.5)
-        seconds = np.ceil(microseconds / (self.increment_seconds * MICRO)) * self.increment_seconds
+        long = microseconds > BLOCK_DAYS * SECONDS_A_DAY * MICRO
+        increment = np.where(long, self.long_increment_seconds, self.increment_seconds)
+        seconds = np.ceil(microseconds / (increment * MICRO)) * increment
         seconds = np.where(microseconds > 0, np.maximum(seconds, self.minimum_seconds), 0.0)
         return np.where(self.increment_seconds > 0, seconds / SECONDS_AN_HOUR, paid_hours) * self.premium
 
@@ -77,14 +82,22 @@ def charges_of(run: BilledRun, service: str | None, types: Indices, offers: Indi
     premium, managed, unknown = catalog.derive(_premiums, service)
     data = _data_costs(run, types, offers, catalog)
     increment, minimum = catalog.derive(_rounding)[:, catalog.offers.market[offers], types]
+    long_increment, term = increment, catalog.offers.term[offers]
+    *committed, unclear = catalog.derive(_committed, run.commitments_held)[:, term]
+    if (pays_for_term := committed[0] > 0).any():
+        increment, minimum, long_increment = (
+            np.where(pays_for_term, seconds, by_seller)
+            for seconds, by_seller in zip(committed, (increment, minimum, long_increment), strict=True)
+        )
     return Charges(
         setup_hours=run.setup_minutes / 60,
         busy_share=np.where(managed[types], 1.0, 1.0 - run.idle_fraction),
         increment_seconds=increment,
         minimum_seconds=minimum,
+        long_increment_seconds=long_increment,
         premium=premium[types],
         data=data,
-        unknown=unknown[types] | (data[-1] > 0),
+        unknown=unknown[types] | (data[-1] > 0) | (unclear > 0),
     )
 
 
@@ -107,6 +120,22 @@ def _rounding(catalog: Catalog) -> Floats:
                 seconds[kind, code] = (rule.increment_seconds, rule.minimum_seconds)
     rows = [[seconds[kind, code] for kind in kinds] for code in range(len(MARKETS))]
     return np.moveaxis(np.array(rows, np.float64).reshape(len(MARKETS), len(kinds), 2), -1, 0)
+
+
+def _committed(catalog: Catalog, held: tuple[str, ...]) -> Floats:
+    """Returns by term the seconds of the increment, the minimum and the long increment, and 1 where they are unknown.
+
+    The last column is for -1, the code of an offer without a term. A term that the caller holds commits to nothing.
+    """
+    rows = []
+    for term in (*catalog.offers.terms, None):
+        commitment = None if term is None else commitment_of("reserved", term, held)
+        if isinstance(commitment, Commitment):
+            shortest = commitment.term_seconds
+            rows.append((shortest, shortest, commitment.long_term_seconds, 0))
+        else:
+            rows.append((0, 0, 0, int(commitment is not None)))
+    return np.array(rows, np.float64).T
 
 
 def _premiums(catalog: Catalog, service: str | None) -> tuple[Floats, Mask, Mask]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from service.domain.bill.bill import Bill, HourlyPrice, SellerTerms, bill_of
-from service.domain.bill.commitments import CommittedCost, commitment_in, committed_cost
+from service.domain.bill.commitments import CommittedCost, committed_cost
 from service.domain.bill.interruption import Checkpoints, break_even_rate
 from service.domain.bill.payment_options import PaymentOption, on_demand_offer
 from service.domain.bill.run import BilledRun, RunAmount
@@ -16,6 +16,7 @@ from service.domain.bill.verdict import Gate, Verdict, verdict
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market, Offer, Price
+from service.domain.catalog.tariffs import Commitment, commitment_in
 from service.domain.money import MICRO, USD, Micros, Unknown, exact, half_up, rate_on
 from service.domain.physics.generation import ServedLoad
 
@@ -193,15 +194,22 @@ def _compared(
 ) -> MarketBill:  # fmt: skip
     """Adds the commitment and the break-even; a missing on-demand bill is added to `bills`."""
     paid = bill.option
-    if paid is None or bill.bill is None or paid.offer.market == "on_demand":
+    if paid is None or paid.offer.market == "on_demand":
         return bill
     plain = on_demand_offer(catalog, instance_type, paid.offer.region)
-    listed = None if plain is None else hourly_price(plain.price, instance_type, plain.region)
     commitment, price, cost, even = commitment_in(paid.offer.term), bill.terms.price, None, None
     if commitment is not None and isinstance(price, HourlyPrice):
-        known = listed if isinstance(listed, HourlyPrice) else None
-        cost = committed_cost(commitment, bill.bill.billed_hours, bill.machines, price, known, bill.terms.rate)
-    if plain is not None:
+        listed = None if plain is None else hourly_price(plain.price, instance_type, plain.region)
+        cost = committed_cost(
+            commitment,
+            None if bill.bill is None else bill.bill.hours,
+            bill.machines,
+            price,
+            listed if isinstance(listed, HourlyPrice) else None,
+            bill.terms.rate,
+            held=not isinstance(bill.terms.rule, Commitment),
+        )
+    if plain is not None and bill.bill is not None:
         # Compared through the same service, so that its premium is on both sides.
         option = PaymentOption(plain, paid.service)
         if option not in bills:

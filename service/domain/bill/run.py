@@ -67,6 +67,8 @@ class BilledRun:
     stored: tuple[StoredData, ...] = ()
     sent: tuple[TransferredData, ...] = ()
     basis: str = "given"
+    commitments_held: tuple[str, ...] = ()
+    """Terms that the caller pays for anyway, or `reserved` for all: the run pays its hours alone under these."""
 
     @property
     def machines(self) -> int:

@@ -15,9 +15,11 @@ from service.domain.catalog.offer import Offer, Price
 from service.domain.catalog.reference import Fee, Reference
 from service.domain.catalog.tariffs import (
     BillingRule,
+    Commitment,
     MachineKind,
     StoragePrice,
     TransferPrice,
+    commitment_in,
     most_specific,
     prior_of,
     rule_of,
@@ -51,7 +53,8 @@ def terms_of(
         price=hourly_price(offer.price, instance_type, offer.region),
         # The day on which the price began, as for the dollars in the columns of the catalog: both must agree.
         rate=rate_on(reference.exchange_rates, offer.price.currency, day_of(offer.price.valid_from)),
-        rule=rounding_rule(reference, instance_type, offer.market, day, operating_system),
+        rule=commitment_of(offer.market, offer.term, run.commitments_held)
+        or rounding_rule(reference, instance_type, offer.market, day, operating_system),
         storage=storage,
         transfer=transfer,
         fee=fee_of(reference.fees, instance_type, service, day),
@@ -66,6 +69,16 @@ def rounding_rule(
     machine: MachineKind = "bare_metal" if instance_type.bare_metal else "virtual"
     rules, provider, service = reference.billing_rules, instance_type.provider, instance_type.service
     return rule_of(rules, provider, service, machine, market, operating_system, day)
+
+
+def commitment_of(market: str, term: str | None, held: Sequence[str]) -> Commitment | Unknown | None:
+    """Returns the commitment that a run pays for in a market; None where it pays for hours.
+
+    `held` are the terms that the caller has already, and `reserved` stands for all of them.
+    """
+    if market != "reserved" or market in held or term in held:
+        return None
+    return commitment_in(term) or Unknown(f"The hours that {term or 'a reserved offer'} commits to are not known.")
 
 
 def data_prices(

@@ -87,6 +87,9 @@ class ListedPrices:
     source: Indices
     recaptured: Mask
     """Whether a later capture showed the same price."""
+    list_price_left: Floats
+    """For the price of a term, the on-demand price today / that on the day of the observation, 1 unless it was cut;
+    NaN where either is unknown, and for all other prices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class Beliefs:
     suspect: Mask
     """Far below the same GPU elsewhere, and stated by one source."""
     old: Mask
-    """Observed too long ago or on an unknown day, or suspect."""
+    """Observed too long ago, on an unknown day, or before a cut of the list price, or suspect."""
 
 
 def beliefs(
@@ -114,6 +117,11 @@ def beliefs(
         movement.table(f"price.{name}", markets, seller_classes)[listed.market, listed.seller_class]
         for name in ("change", "level", "spread")
     )
+    # A plan keeps its discount: its price moves as the list price does.
+    of_plan = ~np.isnan(listed.list_price_left)
+    if of_plan.any():
+        of_list = movement.table("price.change", ("on_demand",), seller_classes)[0, listed.seller_class]
+        change = np.where(of_plan, of_list, change)
     usd = np.log(listed.usd_per_gpu)
     elsewhere = level_elsewhere(listed)
     distance = np.nan_to_num(elsewhere + level - usd)
@@ -125,7 +133,9 @@ def beliefs(
     width = DEVIATIONS_TO_AN_END * np.sqrt(variance * (1 - drawn))
     middle = np.where(np.abs(drawn * distance) < LEAST_PULL, 0.0, drawn * distance)
     low, likely, high = (np.exp(middle + ends * width) for ends in (-1, 0, 1))
-    return Beliefs(low, likely, high, suspect, (age > OLD_DAYS) | suspect)
+    # Until it is observed again, the price of a plan may not have followed a cut.
+    left = np.nan_to_num(listed.list_price_left, nan=1.0)
+    return Beliefs(low * left, likely * left, high, suspect, (age > OLD_DAYS) | suspect | (left < 1))
 
 
 def _suspect(listed: ListedPrices, below_others: Floats) -> Mask:

@@ -1,7 +1,7 @@
 """The catalog of one day: instance types and offers as columns, never changed once built."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -140,6 +140,13 @@ class Catalog:
             "continent": self._of_regions([region.continent for region in regions]),
             "market": Category(offers.market.astype(np.int32), MARKETS),
         }
+
+    def offers_among(self, name: str, words: Collection[str]) -> Mask:
+        """Returns which offers have one of some words of a kind; a term stands among the markets."""
+        among = self.offer_words[name].among(words)
+        if name == "market" and not set(words) <= set(MARKETS):
+            among = among | Category(self.offers.term.astype(np.int32), self.offers.terms).among(words)
+        return among
 
     def _of_regions(self, values: Sequence[str | None]) -> Category:
         """Returns a word of each offer, given one of each region of the reference; sellers may share an id."""

@@ -6,16 +6,20 @@ from datetime import UTC, date, datetime
 import numpy as np
 
 from service.domain.arrays import Floats, Indices
-from service.domain.calibration.price_belief import Beliefs, ListedPrices, beliefs
+from service.domain.calibration.price_belief import LEAST_PULL, Beliefs, ListedPrices, beliefs
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.measurement_log import MeasurementLog, VisibleMeasurements
 from service.domain.catalog.offer import MARKETS, UNKNOWN, OfferColumns, Offers, PriceColumns
 from service.domain.catalog.reference import SELLER_CLASSES, Reference
+from service.domain.catalog.tariffs import BY_THE_DAY, commitment_in
 from service.domain.money import MICRO
 from service.domain.units import SECONDS_A_DAY
 
 EPOCH = date(1970, 1, 1).toordinal()
+
+FAR_SECONDS = np.int64(2**36)
+"""More seconds than any instant since the epoch, so that a place and an instant make one sortable number."""
 
 PRICED_LIKE = (*SELLER_CLASSES, "")
 """Classes of sellers whose prices are fitted together; the last one is that of sellers without a known class."""
@@ -92,7 +96,33 @@ class CatalogHistory:
             seller_class=sellers.seller_class[type_],
             source=prices.source[rows].astype(np.int64),
             recaptured=observed > prices.valid_from[rows] // SECONDS_A_DAY + EPOCH,
+            list_price_left=self._list_price_left(rows, day),
         )
+
+    def _list_price_left(self, rows: Indices, day: date) -> Floats:
+        """Returns `ListedPrices.list_price_left`; what is sold by the day has no discount that stays the same."""
+        offers, prices, left = self.offers, self.prices, np.full(len(rows), np.nan)
+        discounted = np.array([commitment_in(term) is not None and term not in BY_THE_DAY for term in offers.terms])
+        terms = np.flatnonzero(np.append(discounted, False)[offers.term[prices.offer[rows]]])  # -1 is no term
+        terms = terms[prices.observed_day[rows[terms]] != UNKNOWN]
+        place = offers.instance_type * np.int64(len(offers.places) + 1) + offers.region + 1
+        asked = place[prices.offer[rows[terms]]]
+        on_demand = (offers.market == MARKETS.index("on_demand")) & np.isin(place, asked)
+        listed = np.flatnonzero(on_demand[prices.offer] & (prices.usd_micros > 0))
+        if not len(listed):
+            return left
+        since = place[prices.offer[listed]] * FAR_SECONDS + prices.valid_from[listed]
+        listed, since = listed[np.argsort(since, kind="stable")], np.sort(since)
+
+        def list_price(moments: Indices) -> Floats:
+            last = np.searchsorted(since, asked * FAR_SECONDS + moments, side="right") - 1
+            known = (last >= 0) & (since[last] // FAR_SECONDS == asked)
+            return np.where(known, prices.usd_micros[listed[last]], np.nan)
+
+        observed = (prices.observed_day[rows[terms]] - EPOCH + np.int64(1)) * SECONDS_A_DAY - 1
+        ratio = list_price(np.full(len(terms), end_of_day(day))) / list_price(observed)
+        left[terms] = np.where(ratio > 1 - LEAST_PULL, 1.0, ratio)
+        return left
 
     @property
     def _sellers(self) -> "_SellerColumns":

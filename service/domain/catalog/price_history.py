@@ -17,23 +17,25 @@ _NO_PRICE = -1
 
 
 def offers_among(history: CatalogHistory, names: Mapping[str, Collection[str]]) -> Mask:
-    """Returns per offer whether its provider, instance, region, zone and market are among the names.
+    """Returns per offer whether its provider, instance, region, zone, and market or term are among the names.
 
-    `names` holds any of these five; an empty collection admits every offer.
+    `names` holds any of these five, with terms among the markets; an empty collection admits every offer.
     """
     offers, types = history.offers, history.instance_types
-    columns: dict[str, tuple[NDArray[Any], Sequence[str]]] = {
-        "provider": (offers.instance_type, [type_.provider for type_ in types]),
-        "instance": (offers.instance_type, [type_.id for type_ in types]),
-        "region": (offers.region, offers.places),
-        "zone": (offers.zone, offers.places),
-        "market": (offers.market, MARKETS),
+    columns: dict[str, list[tuple[NDArray[Any], Sequence[str]]]] = {
+        "provider": [(offers.instance_type, [type_.provider for type_ in types])],
+        "instance": [(offers.instance_type, [type_.id for type_ in types])],
+        "region": [(offers.region, offers.places)],
+        "zone": [(offers.zone, offers.places)],
+        "market": [(offers.market, MARKETS), (offers.term, offers.terms)],
     }
     among = np.ones(len(offers.instance_type), np.bool_)
     for name, admitted in names.items():
         if admitted:
-            codes, words = columns[name]
-            among &= np.isin(codes, [code for code, word in enumerate(words) if word in admitted])
+            among &= np.logical_or.reduce([
+                np.isin(codes, [code for code, word in enumerate(words) if word in admitted])
+                for codes, words in columns[name]
+            ])  # fmt: skip
     return among
 
 

@@ -1,6 +1,7 @@
-"""Charges other than the hour of a machine: rounding of time, storage, and data that leaves the network."""
+"""Terms of sellers besides the hourly price: rounding of time, commitments, storage, and data that is sent."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
@@ -8,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from service.domain.band import Band
 from service.domain.money import MICRO, NOTHING, Exact, Unknown, exact, quotient_half_up
-from service.domain.units import HOURS_A_MONTH, SECONDS_AN_HOUR
+from service.domain.units import DAYS_A_WEEK, HOURS_A_DAY, HOURS_A_MONTH, SECONDS_AN_HOUR
 
 FAR = 10**18
 """End of a tier without an end, in GB."""
@@ -40,11 +41,7 @@ class BillingRule:
 
     def billed_hours(self, hours: Exact) -> Exact:
         """Returns the hours that are paid for: whole increments, and at least the minimum; 0 for no time."""
-        low, likely, high = (
-            self._billed_seconds(quotient_half_up(case * SECONDS_AN_HOUR * MICRO, hours.denominator))
-            for case in hours.numerators
-        )
-        return Exact((low, likely, high), SECONDS_AN_HOUR)
+        return _in_whole_seconds(hours, self._billed_seconds)
 
     def _billed_seconds(self, microseconds: int) -> int:
         # Whole microseconds, so that 105 seconds as a float of hours do not begin a 106th.
@@ -52,6 +49,80 @@ class BillingRule:
             return 0
         increments = -(-microseconds // (self.increment_seconds * MICRO))
         return max(self.minimum_seconds, increments * self.increment_seconds)
+
+
+def _in_whole_seconds(hours: Exact, billed_seconds: Callable[[int], int]) -> Exact:
+    """Returns the hours that are billed, given the seconds that are billed for microseconds of use."""
+    low, likely, high = (
+        billed_seconds(quotient_half_up(case * SECONDS_AN_HOUR * MICRO, hours.denominator)) for case in hours.numerators
+    )
+    return Exact((low, likely, high), SECONDS_AN_HOUR)
+
+
+# Commitments
+
+HOURS_A_YEAR = 8760
+CAPACITY_BLOCK = "capacity_block"
+BY_THE_DAY = (CAPACITY_BLOCK, "dws_calendar")
+"""Terms that have as many days as the buyer orders: AWS Capacity Blocks, and the calendar mode of Google's DWS."""
+BLOCK_DAYS = 14
+"""Capacity Blocks are sold in days up to this length and in weeks beyond, to 182 days (AWS, EC2 user guide)."""
+
+TERM = re.compile(r"(\d+)([ymd])_(\w+)")
+HOURS_OF = {"y": HOURS_A_YEAR, "m": HOURS_A_YEAR // 12, "d": HOURS_A_DAY}
+
+PAID_UPFRONT = {"all_upfront": 1, "no_upfront": 0, "committed_use": 0, CAPACITY_BLOCK: 1}
+"""Share of a term that is paid at its start, by the end of a plan's name: AWS charges Capacity Blocks in advance, and
+Google bills committed use every month. The share of other plans differs from offer to offer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commitment:
+    """A reserved offer obliges to a term, and every hour of it is paid for, used or not.
+
+    `hours` are those of one term; None for what is sold by the day, which has as many days as it needs.
+    """
+
+    plan: str
+    hours: int | None
+
+    @property
+    def paid_upfront(self) -> int | None:
+        """Returns the share of the term that is paid at its start; None where the plan does not say."""
+        return next((share for ending, share in PAID_UPFRONT.items() if self.plan.endswith(ending)), None)
+
+    @property
+    def term_seconds(self) -> int:
+        """Returns the seconds of the shortest term."""
+        return (self.hours or HOURS_A_DAY) * SECONDS_AN_HOUR
+
+    @property
+    def long_term_seconds(self) -> int:
+        """Returns the increment beyond `BLOCK_DAYS`: a week for capacity blocks, else one term."""
+        return self.term_seconds * (DAYS_A_WEEK if self.plan == CAPACITY_BLOCK else 1)
+
+    def billed_hours(self, hours: Exact) -> Exact:
+        """Returns the hours paid for in order to use so many: whole terms, and one even if nothing is used."""
+        return _in_whole_seconds(hours, self._committed_seconds)
+
+    def _committed_seconds(self, microseconds: int) -> int:
+        long = microseconds > BLOCK_DAYS * self.term_seconds * MICRO
+        increment = self.long_term_seconds if long else self.term_seconds
+        return max(1, -(-microseconds // (increment * MICRO))) * increment
+
+
+def commitment_in(term: str | None) -> Commitment | None:
+    """Returns the commitment that a term names; None where the name does not say.
+
+    A term is a length and a plan, such as `1y_reserved_no_upfront` or `3y_committed_use`, or one of `BY_THE_DAY`.
+    """
+    if term in BY_THE_DAY:
+        return Commitment(term, None)
+    match = TERM.fullmatch(term or "")
+    return Commitment(match[3], int(match[1]) * HOURS_OF[match[2]]) if match else None
+
+
+# Storage and transfer
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,7 @@ class Question:
             current_instance=self.current_instance,
             providers=self.constraints.words.get("provider", ()),
             part_of_gpu=self._part_of_gpu,
+            commitments_held=self.run.commitments_held,
         )
 
 
@@ -178,6 +179,7 @@ class WorkContext:
     """Requested providers; empty: any."""
     part_of_gpu: float | None
     """The part of a card that is asked for, as the minimum or the maximum of GPUs."""
+    commitments_held: tuple[str, ...]
 
     @property
     def has_amount(self) -> bool:

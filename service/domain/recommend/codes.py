@@ -54,6 +54,7 @@ class WarningCode(MeaningfulCode):
     PRICE_ASSUMED = auto(), "The price is carried over from another observation; it was not observed itself."
     SPOT_CAN_BE_INTERRUPTED = auto(), "The provider can reclaim spot machines; the work must save and resume."
     SPOT_MORE_EXPENSIVE = auto(), "On-demand costs less than spot in this region."
+    COMMITS = auto(), "The price obliges to a term, every hour of which is paid for, used or not."
     FEW_VCPUS = auto(), "The host has fewer vCPUs per GPU than the workload needs."
     HOST_MEMORY_UNKNOWN = auto(), "The host memory is unknown, so the requirement was not checked."
     PART_OF_A_CARD = auto(), "The GPU is only a part of a card."

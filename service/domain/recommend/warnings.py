@@ -7,10 +7,12 @@ import numpy as np
 
 from service.domain.bill.bill import PartName
 from service.domain.bill.market_bills import MarketBill
+from service.domain.bill.seller_terms import commitment_of
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import MARKETS
 from service.domain.catalog.software_support import no_framework_mask
+from service.domain.catalog.tariffs import Commitment
 from service.domain.evidence.named import NamedRate
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
@@ -28,7 +30,7 @@ from service.domain.recommend.codes import WarningCode
 from service.domain.selection.requirements import not_run, partly_run
 from service.domain.selection.successors import successor
 from service.domain.statement import Statement, statement
-from service.domain.units import GIB
+from service.domain.units import GIB, SECONDS_AN_HOUR
 
 OLD_PRICE_DAYS = 90
 """Prices of instance types change a few times a year; spot prices change daily."""
@@ -239,6 +241,15 @@ def _spot_warnings(subject: _Subject) -> Warnings:
         yield statement(WarningCode.SPOT_MORE_EXPENSIVE, on_demand=float(cheapest), spot=spot)
 
 
+def _commitment_warnings(subject: _Subject) -> Warnings:
+    offer, usd = subject.offer.offer, subject.offer.usd_per_hour
+    commitment = commitment_of(offer.market, offer.term, subject.context.commitments_held)
+    if isinstance(commitment, Commitment):
+        hours = commitment.term_seconds / SECONDS_AN_HOUR
+        usd = None if usd is None else usd * hours
+        yield statement(WarningCode.COMMITS, term=offer.term, hours=hours, machines=subject.offer.machines, usd=usd)
+
+
 def _price_warnings(subject: _Subject) -> Warnings:
     price = subject.offer.offer.price
     if price.usd_per_hour is None:
@@ -262,5 +273,6 @@ _WARNERS = (
     _network_warnings,
     _host_warnings,
     _spot_warnings,
+    _commitment_warnings,
     _price_warnings,
 )

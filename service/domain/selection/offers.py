@@ -113,7 +113,7 @@ class NearMisses:
     code: NDArray[np.int32]
     """Region, country, continent or market of each row of `cheapest`; -1 if unknown."""
     cheapest: CheapestOffers
-    """The cheapest of these offers for each type and region, country, continent or market, old prices apart."""
+    """The cheapest of these offers for each type, market, term and region, country or continent, old prices apart."""
     by_region: bool
 
     @classmethod
@@ -122,7 +122,7 @@ class NearMisses:
         offers = np.flatnonzero(misses)
         words = catalog.offer_words.get(code, catalog.offer_words["market"])
         types, codes = catalog.offers.instance_type[offers], words.codes[offers]
-        kinds = _kinds(offers, catalog, by_region=by_region) if by_region else catalog.offers.old[offers]
+        kinds = _kinds(offers, catalog, by_region=by_region)
         order = np.lexsort((catalog.offers.usd_per_hour[offers], kinds, codes, types))
         types, codes = types[order], codes[order]
         first = first_of_run(types) | first_of_run(codes) | first_of_run(kinds[order])
@@ -142,7 +142,7 @@ class OfferChoice:
     """The offers that pass some constraints, and those that miss one of them."""
 
     cheapest: CheapestOffers
-    """The cheapest passing offer of each type in each market, old prices apart."""
+    """The cheapest passing offer of each type in each market and term, old prices apart."""
     unoffered: TypeSet
     """Types without any offer."""
     near_misses: dict[str, NearMisses]
@@ -174,9 +174,10 @@ def offers_of_types(admitted: AdmittedOffers) -> tuple[Indices, Indices]:
 
 
 def cheapest_of_each_market(offers: Indices, catalog: Catalog, *, by_region: bool) -> CheapestOffers:
-    """Returns the cheapest of some offers, in ascending order, for each instance type in each market, old prices apart.
+    """Returns the cheapest of some offers, in ascending order, for each type, market and term, old prices apart.
 
-    An old price ranks at its high end. With `by_region`, the cheapest in each market of each region is returned.
+    An old price ranks at its high end, and which term costs least depends on the hours of a job. With `by_region`, the
+    cheapest of these in each region is returned.
     """
     kinds = _kinds(offers, catalog, by_region=by_region)
     # The offers of a type are in order of price in each market, and a stable sort keeps this order.
@@ -186,10 +187,11 @@ def cheapest_of_each_market(offers: Indices, catalog: Catalog, *, by_region: boo
 
 
 def _kinds(offers: Indices, catalog: Catalog, *, by_region: bool) -> NDArray[Any]:
-    """Returns a code of the market, of whether the price is old, and, if asked, of the region of some offers."""
+    """Returns a code of the market, the term, of whether the price is old, and, if asked, of the region of offers."""
     columns = catalog.offers
-    kinds = columns.market[offers] * 2 + columns.old[offers]
-    return kinds + (columns.region[offers] + 1) * 2 * len(MARKETS) if by_region else kinds
+    kinds = ((columns.term[offers] + 1) * len(MARKETS) + columns.market[offers]) * 2 + columns.old[offers]
+    of_region = 2 * len(MARKETS) * (len(columns.terms) + 1)
+    return kinds + (columns.region[offers] + 1) * of_region if by_region else kinds
 
 
 def within(column: Floats, limit: float | None) -> Mask:
@@ -204,7 +206,7 @@ def _misses(asked: OfferConstraints, catalog: Catalog) -> dict[str, Mask]:
     """Offers that miss each constraint, by the code of the rejection."""
     offers = catalog.offers
     misses: dict[str, Mask] = {
-        name: ~column.among(words) for name, column in catalog.offer_words.items() if (words := getattr(asked, name))
+        name: ~catalog.offers_among(name, words) for name in catalog.offer_words if (words := getattr(asked, name))
     }
     if asked.max_price_age_days is not None:
         misses["max_price_age_days"] = ~within(offers.age_days, asked.max_price_age_days)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from service.domain.bill.commitments import CAPACITY_BLOCK, HOURS_A_YEAR
+from service.domain.catalog.tariffs import CAPACITY_BLOCK, HOURS_A_YEAR
 from service.feeds.fetching import Get
 from service.feeds.listing import (
     Content,

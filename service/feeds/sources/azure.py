@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from service.domain.bill.commitments import HOURS_A_YEAR
+from service.domain.catalog.tariffs import HOURS_A_YEAR
 from service.feeds.fetching import Get
 from service.feeds.listing import Content, DocumentRefused, Listing, instant_in, one_per_offer, price_in
 from service.feeds.reading import items_of, object_of

@@ -173,22 +173,45 @@ def test_at_spot_work_that_is_not_fault_tolerant_hardly_ends(client: TestClient)
     assert "loses all progress" in answer["notes"][0]
 
 
-def test_a_term_is_priced_for_its_use_and_for_its_commitment(client: TestClient) -> None:
-    answer = post_estimate(
-        client, {"hours": 100, "machine": "aws/p3.2xlarge", "as_of": "2025-06-01", "region": "us-east-1"}
-    )
+@pytest.mark.parametrize(
+    ("held", "paid"), [([], "usd_committed"), (["1y_reserved_all_upfront"], "usd_used"), ("reserved", "usd_used")]
+)
+def test_a_run_pays_the_whole_term_unless_the_caller_holds_it(held: Any, paid: str, client: TestClient) -> None:
+    machine = {"machine": "aws/p3.2xlarge", "as_of": "2025-06-01", "region": "us-east-1"}
+    answer = post_estimate(client, {"hours": 100, **machine, "commitments_held": held})
     cost = entry(answer, "reserved")
     commitment = cost["commitment"]
-    assert cost["usd"] == commitment["usd_used"]
+    assert cost["usd"] == commitment[paid]
+    assert commitment["held"] is bool(held)
+    assert commitment["usd_used"]["likely"] == pytest.approx(1.949201 * 100)
     assert commitment["usd_committed"]["likely"] == pytest.approx(1.949201 * 8760)
     assert commitment["break_even_utilisation"] == pytest.approx(1.949201 / 3.06, rel=1e-5)
     assert commitment["used_share"] == pytest.approx(100 / 8760, rel=1e-5)
-    assert cost["break_even"]["saves_percent"] == pytest.approx(100 - 1.949201 / 3.06 * 100, abs=0.01)
+    hours = 100 if held else 8760
+    assert cost["break_even"]["saves_percent"] == pytest.approx(100 - 1.949201 * hours / 306 * 100, abs=0.01)
+
+
+def test_an_unknown_commitment_cannot_be_held(client: TestClient) -> None:
+    answer = client.post("/estimate", json={**HOURS, "commitments_held": ["1y_reserved_all_upfrond"]})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["near"][0]) == ("commitments_held", "1y_reserved_all_upfront")
+
+
+def test_a_price_of_a_term_follows_a_cut_of_the_list_price(client: TestClient) -> None:
+    """AWS cut p4d by a third in June 2025, days after the price of a year was captured."""
+    body = {"hours": 100, "machine": "aws/p4d.24xlarge", "region": "us-east-1", "market": "1y_reserved_all_upfront"}
+    (before,), (after,) = (post_estimate(client, {**body, **day})["cost"] for day in ({"as_of": "2025-06-01"}, {}))
+    assert before["price"]["usd_per_hour"] == before["price"]["usd_per_hour_high"] == 18.830479
+    assert after["price"]["usd_per_hour"] == pytest.approx(18.830479 * 21.957642 / 32.7726, rel=1e-4)
+    assert after["price"]["usd_per_hour_high"] >= after["price"]["listed_usd_per_hour"] == 18.830479
+    assert after["price"]["usd_per_hour_high"] < 21
 
 
 def test_a_block_is_paid_by_the_day(client: TestClient) -> None:
     (cost,) = post_estimate(client, changed(HOURS, hours=25, market="capacity_block", region=None))["cost"]
     assert cost["commitment"]["committed_hours"]["likely"] == 48
+    assert cost["billed_hours"]["likely"] == 48
 
 
 # Per unit

@@ -198,6 +198,59 @@ def test_rounding_by_the_hour_decides_between_machines(client: TestClient) -> No
     assert by_metal[False]["rank"] < by_metal[True]["rank"]
 
 
+def hours_of(term: str) -> int:
+    """Hours of one term."""
+    return 24 if term in ("capacity_block", "dws_calendar") else 8760 * int(term[0])
+
+
+RESERVED = changed(SHORT, constraints__market=["reserved"])
+
+
+def test_a_short_run_pays_a_whole_term_unless_the_caller_holds_it(client: TestClient) -> None:
+    """A budget and its relaxation count the same dollars as the bill."""
+    for choice in (choices := post_recommend(client, RESERVED)["choices"]):
+        cost, term = choice["cost"], choice["price"]["term"]
+        assert cost["billed_hours"]["likely"] == hours_of(term)
+        assert cost["usd"] == cost["commitment"]["usd_committed"]
+        (warning,) = [each["text"] for each in choice["warnings"] if each["code"] == "commits"]
+        assert f"{hours_of(term):,} hours" in warning
+    held = post_recommend(client, {**RESERVED, "commitments_held": "reserved"})["choices"]
+    assert len(held) == len(choices) > 20
+    for choice in held:
+        assert choice["cost"]["usd"]["likely"] < choice["cost"]["commitment"]["usd_committed"]["likely"] / 20
+        assert "commits" not in {each["code"] for each in choice["warnings"]}
+    cheapest = min(choice["cost"]["usd"]["likely"] for choice in choices)
+    for budget, admits in ((cheapest * 1.001, True), (cheapest * 0.999, False)):
+        answer = post_recommend(client, changed(RESERVED, constraints__budget_usd=budget))
+        assert bool(answer["choices"]) is admits
+    to = next(each["relax"]["to"]["budget_usd"] for each in answer["rejections"] if each["code"] == "budget_usd")
+    assert 0 <= to - cheapest < 0.01
+
+
+def test_terms_of_a_type_compete_by_the_length_of_the_job(client: TestClient) -> None:
+    """A year is paid in full by a job of minutes, and by one of two years three years cost less than two."""
+    only = changed(RESERVED, constraints__instance=["gcp/a2-highgpu-1g"])
+    terms = {}
+    for samples in (20_000, 2e11):
+        asked = changed(only, workload__amount={"samples": samples})
+        (best,) = post_recommend(client, asked)["choices"]
+        bills = {each["price"]["term"]: each for each in post_recommend(client, {**asked, "per": "offer"})["choices"]}
+        assert len(bills) > 1
+        assert best["cost"] == min(bills.values(), key=ranked_usd)["cost"]
+        terms[samples] = best["price"]["term"]
+    assert list(terms.values()) == ["1y_committed_use", "3y_committed_use"]
+
+
+def test_a_term_is_a_market(client: TestClient) -> None:
+    """Naming a term admits it alone, and holding one admits it together with the markets of single hours."""
+    named = post_recommend(client, changed(SHORT, constraints__market=["3y_committed_use"]))["choices"]
+    assert {choice["price"]["term"] for choice in named} == {"3y_committed_use"}
+    of_gcp = changed(SHORT, constraints__provider=["gcp"], per="offer")
+    answer = post_recommend(client, {**of_gcp, "commitments_held": ["1y_committed_use"]})
+    assert {choice["price"]["term"] for choice in answer["choices"]} == {None, "1y_committed_use"}
+    assert answer["question"]["constraints"]["market"] == ["on_demand", "spot", "1y_committed_use"]
+
+
 def test_a_managed_service_runs_on_machines_of_its_provider(client: TestClient) -> None:
     answer = post_recommend(client, {**SHORT, "managed_service": "sagemaker-training"})
     assert {choice["provider"] for choice in answer["choices"]} == {"aws"}

@@ -1,12 +1,11 @@
 """Commitments: what a run uses of them, what they cost, and from which use on they pay."""
 
-from fractions import Fraction
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.bill.commitments import Commitment, commitment_in, committed_cost
+from service.domain.bill.commitments import committed_cost
+from service.domain.catalog.tariffs import Commitment, commitment_in
 from service.domain.money import Exact
 from tests.builders.bills import price
 
@@ -19,6 +18,7 @@ from tests.builders.bills import price
         ("6m_committed_use", "committed_use", 4380),
         ("30d_reservation", "reservation", 720),
         ("capacity_block", "capacity_block", None),
+        ("dws_calendar", "dws_calendar", None),
     ],
 )
 def test_a_term_tells_its_plan_and_length(term: str, plan: str, hours: int | None) -> None:
@@ -73,14 +73,15 @@ def test_without_a_price_to_compare_with_there_is_no_break_even() -> None:
     ("hours", "days"), [(0, 1), (1, 1), (24, 1), (25, 2), (336, 14), (337, 21), (504, 21), (505, 28)]
 )
 def test_blocks_are_sold_in_days_and_then_in_weeks(hours: int, days: int) -> None:
-    assert Commitment("capacity_block", None).committed(Fraction(hours)) == days * 24
+    assert Commitment("capacity_block", None).billed_hours(Exact.same(hours)).band.likely == days * 24
 
 
 @given(st.integers(0, 10**6), st.sampled_from([8760, 26_280, None]))
 def test_no_less_is_paid_for_than_is_used(hours: int, length: int | None) -> None:
-    committed = Commitment("plan", length).committed(Fraction(hours))
+    _, committed, _ = Commitment("plan", length).billed_hours(Exact.same(hours)).fractions
     assert committed >= hours
     assert committed > 0
+    assert length is None or committed % length == 0
 
 
 @given(st.integers(1, 10**8), st.integers(1, 10**8))

@@ -32,8 +32,9 @@ def listed(*usd: float, age_days: float = 0.0, **given: list[int]) -> ListedPric
     rows = len(usd)
     zeros, each = np.zeros(rows, np.int64), np.arange(rows)
     plain = ListedPrices(
-        np.array(usd), np.full(rows, age_days), zeros, each, zeros, zeros, each, np.zeros(rows, np.bool_)
-    )
+        np.array(usd), np.full(rows, age_days), zeros, each, zeros, zeros, each, np.zeros(rows, np.bool_),
+        np.full(rows, np.nan),
+    )  # fmt: skip
     return replace(plain, **{name: np.array(values) for name, values in given.items()})
 
 
@@ -137,3 +138,27 @@ def median_elsewhere(rows: list[tuple[int, int, float]], kind: int, seller: int)
     if len(by_seller) < 3:
         return float("nan")
     return float(np.median([np.median(prices) for prices in by_seller.values()]))
+
+
+# Prices of terms
+
+
+def plan_price(left: float, days: float) -> Beliefs:
+    """The believed price of a plan, given how much of its list price is left since its observation."""
+    return believed(replace(first_aged(days, 3.0, 4.0), list_price_left=np.array([left, np.nan])))
+
+
+def test_the_price_of_a_plan_falls_with_its_list_price_and_ranks_as_it_was_listed() -> None:
+    cut, uncut = plan_price(0.56, CONFIRMED_DAYS), plan_price(1.0, CONFIRMED_DAYS)
+    assert (cut.low[0], cut.likely[0], cut.high[0], cut.old[0]) == (0.56, 0.56, 1.0, True)
+    assert (uncut.low[0], uncut.likely[0], uncut.high[0], uncut.old[0]) == (1.0, 1.0, 1.0, False)
+
+
+def test_the_price_of_a_plan_moves_as_list_prices_do() -> None:
+    known = PriceMovement({"price.change": {"": 0.6, "market=on_demand": 0.02}})
+    aged = replace(first_aged(CONFIRMED_DAYS + 365.25, 3.0, 4.0), list_price_left=np.array([1.0, np.nan]))
+    of_plan, of_block = (
+        beliefs(prices, known, ("reserved",), ("neocloud",)).high[0]
+        for prices in (aged, replace(aged, list_price_left=np.full(2, np.nan)))
+    )
+    assert log(of_plan) * 30 == pytest.approx(log(of_block))
