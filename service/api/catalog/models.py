@@ -51,7 +51,7 @@ class ModelResponse(ResponseModel):
     forward_flops_per_sample: float | None = Field(
         description="2 x multiply-accumulates of one forward pass; generating a sample may take several."
     )
-    activation_values_per_sample: float | None = Field(description="Values that its convolutions write for a sample.")
+    activation_values_per_sample: float | None = Field(description="Values that its layers write for a sample.")
     input_tokens_per_sample: float | None = Field(description="Tokens that it reads of a sample, if it fixes them.")
     output_tokens_per_sample: float | None = Field(description="Tokens that it usually writes for a sample.")
     steps_per_sample: float | None = Field(description="Denoising steps of a sample by default, see `note`.")

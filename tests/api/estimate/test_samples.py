@@ -49,6 +49,23 @@ def test_a_denoising_step_of_flux_takes_about_a_second(client: TestClient) -> No
     assert rate(client, "sdxl", L40S) > 2 * rate(client, "flux.1-dev", L40S)
 
 
+PUBLISHED_SECONDS = [
+    ("sdxl", "a100-sxm4-80gb", 3.31),  # pytorch.org/blog/accelerating-generative-ai-3, 2024-01-03: bf16 and SDPA
+    ("flux.1-dev", "h100-sxm5-80gb", 6.71),  # xDiT, docs/performance/flux.md: one GPU
+    ("flux.1-dev", "l20-48gb", 24.85),  # cache-dit, docs/benchmark/HYBRID_CACHE.md: the baseline
+]
+
+
+@pytest.mark.parametrize(("model", "gpu", "seconds"), PUBLISHED_SECONDS)
+def test_an_image_in_plain_pytorch_takes_about_its_published_seconds(
+    client: TestClient, model: str, gpu: str, seconds: float
+) -> None:
+    work = {"task": "inference", "model": model, "precision": ["bf16"], "software": {"framework": "pytorch"}}
+    per_second = post_estimate(client, {"workload": work, "machine": {"gpu": gpu}})["estimate"]["samples_per_second"]
+    assert 1 / per_second["likely"] == pytest.approx(seconds, rel=0.3)
+    assert per_second["low"] < 1 / seconds < per_second["high"]
+
+
 def test_an_image_takes_its_steps_and_two_passes_each_with_guidance(client: TestClient) -> None:
     usual = rate(client, "sdxl", denoising_steps=30, guidance=True)
     assert rate(client, "sdxl") == usual
