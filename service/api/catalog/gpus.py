@@ -22,7 +22,7 @@ from service.domain.errors import NotFound, UnknownName
 router = APIRouter(tags=["catalog"])
 
 
-_NOT_SHOWN = ("gpus_per_board", "gpus_per_rack", "consumer", "rates")
+_NOT_SHOWN = ("gpus_per_board", "gpus_per_rack", "gpus_per_tray", "consumer", "rates")
 
 
 class BoardResponse(ResponseModel):

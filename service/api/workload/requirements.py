@@ -129,9 +129,8 @@ def _libraries(work: WorkloadRequest, catalog: Catalog) -> Iterator[tuple[Requir
     framework = requirement(work.software.framework, "workload.software.framework", catalog)
     features = catalog.derive(software_names, ("feature",))
     for library in work.software.libraries:
-        if "name" in library:
-            known = requirement(str(library["name"]), "workload.software.libraries", catalog)
-            # A feature has no versions of its own: its rules name those of the framework.
-            if known is not None and framework is not None and known.software in features and known.versions == EVERY:
-                known = known._replace(versions=framework.versions)
-            yield known, bool(library.get("required", True))
+        known = requirement(f"{library.name} {library.versions or ''}".strip(), "workload.software.libraries", catalog)
+        # A feature has no versions of its own: its rules name those of the framework.
+        if known is not None and framework is not None and known.software in features and known.versions == EVERY:
+            known = known._replace(versions=framework.versions)
+        yield known, library.required

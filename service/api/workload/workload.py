@@ -46,6 +46,20 @@ def written_software(value: Any) -> Any:
 SoftwareName = Annotated[Words, BeforeValidator(written_software, json_schema_input_type=Words | SoftwareNameRequest)]
 
 
+class LibraryRequest(SoftwareNameRequest):
+    """A library by its name."""
+
+    required: Annotated[bool, Field(description="Whether the code runs only with it.")] = True
+
+
+def library_by_name(value: Any) -> Any:
+    """Returns a library that is sent as its name alone as an object."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+Library = Annotated[LibraryRequest, BeforeValidator(library_by_name, json_schema_input_type=Words | LibraryRequest)]
+
+
 class SoftwareRequest(BodyModel):
     """Software that the code is written for."""
 
@@ -59,8 +73,8 @@ class SoftwareRequest(BodyModel):
         Field(description="Platforms of the code, any of: `cuda`, `rocm`, `xla`, `neuron`, `synapse`, `cann`, `cpu`."),
     ] = ()
     libraries: Annotated[
-        tuple[dict[str, Words | bool], ...],
-        Field(max_length=50, description="Each has a `name`, optionally with versions, and `required` (default true)."),
+        tuple[Library, ...],
+        Field(max_length=50, description="Each is a text such as `dali>=1.2`, or an object."),
         BeforeValidator(standing),
     ] = ()
     custom_cuda_kernels: Annotated[bool, Field(description="CUDA kernels of its own must run unchanged.")] = False

@@ -60,6 +60,8 @@ class Gpu:
     """Above 1, a board is sold that a machine sees as several GPUs."""
     gpus_per_rack: int | None
     """GPUs on one fast link where that is more than a node: NVL72 racks and TPU pods (makers' data sheets)."""
+    gpus_per_tray: int | None
+    """GPUs of the nodes that make up a rack. Nodes of another size with this GPU are joined by the network alone."""
     compute_capability: str | None
     tensor_core_generation: int | None
     interconnect: str | None

@@ -201,13 +201,20 @@ def software_called(text: str | None) -> SoftwareStack:
 
 
 OTHER_NAMES = {
+    "bnb": "bitsandbytes",
     "fast-socket": "nccl-fast-socket",
     "fastsocket": "nccl-fast-socket",
+    "flash-attn": "flash-attention",
+    "flash_attn": "flash-attention",
+    "flash-attention-2": "flash-attention",
+    "flash-attn-3": "flash-attention-3",
     "mig": "multi-instance-gpu",
     "paddle": "paddlepaddle",
     "sdpa": "scaled-dot-product-attention",
+    "te": "transformer-engine",
     "torch.compile": "torch-compile",
     "torch_compile": "torch-compile",
+    "transformer_engine": "transformer-engine",
 }
 """Other names of software that is no stack or has another name as one, and the names of its rules."""
 

@@ -44,7 +44,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     crosses_nodes = tensor > cluster.linked_gpus
     if tensor > 1 and (crosses_nodes or cluster.interconnect in SLOW_INTERCONNECTS):
         yield statement(EstimateWarningCode.TENSOR_OVER_SLOW_LINKS, tensor=tensor, crosses_nodes=crosses_nodes)
-    if cluster.nodes > 1 and not cluster.network_known:
+    if cluster.crosses_network and not cluster.network_known:
         gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
         yield statement(EstimateWarningCode.NETWORK_UNKNOWN, nodes=cluster.nodes, gbps=gbps)
     yield from _feed_warnings(job_estimate, cluster)

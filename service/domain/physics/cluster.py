@@ -56,7 +56,13 @@ class Cluster:
     @property
     def linked_gpus(self) -> int:
         """GPUs that reach each other over the fast link: those of a node, or of a whole rack."""
-        return max(self.gpus_per_node, min(self.gpu.gpus_per_rack or 1, self.gpus))
+        rack = self.gpu.gpus_per_rack if self.gpus_per_node == self.gpu.gpus_per_tray else None
+        return max(self.gpus_per_node, min(rack or 1, self.gpus))
+
+    @property
+    def crosses_network(self) -> bool:
+        """Whether some of the GPUs reach each other over the network alone."""
+        return self.gpus > self.linked_gpus
 
     @property
     def gpus_of_a_replica(self) -> int:

@@ -18,6 +18,7 @@ from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.layouts.warnings import BITS_PER_BYTE, estimate_warnings
 from service.domain.money import MICRO
+from service.domain.physics.cluster import cluster_of_instance
 from service.domain.physics.input_pipeline import (
     CORES_PER_GPU_THAT_DECODES,
     USUAL_CORES_PER_GPU,
@@ -138,9 +139,14 @@ def _software_warnings(subject: _Subject) -> Warnings:
         yield statement(WarningCode.SOFTWARE_PARTLY, software=partly)
 
 
+def _shares_fast_links(instance_type: InstanceType, nodes: int) -> bool:
+    """Whether the GPUs of all nodes are in one rack or pod, so that their traffic does not take the network."""
+    return instance_type.processor is not None and not cluster_of_instance(instance_type, nodes).crosses_network
+
+
 def _network_warnings(subject: _Subject) -> Warnings:
     instance_type, nodes = subject.instance_type, subject.offer.nodes
-    if nodes > 1 and not instance_type.rdma:
+    if nodes > 1 and not instance_type.rdma and not _shares_fast_links(instance_type, nodes):
         yield statement(WarningCode.SLOW_NETWORK, nodes=nodes, gbps=instance_type.network_gbps, rdma=instance_type.rdma)
     if nodes > 1 and subject.catalog.derive(without_cluster)[subject.offer.index]:
         yield statement(WarningCode.NO_CLUSTER_THERE, nodes=nodes)

@@ -215,6 +215,23 @@ def test_nodes_without_a_fast_network_warn(client: TestClient) -> None:
     assert "slow_network" not in warnings(fast["choices"][0])
 
 
+def test_nodes_of_one_pod_do_not_warn_of_the_network(client: TestClient) -> None:
+    job = {
+        "model": "llama-3.1-8b",
+        "sequence_length": 4096,
+        "amount": {"tokens": 1e9},
+        "software": {"framework": "jax"},
+    }
+
+    def network_warnings(instance: str) -> set[str]:
+        nodes = {"instance": [instance], "min_nodes": 8, "max_nodes": 8}
+        choice = ask(client, "training", nodes, **job)["choices"][0]
+        return {"slow_network", "network_unknown"} & warnings(choice).keys()
+
+    assert not network_warnings("ct6e-standard-4t")
+    assert network_warnings("ct6e-standard-8t") == {"slow_network", "network_unknown"}  # eight chips stand alone
+
+
 def test_spot_tells_the_notice(client: TestClient) -> None:
     answer = ask(client, "training", {**AWS, "market": ["spot"]}, fault_tolerant=True)
     assert "120 seconds' notice" in warnings(answer["choices"][0])["spot_can_be_interrupted"]

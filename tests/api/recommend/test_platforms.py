@@ -208,3 +208,20 @@ def test_dropping_software_admits_what_it_promised_whatever_else_is_named(
     changed = {**software, "framework": relax["to"]["workload.software.framework"]}
     after = post(client, "/recommend", **{**ask, "workload": {"task": "inference", "software": changed}})
     assert after["counts"]["admitted"] - before["counts"]["admitted"] == relax["admits"]
+
+
+@pytest.mark.parametrize("library", ["flash-attn", {"name": "flash_attn", "versions": ">=2"}, "flash-attention>=2.3"])
+def test_a_library_is_known_by_its_common_names_and_written_as_a_text_or_an_object(
+    client: TestClient, library: Any
+) -> None:
+    work = {"task": "training", "software": {"libraries": [library]}}
+    types = {"instance": ["p3.16xlarge", "p4d.24xlarge"]}
+    answer = post(client, "/recommend", workload=work, constraints=types, as_of="2023-06-07")
+    assert [choice["instance"] for choice in answer["choices"]] == ["p4d.24xlarge"]
+
+
+def test_a_library_without_a_name_is_refused(client: TestClient) -> None:
+    body = {"workload": {"task": "training", "software": {"libraries": [{"nme": "dali"}]}}}
+    answer = client.post("/recommend", json=body)
+    assert answer.status_code == 422
+    assert "Did you mean workload.software.libraries.0.name?" in answer.text

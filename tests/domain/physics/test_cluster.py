@@ -50,11 +50,13 @@ def test_a_copy_of_a_model_stays_inside_a_node_if_the_network_is_unknown() -> No
 
 
 def test_a_rack_links_the_gpus_of_several_nodes() -> None:
-    rack = replace(gpu("gb200"), gpus_per_rack=72)
+    rack = replace(gpu("gb200"), gpus_per_rack=72, gpus_per_tray=4)
     assert cluster_of(rack, 4, nodes=1).linked_gpus == 4
     assert cluster_of(rack, 4, nodes=4).linked_gpus == 16
     assert cluster_of(rack, 4, nodes=32).linked_gpus == 72
+    assert cluster_of(rack, 1, nodes=32).linked_gpus == 1  # machines that rent out a part of a tray
     assert cluster_of(gpu(), 8, nodes=4).linked_gpus == 8
+    assert [cluster_of(rack, 4, nodes=nodes).crosses_network for nodes in (1, 18, 19)] == [False, False, True]
 
 
 def test_usable_memory_is_measured_or_a_share_of_the_label() -> None:
