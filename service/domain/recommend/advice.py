@@ -346,17 +346,7 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
     top, gpu = situation.top, situation.gpu
     if top is None or gpu is None or gpu.memory_gb is None or situation.gpus != 1:
         return None
-    able = catalog.derive(task_mask, situation.task)
-    cards = [
-        (each, each.gpu.memory_gb or 0.0, best_peak(each))
-        for index, each in enumerate(catalog.instance_types)
-        if each.gpu is not None
-        and (each.provider, each.service, each.gpu_count, each.gpu.kind) == (top.provider, top.service, 1, gpu.kind)
-        and each.state_on(catalog.day) == "available"
-        and able[index]
-        and successor(index, catalog) is None
-    ]
-    cards.sort(key=lambda card: (card[0].vcpus or 0.0, card[0].id))  # of equal cards, the one with the smallest host
+    cards = catalog.derive(_single_cards, top.provider, top.service, gpu.kind, situation.task)
     larger, now = [card for card in cards if card[1] > gpu.memory_gb], best_peak(top)
     # A card with a higher peak and slower memory is slower at much of deep learning.
     bandwidth = gpu.memory_bandwidth_gb_per_second or 0.0
@@ -380,6 +370,24 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
             catalog,
         ),
     }
+
+
+def _single_cards(
+    catalog: Catalog, provider: str, service: str, kind: str, task: str
+) -> list[tuple[InstanceType, float, float]]:
+    """Returns a seller's machines with one GPU that are not superseded, their memory and peak, the smallest first."""
+    able = catalog.derive(task_mask, task)
+    cards = [
+        (each, each.gpu.memory_gb or 0.0, best_peak(each))
+        for index, each in enumerate(catalog.instance_types)
+        if each.gpu is not None
+        and (each.provider, each.service, each.gpu_count, each.gpu.kind) == (provider, service, 1, kind)
+        and each.state_on(catalog.day) == "available"
+        and able[index]
+        and successor(index, catalog) is None
+    ]
+    # Of equal cards, the one with the smallest host comes first.
+    return sorted(cards, key=lambda card: (card[0].vcpus or 0.0, card[0].id))
 
 
 def _better_value(top: InstanceType, others: Sequence[InstanceType], catalog: Catalog) -> tuple[str, float] | None:

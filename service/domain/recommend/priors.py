@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Prior
-from service.domain.recommend.answer import CitedPrior, Question, RankedOffer
+from service.domain.recommend.answer import CitedPrior, Question, RankedOffer, WorkContext
 from service.domain.recommend.basis import Basis, best_of_types, ranked_offer
 from service.domain.recommend.choices import criterion_figures
 from service.domain.recommend.objective import OBJECTIVES
@@ -20,9 +20,15 @@ def cited_priors(
     question: Question, basis: Basis, admitted: AdmittedOffers, catalog: Catalog
 ) -> tuple[CitedPrior, ...]:
     """Returns the rules of thumb that the ranking of the admitted types follows or overrules, by their ids."""
-    applying = [prior for prior in catalog.reference.priors if _applies(prior, question, catalog)]
+    applying = tuple(prior for prior in catalog.reference.priors if _applies(prior, question, catalog))
     if not applying or not admitted.types:
         return ()
+    return catalog.derive(_cited, applying, basis, admitted, question.work_context, cache=catalog.outlooks)
+
+
+def _cited(
+    catalog: Catalog, applying: tuple[Prior, ...], basis: Basis, admitted: AdmittedOffers, context: WorkContext
+) -> tuple[CitedPrior, ...]:
     ranked = best_of_types(basis, admitted, catalog)
     if not len(ranked.score):
         return ()
@@ -36,11 +42,11 @@ def cited_priors(
             cited.append(_on_gpus(prior, prior.min_gpus, first))
         else:
             cited.append(_on_hours(prior, first))
-    return tuple(_with_figures(each, basis, question) for each in cited)
+    return tuple(_with_figures(each, basis, context) for each in cited)
 
 
-def _with_figures(cited: CitedPrior, basis: Basis, question: Question) -> CitedPrior:
-    criteria, context = basis.objective.criteria, question.work_context
+def _with_figures(cited: CitedPrior, basis: Basis, context: WorkContext) -> CitedPrior:
+    criteria = basis.objective.criteria
     figures = [next(criterion_figures(offer, criteria, context), ("risk", None)) for offer in cited.compared]
     return replace(cited, figures=tuple(figures))
 

@@ -12,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from service.api.catalog.filters import region_names
+from service.api.http import body as body_reading
 from service.api.http.body import read_json
 from service.api.http.problems import BodyUnreadable
 from tests.api.raw_asgi import JSON, KEY, Answer, call, get, recommend
@@ -498,6 +499,25 @@ def test_a_body_that_is_not_sent_as_json(app: FastAPI, content_type: bytes | Non
 def test_recommend_takes_no_query(app: FastAPI) -> None:
     answer = call(app, "POST", "/recommend?limit=3", headers=JSON, chunks=[json.dumps(asked()).encode()])
     is_problem(answer, 422, "limit")
+
+
+def test_white_space_after_a_body_is_dropped_as_it_arrives_and_white_space_inside_is_kept(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+
+    def noted(body: bytes, max_names: int) -> object:
+        read.append(body)
+        return read_json(body, max_names)
+
+    monkeypatch.setattr(body_reading, "read_json", noted)
+    start, end = b'{"workload": {"task": "training"}, "explain": ["aws/p4d', b'.24xlarge"]}'
+    answer = call(app, "POST", "/recommend", headers=JSON, chunks=[start, end, *[b" \t\r\n" * 10_000] * 50])
+    assert (answer.status, read) == (200, [start + end])
+    read.clear()
+    answer = call(app, "POST", "/recommend", headers=JSON, chunks=[start, b"  ", b" ", end, b"\f"])
+    is_problem(answer, 400)
+    assert read == [start + b"   " + end + b"\f"]
 
 
 @pytest.mark.parametrize("size", [4 * 1024**2 + 1, 5_000_000, 40_000_000])
