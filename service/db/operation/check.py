@@ -39,7 +39,10 @@ def _damage(connection: Connection) -> Iterator[str]:
 
 
 def _dangling_references(connection: Connection) -> Iterator[str]:
-    """A restore that switches triggers off, and every tool that does not ask SQLite to enforce keys, can leave them."""
+    """Yields references to rows that do not exist.
+
+    A restore without triggers can leave them, or a tool that does not make SQLite enforce foreign keys.
+    """
     for table in METADATA.sorted_tables:
         for key in table.foreign_key_constraints:
             pairs = [(element.parent, element.column) for element in key.elements]

@@ -20,7 +20,7 @@ from service.domain.physics.training_roofline import PASSES, passes_of_recomputa
 from service.domain.units import SECONDS_AN_HOUR
 
 Choose = Literal["fastest", "usual", "usual_if_it_fits"]
-"""The choice of the free parts of a layout: the fastest that fits, the usual one, or that and else the fastest."""
+"""How the free parts of a layout are chosen; `usual_if_it_fits` takes the fastest where the usual one does not fit."""
 
 
 @dataclass(frozen=True, slots=True)

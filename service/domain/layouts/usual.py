@@ -42,7 +42,7 @@ FREE = FixedLayout()
 
 
 def usual_layout(config: Config, cluster: Cluster, fixed: FixedLayout = FREE) -> Layout:
-    """The fixed parts of a layout, and people's usual choice of the others."""
+    """Returns a layout with the fixed parts, and the usual choice of the others."""
     if isinstance(config, TrainingConfig):
         return usual_training_layout(config, cluster, fixed)
     return usual_inference_layout(config, cluster, fixed)

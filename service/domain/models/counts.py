@@ -248,7 +248,7 @@ def _attention_flops(t: Transformer, attended_in_all_layers: float) -> float:
 
 
 def kv_bytes_per_token(t: Transformer, bytes_per_value: float) -> float:
-    """Bytes of the cached keys and values of one token in all layers, before any window lets it go.
+    """Bytes of the cached keys and values of one token in all layers, before a window drops any.
 
     2 x layers x kv_heads x head_size x bytes; MLA: layers x (mla_kv_rank + mla_rope_size) x bytes.
     """

@@ -1,4 +1,4 @@
-"""A Hugging Face config.json → a model: field names differ by architecture, and defaults stand in code, not in files.
+"""Conversion of a Hugging Face config.json to a model. Field names differ by architecture, and defaults stand in code.
 
 Only the fields that decide sizes are read. Where a file leaves one out, the default of that architecture's class in the
 `transformers` library is taken.

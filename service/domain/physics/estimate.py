@@ -30,7 +30,7 @@ from service.domain.physics.resources import StepTerms
 from service.domain.physics.training_roofline import training_terms
 
 MOST_OVER = 1.25
-"""Need over available memory of nearly all published runs that were too large."""
+"""Ratio of needed to available memory that nearly all published runs exceed which ran out of memory."""
 
 TERMS_BY_BOTTLENECK = {
     "gpu_compute": ("matrix", "narrow", "attention", "prefill"),

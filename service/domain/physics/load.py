@@ -217,6 +217,6 @@ class _LoadSearch:
         return self.replicas.times(load, self.serving).rate * np.minimum(1.0, busy)
 
     def _spread(self, instances: Floats) -> Floats:
-        """Instances that spread evenly over the zones."""
+        """Rounds instances up to a multiple of the zones."""
         zones = self.serving.availability_zones
         return np.asarray(np.ceil(instances / zones) * zones)
