@@ -483,7 +483,10 @@ NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.SEVERAL_CONSTRAINTS: lambda instance, codes: (
         f"No single change admits anything. {instance} misses the fewest constraints: {', '.join(codes)}."
     ),
-    NoteCode.NAME_NOT_MEASURED: "No measurement exists under '{name}' by then, so the name did not affect the ranking.",
+    NoteCode.NAME_NOT_MEASURED: lambda name, near: (
+        f"No measurement exists under '{name}' by then, so the name did not affect the ranking."
+        + (f" Did you mean {' or '.join(near)}?" if near else "")
+    ),
     NoteCode.SPOT_LEFT_OUT: "The workload is not fault-tolerant, and an interruption would lose all of its progress, "
     "so spot machines were left out.",
     NoteCode.SOFTWARE_UNKNOWN: "No rule says where this software runs, so it rejected nothing; GET /frameworks lists "

@@ -59,6 +59,10 @@ class VisibleMeasurements:
         """Returns the measurements under a workload's name."""
         return tuple(self._visible(*(self.log.under(owner, workload) for owner in self._owners)))
 
+    def workloads(self, most: int) -> set[str]:
+        """Returns the names of the workloads of the latest measurements, of each owner at most so many."""
+        return {row.workload for rows in map(self.log.of, self._owners) for row in self._visible(rows[-most:])}
+
     def on(self, machine: str) -> tuple[Measurement, ...]:
         """Returns the measurements on a machine, as `provider/name`."""
         return tuple(self._visible(*(self.log.on(owner, machine) for owner in self._owners)))

@@ -15,6 +15,7 @@ VERY_CLOSE = 0.8
 LONGEST_NAME = 80
 _MODEL_NUMBER = re.compile(r"([a-z]+)\d+")
 _BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon|qualcomm|tesla)-)+(?=.)")
+_NO_LETTER_OR_DIGIT = re.compile(r"[\W_]")
 _IN_BRACKETS = re.compile(r"\(([^()]+)\)")
 _GIGABYTES = re.compile(r"-(\d+)-?gb?$")
 VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
@@ -35,7 +36,10 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     word = name.lower()[:LONGEST_NAME]
     close = get_close_matches(word, folded, n=NEAR, cutoff=0.6)
     very = [candidate for candidate in close if SequenceMatcher(None, word, candidate).ratio() >= VERY_CLOSE]
-    containing = sorted((candidate for candidate in folded if len(word) > 2 and word in candidate), key=len)
+    plain = _NO_LETTER_OR_DIGIT.sub("", word)
+    containing = sorted(
+        (each for each in folded if len(plain) > 2 and plain in _NO_LETTER_OR_DIGIT.sub("", each)), key=len
+    )
     series = _letters(word)
     same_series = sorted((candidate for candidate in folded if series and _letters(candidate) == series), key=len)
     return tuple(folded[near] for near in dict.fromkeys([*very, *same_series[:1], *close, *containing]))[:NEAR]
@@ -46,7 +50,7 @@ def unknown(what: str, name: str, known: Collection[str], field: str, hint: str 
     near = near_names(name, known)
     if near:
         tail = f"Did you mean {' or '.join(near)}?"
-    elif 0 < len(known) <= 20:
+    elif 0 < len(known) <= 60:
         tail = f"Known: {', '.join(sorted(known))}."
     else:
         tail = ""

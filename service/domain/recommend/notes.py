@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.names import near_names
 from service.domain.jobs.job import sequence_length
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
@@ -33,6 +34,9 @@ SUBJECTS = ("workload.dataset", "workload.goal", "workload.model_size")
 
 FIGURES_OF_A_GPU = frozenset({"peak_unknown", "power_unknown", "gpu_figures_unknown"})
 """Rejections for want of a figure that a vendor does not publish."""
+
+MOST_NAMES = 1000
+"""Latest measurements of an owner among which a similar name is looked for, which takes up to ten milliseconds."""
 
 CHARGES = (
     "checkpoint", "data_transfer_already_gb", "data_transfer_between_regions_gb", "data_transfer_between_zones_gb",
@@ -110,7 +114,8 @@ def _notes_on_data(rejected: Sequence[Rejection], *, spot_unpriced: bool) -> Ite
 
 def _notes_on_workload(question: Question, catalog: Catalog) -> Iterator[Note]:
     if question.name is not None and not catalog.measurements.under(question.name):
-        yield Note(NoteCode.NAME_NOT_MEASURED, ("workload.name",), {"name": question.name})
+        near = near_names(question.name, catalog.measurements.workloads(MOST_NAMES))
+        yield Note(NoteCode.NAME_NOT_MEASURED, ("workload.name",), {"name": question.name, "near": near})
     if question.spot_left_out:
         yield Note(NoteCode.SPOT_LEFT_OUT, ("constraints.market", "workload.fault_tolerant"))
     if question.software_unknown:

@@ -55,14 +55,16 @@ class NearestMiss(NamedTuple):
 def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: Catalog) -> NearestMiss | None:
     """Returns what misses the fewest constraints; None if something is admitted, or if one change admits something.
 
-    A type that misses what a change of the question can help comes before one that misses data or hardware.
+    A type that misses what a change of the question can help comes before one that misses data or hardware. Of types
+    that miss as few, the one with the most memory comes first, since most jobs that fit nowhere lack memory.
     """
     if selection.admitted.types or any(rejection.relaxation is not None for rejection in rejected):
         return None
     missed = np.zeros(len(catalog.instance_types))
     for obstacle in selection.obstacles:
         missed += catalog.mask(obstacle.fails) * (1.0 if obstacle.rule is not None else HOPELESS)
-    index = int(np.argmin(missed))
+    memory = np.nan_to_num(catalog.columns.numbers["total_gpu_memory_gb"])
+    index = int(np.lexsort((-memory, missed))[0])
     codes = (obstacle.code for obstacle in selection.obstacles if obstacle.fails >> index & 1)
     return NearestMiss(catalog.instance_types[index].id, tuple(codes))
 
