@@ -12,6 +12,7 @@ from service.accuracy.direct import Case, also_fitted, case_of, fit_all
 from service.accuracy.report import score_lines
 from service.accuracy.rows import UnansweredRun, counted_rows, question_of
 from service.accuracy.scoring import SPLITS, ScoredAnswer, fold_of
+from service.domain.band import Band
 from service.domain.calibration.coefficients import Calibration, Coefficient
 from service.domain.calibration.error_bands import ErrorBands, fitted_bands, physics_of, unseen
 from service.domain.calibration.gpu_order import Better
@@ -78,7 +79,10 @@ def _answers_of(results: Sequence[tuple[Case, Calibration]], bands: ErrorBands) 
                 bands.around(likely, kind, case.features, new, of_rate=case.is_rate) for kind in (case.bands, case.kind)
             )
             band = band.with_likely(of_kind.likely)
-            answers.append(ScoredAnswer(case.question, likely if case.bound else band.likely, band.low, band.high))
+            if case.bound:
+                most = bands.around(case.estimated_seconds(calibration), case.bands, case.features, new, of_rate=False)
+                band = Band(min(likely, float(most.high <= case.usable_bytes)), likely, likely)
+            answers.append(ScoredAnswer(case.question, band.likely, band.low, band.high))
     return answers
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from service.accuracy.rows import RunQuestion, UnansweredRun, counted_rows, question_of
 from service.accuracy.scoring import RentedGpu, ScoredAnswer
+from service.domain.jobs.config import USUAL_CONFIDENCE
 from service.domain.units import GIB
 
 ITEMS_PER_BATCH = 200
@@ -79,10 +80,9 @@ def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
     """The figure of an answer that the row measured, in the row's units."""
     estimate = item["estimate"]
     match question.quantity:
-        # A decision is right or wrong; it has no band.
         case "fits" | "max_context_tokens":
-            fits = float(item["fits"])
-            return {"low": fits, "likely": fits, "high": fits}
+            fits, sure = item["fits"], estimate["memory"]["fit_probability"] >= USUAL_CONFIDENCE
+            return {"low": float(fits and sure), "likely": float(fits), "high": float(fits)}
         case "memory_bytes_per_gpu":
             return _scaled(estimate["memory"]["band_gib_per_gpu"], GIB)
         case "seconds":

@@ -13,7 +13,16 @@ from service.domain.calibration.coefficients import Calibration, Coefficient, Fe
 from service.domain.calibration.error_bands import Miss, unseen
 from service.domain.calibration.fit import CalibrationRun, fit
 from service.domain.calibration.gpu_order import Better, in_order
-from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, KINDS, MEMORY, RUN_EFFECTS, TRAINING
+from service.domain.calibration.step_kinds import (
+    FIRST_TOKEN,
+    FORWARD,
+    GENERATION,
+    INFERENCE_MEMORY,
+    KINDS,
+    MEMORY,
+    RUN_EFFECTS,
+    TRAINING,
+)
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import peak_flops
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
@@ -155,7 +164,7 @@ def _training_case(question: RunQuestion, config: TrainingConfig, cluster: Clust
     layout = usual_training_layout(config, cluster, fixed)
     features = training_features(config, cluster, layout)
     if question.quantity in MEMORY_QUANTITIES:
-        return _memory_case(question, cluster, figures(training_parts(config, layout)), features)
+        return _memory_case(question, cluster, figures(training_parts(config, layout)), features, MEMORY)
     terms = training_terms(config, cluster, layout)
     if question.quantity == "seconds":
         length = config.mean_length or config.sequence_length or 1
@@ -192,7 +201,7 @@ def _inference_case(question: RunQuestion, config: InferenceConfig, cluster: Clu
     features = dict(inference_features(config, cluster, layout))
     if quantity in MEMORY_QUANTITIES:
         parts = inference_parts(config, layout, config.concurrency or 1.0)
-        return _memory_case(question, cluster, figures(parts), features)
+        return _memory_case(question, cluster, figures(parts), features, INFERENCE_MEMORY)
     if not config.model.generates:
         return _forward_case(question, config, cluster, features)
     return _generation_case(question, config, cluster, layout, Calibration({}))
@@ -240,11 +249,15 @@ def _forward_case(
     return Case(question, FORWARD, terms, features, samples / question.value, samples, is_rate=True)
 
 
-def _memory_case(question: RunQuestion, cluster: Cluster, parts: Mapping[str, float], features: Features) -> Case:
+def _memory_case(
+    question: RunQuestion, cluster: Cluster, parts: Mapping[str, float], features: Features, bands: StepKind
+) -> Case:
     terms = StepTerms(dict(parts), 1.0)
     if question.quantity == "memory_bytes_per_gpu":
-        return Case(question, MEMORY, terms, features, question.value, 1.0, is_rate=False)
+        return Case(question, MEMORY, terms, features, question.value, 1.0, is_rate=False, banded_as=bands)
     fits, usable = question.quantity != "fits" or bool(question.value), cluster.usable_bytes
     # Where a run fitted or failed is only a limit: 3 % on either side keep clear of the edge itself.
     edge, bound = (0.97 * usable, -1) if fits else (1.03 * usable, 1)
-    return Case(question, MEMORY, terms, features, edge, 1.0, is_rate=False, bound=bound, usable_bytes=usable)
+    return Case(
+        question, MEMORY, terms, features, edge, 1.0, is_rate=False, bound=bound, usable_bytes=usable, banded_as=bands
+    )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from service.accuracy.client import AnsweredRuns
 from service.accuracy.scoring import ScoredAnswer, decisions, pairs_in_order, regrets, scores, subset_of
+from service.domain.jobs.config import USUAL_CONFIDENCE
 
 MOST_REASONS = 12
 
@@ -27,11 +28,12 @@ def score_lines(answers: Sequence[ScoredAnswer]) -> list[str]:
     for name, line in scores(answers).items():
         lines.append(f"{name:44} {line.rows:4} {line.error:6.1%} {line.bias:6.2f} {line.inside:6.0%}")
     for task in ("training fits", "inference fits"):
-        made = decisions([a for a in answers if subset_of(a.question) == task])
+        asked = [answer for answer in answers if subset_of(answer.question) == task]
+        made, sure = decisions(asked), decisions(asked, surely=True)
         lines.append(
             f"{task}: {made.accuracy:.1%} right; of {made.right_ooms + made.false_fits} that ran out of memory "
-            f"{made.false_fits} fit by the estimate, of {made.right_fits + made.false_ooms} that fitted "
-            f"{made.false_ooms} do not"
+            f"{made.false_fits} likely fit and {sure.false_fits} fit with {USUAL_CONFIDENCE:.0%} by the estimate, "
+            f"of {made.right_fits + made.false_ooms} that fitted {made.right_fits} and {sure.right_fits}"
         )
     for apart in (0.0, 0.05):
         right, total = pairs_in_order(answers, apart)

@@ -184,6 +184,8 @@ def _training_of(row: Row) -> dict[str, Any]:
     }
     if WITHOUT_MASTER_WEIGHTS.search(row["precision"].lower()):
         work["mixed_precision"] = False
+    elif row["precision"].lower().endswith("-amp"):
+        work["mixed_precision"] = True
     if work["method"] == "qlora" or row["precision"].startswith(("nf4", "int8(")):
         work |= {"method": "qlora", "weight_precision": STORED_AS.get(bits or NF4_BITS, "nf4")}
     return work | _sizes_of(row) | _techniques_of(row)

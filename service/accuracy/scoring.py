@@ -12,7 +12,10 @@ from service.accuracy.rows import Row, RunQuestion
 
 @dataclass(frozen=True, slots=True)
 class ScoredAnswer:
-    """The answer to a question about a published run."""
+    """The answer to a question about a published run.
+
+    Of a decision, `likely` is 1 if the run likely fits, and `low` if it does with the usual confidence.
+    """
 
     question: RunQuestion
     likely: float
@@ -120,9 +123,10 @@ class Decisions:
         return right / max(1, right + self.false_fits + self.false_ooms)
 
 
-def decisions(answers: Iterable[ScoredAnswer]) -> Decisions:
-    """Right and wrong decisions among the answers to whether a run fits."""
-    pairs = [(a.likely >= 0.5, a.question.value >= 0.5) for a in answers if a.question.quantity == "fits"]
+def decisions(answers: Iterable[ScoredAnswer], *, surely: bool = False) -> Decisions:
+    """Right and wrong decisions among the answers to whether a run fits: likely, or with the usual confidence."""
+    asked = [answer for answer in answers if answer.question.quantity == "fits"]
+    pairs = [((a.low if surely else a.likely) >= 0.5, a.question.value >= 0.5) for a in asked]
     return Decisions(
         pairs.count((True, True)), pairs.count((False, False)), pairs.count((True, False)), pairs.count((False, True))
     )

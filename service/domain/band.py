@@ -1,7 +1,7 @@
 """A figure with its uncertainty."""
 
 from dataclasses import dataclass
-from math import log
+from math import exp, log
 from statistics import NormalDist
 
 NORMAL = NormalDist()
@@ -32,6 +32,11 @@ class Band:
     def by(self, factors: tuple[float, float, float]) -> "Band":
         """Returns the figure multiplied by factors of low, likely and high."""
         return Band(self.low * factors[0], self.likely * factors[1], self.high * factors[2])
+
+    def quantile(self, probability: float) -> float:
+        """Returns the value that the truth is at most with a probability of at least one half."""
+        deviations = NORMAL.inv_cdf(probability) / DEVIATIONS_TO_AN_END
+        return self.likely * exp(deviations * log(self.high / self.likely))
 
     def probability_up_to(self, value: float) -> float:
         """Returns the probability that the truth is at most a value.

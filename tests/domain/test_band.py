@@ -18,6 +18,12 @@ def test_one_truth_in_ten_is_beyond_each_end(value: float, share: float) -> None
     assert Band(40.0, 50.0, 80.0).probability_up_to(value) == pytest.approx(share, abs=1e-4)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.75, 0.9, 0.99])
+def test_a_quantile_is_reached_with_its_probability(share: float) -> None:
+    band = Band(40.0, 50.0, 80.0)
+    assert band.probability_up_to(band.quantile(share)) == pytest.approx(share)
+
+
 def test_a_figure_without_uncertainty_is_reached_or_not() -> None:
     exact = Band(50.0, 50.0, 50.0)
     assert [exact.probability_up_to(value) for value in (49.0, 50.0, 51.0)] == [0.0, 1.0, 1.0]

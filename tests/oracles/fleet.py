@@ -58,10 +58,10 @@ def estimate_on_nodes(job: Job, instance_type: InstanceType, nodes: int, catalog
     except QuestionError as error:
         return NodeEstimate(nodes, CHECK_OF_FIELD[error.field or ""])
     memory, rate = answer.estimate.memory, answer.estimate.samples_per_second
-    if not answer.estimate.fits:
+    if not answer.estimate.fits_surely:
         misses = (
             "host_memory"
-            if memory.fits
+            if memory.fits_surely
             else "kv_cache"
             if _holds_weights(job, instance_type, nodes, catalog)
             else "gpu_memory"
@@ -87,7 +87,7 @@ def _holds_weights(job: Job, instance_type: InstanceType, nodes: int, catalog: C
         return False
     tiny = replace(job, input_length=1e-6, output_length=1e-6, concurrency=1, serving=None, amount=None)
     cluster = cluster_of_instance(instance_type, nodes)
-    return estimate_job(catalog.reference.physics, tiny, cluster).estimate.memory.fits
+    return estimate_job(catalog.reference.physics, tiny, cluster).estimate.memory.fits_surely
 
 
 def checks_missed(estimates: Sequence[NodeEstimate]) -> set[str]:

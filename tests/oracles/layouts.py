@@ -36,8 +36,8 @@ def fastest_layout(physics: Physics, config: TrainingConfig, cluster: Cluster, f
         for across in (False, True)
     )
     for estimates in (on_fast_links, on_slow_links):
-        if any(estimate.fits for estimate in estimates):
-            return max((estimate for estimate in estimates if estimate.fits), key=samples_per_second)
+        if any(estimate.fits_surely for estimate in estimates):
+            return max((estimate for estimate in estimates if estimate.fits_surely), key=samples_per_second)
     return min(on_fast_links or on_slow_links, key=lambda estimate: estimate.memory.needed_bytes, default=None)
 
 

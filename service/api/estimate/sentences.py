@@ -28,8 +28,10 @@ DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zo
 def _gpu_memory(estimate: Estimate) -> str:
     memory, least = memory_response(estimate.memory), estimate.memory.least_band.times(1 / GIB)
     if estimate.fits:
+        confidence = estimate.memory.confidence
+        asked = "" if estimate.fits_surely else f" and not of {confidence:.0%} as asked"
         return (
-            f"The job fits with a probability of {memory.fit_probability:.0%}: in eight of ten runs it needs "
+            f"The job fits with a probability of {memory.fit_probability:.0%}{asked}: in eight of ten runs it needs "
             f"{least.low:.1f} to {least.high:.1f} GiB per GPU, and {memory.usable_gib_per_gpu:.1f} can be used."
         )
     largest = sorted(memory.parts.items(), key=lambda part: -part[1])
@@ -119,7 +121,9 @@ def fit_change_text(change: FitChange) -> str:
         case "nodes":
             return f"On {change.to:g} nodes it needs {needed} per GPU."
         case "usable_memory_gib":
-            return f"A GPU with {needed} of usable memory holds it."
+            return f"A GPU with {change.to:.1f} GiB of usable memory holds it."
+        case "memory_confidence":
+            return f"It fits with a probability of {change.to:.0%}: it likely needs {needed} per GPU."
         case "host_memory_gib":
             return f"A host with {needed} of memory holds it."
         case "layout":

@@ -73,6 +73,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         guidance=work.guidance,
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
         serving=serving,
+        memory_confidence=work.memory_confidence,
         loading=loading_of(work, model),
         assumed_network_gbps=work.assume_network_gbps,
         unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),

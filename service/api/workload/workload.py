@@ -20,6 +20,7 @@ from service.api.http.fields import (
     standing,
     whole,
 )
+from service.domain.jobs.config import USUAL_CONFIDENCE
 from service.domain.physics.memory import OPTIMIZER_STATES
 
 Words = Annotated[str, Field(max_length=200)]
@@ -348,5 +349,14 @@ class WorkloadRequest(BodyModel):
             "there, and only data parallelism crosses them."
         ),
     ] = None
+    memory_confidence: Annotated[
+        float,
+        Field(
+            ge=0.5,
+            le=0.99,
+            description="Probability with which the memory of the GPUs has to suffice. The layout is one that fits "
+            "with it, and a recommendation rejects machines without one.",
+        ),
+    ] = USUAL_CONFIDENCE
     fault_tolerant: bool = False
     checkpoint: CheckpointRequest = CheckpointRequest()

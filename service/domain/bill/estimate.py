@@ -99,7 +99,7 @@ class Elsewhere:
 class EstimateAnswer:
     """An estimate with its bills; the physics is None where only hours or a rate were given.
 
-    `nearest_changes` is None where the job fits, and where it was not asked for.
+    `nearest_changes` is None where the job fits with the probability asked for, and where it was not asked for.
     """
 
     question: EstimateQuestion
@@ -125,8 +125,8 @@ def estimate(
     """Returns the physics and the bills of a question. Raises `QuestionError`.
 
     `job` is the estimate of the same job on the same cluster, where it is known already. With `changes`, a job that
-    does not fit gets the nearest changes that would make it fit, and a question for the largest batch its answer; both
-    take dozens of searches.
+    does not fit with the probability asked for gets the nearest changes that would make it fit, and a question for the
+    largest batch its answer; both take dozens of searches.
     """
     work, cluster, physics = question.work, question.cluster, catalog.reference.physics
     if isinstance(work, JobQuestion) and job is None:
@@ -134,7 +134,7 @@ def estimate(
     served = None if job is None else job.estimate.served
     bills = _bills(question, job, served, catalog)
     verdict, judged = (None, None) if question.gate is None else verdict_on(bills, question.gate)
-    unfit = changes and job is not None and not job.estimate.fits
+    unfit = changes and job is not None and not job.estimate.fits_surely
     fit_changes = None
     if unfit and isinstance(work, JobQuestion) and job is not None:
         fit_changes = nearest_changes(physics, job.config, work.cluster, work.layout)

@@ -6,6 +6,7 @@ model or stack), so that an extrapolation says so and has a wider band.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from math import exp
 
@@ -44,7 +45,14 @@ def physics_of(coefficients: Iterable[Coefficient]) -> Physics:
 
 def unseen(calibration: Calibration, kind: StepKind, features: Features) -> tuple[str, ...]:
     """Features of the question that no fitted run had; a stack that is not named is new."""
-    return tuple(name for name in NOVELTIES if not calibration.knows(kind, name, features))
+    return tuple(name for name in _fitted_features(kind) if not calibration.knows(kind, name, features))
+
+
+@cache
+def _fitted_features(kind: StepKind) -> tuple[str, ...]:
+    """Features that can be new to a kind of step: the memory of a job has no coefficients of the GPU."""
+    patterns = {pattern for pattern, _ in kind.patterns["*"]}
+    return tuple(name for name in NOVELTIES if (name,) in patterns)
 
 
 @dataclass(frozen=True, slots=True)

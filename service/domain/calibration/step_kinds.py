@@ -173,4 +173,8 @@ MEMORY = _kind(
 )  # fmt: skip
 """Bytes by part, calibrated like seconds: what stacks keep beyond the arithmetic."""
 
+INFERENCE_MEMORY = StepKind("inference_memory", {}, {})
+"""Error bands of the memory of inference, whose parts are better known than those of training; its bytes are those of
+MEMORY."""
+
 KINDS = (TRAINING, GENERATION, FORWARD, MEMORY)

@@ -9,6 +9,9 @@ from service.domain.models.model import Model
 
 Method = Literal["full", "lora", "qlora", "adapter"]
 
+USUAL_CONFIDENCE = 0.9
+"""Probability with which memory suffices by default: the share of runs that need at most the high end of a band."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
@@ -34,6 +37,8 @@ class TrainingConfig:
     """Optimizer states live in host memory, and the CPU steps them (ZeRO-Offload)."""
     task: str = "train"
     software: SoftwareStack = UNKNOWN
+    memory_confidence: float = USUAL_CONFIDENCE
+    """Probability with which the GPUs' memory has to suffice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,8 @@ class InferenceConfig:
     serving: Serving | None = None
     """The load to serve and its limits, with lengths of its own; None for as many requests as `concurrency` has."""
     software: SoftwareStack = UNKNOWN
+    memory_confidence: float = USUAL_CONFIDENCE
+    """Probability with which the GPUs' memory has to suffice."""
 
     @property
     def whole_length(self) -> float:

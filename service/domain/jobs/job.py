@@ -7,7 +7,7 @@ from typing import Literal
 from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS, format_of, runs_as
 from service.domain.errors import QuestionError
-from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
+from service.domain.jobs.config import USUAL_CONFIDENCE, Config, InferenceConfig, Method, TrainingConfig
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import PLATFORMS_WITH_STACKS, UNKNOWN, SoftwareStack
@@ -80,6 +80,8 @@ class Job:
     guidance: bool | None = None
     concurrency: float | None = None
     serving: Serving | None = None
+    memory_confidence: float = USUAL_CONFIDENCE
+    """Probability with which the GPUs' memory has to suffice."""
     loading: SampleLoading = field(default_factory=SampleLoading)
     assumed_network_gbps: float | None = None
     """The network of a node whose own is not stated."""
@@ -246,6 +248,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         offload_optimizer=job.offload_optimizer,
         task=_purpose(job),
         software=job.software,
+        memory_confidence=job.memory_confidence,
     )
 
 
@@ -269,6 +272,7 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         longest_output=job.longest_output,
         serving=job.serving,
         software=job.software,
+        memory_confidence=job.memory_confidence,
     )
 
 

@@ -1,7 +1,7 @@
 """Clusters as columns, so that the formulas are evaluated for all of them at once."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -12,6 +12,7 @@ from service.domain.calibration.error_bands import Physics, bands_by_gpu
 from service.domain.catalog.hardware import Gpu
 from service.domain.jobs.config import Config
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import hardware_features
 from service.domain.physics.host_memory import host_parts
 from service.domain.physics.resources import seconds_per_flop, seconds_per_unit_of_hardware
@@ -115,6 +116,10 @@ class ClusterTable:
         flops = {name: np.array([gpu[name] for gpu in per_flop])[self.gpu_type] for name in ("flops", "wide_flops")}
         rates = flops | self.unit_seconds
         return np.array([rates[resource] for _, resource in keys]).reshape(len(keys), len(self)).T
+
+    def surely(self, physics: Physics, config: Config) -> "ClusterTable":
+        """Returns the clusters with only as much memory as a likely need may take, at the confidence of the config."""
+        return replace(self, usable_bytes=self.usable_bytes / memory_margin(physics, config))
 
     def bands(self, physics: Physics, kind: StepKind, factors: ConfigFactors) -> Floats:
         """Low, likely and high rates of each cluster, over the calibrated rate."""

@@ -17,10 +17,16 @@ from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
-from service.domain.layouts.inference_search import fastest_inference_layouts, inference_bands
-from service.domain.layouts.training_search import fastest_training_layouts, training_bands, where_training_fits
+from service.domain.layouts.inference_search import FastestInference, fastest_inference_layouts, inference_bands
+from service.domain.layouts.training_search import (
+    FastestTraining,
+    fastest_training_layouts,
+    training_bands,
+    where_training_fits,
+)
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster, cluster_of_instance
+from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import training_config_features
 from service.domain.physics.inference_roofline import forward_batch
 from service.domain.physics.input_pipeline import feed_of
@@ -45,6 +51,8 @@ class EstimateColumns:
     holds: Mask
     """Whether as many requests run at once as the job asks for."""
     needed_bytes: Floats
+    sure_bytes: Floats
+    """Bytes per GPU that suffice with the confidence of the job."""
     usable_bytes: Floats
     low: Floats
     likely: Floats
@@ -155,6 +163,7 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
         fits=np.zeros(rows, np.bool_),
         holds=np.ones(rows, np.bool_),
         needed_bytes=np.full(rows, np.inf),
+        sure_bytes=np.full(rows, np.inf),
         usable_bytes=np.zeros(rows),
         low=np.zeros(rows),
         likely=np.zeros(rows),
@@ -300,7 +309,8 @@ def _training_columns(
     samples = _samples(job, config.mean_length or config.sequence_length or 0, best.layouts.global_batch)
     beyond_steps = np.exp(_log_beyond_steps(physics, config, table)) if job.amount is not None else 1.0
     rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
-    columns = _columns(job, table, best.exists, best.fits, best.needed_bytes, rates, samples * beyond_steps)
+    sure = best.needed_bytes * memory_margin(physics, config)
+    columns = _columns(job, table, best, sure, rates, samples * beyond_steps)
     return columns, best.layouts.rows()
 
 
@@ -325,7 +335,7 @@ def _inference_columns(
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
     rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, config, table)
     rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
-    columns = _columns(job, table, best.exists, best.fits, best.needed_bytes, rates, samples)
+    columns = _columns(job, table, best, best.sure_bytes, rates, samples)
     if config.concurrency and generates:
         columns = replace(columns, holds=best.concurrency >= ALMOST * config.concurrency)
     columns = replace(columns, most_requests=best.most_requests, holds_weights=best.holds_weights)
@@ -348,7 +358,12 @@ def _samples(job: Job, length: float, per_step: Floats) -> Floats:
 
 
 def _columns(
-    job: Job, table: ClusterTable, exists: Mask, fits: Mask, needed: Floats, rates: Floats, samples: Floats
+    job: Job,
+    table: ClusterTable,
+    best: FastestTraining | FastestInference,
+    sure_bytes: Floats,
+    rates: Floats,
+    samples: Floats,
 ) -> EstimateColumns:
     low, likely, high = rates.T
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -356,10 +371,11 @@ def _columns(
     return EstimateColumns(
         nodes=table.nodes,
         runs=np.ones(len(table), np.bool_),
-        exists=exists,
-        fits=fits,
+        exists=best.exists,
+        fits=best.fits,
         holds=np.ones(len(table), np.bool_),
-        needed_bytes=needed,
+        needed_bytes=best.needed_bytes,
+        sure_bytes=sure_bytes,
         usable_bytes=table.usable_bytes,
         low=low,
         likely=likely,

@@ -14,6 +14,7 @@ from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import Columns, cuts_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.usual import FREE, FixedLayout
+from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import cut_columns, inference_config_features
 from service.domain.physics.generation import CalibratedEngines, room_by_memory, shares_of
 from service.domain.physics.inference_roofline import (
@@ -36,9 +37,11 @@ class FastestInference:
     layouts: LayoutTable
     exists: Mask
     fits: Mask
-    """In the GPUs' memory and, where that is known, in the host's."""
+    """In the GPUs' memory, with the confidence of the config, and in the host's, where that is known."""
     needed_bytes: Floats
     """Per GPU; infinite where there is no layout."""
+    sure_bytes: Floats
+    """Bytes per GPU that suffice with the confidence of the config; infinite where there is no layout."""
     concurrency: Floats
     """Conversations (or samples) at once on the whole cluster."""
     units_per_second: Floats
@@ -47,7 +50,7 @@ class FastestInference:
     most_requests: Floats
     """Most conversations at once in any layout; 0 where none fits."""
     holds_weights: Mask
-    """Whether some layout fits without a single request."""
+    """Whether some layout surely fits without a single request."""
     instances: Floats
     """Clusters that serve the load of the config within its limits; infinite where no number does."""
     alone: Floats
@@ -61,7 +64,7 @@ class FastestInference:
         none, zero, needed = np.zeros(rows, dtype=bool), np.zeros(rows), np.full(rows, np.inf)
         missed = np.full((rows, limits), np.inf)
         return FastestInference(
-            LayoutTable.plain(rows), none, none, needed, zero, zero, zero, none, np.ones(rows), missed, missed
+            LayoutTable.plain(rows), none, none, needed, needed, zero, zero, zero, none, np.ones(rows), missed, missed
         )
 
 
@@ -142,13 +145,14 @@ def _with_spread_experts(config: InferenceConfig, cuts: Columns) -> Columns:
 
 def _room_and_bytes(
     factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, usable: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Returns three columns: the requests or samples that one replica can run at once, the bytes per GPU that these
-    need (those of one request where none fits), and the bytes per GPU of a replica without requests.
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Returns four columns: the requests or samples that one replica can run at once, the bytes per GPU that these
+    need (those of one request where none fits), the bytes without which no request runs, and those of a replica
+    without requests.
     """
     empty = _bytes_needed(factors, config, layouts, np.zeros(len(usable)))
     if not config.model.generates:
-        return np.full(len(usable), forward_batch(config)), empty, empty
+        return np.full(len(usable), forward_batch(config)), empty, empty, empty
     each = _bytes_needed(factors, config, layouts, np.ones(len(usable))) - empty
     # The few bytes of a request may vanish next to those of a large model: any number then fits, or no request at all.
     any_number = np.where(usable >= empty, np.inf, -np.inf)
@@ -156,7 +160,7 @@ def _room_and_bytes(
     room = np.asarray(room_by_memory(fit, requests_with_room(config, usable, layouts), config.longest_over_mean))
     asked = config.concurrency / replicas_in_use(config, layouts) if config.concurrency else room
     held = np.where(room > 0, np.maximum(1.0, np.minimum(asked, room)), config.longest_over_mean)
-    return room, empty + each * held, empty
+    return room, empty + each * held, empty + each, empty
 
 
 def _bytes_needed(factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, sequences: Floats) -> Floats:
@@ -172,8 +176,10 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
     if not len(pairs.cluster):
         return FastestInference.nothing(len(clusters), 0 if config.serving is None else len(config.serving.limits))
     layouts, usable = pairs.layouts, clusters.usable_bytes[pairs.cluster]
-    room, needed, empty = _room_and_bytes(_factors(physics, config), config, layouts, usable)
-    fits = (needed <= usable) & (room > 0)
+    room, needed, least, empty = _room_and_bytes(_factors(physics, config), config, layouts, usable)
+    margin = memory_margin(physics, config)
+    sure = np.maximum(needed, least * margin)
+    fits = (sure <= usable) & (room > 0)
     if not config.model.generates:
         speed = _forward(physics, config, clusters, pairs, room)
     elif config.serving is None:
@@ -181,7 +187,7 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
     else:
         speed = _serving(physics, config, clusters, pairs, np.where(fits, room, 0.0), config.serving)
     rate = np.where(fits, speed.rate, 0.0)
-    best_last = np.where(fits, speed.slowness, needed), speed.instances, ~(fits & speed.holds)
+    best_last = np.where(fits, speed.slowness, least), speed.instances, ~(fits & speed.holds)
     order = np.lexsort((*best_last, pairs.crossing, ~fits, pairs.cluster))
     cluster, first = np.unique(pairs.cluster[order], return_index=True)
     index, exists = np.zeros(len(clusters), dtype=np.int64), np.zeros(len(clusters), dtype=bool)
@@ -193,10 +199,11 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
         exists,
         fits[index] & exists,
         np.where(exists, needed[index], np.inf),
+        np.where(exists, sure[index], np.inf),
         speed.concurrency[index],
         np.where(exists, rate[index], 0.0),
         most_requests,
-        np.bincount(pairs.cluster, empty <= usable, len(clusters)) > 0,
+        np.bincount(pairs.cluster, empty * margin <= usable, len(clusters)) > 0,
         np.where(exists, speed.instances[index], np.inf),
         _least_of_each(clusters, pairs, fits, speed.alone),
         _least_of_each(clusters, pairs, fits, speed.least),

@@ -33,7 +33,7 @@ class FastestTraining:
     exists: Mask
     """False where no allowed layout spreads the batch over the cluster."""
     fits: Mask
-    """In the GPUs' memory and, where that is known, in the host's."""
+    """In the GPUs' memory, with the confidence of the config, and in the host's, where that is known."""
     needed_bytes: Floats
     """Per GPU; infinite where there is no layout."""
     seconds_per_sample: Floats
@@ -61,7 +61,7 @@ def fastest_training_layouts(
     wanted: Mask | None = None,
 ) -> FastestTraining:
     """The best layout on every cluster, or on the wanted ones."""
-    search = _Search(physics, config, clusters, fixed)
+    search = _Search(physics, config, clusters.surely(physics, config), fixed)
     shapes = clusters.shapes_of(wanted, hosts_matter=search.hosts_matter)
     fastest = search.fastest(shapes)
     if not search.hosts_matter:
@@ -82,6 +82,7 @@ def where_training_fits(
     hosts = clusters.hosts_fit(config, most)
     if config.model.transformer is None or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
         return fastest_training_layouts(physics, config, clusters, fixed, wanted=wanted).fits
+    clusters = clusters.surely(physics, config)
     search = _Search(physics, config, clusters, fixed)
     shapes = shapes_among(clusters.shapes_of(wanted), search.least_bytes() <= clusters.usable_bytes)
     fits = search.lightest_fits(shapes)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from service.domain.catalog.precision import bytes_per_value
+from service.domain.jobs.config import USUAL_CONFIDENCE
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
@@ -11,9 +12,6 @@ from service.domain.physics.input_pipeline import feed_of
 from service.domain.statement import Statement, statement
 
 BITS_PER_BYTE = 8
-CONFIDENT = 0.9
-"""Probability that a job fits from which on no warning is due: the share of runs below the high end of a band."""
-
 SLOW_INTERCONNECTS = ("pcie", "none")
 
 
@@ -38,7 +36,7 @@ class EstimateWarningCode(StrEnum):
 def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
     """Yields the risks of an estimate: memory, slow links, a precision without its own units, no similar run."""
     estimate, gpu, precision = job_estimate.estimate, cluster.gpu, job_estimate.precision
-    if not estimate.fits or estimate.memory.fit_probability < CONFIDENT:
+    if not estimate.fits_surely or estimate.memory.fit_probability < USUAL_CONFIDENCE:
         yield statement(EstimateWarningCode.GPU_MEMORY, estimate=estimate)
     tensor = estimate.layout.tensor
     crosses_nodes = tensor > cluster.linked_gpus

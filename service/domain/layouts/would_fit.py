@@ -49,7 +49,7 @@ def largest_batch(physics: Physics, config: TrainingConfig, cluster: Cluster, fi
     def fits(batch: int) -> bool:
         of_batch = replace(config, global_batch=batch * cluster.gpus)
         estimate = changes.best(of_batch, replace(fixed, micro_batch=batch))
-        return estimate is not None and estimate.fits
+        return estimate is not None and estimate.fits_surely
 
     # Doubled until it does not fit, then narrowed down to the last batch that does.
     above = next(1 << power for power in range(MOST_DOUBLINGS + 1) if power == MOST_DOUBLINGS or not fits(1 << power))
@@ -68,15 +68,16 @@ class _Changes:
     def all(self) -> Iterator[FitChange]:
         """Every change that makes the job fit, the least intrusive first; none if it fits already."""
         now = self.best(self.config, self.fixed)
-        if now is not None and now.fits:
+        if now is not None and now.fits_surely:
             return
+        yield from _of_confidence(now)
         yield from self._of_layout()
         config = self.config
         # From changes that alter no result to those that alter much.
         others = _other_training(config) if isinstance(config, TrainingConfig) else _other_inference(config)
         for code, to, other in others:
             estimate = self.best(other, self.fixed)
-            if estimate is not None and estimate.fits:
+            if estimate is not None and estimate.fits_surely:
                 yield FitChange(code, to, estimate.memory.needed_bytes)
         yield from self._of_nodes()
         if now is not None:
@@ -95,12 +96,12 @@ class _Changes:
         enough = False
         for name in names:
             estimate = self.best(self.config, replace(self.fixed, **{name: None}))
-            if estimate is not None and estimate.fits:
+            if estimate is not None and estimate.fits_surely:
                 enough = True
                 yield FitChange(name, getattr(estimate.layout, name), estimate.memory.needed_bytes)
         if names and not enough:
             estimate = self.best(self.config, FREE)
-            if estimate is not None and estimate.fits:
+            if estimate is not None and estimate.fits_surely:
                 yield FitChange("layout", "free", estimate.memory.needed_bytes)
 
     def _of_nodes(self) -> Iterator[FitChange]:
@@ -112,11 +113,17 @@ class _Changes:
             yield FitChange("nodes", counts[index], float(fastest.needed_bytes[index]))
 
 
+def _of_confidence(now: Estimate | None) -> Iterator[FitChange]:
+    """The highest probability with which it fits."""
+    if now is not None and now.host.fits and (confidence := now.memory.highest_confidence) is not None:
+        yield FitChange("memory_confidence", confidence, now.memory.needed_bytes)
+
+
 def _of_memory(now: Estimate) -> Iterator[FitChange]:
     """The smallest GPU memory or the smallest host memory that would do."""
-    if not now.memory.fits and (now.host is None or now.host.fits):
-        yield FitChange("usable_memory_gib", now.memory.needed_bytes / GIB, now.memory.needed_bytes)
-    if now.memory.fits and now.host is not None:
+    if not now.memory.fits_surely and (now.host is None or now.host.fits):
+        yield FitChange("usable_memory_gib", now.memory.sure_bytes / GIB, now.memory.needed_bytes)
+    if now.memory.fits_surely and now.host is not None:
         yield FitChange("host_memory_gib", now.host.needed_bytes / GIB, now.host.needed_bytes)
 
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import expm1
+from math import expm1, floor
 
 from service.domain.arrays import Number
 from service.domain.band import Band
 from service.domain.calibration.coefficients import Calibration, Features, StepKind
 from service.domain.calibration.error_bands import Physics, unseen
-from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, MEMORY, TRAINING
+from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, INFERENCE_MEMORY, MEMORY, TRAINING
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.features import inference_features, training_features
+from service.domain.physics.features import config_features, inference_features, training_features
 from service.domain.physics.generation import ServedLoad, engine_on, served_load
 from service.domain.physics.host_memory import HostNeed, host_memory_need
 from service.domain.physics.inference_roofline import (
@@ -93,6 +93,8 @@ class MemoryNeed:
     band: Band
     least_bytes: float
     """Bytes without which it does not run: an engine with fewer requests at once needs less for their cache."""
+    confidence: float
+    """Probability with which the least bytes have to suffice."""
 
     @property
     def least_band(self) -> Band:
@@ -105,9 +107,25 @@ class MemoryNeed:
         return self.least_band.probability_up_to(self.usable_bytes)
 
     @property
+    def highest_confidence(self) -> float | None:
+        """Highest probability in whole percents with which it fits surely; None if that is below one half."""
+        percents = floor(100 * self.fit_probability)
+        return percents / 100 if self.fits and percents >= 50 else None
+
+    @property
     def fits(self) -> bool:
-        """Whether the GPU has the bytes that it needs."""
+        """Whether the GPU has the bytes that it likely needs."""
         return self.needed_bytes <= self.usable_bytes
+
+    @property
+    def sure_bytes(self) -> float:
+        """Bytes with which it fits, with the probability that is asked for."""
+        return max(self.needed_bytes, self.least_band.quantile(self.confidence))
+
+    @property
+    def fits_surely(self) -> bool:
+        """Whether it fits with the probability that is asked for."""
+        return self.sure_bytes <= self.usable_bytes
 
     @property
     def may_fit(self) -> bool:
@@ -140,8 +158,13 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
-        """Whether the job fits in the memory of the GPUs and of the host."""
+        """Whether the job likely fits in the memory of the GPUs and of the host."""
         return self.memory.fits and self.host.fits
+
+    @property
+    def fits_surely(self) -> bool:
+        """Whether the job fits with the probability that is asked for."""
+        return self.memory.fits_surely and self.host.fits
 
     @property
     def bottleneck(self) -> str | None:
@@ -184,8 +207,22 @@ def overhead_beyond_steps(physics: Physics, config: TrainingConfig, cluster: Clu
     return expm1(physics.calibration.log_factor(TRAINING, "*", features, of=("measured",)))
 
 
+def memory_band(physics: Physics, config: Config) -> Band:
+    """Returns the band of the bytes that a configuration needs on a GPU, over the likely ones."""
+    kind = MEMORY if isinstance(config, TrainingConfig) else INFERENCE_MEMORY
+    # The memory of a burst is that of a steady load.
+    features = {**config_features(config), "burst": ""}
+    return physics.bands.around(1.0, kind, features, unseen(physics.calibration, MEMORY, features), of_rate=False)
+
+
+def memory_margin(physics: Physics, config: Config) -> float:
+    """Returns the bytes that suffice with the confidence of a configuration, over the likely ones."""
+    return memory_band(physics, config).quantile(config.memory_confidence)
+
+
 def _memory_need(
     physics: Physics,
+    config: Config,
     cluster: Cluster,
     parts: Mapping[str, Number],
     features: Features,
@@ -193,14 +230,14 @@ def _memory_need(
 ) -> MemoryNeed:
     real = physics.calibration.seconds(MEMORY, figures(parts), features)
     needed = sum(real.values())
-    band = physics.bands.around(needed, MEMORY, features, unseen(physics.calibration, MEMORY, features), of_rate=False)
+    band = memory_band(physics, config).times(needed)
     kept = physics.calibration.seconds(MEMORY, figures(least or parts), features)
-    return MemoryNeed(needed, cluster.usable_bytes, real, band, sum(kept.values()))
+    return MemoryNeed(needed, cluster.usable_bytes, real, band, sum(kept.values()), config.memory_confidence)
 
 
 def _estimate_training(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> Estimate:
     features = training_features(config, cluster, layout)
-    need = _memory_need(physics, cluster, training_parts(config, layout), features)
+    need = _memory_need(physics, config, cluster, training_parts(config, layout), features)
     new, host = unseen(physics.calibration, TRAINING, features), host_memory_need(config, cluster, layout)
     estimate = Estimate(need, host, layout, new)
     if not (need.may_fit and host.fits):
@@ -215,7 +252,7 @@ def _estimate_training(physics: Physics, config: TrainingConfig, cluster: Cluste
 
 def _estimate_forward(physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Estimate:
     features = {**inference_features(config, cluster, layout), "offline": "no" if config.concurrency else "yes"}
-    need = _memory_need(physics, cluster, inference_parts(config, layout, 0.0), features)
+    need = _memory_need(physics, config, cluster, inference_parts(config, layout, 0.0), features)
     new, host = unseen(physics.calibration, FORWARD, features), host_memory_need(config, cluster, layout)
     estimate = Estimate(need, host, layout, new, concurrency=forward_batch(config))
     if not (need.may_fit and host.fits):
@@ -240,7 +277,7 @@ def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Clu
     # An engine takes all the cache that it may use, whatever its load.
     held = in_flight if served is None else engine.room
     parts, least = (inference_parts(config, layout, requests) for requests in (held, min(1.0, held)))
-    need = _memory_need(physics, cluster, parts, features, least)
+    need = _memory_need(physics, config, cluster, parts, features, least)
     estimate = Estimate(
         need,
         host := host_memory_need(config, cluster, layout),

@@ -7,7 +7,7 @@ import numpy as np
 from service.domain.calibration.coefficients import Column, Features, Levels
 from service.domain.calibration.gpu_order import LIKE
 from service.domain.catalog.precision import format_of
-from service.domain.jobs.config import InferenceConfig, TrainingConfig
+from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTable
@@ -90,6 +90,11 @@ def inference_config_features(config: InferenceConfig) -> dict[str, str | float]
         "precision": config.precision,
         "bits": str(round(bits)),
     }
+
+
+def config_features(config: Config) -> Features:
+    """Features of a configuration on any cluster."""
+    return training_config_features(config) if isinstance(config, TrainingConfig) else inference_config_features(config)
 
 
 def cut_columns(layouts: LayoutTable) -> dict[str, Column]:

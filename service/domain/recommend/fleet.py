@@ -20,6 +20,8 @@ from service.domain.layouts.fleet_columns import (
     no_estimates,
     types_that_run,
 )
+from service.domain.layouts.job_estimate import estimate_job_in
+from service.domain.physics.cluster import cluster_of_instance
 from service.domain.physics.parallelism import Layout
 from service.domain.recommend.answer import NamedWork
 from service.domain.selection.offers import AdmittedOffers
@@ -34,8 +36,8 @@ W = TypeVar("W")
 Measured = tuple[Measurement, ...]
 """The measurements under a workload's name, an argument of what is cached because callers see different ones."""
 
-Keeping = Callable[[AdmittedOffers, "Blockers", int], TypeSet]
-"""Returns the types of some rejected offers that keep the limits on the whole job on up to so many nodes."""
+Keeping = Callable[[AdmittedOffers, "Blockers", Job, int], TypeSet]
+"""Returns the types of some rejected offers that end a changed job on up to so many nodes, and keep its limits."""
 
 
 class Blockers(NamedTuple):
@@ -63,7 +65,7 @@ class Blockers(NamedTuple):
             best = either(best, option, ~best.works & (option.works | (option.needed_bytes < best.needed_bytes)))
         rated = ~mask_of(no_gpu | unrated, len(catalog.instance_types))
         full = rated & best.runs & best.exists & ~best.fits
-        over_gpu_memory = full & (best.needed_bytes > best.usable_bytes)
+        over_gpu_memory = full & (best.sure_bytes > best.usable_bytes)
         return cls(
             gpu=no_gpu,
             figures=unrated,
@@ -124,10 +126,12 @@ def with_measurements(fleet: FleetEstimate[Job], name: str, measured: Measured, 
     return catalog.derive(_with_measurements, fleet, name, measured, cache=catalog.outlooks)
 
 
-def with_more_nodes(fleet: FleetEstimate[Job], most: int, among: TypeSet, catalog: Catalog) -> FleetEstimate[Job]:
-    """Returns the estimate for some types on up to `most` nodes, which are more than now."""
-    more = _more_counts(fleet, most)
-    options, layouts = estimate_columns(fleet.job, more, catalog, among)
+def with_change(fleet: FleetEstimate[Job], job: Job, most: int, among: TypeSet, catalog: Catalog) -> FleetEstimate[Job]:
+    """Returns the estimate for some types of the same job on more nodes, up to `most`, or of another job."""
+    more = _new_counts(fleet, job, most)
+    options, layouts = estimate_columns(job, more, catalog, among)
+    if job is not fleet.job:
+        return replace(fleet, job=job, counts=more, options=options, layouts=layouts)
     return replace(
         fleet,
         counts=(*fleet.counts, *more),
@@ -136,10 +140,11 @@ def with_more_nodes(fleet: FleetEstimate[Job], most: int, among: TypeSet, catalo
     )
 
 
-def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None) -> list[Check]:
+def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, limited: bool = False) -> list[Check]:
     """Returns checks that count each type that cannot run the job under exactly one reason.
 
-    If there are limits on the whole job, `keeping` finds the types that keep them on more nodes.
+    If a type that runs the job may still miss a limit on the whole of it or never end, `keeping` finds those that do
+    not; `limited` says that there are limits.
     """
     blockers = fleet.blockers
     return [
@@ -148,35 +153,55 @@ def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None) -> lis
         Check("precision", "hardware", blockers.precision),
         Check("global_batch_size", "constraint", blockers.layout),
         *(
-            Check(code, "hardware", fails, _MoreNodes(fleet, keeping, fails), changes_plans=True)
+            Check(code, "hardware", fails, _MoreMemory(fleet, keeping, fails), changes_plans=True)
             for code, fails in (("gpu_memory", blockers.gpu_memory), ("kv_cache", blockers.kv_cache))
         ),
         Check("host_memory", "hardware", blockers.host_memory),
-        Check("concurrency", "constraint", blockers.concurrency, _FewerRequests(fleet, keeping, blockers.concurrency)),
+        Check("concurrency", "constraint", blockers.concurrency, _FewerRequests(fleet, limited, blockers.concurrency)),
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class _MoreNodes:
-    """Doubles the maximum number of nodes until the job runs, and keeps its limits, on some types."""
+class _MoreMemory:
+    """Lowers the confidence to the highest with which some types hold the job; where it likely fits on none of them,
+    doubles the maximum number of nodes until the job runs, and keeps its limits, on some types.
+    """
 
     fleet: FleetEstimate[Job]
     keeping: Keeping | None
     fails: TypeSet
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        most = max(self.fleet.counts)
+        job, most = self.fleet.job, max(self.fleet.counts)
+        confidence = self._highest_confidence(rejected.types & self.fails, catalog)
+        if confidence is not None:
+            less_sure = replace(job, memory_confidence=confidence)
+            if admits := self._admitted(less_sure, most, rejected, catalog):
+                return Relaxation({"workload.memory_confidence": confidence}, rejected.only(admits))
         while rejected.types & self.fails and (most := 2 * most) <= MAX_NODES:
-            if admits := self._admitted_on(most, rejected, catalog):
+            if admits := self._admitted(job, most, rejected, catalog):
                 return Relaxation({"max_nodes": most}, rejected.only(admits))
         return None
 
-    def _admitted_on(self, most: int, rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
+    def _highest_confidence(self, among: TypeSet, catalog: Catalog) -> float | None:
+        """Returns the highest probability with which the job fits on one of the types; None if it likely does not."""
+        options, wanted = self.fleet.options, catalog.mask(among)
+        spare = np.array([np.where(wanted, each.usable_bytes / each.sure_bytes, 0.0) for each in options])
+        option, index = np.unravel_index(int(spare.argmax()), spare.shape)
+        columns, nodes = options[int(option)], self.fleet.counts[int(option)]
+        if not wanted.any() or columns.needed_bytes[index] > columns.usable_bytes[index]:
+            return None
+        cluster = cluster_of_instance(catalog.instance_types[index], nodes, self.fleet.job.assumed_network_gbps)
+        layout = self.fleet.layout(int(index), nodes)
+        memory = estimate_job_in(catalog.reference.physics, self.fleet.job, cluster, layout).estimate.memory
+        return memory.highest_confidence
+
+    def _admitted(self, job: Job, most: int, rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
         blockers = self.fleet.blockers
         if self.keeping is not None:
-            return self.keeping(rejected, blockers, most)
+            return self.keeping(rejected, blockers, job, most)
         types = rejected.types & blockers.for_now
-        return catalog.derive(_run_on_more_nodes, self.fleet, most, types, cache=catalog.outlooks)
+        return catalog.derive(_run_after_change, self.fleet, job, most, types, cache=catalog.outlooks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,23 +209,25 @@ class _FewerRequests:
     """Lowers the requests in flight to the most that some of the types run at once, if no limit depends on them."""
 
     fleet: FleetEstimate[Job]
-    keeping: Keeping | None
+    limited: bool
     fails: TypeSet
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         most = np.floor(np.max([option.most_requests for option in self.fleet.options], axis=0))
         most = np.where(catalog.mask(rejected.types & self.fails), most, 0.0)
-        if self.keeping is not None or not most.any():
+        if self.limited or not most.any():
             return None
         return Relaxation({"workload.concurrency": int(most.max())}, rejected.only(types_where(most == most.max())))
 
 
-def _run_on_more_nodes(catalog: Catalog, fleet: FleetEstimate[Job], most: int, types: TypeSet) -> TypeSet:
-    return types_that_run(fleet.job, _more_counts(fleet, most), types, catalog)
+def _run_after_change(catalog: Catalog, fleet: FleetEstimate[Job], job: Job, most: int, types: TypeSet) -> TypeSet:
+    return types_that_run(job, _new_counts(fleet, job, most), types, catalog)
 
 
-def _more_counts(fleet: FleetEstimate[Job], most: int) -> tuple[int, ...]:
-    return tuple(count for count in node_counts(min(fleet.counts), most) if count not in fleet.counts)
+def _new_counts(fleet: FleetEstimate[Job], job: Job, most: int) -> tuple[int, ...]:
+    """Returns the numbers of nodes up to `most` on which the job is not estimated yet."""
+    known = fleet.counts if job is fleet.job else ()
+    return tuple(count for count in node_counts(min(fleet.counts), most) if count not in known)
 
 
 def _estimate_fleet(catalog: Catalog, job: Job, counts: tuple[int, ...]) -> FleetEstimate[Job]:

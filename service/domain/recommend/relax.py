@@ -23,7 +23,7 @@ from service.domain.typeset import TypeSet, members_of
 SOME = 3
 """Most instance types that a rejection names."""
 
-CHANGES_OF_JOB = {"max_nodes", "workload.concurrency"}
+CHANGES_OF_JOB = {"max_nodes", "workload.concurrency", "workload.memory_confidence"}
 """Fields whose relaxation counts what it admits by estimates of its own: those of the question do not apply to it."""
 
 HOPELESS = 100.0

@@ -89,7 +89,7 @@ def test_what_does_not_fit_says_what_it_needs(client: TestClient) -> None:
 
 
 def test_a_job_that_may_run_out_of_memory_says_how_likely_it_fits(client: TestClient) -> None:
-    layout = {"zero_stage": 3, "activation_checkpointing": "none", "micro_batch": 1}
+    layout = {"tensor": 4, "pipeline": 2, "zero_stage": 3, "activation_checkpointing": "none", "micro_batch": 1}
     probabilities = []
     for length in (1024, 4096, 5120, 6144, 7168, 8192, 9216, 10240, 12288, 16384, 65536):
         answer = post_estimate(client, changed(TRAINING, layout=layout, workload__sequence_length=length))
@@ -99,6 +99,27 @@ def test_a_job_that_may_run_out_of_memory_says_how_likely_it_fits(client: TestCl
         probabilities.append(probability)
     assert probabilities[0] > 0.9 > 0.1 > probabilities[-1]
     assert any(0.5 < probability < 0.9 for probability in probabilities)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.7, 0.9, 0.99])
+def test_a_layout_fits_with_the_confidence_that_is_asked_for(client: TestClient, confidence: float) -> None:
+    answer = post_estimate(client, changed(TRAINING, workload__memory_confidence=confidence))
+    assert answer["estimate"]["memory"]["fit_probability"] >= confidence
+    assert answer["fits"]
+    assert answer["nearest_changes"] is None
+
+
+def test_less_confidence_is_the_nearest_change_where_a_job_likely_fits(client: TestClient) -> None:
+    layout = {"tensor": 4, "pipeline": 2, "zero_stage": 3, "activation_checkpointing": "none", "micro_batch": 1}
+    asked = changed(TRAINING, layout=layout, workload__sequence_length=11264)
+    answer = post_estimate(client, asked)
+    (sentence,) = [each["text"] for each in answer["warnings"] if each["code"] == "gpu_memory"]
+    assert "and not of 90% as asked" in sentence
+    nearest = answer["nearest_changes"][0]
+    assert nearest["code"] == "memory_confidence"
+    assert nearest["to"] == pytest.approx(answer["estimate"]["memory"]["fit_probability"], abs=0.011)
+    changed_so = post_estimate(client, changed(asked, workload__memory_confidence=nearest["to"]))
+    assert changed_so["nearest_changes"] is None
 
 
 def test_a_layout_is_honoured(client: TestClient) -> None:
@@ -139,8 +160,10 @@ def test_hours_alone_are_priced(client: TestClient) -> None:
     assert answer["estimate"] is None
     assert answer["fits"] is None
     for cost in answer["cost"]:
-        if cost["market"] != "spot" and cost["managed_service"] is None:
+        if cost["market"] == "on_demand" and cost["managed_service"] is None:
             assert cost["usd"]["likely"] == pytest.approx(10 * cost["usd_per_hour"], rel=1e-9)
+        if cost["market"] == "reserved":  # the whole term is paid
+            assert cost["usd"]["likely"] > 2 * 10 * cost["usd_per_hour"]
 
 
 def test_serving_tells_latency_and_throughput(client: TestClient) -> None:
@@ -368,6 +391,6 @@ def test_the_largest_batch_is_the_last_that_fits(client: TestClient) -> None:
 
     largest = on_g5(largest=True)["largest_batch"]
     assert largest > 1
-    assert on_g5(batch_size=largest)["fits"]
-    assert not on_g5(batch_size=largest + 1)["fits"]
+    codes = [{each["code"] for each in on_g5(batch_size=batch)["warnings"]} for batch in (largest, largest + 1)]
+    assert ["gpu_memory" in of_batch for of_batch in codes] == [False, True]
     assert on_g5()["largest_batch"] is None

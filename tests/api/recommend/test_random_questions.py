@@ -6,6 +6,7 @@ A few hundred by default. To ask more: `SELECTOR_TEST_QUESTIONS=100000 python3 d
 import json
 import os
 from collections.abc import Iterator
+from itertools import cycle
 from math import isclose, isfinite
 from random import Random
 from typing import Any
@@ -63,6 +64,8 @@ def test_a_relaxation_sent_back_admits_what_it_promised(share: int, client: Test
     questions, sent_back = Questions(vocabulary, Random(3 * SHARES + share)), 0
     for start in range(0, ASKED // SHARES, IN_ONE_BATCH):
         items = [{**questions.question(), "limit": 1} for _ in range(min(IN_ONE_BATCH, ASKED // SHARES - start))]
+        for item, confidence in zip(items, cycle((0.5, 0.75, 0.9, 0.97)), strict=False):
+            item["workload"]["memory_confidence"] = confidence
         for question, answer in zip(items, batch_answers(client, items), strict=True):
             promises = [each["relax"] for each in answer["rejections"] if each["relax"]]
             changed = [relaxed(question, promise["to"]) for promise in promises]

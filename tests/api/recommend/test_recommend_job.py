@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from service.api.recommend.response import RecommendResponse, ratio
-from tests.api.answers import get_json, post_recommend, ranked_factor
+from tests.api.answers import get_json, post_estimate, post_recommend, ranked_factor
 from tests.api.raw_asgi import recommend
 from tests.builders.request_bodies import Body, question, relaxed
 
@@ -421,6 +421,26 @@ def test_weights_are_served_as_published_where_no_precision_is_asked_for(client:
     halves, notes_on_halves = ask(precision=["bf16"])
     assert set(halves.values()) == {"bf16"}
     assert "published_precision" not in notes_on_halves
+
+
+@pytest.mark.parametrize("limits", [{}, {"deadline_hours": 200}], ids=["memory", "deadline"])
+def test_less_confidence_admits_machines_that_likely_hold_the_job(client: TestClient, limits: dict[str, float]) -> None:
+    work = {"model": "llama-3-8b", "precision": ["bf16"], "sequence_length": 4096, "amount": {"tokens": 1e9}}
+
+    def on_aws(**more: float) -> Any:
+        workload = {**work, **more}
+        return post_recommend(client, question(workload=workload, constraints={"provider": ["aws"], **limits}, limit=9))
+
+    sure = on_aws()
+    assert all(choice["estimate"]["memory"]["fit_probability"] >= 0.9 for choice in sure["choices"])
+    (relax,) = [each["relax"] for each in sure["rejections"] if each["code"] == "gpu_memory"]
+    confidence = relax["to"]["workload.memory_confidence"]
+    assert 0.5 <= confidence < 0.9
+    assert on_aws(memory_confidence=confidence)["counts"]["admitted"] == sure["counts"]["admitted"] + relax["admits"]
+    body = {"workload": {"task": "training", **work}, "machine": relax["best"]["instance"]}
+    estimate = post_estimate(client, body)
+    assert confidence <= estimate["estimate"]["memory"]["fit_probability"] < 0.9
+    assert "gpu_memory" in {warning["code"] for warning in estimate["warnings"]}
 
 
 @pytest.mark.parametrize("limits", [{}, {"deadline_hours": 2400}], ids=["memory", "deadline"])

@@ -32,13 +32,23 @@ def test_a_wish_given_up_comes_first() -> None:
     assert changes[1].to in (1, 2, 3)
 
 
+@settings(max_examples=30)
+@given(training_configs(), clusters())
+def test_with_the_confidence_named_it_fits(work: TrainingConfig, where: Cluster) -> None:
+    change = of(nearest_changes(FITTED, work, where)).get("memory_confidence")
+    if change is not None:
+        assert isinstance(change.to, float)
+        assert best_layout(FITTED, replace(work, memory_confidence=change.to), where).fits_surely
+        assert 0.5 <= change.to < work.memory_confidence
+
+
 def test_70b_on_one_node_needs_more_nodes_or_lora() -> None:
     work = training(model=LARGE_MODEL)
     changes = of(nearest_changes(FITTED, work, cluster()))
     assert {"method", "nodes", "usable_memory_gib"} <= set(changes)
     nodes = int(changes["nodes"].to)
-    assert best_layout(FITTED, work, replace(cluster(), nodes=nodes)).fits
-    assert not best_layout(FITTED, work, replace(cluster(), nodes=nodes - 1)).fits
+    assert best_layout(FITTED, work, replace(cluster(), nodes=nodes)).fits_surely
+    assert not best_layout(FITTED, work, replace(cluster(), nodes=nodes - 1)).fits_surely
 
 
 @settings(max_examples=30)
@@ -49,10 +59,10 @@ def test_the_memory_named_is_the_least_that_does(work: TrainingConfig, where: Cl
         return
     assert isinstance(change.to, float)
     enough, short = (replace(where, gpu=replace(where.gpu, usable_memory_gib=change.to * by)) for by in (1.0001, 0.98))
-    assert best_layout(FITTED, work, enough).fits
-    assert change.needed_bytes / GIB == change.to
+    assert best_layout(FITTED, work, enough).fits_surely
+    assert change.needed_bytes / GIB <= change.to
     found = best_layout(FITTED, work, short)
-    assert not found.fits or found.tensor_across_slow_links
+    assert not found.fits_surely or found.tensor_across_slow_links
 
 
 def test_answering_may_keep_fewer_bits() -> None:
@@ -61,7 +71,7 @@ def test_answering_may_keep_fewer_bits() -> None:
     assert ("weight_precision", "int4") in [(change.code, change.to) for change in changes]
     assert "weight_precision" in of(changes)
     smaller = replace(work, weight_bits=4.25)
-    assert best_layout(FITTED, smaller, cluster(gpu_with_peaks(memory_gb=80), gpus=1)).fits
+    assert best_layout(FITTED, smaller, cluster(gpu_with_peaks(memory_gb=80), gpus=1)).fits_surely
 
 
 def test_a_small_host_is_reported_with_what_it_lacks() -> None:
@@ -69,4 +79,4 @@ def test_a_small_host_is_reported_with_what_it_lacks() -> None:
     small = replace(cluster(), host_memory_bytes=64 * GIB)
     change = of(nearest_changes(FITTED, work, small))["host_memory_gib"]
     assert isinstance(change.to, float)
-    assert best_layout(FITTED, work, replace(small, host_memory_bytes=change.to * GIB * 1.001)).fits
+    assert best_layout(FITTED, work, replace(small, host_memory_bytes=change.to * GIB * 1.001)).fits_surely
