@@ -8,7 +8,14 @@ from pydantic import Field, TypeAdapter
 
 from service.api.estimate.cost_response import CostResponse, GpuHourResponse, VerdictResponse
 from service.api.estimate.request import EstimateRequest, question_of
-from service.api.estimate.response import ModelledEstimateResponse, like, modelled_estimate, published_run, rounded
+from service.api.estimate.response import (
+    ModelledEstimateResponse,
+    like,
+    modelled_estimate,
+    published_run,
+    rounded,
+    shown,
+)
 from service.api.estimate.sentences import OWN_MACHINE, fit_change_text, warning_text
 from service.api.estimate.serving import ServedResponse, served_response
 from service.api.http.body import JsonRoute
@@ -124,7 +131,9 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         catalog=stamp(catalog),
         machine=None if cluster is None else _machine(cluster, name),
         fits=None if job is None else job.estimate.fits,
-        estimate=None if job is None else modelled_estimate(job, answer.joules_per_sample),
+        estimate=None
+        if job is None
+        else modelled_estimate(ModelledEstimateResponse, job, joules_per_sample=shown(answer.joules_per_sample)),
         code_change_required=answer.code_change,
         measured_per_second=question.work.per_second if isinstance(question.work, MeasuredRate) else None,
         cost=[CostResponse.of(bill, instance_type) for bill in answer.bills],

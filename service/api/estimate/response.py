@@ -160,28 +160,26 @@ MEMORY_PARTS: Mapping[str, str] = {
 """Parts of memory in the physics → their names in the answer; the others keep their names."""
 
 
-def modelled_estimate(job: JobEstimate, joules_per_sample: float | None) -> ModelledEstimateResponse:
-    """Returns the estimate of a job with its figures rounded."""
+def modelled_estimate(response: type[Response], job: JobEstimate, **more: object) -> Response:
+    """Returns the estimate of a job with its figures rounded, and with `more`, which replaces figures of the job."""
     estimate, config = job.estimate, job.config
-    return like(
-        ModelledEstimateResponse,
-        estimate,
-        basis="modelled",
-        precision=config.precision,
-        software_profile=config.software.profile,
-        sample=job.job.sample_name,
-        hours=shown(job.hours),
-        overhead_beyond_steps=shown(job.beyond_steps),
-        joules_per_sample=shown(joules_per_sample),
-        model_flops_utilisation=shown(job.model_flops_utilisation),
-        peak_tflops_per_gpu=rounded(job.peak_flops_per_gpu / 1e12),
-        model_tflops_per_gpu=_tera(job.model_flops_per_second_per_gpu),
-        hardware_tflops_per_gpu=_tera(job.hardware_flops_per_second_per_gpu),
-        step_seconds=None if estimate.step is None else _rounded_parts(estimate.step.parts),
-        memory=memory_response(estimate.memory),
-        layout=like(LayoutResponse, estimate.layout),
-        extrapolates=list(estimate.extrapolates),
-    )
+    figures: dict[str, object] = {
+        "basis": "modelled",
+        "precision": config.precision,
+        "software_profile": config.software.profile,
+        "sample": job.job.sample_name,
+        "hours": shown(job.hours),
+        "overhead_beyond_steps": shown(job.beyond_steps),
+        "model_flops_utilisation": shown(job.model_flops_utilisation),
+        "peak_tflops_per_gpu": rounded(job.peak_flops_per_gpu / 1e12),
+        "model_tflops_per_gpu": _tera(job.model_flops_per_second_per_gpu),
+        "hardware_tflops_per_gpu": _tera(job.hardware_flops_per_second_per_gpu),
+        "step_seconds": None if estimate.step is None else _rounded_parts(estimate.step.parts),
+        "memory": memory_response(estimate.memory),
+        "layout": like(LayoutResponse, estimate.layout),
+        "extrapolates": list(estimate.extrapolates),
+    }
+    return like(response, estimate, **(figures | more))
 
 
 def memory_response(memory: MemoryNeed) -> MemoryResponse:

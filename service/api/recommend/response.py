@@ -302,6 +302,7 @@ DISCLAIMER = (
     "The ranking follows from the figures and sources that it names. It endorses no provider: measure your own "
     "workload before a long run."
 )
+NO_WORK: dict[str, Any] = {"cost": None, "serving": None, "spot": None, "evidence": []}
 AVAILABILITY = AvailabilityResponse(state="unknown", confidence=None, observed_on=None)
 
 
@@ -326,9 +327,11 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
     """Returns a choice as it is shown; `together` says whether nodes must be placed together."""
     instance_type, offer = choice.instance_type, choice.offer
     gpu, estimate = instance_type.gpu, choice.estimate
-    work = estimate if isinstance(estimate, WorkEstimate) else None
-    rendered_estimate = _estimate(estimate)
-    assert rendered_estimate is not None, "every choice can run the job"
+    assert estimate is not None, "every choice can run the job"
+    if isinstance(estimate, WorkEstimate):
+        work = catalog.derive(_work, estimate, choice.index, cache=catalog.outlooks)
+    else:
+        work = NO_WORK | {"estimate": _estimate(estimate)}
     return ChoiceResponse(
         rank=choice.rank,
         provider=instance_type.provider,
@@ -342,22 +345,33 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         platform=instance_type.platform,
         code_change_required=choice.code_change,
         usd_per_hour=_usd_per_hour(choice),
-        price=PriceResponse.of(offer),
-        estimate=rendered_estimate,
+        price=catalog.derive(_price, choice.offer_index, cache=catalog.outlooks),
         placement=None if choice.nodes == 1 else PlacementResponse(together, placement_text(choice, together=together)),
-        cost=None if work is None else CostResponse.of(work.bill, instance_type),
-        serving=None if work is None else priced_load(work.modelled, work.bill),
-        spot=None if work is None or work.spot is None else _spot(work.spot),
         specs=catalog.derive(_specs, choice.index),
         compared_to_current=None if choice.comparison is None else _compared(choice.comparison),
         reasons=[with_text(reason) for reason in choice.reasons],
         host=_host(choice.host),
         availability=AVAILABILITY,
         warnings=[with_text(warning) for warning in choice.warnings],
-        evidence=[] if work is None else [*_measurement(work.measured), *map(published_run, work.evidence)],
         tied_with=list(choice.tied_with),
         pareto=choice.pareto,
+        **work,
     )
+
+
+def _work(catalog: Catalog, work: WorkEstimate, index: int) -> dict[str, Any]:
+    """Returns the fields of a choice that show its work; choices of many answers share them."""
+    return {
+        "estimate": _estimate(work),
+        "cost": CostResponse.of(work.bill, catalog.instance_types[index]),
+        "serving": priced_load(work.modelled, work.bill),
+        "spot": None if work.spot is None else _spot(work.spot),
+        "evidence": [*_measurement(work.measured), *map(published_run, work.evidence)],
+    }
+
+
+def _price(catalog: Catalog, row: int) -> PriceResponse:
+    return PriceResponse.of(catalog.offer(row))
 
 
 def _specs(catalog: Catalog, index: int) -> InstanceTypeResponse:
@@ -397,13 +411,13 @@ def ratio(value: float | None) -> float | None:
 
 
 def _current(current: Choice) -> CurrentInstanceResponse:
-    usd = current.usd_per_hour
+    usd, estimate = current.usd_per_hour, current.estimate
     return CurrentInstanceResponse(
         instance=current.instance_type.id,
         market=current.offer.market,
         nodes=current.nodes,
         usd_per_hour=None if usd is None else rounded(usd),
-        estimate=_estimate(current.estimate),
+        estimate=None if estimate is None else _estimate(estimate),
     )
 
 
@@ -411,40 +425,35 @@ def _current(current: Choice) -> CurrentInstanceResponse:
 
 
 def _estimate(
-    estimate: WorkEstimate | PeakEstimate | None,
-) -> JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None:
-    if estimate is None:
-        return None
-    if isinstance(estimate, PeakEstimate):
-        return PeakEstimateResponse(
-            basis="peak",
-            precision=estimate.precision,
-            peak_tflops=estimate.tflops,
-            peak_tflops_per_usd_hour=_four_decimals(estimate.tflops_per_usd_hour),
-            peak_tflops_per_watt=_four_decimals(estimate.tflops_per_watt),
-        )
-    return _measured(estimate) if estimate.modelled is None else _modelled(estimate)
+    estimate: WorkEstimate | PeakEstimate,
+) -> JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse:
+    if isinstance(estimate, WorkEstimate):
+        return _work_estimate(estimate)
+    return PeakEstimateResponse(
+        basis="peak",
+        precision=estimate.precision,
+        peak_tflops=estimate.tflops,
+        peak_tflops_per_usd_hour=_four_decimals(estimate.tflops_per_usd_hour),
+        peak_tflops_per_watt=_four_decimals(estimate.tflops_per_watt),
+    )
 
 
 def _four_decimals(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def _measured(estimate: WorkEstimate) -> MeasuredEstimateResponse:
-    assert estimate.measured is not None
-    return like(MeasuredEstimateResponse, estimate, basis=estimate.measured.basis)
-
-
-def _modelled(estimate: WorkEstimate) -> JobEstimateResponse:
-    assert estimate.modelled is not None
+def _work_estimate(estimate: WorkEstimate) -> JobEstimateResponse | MeasuredEstimateResponse:
+    measured, instances = estimate.measured, estimate.instances
+    if estimate.modelled is None:
+        assert measured is not None
+        return like(MeasuredEstimateResponse, estimate, basis=measured.basis)
     # Physics knows one instance; rates, requests and hours of a choice are of all of its instances together.
-    of_one = modelled_estimate(estimate.modelled, None)
-    physics, instances = estimate.modelled.estimate, estimate.instances
+    physics = estimate.modelled.estimate
     of_all = ("samples_per_second", "hours", "joules_per_sample", "usd", "samples_per_usd")
-    return like(
+    return modelled_estimate(
         JobEstimateResponse,
-        of_one,
-        basis="modelled" if estimate.measured is None else estimate.measured.basis,
+        estimate.modelled,
+        basis="modelled" if measured is None else measured.basis,
         tokens_per_second=_of_all(physics.tokens_per_second, instances),
         prefill_tokens_per_second=_of_all(physics.prefill_tokens_per_second, instances),
         concurrency=None if physics.concurrency is None else rounded(physics.concurrency * instances),

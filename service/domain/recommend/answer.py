@@ -218,9 +218,9 @@ class SpotEstimate:
     """Interruptions per hour at which on-demand costs as much; null if spot is never cheaper."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class WorkEstimate:
-    """A job on a choice. Rates are of all instances.
+    """A job on a choice. Rates are of all instances. Compared by identity, as choices of many answers share it.
 
     `hours` last until the work is done, with interruptions, waiting, set-up and idle time.
     """

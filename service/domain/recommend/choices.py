@@ -124,41 +124,40 @@ def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> Wor
     columns = fleet.on(offer.nodes)
     if not (columns.runs[offer.index] and columns.exists[offer.index]):
         return None
-    measured = fleet.measured.get(offer.index) if offer.nodes == 1 else None
-    modelled, cluster, evidence = _modelled(planner.fleet, offer.index, offer.nodes, catalog)
     run = replace(planner.run, nodes=offer.nodes, instances=offer.instances)
-    # Questions that differ in limits alone have the same bills, which take as long as the rest of a choice.
-    amount, bill = catalog.derive(
-        _billed, fleet, offer.offer_index, run, planner.checkpoints, planner.managed_service, cache=catalog.outlooks
+    # Questions that differ in limits alone have the same estimates and bills, which take most of the time of a choice.
+    return catalog.derive(
+        _work_on, fleet, offer.offer_index, run, planner.checkpoints, planner.managed_service, cache=catalog.outlooks
     )
-    rate = None if amount.samples_per_second is None else amount.samples_per_second.times(offer.instances)
+
+
+def _work_on(
+    catalog: Catalog, fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], offer_index: int, run: BilledRun,
+    checkpoints: Checkpoints, service: str | None,
+) -> WorkEstimate:  # fmt: skip
+    """Returns a run on an offer with its bill, as an estimate of the same run computes them."""
+    offer = catalog.offer(offer_index)
+    instance_type = catalog.instance_types[offer.instance_type]
+    measured = fleet.measured.get(offer.instance_type) if run.nodes == 1 else None
+    modelled, cluster, evidence = _modelled(fleet, offer.instance_type, run.nodes, catalog)
+    amount = _amount(fleet, offer.instance_type, modelled, run)
+    served = None if modelled is None else modelled.estimate.served
+    priced, option = PricedRun.of(run, amount, checkpoints, served), PaymentOption(offer, service)
+    (bill,) = price_everywhere(priced, instance_type, (option,), catalog)
+    rate = None if amount.samples_per_second is None else amount.samples_per_second.times(run.instances)
     return WorkEstimate(
         modelled=modelled,
         cluster=cluster,
-        instances=offer.instances,
+        instances=run.instances,
         measured=measured,
         samples_per_second=rate,
         hours=_hours(amount, bill),
         bill=bill,
-        samples_per_usd=_samples_per_usd(offer, amount, bill, rate),
-        joules_per_sample=_joules_per_sample(offer, modelled, measured, rate),
-        spot=_spot(offer, bill, catalog),
+        samples_per_usd=_samples_per_usd(offer.price.usd_per_hour, amount, bill, rate),
+        joules_per_sample=_joules_per_sample(instance_type, run, modelled, measured, rate),
+        spot=_spot(instance_type, bill, catalog),
         evidence=evidence,
     )
-
-
-def _billed(
-    catalog: Catalog, fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], offer_index: int, run: BilledRun,
-    checkpoints: Checkpoints, service: str | None,
-) -> tuple[RunAmount, MarketBill]:  # fmt: skip
-    """Returns the work and the bill of a run on an offer, as an estimate of the same run computes them."""
-    offer = catalog.offer(offer_index)
-    modelled, _, _ = _modelled(fleet, offer.instance_type, run.nodes, catalog)
-    amount = _amount(fleet, offer.instance_type, modelled, run)
-    served = None if modelled is None else modelled.estimate.served
-    priced, option = PricedRun.of(run, amount, checkpoints, served), PaymentOption(offer, service)
-    (bill,) = price_everywhere(priced, catalog.instance_types[offer.instance_type], (option,), catalog)
-    return amount, bill
 
 
 def _amount(
@@ -205,35 +204,39 @@ def _model(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes: int) 
     return estimate, cluster, evidence_for(estimate.config, cluster.gpu, cluster.gpus, catalog)
 
 
-def _samples_per_usd(offer: RankedOffer, amount: RunAmount, bill: MarketBill, rate: Band | None) -> float | None:
+def _samples_per_usd(
+    usd_per_hour: float | None, amount: RunAmount, bill: MarketBill, rate: Band | None
+) -> float | None:
     """Returns samples over the bill; without an amount, over the price of an hour."""
     if bill.usd is not None and amount.samples is not None:
         return _quotient(amount.samples, number(bill.usd.likely))
-    return None if rate is None or not offer.usd_per_hour else samples_per_usd(rate.likely, offer.usd_per_hour)
+    return None if rate is None or not usd_per_hour else samples_per_usd(rate.likely, usd_per_hour * bill.machines)
 
 
 def _joules_per_sample(
-    offer: RankedOffer, modelled: JobEstimate | None, measured: NamedRate | None, rate: Band | None
-) -> float | None:
-    watts = offer.instance_type.tdp_watts
+    instance_type: InstanceType, run: BilledRun, modelled: JobEstimate | None, measured: NamedRate | None,
+    rate: Band | None,
+) -> float | None:  # fmt: skip
+    watts = instance_type.tdp_watts
     if measured is not None and measured.basis == "measured":
         watts = measured.evidence.watts or watts
     if modelled is not None:  # the physics of one instance, whatever was measured
         own = modelled.estimate.samples_per_second
-        return None if watts is None or own is None else watts * offer.nodes / own.likely
-    return None if watts is None or rate is None else watts * offer.instances / rate.likely
+        return None if watts is None or own is None else watts * run.nodes / own.likely
+    return None if watts is None or rate is None else watts * run.instances / rate.likely
 
 
-def _spot(offer: RankedOffer, bill: MarketBill, catalog: Catalog) -> SpotEstimate | None:
+def _spot(instance_type: InstanceType, bill: MarketBill, catalog: Catalog) -> SpotEstimate | None:
     """Returns the interruptions of all instances; None for other markets, and if their rate is unknown."""
-    expected = bill.terms.interruptions
-    if offer.offer.market != "spot" or bill.bill is None or not isinstance(expected, Expectation):
+    expected, option, instances = bill.terms.interruptions, bill.option, bill.priced.run.instances
+    at_spot = option is not None and option.offer.market == "spot"
+    if not at_spot or bill.bill is None or not isinstance(expected, Expectation):
         return None
     return SpotEstimate(
         expected=expected,
-        interruptions=expected.interruptions.times(offer.instances),
-        interruptions_per_hour=expected.per_hour.times(offer.instances),
-        notice_seconds=catalog.reference.providers[offer.instance_type.provider].spot_notice_seconds,
+        interruptions=expected.interruptions.times(instances),
+        interruptions_per_hour=expected.per_hour.times(instances),
+        notice_seconds=catalog.reference.providers[instance_type.provider].spot_notice_seconds,
         break_even_per_hour=None if bill.break_even is None else bill.break_even.interruptions_per_hour,
     )
 
