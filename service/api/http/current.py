@@ -1,10 +1,11 @@
 """The catalog of this request: taken once, the same until the answer."""
 
+from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from service.db.live_catalog import LiveCatalog, PinnedCatalog
 from service.domain.catalog.catalog import Catalog
@@ -15,14 +16,17 @@ EARLIEST = date(2006, 1, 1)
 """Amazon EC2, the first provider of the catalog, opened in 2006."""
 
 
-class CatalogStamp(BaseModel):
+@dataclass(slots=True)
+class CatalogStamp:
     """Which catalog an answer rests on. The same request with the same stamp gives the same answer."""
 
-    version: int = Field(description="Raised by every change of the catalog.")
-    as_of: date = Field(description="The day whose catalog answered.")
-    known_at: date | None = Field(description="The day on which all of it was known; null: today.")
-    prices_oldest: date | None = Field(description="The oldest day on which a price still in force was observed.")
-    prices_newest: date | None = Field(description="The newest day on which a price was observed.")
+    version: Annotated[int, Field(description="Raised by every change of the catalog.")]
+    as_of: Annotated[date, Field(description="The day whose catalog answered.")]
+    known_at: Annotated[date | None, Field(description="The day on which all of it was known; null: today.")]
+    prices_oldest: Annotated[
+        date | None, Field(description="The oldest day on which a price still in force was observed.")
+    ]
+    prices_newest: Annotated[date | None, Field(description="The newest day on which a price was observed.")]
 
 
 def stamp(catalog: Catalog) -> CatalogStamp:

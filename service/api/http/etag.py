@@ -44,8 +44,9 @@ class ConditionalAnswers:
         if scope["type"] == "http" and scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
         if scope["type"] == "http" and scope["method"] == "GET":
-            if_none_match = Headers(scope=scope).get("if-none-match")
-            send = send if if_none_match is None else _sending_changes(if_none_match, send)
+            # Raw headers, as in `Observe`: few clients have an answer already.
+            sent = next((value for name, value in scope["headers"] if name == b"if-none-match"), None)
+            send = send if sent is None else _sending_changes(sent.decode("latin-1"), send)
         await self._app(scope, receive, send)
 
 

@@ -3,8 +3,8 @@
 import logging
 import os
 import re
+from secrets import token_hex
 from time import perf_counter
-from uuid import uuid4
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from starlette.requests import ClientDisconnect
@@ -77,7 +77,7 @@ class Observe:
         sent = {name: value for name, value in scope["headers"] if name in (b"x-request-id", b"traceparent")}
         request_id, parent = sent.get(b"x-request-id", b""), sent.get(b"traceparent", b"")
         if not REQUEST_ID.fullmatch(request_id):
-            request_id = uuid4().hex.encode()
+            request_id = token_hex(16).encode()
         trace = parent if TRACE_PARENT.fullmatch(parent) else None
         added = [(b"x-request-id", request_id), *([(b"traceparent", trace)] if trace else ())]
         scope.setdefault("state", {})["request_id"] = request_id.decode()
