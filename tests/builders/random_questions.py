@@ -335,6 +335,27 @@ class Questions:
         )
         return asked
 
+    def long_prompts(self) -> dict[str, Any]:
+        """A body of `POST /recommend` with prompts of most of a context, on two kinds of GPU, some of them alone."""
+        random = self.random
+        model = random.choice(("llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "qwen2.5-72b-instruct", "mixtral-8x7b"))
+        load: dict[str, Any] = {
+            "input_length": random.randint(10_000, 30_000),
+            "output_length": random.randint(1, 2000),
+        }
+        load |= {"concurrency": self.whole(16)}
+        work: dict[str, Any] = {
+            "task": "inference",
+            "model": model,
+            "precision": [random.choice(("bf16", "fp8", "int4"))],
+        }
+        work |= {"serving": load} if self.maybe(0.7) else load
+        work |= {"kv_cache_precision": "fp8"} if self.maybe(0.4) else {}
+        gpus = ("rtx-4090-24gb", "a10g-24gb", "a100-sxm4-40gb", "l40s-48gb", "h100-sxm5-80gb", "h200-sxm-141gb")
+        limits: dict[str, Any] = {"gpu": random.sample(gpus, 2), "max_gpu_count": random.choice((1, 2, 4, 8))}
+        limits |= {"provider": ["vast"]} if self.maybe(0.4) else {}
+        return {"workload": work, "constraints": limits, "limit": 1}
+
     def serving(self, lengths: Mapping[str, int]) -> dict[str, Any]:
         """A load of requests of these mean lengths, with limits."""
         load: dict[str, Any] = {

@@ -74,6 +74,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
         serving=serving,
         memory_confidence=work.memory_confidence,
+        prompt_field=f"workload.{'serving.' if work.input_length is None and serving else ''}input_length",
         loading=loading_of(work, model),
         assumed_network_gbps=work.assume_network_gbps,
         unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),

@@ -82,6 +82,8 @@ class Job:
     serving: Serving | None = None
     memory_confidence: float = USUAL_CONFIDENCE
     """Probability with which the GPUs' memory has to suffice."""
+    prompt_field: str = "workload.input_length"
+    """The field of the question that states the length of a prompt."""
     loading: SampleLoading = field(default_factory=SampleLoading)
     assumed_network_gbps: float | None = None
     """The network of a node whose own is not stated."""
@@ -174,6 +176,23 @@ def input_length(job: Job) -> float:
     if job.sequence_length is None and job.model.input_tokens_per_sample is not None:
         return job.model.input_tokens_per_sample
     return float(job.sequence_length or 0) if job.model.generates else float(sequence_length(job))
+
+
+def with_prompt(job: Job, tokens: float) -> Job:
+    """Returns the job with prompts of so many tokens in the mean."""
+    if job.serving is None:
+        return replace(job, input_length=tokens)
+    prompt = job.serving.prompt
+    scaled = replace(prompt, mean=tokens, p95=prompt.p95 and prompt.p95 * tokens / prompt.mean)
+    return replace(job, input_length=tokens, serving=replace(job.serving, prompt=scaled))
+
+
+def prompt_change(job: Job, tokens: float) -> dict[str, object]:
+    """Returns the change of the question that gives prompts so many tokens in the mean."""
+    shorter = with_prompt(job, tokens).serving
+    if shorter is None or shorter.prompt.p95 is None:
+        return {job.prompt_field: tokens}
+    return {job.prompt_field: {"mean": tokens, "p95": shorter.prompt.p95}}
 
 
 def output_length(job: Job) -> float:

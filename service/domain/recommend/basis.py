@@ -22,7 +22,7 @@ from service.domain.recommend.fleet import (
     with_measurements,
 )
 from service.domain.recommend.objective import NEEDS_POWER, NEEDS_SPEED, Figures, Objective
-from service.domain.recommend.plans import SPOT, Planner, gpu_counts, keeping_after_change, limit_checks, plans_of
+from service.domain.recommend.plans import SPOT, Planner, gpu_counts, keeping_otherwise, limit_checks, plans_of
 from service.domain.recommend.ranking import Ranked, rank
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers, offer_choice
@@ -128,7 +128,7 @@ def _job_checks(basis: Basis, constraints: Constraints, catalog: Catalog) -> Ite
         limited = planner.limits.bind
         # A run with an amount of work may never end at spot.
         may_miss = limited or (planner.fleet.job.amount is not None and "spot" in constraints.market)
-        keeping = partial(keeping_after_change, planner, cells, catalog=catalog) if may_miss else None
+        keeping = partial(keeping_otherwise, planner, cells, catalog=catalog) if may_miss else None
         yield from job_checks(planner.fleet, keeping, limited=limited)
     yield from limit_checks(planner, cells, constraints.max_usd_per_hour, catalog)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from service.domain.arrays import either
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
 from service.domain.evidence.named import NamedRate, measured_rate, newest_by_machine, scaled_rate
-from service.domain.jobs.job import Job
+from service.domain.jobs.job import Job, input_length, prompt_change, with_prompt
 from service.domain.layouts.fleet_columns import (
     EstimateColumns,
     FleetLayouts,
@@ -32,12 +33,19 @@ from service.domain.units import SECONDS_AN_HOUR
 MAX_NODES = 10_000
 """The highest number of nodes that a question may ask for."""
 
+HALVINGS_OF_A_PROMPT = 10
+"""A prompt that has room is then found to about a thousandth of the one that is asked for."""
+
 W = TypeVar("W")
 Measured = tuple[Measurement, ...]
 """The measurements under a workload's name, an argument of what is cached because callers see different ones."""
 
-Keeping = Callable[[AdmittedOffers, "Blockers", Job, int], TypeSet]
-"""Returns the types of some rejected offers that end a changed job on up to so many nodes, and keep its limits."""
+Estimating = Callable[[TypeSet], "FleetEstimate[Job]"]
+"""Returns another estimate of the fleet, for some types."""
+
+Keeping = Callable[[AdmittedOffers, TypeSet, Estimating], TypeSet]
+"""Returns the types of some rejected offers that keep the limits on the whole job in another estimate of the fleet: of
+the types that do not run the job now, and of those that miss a limit."""
 
 
 class Blockers(NamedTuple):
@@ -126,36 +134,21 @@ def with_measurements(fleet: FleetEstimate[Job], name: str, measured: Measured, 
     return catalog.derive(_with_measurements, fleet, name, measured, cache=catalog.outlooks)
 
 
-def with_change(fleet: FleetEstimate[Job], job: Job, most: int, among: TypeSet, catalog: Catalog) -> FleetEstimate[Job]:
-    """Returns the estimate for some types of the same job on more nodes, up to `most`, or of another job."""
-    more = _new_counts(fleet, job, most)
-    options, layouts = estimate_columns(job, more, catalog, among)
-    if job is not fleet.job:
-        return replace(fleet, job=job, counts=more, options=options, layouts=layouts)
-    return replace(
-        fleet,
-        counts=(*fleet.counts, *more),
-        options=(*fleet.options, *options),
-        layouts=(*fleet.layouts, *layouts),
-    )
-
-
 def job_checks(fleet: FleetEstimate[Job], keeping: Keeping | None = None, *, limited: bool = False) -> list[Check]:
     """Returns checks that count each type that cannot run the job under exactly one reason.
 
     If a type that runs the job may still miss a limit on the whole of it or never end, `keeping` finds those that do
     not; `limited` says that there are limits.
     """
-    blockers = fleet.blockers
+    blockers, more_memory = fleet.blockers, partial(_MoreMemory, fleet, keeping)
+    room = _RoomForCache(more_memory(blockers.kv_cache))
     return [
         Check("no_gpu", "hardware", blockers.gpu),
         Check("gpu_figures_unknown", "data", blockers.figures),
         Check("precision", "hardware", blockers.precision),
         Check("global_batch_size", "constraint", blockers.layout),
-        *(
-            Check(code, "hardware", fails, _MoreMemory(fleet, keeping, fails), changes_plans=True)
-            for code, fails in (("gpu_memory", blockers.gpu_memory), ("kv_cache", blockers.kv_cache))
-        ),
+        Check("gpu_memory", "hardware", blockers.gpu_memory, more_memory(blockers.gpu_memory), changes_plans=True),
+        Check("kv_cache", "hardware", blockers.kv_cache, room, changes_plans=True),
         Check("host_memory", "hardware", blockers.host_memory),
         Check("concurrency", "constraint", blockers.concurrency, _FewerRequests(fleet, limited, blockers.concurrency)),
     ]
@@ -172,15 +165,19 @@ class _MoreMemory:
     fails: TypeSet
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        job, most = self.fleet.job, max(self.fleet.counts)
         confidence = self._highest_confidence(rejected.types & self.fails, catalog)
         if confidence is not None:
-            less_sure = replace(job, memory_confidence=confidence)
-            if admits := self._admitted(less_sure, most, rejected, catalog):
+            less_sure = replace(self.fleet.job, memory_confidence=confidence)
+            if admits := self.admitted(less_sure, self.fleet.counts, rejected, catalog):
                 return Relaxation({"workload.memory_confidence": confidence}, rejected.only(admits))
+        tried = self.fleet.counts
+        least, most = min(tried), max(tried)
         while rejected.types & self.fails and (most := 2 * most) <= MAX_NODES:
-            if admits := self._admitted(job, most, rejected, catalog):
+            # What runs on fewer nodes would have been found before.
+            more = tuple(count for count in node_counts(least, most) if count not in tried)
+            if admits := self.admitted(self.fleet.job, more, rejected, catalog):
                 return Relaxation({"max_nodes": most}, rejected.only(admits))
+            tried += more
         return None
 
     def _highest_confidence(self, among: TypeSet, catalog: Catalog) -> float | None:
@@ -196,12 +193,42 @@ class _MoreMemory:
         memory = estimate_job_in(catalog.reference.physics, self.fleet.job, cluster, layout).estimate.memory
         return memory.highest_confidence
 
-    def _admitted(self, job: Job, most: int, rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
-        blockers = self.fleet.blockers
+    def admitted(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
+        """Returns the types of rejected offers that run a job on some of the numbers of nodes, within the limits."""
+        blocked = self.fleet.blockers.for_now
         if self.keeping is not None:
-            return self.keeping(rejected, blockers, job, most)
-        types = rejected.types & blockers.for_now
-        return catalog.derive(_run_after_change, self.fleet, job, most, types, cache=catalog.outlooks)
+            return self.keeping(rejected, blocked, lambda types: _estimate_fleet(catalog, job, counts, types))
+        return catalog.derive(_types_that_run, job, counts, rejected.types & blocked, cache=catalog.outlooks)
+
+
+@dataclass(frozen=True, slots=True)
+class _RoomForCache:
+    """Makes room for the cache of a request: in fp8, else by more memory, else by the longest prompt that has room."""
+
+    memory: _MoreMemory
+
+    def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        job = self.memory.fleet.job
+        if job.kv_precision is None and (admits := self._admitted(replace(job, kv_precision="fp8"), rejected, catalog)):
+            return Relaxation({"workload.kv_cache_precision": "fp8"}, rejected.only(admits))
+        return self.memory.relax(rejected, catalog) or self._shorter_prompt(rejected, catalog)
+
+    def _admitted(self, job: Job, rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
+        admits = self.memory.admitted(job, self.memory.fleet.counts, rejected, catalog)
+        return admits if admits & self.memory.fails else 0
+
+    def _shorter_prompt(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        """Halves the longest prompt that may have room, then the distance to one that has none."""
+        job, best = self.memory.fleet.job, None
+        low, high = 0, int(input_length(job))
+        for _ in range(HALVINGS_OF_A_PROMPT):
+            tokens = (low + high) // 2
+            if tokens in (low, high):
+                break
+            admits = self._admitted(with_prompt(job, tokens), rejected, catalog)
+            low, high = (tokens, high) if admits else (low, tokens)
+            best = Relaxation(prompt_change(job, tokens), rejected.only(admits)) if admits else best
+        return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,18 +247,14 @@ class _FewerRequests:
         return Relaxation({"workload.concurrency": int(most.max())}, rejected.only(types_where(most == most.max())))
 
 
-def _run_after_change(catalog: Catalog, fleet: FleetEstimate[Job], job: Job, most: int, types: TypeSet) -> TypeSet:
-    return types_that_run(job, _new_counts(fleet, job, most), types, catalog)
+def _types_that_run(catalog: Catalog, job: Job, counts: tuple[int, ...], types: TypeSet) -> TypeSet:
+    return types_that_run(job, counts, types, catalog)
 
 
-def _new_counts(fleet: FleetEstimate[Job], job: Job, most: int) -> tuple[int, ...]:
-    """Returns the numbers of nodes up to `most` on which the job is not estimated yet."""
-    known = fleet.counts if job is fleet.job else ()
-    return tuple(count for count in node_counts(min(fleet.counts), most) if count not in known)
-
-
-def _estimate_fleet(catalog: Catalog, job: Job, counts: tuple[int, ...]) -> FleetEstimate[Job]:
-    options, layouts = estimate_columns(job, counts, catalog)
+def _estimate_fleet(
+    catalog: Catalog, job: Job, counts: tuple[int, ...], among: TypeSet | None = None
+) -> FleetEstimate[Job]:
+    options, layouts = estimate_columns(job, counts, catalog, among)
     return FleetEstimate(job, counts, options, layouts, Blockers.of(options, catalog))
 
 

@@ -21,7 +21,7 @@ from service.domain.jobs.job import Job
 from service.domain.jobs.serving import Serving
 from service.domain.physics.load import keeps_limits
 from service.domain.recommend.answer import Limits, NamedWork
-from service.domain.recommend.fleet import Blockers, FleetEstimate, with_change
+from service.domain.recommend.fleet import Estimating, FleetEstimate
 from service.domain.recommend.objective import Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers
 from service.domain.selection.relax import Check, Relaxation
@@ -470,23 +470,17 @@ class _LimitRelaxation:
         return Relaxation({self.name: limit}, rejected.only(self.miss_any & types_where(self.least <= limit)))
 
 
-def keeping_after_change(
-    planner: Planner,
-    cells: CheapestOffers,
-    rejected: AdmittedOffers,
-    blockers: Blockers,
-    job: Job,
-    most: int,
+def keeping_otherwise(
+    planner: Planner, cells: CheapestOffers, rejected: AdmittedOffers, blocked: TypeSet, estimating: Estimating,
     catalog: Catalog,
-) -> TypeSet:
-    """Returns the types of rejected offers that keep the limits only with a changed job, or on up to `most` nodes."""
+) -> TypeSet:  # fmt: skip
+    """Returns the types of rejected offers that keep the limits only in another estimate of the fleet."""
     if isinstance(planner.fleet.job, NamedWork):
         return 0  # measurements are of one machine
-    # A change helps types that do not hold the job, and types that miss its limits; other types fail something else.
+    # It helps types that do not hold the job, and types that miss its limits; other types fail something else.
     count, now = len(catalog.instance_types), plans_of(planner, cells, catalog)
     misses = types_among(cells, now.works, count) & ~types_among(cells, now.keeps, count)
-    types = rejected.types & (blockers.for_now | misses)
-    changed = with_change(planner.fleet, job, most, types, catalog)
-    plans = _find_plans(catalog, replace(planner, fleet=changed), cells)
+    types = rejected.types & (blocked | misses)
+    plans = _find_plans(catalog, replace(planner, fleet=estimating(types)), cells)
     affordable = plans.keeps if rejected.limit is None else plans.keeps & (cells.usd <= rejected.limit)
     return types & types_among(cells, affordable, count)

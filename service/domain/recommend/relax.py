@@ -23,7 +23,11 @@ from service.domain.typeset import TypeSet, members_of
 SOME = 3
 """Most instance types that a rejection names."""
 
-CHANGES_OF_JOB = {"max_nodes", "workload.concurrency", "workload.memory_confidence"}
+CHANGES_OF_JOB = {
+    "max_nodes", "workload.concurrency", "workload.memory_confidence", "workload.kv_cache_precision",
+    "workload.input_length",
+    "workload.serving.input_length",
+}  # fmt: skip
 """Fields whose relaxation counts what it admits by estimates of its own: those of the question do not apply to it."""
 
 HOPELESS = 100.0

@@ -5,6 +5,7 @@ A few hundred by default. To ask more: `SELECTOR_TEST_QUESTIONS=10000 python3 de
 
 import json
 import os
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -86,16 +87,33 @@ def test_a_relaxation_sent_back_admits_what_it_promised(share: int, client: Test
     questions, sent_back = Questions(vocabulary, Random(SHARES + share)), 0
     for _ in range(0, ASKED // SHARES, IN_ONE_BATCH):
         items = [{**questions.load(), "limit": 1} for _ in range(IN_ONE_BATCH)]
-        for question, answer in zip(items, batch(client, "/recommend", items), strict=True):
-            promises = [each["relax"] for each in answer["rejections"] if each["relax"]]
-            changed = [relaxed(question, promise["to"]) for promise in promises]
-            for promise, again in zip(promises, batch(client, "/recommend", changed) if changed else (), strict=True):
-                assert "problem" not in again, f"{again}\n{promise}\n{json.dumps(question)}"
-                stay = 0 if price_ignored(answer) and not price_ignored(again) else answer["counts"]["admitted"]
-                found = again["counts"]["admitted"] - stay
-                assert found == promise["admits"], f"{found}, not {promise}\n{json.dumps(question)}"
-                sent_back += 1
+        sent_back += len(kept_promises(client, items))
     assert sent_back > ASKED / SHARES / 2
+
+
+def test_long_prompts_have_the_room_that_was_promised(client: TestClient, vocabulary: Vocabulary) -> None:
+    questions, changes = Questions(vocabulary, Random(4 * SHARES)), Counter[str]()
+    for _ in range(0, ASKED // 2, IN_ONE_BATCH):
+        items = [questions.long_prompts() for _ in range(IN_ONE_BATCH)]
+        changes.update(field for code, field in kept_promises(client, items) if code == "kv_cache")
+    assert changes.total() >= ASKED / 100
+
+
+def kept_promises(client: TestClient, items: list[Body]) -> list[tuple[str, str]]:
+    """Sends every relaxation back, checks what it admits, and returns the code and the field of each."""
+    found = []
+    for question, answer in zip(items, batch(client, "/recommend", items), strict=True):
+        assert "problem" not in answer, f"{answer}\n{json.dumps(question)}"
+        promises = [(each["code"], each["relax"]) for each in answer["rejections"] if each["relax"]]
+        changed = [relaxed(question, promise["to"]) for _, promise in promises]
+        again = batch(client, "/recommend", changed) if changed else []
+        for (code, promise), other in zip(promises, again, strict=True):
+            assert "problem" not in other, f"{other}\n{promise}\n{json.dumps(question)}"
+            stay = 0 if price_ignored(answer) and not price_ignored(other) else answer["counts"]["admitted"]
+            admits = other["counts"]["admitted"] - stay
+            assert admits == promise["admits"], f"{admits}, not {promise}\n{json.dumps(question)}"
+            found += [(code, field) for field in promise["to"]]
+    return found
 
 
 def price_ignored(answer: Body) -> bool:

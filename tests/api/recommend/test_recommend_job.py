@@ -281,6 +281,42 @@ def test_the_stack_of_inferentia_serves_a_model_of_vllm(client: TestClient) -> N
     assert engines["p5"] == "vllm"
 
 
+LONG = {"input_length": 120_000, "output_length": 1000, "concurrency": 4}
+LONGER = LONG | {"input_length": {"mean": 120_000, "p95": 150_000}}
+ALONE = {"provider": ["vast"], "max_gpu_count": 1}
+OF_SMALL_GPUS = {"provider": ["aws"], "gpu": ["a10g-24gb"]}
+ROOM_FOR_CACHE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "an fp8 cache": ({"serving": LONG}, {}, "workload.kv_cache_precision"),
+    "nodes": ({**LONG, "kv_cache_precision": "fp8"}, OF_SMALL_GPUS, "max_nodes"),
+    "a prompt": ({**LONG, "kv_cache_precision": "fp8"}, ALONE, "workload.input_length"),
+    "a prompt of a load": ({"serving": LONGER, "kv_cache_precision": "fp8"}, ALONE, "workload.serving.input_length"),
+}
+
+
+@pytest.mark.parametrize("name", ROOM_FOR_CACHE)
+def test_the_smallest_change_that_makes_room_for_the_cache_admits_what_it_says(client: TestClient, name: str) -> None:
+    work, limits, field = ROOM_FOR_CACHE[name]
+    work = {"model": "llama-3.1-70b", "precision": ["fp8"], "software": {"engine": "vllm"}, **work}
+    asked = question("inference", workload=work, constraints=limits, limit=1)
+    answer = post_recommend(client, asked)
+    (rejection,) = (each for each in answer["rejections"] if each["code"] == "kv_cache")
+    promise = rejection["relax"]
+    assert list(promise["to"]) == [field]
+    again = post_recommend(client, relaxed(asked, promise["to"]))
+    assert again["counts"]["admitted"] == answer["counts"]["admitted"] + promise["admits"]
+    if field.endswith("input_length"):
+        longer = relaxed(asked, {field: with_longer_prompt(promise["to"][field])})
+        beyond = post_recommend(client, {**longer, "explain": rejection["instances"]})
+        assert not any(each["admitted"] for each in beyond["explained"])
+
+
+def with_longer_prompt(prompt: Any) -> Any:
+    """A prompt that is longer by as much as the search leaves open."""
+    if isinstance(prompt, dict):
+        return {name: tokens + 120 for name, tokens in prompt.items()}
+    return prompt + 120
+
+
 def test_a_limit_on_instances_is_kept_and_the_least_change_of_it_admits_what_it_says(client: TestClient) -> None:
     free = serve(client, {})
     fewest = sorted(choice["instances"] for choice in free["choices"])
