@@ -5,6 +5,7 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from service.db.engine import connect
@@ -143,6 +144,17 @@ def test_what_a_machine_cost_on_a_day(history: CatalogHistory, instance: str, da
     found = [o.price for o in offers if o.region == "us-east-1" and o.market == "on_demand"]
     assert [price.listed[0] for price in found] == [round(usd * 1_000_000)]
     assert found[0].usd_per_hour == pytest.approx(usd, rel=0.01)
+
+
+@pytest.mark.parametrize("provider", ["aws", "azure", "gcp", "lambda", "runpod", "vast"])
+def test_large_sellers_have_prices_of_the_last_half_year_without_any_feed(
+    history: CatalogHistory, provider: str
+) -> None:
+    catalog = history.on(date(2026, 11, 22))
+    offers = catalog.offers
+    of_provider = [each.provider == provider and each.gpu is not None for each in catalog.instance_types]
+    recent = np.array(of_provider)[offers.instance_type] & ~offers.old
+    assert recent.sum() >= 5
 
 
 def test_prices_of_autodl_are_unknown_with_a_reason_and_its_hosts_scale_with_the_count(history: CatalogHistory) -> None:
