@@ -114,7 +114,9 @@ def ways_to_run(config: TrainingConfig, fixed: FixedLayout, highest: int) -> lis
     if fixed.activation_checkpointing is not None:
         kinds = [CHECKPOINTINGS.index(fixed.activation_checkpointing)]
     else:
-        kinds = list(range(len(CHECKPOINTINGS))) if config.model.transformer is not None else [0]
+        # Libraries recompute blocks of transformers and of diffusion models, and no others.
+        recomputes = config.model.transformer is not None or config.model.family == "diffusion"
+        kinds = list(range(len(CHECKPOINTINGS))) if recomputes else [0]
     return [(stage, kind) for stage in stages if stage <= highest for kind in kinds]
 
 

@@ -8,6 +8,20 @@ import numpy as np
 from service.domain.arrays import Number
 from service.domain.models.model import Model, Transformer
 
+VALUES_PER_FLOP = 1 / 740
+"""Values that convolutions write per forward FLOP, as in ResNet-50, for a network whose values are not known."""
+
+
+def network_flops(model: Model) -> float:
+    """Returns the FLOPs of a forward pass over a sample of a network without known dimensions."""
+    return model.forward_flops_per_sample or 2.0 * model.parameters
+
+
+def written_values(model: Model) -> float:
+    """Returns the values that the layers of a network without known dimensions write for a sample."""
+    return model.activation_values_per_sample or VALUES_PER_FLOP * network_flops(model)
+
+
 # Parameters
 
 

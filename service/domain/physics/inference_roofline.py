@@ -8,7 +8,12 @@ import numpy as np
 from service.domain.arrays import Number
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import InferenceConfig
-from service.domain.models.counts import mean_attention_flops_per_token, multiplied_parameters, parameters_touched
+from service.domain.models.counts import (
+    mean_attention_flops_per_token,
+    multiplied_parameters,
+    network_flops,
+    parameters_touched,
+)
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import sequence_cache_bytes
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, spread_of_experts
@@ -181,8 +186,7 @@ def forward_demands(config: InferenceConfig) -> Demands:
         moved = LAYER_BYTES_PER_VALUE * length * t.hidden * t.layers
         kernels = float(KERNELS_PER_LAYER_FORWARD * t.layers)
     else:
-        flops = config.passes * (model.forward_flops_per_sample or 2.0 * model.parameters)
-        flops += model.other_flops_per_sample or 0.0
+        flops = config.passes * network_flops(model) + (model.other_flops_per_sample or 0.0)
         moved = config.passes * bytes_moved_forward(model)
         kernels = KERNELS_OF_A_PLAIN_NETWORK
     return {

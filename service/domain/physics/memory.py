@@ -7,7 +7,7 @@ import numpy as np
 from service.domain.arrays import Number
 from service.domain.catalog.precision import SINGLE_PRECISIONS, bytes_per_value
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.models.counts import cache_bytes, routed_share
+from service.domain.models.counts import cache_bytes, routed_share, written_values
 from service.domain.models.model import Model, Transformer
 from service.domain.physics.parallelism import AnyLayout, Layout, spread_of_experts
 
@@ -49,11 +49,15 @@ product of matrices (torchtitan's default). Users save 1.5 to 2.5 times."""
 USUAL_LAYERS = 10
 """Layers of a network whose layers are unknown (assumed)."""
 
-SAVED_BYTES_PER_FLOP = {"diffusion": 0.002}
-"""Bytes that a 16-bit network keeps per forward FLOP of a sample. A U-Net has few activations for its FLOPs: SDXL with
-LoRA at 1,024 pixels trains in 24 GB, 7 of them weights, and has 6 TFLOP (Diffusers' guide to SDXL with LoRA)."""
-USUAL_SAVED_BYTES_PER_FLOP = 0.008
-"""Bytes per FLOP of a convolutional network: ResNet-50 keeps about 65 MB."""
+SAVED_PER_WRITTEN_VALUE = {"diffusion": 3.5}
+"""Values that a network without known dimensions keeps for the backward pass, per value that its layers write. LoRA of
+SDXL at 1,024 pixels takes 24 GB (guides to kohya's scripts), and LoRA of FLUX.2 Klein keeps 24.5 GB (mflux)."""
+USUAL_SAVED_PER_WRITTEN_VALUE = 3.0
+"""Values kept per written value by convolutions with batch normalisation: ResNet-50 keeps about 65 MB in 16 bits."""
+
+RECOMPUTED_SHARE = 0.15
+"""Share of these that stays with full checkpointing: the inputs of all blocks, and the values of the block that is
+recomputed. FLUX.2 Klein keeps 3.7 of 24.5 GB (mflux), and SDXL trains in 11 of 24 GB."""
 
 CACHE_SHARE = 0.92
 """Share of a GPU's usable memory that weights, activations and cache may take together."""
@@ -138,13 +142,17 @@ def _on_each_gpu(whole: float, layout: AnyLayout, routed: float, sharded: Number
 
 
 def _weight_bytes(config: TrainingConfig) -> float:
-    """Bytes of all weights: those that learn, and the frozen ones in the precision that stores them."""
+    """Bytes of all weights: those that learn, and the frozen ones in the precision that stores them.
+
+    Networks besides the model, such as the text encoders of a diffusion model, are frozen.
+    """
     model, bytes_each = config.model, RECIPES[config.recipe][0]
+    others = (model.other_parameters or 0.0) * bytes_each
     if config.method == "full":
-        return model.parameters * bytes_each
+        return model.parameters * bytes_each + others
     frozen_bits = 8 * bytes_per_value(config.weight_precision) if config.weight_precision else None
     frozen = stored_weight_bytes(model, frozen_bits) if frozen_bits else model.parameters * bytes_each
-    return frozen + trainable_parameters(config) * bytes_each
+    return frozen + trainable_parameters(config) * bytes_each + others
 
 
 def optimizer_state_bytes(config: TrainingConfig) -> float:
@@ -162,9 +170,13 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
     model, t = config.model, config.model.transformer
     value = activation_bytes(config.precision)
     if t is None:
-        flops = model.forward_flops_per_sample or 2 * model.parameters
-        saved = SAVED_BYTES_PER_FLOP.get(model.family, USUAL_SAVED_BYTES_PER_FLOP)
-        return {"activations": layout.micro_batch * saved * flops * value / 2}
+        share = SAVED_PER_WRITTEN_VALUE.get(model.family, USUAL_SAVED_PER_WRITTEN_VALUE)
+        saved = share * written_values(model) * layout.micro_batch * value
+        return {
+            "activations": RECOMPUTED_SHARE * saved * layout.checkpoints("full"),
+            "selected": SELECTED_SHARE * saved * layout.checkpoints("selective"),
+            "kept": saved * layout.checkpoints("none"),
+        }
     sequence = config.sequence_length or 1
     tokens = layout.micro_batch * sequence / layout.context
     layer = layer_activation_bytes(t, tokens, sequence, value, flash=config.flash_attention) / layout.tensor

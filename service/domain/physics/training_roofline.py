@@ -9,7 +9,13 @@ import numpy as np
 from service.domain.arrays import Number
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import TrainingConfig
-from service.domain.models.counts import mean_attention_flops_per_token, multiplied_parameters, routed_layers
+from service.domain.models.counts import (
+    mean_attention_flops_per_token,
+    multiplied_parameters,
+    network_flops,
+    routed_layers,
+    written_values,
+)
 from service.domain.models.model import Model, Transformer
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import SELECTED_SHARE, activation_bytes, trainable_parameters
@@ -30,9 +36,6 @@ BYTES_MOVED_PER_VALUE = 15.5
 """Bytes that a 16-bit convolutional network moves in a forward pass per value that its convolutions write: ResNet-50
 writes 11.1 million and moves about 0.52 GB per trained image, a third of it forward (measured 2,375 images/s on an A100
 at 80 % of its bandwidth)."""
-
-VALUES_PER_FLOP = 1 / 740
-"""Values that convolutions write per forward FLOP, as in ResNet-50, for a network whose values are not known."""
 
 LAYER_BYTES_PER_VALUE = 34.0
 """Bytes that a transformer layer writes per token and hidden value (Korthikanti et al. 2022, Table 2)."""
@@ -173,23 +176,22 @@ def _data_demands(layout: AnyLayout, linked_gpus: Number, parameters_here: Numbe
 
 def bytes_moved_forward(model: Model) -> float:
     """Returns bytes that a network with 16-bit values, known by its forward FLOPs, moves for one sample."""
-    flops = model.forward_flops_per_sample or 2.0 * model.parameters
-    return BYTES_MOVED_PER_VALUE * (model.activation_values_per_sample or VALUES_PER_FLOP * flops)
+    return BYTES_MOVED_PER_VALUE * written_values(model)
 
 
 def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Demands of one step of a network that is known by its forward FLOPs per sample (convolutions and others)."""
-    model = config.model
-    flops = model.forward_flops_per_sample or 2.0 * model.parameters
+    model, again, trained = config.model, passes_of_recomputation(layout), trainable_parameters(config)
     samples = layout.micro_batch * layout.accumulation
-    moved = bytes_moved_forward(model) * 3 * bytes_per_value(config.precision) / 2
+    moved = bytes_moved_forward(model) * (3 + again) * bytes_per_value(config.precision) / 2
+    kernels = (3 + again) * KERNELS_OF_A_PLAIN_NETWORK
     return {
-        ("matrix", "flops"): 3 * flops * samples,
+        ("matrix", "flops"): (PASSES[config.method] + again) * network_flops(model) * samples,
         ("memory", "memory"): moved * samples,
-        ("launch", "seconds"): 3 * KERNELS_OF_A_PLAIN_NETWORK * LAUNCH_SECONDS * layout.accumulation,
+        ("launch", "seconds"): kernels * LAUNCH_SECONDS * layout.accumulation,
         ("input", "vcpu"): samples * DECODE_SECONDS_PER_VCPU_SAMPLE,
-        **_data_demands(layout, linked_gpus, model.parameters),
-        **_optimizer_demands(config, model.parameters),
+        **_data_demands(layout, linked_gpus, trained),
+        **_optimizer_demands(config, trained),
         ("step", "seconds"): 1e-3,
     }
 

@@ -21,6 +21,31 @@ def rate(client: TestClient, model: str, machine: str = L4, **workload: Any) -> 
     return likely
 
 
+@pytest.mark.parametrize(
+    ("checkpointing", "least", "most"), [("none", 21.0, 25.0), ("selective", 12.0, 16.0), ("full", 9.0, 12.0)]
+)
+def test_lora_of_sdxl_takes_12_to_24_gb_by_its_checkpointing(
+    client: TestClient, checkpointing: str, least: float, most: float
+) -> None:
+    """Guides to kohya's scripts state 24 GB, and 11 to 12 GB with gradient checkpointing."""
+    body = {
+        "workload": {"task": "training", "model": "sdxl", "method": "lora", "precision": ["fp16"]},
+        "machine": {"gpu": "a100-sxm4-80gb", "gpu_count": 1},
+        "layout": {"micro_batch": 1, "activation_checkpointing": checkpointing},
+    }
+    assert least < post_estimate(client, body)["estimate"]["memory"]["needed_gib_per_gpu"] * 1.0737 < most
+
+
+def test_a_diffusion_model_is_checkpointed_where_its_activations_do_not_fit(client: TestClient) -> None:
+    work = {"task": "training", "model": "sdxl", "method": "lora", "precision": ["fp16"], "batch_size": 1}
+    layouts = {
+        gpu: post_estimate(client, {"workload": work, "machine": {"gpu": gpu, "gpu_count": 1}})["estimate"]["layout"]
+        for gpu in ("a100-sxm4-80gb", "rtx-4090-24gb")
+    }
+    assert layouts["a100-sxm4-80gb"]["activation_checkpointing"] == "none"
+    assert layouts["rtx-4090-24gb"]["activation_checkpointing"] == "selective"
+
+
 def test_speech_is_read_by_the_encoder_and_written_by_the_decoder(client: TestClient) -> None:
     ten_thousand_hours = {"samples": 10_000 * 120}
     estimate = inference(client, "whisper-large-v3", amount=ten_thousand_hours)

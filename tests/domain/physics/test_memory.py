@@ -19,7 +19,7 @@ from service.domain.physics.memory import (
     trainable_parameters,
     training_parts,
 )
-from service.domain.physics.parallelism import Layout
+from service.domain.physics.parallelism import CHECKPOINTINGS, Layout
 from tests.builders.jobs import GPT_175B, LLAMA_2_7B, inference, model, training
 
 
@@ -63,6 +63,18 @@ def test_checkpointing_keeps_the_boundaries_of_layers_and_one_layer() -> None:
     assert kept["boundaries"] == kept["activations"] == boundaries["kept"] == 0
     assert boundaries["activations"] == pytest.approx(kept["kept"] / 32)
     assert boundaries["boundaries"] < kept["kept"] / 10
+
+
+def test_a_network_keeps_the_values_that_its_layers_write() -> None:
+    resnet = training(model=model(family="cnn", transformer=None, activation_values_per_sample=11.1e6))
+    parts = {
+        kind: figures(training_parts(resnet, Layout(micro_batch=64, activation_checkpointing=kind)))
+        for kind in CHECKPOINTINGS
+    }
+    assert parts["none"]["kept"] == pytest.approx(64 * 65e6, rel=0.05)
+    assert parts["selective"]["selected"] == parts["none"]["kept"] / 2
+    assert 0 < parts["full"]["activations"] < parts["selective"]["selected"]
+    assert not any(parts["full"][name] for name in ("kept", "selected"))
 
 
 def test_tensor_and_pipeline_ranks_share_weights_and_cache() -> None:
