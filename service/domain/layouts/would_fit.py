@@ -32,7 +32,7 @@ class FitChange:
     """A field of the layout or of the workload; `layout`, `nodes`, `usable_memory_gib` or `host_memory_gib`."""
     to: float | str | bool
     needed_bytes: float
-    """Per GPU, after the change; for host_memory_gib, per node."""
+    """Per GPU, after the change; for host_memory_gib, per node. An engine with more room runs more requests in it."""
 
 
 def nearest_changes(
@@ -78,7 +78,7 @@ class _Changes:
         for code, to, other in others:
             estimate = self.best(other, self.fixed)
             if estimate is not None and estimate.fits_surely:
-                yield FitChange(code, to, estimate.memory.needed_bytes)
+                yield FitChange(code, to, estimate.memory.least_bytes)
         yield from self._of_nodes()
         if now is not None:
             yield from _of_memory(now)
@@ -98,11 +98,11 @@ class _Changes:
             estimate = self.best(self.config, replace(self.fixed, **{name: None}))
             if estimate is not None and estimate.fits_surely:
                 enough = True
-                yield FitChange(name, getattr(estimate.layout, name), estimate.memory.needed_bytes)
+                yield FitChange(name, getattr(estimate.layout, name), estimate.memory.least_bytes)
         if names and not enough:
             estimate = self.best(self.config, FREE)
             if estimate is not None and estimate.fits_surely:
-                yield FitChange("layout", "free", estimate.memory.needed_bytes)
+                yield FitChange("layout", "free", estimate.memory.least_bytes)
 
     def _of_nodes(self) -> Iterator[FitChange]:
         """The fewest nodes on which it fits."""
@@ -110,7 +110,9 @@ class _Changes:
         clusters = cluster_table([replace(self.cluster, nodes=nodes) for nodes in counts])
         fastest = fastest_layouts(self.physics, self.config, clusters, self.fixed)
         for index in np.flatnonzero(fastest.fits)[:1].tolist():
-            yield FitChange("nodes", counts[index], float(fastest.needed_bytes[index]))
+            on_more = replace(self.cluster, nodes=counts[index])
+            estimate = best_layout(self.physics, self.config, on_more, self.fixed)
+            yield FitChange("nodes", counts[index], estimate.memory.least_bytes)
 
 
 def _of_confidence(now: Estimate | None) -> Iterator[FitChange]:

@@ -74,6 +74,13 @@ def test_answering_may_keep_fewer_bits() -> None:
     assert best_layout(FITTED, smaller, cluster(gpu_with_peaks(memory_gb=80), gpus=1)).fits_surely
 
 
+def test_fewer_bits_need_less_although_an_engine_fills_the_rest_with_its_cache() -> None:
+    work = inference(model=LARGE_MODEL, concurrency=None)
+    changes = nearest_changes(FITTED, work, cluster(gpu_with_peaks(memory_gb=100), gpus=1))
+    needed = {change.to: change.needed_bytes for change in changes if change.code == "weight_precision"}
+    assert needed["int4"] < 0.7 * needed["fp8"]
+
+
 def test_a_small_host_is_reported_with_what_it_lacks() -> None:
     work = training(offload_optimizer=True)
     small = replace(cluster(), host_memory_bytes=64 * GIB)
