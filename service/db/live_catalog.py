@@ -21,6 +21,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.measurement_log import Owner
 from service.domain.catalog.reference import Measurement
+from service.domain.errors import NotYet
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class PinnedCatalog:
     def known_on(self, day: date) -> "PinnedCatalog":
         """Returns the catalogs as they were known at the end of an earlier day, which is their current day.
 
-        Raises `QuestionError` where nothing was known yet, and `DatabaseUnusable`.
+        Raises `QuestionError` where nothing was known yet, `NotYet` while other days are read, and `DatabaseUnusable`.
         """
         return replace(self.replay(day), owner=self.owner)
 
@@ -95,6 +96,7 @@ class LiveCatalog:
         self._today = today
         self._poll_seconds = poll_seconds
         self._refreshing = threading.Lock()
+        self._replaying = threading.Lock()
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="catalog-watcher", daemon=True)
         self._current = self._built(read_history(engine))
@@ -126,8 +128,15 @@ class LiveCatalog:
         return current
 
     def _replayed(self, day: date) -> PinnedCatalog:
-        with in_sentences(self._engine):
-            return self._built(history_known_on(self._engine, day))
+        # A replay keeps a core busy, for 40 s with 400,000 observations.
+        if not self._replaying.acquire(blocking=False):
+            sentence = "The prices of an earlier day are being read for another question. Ask again in some seconds."
+            raise NotYet(sentence, field="known_at")
+        try:
+            with in_sentences(self._engine):
+                return self._built(history_known_on(self._engine, day))
+        finally:
+            self._replaying.release()
 
     @property
     def history(self) -> CatalogHistory:

@@ -37,6 +37,10 @@ class CursorExpired(QuestionError):
     """A cursor that belongs to another question or another catalog."""
 
 
+class NotYet(QuestionError):
+    """A question that has to wait, because the service answers another one of this kind."""
+
+
 class ImpossibleModel(QuestionError):
     """Dimensions that no model can have, or too few of them to compute with."""
 

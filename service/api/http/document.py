@@ -32,7 +32,8 @@ PROBLEMS = {
     "415": "The body is not sent as JSON.",
     "422": "The question cannot be answered as asked; the problem names the field and near names.",
     "429": "The key, or the address without a key, has sent too many requests. `Retry-After` says how long to wait.",
-    "503": "The database cannot be written to now, or all places of batches are taken; nothing was kept.",
+    "503": "The database cannot be written to now, all places of batches are taken, or another day of `known_at` is "
+    "being read; nothing was kept.",
 }
 ETAG = {
     "ETag": ("Names the catalog that answered, and this version of the service.", "string"),

@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from service.db.errors import DatabaseUnusable
 from service.domain.catalog.names import near_names
-from service.domain.errors import CursorExpired, NotFound, QuestionError
+from service.domain.errors import CursorExpired, NotFound, NotYet, QuestionError
 
 log = logging.getLogger(__name__)
 
@@ -74,12 +74,13 @@ class BudgetSpent(QuestionError):
     """A batch has used up what it may cost."""
 
 
-STATUS_OF: dict[type[QuestionError], int] = {NotFound: 404, CursorExpired: 410, BudgetSpent: 413}
+STATUS_OF: dict[type[QuestionError], int] = {NotFound: 404, CursorExpired: 410, BudgetSpent: 413, NotYet: 503}
 
 
 async def _question_problem(_request: Request, error: Exception) -> Response:
     assert isinstance(error, QuestionError)
-    return _response(document_of(error))
+    document = document_of(error)
+    return _response(document, {"Retry-After": str(RETRY_SECONDS)} if document.status == 503 else None)
 
 
 def document_of(error: QuestionError) -> ProblemDocument:

@@ -9,14 +9,17 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import insert
+from sqlalchemy import Engine, insert
 
 from service.app import create_app
+from service.db import live_catalog
 from service.db.engine import connect
+from service.db.feeds.replay import history_known_on
 from service.db.feeds.write_capture import confirm_capture, write_capture
 from service.db.migrate import upgrade
 from service.db.tables import METADATA
 from service.db.write_catalog import write
+from service.domain.catalog.history import CatalogHistory
 from service.settings import Settings
 from tests.builders.captures import add_feeds, capture, day, feed_row
 from tests.builders.rows import batch, event_row, instance_type_row, record_of
@@ -81,6 +84,24 @@ def answers(client: TestClient, **asked: str) -> list[Any]:
 def price(client: TestClient, **asked: str) -> list[float]:
     items = client.get("/prices", params={"instance": f"aws/{TYPE}", **asked}).json()["items"]
     return [item["listed_usd_per_hour"] for item in items]
+
+
+def test_one_day_is_read_at_a_time(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a day takes a core for up to a minute, so that a second one must not start meanwhile."""
+    refused = []
+
+    def meanwhile(engine: Engine, day_read: date) -> CatalogHistory:
+        refused.append(client.get("/prices", params={"known_at": "2026-10-06"}))
+        return history_known_on(engine, day_read)
+
+    monkeypatch.setattr(live_catalog, "history_known_on", meanwhile)
+    assert price(client, known_at="2026-10-03") == [13.0]
+    (answer,) = refused
+    assert answer.status_code == 503
+    assert int(answer.headers["Retry-After"]) > 0
+    assert answer.json()["errors"][0]["field"] == "known_at"
+    monkeypatch.undo()
+    assert price(client, known_at="2026-10-06") == [16.0]
 
 
 def test_the_price_that_was_known_on_a_day_answers(client: TestClient) -> None:
