@@ -88,7 +88,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "crosses it."
     ).format,
     EstimateWarningCode.NO_CLUSTER_THERE: (
-        "The machines are single cards of a marketplace, each of another owner: no network joins the {nodes} nodes."
+        "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."
     ).format,
     EstimateWarningCode.VCPUS_UNKNOWN: (
         "The number of vCPUs is not stated, so that the CPUs may prepare fewer samples than the estimate counts.".format

@@ -31,7 +31,7 @@ REJECTIONS: dict[str, str] = {
     "max_price_age_days": "No known price is recent enough.",
     "price_unknown": "No price is known, and the objective needs one.",
     "growth": "The provider has no machine of its architecture whose GPUs are linked fast, so the work cannot grow.",
-    "no_cluster_there": "The machines are single cards of a marketplace, each of another owner, and form no cluster.",
+    "no_cluster_there": "The machines are those of a marketplace, each of another owner, and form no cluster.",
     "mainstream": "PyTorch, the framework of most code, runs on its GPU in part or not at all, and the question names "
     "neither software nor a platform nor hardware.",
     "without_gpu": "It has no GPU, and the question does not ask for such machines: by the platform `cpu`, by "

@@ -66,7 +66,7 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     ] = "likely"
     allow_preview: bool = False
     allow_marketplace_clusters: Annotated[
-        bool, Field(description="Whether single cards of marketplaces, each of another owner, may work together.")
+        bool, Field(description="Whether machines of marketplaces, each of another owner, may work together.")
     ] = False
 
 

@@ -209,9 +209,9 @@ def with_hosts(catalog: Catalog, vcpus_per_gpu: float | None, memory_gib_per_gpu
 
 
 def without_cluster(catalog: Catalog) -> Mask:
-    """Returns the types whose machines form no cluster: single cards of marketplaces, each of another owner."""
+    """Returns the types whose machines form no cluster: those of marketplaces that state no network between owners."""
     providers = catalog.reference.providers
     return np.array([
-        each.gpu is not None and each.gpu_count <= 1 and providers[each.provider].seller_class == "marketplace"
+        each.gpu is not None and each.network_gbps is None and providers[each.provider].seller_class == "marketplace"
         for each in catalog.instance_types
     ], np.bool_)  # fmt: skip

@@ -88,7 +88,7 @@ class Job:
     assumed_network_gbps: float | None = None
     """The network of a node whose own is not stated."""
     marketplace_clusters: bool = True
-    """Whether single cards of marketplaces may work together."""
+    """Whether machines of marketplaces may work together."""
     unrecognised_software: tuple[str, ...] = ()
     """Names of a framework or an engine that no stack has."""
 

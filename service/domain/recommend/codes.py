@@ -60,7 +60,10 @@ class WarningCode(MeaningfulCode):
     PART_OF_A_CARD = auto(), "The GPU is only a part of a card."
     GPU_MEMORY = auto(), "The job does not fit in the memory of each GPU, or fits with a probability below 90 %."
     HOST_BOUND = auto(), "The CPUs prepare samples more slowly than the GPUs can process them."
-    NO_CLUSTER_THERE = auto(), "The machines are single cards of a marketplace, and no network joins them."
+    NO_CLUSTER_THERE = (
+        auto(),
+        "The machines are those of a marketplace, each of another owner, and no network joins them.",
+    )
     VCPUS_UNKNOWN = auto(), "The number of vCPUs is unknown, so that the CPUs may prepare samples too slowly."
     SINGLE_THREADED = auto(), "Code with one thread uses one of the many slow cores of a server."
     SLOW_READS = auto(), "The network delivers samples more slowly than the GPUs can process them."

@@ -374,12 +374,13 @@ def test_each_of_several_runs_of_a_job_has_machines_of_its_own(client: TestClien
 
 
 @pytest.mark.parametrize("model", ["resnet-50", None])
-def test_single_cards_of_marketplaces_form_no_cluster_unless_the_caller_allows_it(
-    client: TestClient, model: str | None
+@pytest.mark.parametrize("gpu", ["rtx-3080-10gb", "rtx-5090-32gb"])
+def test_machines_of_marketplaces_form_no_cluster_unless_the_caller_allows_it(
+    client: TestClient, gpu: str, model: str | None
 ) -> None:
     asked = question(
         workload={"model": model} if model else {},
-        constraints={"gpu": ["rtx-3080-10gb"], "min_nodes": 2, "max_nodes": 2},
+        constraints={"gpu": [gpu], "min_nodes": 2, "max_nodes": 2},
     )
     answer = post_recommend(client, asked)
     assert all(choice["provider"] != "vast" for choice in answer["choices"])
