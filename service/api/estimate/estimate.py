@@ -94,7 +94,10 @@ class EstimateResponse:
     evidence: Annotated[list[dict[str, str]], Field(description="The published runs nearest to the question.")]
     nearest_changes: Annotated[
         list[FitChangeResponse] | None,
-        Field(description="Changes that would make it fit, the nearest first; null in a batch, and where it fits."),
+        Field(
+            description="Changes that would make it fit, the nearest first; where it likely fits, the confidence and "
+            "the memory with which it does. Null in a batch, and where it fits with the confidence asked for."
+        ),
     ]
     largest_batch: Annotated[
         int | None,

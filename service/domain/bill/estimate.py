@@ -126,7 +126,7 @@ def estimate(
 
     `job` is the estimate of the same job on the same cluster, where it is known already. With `changes`, a job that
     does not fit with the probability asked for gets the nearest changes that would make it fit, and a question for the
-    largest batch its answer; both take dozens of searches.
+    largest batch its answer; both may take dozens of searches.
     """
     work, cluster, physics = question.work, question.cluster, catalog.reference.physics
     if isinstance(work, JobQuestion) and job is None:
@@ -137,7 +137,8 @@ def estimate(
     unfit = changes and job is not None and not job.estimate.fits_surely
     fit_changes = None
     if unfit and isinstance(work, JobQuestion) and job is not None:
-        fit_changes = nearest_changes(physics, job.config, work.cluster, work.layout)
+        best = job.estimate if work.choose == "fastest" else None
+        fit_changes = nearest_changes(physics, job.config, work.cluster, work.layout, best)
     return EstimateAnswer(
         question=question,
         job=job,

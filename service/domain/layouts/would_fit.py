@@ -36,10 +36,15 @@ class FitChange:
 
 
 def nearest_changes(
-    physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayout = FREE
+    physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayout = FREE, now: Estimate | None = None
 ) -> tuple[FitChange, ...]:
-    """Every single change that would make the job fit, the nearest first; none if it fits already."""
-    return tuple(_Changes(physics, config, cluster, fixed).all())
+    """Every single change that would make the job fit, the nearest first; none if it fits already.
+
+    A job that likely fits, but not with its confidence, gets the confidence and the memory with which it does: changes
+    of the job itself take dozens of searches. `now` is the estimate of the best layout, where it is known already.
+    """
+    changes = _Changes(physics, config, cluster, fixed)
+    return tuple(changes.all(now or changes.best(config, fixed)))
 
 
 def largest_batch(physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> int:
@@ -65,12 +70,17 @@ class _Changes:
     cluster: Cluster
     fixed: FixedLayout
 
-    def all(self) -> Iterator[FitChange]:
+    def all(self, now: Estimate | None) -> Iterator[FitChange]:
         """Every change that makes the job fit, the least intrusive first; none if it fits already."""
-        now = self.best(self.config, self.fixed)
         if now is not None and now.fits_surely:
             return
         yield from _of_confidence(now)
+        if now is None or not now.fits:
+            yield from self._of_job()
+        if now is not None:
+            yield from _of_memory(now)
+
+    def _of_job(self) -> Iterator[FitChange]:
         yield from self._of_layout()
         config = self.config
         # From changes that alter no result to those that alter much.
@@ -80,8 +90,6 @@ class _Changes:
             if estimate is not None and estimate.fits_surely:
                 yield FitChange(code, to, estimate.memory.least_bytes)
         yield from self._of_nodes()
-        if now is not None:
-            yield from _of_memory(now)
 
     def best(self, config: Config, fixed: FixedLayout) -> Estimate | None:
         """Returns the best layout of a configuration; None if there is none."""
