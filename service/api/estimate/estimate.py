@@ -12,6 +12,7 @@ from service.api.estimate.response import (
     ModelledEstimateResponse,
     like,
     modelled_estimate,
+    own_run,
     published_run,
     rounded,
     shown,
@@ -136,7 +137,12 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         fits=None if job is None else job.estimate.fits,
         estimate=None
         if job is None
-        else modelled_estimate(ModelledEstimateResponse, job, joules_per_sample=shown(answer.joules_per_sample)),
+        else modelled_estimate(
+            ModelledEstimateResponse,
+            job,
+            basis="modelled" if answer.measured is None else answer.measured.basis,
+            joules_per_sample=shown(answer.joules_per_sample),
+        ),
         code_change_required=answer.code_change,
         measured_per_second=question.work.per_second if isinstance(question.work, MeasuredRate) else None,
         cost=[CostResponse.of(bill, instance_type) for bill in answer.bills],
@@ -145,7 +151,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         verdict=None if answer.verdict is None else answer.verdict.outcome,
         verdict_of=None if answer.verdict is None else VerdictResponse.of(answer.verdict, answer),
         warnings=[StatementResponse(warning.code, warning_text(warning)) for warning in answer.warnings],
-        evidence=[published_run(run) for run in answer.evidence],
+        evidence=[*own_run(answer.measured), *map(published_run, answer.evidence)],
         nearest_changes=None if changes is None else [_fit_change(change) for change in changes],
         largest_batch=answer.largest_batch,
         notes=_notes(body, answer),
@@ -173,6 +179,7 @@ def _fit_change(change: FitChange) -> FitChangeResponse:
 
 def _notes(body: EstimateRequest, answer: EstimateAnswer) -> list[str]:
     notes = [OWN_MACHINE] if answer.question.instance_type is None else []
+    notes += [] if answer.measured is None else [answer.measured.text]
     assumed = assumed_of(body.checkpoint_of(body.workload), body.workload)
     at_spot = any(bill.option is not None and bill.option.offer.market == "spot" for bill in answer.bills)
     return [*notes, assumed] if assumed is not None and at_spot else notes

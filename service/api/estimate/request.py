@@ -193,7 +193,7 @@ def _work(body: EstimateRequest, cluster: Cluster | None, catalog: Catalog) -> J
     if job.serving is not None and "instances" in body.model_fields_set:
         exactly = replace(job.serving, min_instances=body.instances, max_instances=body.instances)
         job = replace(job, serving=exactly)
-    return JobQuestion(job, cluster, fixed_layout(body), body.layout.choose)
+    return JobQuestion(job, cluster, fixed_layout(body), body.layout.choose, work.name)
 
 
 def fixed_layout(body: EstimateRequest) -> FixedLayout:

@@ -1,12 +1,13 @@
 """The `estimate` object of `POST /estimate` and of every choice."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
 from service.domain.band import Band
+from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Exact, Micros, number
@@ -205,6 +206,24 @@ def _tera(value: float | None) -> float | None:
 def _rounded_parts(parts: Mapping[str, float]) -> dict[str, float]:
     # A part of 0 bytes or seconds says nothing and is left out.
     return {name: rounded(value) for name, value in parts.items() if value}
+
+
+def own_run(rate: NamedRate | None) -> Sequence[dict[str, str]]:
+    """Returns the caller's own run that a rate follows from as evidence, if there is one."""
+    if rate is None:
+        return ()
+    measurement = rate.evidence
+    return (
+        {
+            "kind": "measurement",
+            "id": measurement.id,
+            "date": measurement.measured_on.isoformat(),
+            "source": measurement.source,
+            "nearness": "same machine" if rate.basis == "measured" else "another machine",
+            "measured": f"{measurement.workload} on {measurement.machine}: "
+            f"{measurement.samples_per_second:,g} samples/s",
+        },
+    )
 
 
 def published_run(run: Evidence) -> dict[str, str]:

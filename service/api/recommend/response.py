@@ -1,6 +1,5 @@
 """The answer of POST /recommend, rendered from the domain's values."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Literal
@@ -15,6 +14,7 @@ from service.api.estimate.response import (
     MoneyResponse,
     like,
     modelled_estimate,
+    own_run,
     published_run,
     rounded,
     shown,
@@ -28,7 +28,6 @@ from service.api.recommend.request import RecommendRequest
 from service.api.recommend.sentences import note, placement_text, prior_text, rejection_text, with_text
 from service.domain.band import Band
 from service.domain.catalog.catalog import Catalog
-from service.domain.evidence.named import NamedRate
 from service.domain.recommend.answer import (
     Answer,
     Choice,
@@ -366,7 +365,7 @@ def _work(catalog: Catalog, work: WorkEstimate, index: int) -> dict[str, Any]:
         "cost": CostResponse.of(work.bill, catalog.instance_types[index]),
         "serving": priced_load(work.modelled, work.bill),
         "spot": None if work.spot is None else _spot(work.spot),
-        "evidence": [*_measurement(work.measured), *map(published_run, work.evidence)],
+        "evidence": [*own_run(work.measured), *map(published_run, work.evidence)],
     }
 
 
@@ -477,23 +476,6 @@ def _spot(spot: SpotEstimate) -> SpotResponse:
         break_even_interruptions_per_hour=shown(spot.break_even_per_hour),
         basis=expected.basis,
         source=expected.source,
-    )
-
-
-def _measurement(rate: NamedRate | None) -> Sequence[dict[str, str]]:
-    if rate is None:
-        return ()
-    measurement = rate.evidence
-    return (
-        {
-            "kind": "measurement",
-            "id": measurement.id,
-            "date": measurement.measured_on.isoformat(),
-            "source": measurement.source,
-            "nearness": "same machine" if rate.basis == "measured" else "another machine",
-            "measured": f"{measurement.workload} on {measurement.machine}: "
-            f"{measurement.samples_per_second:,g} samples/s",
-        },
     )
 
 

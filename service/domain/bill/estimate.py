@@ -1,7 +1,7 @@
 """The answer to POST /estimate: a job or a run on a machine, with its physics and its bill in every market."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints
@@ -20,15 +20,16 @@ from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.catalog.software_support import RUNS, code_change, rules_on_gpu, support_by
+from service.domain.evidence.named import NamedRate, newest_by_machine, rate_by_own_runs
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Amount, Job
-from service.domain.layouts.job_estimate import Choose, JobEstimate, estimate_job
+from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
 from service.domain.layouts.usual import FixedLayout
 from service.domain.layouts.warnings import EstimateWarningCode, estimate_warnings
 from service.domain.layouts.would_fit import FitChange, largest_batch, nearest_changes
 from service.domain.money import Unknown
-from service.domain.physics.cluster import Cluster
+from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.generation import ServedLoad
 from service.domain.statement import Statement, statement
 from service.domain.units import SECONDS_AN_HOUR
@@ -46,6 +47,8 @@ class JobQuestion:
     cluster: Cluster
     layout: FixedLayout
     choose: Choose
+    name: str | None = None
+    """The name under which the work was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class EstimateAnswer:
     nearest_changes: tuple[FitChange, ...] | None = None
     largest_batch: int | None = None
     """Samples per GPU and pass; None where it was not asked for."""
+    measured: NamedRate | None = None
+    """The rate by the caller's own runs, in place of the modelled one."""
     code_change: str | None = None
     """The change that code written for CUDA needs; None if it runs as it is, or without a job."""
 
@@ -129,10 +134,13 @@ def estimate(
     largest batch its answer; both may take dozens of searches.
     """
     work, cluster, physics = question.work, question.cluster, catalog.reference.physics
+    measured = None
     if isinstance(work, JobQuestion) and job is None:
         job = estimate_job(physics, work.job, work.cluster, work.layout, work.choose)
+        measured = _rate_by_own_runs(question, work, job, catalog)
+        job = job if measured is None else at_rate(job, measured.samples_per_second)
     served = None if job is None else job.estimate.served
-    bills = _bills(question, job, served, catalog)
+    bills = _bills(question, job, measured, catalog)
     verdict, judged = (None, None) if question.gate is None else verdict_on(bills, question.gate)
     unfit = changes and job is not None and not job.estimate.fits_surely
     fit_changes = None
@@ -152,8 +160,32 @@ def estimate(
         verdict_on=judged,
         nearest_changes=fit_changes,
         largest_batch=_largest_batch(question, job, catalog) if changes and question.finds_largest_batch else None,
+        measured=measured,
         code_change=_code_change(question, catalog),
     )
+
+
+def _rate_by_own_runs(
+    question: EstimateQuestion, work: JobQuestion, job: JobEstimate, catalog: Catalog
+) -> NamedRate | None:
+    """Returns the rate by the runs under the name of the work; None for several nodes, whose loss is not known."""
+    machine, runs = question.instance_type, () if work.name is None else catalog.measurements.under(work.name)
+    if machine is None or work.name is None or not runs or work.cluster.nodes > 1 or work.job.serving is not None:
+        return None
+
+    def likely_on(name: str) -> float | None:
+        if name == machine.id:
+            rate = job.estimate.samples_per_second
+            return None if rate is None else rate.likely
+        cluster = cluster_of_instance(by_id[name], 1, work.job.assumed_network_gbps)
+        fixed = FixedLayout(micro_batch=work.job.micro_batch)
+        other = estimate_job(catalog.reference.physics, work.job, cluster, fixed).estimate
+        rate = other.samples_per_second
+        return rate.likely if rate is not None and other.fits_surely else None
+
+    groups = newest_by_machine(runs, work.name, catalog.day)
+    by_id = {name: catalog.instance_types[catalog.index_of[name]] for name in groups if name in catalog.index_of}
+    return rate_by_own_runs(groups, work.name, machine, by_id, catalog.day, likely_on)
 
 
 def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:
@@ -222,9 +254,15 @@ def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | 
 
 
 def _bills(
-    question: EstimateQuestion, job: JobEstimate | None, served: ServedLoad | None, catalog: Catalog
+    question: EstimateQuestion,
+    job: JobEstimate | None,
+    measured: NamedRate | None,
+    catalog: Catalog,
 ) -> tuple[MarketBill, ...]:
     amount = run_amount(question.work, job, question.run.instances)
+    if measured is not None:
+        amount = replace(amount, basis=measured.basis)
+    served = None if job is None else job.estimate.served
     priced = PricedRun.of(question.run, amount, question.checkpoints, served)
     instance_type, work = question.instance_type, question.work
     if instance_type is None:

@@ -1,6 +1,6 @@
 """A job on a cluster: its configuration and layout, and the figures of the whole of it."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from service.domain.band import Band
@@ -21,6 +21,10 @@ from service.domain.units import SECONDS_AN_HOUR
 
 Choose = Literal["fastest", "usual", "usual_if_it_fits"]
 """How the free parts of a layout are chosen; `usual_if_it_fits` takes the fastest where the usual one does not fit."""
+
+
+FLOPS = ("model_flops_per_second_per_gpu", "hardware_flops_per_second_per_gpu", "model_flops_utilisation")
+"""Figures of an estimate that are in proportion to its rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,28 @@ def estimate_job_in(physics: Physics, job: Job, cluster: Cluster, layout: Layout
     """Estimates the job in a layout that is known to be possible."""
     config = required_config_on(job, cluster.gpu)
     return _of_whole(physics, job, config, cluster, estimate_config(physics, config, cluster, layout))
+
+
+def at_rate(estimated: JobEstimate, rate: Band) -> JobEstimate:
+    """Returns the estimate at another rate of samples per second, with the figures that follow from it in proportion.
+
+    An estimate without a rate stays as it is.
+    """
+    estimate = estimated.estimate
+    if estimate.samples_per_second is None:
+        return estimated
+    modelled, hours = estimate.samples_per_second.likely, estimated.hours
+    times, tokens, between = rate.likely / modelled, estimate.tokens_per_second, estimate.seconds_per_output_token
+    scaled = replace(
+        estimate,
+        samples_per_second=rate,
+        tokens_per_second=None if tokens is None else rate.times(tokens.likely / modelled),
+        seconds_per_output_token=None if between is None else rate.inverse_of(between.likely * modelled),
+        step=None if estimate.step is None else estimate.step.at(estimate.step.rate * times),
+    )
+    flops = {name: figure * times for name in FLOPS if (figure := getattr(estimated, name)) is not None}
+    hours = None if hours is None else rate.inverse_of(hours.likely * modelled)
+    return replace(estimated, estimate=scaled, hours=hours, **flops)
 
 
 def _chosen(physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayout, choose: Choose) -> Estimate:

@@ -61,7 +61,8 @@ class Step:
     def at(self, rate: float) -> "Step":
         """Returns the step at another rate, with every part in proportion."""
         times = self.rate / rate
-        return Step(self.seconds * times, {term: times * seconds for term, seconds in self.parts.items()}, self.units)
+        parts = {term: times * seconds for term, seconds in self.parts.items()}
+        return Step(self.seconds * times, parts, self.units, self.waits_for)
 
     def waiting(self, seconds: float, part: str) -> "Step":
         """Returns the step with as many seconds, in which the GPUs wait for a part of the host."""

@@ -17,7 +17,7 @@ from service.domain.catalog.software_support import code_change
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.job import Job
-from service.domain.layouts.job_estimate import JobEstimate, estimate_job_in
+from service.domain.layouts.job_estimate import JobEstimate, at_rate, estimate_job_in
 from service.domain.money import Unknown, number
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.recommend.answer import (
@@ -170,7 +170,7 @@ def _amount(
         return amount
     rate, columns = measured.samples_per_second, fleet.options[0]
     amount = replace(amount, basis=measured.basis, samples_per_second=rate)
-    if given is None or (given.samples is None if modelled is None else modelled.hours is None):
+    if modelled is not None or given is None or given.samples is None:
         return amount
     likely = float(columns.hours[index]) / run.instances
     return replace(
@@ -201,6 +201,8 @@ def _modelled(
 def _model(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes: int) -> _Modelled:
     cluster = cluster_of_instance(catalog.instance_types[index], nodes, fleet.job.assumed_network_gbps)
     estimate = estimate_job_in(catalog.reference.physics, fleet.job, cluster, fleet.layout(index, nodes))
+    if nodes == 1 and index in fleet.measured:
+        estimate = at_rate(estimate, fleet.measured[index].samples_per_second)
     return estimate, cluster, evidence_for(estimate.config, cluster.gpu, cluster.gpus, catalog)
 
 

@@ -10,7 +10,13 @@ import numpy as np
 from service.domain.arrays import either
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.named import NamedRate, measured_rate, newest_by_machine, scaled_rate
+from service.domain.evidence.named import (
+    NamedRate,
+    measured_rate,
+    newest_by_machine,
+    rate_by_own_runs,
+    scaled_rate,
+)
 from service.domain.jobs.job import Job, input_length, prompt_change, with_prompt
 from service.domain.layouts.fleet_columns import (
     EstimateColumns,
@@ -262,14 +268,22 @@ def _with_measurements(
     catalog: Catalog, fleet: FleetEstimate[Job], name: str, measured: Measured
 ) -> FleetEstimate[Job]:
     # Measurements are of one machine, and their loss on several nodes is not known.
-    if fleet.counts[0] != 1:
+    if fleet.counts[0] != 1 or fleet.job.serving is not None:
         return fleet
-    one_node, rates = fleet.options[0], dict[int, NamedRate]()
-    for machine, ours in newest_by_machine(measured, name, catalog.day).items():
-        index = catalog.index_of.get(machine)
-        rate = measured_rate(ours, name, machine, catalog.day)
-        if index is not None and one_node.works[index] and rate is not None:
-            rates[index] = rate
+    one_node, types, rates = fleet.options[0], catalog.instance_types, dict[int, NamedRate]()
+    runs = newest_by_machine(measured, name, catalog.day)
+    by_id = {machine: types[catalog.index_of[machine]] for machine in runs if machine in catalog.index_of}
+    gpus, works = {each.gpu.id for each in by_id.values() if each.gpu}, one_node.works
+
+    def likely_on(machine: str) -> float | None:
+        index = catalog.index_of[machine]
+        return float(one_node.likely[index]) if works[index] else None
+
+    for index in np.flatnonzero(works).tolist():
+        if types[index].id in by_id or getattr(types[index].gpu, "id", None) in gpus:
+            rate = rate_by_own_runs(runs, name, types[index], by_id, catalog.day, likely_on)
+            if rate is not None:
+                rates[index] = rate
     columns = {each: getattr(one_node, each).copy() for each in ("low", "likely", "high", "hours")}
     for index, rate in rates.items():
         band = rate.samples_per_second
