@@ -151,14 +151,15 @@ class _TypeOffers:
 
 
 def _region_sold(offers: _TypeOffers, region: str) -> str | None:
-    """The region as the offers have it: None for a seller with one price everywhere. Raises `QuestionError`."""
+    """The region as the offers have it: None where a price holds in all regions of a seller. Raises `QuestionError`."""
     reference, instance_type = offers.catalog.reference, offers.instance_type
     sold = offers.regions(offers.indices)
     if region in sold:
         return region
-    # A seller with one price everywhere has offers without a region, but it does list its regions.
+    # A seller with one price everywhere has offers without a region, but it does list its regions. It may state the
+    # price of one of them as well.
     own = {known.id for known in reference.regions if known.provider == instance_type.provider}
-    if not reference.providers[instance_type.provider].priced_by_region and sold == {None} and region in own:
+    if not reference.providers[instance_type.provider].priced_by_region and None in sold and region in own:
         return None
     near = nearest_first(region, {name for name in sold if name}, reference.regions)
     if near:

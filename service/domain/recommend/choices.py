@@ -335,7 +335,8 @@ def compared(choice: Choice, current: Choice, context: WorkContext) -> Choice:
         usd_per_hour=_quotient(choice.usd_per_hour, current.usd_per_hour),
         peak=None if is_job else speed,
         speed=speed if is_job else None,
-        usd=_quotient(choice.usd, current.usd) if context.has_amount else None,
+        # A bill of less than half a millionth of a dollar is shown as 0, which has no ratio.
+        usd=_quotient(choice.usd or None, current.usd) if context.has_amount else None,
     )
     return replace(choice, comparison=comparison)
 

@@ -461,6 +461,13 @@ WRONG: dict[str, tuple[Body, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("region", ["us-ashburn-1", "eu-frankfurt-1"])
+def test_a_price_of_all_regions_holds_in_those_without_a_price_of_their_own(region: str, client: TestClient) -> None:
+    (cost,) = post_estimate(client, {"hours": 1, "machine": "oci/BM.GPU.H100.8", "region": region})["cost"]
+    assert cost["usd_per_hour"] == 80
+    assert cost["region"] == (region if region == "us-ashburn-1" else None)
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_what_cannot_be_is_a_sentence_with_the_near_names(client: TestClient, name: str) -> None:
     body, field, words = WRONG[name]
