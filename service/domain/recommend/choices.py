@@ -17,9 +17,9 @@ from service.domain.catalog.software_support import code_change
 from service.domain.evidence.named import NamedRate
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.job import Job
-from service.domain.layouts.job_estimate import JobEstimate, at_rate, estimate_job_in
+from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Unknown, number
-from service.domain.physics.cluster import Cluster, cluster_of_instance
+from service.domain.physics.cluster import Cluster
 from service.domain.recommend.answer import (
     Choice,
     CurrentComparison,
@@ -32,7 +32,7 @@ from service.domain.recommend.answer import (
     WorkEstimate,
 )
 from service.domain.recommend.codes import ReasonCode
-from service.domain.recommend.fleet import FleetEstimate
+from service.domain.recommend.fleet import FleetEstimate, estimate_on
 from service.domain.recommend.objective import NEEDS_PRICE
 from service.domain.recommend.plans import Planner
 from service.domain.recommend.warnings import host_needs, warnings_on
@@ -194,15 +194,7 @@ def _modelled(
     """Returns the job on one instance, in the layout that the fleet's estimate found best, and its evidence."""
     if isinstance(fleet.job, NamedWork):
         return None, None, ()
-    # Estimating the shown choices takes three times as long as the rest of the answer for a job that was asked before.
-    return catalog.derive(_model, fleet, index, nodes, cache=catalog.outlooks)
-
-
-def _model(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes: int) -> _Modelled:
-    cluster = cluster_of_instance(catalog.instance_types[index], nodes, fleet.job.assumed_network_gbps)
-    estimate = estimate_job_in(catalog.reference.physics, fleet.job, cluster, fleet.layout(index, nodes))
-    if nodes == 1 and index in fleet.measured:
-        estimate = at_rate(estimate, fleet.measured[index].samples_per_second)
+    estimate, cluster = estimate_on(fleet, index, nodes, catalog)
     return estimate, cluster, evidence_for(estimate.config, cluster.gpu, cluster.gpus, catalog)
 
 
