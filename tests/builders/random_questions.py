@@ -62,6 +62,10 @@ MODELS: tuple[Mapping[str, Any], ...] = (
 )  # fmt: skip
 
 
+COMMITMENTS = ("reserved", "1y_committed_use", "3y_committed_use", "1y_reserved_all_upfront", "capacity_block")
+"""The market of commitments, and terms that are sold today."""
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """The names that the service knows, by the field that takes them."""
@@ -89,7 +93,7 @@ class Vocabulary:
             "cpu_architecture": ["x86_64"],
             "cpu_vendor": ["intel", "Intel"],
             "interconnect": ["none", "pcie", "nvlink", "nvswitch", "infinity_fabric", "ici", "neuronlink", "roce"],
-            "market": ["on_demand", "spot", "reserved"],
+            "market": ["on_demand", "spot", *COMMITMENTS],
             "lifecycle": ["announced", "preview", "available", "closed_to_new", "retired"],
             "framework": ["cuda", "pytorch"],
             "precision": [item["id"] for item in all_items(client, "/precisions")],
@@ -179,6 +183,7 @@ class Questions:
                 "data_transfer_between_zones_gb": lambda: self.amount(1, 1e5),
                 "setup_minutes": lambda: self.amount(0.1, 1e4),
                 "idle_fraction": self.random.random,
+                "commitments_held": lambda: self.random.sample(COMMITMENTS, 2),
                 "checkpoint": self.checkpoint,
             },
             0.3,

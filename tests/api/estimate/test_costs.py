@@ -174,7 +174,13 @@ def test_at_spot_work_that_is_not_fault_tolerant_hardly_ends(client: TestClient)
 
 
 @pytest.mark.parametrize(
-    ("held", "paid"), [([], "usd_committed"), (["1y_reserved_all_upfront"], "usd_used"), ("reserved", "usd_used")]
+    ("held", "paid"),
+    [
+        ([], "usd_committed"),
+        (["3y_committed_use"], "usd_committed"),
+        (["1y_reserved_all_upfront"], "usd_used"),
+        ("reserved", "usd_used"),
+    ],
 )
 def test_a_run_pays_the_whole_term_unless_the_caller_holds_it(held: Any, paid: str, client: TestClient) -> None:
     machine = {"machine": "aws/p3.2xlarge", "as_of": "2025-06-01", "region": "us-east-1"}
@@ -182,12 +188,12 @@ def test_a_run_pays_the_whole_term_unless_the_caller_holds_it(held: Any, paid: s
     cost = entry(answer, "reserved")
     commitment = cost["commitment"]
     assert cost["usd"] == commitment[paid]
-    assert commitment["held"] is bool(held)
+    assert commitment["held"] is (paid == "usd_used")
     assert commitment["usd_used"]["likely"] == pytest.approx(1.949201 * 100)
     assert commitment["usd_committed"]["likely"] == pytest.approx(1.949201 * 8760)
     assert commitment["break_even_utilisation"] == pytest.approx(1.949201 / 3.06, rel=1e-5)
     assert commitment["used_share"] == pytest.approx(100 / 8760, rel=1e-5)
-    hours = 100 if held else 8760
+    hours = 100 if commitment["held"] else 8760
     assert cost["break_even"]["saves_percent"] == pytest.approx(100 - 1.949201 * hours / 306 * 100, abs=0.01)
 
 

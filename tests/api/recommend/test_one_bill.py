@@ -26,7 +26,7 @@ MACHINE_PARTS = ["compute", "interruption", "setup", "idle", "billing_rounding"]
 BILLED = (
     "managed_service", "storage", "data_transfer_out_gb", "data_transfer_already_gb",
     "data_transfer_between_regions_gb", "data_transfer_between_zones_gb", "setup_minutes", "idle_fraction",
-    "checkpoint",
+    "checkpoint", "commitments_held",
 )  # fmt: skip
 """Fields of both requests that are about the bill."""
 SHORT: Body = {
@@ -239,6 +239,20 @@ def test_terms_of_a_type_compete_by_the_length_of_the_job(client: TestClient) ->
         assert best["cost"] == min(bills.values(), key=ranked_usd)["cost"]
         terms[samples] = best["price"]["term"]
     assert list(terms.values()) == ["1y_committed_use", "3y_committed_use"]
+
+
+def test_a_block_of_more_than_two_weeks_is_paid_by_the_week(client: TestClient) -> None:
+    """The ranking, whose figures a budget limits, counts the same weeks as the bill."""
+    only = changed(SHORT, constraints__market=["capacity_block"], constraints__instance=["aws/p4d.24xlarge"])
+    asked = changed(only, workload__amount={"samples": 2.5e10})
+    (choice,) = post_recommend(client, asked)["choices"]
+    days = choice["cost"]["billed_hours"]["likely"] / 24
+    assert days > choice["estimate"]["hours"]["likely"] / 24 > 14
+    assert days % 7 == 0
+    usd = choice["cost"]["usd"]["likely"]
+    for budget, admitted in ((usd + 1, 1), (usd - 1, 0)):
+        answer = post_recommend(client, changed(asked, constraints__budget_usd=budget))
+        assert answer["counts"]["admitted"] == admitted
 
 
 def test_a_term_is_a_market(client: TestClient) -> None:
