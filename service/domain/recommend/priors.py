@@ -17,13 +17,13 @@ OTHERS = ("*",)
 
 
 def cited_priors(
-    question: Question, basis: Basis, admitted: AdmittedOffers, catalog: Catalog
+    question: Question, context: WorkContext, basis: Basis, admitted: AdmittedOffers, catalog: Catalog
 ) -> tuple[CitedPrior, ...]:
     """Returns the rules of thumb that the ranking of the admitted types follows or overrules, by their ids."""
     applying = tuple(prior for prior in catalog.reference.priors if _applies(prior, question, catalog))
     if not applying or not admitted.types:
         return ()
-    return catalog.derive(_cited, applying, basis, admitted, question.work_context, cache=catalog.outlooks)
+    return catalog.derive(_cited, applying, basis, admitted, context, cache=catalog.outlooks)
 
 
 def _cited(

@@ -69,12 +69,12 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         current = Completer(context, basis.planner, basis.objective.criteria, leading.ranked, catalog).complete(rented)
         choices = tuple(compared(choice, current, context) for choice in choices)
     near = (None, None) if admitted.types else nearest(basis, constraints, needs, catalog)
-    priors = cited_priors(question, basis, admitted, catalog)
+    priors = cited_priors(question, context, basis, admitted, catalog)
     rejected = rejections(basis, selection, catalog)
     if priced is not None:
         rejected = priced_first(rejected, priced)
     miss = nearest_miss(selection, rejected, catalog)
-    no_spot = _lacks_spot(constraints, selection.admitted, catalog)
+    no_spot = _lacks_spot(constraints, admitted, catalog)
     notes = notes_on(
         question, near, miss, catalog, priors, rejected, price_ignored=priced is not None, spot_unpriced=no_spot
     )
@@ -113,7 +113,11 @@ def _lacks_spot(constraints: Constraints, admitted: AdmittedOffers, catalog: Cat
     """Returns whether spot is allowed and sold by a provider of admitted types, and none of its prices is known."""
     if "spot" not in constraints.market or not admitted.types & catalog.derive(sold_at_spot):
         return False
-    return not bool((catalog.offers.market[admitted.cheapest.offer[admitted.rows]] == SPOT).any())
+    return not catalog.derive(_any_at_spot, admitted, cache=catalog.outlooks)
+
+
+def _any_at_spot(catalog: Catalog, admitted: AdmittedOffers) -> bool:
+    return bool((catalog.offers.market[admitted.cheapest.offer[admitted.rows]] == SPOT).any())
 
 
 def _changed_objective(
