@@ -130,6 +130,32 @@ def simulate_arrivals(
     return requests[len(requests) // 5 :]
 
 
+def simulate_batches(
+    times: EngineTimes, rate: float, places: int, lengths: Sequence[int], random: Random
+) -> list[SimulatedRequest]:
+    """Runs an engine with static batches that requests reach at random; the first fifth of them is left out.
+
+    It takes what has arrived, as far as there are places, reads all prompts, and takes no more until the longest answer
+    has ended, with which all answers are sent.
+    """
+    sent, requests = 0.0, []
+    for tokens in lengths:
+        sent += random.expovariate(rate)
+        requests.append(SimulatedRequest(sent, tokens))
+    waiting, now = deque(requests), 0.0
+    while waiting:
+        now = max(now, waiting[0].sent + float(times.arrival))
+        batch = list[SimulatedRequest]()
+        while waiting and len(batch) < places and waiting[0].sent + float(times.arrival) <= now:
+            batch.append(waiting.popleft())
+        step = float(times.step) + len(batch) * float(times.request)
+        first = now + len(batch) * float(times.prompt) + step
+        now = first + (max(request.tokens for request in batch) - 1) * step
+        for request in batch:
+            request.first, request.last = first, now
+    return requests[len(requests) // 5 :]
+
+
 def _plain_steps(
     times: EngineTimes,
     running: Sequence[SimulatedRequest],

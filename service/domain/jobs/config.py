@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from service.domain.arrays import Number
 from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.models.model import Model
@@ -76,6 +77,14 @@ class InferenceConfig:
     def shared_prompt(self) -> float:
         """Tokens that all prompts have in common."""
         return 0.0 if self.serving is None else self.serving.prefix_cache_hit_rate * self.input_length
+
+    def longest_answer(self, requests: Number) -> Number | None:
+        """Mean tokens of the longest of so many answers, for which a static batch waits; None for other engines."""
+        if not self.software.stack.static_batches:
+            return None
+        if self.serving is not None:
+            return self.serving.answer.longest_of(requests)
+        return max(1.0, self.longest_output or self.output_length)
 
     @property
     def longest_over_mean(self) -> float:

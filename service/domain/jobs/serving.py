@@ -5,10 +5,16 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 from typing import Any
 
+import numpy as np
+
+from service.domain.arrays import Floats, Number
 from service.domain.band import NORMAL
 
 MOST_P95_OVER_MEAN = 3.8
 """Largest ratio of the 95th percentile to the mean of a lognormal distribution: exp(1.645^2 / 2) is 3.87."""
+
+MEAN_OF_LONGEST = 0.57
+"""Probability that the largest of many values is at most its mean: exp(-exp(-0.5772)) (Gumbel)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,19 @@ class Length:
     def variation(self) -> float:
         """Variance over the square of the mean."""
         return exp(self._sigma**2) - 1.0
+
+    def longest_of(self, requests: Number, share: float | None = None) -> Number:
+        """Returns the tokens that the longest of so many prompts or answers does not exceed with this probability; the
+        mean by default.
+        """
+        if self.p95 is None:
+            return self.mean
+        # The mean of a single lognormal length is its quantile at half a standard deviation of its logarithm.
+        count, of_one = np.asarray(requests, np.float64), max(MEAN_OF_LONGEST, NORMAL.cdf(self._sigma / 2.0))
+        of_many = MEAN_OF_LONGEST + (of_one - MEAN_OF_LONGEST) / count**0.25 if share is None else share
+        shares = of_many ** (1.0 / count)
+        longest: Floats = np.array([self.at(each) for each in np.ravel(shares)])
+        return longest.reshape(shares.shape)
 
     def at(self, percentile: float) -> float:
         """Returns the tokens that this share of prompts or answers does not exceed."""
@@ -66,6 +85,8 @@ class Serving:
     """Tokens that are drafted for a step."""
     draft_cost: float = 0.0
     """Time of a drafted token over that of a step."""
+    static_batches: bool = False
+    """Whether engines start a batch when the last one has ended, as `Stack.static_batches` has it."""
     min_instances: int = 1
     max_instances: int = MOST_INSTANCES
 

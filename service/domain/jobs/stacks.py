@@ -65,6 +65,8 @@ class Stack:
     """Precisions with which it keeps the KV cache in fp8 by default."""
     bits_of_whole_file: bool = False
     """Its bits per weight include the embedding and the head."""
+    static_batches: bool = False
+    """Starts a batch of requests when all of the last one have ended, and reserves cache for the longest of them."""
     most_in_flight: float = 2048.0
     """Most sequences that are decoded together; the default is TensorRT-LLM's."""
 
@@ -80,15 +82,15 @@ STACKS = (
     Stack("mlperf-training", _TUNED),
     Stack("llm-foundry", _FSDP, ("composer", "mosaicml")),
     Stack("torchtitan", _FSDP),
-    Stack("torchtune", _EAGER, half_weights=True, expands_weights=True),
-    Stack("litgpt-generate", _EAGER),
-    Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True),
+    Stack("torchtune", _EAGER, half_weights=True, expands_weights=True, static_batches=True),
+    Stack("litgpt-generate", _EAGER, static_batches=True),
+    Stack("litgpt", _EAGER, ("lit-gpt",), keeps_gathered_weights=True, static_batches=True),
     Stack("llama-factory", _EAGER, ("llamafactory",), expands_weights=True),
     Stack("axolotl", _EAGER, half_weights=True, expands_weights=True),
-    Stack("unsloth", _EAGER, half_weights=True),
+    Stack("unsloth", _EAGER, half_weights=True, static_batches=True),
     Stack("tensorrt-llm", _ENGINE, ("trt-llm", "trtllm"), fp8_cache_with=("fp8", "fp4", "nvfp4", "mxfp4")),
     Stack("mlperf-inference", _GRAPH, multiplies_int8=True),
-    Stack("tensorrt", _GRAPH, ("trt",), multiplies_int8=True),
+    Stack("tensorrt", _GRAPH, ("trt",), multiplies_int8=True, static_batches=True),
     Stack("vllm", _ENGINE, most_in_flight=1024.0),  # the default of max_num_seqs on GPUs of 70 GB
     Stack("early-vllm", _EARLY_ENGINE, most_in_flight=256.0),  # its default of max_num_seqs
     Stack("sglang", _ENGINE),
@@ -97,14 +99,15 @@ STACKS = (
     Stack("mindie", _ENGINE),
     Stack("tgi", _ENGINE, ("text-generation-inference",)),
     Stack("llama.cpp", _GRAPH, ("llamacpp", "llama-cpp", "ollama"), bits_of_whole_file=True),
-    Stack("gpt-fast", _GRAPH),
+    Stack("gpt-fast", _GRAPH, static_batches=True),
     Stack("exllamav2", _GRAPH, ("exllama",)),
     Stack("mlc-llm", _GRAPH, ("mlc",)),
     Stack("neuronx-distributed", _NEURON, ("nxd", "nxdt")),
     Stack("transformers-neuronx", _NEURON, ("optimum-neuron",)),
     Stack("torch-neuronx", _NEURON, ("neuron", "neuronx"), before_flash=True),
     Stack("gpt-neox", _MEGATRON),
-    Stack("deepspeed-inference", _ENGINE, ("deepspeed-mii",)),
+    Stack("deepspeed-inference", _ENGINE, static_batches=True),
+    Stack("deepspeed-mii", _ENGINE),
     Stack("deepspeed", _FSDP),
     Stack(
         "transformers",
@@ -112,15 +115,23 @@ STACKS = (
         ("accelerate", "hugging-face", "huggingface", "hf", "peft", "trl", "llama-recipes"),
         half_weights=True,
         expands_weights=True,
+        static_batches=True,
     ),
-    Stack("pytorch-ngc", _EAGER, ("ngc-pytorch",), before_flash=True),
+    Stack("pytorch-ngc", _EAGER, ("ngc-pytorch",), before_flash=True, static_batches=True),
     # NVIDIA's own tuned code, in its containers.
-    Stack("deeplearningexamples", _EAGER, ("nvidia-deeplearningexamples",), before_flash=True),
-    Stack("mxnet", _GRAPH, before_flash=True),
-    Stack("tensorflow", _GRAPH, ("tf", "keras", "horovod"), before_flash=True),
-    Stack("paddle", _GRAPH, ("paddlepaddle",), before_flash=True),
-    Stack("pytorch-1", _EAGER, ("torch7",), before_flash=True),
-    Stack("pytorch", _EAGER, ("torch", "pytorch-lightning", "lightning", "fsdp"), expands_weights=True),
+    Stack("deeplearningexamples", _EAGER, ("nvidia-deeplearningexamples",), before_flash=True, static_batches=True),
+    Stack("mxnet", _GRAPH, before_flash=True, static_batches=True),
+    Stack("tensorflow", _GRAPH, ("tf", "keras", "horovod"), before_flash=True, static_batches=True),
+    Stack("paddle", _GRAPH, ("paddlepaddle",), before_flash=True, static_batches=True),
+    Stack("pytorch-1", _EAGER, ("torch7",), before_flash=True, static_batches=True),
+    Stack(
+        "pytorch",
+        _EAGER,
+        ("torch", "pytorch-lightning", "lightning", "fsdp"),
+        expands_weights=True,
+        static_batches=True,
+    ),
+    Stack("onnxruntime", _GRAPH, ("ort", "onnx-runtime", "onnxruntime-gpu"), static_batches=True),
     Stack("jax", _XLA, ("flax",)),
     Stack("maxtext", _XLA),
     Stack("hai-llm", _MEGATRON),

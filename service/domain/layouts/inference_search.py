@@ -264,7 +264,7 @@ def _generation(
     in_flight = config.concurrency / replicas if config.concurrency else most
     running = np.minimum(in_flight, most)
     seconds = _engines(physics, config, clusters, pairs, running).at(running)
-    state = steady_state(seconds, in_flight, most, config.output_length)
+    state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(running))
     shares = shares_of(config, pairs.layouts, state, most)
     return _Speed.of_one(
         np.asarray(max(1.0, config.output_length) / shares.per_request.total(seconds) * replicas),

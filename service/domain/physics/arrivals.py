@@ -17,12 +17,21 @@ import numpy as np
 from service.domain.arrays import Floats, Mask, Number, taken
 from service.domain.band import NORMAL
 from service.domain.jobs.serving import Serving
-from service.domain.physics.serving import EngineTimes, steady_state
+from service.domain.physics.serving import EngineTimes, steady_state, steps_per_token
 
 TERMS_OF_THE_TAIL = 64
 """Numbers of running requests below the number of places that decide how likely a wait is: others are too rare."""
 
 ALMOST_ONE = 1.0 - 1e-6
+
+ROUNDS_OF_BATCHES = 6
+"""Steps towards the mean size of a batch, from that of answers of the mean length."""
+
+WITHIN_A_DEVIATION = (0.8413, 0.1587)
+"""Shares of a normal distribution below one standard deviation above and below its mean."""
+
+FULL_BATCHES = 0.8
+"""How much rarer full batches are with more places: fitted to the simulation of `tests/oracles/serving.py`."""
 
 HALVINGS = 24
 """Steps of the search for a percentile: one part in ten million."""
@@ -165,9 +174,107 @@ class ArrivalTimes:
         return np.asarray(np.minimum(excess, self.most_later) * self.by_littles_law)
 
 
+@dataclass(frozen=True, slots=True)
+class BatchTimes(ArrivalTimes):
+    """Engines that start a batch when the last one has ended. `plain_step` is the time of the batch that an arrival
+    finds; `wait` is what it waits for later batches, because the next one is full.
+    """
+
+    def _share_later(self, excess: Floats) -> Floats:
+        """Probability that the first token takes so much longer: the rest of a batch is any part of it equally."""
+        batch, later = np.maximum(self.plain_step, 1e-30), self.wait.mean
+        rest = np.minimum(excess, batch)
+        of_rest = 1.0 - rest / batch
+        decay = np.exp((rest - excess) / later) - np.exp(-excess / later)
+        return np.asarray((1.0 - self.alone) * of_rest + self.waits * later / batch * decay)
+
+
+def _batches(seconds: EngineTimes, rate: Floats, places: Floats, serving: Serving) -> tuple[Floats, Floats, Floats]:
+    """Returns the mean requests of a batch, its mean seconds, and the probability that none arrives in its time.
+
+    The next batch is what arrived in the time of the last one, or the first request after an empty time.
+    """
+    tokens: Number = serving.answer.mean
+    each = np.minimum(rate * (tokens * seconds.request + seconds.prompt), ALMOST_ONE)
+    running = np.clip(rate * tokens * seconds.step / (1.0 - each), 1.0, places)
+    for _ in range(ROUNDS_OF_BATCHES):
+        tokens = serving.answer.longest_of(running)
+        batch = np.asarray(tokens * seconds.step + running * (tokens * seconds.request + seconds.prompt))
+        none = np.exp(-rate * batch)
+        running = np.minimum(places, np.maximum(1.0, rate * batch + none))
+    return running, batch, none
+
+
+def _batch_times(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> BatchTimes:
+    """Returns the times of engines with static batches.
+
+    A random arrival waits for the rest of a batch and for the prompts of its own; where the next batch is full, for
+    later ones. The wait for one place is that of Pollaczek and Khinchin; full batches are rarer with more places.
+    Clients that send their next request at the end of a batch wait for no rest of another.
+    """
+    zero, one = np.zeros(len(load)), np.ones(len(load))
+    if serving.concurrency is None:
+        rate, (running, batch, none) = load, _batches(seconds, load, places, serving)
+        tokens = serving.answer.longest_of(places)
+        each = np.asarray(tokens * seconds.request + seconds.prompt)
+        full = np.asarray(tokens * seconds.step + places * each)
+        busy = np.minimum(rate * full / places, ALMOST_ONE)
+        varies = np.maximum(0.0, rate * batch * (1.0 - 2.0 * none) + none)
+        varies = varies / (1.0 - np.minimum(rate * each, ALMOST_ONE) ** 2)
+        high, low = (serving.answer.longest_of(running, share) for share in WITHIN_A_DEVIATION)
+        varies = each**2 * varies + ((high - low) / 2.0 * (seconds.step + running * seconds.request)) ** 2
+        # Longer batches are at_arrival more often: moments of a gamma distribution.
+        varies = varies / batch**2
+        at_arrival, rest_of_batch = (
+            np.asarray(batch * (1.0 + varies)),
+            np.asarray(batch * np.sqrt((1.0 + varies) * (1.0 + 2.0 * varies))),
+        )
+        alone = np.minimum(none / (none + rate * batch), 1.0 - busy)
+        waits = (1.0 - alone) * np.exp(-FULL_BATCHES * (1.0 - busy) * np.sqrt((places - 1.0) / busy))
+        later = (1.0 + varies) * full * busy / (2.0 * (1.0 - busy) * places)
+        own = (1.0 - alone) * np.minimum(rate * at_arrival, places - 1.0)
+        least = seconds.arrival + seconds.step + (1.0 + own) * (seconds.prompt + seconds.request)
+    else:
+        clients = np.maximum(1.0, load)
+        longest = serving.answer.longest_of(np.minimum(clients, places))
+        state = steady_state(seconds, clients, places, serving.answer.mean, longest)
+        rate, running = 1.0 / np.asarray(state.per_request.total(seconds)), np.asarray(state.running)
+        at_arrival, rest_of_batch, alone, waits, later, least = (
+            zero,
+            zero,
+            one,
+            zero,
+            one,
+            state.to_first_token.total(seconds),
+        )
+    more = serving.prompt.at(serving.percentile) / max(serving.prompt.mean, 1e-9) - 1.0
+    answer, steps = serving.answer, steps_per_token(serving.answer.mean, serving.answer.longest_of(running))
+    return BatchTimes(
+        rate=rate,
+        running=running,
+        least=np.asarray(least),
+        own_prompt=np.asarray(seconds.prompt * max(0.0, more)) + zero,
+        alone=alone,
+        waits=waits,
+        plain_step=rest_of_batch,
+        prompts=zero,
+        of_others=_Spread(at_arrival / 2.0, np.maximum(rest_of_batch**2 / 3.0 - at_arrival**2 / 4.0, 0.0)),
+        others=at_arrival / 2.0,
+        most_later=np.full(len(load), np.inf),
+        by_littles_law=one,
+        wait=_Spread(later, later**2),
+        least_per_token=np.asarray(steps * (seconds.step + running * seconds.request)),
+        per_token=_Spread(zero, zero),
+        tokens=np.full(len(load), answer.mean),
+        answer_variation=zero,
+    )
+
+
 def running_at(seconds: EngineTimes, load: Floats, places: Floats, serving: Serving) -> Floats:
     """Mean requests in each engine, in proportion to those that a place is free for."""
     tokens = serving.answer.mean
+    if serving.static_batches:
+        return np.minimum(load, places) if serving.concurrency else _batches(seconds, load, places, serving)[0]
     if serving.concurrency is not None:
         return np.asarray(steady_state(seconds, np.maximum(1.0, load), places, tokens).running)
     each = tokens * seconds.request + seconds.prompt
@@ -179,6 +286,8 @@ def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: S
 
     The load of each is in requests per second, or in requests in flight where `serving` has a concurrency.
     """
+    if serving.static_batches:
+        return _batch_times(seconds, load, places, serving)
     tokens, none = serving.answer.mean, np.zeros(len(load))
     each = np.asarray(tokens * seconds.request + seconds.prompt, np.float64)
     clients = None if serving.concurrency is None else np.maximum(1.0, load)

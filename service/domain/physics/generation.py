@@ -70,7 +70,7 @@ def engine_on(
     # Terms that do not grow in proportion to the requests are taken as they are with all of them running.
     terms = engine_terms(config, cluster, layout, min(in_flight, most))
     seconds = _calibrated(calibration, terms, features)
-    state = steady_state(seconds, in_flight, most, config.output_length)
+    state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(min(in_flight, most)))
     return Engine(terms, seconds, room, state, *shares_of(config, layout, state, most))
 
 
@@ -214,7 +214,7 @@ def served_load(
     likely, replicas = Served(*(column[1:2] for column in served)), replicas.rows(np.array([1]))
     times = replicas.times(likely.load, serving)
     seconds = replicas.seconds(np.clip(times.running, 1.0, room))
-    tokens, running, copies = serving.answer.mean, float(times.running[0]), instances * layout.data
+    tokens, running, copies = float(times.tokens[0]), float(times.running[0]), instances * layout.data
     prompt = float(np.asarray(seconds.prompt)[0])
     decode = tokens * float(np.asarray(seconds.step / max(1.0, running) + seconds.request)[0])
     first, token, request = (float(figure(times, serving.percentile)[0]) for _, figure in TIMES.values())

@@ -118,7 +118,8 @@ class Replicas:
 
     def most(self, serving: Serving) -> Floats:
         """Returns the most requests per second of a replica."""
-        full, tokens = self.full, serving.answer.mean
+        full, answer = self.full, serving.answer
+        tokens = answer.longest_of(self.places) if serving.static_batches else answer.mean
         return np.asarray(self.places / (tokens * full.step + self.places * (tokens * full.request + full.prompt)))
 
 

@@ -247,6 +247,8 @@ def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
 def requests_with_room(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
     """Requests whose whole conversations fit at once on one replica, and that its stack takes; 0 if not one fits."""
     _, bytes_each = _cache_bytes_of_requests(config, layout)
+    if config.software.stack.static_batches:  # the cache is not paged
+        bytes_each = bytes_each * config.longest_over_mean
     room = np.floor(_room_for_cache(config, usable_bytes, layout) / bytes_each)
     return np.minimum(config.software.stack.most_in_flight, room)
 

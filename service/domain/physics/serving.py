@@ -108,6 +108,49 @@ class SteadyState:
         return BurstShares(_either(self.per_request, per_request, ends), _either(self.per_token, per_token, ends))
 
 
+@dataclass(frozen=True, slots=True)
+class StaticBatches(SteadyState):
+    """Requests of an engine that starts a batch when all of the last one have ended: each waits for the longest.
+
+    Prompts are read before the first step. All answers of a batch are sent at its end, and their clients then send the
+    next requests. The time per token is that between the first token and the end, over the later tokens of an answer.
+    """
+
+    longest: Number
+    """Tokens of the longest answer of a batch."""
+
+    @property
+    def per_token(self) -> EngineTimes:
+        """Parts of the time between two tokens of a request."""
+        steps = steps_per_token(self.tokens, self.longest)
+        return EngineTimes(steps, self.running * steps, 0.0, 0.0)
+
+    @property
+    def per_request(self) -> EngineTimes:
+        """Parts of the time between the ends of two requests: those of a batch over its requests."""
+        idle = np.where(self.queues, 0.0, 1.0 / self.running)
+        return EngineTimes(self.longest / self.running, self.longest, 1.0, idle)
+
+    @property
+    def to_first_token(self) -> EngineTimes:
+        """Parts of the time from sending a request to its first token: N / X less the later tokens."""
+        token, request, later = self.per_token, self.per_request, self.tokens - 1.0
+        return EngineTimes(*(self.in_flight * getattr(request, part) - later * getattr(token, part) for part in PARTS))
+
+    def of_burst(self, requests: Number, most_running: Number, output: float, longest: float) -> "BurstShares":
+        """Figures of requests that are sent all at once: as many batches as they take."""
+        held = np.minimum(requests, np.minimum(self.in_flight, most_running))
+        batches = np.ceil(requests / held)
+        per_request = EngineTimes(batches * longest / requests, longest, 1.0, 1.0 / requests)
+        steps = steps_per_token(self.tokens, longest)
+        return BurstShares(per_request, EngineTimes(steps, held * steps, 0.0, 0.0))
+
+
+def steps_per_token(tokens: Number, longest: Number) -> Number:
+    """Returns the steps of a static batch after the first one over the later tokens of a mean answer."""
+    return np.where(tokens > 1.0, (longest - 1.0) / np.maximum(tokens - 1.0, 1e-9), 1.0)
+
+
 class BurstShares(NamedTuple):
     """Parts of two figures of a burst."""
 
@@ -123,9 +166,16 @@ def _either(first: EngineTimes, second: EngineTimes, second_holds: Number) -> En
 PARTS = tuple(EngineTimes.__dataclass_fields__)
 
 
-def steady_state(seconds: EngineTimes, in_flight: Number, most_running: Number, output_tokens: Number) -> SteadyState:
-    """Returns the state of an engine that has `most_running` places, with `in_flight` requests in flight."""
+def steady_state(
+    seconds: EngineTimes, in_flight: Number, most_running: Number, output_tokens: Number, longest: Number | None = None
+) -> SteadyState:
+    """Returns the state of an engine that has `most_running` places, with `in_flight` requests in flight; for static
+    batches, with the tokens of the longest answer of a batch.
+    """
     tokens = np.maximum(1.0, output_tokens)
+    if longest is not None:
+        running, queues = np.minimum(in_flight, most_running), np.asarray(in_flight > most_running)
+        return StaticBatches(running, running - 1.0, running - 1.0, in_flight, tokens, queues, longest)
     share = 1.0 - 1.0 / np.maximum(1.0, in_flight)
     one = tokens * (seconds.step + seconds.request) + seconds.prompt
     each = tokens * seconds.request + seconds.prompt

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.domain.jobs.serving import Length, Serving
 from service.domain.physics.arrivals import ArrivalTimes, arrival_times, running_at
 from service.domain.physics.serving import EngineTimes
-from tests.oracles.serving import simulate_arrivals
+from tests.oracles.serving import simulate_arrivals, simulate_batches
 
 P95_OF_EVEN_ANSWERS = 1.57
 """Ratio to the mean of the 95th percentile of a lognormal length that varies as one between half and 1.5 times it."""
@@ -129,3 +129,64 @@ def test_lengths_have_the_percentile_that_is_given() -> None:
     assert length.at(0.95) == pytest.approx(900.0)
     assert length.at(0.5) < 300.0
     assert Length(300.0).at(0.99) == 300.0
+
+
+# Static batches
+
+
+def batches(case: int, *, even: bool) -> tuple[Random, EngineTimes, int, Length, float]:
+    """An engine with static batches at random, with its places, its answers, and a rate that it keeps up with."""
+    random, times, places, tokens, _ = engine(case)
+    answer = Length(tokens, None if even else P95_OF_EVEN_ANSWERS * tokens)
+    longest = float(np.asarray(answer.longest_of(places)))
+    whole = longest * (times.step + places * times.request) + places * times.prompt
+    return random, times, places, answer, random.uniform(0.1, 0.8) * places / float(whole)
+
+
+def modelled_batches(times: EngineTimes, rate: float, places: int, answer: Length) -> ArrivalTimes:
+    serving = Serving(rate, answer=answer, static_batches=True)
+    return arrival_times(times.times(np.ones(1)), np.array([rate]), np.array([float(places)]), serving)
+
+
+@pytest.mark.parametrize(("even", "share", "median"), [(True, 0.7, 0.03), (False, 0.55, 0.1)])
+def test_static_batches_take_the_times_of_a_simulation(even: bool, share: float, median: float) -> None:
+    rows = []
+    for case in range(60):
+        random, times, places, answer, rate = batches(case, even=even)
+        lengths = [max(2, round(answer.at(random.uniform(0.001, 0.999)))) for _ in range(4000)]
+        requests = simulate_batches(times, rate, places, lengths, random)
+        model = modelled_batches(times, rate, places, answer)
+        first = np.quantile([request.first - request.sent for request in requests], 0.95)
+        whole = np.mean([request.last - request.sent for request in requests])
+        rows.append((float(model.first_token(0.95)[0]) / first, float(model.mean_request[0]) / whole))
+    off = np.abs(np.array(rows) - 1.0)
+    assert np.mean(off[:, 1] <= 0.05) >= 0.9  # Little's law
+    assert np.mean(off[:, 0] <= 0.1) >= share
+    assert np.median(off[:, 0]) <= median
+
+
+@given(CASES, st.floats(0.1, 0.99), st.booleans())
+def test_less_load_is_never_slower_in_static_batches(case: int, share: float, even: bool) -> None:
+    _, times, places, answer, rate = batches(case, even=even)
+    less, more = (modelled_batches(times, each, places, answer) for each in (rate * share, rate))
+    for figure in ("mean_request", "mean_first_token", "mean_per_token"):
+        assert getattr(less, figure)[0] <= getattr(more, figure)[0] * (1 + 1e-6)
+
+
+@given(CASES, st.integers(1, 300), st.integers(1, 300))
+def test_clients_of_static_batches_keep_littles_law_and_never_lower_the_rate(case: int, few: int, more: int) -> None:
+    _, times, places, answer, _ = batches(case, even=False)
+    serving = Serving(concurrency=1.0, answer=answer, static_batches=True)
+    load, room = np.array([few, few + more], np.float64), np.full(2, float(places))
+    found = arrival_times(times.times(np.ones(2)), load, room, serving)
+    assert found.rate * found.mean_request == pytest.approx(load, rel=0.05)
+    assert found.rate[1] >= found.rate[0] * (1 - 1e-9) or answer.longest_of(few + more) > answer.longest_of(few)
+    assert found.mean_per_token[1] >= found.mean_per_token[0] * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("ratio", [1.2, 2.0, 3.8])
+def test_the_longest_of_many_answers_is_that_of_samples(ratio: float) -> None:
+    answer, random = Length(100.0, 100.0 * ratio), Random(1)
+    for requests in (1, 4, 32):
+        longest = [max(answer.at(random.uniform(1e-6, 1 - 1e-6)) for _ in range(requests)) for _ in range(3000)]
+        assert answer.longest_of(requests) == pytest.approx(np.mean(longest), rel=0.12)
