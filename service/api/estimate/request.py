@@ -7,7 +7,19 @@ from pydantic import BeforeValidator, Field
 
 from service.api.catalog.filters import resolved
 from service.api.estimate.cost_request import CostRequest, Hours, Rate, gate_of, only_one, run_of
-from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, Gbps, KnownAt, Name, Named, Positive, whole
+from service.api.http.fields import (
+    Amount,
+    AsOf,
+    AtLeastOne,
+    AtLeastOneOfMany,
+    BodyModel,
+    Gbps,
+    KnownAt,
+    Name,
+    Named,
+    Positive,
+    whole,
+)
 from service.api.workload.checkpoints import checkpoints_in
 from service.api.workload.job import job_of
 from service.api.workload.requirements import platforms_of, software_of
@@ -53,7 +65,7 @@ class LayoutRequest(BodyModel):
     expert: Degree | None = None
     zero_stage: Annotated[int | None, Field(ge=0, le=3), BeforeValidator(whole)] = None
     micro_batch: Degree | None = None
-    accumulation: Degree | None = None
+    accumulation: AtLeastOneOfMany | None = None
     activation_checkpointing: Literal["none", "selective", "full"] | None = None
     virtual_stages: Degree | None = None
     choose: Annotated[

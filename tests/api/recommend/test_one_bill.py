@@ -110,6 +110,16 @@ def test_a_choice_has_the_bill_of_its_estimate(share: int, client: TestClient, v
     assert compared > ASKED / SHARES / 4
 
 
+def test_a_layout_of_many_small_steps_can_be_sent_back(client: TestClient) -> None:
+    """The usual batch counts tokens, so that short sequences are accumulated more than 100,000 times."""
+    work = {"task": "training", "model": "bert-base", "sequence_length": 2, "batch_size": 4, "amount": {"steps": 1}}
+    asked = {"workload": work, "constraints": {"instance": ["azure/Standard_NC4as_T4_v3"]}}
+    (choice,) = post_recommend(client, asked)["choices"]
+    assert choice["estimate"]["layout"]["accumulation"] > 100_000
+    (estimate,) = batch(client, "/estimate/batch", [estimate_of(asked, choice)])
+    assert estimate["cost"][0] == choice["cost"]
+
+
 def modelled_choices(questions: list[Body], answers: list[Any]) -> Iterator[tuple[Body, Any]]:
     for question, answer in zip(questions, answers, strict=True):
         for choice in answer.get("choices", ()):
