@@ -171,7 +171,8 @@ class _MoreMemory:
     fails: TypeSet
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
-        confidence = self._highest_confidence(rejected.types & self.fails, catalog)
+        among = rejected.types & self.fails
+        confidence = catalog.derive(_highest_confidence, self.fleet, among, cache=catalog.outlooks)
         if confidence is not None:
             less_sure = replace(self.fleet.job, memory_confidence=confidence)
             if admits := self.admitted(less_sure, self.fleet.counts, rejected, catalog):
@@ -186,23 +187,24 @@ class _MoreMemory:
             tried += more
         return None
 
-    def _highest_confidence(self, among: TypeSet, catalog: Catalog) -> float | None:
-        """Returns the highest probability with which the job fits on one of the types; None if it likely does not."""
-        options, wanted = self.fleet.options, catalog.mask(among)
-        spare = np.array([np.where(wanted, each.usable_bytes / each.sure_bytes, 0.0) for each in options])
-        option, index = np.unravel_index(int(spare.argmax()), spare.shape)
-        columns, nodes = options[int(option)], self.fleet.counts[int(option)]
-        if not wanted.any() or columns.needed_bytes[index] > columns.usable_bytes[index]:
-            return None
-        estimate, _ = estimate_on(self.fleet, int(index), nodes, catalog)
-        return estimate.estimate.memory.highest_confidence
-
     def admitted(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
         """Returns the types of rejected offers that run a job on some of the numbers of nodes, within the limits."""
         blocked = self.fleet.blockers.for_now
         if self.keeping is not None:
             return self.keeping(rejected, blocked, lambda types: _estimate_fleet(catalog, job, counts, types))
         return catalog.derive(_types_that_run, job, counts, rejected.types & blocked, cache=catalog.outlooks)
+
+
+def _highest_confidence(catalog: Catalog, fleet: FleetEstimate[Job], among: TypeSet) -> float | None:
+    """Returns the highest probability with which the job fits on one of the types; None if it likely does not."""
+    options, wanted = fleet.options, catalog.mask(among)
+    spare = np.array([np.where(wanted, each.usable_bytes / each.sure_bytes, 0.0) for each in options])
+    option, index = np.unravel_index(int(spare.argmax()), spare.shape)
+    columns, nodes = options[int(option)], fleet.counts[int(option)]
+    if not wanted.any() or columns.needed_bytes[index] > columns.usable_bytes[index]:
+        return None
+    estimate, _ = estimate_on(fleet, int(index), nodes, catalog)
+    return estimate.estimate.memory.highest_confidence
 
 
 def estimate_on(fleet: FleetEstimate[Job], index: int, nodes: int, catalog: Catalog) -> tuple[JobEstimate, Cluster]:
