@@ -334,5 +334,5 @@ def compared(choice: Choice, current: Choice, context: WorkContext) -> Choice:
 
 
 def _quotient(value: float | None, other: float | None) -> float | None:
-    """Returns value / other; None if either is unknown or the other is 0."""
-    return None if value is None or not other or isnan(value) or isnan(other) else value / other
+    """Returns value / other; None if either is unknown or 0, as a bill of less than a millionth of a dollar is."""
+    return None if not value or not other or isnan(value) or isnan(other) else value / other
