@@ -42,7 +42,8 @@ class Length:
         if self.p95 is None:
             return self.mean
         # The mean of a single lognormal length is its quantile at half a standard deviation of its logarithm.
-        count, of_one = np.asarray(requests, np.float64), max(MEAN_OF_LONGEST, NORMAL.cdf(self._sigma / 2.0))
+        of_one = max(MEAN_OF_LONGEST, NORMAL.cdf(self._sigma / 2.0))
+        count = np.maximum(1.0, requests)  # fewer than one in the mean are one in some batches
         of_many = MEAN_OF_LONGEST + (of_one - MEAN_OF_LONGEST) / count**0.25 if share is None else share
         shares = of_many ** (1.0 / count)
         longest: Floats = np.array([self.at(each) for each in np.ravel(shares)])

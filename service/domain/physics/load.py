@@ -203,11 +203,13 @@ class _LoadSearch:
         allowed = carried <= self.serving.max_instances
         others = [np.delete(kept, column, axis=1).all(axis=1) & allowed for column in range(kept.shape[1])]
         least = np.where(np.column_stack(others), figures, np.inf)
+        # A full static batch waits for the longest of more answers, and may yield less than one that is not full.
+        utilisation = np.minimum(1.0, rate / self.replicas.most(self.serving))
         return Served(
             instances,
             load,
             rate,
-            rate / self.replicas.most(self.serving),
+            utilisation,
             np.column_stack([figures, carried]),
             np.column_stack([least, np.where(instances <= MOST_INSTANCES, instances, np.inf)]),
         )

@@ -184,6 +184,11 @@ def test_clients_of_static_batches_keep_littles_law_and_never_lower_the_rate(cas
     assert found.mean_per_token[1] >= found.mean_per_token[0] * (1 - 1e-9)
 
 
+def test_a_batch_has_at_least_one_answer() -> None:
+    answer = Length(2.0, 4.4)
+    assert answer.longest_of(0.2) == answer.longest_of(1.0) == pytest.approx(2.0)
+
+
 @pytest.mark.parametrize("ratio", [1.2, 2.0, 3.8])
 def test_the_longest_of_many_answers_is_that_of_samples(ratio: float) -> None:
     answer, random = Length(100.0, 100.0 * ratio), Random(1)
