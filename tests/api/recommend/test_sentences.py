@@ -47,7 +47,7 @@ PCIE = instance_type("pcie.4", gpu=REDUCED, gpu_count=4, interconnect="pcie", vc
 ENDING = instance_type("end.1", lifecycle=(event(), event("retired", date(2024, 9, 1))))
 PARTLY = instance_type("part.1", gpu=PART, gpu_count=1, lifecycle=(event("closed_to_new"),))
 DARK = instance_type("dark.1", gpu=gpu("dark", rates=(rate("bf16", "accelerated", None),)))
-CARD = instance_type("card.1", provider="vast", gpu_count=1, vcpus=None)
+CARD = instance_type("card.1", provider="vast", gpu_count=1, vcpus=None, network_gbps=None)
 HOST = instance_type("c5.xlarge", gpu=None, cpu_fp32_tflops=0.4352)
 OTHER = instance_type("mlu.8", gpu=NPU, gpu_count=8, rdma=False, network_gbps=None)
 
@@ -114,7 +114,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "two nodes": lambda: ask(replace(SMALL_JOB, loading=FEEDING), nodes=(2, 2)),
     "slow samples": lambda: ask(replace(SMALL_JOB, loading=FEEDING)),
     "vCPUs to spare": lambda: ask(SMALL_JOB, machines=(P4D,), loading=SampleLoading(samples_per_second_per_vcpu=1e6)),
-    "cards of a marketplace": lambda: ask(
+    "machines of a marketplace": lambda: ask(
         replace(SMALL_JOB, model=PICTURES, loading=SampleLoading(samples_per_second_per_vcpu=10.0)),
         world=catalog(
             priced(CARD, 0.5), providers={"vast": provider(seller_class="marketplace")}, physics=FITTED
