@@ -14,20 +14,11 @@ from service.importers.load_seed import load_seed
 from service.settings import Settings
 from tests.api.answers import post_estimate, post_recommend
 from tests.api.keys import add_key, bearer
-from tests.builders.request_bodies import Body, changed
+from tests.builders.request_bodies import TRAINING, Body, changed
 
 MEASURED = "aws/p4de.24xlarge"
 SAME_GPU = "gcp/a2-ultragpu-4g"
-WORK = {
-    "task": "training",
-    "name": "nightly",
-    "model": "llama-3-8b",
-    "precision": ["bf16"],
-    "sequence_length": 4096,
-    "global_batch_size": 64,
-    "amount": {"tokens": 1e9},
-    "software": {"framework": "torchtitan"},
-}
+WORK = TRAINING["workload"] | {"name": "nightly"}
 RATE = 6.0
 
 
