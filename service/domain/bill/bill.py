@@ -67,8 +67,8 @@ class SellerTerms:
     """The prices and rules of a seller, as far as they are known; `storage` and `transfer` follow the run's entries.
 
     `interruptions` is None where none are expected, and `rule` where time is not rounded; it is a commitment where the
-    whole term is paid for. `fee` is the premium of a
-    managed service: None where none is paid, "contained" where the price of the machine contains it (an ml.* twin).
+    whole term is paid for. `fee` is the premium of a managed service: None where none is paid, "contained" where the
+    price of the machine contains it (an ml.* twin).
     """
 
     price: HourlyPrice | Unknown
