@@ -175,18 +175,25 @@ def cuts_of(config: Config, shapes: Sequence[Size], fixed: FixedLayout) -> Colum
     crossing = crosses_slow_links(cuts["tensor"], cuts["linked_gpus"]) if fixed.tensor is None else False
     cuts["crossing"] = np.broadcast_to(crossing, len(tensor))
     allowed = _allowed(limits, cuts, fixed)
-    if all(getattr(fixed, name) is None for name in CUTS_OF_A_REPLICA):
-        within = np.repeat([float(replica) for _, _, replica in shapes], sizes)
-        allowed &= _gpus_that_a_replica_spans(config, cuts) <= within
-    return _with_experts(limits, {name: column[allowed] for name, column in cuts.items()}, fixed)
+    cuts = {name: column[allowed] for name, column in cuts.items()}
+    cuts = _with_experts(config, limits, cuts, fixed)
+    if any(getattr(fixed, name) is not None for name in CUTS_OF_A_REPLICA):
+        return cuts
+    within = np.array([float(replica) for _, _, replica in shapes])[cuts["shape"]]
+    near = _gpus_that_a_replica_spans(config, cuts, fixed) <= within
+    return {name: column[near] for name, column in cuts.items()}
 
 
-def _gpus_that_a_replica_spans(config: Config, cuts: Columns) -> Floats:
-    """GPUs from the first to the last of a copy of the model. In training, other copies lie between two stages."""
-    spans = cuts["tensor"] * cuts["context"] * cuts["pipeline"]
+def _gpus_that_a_replica_spans(config: Config, cuts: Columns, fixed: FixedLayout) -> Floats:
+    """GPUs from the first to the last of a copy of the model, whose experts may be on those of other replicas. In
+    training, other copies lie between two stages.
+    """
+    layer = cuts["tensor"] * cuts["context"]
+    layer = np.maximum(layer, cuts["expert"]) if fixed.expert is None else layer
     if isinstance(config, InferenceConfig):
-        return spans
-    return np.where(cuts["pipeline"] > 1, spans * cuts["data"], spans)
+        return np.asarray(layer * cuts["pipeline"])
+    all_stages = cuts["tensor"] * cuts["context"] * cuts["pipeline"] * cuts["data"]
+    return np.where(cuts["pipeline"] > 1, all_stages, layer)
 
 
 def _limits(config: Config) -> CutLimits:
@@ -194,7 +201,7 @@ def _limits(config: Config) -> CutLimits:
     if t is None:
         return CutLimits()
     if isinstance(config, InferenceConfig):
-        return CutLimits(t.heads, t.layers)
+        return CutLimits(t.heads, t.layers, experts=t.experts)
     contexts = max(1, config.sequence_length // LONG_SEQUENCE)
     if config.software.stack_class.cuts_models:
         return CutLimits(t.heads, t.layers, MOST_PADDING, contexts, t.experts)
@@ -234,11 +241,19 @@ def _allowed(limits: CutLimits, cuts: Columns, fixed: FixedLayout) -> Mask:
     return allowed
 
 
-def _with_experts(limits: CutLimits, cuts: Columns, fixed: FixedLayout) -> Columns:
+def _with_experts(config: Config, limits: CutLimits, cuts: Columns, fixed: FixedLayout) -> Columns:
+    """Cuts once for each expert degree.
+
+    An engine cuts experts as it cuts other weights, or spreads them over the GPUs of all replicas: with data-parallel
+    attention, each replica has its own requests and cache, and a share of the experts.
+    """
     if fixed.expert is not None or not limits.experts:
         return cuts | {"expert": np.full(len(cuts["shape"]), float(fixed.expert or 1))}
-    ranks, experts = cuts["tensor"] * cuts["data"] * cuts["context"], _divisors(limits.experts)
-    cut, expert = np.nonzero(ranks[:, None] % experts == 0)
+    ranks, experts = (cuts["tensor"] * cuts["data"] * cuts["context"])[:, None], _divisors(limits.experts)
+    divides = ranks % experts == 0
+    if isinstance(config, InferenceConfig):
+        divides &= (experts == 1) | (experts == ranks) & (cuts["data"][:, None] > 1)
+    cut, expert = np.nonzero(divides)
     return {name: column[cut] for name, column in cuts.items()} | {"expert": experts[expert].astype(np.float64)}
 
 

@@ -11,7 +11,7 @@ from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import FORWARD, GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
-from service.domain.layouts.candidates import Columns, cuts_of
+from service.domain.layouts.candidates import cuts_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.estimate import memory_margin
@@ -119,7 +119,6 @@ def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: Fixed
     cuts = cuts_of(config, [shape.size for shape in shapes], replace(fixed, context=None))
     if not config.model.generates:
         cuts = {name: column[~cuts["crossing"]] for name, column in cuts.items()}
-    cuts = _with_spread_experts(config, cuts) if fixed.expert is None else cuts
     order = np.lexsort((cuts["expert"], cuts["pipeline"], cuts["tensor"] * cuts["pipeline"], cuts["shape"]))
     starts = np.searchsorted(cuts["shape"][order], np.arange(len(shapes) + 1))
     clusters, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
@@ -129,18 +128,6 @@ def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: Fixed
     row = np.concatenate(rows)
     degrees = {name: cuts[name][row] for name in ("tensor", "pipeline", "data", "expert")}
     return _Pairs(np.concatenate(clusters), replace(LayoutTable.plain(len(row)), **degrees), cuts["crossing"][row])
-
-
-def _with_spread_experts(config: InferenceConfig, cuts: Columns) -> Columns:
-    """Adds the cuts of several replicas again with the experts spread over the GPUs of all of them.
-
-    Engines call it data-parallel attention: each replica has its own requests and cache, and a share of the experts.
-    """
-    experts = config.model.transformer.experts if config.model.transformer else 0
-    ranks = cuts["tensor"] * cuts["data"]
-    spread = np.flatnonzero((cuts["data"] > 1) & (experts % ranks == 0)) if experts else np.zeros(0, dtype=np.int64)
-    again = {name: column[spread] for name, column in cuts.items()} | {"expert": ranks[spread]}
-    return {name: np.concatenate([column, again[name]]) for name, column in cuts.items()}
 
 
 def _room_and_bytes(

@@ -116,6 +116,12 @@ def test_more_memory_never_stops_answering(with_: Physics, work: InferenceConfig
     assert found_for(with_, work, where).fits_surely <= found_for(with_, work, larger).fits_surely
 
 
+@given(physics, inference_configs(), clusters())
+def test_experts_are_spread_over_no_unknown_network(with_: Physics, work: InferenceConfig, where: Cluster) -> None:
+    found = found_for(with_, work, replace(where, network_known=False)).layout
+    assert max(found.tensor, found.expert) * found.pipeline <= where.gpus_per_node
+
+
 @given(physics, inference_configs(), clusters(), wishes)
 def test_figures_are_finite_and_parts_add_up(
     with_: Physics, work: InferenceConfig, where: Cluster, fixed: FixedLayout

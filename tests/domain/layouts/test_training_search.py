@@ -225,6 +225,12 @@ def test_a_pipeline_stays_within_one_node_of_an_unknown_network() -> None:
     assert search.layout.model_ranks == 1
 
 
+@given(physics, training_configs(), clusters())
+def test_experts_are_spread_over_no_unknown_network(with_: Physics, work: TrainingConfig, where: Cluster) -> None:
+    found = found_for(with_, work, replace(where, network_known=False)).layout
+    assert max(found.tensor * found.context, found.expert) * found.pipeline <= where.gpus_per_node
+
+
 def test_a_caller_may_cross_slow_links() -> None:
     found = best_layout(UNFITTED, training(), cluster(gpus=2, nodes=4), FixedLayout(tensor=8))
     assert found.layout.tensor == 8
