@@ -110,10 +110,11 @@ def add_tracing(app: FastAPI, url: str) -> Callable[[], None]:
 
 
 def upstream_of(settings: Settings) -> Upstream:
-    """Returns which feeds are on, and their mirrors."""
+    """Returns which feeds are on, their mirrors, and their keys."""
     named = {name.strip() for name in settings.feeds.split(",")}
     off = () if named & {"on", "off"} else SOURCES.keys() - named
-    return Upstream(off, settings.feed_urls)
+    keys = {feed: key.get_secret_value() for feed, key in settings.feed_keys.items()}
+    return Upstream(off, settings.feed_urls, keys=keys)
 
 
 def build_app(**options: object) -> FastAPI:

@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, AliasChoices, Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from service.domain.errors import Unusable
 from service.server.logs import LogFormat
@@ -38,10 +38,20 @@ def _tracing_that_is_installed(url: str) -> str:
     return url
 
 
+def _key_for_a_header(key: SecretStr) -> SecretStr:
+    """Raises `ValueError` for a key that no HTTP header can carry; the message does not show the key."""
+    text = key.get_secret_value()
+    if not text or not all("!" <= letter <= "~" for letter in text):
+        raise ValueError("a key has only printable ASCII characters, and no spaces")
+    return key
+
+
 class Settings(BaseSettings):
     """All settings, each read from an environment variable `SELECTOR_<NAME>`."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, populate_by_name=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, populate_by_name=True, extra="ignore"
+    )
 
     database_url: Annotated[
         str,
@@ -88,6 +98,10 @@ class Settings(BaseSettings):
         dict[str, str],
         Field(description='Mirrors by feed, as JSON: `{"azure": "https://mirror.example/azure"}`.'),
     ] = {}
+    feed_keys: Annotated[
+        dict[str, Annotated[SecretStr, AfterValidator(_key_for_a_header)]],
+        Field(description="Keys of sellers by feed, each in a variable of its own: `SELECTOR_FEED_KEYS__LAMBDA`."),
+    ] = {}
     open_reads: Annotated[bool, Field(description="Whether reading needs no API key; writing always needs one.")] = True
     development_key: Annotated[
         str,
@@ -128,6 +142,9 @@ def read_settings(**overrides: object) -> Settings:
     """Returns the settings of this process. Raises `SettingsWrong` with a sentence for each invalid one."""
     try:
         return Settings(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
+    except SettingsError as error:  # the text of a variable that holds JSON is none
+        field = str(error).partition('"')[2].partition('"')[0]
+        raise SettingsWrong(f"{PREFIX}{field.upper()}: the value is not JSON.") from None
     except ValidationError as error:
         raise SettingsWrong("\n".join(_sentence(each) for each in error.errors())) from None
 

@@ -40,12 +40,25 @@ def test_what_the_command_line_says_wins(monkeypatch: pytest.MonkeyPatch) -> Non
         ("SELECTOR_POLL_SECONDS", "nan"),
         ("SELECTOR_MAX_BODY_BYTES", "many"),
         ("SELECTOR_LOG_LEVEL", "loud"),
+        ("SELECTOR_FEED_URLS", "azure"),
+        ("SELECTOR_FEED_KEYS", '{"lambda": "a key"}'),
     ],
 )
 def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(SettingsWrong, match=rf"^{name}: .*\.$"):
         read_settings()
+
+
+def test_a_key_may_have_a_variable_of_its_own_and_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELECTOR_FEED_KEYS__LAMBDA", "hidden-key")
+    settings = read_settings()
+    assert settings.feed_keys["lambda"].get_secret_value() == "hidden-key"
+    assert "hidden-key" not in f"{settings!r} {settings}"
+    monkeypatch.setenv("SELECTOR_FEED_KEYS__LAMBDA", "hidden-key\n")
+    with pytest.raises(SettingsWrong, match="no spaces") as wrong:
+        read_settings()
+    assert "hidden-key" not in str(wrong.value)
 
 
 def test_all_wrong_settings_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

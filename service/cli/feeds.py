@@ -16,7 +16,7 @@ from service.domain.catalog.resolution import Decision, Feed
 from service.feeds.folder import documents_in
 from service.feeds.importing import import_documents, utc_now
 from service.feeds.own_offers import OWN, documents_by_day
-from service.feeds.refresh import fetch_to
+from service.feeds.refresh import Upstream, fetch_to
 from service.feeds.refresh import refresh as refresh_feed
 from service.feeds.registry import SOURCES
 from service.feeds.report import feeds_table, held_table, import_lines, unmapped_table
@@ -31,16 +31,26 @@ def feeds(context: click.Context) -> None:
     """List the feeds of prices, or read them."""
     if context.invoked_subcommand is None:
         with current_database() as engine:
-            print(feeds_table(feed_statuses(engine), utc_now(), upstream_of(read_settings()).off))
+            print(feeds_table(feed_statuses(engine), utc_now(), upstream_of(read_settings()).why_off))
 
 
-def _asked_feeds(engine: Engine, names: Sequence[str]) -> list[Feed]:
-    """The feeds of these names, or all that are on. Raises `SettingsWrong` for a name that is no feed."""
-    off = upstream_of(read_settings()).off
+def _known_feeds(engine: Engine, names: Sequence[str]) -> list[Feed]:
+    """The feeds of these names, or all. Raises `SettingsWrong` for a name that is no feed."""
     if unknown := [name for name in names if name not in SOURCES]:
         raise SettingsWrong(f"No feed is called {unknown[0]!r}. Known: {', '.join(sorted(SOURCES))}.")
     known = [status.feed for status in feed_statuses(engine) if status.feed.id in SOURCES]
-    return [feed for feed in known if (feed.id in names if names else feed.id not in off)]
+    return [feed for feed in known if not names or feed.id in names]
+
+
+def _feeds_to_read(engine: Engine, names: Sequence[str], upstream: Upstream) -> list[Feed]:
+    """The feeds of these names, or all that are on. Raises `SettingsWrong` for a name whose key is missing."""
+    feeds = {feed: upstream.why_off(feed) for feed in _known_feeds(engine, names)}
+    if not names:
+        return [feed for feed, why_off in feeds.items() if not why_off]
+    for feed, why_off in feeds.items():
+        if why_off not in (None, "off"):
+            raise SettingsWrong(f"The feed {feed.id} {why_off}: an environment variable with the key of its seller.")
+    return list(feeds)
 
 
 @feeds.command("refresh")
@@ -52,8 +62,9 @@ def refresh(names: tuple[str, ...]) -> int:
     """
     problems = 0
     with current_database() as engine:
-        for feed in _asked_feeds(engine, names):
-            for imported in refresh_feed(engine, feed, upstream_of(read_settings())):
+        upstream = upstream_of(read_settings())
+        for feed in _feeds_to_read(engine, names, upstream):
+            for imported in refresh_feed(engine, feed, upstream):
                 problems += imported.problem is not None
                 print(next(import_lines(imported, rows=False)), flush=True)
     return 1 if problems else 0
@@ -65,7 +76,8 @@ def refresh(names: tuple[str, ...]) -> int:
 def fetch(folder: Path, names: tuple[str, ...]) -> None:
     """Fetch documents into a folder, for a machine without internet; by default of all feeds that are on."""
     with current_database() as engine:
-        for line in fetch_to(folder, _asked_feeds(engine, names), upstream_of(read_settings())):
+        upstream = upstream_of(read_settings())
+        for line in fetch_to(folder, _feeds_to_read(engine, names, upstream), upstream):
             print(line, flush=True)
 
 
@@ -125,7 +137,7 @@ def refuse(name: str) -> None:
 
 def _decide(name: str, decision: Decision) -> None:
     with current_database() as engine:
-        (feed,) = _asked_feeds(engine, [name])
+        (feed,) = _known_feeds(engine, [name])
         decided = decide_held(engine, feed.id, decision, utc_now())
         print(held_table(decided))
         print(f"{feed.id}: {len(decided):,} prices {decision}.")

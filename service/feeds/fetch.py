@@ -8,7 +8,7 @@ import ipaddress
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -63,7 +63,8 @@ class FetchedDocument:
 class Fetcher:
     """Asks one feed for the documents of a part. A call returns a body; `answers` holds all that were fetched.
 
-    `last` is the last document that was fetched from an address, for conditional requests.
+    `last` is the last document that was fetched from an address, for conditional requests. `key` is a header that only
+    the feed's own server gets: no other one to which it redirects, and no text, log or document holds it.
     """
 
     base_url: str
@@ -71,6 +72,7 @@ class Fetcher:
     limits: FetchLimits = field(default_factory=FetchLimits)
     sleep: Callable[[float], None] = time.sleep
     answers: list[FetchedDocument] = field(default_factory=list)
+    key: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __call__(self, path: str, *, body: object = None) -> bytes:
         """Returns the body at a path or address.
@@ -108,6 +110,7 @@ class Fetcher:
     def _request(self, target: str, url: str, body: object) -> Iterator[httpx2.Response]:
         limits = self.limits
         headers = {"User-Agent": AGENT, "Accept-Encoding": "gzip"}
+        headers |= self.key if _server_of(target) == _server_of(self.base_url) else {}
         if self.last and self.last.url == url:
             headers |= {"If-None-Match": self.last.etag} if self.last.etag else {}
             headers |= {"If-Modified-Since": self.last.last_modified} if self.last.last_modified else {}
@@ -160,10 +163,15 @@ class _Again(Exception):
 
 def _require_allowed(url: str, base_url: str) -> None:
     """Raises `FetchFailed` for an address without TLS, unless the settings name that server themselves."""
-    parts, base = urlsplit(url), urlsplit(base_url)
-    is_mirror = parts.scheme == "http" and (parts.scheme, parts.netloc) == (base.scheme, base.netloc)
-    if parts.scheme != "https" and not is_mirror:
+    scheme, _ = _server_of(url)
+    is_mirror = scheme == "http" and _server_of(url) == _server_of(base_url)
+    if scheme != "https" and not is_mirror:
         raise FetchFailed(f"{url} is not HTTPS.")
+
+
+def _server_of(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
 
 
 def _require_public(url: str) -> None:

@@ -1,6 +1,11 @@
-"""The type of the function by which a feed asks for its documents."""
+"""The type of the function by which a feed asks for its documents, and the walk through pages that it serves for."""
 
+from collections.abc import Callable, Iterator
 from typing import Protocol
+
+from service.feeds.listing import DocumentRefused
+
+MOST_PAGES = 400
 
 
 class Get(Protocol):
@@ -11,3 +16,15 @@ class Get(Protocol):
 
     def __call__(self, path: str, *, body: object = None) -> bytes:
         """Returns the body of the answer."""
+
+
+def pages_from(get: Get, path: str | None, next_path: Callable[[bytes], str | None]) -> Iterator[bytes]:
+    """Yields a page and those that follow it. Raises `DocumentRefused` where the links between them loop."""
+    visited: set[str] = set()
+    while path:
+        if path in visited or len(visited) >= MOST_PAGES:
+            raise DocumentRefused(f"The pages do not end: a link comes again, or there are more than {MOST_PAGES}.")
+        visited.add(path)
+        page = get(path)
+        yield page
+        path = next_path(page)

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from service.domain.catalog.offer import Dated, Market, offer_key
 
+CENT = Decimal("0.01")
+MIB_A_GIB = 1024
+
 
 class DocumentRefused(Exception):
     """A document is not what its feed sends; the message is a sentence."""
@@ -28,7 +31,8 @@ REASONS: Mapping[str, Reason] = {
     "placeholder": Reason("The price is one that the feed writes where it knows none.", is_error=False),
     "combination_not_catalogued": Reason("The catalog has no such combination of a host and GPUs.", is_error=False),
     "least_bid": Reason("The price is the least bid of an auction and not a price.", is_error=False),
-    "not_offered": Reason("The seller lists the machine without any place that offers it.", is_error=False),
+    "not_offered": Reason("The seller lists the machine, and no region offers it now.", is_error=False),
+    "without_gpu": Reason("The machine has no GPU, and the feed does not say which CPUs it has.", is_error=False),
     "repeated": Reason("The row repeats another one.", is_error=False),
     "no_region_for_customers": Reason("The region is not open to customers.", is_error=False),
     "host_alone": Reason("The price may lack the GPUs: no source confirms that they are sold there.", is_error=False),
@@ -93,6 +97,16 @@ class Listing:
     def at(self, region: str | None, zone: str | None = None) -> "Listing":
         """Returns the listing in a region and zone."""
         return replace(self, region=region, zone=zone)
+
+    def priced(self, value: Any, times: Decimal = Decimal(1)) -> "Listing":
+        """Returns the listing with so many times the price of a JSON value, or the reason why it has none.
+
+        Sellers write 0 for a machine that they do not sell.
+        """
+        price, reason = price_in(value)
+        if reason == "price_not_positive" and not Decimal(str(value)):
+            reason = "zero_for_none"
+        return replace(self, per_hour=None if price is None else price * times, reason=self.reason or reason)
 
     def named(self, name: str) -> "Listing":
         """Returns the listing under the name of an instance type."""

@@ -42,16 +42,26 @@ STOP_WITHIN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """Which feeds are on, and where they are fetched from."""
+    """Which feeds are on, where they are fetched from, and with which keys."""
 
     off: Collection[str] = ()
     urls: Mapping[str, str] = field(default_factory=dict)
     """Addresses of mirrors by feed, which replace the address in the catalog."""
     limits: FetchLimits = field(default_factory=FetchLimits)
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The keys of feeds that need one."""
 
-    def base_url(self, feed: Feed) -> str:
-        """Returns the address below which the documents of a feed are."""
-        return self.urls.get(feed.id) or feed.url or ""
+    def why_off(self, feed: Feed) -> str | None:
+        """Returns why a feed is not read, in few words; None if it is."""
+        if feed.id in self.off:
+            return "off"
+        return f"needs {feed.setting}" if feed.setting and feed.id not in self.keys else None
+
+    def fetcher(self, feed: Feed, last: FetchedDocument | None = None) -> Fetcher:
+        """Returns what asks for the documents of a feed, from its address or that of its mirror."""
+        header, value = SOURCES[feed.id].key_header or ("", "")
+        key = {header: value.format(self.keys[feed.id])} if header and feed.id in self.keys else {}
+        return Fetcher(self.urls.get(feed.id) or feed.url or "", last, self.limits, key=key)
 
 
 def refresh(engine: Engine, feed: Feed, upstream: Upstream) -> Iterator[Imported]:
@@ -72,7 +82,7 @@ def refresh(engine: Engine, feed: Feed, upstream: Upstream) -> Iterator[Imported
 def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, upstream: Upstream) -> Imported:
     known = last_document(engine, feed.id, part)
     last = FetchedDocument(known.url, b"", known.fetched_at, known.etag, known.last_modified) if known else None
-    fetcher = Fetcher(upstream.base_url(feed), last, upstream.limits)
+    fetcher = upstream.fetcher(feed, last)
     state = "failed"
     try:
         bodies = list(source.fetch(fetcher, part))
@@ -111,7 +121,7 @@ def fetch_to(folder: Path, feeds: Collection[Feed], upstream: Upstream) -> Itera
     entries: list[ManifestEntry] = []
     for feed in feeds:
         for part in SOURCES[feed.id].parts:
-            fetcher = Fetcher(upstream.base_url(feed), None, upstream.limits)
+            fetcher = upstream.fetcher(feed)
             try:
                 bodies = list(SOURCES[feed.id].fetch(fetcher, part))
             except (FetchFailed, NotModified, DocumentRefused, LookupError, TypeError, ValueError) as error:
@@ -178,7 +188,7 @@ class Refresher:
             feed = status.feed
             if self._stopping.is_set():
                 return
-            if feed.id in SOURCES and feed.id not in self._upstream.off and self._is_due(status.next_run_at):
+            if feed.id in SOURCES and not self._upstream.why_off(feed) and self._is_due(status.next_run_at):
                 self._report(feed, list(refresh(self._engine, feed, self._upstream)))
 
     def _is_due(self, next_run_at: datetime | None) -> bool:

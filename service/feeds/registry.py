@@ -2,25 +2,28 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 from service.feeds.fetching import Get
 from service.feeds.listing import Content, DocumentRefused, Parser
-from service.feeds.sources import (
-    aws_bulk,
-    aws_on_demand,
-    aws_spot,
-    azure,
+from service.feeds.sources import cyclenerd, ecb, gpuhunt, skypilot
+from service.feeds.sources.hyperscalers import aws_bulk, aws_on_demand, aws_spot, azure, oci
+from service.feeds.sources.neoclouds import (
     cudo,
-    cyclenerd,
-    ecb,
-    gpuhunt,
-    oci,
+    digitalocean,
+    hyperstack,
+    lambda_cloud,
     runpod,
-    skypilot,
+    shadeform,
     vast,
     verda,
     vultr,
 )
+
+KeyHeader = tuple[str, str]
+"""The name of the header that carries a key, and its value with `{}` for the key."""
+
+BEARER = ("Authorization", "Bearer {}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class FeedSource:
     """Any of these texts near its beginning marks a document of this feed."""
     in_pages: bool = False
     """Whether a single document is only a page of a part."""
+    key_header: KeyHeader | None = None
     version: str = "1"
 
     def content(self, bodies: Sequence[bytes], part: str) -> Content:
@@ -52,74 +56,32 @@ class FeedSource:
         return content
 
 
+def _read_by(
+    module: ModuleType, id_: str, *marks: bytes, in_pages: bool = False, key_header: KeyHeader | None = None
+) -> FeedSource:
+    return FeedSource(id_, module.PARTS, module.fetch, module.parse, marks, in_pages, key_header)
+
+
 SOURCES: dict[str, FeedSource] = {
     source.id: source
     for source in (
-        FeedSource("gpuhunt", gpuhunt.PARTS, gpuhunt.fetch, gpuhunt.parse, (b"instance_name,location",)),
-        FeedSource("skypilot", skypilot.PARTS, skypilot.fetch, skypilot.parse, (b"AcceleratorName",)),
-        FeedSource("azure", azure.PARTS, azure.fetch, azure.parse, (b'"BillingCurrency"',), in_pages=True),
-        FeedSource(
-            "aws-on-demand",
-            aws_on_demand.PARTS,
-            aws_on_demand.fetch,
-            aws_on_demand.parse,
-            (b'"hawkFilePublicationDate"',),
-        ),
-        FeedSource("aws-spot", aws_spot.PARTS, aws_spot.fetch, aws_spot.parse, (b'"valueColumns"',)),
-        FeedSource(
-            "aws-bulk",
-            aws_bulk.PARTS,
-            aws_bulk.fetch,
-            aws_bulk.parse,
-            (
-                b'"FormatVersion"',
-                b'"OfferTermCode"',
-            ),
-        ),
-        FeedSource("oci", oci.PARTS, oci.fetch, oci.parse, (b'"partNumber"',)),
-        FeedSource(
-            "cyclenerd",
-            cyclenerd.PARTS,
-            cyclenerd.fetch,
-            cyclenerd.parse,
-            (
-                b"cyclenerd",
-                b"  instance:",
-            ),
-        ),
-        FeedSource(
-            "ecb",
-            ecb.PARTS,
-            ecb.fetch,
-            ecb.parse,
-            (
-                b"<Cube",
-                b"Date,USD",
-                b"CURRENCY_DENOM",
-            ),
-        ),
-        FeedSource(
-            "runpod",
-            runpod.PARTS,
-            runpod.fetch,
-            runpod.parse,
-            (
-                b'"gpuTypes"',
-                b'"errors"',
-            ),
-        ),
-        FeedSource("verda", verda.PARTS, verda.fetch, verda.parse, (b'"price_per_hour": "',)),
-        FeedSource(
-            "vultr",
-            vultr.PARTS,
-            vultr.fetch,
-            vultr.parse,
-            (
-                b'"plans"',
-                b'"plans_metal"',
-            ),
-        ),
-        FeedSource("cudo", cudo.PARTS, cudo.fetch, cudo.parse, (b'"machineTypes"',)),
-        FeedSource("vast", vast.PARTS, vast.fetch, vast.parse, (b'"dph_total"',)),
+        _read_by(gpuhunt, "gpuhunt", b"instance_name,location"),
+        _read_by(skypilot, "skypilot", b"AcceleratorName"),
+        _read_by(azure, "azure", b'"BillingCurrency"', in_pages=True),
+        _read_by(aws_on_demand, "aws-on-demand", b'"hawkFilePublicationDate"'),
+        _read_by(aws_spot, "aws-spot", b'"valueColumns"'),
+        _read_by(aws_bulk, "aws-bulk", b'"FormatVersion"', b'"OfferTermCode"'),
+        _read_by(oci, "oci", b'"partNumber"'),
+        _read_by(cyclenerd, "cyclenerd", b"cyclenerd", b"  instance:"),
+        _read_by(ecb, "ecb", b"<Cube", b"Date,USD", b"CURRENCY_DENOM"),
+        _read_by(runpod, "runpod", b'"gpuTypes"', b'"errors"'),
+        _read_by(verda, "verda", b'"price_per_hour": "'),
+        _read_by(vultr, "vultr", b'"plans"', b'"plans_metal"'),
+        _read_by(cudo, "cudo", b'"machineTypes"'),
+        _read_by(vast, "vast", b'"dph_total"'),
+        _read_by(lambda_cloud, "lambda", b'"price_cents_per_hour"', key_header=BEARER),
+        _read_by(digitalocean, "digitalocean", b'"slug"', in_pages=True, key_header=BEARER),
+        _read_by(shadeform, "shadeform", b'"shade_instance_type"', key_header=("X-API-KEY", "{}")),
+        _read_by(hyperstack, "hyperstack", b'"original_value"', b'"flavors"', key_header=("api_key", "{}")),
     )
 }

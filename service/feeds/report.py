@@ -1,12 +1,13 @@
 """Renders imports and the state of feeds as text for a terminal."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 from tabulate import tabulate
 
 from service.db.feeds.decide_held import HeldPrice
 from service.db.feeds.read_feeds import FeedStatus, UnmappedType
+from service.domain.catalog.resolution import Feed
 from service.domain.money import MICRO
 from service.feeds.importing import Imported
 from service.feeds.listing import REASONS
@@ -36,12 +37,12 @@ def _sentence(outcome: str) -> str:
     return f"set aside, {outcome}: {REASONS[outcome].sentence}" if outcome in REASONS else outcome
 
 
-def feeds_table(statuses: Sequence[FeedStatus], now: datetime, off: Collection[str]) -> str:
+def feeds_table(statuses: Sequence[FeedStatus], now: datetime, why_off: Callable[[Feed], str | None]) -> str:
     """Returns a table of the feeds with their health."""
     rows = [
         (
             status.feed.id,
-            "off" if status.feed.id in off else status.health(now),
+            why_off(status.feed) or status.health(now),
             _day(status.last_run_at),
             _day(status.captured_at),
             status.kept,

@@ -24,6 +24,7 @@ class FeedResponse(ResponseModel):
     state: Health = Field(description="`stale`: the feed answers, and its content has not changed for too long.")
     problem: str | None
     url: str | None
+    setting: str | None = Field(description="The environment variable with the key without which the feed is not read.")
     every_hours: float | None
     last_run_at: datetime | None
     next_run_at: datetime | None
@@ -43,7 +44,7 @@ class FeedResponse(ResponseModel):
         """The status of a feed at an instant."""
         return cls.like(
             status,
-            **{name: getattr(status.feed, name) for name in ("id", "title", "rank", "url", "every_hours")},
+            **{name: getattr(status.feed, name) for name in ("id", "title", "rank", "url", "setting", "every_hours")},
             state=status.health(now),
             rows_kept=status.kept,
             rows_held=status.held,

@@ -11,7 +11,7 @@ from typing import Any
 
 from service.domain.units import HOURS_A_MONTH
 from service.feeds.fetching import Get
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer
 from service.feeds.reading import yaml_of
 
 PARTS = ("",)
@@ -44,16 +44,11 @@ def _of_machine(name: str, machine: dict[str, Any]) -> Iterator[Listing]:
     )
     for region, cost in (machine.get("cost") or {}).items():
         plain = Listing(provider="gcp", name=name, market="on_demand", region=str(region), hardware=hardware)
-        yield _priced(plain, cost.get("hour"))
-        yield _priced(replace(plain, market="spot"), cost.get("hour_spot"))
+        yield plain.priced(cost.get("hour"))
+        yield replace(plain, market="spot").priced(cost.get("hour_spot"))
         for column, term in COMMITMENTS.items():
             if column in cost:
-                listing = _priced(replace(plain, market="reserved", term=term), cost[column])
+                listing = replace(plain, market="reserved", term=term).priced(cost[column])
                 monthly = listing.per_hour
                 per_hour = None if monthly is None else (monthly / HOURS_A_MONTH).quantize(Decimal("0.000001"))
                 yield replace(listing, per_hour=per_hour)
-
-
-def _priced(listing: Listing, value: Any) -> Listing:
-    per_hour, reason = price_in(value)
-    return replace(listing, per_hour=per_hour, reason="zero_for_none" if value == 0 else reason)

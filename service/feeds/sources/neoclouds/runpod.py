@@ -1,13 +1,12 @@
 """RunPod: prices per GPU of each GPU type by GraphQL, in secure data centres and from the community."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from service.domain.catalog.offer import Market
 from service.feeds.fetching import Get
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer
 from service.feeds.reading import items_of, object_of
 from service.feeds.sources.gpuhunt import runpod_name
 
@@ -47,11 +46,9 @@ def _listings(gpu: dict[str, Any]) -> Iterator[Listing]:
             gpu_memory_gb=number_in(gpu.get("memoryInGb")),
         )
         for column, secure, market in PRICES:
-            per_gpu, reason = price_in(gpu.get(column))
             name = runpod_name(str(gpu.get("id")), int(count), secure=secure)
             plain = Listing(provider="runpod", name=name, market=market, hardware=hardware)
-            total = None if per_gpu is None else per_gpu * Decimal(int(count))
-            yield replace(plain, per_hour=total, reason="zero_for_none" if gpu.get(column) == 0 else reason)
+            yield plain.priced(gpu.get(column), Decimal(int(count)))
 
 
 def _times(value: Any, count: int) -> float | None:

@@ -5,11 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 from service.feeds.fetching import Get
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.listing import (
+    MIB_A_GIB,
+    Content,
+    DocumentRefused,
+    Listing,
+    Specification,
+    number_in,
+    one_per_offer,
+)
 from service.feeds.reading import items_of, object_of
 
 PARTS = ("plans", "plans-metal")
-MIB_A_GIB = 1024
 
 
 def fetch(get: Get, part: str) -> Iterator[bytes]:
@@ -41,11 +48,6 @@ def _listings(plan: dict[str, Any]) -> Iterator[Listing]:
     plain = Listing(provider="vultr", name=str(plan.get("id", "")), market="on_demand", hardware=hardware)
     locations = plan.get("locations") or []
     for place in locations if isinstance(locations, list) and locations else [None]:
-        yield _priced(plain.at(place), plan.get("hourly_cost"))
+        yield plain.at(place).priced(plan.get("hourly_cost"))
         if "hourly_cost_preemptible" in plan:
-            yield _priced(replace(plain, market="spot").at(place), plan["hourly_cost_preemptible"])
-
-
-def _priced(listing: Listing, value: Any) -> Listing:
-    per_hour, reason = price_in(value)
-    return replace(listing, per_hour=per_hour, reason="zero_for_none" if value == 0 else reason)
+            yield replace(plain, market="spot").at(place).priced(plan["hourly_cost_preemptible"])

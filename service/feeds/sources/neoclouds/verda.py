@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from service.feeds.fetching import Get
-from service.feeds.listing import Content, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.listing import Content, Listing, Specification, number_in, one_per_offer
 from service.feeds.reading import items_of, json_of
 
 PARTS = ("",)
@@ -42,6 +42,5 @@ def _listings(item: dict[str, Any]) -> Iterator[Listing]:
         currency=str(item.get("currency", "usd")).upper(),
         hardware=hardware,
     )
-    for listing, column in ((plain, "price_per_hour"), (replace(plain, market="spot"), "spot_price")):
-        per_hour, reason = price_in(item.get(column))
-        yield replace(listing, per_hour=per_hour, reason=reason)
+    yield plain.priced(item.get("price_per_hour"))
+    yield replace(plain, market="spot").priced(item.get("spot_price"))

@@ -11,12 +11,11 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from service.domain.catalog.tariffs import HOURS_A_YEAR
-from service.feeds.fetching import Get
+from service.feeds.fetching import Get, pages_from
 from service.feeds.listing import Content, DocumentRefused, Listing, instant_in, one_per_offer, price_in
 from service.feeds.reading import items_of, object_of
 
 PARTS = ("",)
-MOST_PAGES = 400
 FILTER = "serviceName eq 'Virtual Machines' and startswith(armSkuName,'Standard_N')"
 FIRST_PAGE = f"/api/retail/prices?api-version=2023-01-01-preview&currencyCode='USD'&$filter={quote(FILTER)}"
 
@@ -25,18 +24,13 @@ YEARS = {"1 Year": 1, "3 Years": 3, "5 Years": 5}
 
 
 def fetch(get: Get, _part: str) -> Iterator[bytes]:
-    """Yields the pages of all GPU machines. Raises `DocumentRefused` where the links between them loop."""
-    link: str | None = FIRST_PAGE
-    visited: set[str] = set()
-    while link:
-        if link in visited or len(visited) >= MOST_PAGES:
-            raise DocumentRefused("The pages do not end: a link comes again, or there are more than 400.")
-        visited.add(link)
-        page = get(link)
-        yield page
-        address = object_of(page, "Items").get("NextPageLink")
-        parts = urlsplit(str(address or ""))
-        link = f"{parts.path}?{parts.query}" if address else None
+    """Yields the pages of all GPU machines."""
+    return pages_from(get, FIRST_PAGE, _next)
+
+
+def _next(page: bytes) -> str | None:
+    address = urlsplit(str(object_of(page, "Items").get("NextPageLink") or ""))
+    return f"{address.path}?{address.query}" if address.path else None
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:

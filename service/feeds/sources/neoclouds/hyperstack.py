@@ -1,0 +1,53 @@
+"""Hyperstack: a price book by GPU, and the flavors with their number of GPUs; the host is included in the price.
+
+The price book states the price of the account and the list price. The list price is read: a discount that an account
+has agreed with the seller may be confidential.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from service.feeds.fetching import Get
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer
+from service.feeds.reading import items_of, json_of
+
+PARTS = ("",)
+SPOT = "-spot"
+
+
+def fetch(get: Get, _part: str) -> Iterator[bytes]:
+    """Yields the price book and the flavors."""
+    yield get("/v1/pricebook")
+    yield get("/v1/core/flavors")
+
+
+def parse(bodies: Sequence[bytes], _part: str) -> Content:
+    """Returns the prices of the flavors with a GPU. Raises `DocumentRefused` unless both documents are there."""
+    documents = [json_of(body) for body in bodies]
+    books = [items_of(each, "The price book") for each in documents if isinstance(each, list)]
+    groups = [group for each in documents if isinstance(each, dict) for group in items_of(each.get("data"), "data")]
+    if not books or not groups:
+        raise DocumentRefused("A price book and a list of flavors belong together, and one of them is missing.")
+    prices = {str(row.get("name")): row.get("original_value") for book in books for row in book}
+    flavors = [flavor for group in groups for flavor in items_of(group.get("flavors"), "flavors")]
+    return Content(listings=tuple(one_per_offer(_listing(flavor, prices) for flavor in flavors)))
+
+
+def _listing(flavor: dict[str, Any], prices: Mapping[str, Any]) -> Listing:
+    gpu, count = str(flavor.get("gpu") or ""), number_in(flavor.get("gpu_count")) or 0.0
+    listing = Listing(
+        provider="hyperstack",
+        name=str(flavor.get("name", "")).removesuffix(SPOT),
+        market="spot" if gpu.endswith(SPOT) else "on_demand",
+        region=str(flavor.get("region_name") or "") or None,
+        hardware=Specification(
+            vcpus=number_in(flavor.get("cpu")),
+            memory_gib=number_in(flavor.get("ram")),
+            gpu_name=gpu.removesuffix(SPOT) or None,
+            gpu_count=count,
+        ),
+    )
+    if not gpu or not count:  # CPUs and memory have prices of their own there
+        return listing.because("without_gpu")
+    return listing.priced(prices.get(gpu), Decimal(str(count)))
