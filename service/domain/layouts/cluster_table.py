@@ -95,27 +95,17 @@ class ClusterTable:
         needed = sum(host_parts(config, self.gpus_per_node, self.nodes, micro_batch).values())
         return ~(np.broadcast_to(needed, len(self)) > self.host_memory_bytes)
 
-    def costs(self, factors: ConfigFactors, kind: StepKind, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:
-        """Seconds per unit of each (term, resource) on each cluster, with the coefficients that clusters decide."""
-        return self.rates(config, keys) * self.factors(factors, kind, keys)
-
-    def factors(self, factors: ConfigFactors, kind: StepKind, keys: Sequence[tuple[str, str]]) -> Floats:
-        """Factor of each (term, resource) on each cluster, of the coefficients that clusters decide."""
+    def factors(self, factors: ConfigFactors, kind: StepKind, terms: Iterable[str]) -> dict[str, Floats]:
+        """Factor of each term on each cluster, of the coefficients that clusters decide."""
         log_factors = partial(factors.calibration.log_factors, kind, features=factors.features, columns=self.features)
-        # Several resources of a term have one factor.
-        whole, rows = log_factors("*"), {term: row for row, term in enumerate(dict.fromkeys(term for term, _ in keys))}
-        logs = np.empty((len(rows), len(self)))
-        for term, row in rows.items():
-            logs[row] = whole + log_factors(term)
-        of_keys: Floats = np.exp(logs)[[rows[term] for term, _ in keys]].T
-        return of_keys
+        whole, every = log_factors("*"), np.zeros(len(self))
+        return {term: np.exp(every + (whole + log_factors(term))) for term in terms}
 
-    def rates(self, config: Config, keys: Sequence[tuple[str, str]]) -> Floats:
-        """Seconds per unit of each (term, resource) on each cluster at the rated speed of its parts."""
+    def rates(self, config: Config) -> dict[str, Floats]:
+        """Seconds per unit of each resource on each cluster at the rated speed of its parts."""
         per_flop = [seconds_per_flop(config, gpu) for gpu in self.gpu_types]
         flops = {name: np.array([gpu[name] for gpu in per_flop])[self.gpu_type] for name in ("flops", "wide_flops")}
-        rates = flops | self.unit_seconds
-        return np.array([rates[resource] for _, resource in keys]).reshape(len(keys), len(self)).T
+        return flops | self.unit_seconds
 
     def surely(self, physics: Physics, config: Config) -> "ClusterTable":
         """Returns the clusters with only as much memory as a likely need may take, at the confidence of the config."""

@@ -17,7 +17,12 @@ from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
-from service.domain.layouts.inference_search import FastestInference, fastest_inference_layouts, inference_bands
+from service.domain.layouts.inference_search import (
+    FastestInference,
+    fastest_inference_layouts,
+    inference_bands,
+    where_inference_fits,
+)
 from service.domain.layouts.training_search import (
     FastestTraining,
     fastest_training_layouts,
@@ -147,7 +152,7 @@ def types_that_run(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: C
         if isinstance(part.config, TrainingConfig):
             runs[part.indices] = where_training_fits(physics, part.config, part.table, part.wanted, _fixed_by(job))
         else:
-            runs[part.indices] = _estimate(physics, job, part)[0].works
+            runs[part.indices] = where_inference_fits(physics, part.config, part.table, wanted=part.wanted)
     admits = 0
     for of_types in clusters.of_types:
         admits |= types_where(runs[of_types])

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, taken
 from service.domain.calibration.error_bands import Physics
@@ -17,15 +19,9 @@ from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import cut_columns, inference_config_features
 from service.domain.physics.generation import CalibratedEngines, room_by_memory, shares_of
-from service.domain.physics.inference_roofline import (
-    ARRIVAL_DEMANDS,
-    decode_demands,
-    forward_batch,
-    forward_demands,
-    prompt_demands,
-)
+from service.domain.physics.inference_roofline import forward_batch, forward_demands
 from service.domain.physics.load import Replicas, serve
-from service.domain.physics.memory import inference_parts, replicas_in_use, requests_with_room
+from service.domain.physics.memory import cache_need, inference_parts, places_in_cache, replicas_in_use
 from service.domain.physics.parallelism import LayoutTable
 from service.domain.physics.serving import steady_state
 
@@ -96,19 +92,55 @@ def fastest_inference_layouts(
     return replace(fastest, fits=fits, units_per_second=np.where(fits, fastest.units_per_second, 0.0))
 
 
+def where_inference_fits(
+    physics: Physics, config: InferenceConfig, clusters: ClusterTable, *, wanted: Mask | None = None
+) -> Mask:
+    """Whether the fastest layout fits and holds the concurrency that is asked for."""
+    pairs = _pairs(config, clusters.shapes_of(wanted), FREE)
+    memory = _memory(physics, config, clusters, pairs)
+    rows = np.flatnonzero(pairs.eligible(memory.fits))
+    tried = pairs.rows(rows)
+    in_flight, _ = _in_flight(config, tried.layouts, memory.room[rows])
+    fits = np.bincount(tried.cluster, in_flight <= memory.room[rows], len(clusters)) > 0
+    return np.asarray(fits[clusters.same_but_host] & clusters.hosts_fit(config, 1))
+
+
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Layouts on clusters, one pair per row; for each cluster the least cut first."""
+    """Layouts on clusters, one pair per row."""
 
     cluster: Indices
-    layouts: LayoutTable
+    cut: Indices
+    """Row of the layout in `cuts`."""
+    cuts: LayoutTable
+    """The layouts of each shape: many clusters share them."""
     crossing: Mask
     """Whether tensor parallelism crosses slow links unasked, see `LayoutCandidates`."""
+
+    @property
+    def layouts(self) -> LayoutTable:
+        """The layout of each pair."""
+        return taken(self.cuts, self.cut)
+
+    def rows(self, rows: Indices) -> "_Pairs":
+        """Returns some of the pairs."""
+        return _Pairs(self.cluster[rows], self.cut[rows], self.cuts, self.crossing[rows])
 
     def eligible(self, fits: Mask) -> Mask:
         """Whether a pair fits, and does not cross slow links where another pair of its cluster fits inside them."""
         inside = np.bincount(self.cluster, fits & ~self.crossing) > 0
         return fits & ~(self.crossing & inside[self.cluster])
+
+    def best(self, rows: Indices, *keys: NDArray[Any]) -> Indices:
+        """Returns one of these rows for each of their clusters: that with the least keys, the first of them first, and
+        the fewest parts.
+        """
+        cuts = self.cuts
+        for key in (*keys, *(part[self.cut] for part in (cuts.tensor * cuts.pipeline, cuts.pipeline, cuts.expert))):
+            least, cluster = np.full(int(self.cluster.max(initial=0)) + 1, np.inf), self.cluster[rows]
+            np.minimum.at(least, cluster, key[rows])
+            rows = rows[key[rows] <= least[cluster]]
+        return rows
 
 
 def _factors(physics: Physics, config: InferenceConfig) -> ConfigFactors:
@@ -119,93 +151,120 @@ def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: Fixed
     cuts = cuts_of(config, [shape.size for shape in shapes], replace(fixed, context=None))
     if not config.model.generates:
         cuts = {name: column[~cuts["crossing"]] for name, column in cuts.items()}
-    order = np.lexsort((cuts["expert"], cuts["pipeline"], cuts["tensor"] * cuts["pipeline"], cuts["shape"]))
-    starts = np.searchsorted(cuts["shape"][order], np.arange(len(shapes) + 1))
-    clusters, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for shape, cut in zip(shapes, np.split(order, starts[1:-1]) if shapes else (), strict=True):
-        clusters.append(np.repeat(shape.indices, len(cut)))
-        rows.append(np.tile(cut, len(shape.indices)))
-    row = np.concatenate(rows)
-    degrees = {name: cuts[name][row] for name in ("tensor", "pipeline", "data", "expert")}
-    return _Pairs(np.concatenate(clusters), replace(LayoutTable.plain(len(row)), **degrees), cuts["crossing"][row])
+    starts = np.searchsorted(cuts["shape"], np.arange(len(shapes) + 1)).tolist()
+    cluster, cut = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for shape, (start, end) in zip(shapes, pairwise(starts), strict=True):
+        cluster.append(np.repeat(shape.indices, end - start))
+        cut.append(np.tile(np.arange(start, end), len(shape.indices)))
+    degrees = {name: cuts[name] for name in ("tensor", "pipeline", "data", "expert")}
+    layouts, of_pairs = replace(LayoutTable.plain(len(cuts["shape"])), **degrees), np.concatenate(cut)
+    return _Pairs(np.concatenate(cluster), of_pairs, layouts, cuts["crossing"][of_pairs])
+
+
+class _Memory(NamedTuple):
+    """Memory of each pair; bytes are those of a GPU."""
+
+    room: Floats
+    """Requests or samples that one replica can run at once."""
+    needed: Floats
+    """Bytes for as many requests as run; for one where none has room."""
+    least: Floats
+    """Bytes without which no request runs."""
+    sure: Floats
+    """Bytes that suffice with the confidence of the config."""
+    fits: Mask
+    holds_weights: Mask
+    """Whether it surely fits without a request."""
+
+
+def _memory(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> _Memory:
+    usable, margin = clusters.usable_bytes[pairs.cluster], memory_margin(physics, config)
+    room, needed, least, empty = _room_and_bytes(_factors(physics, config), config, pairs, usable)
+    sure = np.maximum(needed, least * margin)
+    return _Memory(room, needed, least, sure, (sure <= usable) & (room > 0), empty * margin <= usable)
 
 
 def _room_and_bytes(
-    factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, usable: Floats
+    factors: ConfigFactors, config: InferenceConfig, pairs: _Pairs, usable: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Returns four columns: the requests or samples that one replica can run at once, the bytes per GPU that these
     need (those of one request where none fits), the bytes without which no request runs, and those of a replica
     without requests.
     """
-    empty = _bytes_needed(factors, config, layouts, np.zeros(len(usable)))
+    cuts, cut = pairs.cuts, pairs.cut
+    without = _bytes_needed(factors, config, cuts, 0.0)
+    empty = without[cut]
     if not config.model.generates:
         return np.full(len(usable), forward_batch(config)), empty, empty, empty
-    each = _bytes_needed(factors, config, layouts, np.ones(len(usable))) - empty
+    each = (_bytes_needed(factors, config, cuts, 1.0) - without)[cut]
     # The few bytes of a request may vanish next to those of a large model: any number then fits, or no request at all.
     any_number = np.where(usable >= empty, np.inf, -np.inf)
     fit = np.divide(usable - empty, each, out=any_number, where=each > 0)
-    room = np.asarray(room_by_memory(fit, requests_with_room(config, usable, layouts), config.longest_over_mean))
-    asked = config.concurrency / replicas_in_use(config, layouts) if config.concurrency else room
+    others, of_request = (np.asarray(need)[cut] for need in cache_need(config, cuts))
+    in_cache = places_in_cache(config, usable, others, of_request)
+    room = np.asarray(room_by_memory(fit, in_cache, config.longest_over_mean))
+    asked = (config.concurrency / np.asarray(replicas_in_use(config, cuts)))[cut] if config.concurrency else room
     held = np.where(room > 0, np.maximum(1.0, np.minimum(asked, room)), config.longest_over_mean)
     return room, empty + each * held, empty + each, empty
 
 
-def _bytes_needed(factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, sequences: Floats) -> Floats:
+def _bytes_needed(factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, sequences: float) -> Floats:
     parts = inference_parts(config, layouts, sequences)
-    needed: Floats = np.broadcast_to(factors.total(MEMORY, parts, {}), len(sequences))
+    needed: Floats = np.broadcast_to(factors.total(MEMORY, parts, {}), len(layouts.tensor))
     return needed
 
 
 def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
     """The best pair of each cluster: inside its fast links, holding the concurrency asked for, then the fastest; for a
-    load, inside its fast links, then on the fewest instances.
+    load, inside its fast links, then on the fewest instances. Where none fits, the one that needs the least memory.
     """
+    count, limits = len(clusters), 0 if config.serving is None else len(config.serving.limits)
     if not len(pairs.cluster):
-        return FastestInference.nothing(len(clusters), 0 if config.serving is None else len(config.serving.limits))
-    layouts, usable = pairs.layouts, clusters.usable_bytes[pairs.cluster]
-    room, needed, least, empty = _room_and_bytes(_factors(physics, config), config, layouts, usable)
-    margin = memory_margin(physics, config)
-    sure = np.maximum(needed, least * margin)
-    fits = (sure <= usable) & (room > 0)
-    if not config.model.generates:
-        speed = _forward(physics, config, clusters, pairs, room)
-    elif config.serving is None:
-        speed = _generation(physics, config, clusters, pairs, room)
-    else:
-        speed = _serving(physics, config, clusters, pairs, np.where(fits, room, 0.0), config.serving)
-    rate = np.where(fits, speed.rate, 0.0)
-    best_last = np.where(fits, speed.slowness, least), speed.instances, ~(fits & speed.holds)
-    order = np.lexsort((*best_last, pairs.crossing, ~fits, pairs.cluster))
-    cluster, first = np.unique(pairs.cluster[order], return_index=True)
-    index, exists = np.zeros(len(clusters), dtype=np.int64), np.zeros(len(clusters), dtype=bool)
-    index[cluster], exists[cluster] = order[first], True
-    most_requests = np.zeros(len(clusters))
-    np.maximum.at(most_requests, pairs.cluster, np.where(pairs.eligible(fits), room * layouts.data, 0.0))
+        return FastestInference.nothing(count, limits)
+    memory = _memory(physics, config, clusters, pairs)
+    rows = np.flatnonzero(pairs.eligible(memory.fits))
+    tried, places = pairs.rows(rows), memory.room[rows]
+    speed = _speed(physics, config, clusters, tried, places)
+    best = tried.best(np.arange(len(rows)), ~speed.holds, speed.instances, speed.slowness)
+    fitting = tried.cluster[best]
+    fits, index, exists = np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
+    fits[fitting] = True
+    lightest = pairs.best(np.flatnonzero(~fits[pairs.cluster]), pairs.crossing, memory.least)
+    for chosen in (lightest, rows[best]):
+        index[pairs.cluster[chosen]], exists[pairs.cluster[chosen]] = chosen, True
+    most_requests = np.zeros(count)
+    np.maximum.at(most_requests, tried.cluster, places * pairs.cuts.data[tried.cut])
+
+    def of_best(figures: Floats, otherwise: float) -> Floats:
+        column = np.full(count, otherwise)
+        column[fitting] = figures[best]
+        return column
+
     return FastestInference(
-        taken(layouts, index),
+        taken(pairs.cuts, pairs.cut[index]),
         exists,
-        fits[index] & exists,
-        np.where(exists, needed[index], np.inf),
-        np.where(exists, sure[index], np.inf),
-        speed.concurrency[index],
-        np.where(exists, rate[index], 0.0),
+        fits,
+        np.where(exists, memory.needed[index], np.inf),
+        np.where(exists, memory.sure[index], np.inf),
+        of_best(speed.concurrency, 0.0),
+        of_best(speed.rate, 0.0),
         most_requests,
-        np.bincount(pairs.cluster, empty * margin <= usable, len(clusters)) > 0,
-        np.where(exists, speed.instances[index], np.inf),
-        _least_of_each(clusters, pairs, fits, speed.alone),
-        _least_of_each(clusters, pairs, fits, speed.least),
+        np.bincount(pairs.cluster, memory.holds_weights, count) > 0,
+        of_best(speed.instances, np.inf),
+        _least_of_each(count, tried, speed.alone),
+        _least_of_each(count, tried, speed.least),
     )
 
 
-def _least_of_each(clusters: ClusterTable, pairs: _Pairs, fits: Mask, figures: Floats) -> Floats:
-    """The least figures among the layouts of each cluster that fit; infinite where none does."""
-    least = np.full((len(clusters), figures.shape[1]), np.inf)
-    np.minimum.at(least, pairs.cluster[fits], figures[fits])
+def _least_of_each(clusters: int, tried: _Pairs, figures: Floats) -> Floats:
+    """The least figures among the layouts of each cluster; infinite where none is tried."""
+    least = np.full((clusters, figures.shape[1]), np.inf)
+    np.minimum.at(least, tried.cluster, figures)
     return least
 
 
 class _Speed(NamedTuple):
-    """Figures of each pair of a layout and a cluster."""
+    """Figures of pairs of a layout and a cluster on which it fits."""
 
     rate: Floats
     """Output tokens (or samples) per second."""
@@ -226,84 +285,81 @@ class _Speed(NamedTuple):
         return _Speed(rate, concurrency, holds, -rate, np.ones(len(rate)), none, none)
 
 
-def _forward(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, room: Floats) -> _Speed:
-    samples = room * clusters.gpus[pairs.cluster]
-    rate = samples / _forward_seconds(physics, config, clusters, pairs)
-    return _Speed.of_one(rate, samples, np.ones(len(room), np.bool_))
+def _speed(physics: Physics, config: InferenceConfig, clusters: ClusterTable, tried: _Pairs, places: Floats) -> _Speed:
+    if not config.model.generates:
+        samples = places * clusters.gpus[tried.cluster]
+        rate = samples / _forward_seconds(physics, config, clusters, tried)
+        return _Speed.of_one(rate, samples, np.ones(len(places), np.bool_))
+    if config.serving is None:
+        return _generation(physics, config, clusters, tried, places)
+    return _serving(physics, config, clusters, tried, places, config.serving)
 
 
 def _forward_seconds(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> Floats:
     """Likely seconds of a forward pass of each pair."""
     features = {**inference_config_features(config), "offline": "no" if config.concurrency else "yes"}
     factors = ConfigFactors(physics.calibration, features)
-    demands = forward_demands(config)
-    keys = [key for key, amount in demands.items() if key[0] in FORWARD.start and np.any(amount)]
-    costs = clusters.costs(factors, FORWARD, config, keys)[pairs.cluster]
-    seconds = sum(demands[key] * factors.of(FORWARD, key[0], {}) * costs[:, index] for index, key in enumerate(keys))
-    return np.asarray(seconds * factors.of(FORWARD, "*", cut_columns(pairs.layouts)))
+    rates, of_clusters = clusters.rates(config), clusters.factors(factors, FORWARD, FORWARD.start)
+    seconds = sum(
+        amount * factors.of(FORWARD, term, {}) * of_clusters[term] * rates[resource]
+        for (term, resource), amount in forward_demands(config).items()
+        if term in FORWARD.start and np.any(amount)
+    )
+    of_pairs: Floats = np.asarray(seconds)[pairs.cluster] * factors.of(FORWARD, "*", cut_columns(pairs.layouts))
+    return of_pairs
+
+
+def _in_flight(config: InferenceConfig, layouts: LayoutTable, places: Floats) -> tuple[Floats, Floats]:
+    """Requests in flight on each replica, and the replicas that have some."""
+    replicas = np.asarray(replicas_in_use(config, layouts))
+    return config.concurrency / replicas if config.concurrency else places, replicas
 
 
 def _generation(
-    physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, room: Floats
+    physics: Physics, config: InferenceConfig, clusters: ClusterTable, tried: _Pairs, places: Floats
 ) -> _Speed:
-    replicas = np.broadcast_to(replicas_in_use(config, pairs.layouts), len(room))
-    most = np.maximum(1.0, room)
-    in_flight = config.concurrency / replicas if config.concurrency else most
-    running = np.minimum(in_flight, most)
-    seconds = _engines(physics, config, clusters, pairs, running).at(running)
-    state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(running))
-    shares = shares_of(config, pairs.layouts, state, most)
+    layouts = tried.layouts
+    in_flight, replicas = _in_flight(config, layouts, places)
+    running = np.minimum(in_flight, places)
+    seconds = _engines(physics, config, clusters, tried.cluster, layouts).at(running)
+    state = steady_state(seconds, in_flight, places, config.output_length, config.longest_answer(running))
+    shares = shares_of(config, layouts, state, places)
     return _Speed.of_one(
         np.asarray(max(1.0, config.output_length) / shares.per_request.total(seconds) * replicas),
         running * replicas,
-        np.asarray(in_flight <= most),
+        np.asarray(in_flight <= places),
     )
 
 
 def _serving(
-    physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, room: Floats, serving: Serving
+    physics: Physics, config: InferenceConfig, clusters: ClusterTable, tried: _Pairs, places: Floats, serving: Serving
 ) -> _Speed:
-    """Instances that serve a load; the rate is that of the load on one of them, before the caution of bands.
-
-    Layouts without room, and those across slow links where one inside them has room, are left out.
-    """
-    rows = np.flatnonzero(pairs.eligible(room > 0))
-    tried, places = taken(pairs, rows), room[rows]
-    count = np.asarray(tried.layouts.data, np.float64)
+    """Instances that serve a load; the rate is that of the load on one of them, before the caution of bands."""
+    layouts = tried.layouts
     caution = inference_bands(physics, config, clusters)[tried.cluster, 1]
-    served = serve(
-        Replicas.of(_engines(physics, config, clusters, tried, places), places, count, 1.0 / caution), serving
+    engines = _engines(physics, config, clusters, tried.cluster, layouts)
+    served = serve(Replicas.of(engines, places, layouts.data, 1.0 / caution), serving)
+    rate = served.rate * layouts.data * serving.answer.mean / caution
+    return _Speed(
+        rate=rate,
+        concurrency=places * layouts.data,
+        holds=np.ones(len(places), np.bool_),
+        # Clients that are answered sooner send more, so that room for more of them than there are is no gain.
+        slowness=served.utilisation if serving.concurrency is None else -rate,
+        instances=served.instances,
+        alone=served.alone,
+        least=served.least,
     )
-    missed = np.full((len(room), len(serving.limits)), np.inf)
-    speed = _Speed(
-        rate=np.zeros(len(room)),
-        concurrency=np.zeros(len(room)),
-        holds=np.ones(len(room), np.bool_),
-        slowness=np.full(len(room), np.inf),
-        instances=np.full(len(room), np.inf),
-        alone=missed,
-        least=missed.copy(),
-    )
-    speed.rate[rows] = served.rate * count * serving.answer.mean / caution
-    # Clients that are answered sooner send more, so that room for more of them than there are is no gain.
-    by_rate = serving.concurrency is not None
-    speed.concurrency[rows], speed.slowness[rows] = places * count, -speed.rate[rows] if by_rate else served.utilisation
-    speed.instances[rows], speed.alone[rows], speed.least[rows] = served.instances, served.alone, served.least
-    return speed
 
 
 def _engines(
-    physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs, running: Floats
+    physics: Physics, config: InferenceConfig, clusters: ClusterTable, cluster: Indices, layouts: LayoutTable
 ) -> CalibratedEngines:
-    linked = clusters.linked_gpus[pairs.cluster]
-    demands = (
-        decode_demands(config, pairs.layouts, linked, running)
-        | prompt_demands(config, pairs.layouts, linked, running)
-        | ARRIVAL_DEMANDS
-    )
     factors = _factors(physics, config)
-    keys = [key for key, amount in demands.items() if np.any(amount)]
-    costs = clusters.costs(factors, GENERATION, config, keys)[pairs.cluster]
-    whole = factors.of(GENERATION, "*", cut_columns(pairs.layouts))
-    each = {key: factors.of(GENERATION, key[0], {}) * whole * costs[:, index] for index, key in enumerate(keys)}
-    return CalibratedEngines(config, pairs.layouts, linked, clusters.unit_seconds["memory"][pairs.cluster], each)
+    whole = factors.of(GENERATION, "*", cut_columns(layouts))
+    of_terms = {
+        term: (factors.of(GENERATION, term, {}) * of_clusters)[cluster] * whole
+        for term, of_clusters in clusters.factors(factors, GENERATION, GENERATION.start).items()
+    }
+    rates = {resource: rate[cluster] for resource, rate in clusters.rates(config).items()}
+    return CalibratedEngines(config, layouts, clusters.linked_gpus[cluster], rates, of_terms)

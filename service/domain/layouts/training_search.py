@@ -198,9 +198,9 @@ class _Search:
             amounts[index] *= factors[key[0]]
         for index, key in enumerate(bounded, len(keys)):
             np.divide(demands[key], layouts.global_batch, out=amounts[index])
-        rates = self.clusters.rates(self.config, keys)
-        costs = rates * self.clusters.factors(self.factors, TRAINING, keys)
-        return amounts, np.column_stack([costs, rates[:, [key in bounded for key in keys]]])
+        rates, of_clusters = self.clusters.rates(self.config), self.clusters.factors(self.factors, TRAINING, factors)
+        costs = [rates[resource] * of_clusters[term] for term, resource in keys]
+        return amounts, np.column_stack([*costs, *(rates[resource] for _, resource in bounded)])
 
     def _ways_worth_trying(self, highest: int) -> Sequence[Way]:
         """ZeRO stages and checkpointings, without those that another one beats in any layout on any cluster.

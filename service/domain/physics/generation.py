@@ -1,7 +1,7 @@
 """A language model on an engine: the calibrated seconds of its work, the requests it holds, and its steady state."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp
 
 import numpy as np
@@ -149,34 +149,37 @@ class CalibratedEngines:
     config: InferenceConfig
     layouts: AnyLayout
     linked_gpus: Number
-    memory: Number
-    """Seconds per byte."""
-    each: Mapping[tuple[str, str], Number]
-    """Calibrated seconds of each unit of demand."""
+    rates: Mapping[str, Number]
+    """Seconds per unit of each resource at its rated speed."""
+    factors: Mapping[str, Number]
+    """Real seconds of each term over those."""
 
     def rows(self, rows: Indices) -> "CalibratedEngines":
         """Returns some of the engines."""
         if isinstance(self.layouts, Layout):
             return self
-        each = {key: np.asarray(seconds)[rows] for key, seconds in self.each.items()}
-        linked, memory = np.asarray(self.linked_gpus)[rows], np.asarray(self.memory)[rows]
-        return replace(self, layouts=taken(self.layouts, rows), linked_gpus=linked, memory=memory, each=each)
+        linked = np.asarray(self.linked_gpus)[rows]
+        rates, factors = (
+            {name: np.asarray(column)[rows] for name, column in columns.items()}
+            for columns in (self.rates, self.factors)
+        )
+        return CalibratedEngines(self.config, taken(self.layouts, rows), linked, rates, factors)
 
     def at(self, running: Floats) -> EngineTimes:
         """Returns the calibrated seconds of each part of an engine's work."""
-        decode = decode_demands(self.config, self.layouts, self.linked_gpus, running)
+        decode, memory = decode_demands(self.config, self.layouts, self.linked_gpus, running), self.rates["memory"]
         return EngineTimes(
-            np.maximum(self._total(decode, per_request=False), decode["weights", "memory"] * self.memory),
-            np.maximum(self._total(decode, per_request=True), decode["cache", "memory"] * self.memory) / running,
+            np.maximum(self._total(decode, per_request=False), decode["weights", "memory"] * memory),
+            np.maximum(self._total(decode, per_request=True), decode["cache", "memory"] * memory) / running,
             self._total(prompt_demands(self.config, self.layouts, self.linked_gpus, running)),
             self._total(ARRIVAL_DEMANDS),
         )
 
     def _total(self, demands: Demands, *, per_request: bool | None = None) -> Number:
         return sum(
-            amount * self.each[key]
-            for key, amount in demands.items()
-            if key in self.each and (per_request is None or (key[0] in PER_REQUEST) == per_request)
+            amount * self.rates[resource] * self.factors[term]
+            for (term, resource), amount in demands.items()
+            if (per_request is None or (term in PER_REQUEST) == per_request) and np.any(amount)
         )
 
 
@@ -185,14 +188,9 @@ def _engine_with(
 ) -> CalibratedEngines:
     """Returns the engine of one cluster and layout."""
     rates = seconds_per_flop(config, cluster.gpu) | seconds_per_unit_of_hardware(cluster)
-    demands = (
-        decode_demands(config, layout, cluster.linked_gpus, 1.0)
-        | prompt_demands(config, layout, cluster.linked_gpus, 1.0)
-        | ARRIVAL_DEMANDS
+    return CalibratedEngines(
+        config, layout, cluster.linked_gpus, rates, _factors(calibration, GENERATION.start, features)
     )
-    factors = _factors(calibration, {term for term, _ in demands}, features)
-    each = {(term, resource): factors[term] * rates[resource] for term, resource in demands}
-    return CalibratedEngines(config, layout, cluster.linked_gpus, rates["memory"], each)
 
 
 def served_load(

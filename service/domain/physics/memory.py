@@ -233,10 +233,14 @@ def _cache_bytes_of_requests(config: InferenceConfig, layout: AnyLayout) -> tupl
     return cached(config.shared_prompt) if config.shared_prompt else 0.0, own
 
 
-def _room_for_cache(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
+def cache_need(config: InferenceConfig, layout: AnyLayout) -> tuple[Number, Number]:
+    """Returns the bytes of a GPU that weights and activations take, and those of the cache of one request."""
+    return sum(inference_parts(config, layout, 0.0).values()), _cache_bytes_of_requests(config, layout)[1]
+
+
+def _room_for_cache(usable_bytes: Number, others: Number) -> Number:
     """Bytes of a GPU that weights and activations leave for the KV cache."""
-    needed = sum(inference_parts(config, layout, 0.0).values())
-    return np.maximum(0.0, CACHE_SHARE * usable_bytes - needed)
+    return np.maximum(0.0, CACHE_SHARE * usable_bytes - others)
 
 
 def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
@@ -246,18 +250,24 @@ def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
 
 def requests_with_room(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
     """Requests whose whole conversations fit at once on one replica, and that its stack takes; 0 if not one fits."""
-    _, bytes_each = _cache_bytes_of_requests(config, layout)
+    return places_in_cache(config, usable_bytes, *cache_need(config, layout))
+
+
+def places_in_cache(config: InferenceConfig, usable_bytes: Number, others: Number, bytes_each: Number) -> Number:
+    """Returns `requests_with_room` by what `cache_need` returns of the layout."""
     if config.software.stack.static_batches:  # the cache is not paged
         bytes_each = bytes_each * config.longest_over_mean
-    room = np.floor(_room_for_cache(config, usable_bytes, layout) / bytes_each)
-    return np.minimum(config.software.stack.most_in_flight, room)
+    return np.minimum(
+        config.software.stack.most_in_flight, np.floor(_room_for_cache(usable_bytes, others) / bytes_each)
+    )
 
 
 def cache_tokens_that_fit(config: InferenceConfig, usable_bytes: float, layout: Layout) -> float:
     """Tokens of one conversation whose keys and values fit on the GPUs of one replica."""
     tokens = max(1.0, config.whole_length)
     bytes_each = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline / tokens
-    return float(_room_for_cache(config, usable_bytes, layout) / bytes_each) if bytes_each else 0.0
+    room = _room_for_cache(usable_bytes, cache_need(config, layout)[0])
+    return float(room / bytes_each) if bytes_each else 0.0
 
 
 def figures(parts: Mapping[str, Number]) -> dict[str, float]:
