@@ -113,7 +113,7 @@ def upstream_of(settings: Settings) -> Upstream:
     """Returns which feeds are on, their mirrors, and their keys."""
     named = {name.strip() for name in settings.feeds.split(",")}
     off = () if named & {"on", "off"} else SOURCES.keys() - named
-    keys = {feed: key.get_secret_value() for feed, key in settings.feed_keys.items()}
+    keys = {feed.replace("_", "-"): key.get_secret_value() for feed, key in settings.feed_keys.items()}
     return Upstream(off, settings.feed_urls, keys=keys)
 
 

@@ -32,6 +32,7 @@ REASONS: Mapping[str, Reason] = {
     "combination_not_catalogued": Reason("The catalog has no such combination of a host and GPUs.", is_error=False),
     "least_bid": Reason("The price is the least bid of an auction and not a price.", is_error=False),
     "not_offered": Reason("The seller lists the machine, and no region offers it now.", is_error=False),
+    "zone_without_id": Reason("The letter of the zone, which has no id, differs between accounts.", is_error=False),
     "without_gpu": Reason("The machine has no GPU, and the feed does not say which CPUs it has.", is_error=False),
     "repeated": Reason("The row repeats another one.", is_error=False),
     "no_region_for_customers": Reason("The region is not open to customers.", is_error=False),

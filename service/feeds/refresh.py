@@ -16,6 +16,7 @@ from service.db.feeds.write_capture import confirm_capture
 from service.db.operation.leader import Leader
 from service.db.write_catalog import record_failure
 from service.domain.catalog.resolution import Feed
+from service.feeds.aws_account import AwsAccount
 from service.feeds.fetch import FetchedDocument, Fetcher, FetchFailed, FetchLimits, NotModified
 from service.feeds.folder import ManifestEntry, manifest_entry, write_manifest
 from service.feeds.importing import Documents, Imported, import_documents, utc_now
@@ -57,8 +58,10 @@ class Upstream:
             return "off"
         return f"needs {feed.setting}" if feed.setting and feed.id not in self.keys else None
 
-    def fetcher(self, feed: Feed, last: FetchedDocument | None = None) -> Fetcher:
+    def fetcher(self, feed: Feed, last: FetchedDocument | None = None) -> Fetcher | AwsAccount:
         """Returns what asks for the documents of a feed, from its address or that of its mirror."""
+        if SOURCES[feed.id].by_aws_account:
+            return AwsAccount(self.keys[feed.id], self.urls.get(feed.id))
         header, value = SOURCES[feed.id].key_header or ("", "")
         key = {header: value.format(self.keys[feed.id])} if header and feed.id in self.keys else {}
         return Fetcher(self.urls.get(feed.id) or feed.url or "", last, self.limits, key=key)

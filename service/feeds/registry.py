@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from service.feeds.fetching import Get
 from service.feeds.listing import Content, DocumentRefused, Parser
 from service.feeds.sources import cyclenerd, ecb, gpuhunt, skypilot
-from service.feeds.sources.hyperscalers import aws_bulk, aws_on_demand, aws_spot, azure, oci
+from service.feeds.sources.hyperscalers import aws_account, aws_bulk, aws_on_demand, aws_spot, azure, oci
 from service.feeds.sources.neoclouds import (
     cudo,
     digitalocean,
@@ -43,6 +44,8 @@ class FeedSource:
     in_pages: bool = False
     """Whether a single document is only a page of a part."""
     key_header: KeyHeader | None = None
+    by_aws_account: bool = False
+    """Whether the key is the name of a profile of AWS, with whose credentials the documents are asked for."""
     version: str = "1"
 
     def content(self, bodies: Sequence[bytes], part: str) -> Content:
@@ -56,10 +59,8 @@ class FeedSource:
         return content
 
 
-def _read_by(
-    module: ModuleType, id_: str, *marks: bytes, in_pages: bool = False, key_header: KeyHeader | None = None
-) -> FeedSource:
-    return FeedSource(id_, module.PARTS, module.fetch, module.parse, marks, in_pages, key_header)
+def _read_by(module: ModuleType, id_: str, *marks: bytes, **options: Any) -> FeedSource:
+    return FeedSource(id_, module.PARTS, module.fetch, module.parse, marks, **options)
 
 
 SOURCES: dict[str, FeedSource] = {
@@ -71,6 +72,14 @@ SOURCES: dict[str, FeedSource] = {
         _read_by(aws_on_demand, "aws-on-demand", b'"hawkFilePublicationDate"'),
         _read_by(aws_spot, "aws-spot", b'"valueColumns"'),
         _read_by(aws_bulk, "aws-bulk", b'"FormatVersion"', b'"OfferTermCode"'),
+        _read_by(
+            aws_account,
+            "aws-account",
+            b'"SpotPriceHistory"',
+            b'"CapacityBlockOfferings"',
+            in_pages=True,
+            by_aws_account=True,
+        ),
         _read_by(oci, "oci", b'"partNumber"'),
         _read_by(cyclenerd, "cyclenerd", b"cyclenerd", b"  instance:"),
         _read_by(ecb, "ecb", b"<Cube", b"Date,USD", b"CURRENCY_DENOM"),

@@ -26,7 +26,6 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 FETCHED = datetime(2026, 11, 21, 22, tzinfo=UTC)
 
 NOT_READ = {
-    "aws": ("spot history", "capacity block"),
     "gcp": ("skus", "machine-types-regions.csv", "bad_skus.json"),
     "neoclouds": (
         "nebius page", "tensordock", "hyperstack", "scaleway", "ovh", "akash",

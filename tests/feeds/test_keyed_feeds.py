@@ -5,8 +5,11 @@ Every sample here is made up, in the format that the seller documents.
 
 import json
 import logging
+import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, select
@@ -128,9 +131,75 @@ def test_a_hyperstack_flavor_costs_the_list_price_of_its_gpus() -> None:
     ]
 
 
+def spot_row(dollars: str, **given: object) -> dict[str, object]:
+    plain = {"AvailabilityZone": "us-east-1a", "AvailabilityZoneId": "use1-az6", "InstanceType": "p5.48xlarge"}
+    sold = {"ProductDescription": "Linux/UNIX", "SpotPrice": dollars, "Timestamp": "2026-11-21T21:46:12+00:00"}
+    return {**plain, **sold, **given}
+
+
+def block(fee: str, start: str, **given: object) -> dict[str, object]:
+    plain = {"AvailabilityZone": "us-east-2b", "InstanceType": "p5.48xlarge", "InstanceCount": 2, "StartDate": start}
+    return {**plain, "CapacityBlockDurationHours": 24, "UpfrontFee": fee, "CurrencyCode": "USD", **given}
+
+
+def test_spot_prices_of_an_aws_account_hold_in_zones_with_an_id() -> None:
+    rows = [
+        spot_row("17.6"),
+        spot_row("18", Timestamp="2026-11-20T00:00:00+00:00"),
+        spot_row("19", AvailabilityZoneId=None),
+        spot_row("20", ProductDescription="Windows"),
+        spot_row("21", AvailabilityZone="us-east-1-atl-2a", AvailabilityZoneId="use1-atl2-az1"),
+    ]
+    listings = parsed("aws-account", {"SpotPriceHistory": rows})
+    kept = {(each.region, each.zone, str(each.per_hour)) for each in listings if not each.reason}
+    assert kept == {
+        ("us-east-1", "use1-az6", "17.6"),
+        ("us-east-1", "use1-az6", "18"),
+        ("us-east-1", "use1-atl2-az1", "21"),
+    }
+    earlier = next(each for each in listings if str(each.per_hour) == "18")
+    assert earlier.effective_from == datetime(2026, 11, 20, tzinfo=UTC)
+    assert sorted(each.reason for each in listings if each.reason) == ["another_product", "zone_without_id"]
+
+
+def test_a_capacity_block_costs_its_fee_over_all_hours_of_all_machines() -> None:
+    blocks = [block("9999", "2026-12-09T11:30:00+00:00"), block("1510.27", "2026-12-01T11:30:00+00:00")]
+    (listing,) = parsed("aws-account", {"CapacityBlockOfferings": blocks})
+    assert (listing.region, listing.market, listing.term) == ("us-east-2", "reserved", "capacity_block")
+    assert str(listing.per_hour) == "31.463958"
+
+
+def test_ec2_states_parts_of_gpus_and_no_usable_memory_of_some_devices() -> None:
+    types = [
+        ec2_type("p5.48xlarge", gpu={"Name": "H100", "Count": 8, "MemoryInfo": {"SizeInMiB": 81920}}),
+        ec2_type("g6f.large", gpu={"Name": "L4", "Count": 0, "LogicalGpuCount": 1, "GpuPartitionSize": 0.125}),
+        ec2_type("trn2.48xlarge", device={"Name": "Trainium2", "Count": 16, "MemoryInfo": {"SizeInMiB": 524288}}),
+        ec2_type("inf1.xlarge"),
+    ]
+    rows = [spot_row("1", InstanceType=each["InstanceType"]) for each in types]
+    listings = parsed("aws-account", {"InstanceTypes": types}, {"SpotPriceHistory": rows})
+    stated = {each.name: each.hardware for each in listings if each.hardware}
+    assert {name: (each.gpu_name, each.gpu_count, each.gpu_memory_gb) for name, each in stated.items()} == {
+        "p5.48xlarge": ("H100", 8, 80),
+        "g6f.large": ("L4", 0.125, None),
+        "trn2.48xlarge": ("Trainium2", 16, None),
+        "inf1.xlarge": (None, None, None),
+    }
+    assert (stated["p5.48xlarge"].vcpus, stated["p5.48xlarge"].memory_gib) == (192, 2048)
+
+
+def ec2_type(name: str, gpu: object = None, device: object = None) -> dict[str, Any]:
+    plain = {"InstanceType": name, "VCpuInfo": {"DefaultVCpus": 192}, "MemoryInfo": {"SizeInMiB": 2097152}}
+    devices = {"GpuInfo": {"Gpus": [gpu]}} if gpu else {"NeuronInfo": {"NeuronDevices": [device]}} if device else {}
+    return {**plain, **devices}
+
+
 @pytest.mark.parametrize(
     ("feed", "documents"),
     [
+        ("aws-account", [{"InstanceTypes": []}]),
+        ("aws-account", [{"SpotPriceHistory": "none"}]),
+        ("aws-account", [{"CapacityBlockOfferings": [{"InstanceType": "p5.48xlarge"}]}]),
         ("lambda", [{"error": {"code": "global/invalid-api-key"}}]),
         ("lambda", [{"data": {"a": {"name": "flat"}}}]),
         ("digitalocean", [{"id": "Unauthorized", "message": "Unable to authenticate you"}]),
@@ -168,8 +237,8 @@ def feed_of(engine: Engine, id_: str) -> Feed:
 
 def test_a_feed_names_its_setting_exactly_if_its_requests_carry_a_key(engine: Engine) -> None:
     settings = {each.feed.id: each.feed.setting for each in feed_statuses(engine) if each.feed.id in SOURCES}
-    assert {id_ for id_, setting in settings.items() if setting} == set(KEYED)
-    assert all(setting == f"SELECTOR_FEED_KEYS__{id_.upper()}" for id_, setting in settings.items() if setting)
+    variables = {id_: f"SELECTOR_FEED_KEYS__{id_.upper().replace('-', '_')}" for id_ in [*KEYED, "aws-account"]}
+    assert {id_: setting for id_, setting in settings.items() if setting} == variables
 
 
 @pytest.mark.parametrize("id_", KEYED)
@@ -200,6 +269,49 @@ def test_a_redirect_to_another_server_does_not_get_the_key(feeds: FeedServer, mo
         assert Fetcher(feeds.url, key={"api_key": KEY}, limits=QUICK)("/x") == b"body"
         assert KEY in str(feeds.requests)
         assert KEY not in str(other.requests)
+
+
+SPOT_HISTORY = b"""<DescribeSpotPriceHistoryResponse><spotPriceHistorySet><item><instanceType>g5.xlarge</instanceType>
+<productDescription>Linux/UNIX</productDescription><spotPrice>0.5</spotPrice><timestamp>2026-11-21T00:00:00Z</timestamp>
+<availabilityZone>us-east-1a</availabilityZone><availabilityZoneId>use1-az6</availabilityZoneId></item>
+</spotPriceHistorySet></DescribeSpotPriceHistoryResponse>"""
+TYPES = b"""<DescribeInstanceTypesResponse><instanceTypeSet><item><instanceType>g5.xlarge</instanceType></item>
+</instanceTypeSet></DescribeInstanceTypesResponse>"""
+
+
+@pytest.fixture
+def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+
+
+@pytest.mark.usefixtures("aws_credentials")
+def test_an_aws_account_is_asked_with_signed_requests(engine: Engine, feeds: FeedServer) -> None:
+    feeds.replies["/"] = [reply(200, TYPES), reply(200, SPOT_HISTORY), reply(200, b"<html>")]
+    upstream = Upstream(urls={"aws-account": feeds.url}, keys={"aws-account": "default"})
+    imported, failed, *_ = refresh(engine, feed_of(engine, "aws-account"), upstream)
+    assert (imported.part, imported.state) == ("us-east-1", "done")
+    assert [(each.zone, str(each.per_hour), outcome) for each, outcome in imported.outcomes] == [
+        ("use1-az6", "0.5", "kept")
+    ]
+    assert "AKIDEXAMPLE" in feeds.requests[0][1]["Authorization"]
+    assert failed.state == "failed"
+    assert "something else than XML" in (failed.problem or "")
+    assert KEY not in str(feeds.requests) + str(failed)
+
+
+def test_an_aws_account_without_credentials_or_packages_is_a_sentence(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream = Upstream(keys={"aws-account": "no such profile"})
+    problem = next(refresh(engine, feed_of(engine, "aws-account"), upstream)).problem or ""
+    assert "no such profile" in problem
+    monkeypatch.setitem(sys.modules, "botocore.exceptions", None)
+    problem = next(refresh(engine, feed_of(engine, "aws-account"), upstream)).problem or ""
+    assert "pip install 'instance-selector[aws]'" in problem
 
 
 def test_the_list_of_feeds_names_the_missing_setting(

@@ -1,0 +1,52 @@
+"""Calls of the EC2 API with an operator's own credentials, as documents of a feed; needs the extra `aws`."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from service.feeds.fetch import AGENT, FetchedDocument, FetchFailed
+
+DEFAULT_PROFILE = "default"
+
+
+@dataclass(slots=True)
+class AwsAccount:
+    """Asks for `/REGION/OPERATION` with a body of parameters; returns all pages as the JSON that `aws ec2` prints.
+
+    `profile` is a name in the AWS configuration of this machine; with `default`, variables and roles count too.
+    """
+
+    profile: str = field(repr=False)
+    endpoint_url: str | None = None
+    answers: list[FetchedDocument] = field(default_factory=list)
+
+    def __call__(self, path: str, *, body: Any = None) -> bytes:
+        """Returns the answer. Raises `FetchFailed` where the packages or the permission is missing, or AWS fails."""
+        try:
+            from botocore.exceptions import BotoCoreError, ClientError
+            from botocore.parsers import ResponseParserError
+        except ImportError:
+            raise FetchFailed("This feed needs further packages: pip install 'instance-selector[aws]'.") from None
+        _, region, operation = path.split("/")
+        try:
+            answer = self._call(region, operation, body or {})
+        except (BotoCoreError, ClientError) as error:
+            raise FetchFailed(f"{operation} in {region}: {str(error).rstrip('.')}.") from None
+        except ResponseParserError:
+            raise FetchFailed(f"{operation} in {region} is answered with something else than XML.") from None
+        text = json.dumps(answer, default=datetime.isoformat).encode()
+        now = datetime.now(UTC).replace(microsecond=0)
+        self.answers.append(FetchedDocument(f"https://ec2.{region}.amazonaws.com/{operation}", text, now, None, None))
+        return text
+
+    def _call(self, region: str, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        import boto3
+        from botocore.config import Config
+
+        session = boto3.Session(profile_name=None if self.profile == DEFAULT_PROFILE else self.profile)
+        config = Config(connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 2}, user_agent_extra=AGENT)
+        client = session.client("ec2", region_name=region, endpoint_url=self.endpoint_url, config=config)
+        pages = client.get_paginator(operation).paginate(**parameters)
+        answer: dict[str, Any] = pages.build_full_result()
+        return answer
