@@ -77,18 +77,31 @@ class ClusterTable:
     """Seconds per unit of each resource that does not depend on the precision."""
     features: dict[str, Column]
     shapes: tuple[ClusterShape, ...]
-    same_but_host: Indices
-    """The first cluster with the same GPUs and links. Hosts only matter to networks that wait for their input."""
+    by_gpus: "ClusterTable | None"
+    """The clusters that differ in GPUs or links; None where all do. Hosts matter only to networks that wait for their
+    input."""
+    row_by_gpus: Indices
+    """Row of each cluster among those."""
 
     def __len__(self) -> int:
         return len(self.gpus)
 
-    def shapes_of(self, wanted: Mask | None, *, hosts_matter: bool = False) -> tuple[ClusterShape, ...]:
-        """Shapes of the wanted clusters; unless hosts matter, one represents those with equal GPUs and links."""
-        representative = np.arange(len(self)) if hosts_matter else self.same_but_host
-        chosen = np.zeros(len(self), dtype=bool)
-        chosen[representative if wanted is None else representative[wanted]] = True
-        return shapes_among(self.shapes, chosen)
+    def without_hosts(self, wanted: Mask | None) -> tuple["ClusterTable", Mask | None]:
+        """Returns the clusters that differ in GPUs or links, and which of them stand for the wanted ones."""
+        if self.by_gpus is None:
+            return self, wanted
+        if wanted is None:
+            return self.by_gpus, None
+        chosen = np.zeros(len(self.by_gpus), dtype=bool)
+        chosen[self.row_by_gpus[wanted]] = True
+        return self.by_gpus, chosen
+
+    def shapes_of(self, wanted: Mask | None) -> tuple[ClusterShape, ...]:
+        """Shapes of the wanted clusters, with these alone; all of them if None."""
+        if wanted is None:
+            return self.shapes
+        chosen = (ClusterShape(*shape.size, shape.indices[wanted[shape.indices]]) for shape in self.shapes)
+        return tuple(shape for shape in chosen if len(shape.indices))
 
     def hosts_fit(self, config: Config, micro_batch: Number) -> Mask:
         """Whether host memory is enough, or unknown."""
@@ -141,6 +154,10 @@ def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
     }
     gpu_types = {cluster.gpu.id: cluster.gpu for cluster in clusters}
     seconds = [seconds_per_unit_of_hardware(cluster) for cluster in clusters]
+    keys = [_gpu_key(cluster) for cluster in clusters]
+    some: dict[Hashable, Cluster] = {}
+    for key, cluster in zip(keys, clusters, strict=True):
+        some.setdefault(key, cluster)
     return ClusterTable(
         clusters=tuple(clusters),
         gpu_types=tuple(gpu_types.values()),
@@ -149,14 +166,9 @@ def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
         unit_seconds={name: np.array([each[name] for each in seconds]) for name in (seconds[0] if seconds else ())},
         features=_feature_columns(clusters),
         shapes=_shapes(clusters),
-        same_but_host=_first_indices(keys := [_gpu_key(cluster) for cluster in clusters], keys),
+        by_gpus=cluster_table(list(some.values())) if len(some) < len(clusters) else None,
+        row_by_gpus=_first_indices(keys, list(some)),
     )
-
-
-def shapes_among(shapes: Sequence[ClusterShape], wanted: Mask) -> tuple[ClusterShape, ...]:
-    """Shapes of the wanted clusters, with these alone."""
-    chosen = (ClusterShape(*shape.size, shape.indices[wanted[shape.indices]]) for shape in shapes)
-    return tuple(shape for shape in chosen if len(shape.indices))
 
 
 def _gpu_key(cluster: Cluster) -> tuple[Hashable, ...]:

@@ -53,6 +53,8 @@ class EstimateColumns:
     exists: Mask
     """Whether some layout divides the batch over the cluster."""
     fits: Mask
+    may_fit: Mask
+    """Whether some layout likely fits, if not with the confidence of the job."""
     holds: Mask
     """Whether as many requests run at once as the job asks for."""
     needed_bytes: Floats
@@ -166,6 +168,7 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
         runs=np.zeros(rows, np.bool_),
         exists=np.zeros(rows, np.bool_),
         fits=np.zeros(rows, np.bool_),
+        may_fit=np.zeros(rows, np.bool_),
         holds=np.ones(rows, np.bool_),
         needed_bytes=np.full(rows, np.inf),
         sure_bytes=np.full(rows, np.inf),
@@ -378,6 +381,7 @@ def _columns(
         runs=np.ones(len(table), np.bool_),
         exists=best.exists,
         fits=best.fits,
+        may_fit=best.least_bytes <= table.usable_bytes,
         holds=np.ones(len(table), np.bool_),
         needed_bytes=best.needed_bytes,
         sure_bytes=sure_bytes,

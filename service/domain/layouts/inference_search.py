@@ -38,6 +38,8 @@ class FastestInference:
     """Per GPU; infinite where there is no layout."""
     sure_bytes: Floats
     """Bytes per GPU that suffice with the confidence of the config; infinite where there is no layout."""
+    least_bytes: Floats
+    """Bytes per GPU without which no request runs in any layout; infinite where none has room for one."""
     concurrency: Floats
     """Conversations (or samples) at once on the whole cluster."""
     units_per_second: Floats
@@ -60,7 +62,19 @@ class FastestInference:
         none, zero, needed = np.zeros(rows, dtype=bool), np.zeros(rows), np.full(rows, np.inf)
         missed = np.full((rows, limits), np.inf)
         return FastestInference(
-            LayoutTable.plain(rows), none, none, needed, needed, zero, zero, zero, none, np.ones(rows), missed, missed
+            LayoutTable.plain(rows),
+            none,
+            none,
+            needed,
+            needed,
+            needed,
+            zero,
+            zero,
+            zero,
+            none,
+            np.ones(rows),
+            missed,
+            missed,
         )
 
 
@@ -86,8 +100,9 @@ def fastest_inference_layouts(
     keep the others waiting, which tokens per second counts and time per token does not. Ties go to the layout with the
     fewest parts.
     """
-    fastest = _fastest(physics, config, clusters, _pairs(config, clusters.shapes_of(wanted), fixed))
-    fastest = taken(fastest, clusters.same_but_host)
+    table, these = clusters.without_hosts(wanted)
+    fastest = _fastest(physics, config, table, _pairs(config, table.shapes_of(these), fixed))
+    fastest = taken(fastest, clusters.row_by_gpus)
     fits = fastest.fits & clusters.hosts_fit(config, 1)
     return replace(fastest, fits=fits, units_per_second=np.where(fits, fastest.units_per_second, 0.0))
 
@@ -96,13 +111,14 @@ def where_inference_fits(
     physics: Physics, config: InferenceConfig, clusters: ClusterTable, *, wanted: Mask | None = None
 ) -> Mask:
     """Whether the fastest layout fits and holds the concurrency that is asked for."""
-    pairs = _pairs(config, clusters.shapes_of(wanted), FREE)
-    memory = _memory(physics, config, clusters, pairs)
+    table, these = clusters.without_hosts(wanted)
+    pairs = _pairs(config, table.shapes_of(these), FREE)
+    memory = _memory(physics, config, table, pairs)
     rows = np.flatnonzero(pairs.eligible(memory.fits))
     tried = pairs.rows(rows)
     in_flight, _ = _in_flight(config, tried.layouts, memory.room[rows])
-    fits = np.bincount(tried.cluster, in_flight <= memory.room[rows], len(clusters)) > 0
-    return np.asarray(fits[clusters.same_but_host] & clusters.hosts_fit(config, 1))
+    fits = np.bincount(tried.cluster, in_flight <= memory.room[rows], len(table)) > 0
+    return np.asarray(fits[clusters.row_by_gpus] & clusters.hosts_fit(config, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +248,8 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
     lightest = pairs.best(np.flatnonzero(~fits[pairs.cluster]), pairs.crossing, memory.least)
     for chosen in (lightest, rows[best]):
         index[pairs.cluster[chosen]], exists[pairs.cluster[chosen]] = chosen, True
-    most_requests = np.zeros(count)
+    least_bytes, most_requests = np.full(count, np.inf), np.zeros(count)
+    np.minimum.at(least_bytes, pairs.cluster, np.where(memory.room > 0, memory.least, np.inf))
     np.maximum.at(most_requests, tried.cluster, places * pairs.cuts.data[tried.cut])
 
     def of_best(figures: Floats, otherwise: float) -> Floats:
@@ -246,6 +263,7 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
         fits,
         np.where(exists, memory.needed[index], np.inf),
         np.where(exists, memory.sure[index], np.inf),
+        least_bytes,
         of_best(speed.concurrency, 0.0),
         of_best(speed.rate, 0.0),
         most_requests,

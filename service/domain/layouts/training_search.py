@@ -17,7 +17,7 @@ from service.domain.layouts.candidates import (
     training_candidates,
     ways_to_run,
 )
-from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors, shapes_among
+from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.features import layout_columns, training_config_features
 from service.domain.physics.memory import training_parts
@@ -36,6 +36,8 @@ class FastestTraining:
     """In the GPUs' memory, with the confidence of the config, and in the host's, where that is known."""
     needed_bytes: Floats
     """Per GPU; infinite where there is no layout."""
+    least_bytes: Floats
+    """Per GPU, in the layout that needs the least; infinite where there is none."""
     seconds_per_sample: Floats
     """Calibrated, before the caution of bands; infinite where it does not fit."""
 
@@ -43,7 +45,7 @@ class FastestTraining:
     def nothing(rows: int) -> "FastestTraining":
         """No layout on any cluster."""
         none, infinite = np.zeros(rows, dtype=bool), np.full(rows, np.inf)
-        return FastestTraining(LayoutTable.plain(rows), none, none, infinite, infinite)
+        return FastestTraining(LayoutTable.plain(rows), none, none, infinite, infinite, infinite)
 
 
 def training_bands(physics: Physics, config: TrainingConfig, clusters: ClusterTable) -> Floats:
@@ -61,11 +63,11 @@ def fastest_training_layouts(
     wanted: Mask | None = None,
 ) -> FastestTraining:
     """The best layout on every cluster, or on the wanted ones."""
-    search = _Search(physics, config, clusters.surely(physics, config), fixed)
-    shapes = clusters.shapes_of(wanted, hosts_matter=search.hosts_matter)
-    fastest = search.fastest(shapes)
-    if not search.hosts_matter:
-        fastest = taken(fastest, clusters.same_but_host)
+    hosts_matter = config.model.transformer is None
+    table, these = (clusters, wanted) if hosts_matter else clusters.without_hosts(wanted)
+    fastest = _Search(physics, config, table.surely(physics, config), fixed).fastest(table.shapes_of(these))
+    if not hosts_matter:
+        fastest = taken(fastest, clusters.row_by_gpus)
     fits = fastest.fits & clusters.hosts_fit(config, fastest.layouts.micro_batch)
     return replace(fastest, fits=fits, seconds_per_sample=np.where(fits, fastest.seconds_per_sample, np.inf))
 
@@ -82,11 +84,12 @@ def where_training_fits(
     hosts = clusters.hosts_fit(config, most)
     if config.model.transformer is None or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
         return fastest_training_layouts(physics, config, clusters, fixed, wanted=wanted).fits
-    clusters = clusters.surely(physics, config)
-    search = _Search(physics, config, clusters, fixed)
-    shapes = shapes_among(clusters.shapes_of(wanted), search.least_bytes() <= clusters.usable_bytes)
-    fits = search.lightest_fits(shapes)
-    return fits[clusters.same_but_host] & hosts
+    table, these = clusters.without_hosts(wanted)
+    table = table.surely(physics, config)
+    search = _Search(physics, config, table, fixed)
+    may_fit = search.least_bytes() <= table.usable_bytes
+    fits = search.lightest_fits(table.shapes_of(may_fit if these is None else may_fit & these))
+    return fits[clusters.row_by_gpus] & hosts
 
 
 class _Search:
@@ -95,7 +98,6 @@ class _Search:
     def __init__(self, physics: Physics, config: TrainingConfig, clusters: ClusterTable, fixed: FixedLayout) -> None:
         self.config, self.clusters, self.fixed = config, clusters, fixed
         self.factors = ConfigFactors(physics.calibration, training_config_features(config))
-        self.hosts_matter = config.model.transformer is None
         self.log_of_ways = self._log_of_ways()
 
     def lightest_fits(self, shapes: Sequence[ClusterShape]) -> Mask:
@@ -116,14 +118,16 @@ class _Search:
             return FastestTraining.nothing(count)
         needed = self._bytes_needed(layouts)
         inside = np.where(candidates.crossing, np.inf, needed)
-        exists, chosen, least_inside = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64), np.zeros(count)
+        exists, chosen = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
+        least_inside, least = np.zeros(count), np.full(count, np.inf)
         for shape, rows in candidates.by_shape():
             here, least_inside_here = shapes[shape].indices, inside[rows].min()
             lightest = (inside if least_inside_here < np.inf else needed)[rows].argmin()
             exists[here], chosen[here], least_inside[here] = True, rows.start + lightest, least_inside_here
+            least[here] = needed[rows].min()
         seconds = self._choose_fastest(shapes, candidates, needed, least_inside, chosen)
         needed_bytes = np.where(exists, needed[chosen], np.inf)
-        fastest = FastestTraining(taken(layouts, chosen), exists, seconds < np.inf, needed_bytes, seconds)
+        fastest = FastestTraining(taken(layouts, chosen), exists, seconds < np.inf, needed_bytes, least, seconds)
         return self._simplified(fastest, layouts, chosen)
 
     def least_bytes(self) -> Floats:

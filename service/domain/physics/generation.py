@@ -200,8 +200,8 @@ def served_load(
 
     `rates` is the band of a rate of 1.
     """
-    serving, room = config.serving, _room(calibration, config, cluster, layout, features)
-    if serving is None or not room:
+    serving = config.serving
+    if serving is None or not (room := _room(calibration, config, cluster, layout, features)):
         return None
     engine = _engine_with(calibration, config, cluster, layout, features)
     # Engines as fast as the high end of the band, the likely figure and the low end.

@@ -118,6 +118,11 @@ class FleetEstimate(Generic[W]):
         """Returns the estimates on a number of nodes."""
         return self.options[self.counts.index(nodes)]
 
+    @property
+    def may_fit(self) -> TypeSet:
+        """Types on which the job likely fits on some number of nodes, if not with its confidence."""
+        return types_where(np.any([option.may_fit for option in self.options], axis=0))
+
     def layout(self, index: int, nodes: int) -> Layout:
         """Returns the best layout on a number of nodes of an instance type."""
         return self.layouts[self.counts.index(nodes)].of(index)
@@ -175,7 +180,7 @@ class _MoreMemory:
         confidence = catalog.derive(_highest_confidence, self.fleet, among, cache=catalog.outlooks)
         if confidence is not None:
             less_sure = replace(self.fleet.job, memory_confidence=confidence)
-            if admits := self.admitted(less_sure, self.fleet.counts, rejected, catalog):
+            if admits := self.admitted(less_sure, self.fleet.counts, rejected, catalog, self.fleet.may_fit):
                 return Relaxation({"workload.memory_confidence": confidence}, rejected.only(admits))
         tried = self.fleet.counts
         least, most = min(tried), max(tried)
@@ -187,9 +192,18 @@ class _MoreMemory:
             tried += more
         return None
 
-    def admitted(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
-        """Returns the types of rejected offers that run a job on some of the numbers of nodes, within the limits."""
-        blocked = self.fleet.blockers.for_now
+    def admitted(
+        self,
+        job: Job,
+        counts: tuple[int, ...],
+        rejected: AdmittedOffers,
+        catalog: Catalog,
+        among: TypeSet | None = None,
+    ) -> TypeSet:
+        """Returns the types of rejected offers, or some of them, that run a job on some of the numbers of nodes, within
+        the limits.
+        """
+        blocked = self.fleet.blockers.for_now & (catalog.everyone if among is None else among)
         if self.keeping is not None:
             return self.keeping(rejected, blocked, lambda types: _estimate_fleet(catalog, job, counts, types))
         return catalog.derive(_types_that_run, job, counts, rejected.types & blocked, cache=catalog.outlooks)

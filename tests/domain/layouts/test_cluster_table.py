@@ -32,9 +32,12 @@ def test_a_row_holds_the_figures_of_its_cluster() -> None:
 
 def test_clusters_that_differ_in_hosts_alone_share_one_search() -> None:
     table = cluster_table([EIGHT, EIGHT_WITH_HOST, ONE])
-    assert [shape.indices.tolist() for shape in table.shapes_of(None)] == [[0], [2]]
-    assert [shape.indices.tolist() for shape in table.shapes_of(None, hosts_matter=True)] == [[0, 1], [2]]
+    assert [shape.indices.tolist() for shape in table.shapes_of(None)] == [[0, 1], [2]]
     assert [shape.size for shape in table.shapes_of(np.array([False, False, True]))] == [(1, 1, 1)]
+    alone, every = table.without_hosts(None)
+    assert (len(alone), every, table.row_by_gpus.tolist()) == (2, None, [0, 0, 1])
+    alone, wanted = table.without_hosts(np.array([False, True, False]))
+    assert [shape.indices.tolist() for shape in alone.shapes_of(wanted)] == [[0]]
 
 
 def test_clusters_of_different_gpus_have_a_shape_in_common() -> None:
