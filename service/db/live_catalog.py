@@ -15,7 +15,7 @@ from service.db.errors import DatabaseFileLost, in_sentences
 from service.db.feeds.read_feeds import FeedStatus, UnmappedType, feed_statuses, unmapped_types
 from service.db.feeds.replay import history_known_on
 from service.db.keys import KeyRing
-from service.db.read_history import read_history, read_newer, read_version
+from service.db.read_history import newer_history, read_history, read_version, snapshot
 from service.db.write_measurements import write_measurements
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.history import CatalogHistory
@@ -196,15 +196,16 @@ class LiveCatalog:
                 self._health = Health(self._health.checked_at, problem, file_lost)
 
     def _read_if_changed(self) -> None:
-        with self._engine.connect() as connection:
+        with snapshot(self._engine) as connection:
             version = read_version(connection)
-        # Before the rows, which take long to read when there are many.
-        self._health = replace(self._health, checked_at=datetime.now(UTC))
-        if version != self.history.version:
-            newer = read_newer(self._engine, self.history)
-            same_facts = newer.measurements is self.history.measurements  # the log has grown, and nothing else changed
-            self._current = self._built(newer, self._current if same_facts else None)
-            log.info("The catalog is now version %s.", self.history.version)
+            # Before the rows, which take long to read when there are many.
+            self._health = replace(self._health, checked_at=datetime.now(UTC))
+            if version.number == self.history.version:
+                return
+            newer = newer_history(connection, version, self.history)
+        same_facts = newer.measurements is self.history.measurements  # the log has grown, and nothing else changed
+        self._current = self._built(newer, self._current if same_facts else None)
+        log.info("The catalog is now version %s.", self.history.version)
 
     def _watch(self) -> None:
         wait = self._wait_for_notice if self._engine.dialect.name == "postgresql" else self._wait

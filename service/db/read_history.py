@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Select, select
+from sqlalchemy import Connection, Engine, Select, bindparam, select
 
 from service.db.read_prices import PriceVocabulary, read_offers, read_prices
 from service.db.tables import CATALOG_VERSION, MEASUREMENT, METADATA
@@ -46,26 +46,40 @@ Events = Mapping[tuple[Any, ...], list[LifecycleEvent]]
 BEFORE_ALL = -1
 
 
-def read_version(connection: Connection) -> int:
-    """Returns the version of the catalog, which every change raises."""
-    return int(connection.execute(select(CATALOG_VERSION.c.version)).scalar_one())
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The state of a database. Every change raises it."""
 
-
-def _read_facts_version(connection: Connection) -> int:
+    number: int
+    """Counts all changes: the version of the catalog."""
+    facts: int
     """Counts the changes that did more than add measurements of callers."""
-    return int(connection.execute(select(CATALOG_VERSION.c.version - CATALOG_VERSION.c.measured)).scalar_one())
 
 
-def read_newer(engine: Engine, known: CatalogHistory) -> CatalogHistory:
-    """Returns the same as `read_history`, but reads only new measurements if nothing else changed since `known`."""
-    with snapshot(engine) as connection:
-        version = read_version(connection)
-        if _read_facts_version(connection) == known.facts_version:
-            newer = _read_measurements(connection, known.measurements.version)
-            if newer:  # otherwise a process of an older release has written, which does not set `since`
-                known.measurements.add(newer, version)
-                return replace(known, version=version)
-    return read_history(engine)
+VERSION = select(CATALOG_VERSION.c.version, CATALOG_VERSION.c.version - CATALOG_VERSION.c.measured)
+MEASURED = tuple(field.name for field in fields(Measurement))
+MEASUREMENTS = select(*(MEASUREMENT.c["usd_per_hour_micros" if name == "usd_per_hour" else name] for name in MEASURED))
+"""The columns of a `Measurement`, in the order of its fields."""
+NEWER_MEASUREMENTS = MEASUREMENTS.where(MEASUREMENT.c.since > bindparam("known")).order_by(MEASUREMENT.c.since)
+"""The measurements that later versions than `known` have added, in the order of versions."""
+
+
+def read_version(connection: Connection) -> Version:
+    """Returns the version of the database that a transaction sees."""
+    return Version(*connection.execute(VERSION).one())
+
+
+def newer_history(connection: Connection, version: Version, known: CatalogHistory) -> CatalogHistory:
+    """Returns the same as `history_in`, but reads only new measurements if nothing else changed since `known`.
+
+    `version` is what `read_version` returns in this transaction.
+    """
+    if version.facts == known.facts_version:
+        newer = read_measurements(connection, NEWER_MEASUREMENTS, known=known.measurements.version)
+        if newer:  # otherwise a process of an older release has written, which does not set `since`
+            known.measurements.add(newer, version.number)
+            return replace(known, version=version.number)
+    return history_in(connection)
 
 
 @contextmanager
@@ -92,9 +106,8 @@ def history_in(connection: Connection) -> CatalogHistory:
     offers, offer_ids, currency_of = read_offers(connection, index_of, vocabulary)
     prices = read_prices(connection, offer_ids, currency_of, vocabulary)
     reference = _read_reference(connection, gpus)
-    measurements = MeasurementLog(_read_measurements(connection, newer_than=BEFORE_ALL), version)
-    facts_version = _read_facts_version(connection)
-    return CatalogHistory(version, instance_types, offers, prices, reference, facts_version, measurements)
+    measurements = MeasurementLog(read_measurements(connection, NEWER_MEASUREMENTS, known=BEFORE_ALL), version.number)
+    return CatalogHistory(version.number, instance_types, offers, prices, reference, version.facts, measurements)
 
 
 def _rows(connection: Connection, table: str, *order: str) -> Iterator[ReadRow]:
@@ -220,20 +233,12 @@ def _read_services(connection: Connection) -> tuple[Service, ...]:
     )
 
 
-def _read_measurements(connection: Connection, newer_than: int) -> list[Measurement]:
-    """The measurements that later versions than this one have added, in the order of versions."""
-    is_newer = MEASUREMENT.c.since > newer_than
-    return read_measurements(connection, select(MEASUREMENT).where(is_newer).order_by(MEASUREMENT.c.since))
-
-
-def read_measurements(connection: Connection, rows: Select[Any]) -> list[Measurement]:
-    """Returns the measurements of rows of `measurement`, which hold money in micro-units."""
-    names = [field.name for field in fields(Measurement)]
-    columns = [MEASUREMENT.c.usd_per_hour_micros if name == "usd_per_hour" else MEASUREMENT.c[name] for name in names]
-    price = names.index("usd_per_hour")
+def read_measurements(connection: Connection, rows: Select[Any], **parameters: object) -> list[Measurement]:
+    """Returns the measurements that a SELECT on `MEASUREMENTS` finds."""
+    price = MEASURED.index("usd_per_hour")
     same: dict[Any, Any] = {}  # a million rows repeat a few names and days, which need not be stored a million times
     measurements = []
-    for row in connection.execute(rows.with_only_columns(*columns)):
+    for row in connection.execute(rows, parameters):
         values = [same.setdefault(value, value) if isinstance(value, str | date) else value for value in row]
         values[price] = None if values[price] is None else values[price] / MICRO
         measurements.append(Measurement(*values))

@@ -1,13 +1,13 @@
 """Stores measurements that callers send: all of a call or none, each once, untouched by any import."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import Connection, Engine, insert, select, text, update
+from sqlalchemy import Connection, Engine, bindparam, insert, text, update
 
 from service.db.errors import in_sentences
-from service.db.read_history import read_measurements
+from service.db.read_history import MEASURED, MEASUREMENTS, read_measurements
 from service.db.tables import API_KEY, CATALOG_VERSION, MEASUREMENT
 from service.db.write_catalog import Record
 from service.domain.catalog.reference import Measurement
@@ -16,6 +16,21 @@ from service.domain.money import MICRO
 
 LOCK_TIMEOUT = "10s"
 """How long Postgres waits for a running import; SQLite waits for `SQLITE_BUSY_SECONDS`."""
+
+# Statements are built once: building one for each write would take longer than running it.
+LOCK = update(CATALOG_VERSION).values(importing=True).returning(CATALOG_VERSION.c.version)
+UNLOCK = update(CATALOG_VERSION).values(
+    importing=False,
+    version=CATALOG_VERSION.c.version + bindparam("raised"),
+    measured=CATALOG_VERSION.c.measured + bindparam("raised"),
+)
+STORED = MEASUREMENTS.where(MEASUREMENT.c.id.in_(bindparam("ids", expanding=True)))
+COUNT = (
+    update(API_KEY)
+    .where(API_KEY.c.id == bindparam("id_"))
+    .values(measurements=API_KEY.c.measurements + bindparam("new"))
+    .returning(API_KEY.c.measurements)
+)
 
 
 def write_measurements(
@@ -36,43 +51,33 @@ def write_measurements(
         if engine.dialect.name == "postgresql":
             connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
         # An import locks this row too, so that only one writes at a time; the triggers that raise the version are off.
-        connection.execute(update(CATALOG_VERSION).values(importing=True))
-        stored = _stored(connection, list(by_id))
-        new = [measurement for measurement in by_id.values() if measurement.id not in stored]
-        raised = 1 if new else 0
+        before = connection.execute(LOCK).scalar_one()
+        stored = {measurement.id: measurement for measurement in read_measurements(connection, STORED, ids=list(by_id))}
+        new = [_as_stored(by_id[id_], before + 1) for id_ in by_id if id_ not in stored]
         if new:
-            version = connection.execute(select(CATALOG_VERSION.c.version)).scalar_one() + raised
-            added = {"sent_at": now, "key": key, "since": version}
-            connection.execute(insert(MEASUREMENT), [_record_of(measurement) | added for measurement in new])
+            records = [_record_of(measurement) | {"sent_at": now, "key": key} for measurement in new]
+            connection.execute(insert(MEASUREMENT), records)
             _count(connection, key, len(new), most)
-            stored = _stored(connection, list(by_id))
-        connection.execute(
-            update(CATALOG_VERSION).values(
-                importing=False,
-                version=CATALOG_VERSION.c.version + raised,
-                measured=CATALOG_VERSION.c.measured + raised,
-            )
-        )
+        connection.execute(UNLOCK, {"raised": 1 if new else 0})
+    stored |= {measurement.id: measurement for measurement in new}
     return [stored[measurement.id] for measurement in measurements]
 
 
-def _stored(connection: Connection, ids: Sequence[str]) -> dict[str, Measurement]:
-    rows = select(MEASUREMENT).where(MEASUREMENT.c.id.in_(ids))
-    return {measurement.id: measurement for measurement in read_measurements(connection, rows)}
+def _as_stored(measurement: Measurement, version: int) -> Measurement:
+    """The measurement as the database returns it, which holds money in micro-units."""
+    usd = measurement.usd_per_hour
+    return replace(measurement, since=version, usd_per_hour=None if usd is None else round(usd * MICRO) / MICRO)
 
 
 def _record_of(measurement: Measurement) -> Record:
-    record = asdict(measurement)
+    record = {name: getattr(measurement, name) for name in MEASURED}
     usd = record.pop("usd_per_hour")
     return {**record, "usd_per_hour_micros": None if usd is None else round(usd * MICRO)}
 
 
 def _count(connection: Connection, key: str | None, new: int, most: int | None) -> None:
     """Raises the count of the key: counting its rows would take longer the more it has."""
-    is_key = API_KEY.c.id == key
-    counted = API_KEY.c.measurements + new
-    connection.execute(update(API_KEY).where(is_key).values(measurements=counted))
-    total = connection.execute(select(API_KEY.c.measurements).where(is_key)).scalar()
+    total = connection.execute(COUNT, {"id_": key, "new": new}).scalar()
     if total is not None and most is not None and total > most:
         raise QuestionError(
             f"The API key {key} may store {most:,} measurements and has stored {total - new:,}, to which {new:,} "

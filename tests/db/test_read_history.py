@@ -163,7 +163,7 @@ def test_a_change_in_the_midst_of_reading_is_not_half_read(engine: Engine, monke
 
     read_version = module.read_version
 
-    def read_version_then_change(connection: object) -> int:
+    def read_version_then_change(connection: object) -> object:
         version = read_version(connection)  # type: ignore[arg-type]
         with engine.begin() as other:
             other.execute(text("UPDATE instance_type SET vcpus = 97 WHERE name = 'p4d.24xlarge'"))

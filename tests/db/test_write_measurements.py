@@ -73,6 +73,13 @@ def test_it_comes_back_as_it_went_in(engine: Engine) -> None:
     assert version(engine) == before + 1
 
 
+def test_money_is_answered_as_it_is_stored(engine: Engine) -> None:
+    """The database holds micro-units: what the caller sent in more detail is rounded in the answer too."""
+    (answered,) = write_measurements.write_measurements(engine, [replace(SENT, usd_per_hour=1.0061234567)], NOW)
+    assert answered == stored(engine)[-1]
+    assert answered.usd_per_hour == 1.006123
+
+
 def test_the_same_again_changes_nothing_and_answers_the_same(engine: Engine) -> None:
     other = replace(SENT, id="sent-2")
     write_measurements.write_measurements(engine, [SENT], NOW)
@@ -133,8 +140,8 @@ def test_only_what_is_newer_is_read_and_nothing_is_built_again(engine: Engine, m
     before = others.on(None)
     read: list[int] = []
 
-    def counted(*given: Any) -> list[Measurement]:
-        rows = plain(*given)
+    def counted(*given: Any, **parameters: Any) -> list[Measurement]:
+        rows = plain(*given, **parameters)
         read.append(len(rows))
         return rows
 
