@@ -1,12 +1,12 @@
 """Holds the current catalog, and replaces it as a whole when the version in the database changes."""
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import lru_cache
+from time import monotonic
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -219,21 +219,26 @@ class LiveCatalog:
         self._stopping.wait(self._poll_seconds)
 
     def _wait_for_notice(self) -> None:
-        """Waits until Postgres announces a new version, at most as long as between two polls."""
+        """Waits until Postgres announces a version that is new here, at most as long as between two polls."""
         import psycopg  # imported here because a service on SQLite starts faster without it
 
-        checks = math.ceil(self._poll_seconds / STOP_WITHIN_SECONDS)
-        seconds = self._poll_seconds / checks
+        until = monotonic() + self._poll_seconds
         try:
             with self._engine.connect() as connection:
                 driver = connection.connection.driver_connection
                 assert isinstance(driver, psycopg.Connection)
                 connection.exec_driver_sql("LISTEN catalog")
                 connection.commit()
-                for _check in range(checks):
-                    if self._stopping.is_set() or any(driver.notifies(timeout=seconds, stop_after=1)):
+                while not self._stopping.is_set() and (left := until - monotonic()) > 0:
+                    # A list, because a generator that is not exhausted keeps the connection locked.
+                    notices = list(driver.notifies(timeout=min(left, STOP_WITHIN_SECONDS), stop_after=1))
+                    if any(self._is_new(int(notice.payload)) for notice in notices):
                         break
                 connection.exec_driver_sql("UNLISTEN catalog")
                 connection.commit()
         except (SQLAlchemyError, psycopg.Error):
             self._wait()
+
+    def _is_new(self, version: int) -> bool:
+        with self._refreshing:  # a thread that has written the version may be reading it
+            return version > self.history.version
