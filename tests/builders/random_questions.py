@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from service.domain.jobs.stacks import software_called
 from tests.api.answers import all_items
 
 TASKS = ("training", "inference", "hpc", "graphics", "development", "classical", "sequential")
@@ -326,6 +327,8 @@ class Questions:
             work |= {**self.lengths(model), "concurrency": self.whole(2048)}
         else:
             work["serving"] = self.serving(self.lengths(model))
+            if self._may_be_disaggregated(work) and self.maybe(0.3):
+                work["serving"]["disaggregated"] = True
         asked: dict[str, Any] = {"workload": work, "limit": 2}
         asked["constraints"] = self.some(
             {
@@ -339,6 +342,12 @@ class Questions:
             0.25,
         )
         return asked
+
+    def _may_be_disaggregated(self, work: Mapping[str, Any]) -> bool:
+        engine = software_called(work.get("software", {}).get("engine"))
+        return engine.stack.disaggregates and work["serving"].keys().isdisjoint(
+            ("concurrency", "max_seconds_per_request")
+        )
 
     def long_prompts(self) -> dict[str, Any]:
         """A body of `POST /recommend` with prompts of most of a context, on two kinds of GPU, some of them alone."""

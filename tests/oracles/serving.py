@@ -106,10 +106,51 @@ def simulate_arrivals(
     Every step reads the prompts that have arrived while there is a place, and yields a token of each request. Steps
     without a change of what runs follow each other, so they are taken at once.
     """
+    requests = _sent_at_random(rate, lengths, random)
+    _answer(times, requests, places)
+    return requests[len(requests) // 5 :]
+
+
+def simulate_disaggregated(
+    times: EngineTimes,
+    transfer: float,
+    rate: float,
+    places: int,
+    lengths: Sequence[int],
+    replicas: tuple[int, int],
+    random: Random,
+) -> list[SimulatedRequest]:
+    """Runs engines of which some read prompts, one after another, and send their caches, also one after another, to
+    the others, which write the answers; each request goes to one of each kind at random.
+    """
+    requests = _sent_at_random(rate, lengths, random)
+    reading, sending = [0.0] * replicas[0], [0.0] * replicas[0]
+    answers = [list[tuple[SimulatedRequest, SimulatedRequest]]() for _ in range(replicas[1])]
+    read = float(times.step + times.request + times.prompt)
+    for request in requests:
+        replica = random.randrange(replicas[0])
+        reading[replica] = max(reading[replica], request.sent + float(times.arrival)) + read
+        sending[replica] = max(sending[replica], reading[replica]) + transfer
+        request.first = sending[replica]
+        random.choice(answers).append((request, SimulatedRequest(request.first, request.tokens - 1)))
+    for pairs in answers:
+        later = sorted((rest for _, rest in pairs), key=lambda rest: rest.sent)
+        _answer(EngineTimes(times.step, times.request, 0.0, 0.0), later, places)
+        for request, rest in pairs:
+            request.last = rest.last
+    return requests[len(requests) // 5 :]
+
+
+def _sent_at_random(rate: float, lengths: Sequence[int], random: Random) -> list[SimulatedRequest]:
     sent, requests = 0.0, []
     for tokens in lengths:
         sent += random.expovariate(rate)
         requests.append(SimulatedRequest(sent, tokens))
+    return requests
+
+
+def _answer(times: EngineTimes, requests: Sequence[SimulatedRequest], places: int) -> None:
+    """Answers requests in the order in which they were sent."""
     waiting, running, now = deque(requests), list[SimulatedRequest](), 0.0
     while waiting or running:
         before = len(running)
@@ -127,7 +168,6 @@ def simulate_arrivals(
         for request in running:
             request.got, request.last = request.got + steps, now
         running = [request for request in running if request.got < request.tokens]
-    return requests[len(requests) // 5 :]
 
 
 def simulate_batches(
@@ -138,10 +178,7 @@ def simulate_batches(
     It takes what has arrived, as far as there are places, reads all prompts, and takes no more until the longest answer
     has ended, with which all answers are sent.
     """
-    sent, requests = 0.0, []
-    for tokens in lengths:
-        sent += random.expovariate(rate)
-        requests.append(SimulatedRequest(sent, tokens))
+    requests = _sent_at_random(rate, lengths, random)
     waiting, now = deque(requests), 0.0
     while waiting:
         now = max(now, waiting[0].sent + float(times.arrival))

@@ -80,13 +80,15 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
+def _network_unknown(*, gbps: float, disaggregated: bool) -> str:
+    crosses = "the cache of each prompt" if disaggregated else "only data parallelism"
+    return f"The network between the machines is not stated: {gbps:g} Gbps are assumed, and {crosses} crosses it."
+
+
 WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.GPU_MEMORY: _gpu_memory,
     EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
-    EstimateWarningCode.NETWORK_UNKNOWN: (
-        "The network between the {nodes} nodes is not stated: {gbps:g} Gbps are assumed, and only data parallelism "
-        "crosses it."
-    ).format,
+    EstimateWarningCode.NETWORK_UNKNOWN: _network_unknown,
     EstimateWarningCode.NO_CLUSTER_THERE: (
         "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."
     ).format,
@@ -221,6 +223,8 @@ def month_text(served: ServedLoad, usd: Micros | None, nodes: int) -> str:
         return missed_text(served)
     count = round(served.instances.likely)
     gang = f"{count} x {nodes} machines" if nodes > 1 else _machines(count)
+    if readers := served.prefill_instances * nodes:
+        gang += f" ({readers} to read prompts and {count * nodes - readers} to write answers)"
     return f"{gang}; the price of an hour is not known." if usd is None else f"{gang} for {HOURS_A_MONTH} h."
 
 

@@ -22,6 +22,12 @@ class ServedResponse:
     instances: Annotated[int, Field(description="Fewest that keep the limits; if none do, that carry the load.")]
     instances_low: Annotated[int, Field(description="If engines are as fast as the high end of their band.")]
     instances_high: int
+    prefill_instances: Annotated[
+        int | None, Field(description="Those of them that only read prompts; null if the load is not disaggregated.")
+    ]
+    seconds_of_transfer: Annotated[
+        float | None, Field(description="Time in which one of these sends the cache of a prompt; null likewise.")
+    ]
     replicas: Annotated[int, Field(description="Copies of the model on all instances.")]
     kv_cache_tokens: Annotated[float | None, Field(description="Tokens whose keys and values fit on one replica.")]
     max_batch: Annotated[float, Field(description="Most requests that run at once on a replica.")]
@@ -74,6 +80,8 @@ def _figures(job: JobEstimate) -> dict[str, Any]:
         "instances": likely,
         "instances_low": low,
         "instances_high": high,
+        "prefill_instances": served.prefill_instances or None,
+        "seconds_of_transfer": rounded(served.seconds_of_transfer) if served.prefill_instances else None,
         "replicas": likely * round(served.replicas),
         "kv_cache_tokens": shown(estimate.kv_cache_tokens),
         "max_batch": served.places,

@@ -167,6 +167,12 @@ def _instances(request: RecommendRequest) -> int:
     return work.concurrent_runs if work.serving is None else MOST_INSTANCES
 
 
+def _only_clusters(request: RecommendRequest) -> bool:
+    """Returns whether every choice is machines that work together."""
+    load = request.workload.serving
+    return request.constraints.min_nodes > 1 or (load is not None and load.disaggregated)
+
+
 def hosted(request: RecommendRequest, catalog: Catalog) -> Catalog:
     """Returns the catalog with the hosts that the request describes."""
     host = request.host_per_gpu
@@ -184,7 +190,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     job, most = job_of(work, catalog), _instances(request)
     if job is not None:
         # Where every choice is a cluster, a constraint rejects the machines that form none.
-        clusters = limits.allow_marketplace_clusters or limits.min_nodes > 1
+        clusters = limits.allow_marketplace_clusters or _only_clusters(request)
         job = replace(job, marketplace_clusters=clusters)
     load = None if job is None else job.serving
     if job is not None and load is not None:
@@ -315,7 +321,7 @@ def _constraints(
         with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
         platforms=work.software.platforms,
         grows=work.growth is not None,
-        in_clusters=limits.min_nodes > 1 and not limits.allow_marketplace_clusters,
+        in_clusters=_only_clusters(request) and not limits.allow_marketplace_clusters,
         exclude=tuple(dict.fromkeys(word for name in limits.exclude for word in _excluded_by(name, catalog))),
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,

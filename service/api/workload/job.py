@@ -14,7 +14,7 @@ from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, tokens_per_sample
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
-from service.domain.jobs.stacks import UNKNOWN, software_called
+from service.domain.jobs.stacks import STACKS, UNKNOWN, software_called
 from service.domain.models.described import DIMENSIONS, described, recognised
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
@@ -81,6 +81,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     )
     _check_tokens(job)
     _check_sample(work, job)
+    _check_engine(job)
     if model.transformer is None and model.forward_flops_per_sample is None and work.task == "inference":
         raise QuestionError(
             f"The work of a {model.sample} by {model.name} is unknown: describe the model by its parameters and "
@@ -161,6 +162,18 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
         raise QuestionError(
             f"A sample of this workload is: {job.sample_name}. Leave workload.sample out.", field="workload.sample"
         )
+
+
+def _check_engine(job: Job) -> None:
+    """Raises `QuestionError` for a disaggregated load on an engine that reads prompts where it writes answers."""
+    if job.serving is None or not job.serving.disaggregated or job.software.stack.disaggregates:
+        return
+    able = ", ".join(stack.id for stack in STACKS if stack.disaggregates)
+    raise QuestionError(
+        f"{job.software.line} reads prompts and writes answers with the same instances. Engines that can use other "
+        f"instances for each: {able}.",
+        field="workload.serving.disaggregated",
+    )
 
 
 def _check_tokens(job: Job) -> None:

@@ -16,7 +16,7 @@ RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
 AS_SENT = (
     "min_replicas", "availability_zones", "prefix_cache_hit_rate", "speculative_acceptance", "draft_length",
-    "draft_cost",
+    "draft_cost", "disaggregated",
 )  # fmt: skip
 OF_ANOTHER_QUESTION = ("amount", "concurrency", "batch_size", "longest_output_length")
 """Fields of a workload that describe a number of requests in another way."""
@@ -66,9 +66,23 @@ def _check(work: WorkloadRequest, sent: ServingRequest, model: Model) -> None:
             raise QuestionError(
                 f"workload.serving is a load without an end: leave workload.{name} out.", field=f"workload.{name}"
             )
+    if sent.disaggregated:
+        _check_disaggregated(sent)
     given = [name for name in RATES if getattr(sent, name) is not None]
     if len(given) != 1:
         raise QuestionError(f"Give the load in one of {', '.join(given or RATES)}.", field="workload.serving")
+
+
+def _check_disaggregated(sent: ServingRequest) -> None:
+    """Raises `QuestionError` for clients that send again, and for a limit on the time of both kinds of instances."""
+    for name, instead in (
+        ("concurrency", "requests_per_second"),
+        ("max_seconds_per_request", "max_seconds_to_first_token and max_seconds_per_output_token"),
+    ):
+        if getattr(sent, name) is not None:
+            raise QuestionError(
+                f"A disaggregated load is not estimated with {name}: give {instead}.", field=f"workload.serving.{name}"
+            )
 
 
 def _length(work: WorkloadRequest, sent: ServingRequest, name: str) -> Length:

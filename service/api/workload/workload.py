@@ -229,6 +229,13 @@ class ServingRequest(BodyModel):
         float,
         Field(ge=0, le=1, description="Time of a drafted token over that of a step; below 0.05 with small drafters."),
     ] = 0.05
+    disaggregated: Annotated[
+        bool,
+        Field(
+            description="Whether some instances only read prompts and the others write the answers, as vLLM, SGLang "
+            "and TensorRT-LLM can; of each kind there are the fewest that keep the limits. Needs a rate."
+        ),
+    ] = False
     headroom: Annotated[
         float | None,
         Field(ge=0, le=0.99, description="Share of what a replica can do that is kept free. Default: 0.2 for a rate."),

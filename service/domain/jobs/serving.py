@@ -86,6 +86,8 @@ class Serving:
     """Tokens that are drafted for a step."""
     draft_cost: float = 0.0
     """Time of a drafted token over that of a step."""
+    disaggregated: bool = False
+    """Whether other instances read the prompts than write the answers."""
     static_batches: bool = False
     """Whether engines start a batch when the last one has ended, as `Stack.static_batches` has it."""
     min_instances: int = 1

@@ -67,11 +67,13 @@ class Stack:
     """Its bits per weight include the embedding and the head."""
     static_batches: bool = False
     """Starts a batch of requests when all of the last one have ended, and reserves cache for the longest of them."""
+    disaggregates: bool = False
+    """Reads prompts on other instances than those that write the answers, where it is asked to."""
     most_in_flight: float = 2048.0
     """Most sequences that are decoded together; the default is TensorRT-LLM's."""
 
 
-UNKNOWN_STACK = Stack("unknown", _UNKNOWN_CLASS)
+UNKNOWN_STACK = Stack("unknown", _UNKNOWN_CLASS, disaggregates=True)
 STACKS = (
     Stack("megatron-bridge", _MEGATRON),
     Stack("nemo-automodel", _FSDP, ("automodel",)),
@@ -88,12 +90,19 @@ STACKS = (
     Stack("llama-factory", _EAGER, ("llamafactory",), expands_weights=True),
     Stack("axolotl", _EAGER, half_weights=True, expands_weights=True),
     Stack("unsloth", _EAGER, half_weights=True, static_batches=True),
-    Stack("tensorrt-llm", _ENGINE, ("trt-llm", "trtllm"), fp8_cache_with=("fp8", "fp4", "nvfp4", "mxfp4")),
+    Stack(
+        "tensorrt-llm",
+        _ENGINE,
+        ("trt-llm", "trtllm"),
+        fp8_cache_with=("fp8", "fp4", "nvfp4", "mxfp4"),
+        disaggregates=True,
+    ),
     Stack("mlperf-inference", _GRAPH, multiplies_int8=True),
     Stack("tensorrt", _GRAPH, ("trt",), multiplies_int8=True, static_batches=True),
-    Stack("vllm", _ENGINE, most_in_flight=1024.0),  # the default of max_num_seqs on GPUs of 70 GB
+    # The default of max_num_seqs on GPUs of 70 GB.
+    Stack("vllm", _ENGINE, most_in_flight=1024.0, disaggregates=True),
     Stack("early-vllm", _EARLY_ENGINE, most_in_flight=256.0),  # its default of max_num_seqs
-    Stack("sglang", _ENGINE),
+    Stack("sglang", _ENGINE, disaggregates=True),
     Stack("mlperf-serving", _ENGINE, fp8_cache_with=("fp8", "fp4", "nvfp4")),
     Stack("vllm-ascend", _ENGINE),
     Stack("mindie", _ENGINE),

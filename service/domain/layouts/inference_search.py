@@ -16,12 +16,19 @@ from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import cuts_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.usual import FREE, FixedLayout
+from service.domain.physics.disaggregated import serve_load
 from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import cut_columns, inference_config_features
 from service.domain.physics.generation import CalibratedEngines, room_by_memory, shares_of
 from service.domain.physics.inference_roofline import forward_batch, forward_demands
-from service.domain.physics.load import Replicas, serve
-from service.domain.physics.memory import cache_need, inference_parts, places_in_cache, replicas_in_use
+from service.domain.physics.load import Replicas
+from service.domain.physics.memory import (
+    cache_need,
+    inference_parts,
+    places_in_cache,
+    replicas_in_use,
+    sent_cache_bytes,
+)
 from service.domain.physics.parallelism import LayoutTable
 from service.domain.physics.serving import steady_state
 
@@ -356,7 +363,8 @@ def _serving(
     layouts = tried.layouts
     caution = inference_bands(physics, config, clusters)[tried.cluster, 1]
     engines = _engines(physics, config, clusters, tried.cluster, layouts)
-    served = serve(Replicas.of(engines, places, layouts.data, 1.0 / caution), serving)
+    transfer = sent_cache_bytes(config, layouts) * clusters.unit_seconds["network"][tried.cluster]
+    served = serve_load(Replicas.of(engines, places, layouts.data, 1.0 / caution), transfer, serving)
     rate = served.rate * layouts.data * serving.answer.mean / caution
     return _Speed(
         rate=rate,

@@ -42,9 +42,11 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     crosses_nodes = tensor > cluster.linked_gpus
     if tensor > 1 and (crosses_nodes or cluster.interconnect in SLOW_INTERCONNECTS):
         yield statement(EstimateWarningCode.TENSOR_OVER_SLOW_LINKS, tensor=tensor, crosses_nodes=crosses_nodes)
-    if cluster.crosses_network and not cluster.network_known:
+    serving = job_estimate.job.serving
+    disaggregated = serving is not None and serving.disaggregated
+    if (cluster.crosses_network or disaggregated) and not cluster.network_known:
         gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
-        yield statement(EstimateWarningCode.NETWORK_UNKNOWN, nodes=cluster.nodes, gbps=gbps)
+        yield statement(EstimateWarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
     yield from _feed_warnings(job_estimate, cluster)
     # Narrower formats only store weights.
     if not gpu.runs(precision) and bytes_per_value(precision) >= 1 and precision in gpu.rates:

@@ -10,7 +10,7 @@ which gives its first three moments. A request that arrives waits for the end of
 length) and then for the prompts that came with it. `tests/oracles/serving.py` simulates all of this.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -175,6 +175,22 @@ class ArrivalTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerTimes(ArrivalTimes):
+    """Engines that write answers to prompts which others read: a wait is part of the time per token."""
+
+    def per_output_token(self, percentile: float) -> Floats:
+        """Seconds per token of the answer that this share of the requests does not exceed."""
+        of_one_length = replace(self, answer_variation=np.zeros(len(self.tokens)))
+        return np.asarray(of_one_length.per_request(percentile) / self.tokens)
+
+    @property
+    def mean_per_token(self) -> Floats:
+        """Mean seconds per token of the answer."""
+        steps = (self.tokens - 1.0) * (self.least_per_token + self.per_token.mean)
+        return np.asarray((self.mean_first_token + steps) / self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
 class BatchTimes(ArrivalTimes):
     """Engines that start a batch when the last one has ended. `plain_step` is the time of the batch that an arrival
     finds; `wait` is what it waits for later batches, because the next one is full.
@@ -314,7 +330,7 @@ def arrival_times(seconds: EngineTimes, load: Floats, places: Floats, serving: S
     if state is not None:
         added = np.asarray(state.to_first_token.total(seconds)) - least
         by_law = np.maximum(added, 0.0) / np.maximum(np.minimum((1.0 - alone) * excess, most_later), 1e-12)
-    return ArrivalTimes(
+    return (AnswerTimes if serving.disaggregated else ArrivalTimes)(
         rate=rate,
         running=running,
         least=least,
@@ -344,7 +360,7 @@ def _prompts_of_others(
     share, second = np.minimum(rate * prompt, 0.95), 1.0 + variation
     mean = step / (1.0 - share)
     variance = prompt * second * share * mean / (1.0 - share**2)
-    third = prompt**2 * share * (mean + 3.0 * share * variance / prompt) / (1.0 - share**3)
+    third = prompt * share * (prompt * mean + 3.0 * share * variance) / (1.0 - share**3)
     # An arrival finds a step with a probability in proportion to its length.
     weighted = (variance + mean**2) / mean
     squared = (third + 3.0 * variance * mean + mean**3) / mean

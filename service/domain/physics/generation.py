@@ -13,6 +13,7 @@ from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.disaggregated import serve_load, times_of_load
 from service.domain.physics.inference_roofline import (
     ARRIVAL_DEMANDS,
     PER_REQUEST,
@@ -21,8 +22,14 @@ from service.domain.physics.inference_roofline import (
     engine_terms,
     prompt_demands,
 )
-from service.domain.physics.load import TIMES, Replicas, Served, serve
-from service.domain.physics.memory import figures, inference_parts, replicas_in_use, requests_with_room
+from service.domain.physics.load import TIMES, Replicas, Served
+from service.domain.physics.memory import (
+    figures,
+    inference_parts,
+    replicas_in_use,
+    requests_with_room,
+    sent_cache_bytes,
+)
 from service.domain.physics.parallelism import AnyLayout, Layout
 from service.domain.physics.resources import Demands, seconds_per_flop, seconds_per_unit_of_hardware
 from service.domain.physics.serving import PARTS, BurstShares, EngineTimes, SteadyState, steady_state
@@ -139,7 +146,11 @@ class ServedLoad:
     """Mean over all requests, as the next time."""
     mean_per_token: float
     prompt_share: float
-    """Share of the engine's time that reads prompts."""
+    """Share of the engine's time, or of the instances, that reads prompts."""
+    prefill_instances: int = 0
+    """Instances that only read prompts."""
+    seconds_of_transfer: float = 0.0
+    """Seconds in which one of them sends the cache of a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +218,16 @@ def served_load(
     # Engines as fast as the high end of the band, the likely figure and the low end.
     speeds = np.array([rates.high, rates.likely, rates.low])
     replicas = Replicas.of(engine, np.full(3, room), np.full(3, float(layout.data)), 1.0 / speeds)
-    served = serve(replicas, serving)
+    transfer = np.full(3, float(sent_cache_bytes(config, layout)) / cluster.network_bytes_per_second)
+    served = serve_load(replicas, transfer, serving)
     low, instances, high = served.fewest.tolist()
     likely, replicas = Served(*(column[1:2] for column in served)), replicas.rows(np.array([1]))
-    times = replicas.times(likely.load, serving)
+    times = times_of_load(replicas, transfer[1:2], likely, serving)
     seconds = replicas.seconds(np.clip(times.running, 1.0, room))
-    tokens, running, copies = float(times.tokens[0]), float(times.running[0]), instances * layout.data
+    tokens, running, copies = serving.answer.mean, float(times.running[0]), instances * layout.data
     prompt = float(np.asarray(seconds.prompt)[0])
     decode = tokens * float(np.asarray(seconds.step / max(1.0, running) + seconds.request)[0])
+    readers, rate = float(likely.prefill[0]), float(likely.rate[0]) * copies
     first, token, request = (float(figure(times, serving.percentile)[0]) for _, figure in TIMES.values())
     return ServedLoad(
         serving=serving,
@@ -224,15 +237,17 @@ def served_load(
         replicas=float(layout.data),
         places=room,
         running=running,
-        in_flight=serving.concurrency or float(times.rate[0] * times.mean_request[0]) * copies,
+        in_flight=serving.concurrency or rate * float(times.mean_request[0]),
         utilisation=float(likely.utilisation[0]),
-        requests_per_second=float(likely.rate[0]) * copies,
+        requests_per_second=rate,
         seconds_to_first_token=first,
         seconds_per_output_token=token,
         seconds_per_request=request,
         mean_to_first_token=float(times.mean_first_token[0]),
         mean_per_token=float(times.mean_per_token[0]),
-        prompt_share=prompt / (prompt + decode),
+        prompt_share=readers / instances if readers else prompt / (prompt + decode),
+        prefill_instances=round(readers),
+        seconds_of_transfer=float(transfer[1]) if readers else 0.0,
     )
 
 

@@ -18,15 +18,48 @@ from service.domain.physics.serving import EngineTimes
 ALMOST = 1.0 - 1e-9
 """A load that is divided over replicas and added up again may be more by a rounding error."""
 
-TIMES: dict[str, tuple[Callable[[ArrivalTimes, float, float], Mask], Callable[[ArrivalTimes, float], Floats]]] = {
-    "max_seconds_to_first_token": (ArrivalTimes.first_token_within, ArrivalTimes.first_token),
+
+class LoadTimes(Protocol):
+    """Times of requests on engines, one per row."""
+
+    @property
+    def running(self) -> Floats:
+        """Mean requests in each engine."""
+
+    @property
+    def mean_first_token(self) -> Floats:
+        """Mean seconds to the first token."""
+
+    @property
+    def mean_per_token(self) -> Floats:
+        """Mean seconds per token of the answer."""
+
+    @property
+    def mean_request(self) -> Floats:
+        """Mean seconds of a whole request."""
+
+    def first_token(self, percentile: float) -> Floats:
+        """Seconds to the first token that this share of the requests does not exceed."""
+
+    def per_output_token(self, percentile: float) -> Floats:
+        """Seconds per token of the answer, likewise."""
+
+    def per_request(self, percentile: float) -> Floats:
+        """Seconds of a whole request, likewise."""
+
+
+TIMES: dict[str, tuple[Callable[[ArrivalTimes, float, float], Mask], Callable[[LoadTimes, float], Floats]]] = {
+    "max_seconds_to_first_token": (
+        lambda times, limit, share: times.first_token_within(limit, share),
+        lambda times, share: times.first_token(share),
+    ),
     "max_seconds_per_output_token": (
         lambda times, limit, share: times.per_output_token(share) <= limit,
-        ArrivalTimes.per_output_token,
+        lambda times, share: times.per_output_token(share),
     ),
     "max_seconds_per_request": (
         lambda times, limit, share: times.per_request(share) <= limit,
-        ArrivalTimes.per_request,
+        lambda times, share: times.per_request(share),
     ),
 }
 """By the field of each limit on a time: whether it is kept at a percentile, and the time."""
@@ -57,6 +90,8 @@ class Served(NamedTuple):
     """Least figure under each limit; 0 for the times of a row that keeps all limits."""
     least: Floats
     """Least figure under each limit with all others kept; infinite where they cannot be kept."""
+    prefill: Floats
+    """Instances among them that only read prompts; 0 where all instances read prompts and write answers."""
 
     @property
     def fewest(self) -> Floats:
@@ -125,15 +160,12 @@ class Replicas:
 
 def serve(replicas: Replicas, serving: Serving) -> Served:
     """Returns the fewest instances of each row that serve the load."""
-    search = _LoadSearch.of(replicas, serving)
-    chosen, rows = search.first.copy(), np.arange(len(search.first))
-    limited = any(serving.limits[name] is not None for name in TIMES)
-    late = rows[~search.keeps(rows, search.first)] if limited else rows[:0]
-    figures = np.zeros((len(rows), len(TIMES)))
+    search = LoadSearch.of(replicas, serving)
+    chosen = search.in_time()
+    figures = np.zeros((len(chosen), len(TIMES)))
     kept = np.ones_like(figures, np.bool_)
-    chosen[late] = search.fewest(late)
     cap = np.maximum(search.first, serving.max_instances)
-    tight = late[chosen[late] > serving.max_instances]
+    tight = np.flatnonzero((chosen > search.first) & (chosen > serving.max_instances))
     if len(tight):
         times = search.times(tight, cap[tight])
         share = serving.percentile
@@ -145,8 +177,8 @@ def serve(replicas: Replicas, serving: Serving) -> Served:
 
 
 @dataclass(frozen=True, slots=True)
-class _LoadSearch:
-    """Numbers of instances for each row."""
+class LoadSearch:
+    """Numbers of instances for each row that serve a load."""
 
     replicas: Replicas
     serving: Serving
@@ -154,18 +186,27 @@ class _LoadSearch:
     """Fewest that carry the load, in whatever time."""
 
     @staticmethod
-    def of(replicas: Replicas, serving: Serving) -> "_LoadSearch":
+    def of(replicas: Replicas, serving: Serving) -> "LoadSearch":
+        """Returns the search for instances of these replicas."""
         most = (replicas.most(serving) if serving.concurrency is None else replicas.places) * (1.0 - serving.headroom)
         if serving.concurrency is not None:
             most = np.maximum(1.0, np.floor(most / ALMOST))
         carry = np.ceil(ALMOST * serving.load / (most * replicas.count))
         least = np.ceil(serving.min_replicas / replicas.count)
         first = np.maximum(np.maximum(carry, least), max(serving.min_instances, serving.availability_zones))
-        return _LoadSearch(replicas, serving, first)
+        return LoadSearch(replicas, serving, first)
+
+    def in_time(self) -> Floats:
+        """Returns the fewest instances of each row that keep the limits on times; infinite where no number does."""
+        chosen, rows = self.first.copy(), np.arange(len(self.first))
+        if any(self.serving.limits[name] is not None for name in TIMES):
+            late = rows[~self.keeps(rows, self.first)]
+            chosen[late] = self.fewest(late)
+        return chosen
 
     def load(self, rows: Indices, instances: Floats) -> Floats:
         """Load of a replica. Fewer requests in flight than replicas leave some of these idle."""
-        load = self.serving.load / (self._spread(instances) * self.replicas.count[rows])
+        load = self.serving.load / (self.spread(instances) * self.replicas.count[rows])
         return load if self.serving.concurrency is None else np.maximum(1.0, load)
 
     def times(self, rows: Indices, instances: Floats) -> ArrivalTimes:
@@ -196,10 +237,11 @@ class _LoadSearch:
         return fewest
 
     def served(self, chosen: Floats, figures: Floats, kept: Mask) -> Served:
+        """Returns the load on the chosen instances, with the figures of rows that would take too many."""
         rows, none = np.arange(len(chosen)), ~np.isfinite(chosen)
         load = self.load(rows, np.where(none, self.first, chosen))
         rate = load if self.serving.concurrency is None else self._rate(load, np.where(none, self.first, chosen))
-        carried, instances = self._spread(self.first), self._spread(chosen)
+        carried, instances = self.spread(self.first), self.spread(chosen)
         allowed = carried <= self.serving.max_instances
         others = [np.delete(kept, column, axis=1).all(axis=1) & allowed for column in range(kept.shape[1])]
         least = np.where(np.column_stack(others), figures, np.inf)
@@ -212,14 +254,15 @@ class _LoadSearch:
             utilisation,
             np.column_stack([figures, carried]),
             np.column_stack([least, np.where(instances <= MOST_INSTANCES, instances, np.inf)]),
+            np.zeros(len(chosen)),
         )
 
     def _rate(self, load: Floats, instances: Floats) -> Floats:
         """Requests per second of a replica, in the mean of busy and idle ones, where clients send them."""
-        busy = self.serving.load / (self._spread(instances) * self.replicas.count)
+        busy = self.serving.load / (self.spread(instances) * self.replicas.count)
         return self.replicas.times(load, self.serving).rate * np.minimum(1.0, busy)
 
-    def _spread(self, instances: Floats) -> Floats:
+    def spread(self, instances: Floats) -> Floats:
         """Rounds instances up to a multiple of the zones."""
         zones = self.serving.availability_zones
         return np.asarray(np.ceil(instances / zones) * zones)

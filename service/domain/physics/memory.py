@@ -203,6 +203,12 @@ def sequence_cache_bytes(config: InferenceConfig, tokens: float, tensor: Number 
     return cache_bytes(config.model.transformer, tokens, value, tensor)
 
 
+def sent_cache_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
+    """Bytes that each GPU sends of the cache of a prompt to the GPU that writes the answer; without a common part."""
+    tokens = config.input_length - config.shared_prompt
+    return sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
+
+
 def inference_parts(config: InferenceConfig, layout: AnyLayout, sequences: Number) -> dict[str, Number]:
     """Bytes per GPU of weights, KV cache, activations of one forward pass, and the context."""
     model, t = config.model, config.model.transformer

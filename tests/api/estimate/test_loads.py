@@ -76,3 +76,52 @@ def test_shares_of_one_are_refused(client: TestClient, field: str) -> None:
     )
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == f"workload.serving.{field}"
+
+
+# Prompts and answers on different instances
+
+
+RATE = {"requests_per_second": 20, "max_seconds_to_first_token": 0.6, "max_seconds_per_output_token": 0.015}
+
+
+def test_answers_are_quicker_without_prompts_in_between(client: TestClient) -> None:
+    together, apart = load(client, **RATE), load(client, **RATE, disaggregated=True)
+    assert together["prefill_instances"] is together["seconds_of_transfer"] is None
+    assert 0 < apart["prefill_instances"] < apart["instances"] == apart["replicas"]
+    # The cache of Llama 3.1 8B has 128 KiB a token, and 10 Gbps are assumed for a network that is not stated.
+    assert apart["seconds_of_transfer"] == pytest.approx(2000 * 2**17 * 8 / 10e9, rel=0.001)
+    assert apart["seconds_to_first_token"] <= RATE["max_seconds_to_first_token"]
+    assert apart["seconds_per_output_token"] <= RATE["max_seconds_per_output_token"]
+    assert apart["seconds_per_output_token"] / apart["batch"] < together["seconds_per_output_token"] / together["batch"]
+
+
+def test_a_common_part_of_prompts_is_not_sent(client: TestClient) -> None:
+    whole, half = (load(client, **RATE, disaggregated=True, prefix_cache_hit_rate=hits) for hits in (0.0, 0.5))
+    assert half["seconds_of_transfer"] == pytest.approx(whole["seconds_of_transfer"] / 2, rel=1e-4)
+    assert half["prefill_instances"] < whole["prefill_instances"]
+
+
+def test_a_network_that_is_not_stated_carries_the_caches(client: TestClient) -> None:
+    warnings = {each["code"]: each["text"] for each in answer_to(client, **RATE, disaggregated=True)["warnings"]}
+    assert "10 Gbps are assumed, and the cache of each prompt crosses it" in warnings["network_unknown"]
+    assert "network_unknown" not in {each["code"] for each in answer_to(client, **RATE)["warnings"]}
+
+
+@pytest.mark.parametrize(
+    ("engine", "asked", "field", "words"),
+    [
+        ("vllm", {"concurrency": 8}, "concurrency", "requests_per_second"),
+        ("vllm", {**RATE, "max_seconds_per_request": 9}, "max_seconds_per_request", "max_seconds_to_first_token"),
+        ("tgi", RATE, "disaggregated", "tensorrt-llm, vllm, sglang"),
+    ],
+)
+def test_a_disaggregated_load_that_is_not_estimated_is_refused(
+    client: TestClient, engine: str, asked: dict[str, Any], field: str, words: str
+) -> None:
+    serving = {"input_length": 2000, "output_length": 300, **asked, "disaggregated": True}
+    work = {"task": "inference", "model": "llama-3.1-8b", "software": {"engine": engine}, "serving": serving}
+    answer = client.post("/estimate", json={"workload": work, "machine": {"gpu": "h100-sxm5-80gb"}})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == f"workload.serving.{field}"
+    assert words in error["message"]

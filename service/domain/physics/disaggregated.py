@@ -1,0 +1,166 @@
+"""Instances that read prompts and others that write the answers, as many of each as a load needs.
+
+A replica for prompts reads one after another and then sends its cache. Two servers in a row with constant times make
+requests wait as the slower one alone would (Friedman, Reduction Methods for Tandem Queueing Systems, 1965), so it is
+one server with the longer of both times, and the shorter one is added (Pollaczek and Khinchin). A replica for answers
+has no prompts to read: its steps are those of decoding. The first token waits for the prompts alone, the time per token
+depends on the answers alone, and so each has its own fewest instances. DistServe (Zhong et al., 2024) divides so.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from service.domain.arrays import Floats, Indices, Mask
+from service.domain.jobs.serving import MOST_INSTANCES, Length, Serving
+from service.domain.physics.arrivals import ArrivalTimes
+from service.domain.physics.load import TIMES, Engines, LoadSearch, LoadTimes, Replicas, Served, serve
+from service.domain.physics.serving import EngineTimes
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefill:
+    """Engines that read prompts and send their cache."""
+
+    engines: Engines
+    transfer: Floats
+    """Seconds for the cache of a prompt."""
+
+    def at(self, running: Floats) -> EngineTimes:
+        times = self.engines.at(running)
+        step = times.step + times.request
+        read = step + times.prompt
+        slower, quicker = np.maximum(read, self.transfer), np.minimum(read, self.transfer)
+        return EngineTimes(times.step, times.request, slower - step, times.arrival + quicker)
+
+    def rows(self, rows: Indices) -> "_Prefill":
+        return _Prefill(self.engines.rows(rows), self.transfer[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _Decode:
+    """Engines that write answers to prompts which others have read."""
+
+    engines: Engines
+
+    def at(self, running: Floats) -> EngineTimes:
+        times = self.engines.at(running)
+        return EngineTimes(times.step, times.request, 0.0 * running, 0.0 * running)
+
+    def rows(self, rows: Indices) -> "_Decode":
+        return _Decode(self.engines.rows(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class DisaggregatedTimes:
+    """Times of requests whose prompts are read by some replicas and whose answers are written by others."""
+
+    prefill: ArrivalTimes
+    decode: ArrivalTimes
+    later: float
+    """Tokens of an answer after the first one."""
+
+    def first_token(self, percentile: float) -> Floats:
+        """Seconds to the first token that this share of the requests does not exceed."""
+        return self.prefill.first_token(percentile)
+
+    def per_output_token(self, percentile: float) -> Floats:
+        """Seconds per token of the answer that this share of the requests does not exceed."""
+        return self.decode.per_output_token(percentile)
+
+    def per_request(self, percentile: float) -> Floats:
+        """Seconds of a whole request that this share does not exceed; both parts vary on their own."""
+        first = self.first_token(percentile) - self.mean_first_token
+        mean = self.later * self.mean_per_token
+        later = self.decode.per_request(percentile) - mean
+        return np.asarray(self.mean_first_token + mean + np.sign(later) * np.hypot(first, later))
+
+    @property
+    def mean_first_token(self) -> Floats:
+        """Mean seconds to the first token."""
+        return self.prefill.mean_first_token
+
+    @property
+    def mean_per_token(self) -> Floats:
+        """Mean seconds per token of the answer."""
+        return self.decode.mean_per_token
+
+    @property
+    def running(self) -> Floats:
+        """Mean requests in each engine that writes answers."""
+        return self.decode.running
+
+    @property
+    def mean_request(self) -> Floats:
+        """Mean seconds of a whole request."""
+        return self.mean_first_token + self.later * self.mean_per_token
+
+
+def serve_load(replicas: Replicas, transfer: Floats, serving: Serving) -> Served:
+    """Returns the fewest instances of each row that serve the load; `transfer` is the seconds in which a replica sends
+    the cache of a prompt.
+    """
+    if not serving.disaggregated:
+        return serve(replicas, serving)
+    pools = _pools(replicas, transfer, serving)
+    prefill, decode = (pool.spread(pool.in_time()) for pool in pools)
+    first_prefill, first_decode = (pool.spread(pool.first) for pool in pools)
+    instances = np.maximum(prefill + decode, serving.min_instances)
+    carried = np.maximum(first_prefill + first_decode, serving.min_instances)
+    late = np.flatnonzero(instances > serving.max_instances)
+    alone, least = (np.zeros((len(carried), len(serving.limits))) for _ in range(2))
+    least[late] = np.inf
+    # The other kind has its fewest instances, that carry the load or also keep their limit; the rest is for this one.
+    for column, others in enumerate(((first_decode, decode), (first_prefill, prefill))):
+        alone[late, column], _ = _figure(pools[column], column, late, serving.max_instances - others[0])
+        figure, allowed = _figure(pools[column], column, late, serving.max_instances - others[1])
+        least[late, column] = np.where(allowed, figure, np.inf)
+    alone[:, -1], least[:, -1] = carried, np.where(instances <= MOST_INSTANCES, instances, np.inf)
+    in_time = np.isfinite(instances)
+    readers = np.where(in_time, prefill, first_prefill)
+    total = np.where(in_time, instances, carried)
+    rate, per_kind = serving.load / (total * replicas.count), zip(pools, (readers, total - readers), strict=True)
+    utilisation = [_load(pool, each) / pool.replicas.most(pool.serving) for pool, each in per_kind]
+    return Served(instances, rate, rate, np.maximum(*utilisation), alone, least, readers)
+
+
+def times_of_load(replicas: Replicas, transfer: Floats, served: Served, serving: Serving) -> LoadTimes:
+    """Returns the times of requests on the fewest instances of each row."""
+    if not serving.disaggregated:
+        return replicas.times(served.load, serving)
+    counts = served.prefill, served.fewest - served.prefill
+    kinds = zip(_pools(replicas, transfer, serving), counts, strict=True)
+    prefill, decode = (pool.replicas.times(_load(pool, instances), pool.serving) for pool, instances in kinds)
+    return DisaggregatedTimes(prefill, decode, max(0.0, serving.answer.mean - 1.0))
+
+
+def _pools(replicas: Replicas, transfer: Floats, serving: Serving) -> tuple[LoadSearch, LoadSearch]:
+    """Returns the searches for instances that read prompts, and for those that write answers."""
+    slowness, later = replicas.slowness, max(1.0, serving.answer.mean - 1.0)
+    alone = replace(serving, min_instances=1, max_instances=MOST_INSTANCES, max_seconds_per_request=None)
+    of_prompts = replace(
+        alone, answer=_with_mean(serving.prompt, 1.0), max_seconds_per_output_token=None, disaggregated=False
+    )
+    of_answers = replace(alone, answer=_with_mean(serving.answer, later), max_seconds_to_first_token=None)
+    readers = _Prefill(replicas.engines, transfer / slowness), np.ones(len(slowness))
+    writers = _Decode(replicas.engines), replicas.places
+    return (
+        LoadSearch.of(Replicas.of(*readers, replicas.count, slowness), of_prompts),
+        LoadSearch.of(Replicas.of(*writers, replicas.count, slowness), of_answers),
+    )
+
+
+def _with_mean(length: Length, mean: float) -> Length:
+    return Length(mean, length.p95 and length.p95 * mean / length.mean)
+
+
+def _load(pool: LoadSearch, instances: Floats) -> Floats:
+    return np.asarray(pool.serving.load / (instances * pool.replicas.count))
+
+
+def _figure(pool: LoadSearch, column: int, rows: Indices, most: Floats) -> tuple[Floats, Mask]:
+    """The time of some rows on at most so many instances, or on those that carry the load, and whether so many do."""
+    zones, first = pool.serving.availability_zones, pool.first[rows]
+    spare = np.floor(most[rows] / zones) * zones
+    _, figure = list(TIMES.values())[column]
+    return figure(pool.times(rows, np.maximum(first, spare)), pool.serving.percentile), spare >= first
