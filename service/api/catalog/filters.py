@@ -13,6 +13,7 @@ from service.domain.catalog.columns import FLAGS, WORDS
 from service.domain.catalog.hardware import LIFECYCLE_STATES
 from service.domain.catalog.names import resolve, resolve_gpus, resolve_instances, resolve_regions
 from service.domain.catalog.precision import precision_called
+from service.domain.catalog.regions import resolve_countries
 from service.domain.catalog.software_support import software_names
 from service.domain.errors import QuestionError
 from service.domain.jobs.stacks import software_name
@@ -83,6 +84,8 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
             return resolve_instances(words, catalog, field)
         case "region":
             return resolve_regions(words, catalog, field)
+        case "country":
+            return resolve_countries(words, catalog, field)
         case "framework":
             known = _vocabulary(catalog, name)
             return resolve(name, [software_name(word, known) or word for word in words], known, field)

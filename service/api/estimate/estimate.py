@@ -28,6 +28,7 @@ from service.domain.bill.estimate import EstimateAnswer, MeasuredRate, estimate
 from service.domain.bill.verdict import Outcome
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import CPU
+from service.domain.evidence.named import NamedWork
 from service.domain.layouts.would_fit import FitChange
 from service.domain.physics.cluster import Cluster
 from service.domain.units import GIB
@@ -75,7 +76,11 @@ class EstimateResponse:
         str | None, Field(description="What has to change in code written for CUDA; null if it runs as it is.")
     ]
     measured_per_second: Annotated[
-        float | None, Field(description="The measured rate, in its unit: the lesser of the GPUs' and the host's.")
+        float | None,
+        Field(
+            description="The measured rate, in its unit: the lesser of the GPUs' and the host's. For work that is "
+            "known by its name alone, the samples per second that were measured or scaled from another machine."
+        ),
     ]
     cost: Annotated[
         list[CostResponse], Field(description="One entry per market, term and managed service of a region.")
@@ -96,8 +101,8 @@ class EstimateResponse:
     nearest_changes: Annotated[
         list[FitChangeResponse] | None,
         Field(
-            description="Changes that would make it fit, the nearest first; where it likely fits, the confidence and "
-            "the memory with which it does. Null in a batch, and where it fits with the confidence asked for."
+            description="Changes that would make it fit, the nearest first; where it likely fits, those in its layout. "
+            "Null in a batch, and where it fits with the confidence asked for."
         ),
     ]
     largest_batch: Annotated[
@@ -134,7 +139,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
     return EstimateResponse(
         catalog=stamp(catalog),
         machine=None if cluster is None else _machine(cluster, name),
-        fits=None if job is None else job.estimate.fits,
+        fits=None if job is None else job.fits,
         estimate=None
         if job is None
         else modelled_estimate(
@@ -144,7 +149,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
             joules_per_sample=shown(answer.joules_per_sample),
         ),
         code_change_required=answer.code_change,
-        measured_per_second=question.work.per_second if isinstance(question.work, MeasuredRate) else None,
+        measured_per_second=_measured_per_second(answer),
         cost=[CostResponse.of(bill, instance_type) for bill in answer.bills],
         load=served_response(job),
         elsewhere=[GpuHourResponse.of(elsewhere) for elsewhere in answer.elsewhere],
@@ -156,6 +161,13 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         largest_batch=answer.largest_batch,
         notes=_notes(body, answer),
     )
+
+
+def _measured_per_second(answer: EstimateAnswer) -> float | None:
+    work, measured = answer.question.work, answer.measured
+    if isinstance(work, NamedWork) and measured is not None:
+        return rounded(measured.samples_per_second.likely)
+    return work.per_second if isinstance(work, MeasuredRate) else None
 
 
 def _machine(cluster: Cluster, name: str | None) -> MachineResponse:

@@ -21,7 +21,7 @@ from service.api.http.fields import (
     whole,
 )
 from service.api.workload.checkpoints import checkpoints_in
-from service.api.workload.job import job_of
+from service.api.workload.job import job_of, named_work_of
 from service.api.workload.requirements import platforms_of, software_of
 from service.api.workload.workload import WorkloadRequest
 from service.domain.bill.estimate import EstimateQuestion, JobQuestion, MeasuredRate
@@ -31,6 +31,7 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import resolve_gpus, resolve_instance
 from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
+from service.domain.evidence.named import NamedWork
 from service.domain.layouts.fleet_columns import has_processor
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster, cluster_of, cluster_of_instance
@@ -183,7 +184,9 @@ def cluster_in(body: EstimateRequest, instance_type: InstanceType | None, catalo
     )
 
 
-def _work(body: EstimateRequest, cluster: Cluster | None, catalog: Catalog) -> JobQuestion | MeasuredRate | float:
+def _work(
+    body: EstimateRequest, cluster: Cluster | None, catalog: Catalog
+) -> JobQuestion | NamedWork | MeasuredRate | float:
     if body.hours is not None:
         return body.hours
     if body.measured is not None:
@@ -193,9 +196,13 @@ def _work(body: EstimateRequest, cluster: Cluster | None, catalog: Catalog) -> J
         job = job_of(work, catalog)
     except QuestionError as error:
         raise error.at((error.field or "").replace("workload.serving", "load") if body.load else error.field) from None
+    named = named_work_of(work, catalog) if work.model is None and work.serving is None else None
+    if named is not None:
+        return named
     if job is None:
         raise QuestionError(
-            "An estimate needs workload.model: a name of GET /models, or its dimensions."
+            "An estimate needs workload.model: a name of GET /models, or its dimensions"
+            + (f", since nothing was measured under '{work.name}'." if work.name else ".")
             if work.model is None
             else f"The duration of '{work.task}' cannot be estimated; give hours instead.",
             field="workload.model" if work.model is None else "workload.task",

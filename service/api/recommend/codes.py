@@ -32,8 +32,8 @@ REJECTIONS: dict[str, str] = {
     "price_unknown": "No price is known, and the objective needs one.",
     "growth": "The provider has no machine of its architecture whose GPUs are linked fast, so the work cannot grow.",
     "no_cluster_there": "The machines are those of a marketplace, each of another owner, and form no cluster.",
-    "mainstream": "PyTorch, the framework of most code, runs on its GPU in part or not at all, and the question names "
-    "neither software nor a platform nor hardware.",
+    "mainstream": "PyTorch, the framework of most code, runs on its GPU in part or not at all, or does not train "
+    "there with the method asked for, and the question names neither software nor a platform nor hardware.",
     "without_gpu": "It has no GPU, and the question does not ask for such machines: by the platform `cpu`, by "
     "`max_gpu_count` below 1, by name, or by a library that runs on every kind of device.",
     "no_gpu": "The instance type has no GPU, and the job cannot be estimated on CPUs.",

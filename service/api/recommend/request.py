@@ -11,7 +11,7 @@ from service.api.catalog.filters import InstanceFilters, constraints_of, resolve
 from service.api.estimate.cost_request import BillingRequest, run_of
 from service.api.http.fields import Amount, AsOf, AtLeastOne, BodyModel, KnownAt, Name, Named, Names, Positive, whole
 from service.api.workload.checkpoints import checkpoints_in, is_not_fault_tolerant
-from service.api.workload.job import amount_of, job_of, loading_of
+from service.api.workload.job import job_of, loading_of, named_work_of
 from service.api.workload.requirements import (
     numerics_of,
     platform_named_by,
@@ -33,7 +33,7 @@ from service.domain.catalog.software_support import portable_libraries
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.jobs.serving import MOST_INSTANCES
-from service.domain.recommend.answer import Limits, NamedWork, Question
+from service.domain.recommend.answer import Limits, Question
 from service.domain.recommend.basis import usual_precisions
 from service.domain.recommend.objective import NEEDS_PRICE, NEEDS_SPEED, OBJECTIVES, TERMS, Objective
 from service.domain.selection.constraints import Constraints
@@ -198,21 +198,16 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         job = replace(job, serving=load)
     precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
     # A name without measurements ranks nothing; hardware and price then decide.
-    is_named = job is None and work.name is not None and bool(catalog.measurements.under(work.name))
+    named = job or named_work_of(work, catalog)
     required = None
     if "numerics" in work.model_fields_set:
         usual = JOB_PRECISIONS[work.task] if job else usual_precisions(work.task, catalog)
-        needs_peak = objective.needs(NEEDS_SPEED) and job is None and not is_named
+        needs_peak = objective.needs(NEEDS_SPEED) and named is None
         required = precision_requirement_of(work, usual, catalog, needs_peak=needs_peak)
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
     asked = precisions[:1] if work.precision_flexible else ()
     faster = _faster_formats(work, precisions, catalog)
-    named: Job | NamedWork | None = job
-    if is_named and work.name is not None:
-        named = NamedWork(
-            work.name, work.task, precisions[0] if precisions else None, amount_of(work.amount), work.concurrent_runs
-        )
     current = request.current_instance
     return Question(
         task=work.task,
@@ -317,6 +312,7 @@ def _constraints(
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
         mainstream=_platform_named_by(request, catalog) == frozenset(),
+        method=work.method if work.task == "training" else None,
         of_a_job=has_job,
         with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
         platforms=work.software.platforms,

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, get_args
 
+from service.api.catalog.filters import resolved
 from service.api.workload.requirements import precision_requirement_of
 from service.api.workload.serving import serving_of
 from service.api.workload.workload import AmountRequest, ModelDimensionsRequest, WorkloadRequest
@@ -11,6 +12,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import published_model, resolve, resolve_model, unknown
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
+from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, tokens_per_sample
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
@@ -89,6 +91,14 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
             field="workload.model",
         )
     return job
+
+
+def named_work_of(work: WorkloadRequest, catalog: Catalog) -> NamedWork | None:
+    """Returns a workload that is known by its name alone; None where nothing was measured under it that counts here."""
+    if work.name is None or not catalog.measurements.under(work.name):
+        return None
+    precision = next(iter(resolved("precision", work.precision, catalog, "workload.")), None)
+    return NamedWork(work.name, work.task, precision, amount_of(work.amount), work.concurrent_runs)
 
 
 def _precisions(work: WorkloadRequest, model: Model, catalog: Catalog) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ def requirements_of(
         of_a_job=has_job,
         platform_named_by=platform_named_by,
         cpu_suffices=work.task in TASKS_WITHOUT_GPU,
+        method=work.method if work.task == "training" else None,
     )
 
 

@@ -20,7 +20,8 @@ from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.catalog.software_support import RUNS, code_change, rules_on_gpu, support_by
-from service.domain.evidence.named import NamedRate, newest_by_machine, rate_by_own_runs
+from service.domain.errors import QuestionError
+from service.domain.evidence.named import NamedRate, NamedWork, newest_by_machine, rate_by_name, rate_by_own_runs
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Amount, Job
@@ -65,12 +66,12 @@ class MeasuredRate:
 
 @dataclass(frozen=True, slots=True)
 class EstimateQuestion:
-    """A job, a measured rate or plain hours, on nodes of an instance type or on a machine of one's own.
+    """A job, work by its name, a measured rate or plain hours, on nodes of an instance type or a machine of one's own.
 
     `run` has no hours yet. `markets`, `regions` and `service` do not apply to a machine of one's own.
     """
 
-    work: JobQuestion | MeasuredRate | float
+    work: JobQuestion | NamedWork | MeasuredRate | float
     instance_type: InstanceType | None
     cluster: Cluster | None
     run: BilledRun
@@ -134,15 +135,16 @@ def estimate(
     largest batch its answer; both may take dozens of searches.
     """
     work, cluster, physics = question.work, question.cluster, catalog.reference.physics
-    measured = None
+    measured = _rate_by_name(question, work, catalog) if isinstance(work, NamedWork) else None
     if isinstance(work, JobQuestion) and job is None:
         job = estimate_job(physics, work.job, work.cluster, work.layout, work.choose)
         measured = _rate_by_own_runs(question, work, job, catalog)
-        job = job if measured is None else at_rate(job, measured.samples_per_second)
+        if measured is not None:
+            job = at_rate(job, measured.samples_per_second, measured=measured.basis == "measured")
     served = None if job is None else job.estimate.served
     bills = _bills(question, job, measured, catalog)
     verdict, judged = (None, None) if question.gate is None else verdict_on(bills, question.gate)
-    unfit = changes and job is not None and not job.estimate.fits_surely
+    unfit = changes and job is not None and not job.fits_surely
     fit_changes = None
     if unfit and isinstance(work, JobQuestion) and job is not None:
         best = job.estimate if work.choose == "fastest" else None
@@ -165,12 +167,36 @@ def estimate(
     )
 
 
+def _rate_by_name(question: EstimateQuestion, work: NamedWork, catalog: Catalog) -> NamedRate:
+    """Returns the rate of one machine by the runs under a name. Raises `QuestionError` where none applies."""
+    machine, runs = question.instance_type, catalog.measurements.under(work.name)
+    if question.run.nodes > 1:
+        raise QuestionError(
+            f"'{work.name}' was measured on single machines: what several nodes lose to their network is unknown.",
+            field="nodes",
+        )
+    by_id = {each.id: each for each in catalog.instance_types}
+    groups = newest_by_machine(runs, work.name, catalog.day)
+    rate = None if machine is None else rate_by_name(groups, work, machine, by_id, catalog.day)
+    if rate is None:
+        raise QuestionError(
+            f"No run of '{work.name}' can be carried over to this machine: describe the workload by its model.",
+            field="machine",
+        )
+    return rate
+
+
 def _rate_by_own_runs(
     question: EstimateQuestion, work: JobQuestion, job: JobEstimate, catalog: Catalog
 ) -> NamedRate | None:
-    """Returns the rate by the runs under the name of the work; None for several nodes, whose loss is not known."""
+    """Returns the rate by the runs under the name of the work.
+
+    None for several nodes, whose loss is not known, and where the job cannot fit, so that the runs were other work.
+    """
     machine, runs = question.instance_type, () if work.name is None else catalog.measurements.under(work.name)
     if machine is None or work.name is None or not runs or work.cluster.nodes > 1 or work.job.serving is not None:
+        return None
+    if job.estimate.samples_per_second is None:
         return None
 
     def likely_on(name: str) -> float | None:
@@ -259,9 +285,7 @@ def _bills(
     measured: NamedRate | None,
     catalog: Catalog,
 ) -> tuple[MarketBill, ...]:
-    amount = run_amount(question.work, job, question.run.instances)
-    if measured is not None:
-        amount = replace(amount, basis=measured.basis)
+    amount = _run_amount(question.work, job, measured, question.run.instances)
     served = None if job is None else job.estimate.served
     priced = PricedRun.of(question.run, amount, question.checkpoints, served)
     instance_type, work = question.instance_type, question.work
@@ -270,21 +294,45 @@ def _bills(
     if question.usd_per_hour:
         return price_as_given(priced, question.usd_per_hour, instance_type, catalog)
     # Plain hours may be of a training run, so managed training is offered for them as well.
-    training = not isinstance(work, JobQuestion) or work.job.task == "training"
+    task = work.job.task if isinstance(work, JobQuestion) else work.task if isinstance(work, NamedWork) else "training"
     options = payment_options(
-        catalog, instance_type, question.regions, question.markets, question.service, training=training
+        catalog, instance_type, question.regions, question.markets, question.service, training=task == "training"
     )
     return price_everywhere(priced, instance_type, options, catalog)
 
 
-def run_amount(work: JobQuestion | MeasuredRate | float, job: JobEstimate | None, instances: int) -> RunAmount:
+def _run_amount(
+    work: JobQuestion | NamedWork | MeasuredRate | float,
+    job: JobEstimate | None,
+    measured: NamedRate | None,
+    instances: int,
+) -> RunAmount:
     """Returns the hours of each machine, and the work in units; the instances share the work, but not plain hours."""
     if isinstance(work, MeasuredRate):
         return _measured_amount(work, instances)
+    if isinstance(work, NamedWork):
+        assert measured is not None
+        return named_amount(work, measured, instances)
     if isinstance(work, JobQuestion):
         assert job is not None
-        return job_amount(job, instances)
+        amount = job_amount(job, instances)
+        return amount if measured is None else replace(amount, basis=measured.basis)
     return RunAmount(Band(work, work, work), "given")
+
+
+def named_amount(work: NamedWork, rate: NamedRate, instances: int) -> RunAmount:
+    """Returns the samples of all runs, which instances share, at the rate of one machine under the name of the work."""
+    amount, per_second, given = RunAmount(NO_AMOUNT, rate.basis), rate.samples_per_second, work.amount
+    amount = replace(amount, samples_per_second=per_second)
+    if given is None or given.samples is None:
+        return amount
+    samples = given.samples * work.runs
+    return replace(
+        amount,
+        hours=per_second.inverse_of(samples / SECONDS_AN_HOUR).times(1 / instances),
+        samples=samples,
+        epochs=None if given.epochs is None else given.epochs * work.runs,
+    )
 
 
 def _measured_amount(work: MeasuredRate, instances: int) -> RunAmount:
@@ -307,7 +355,7 @@ def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
     # Tokens that the caller gave win: samples times a mean length only come close to them.
     if tokens is None and estimate.samples is not None and length:
         tokens = estimate.samples * length
-    unknown = NO_AMOUNT if physics.fits else DOES_NOT_FIT
+    unknown = NO_AMOUNT if estimate.fits else DOES_NOT_FIT
     return RunAmount(
         hours=unknown if estimate.hours is None else estimate.hours.times(1 / instances),
         basis="modelled",

@@ -1,7 +1,7 @@
 """The software that runs on each instance type, by the rules in force on the catalog's day; the narrowest decides."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -25,6 +25,9 @@ NEEDS_A_FRAMEWORK = frozenset({"training", "inference", "development"})
 
 MAINSTREAM = "pytorch"
 """The framework of most deep-learning code: where no software is named, GPUs that run it in full take part."""
+
+LIBRARY_OF_METHOD: Mapping[str, str] = {"qlora": "bitsandbytes"}
+"""The library by which code of the mainstream framework trains: frozen weights in nf4 need its kernels."""
 
 
 def speaks_of(rule: SoftwareRule, instance_type: InstanceType) -> bool:
@@ -79,11 +82,18 @@ def code_change(software: str | None, platforms: Collection[str], gpu: Gpu | Non
     return next((rule.code_change for rule in rules if rule.supported in RUNS and rule.code_change), None)
 
 
-def mainstream_gpus_mask(catalog: Catalog) -> Mask:
-    """Returns where the mainstream framework runs in full on the GPU or CPU, whatever the machine around it."""
+def mainstream_gpus_mask(catalog: Catalog, method: str | None = None) -> Mask:
+    """Returns where the mainstream framework runs in full on the GPU or CPU, whatever the machine around it, and the
+    library by which it trains with a method at least in part.
+    """
+    library = LIBRARY_OF_METHOD.get(method or "")
+    levels = {MAINSTREAM: RUNS[:1]} | ({library: RUNS} if library else {})
     cards = [None if each.gpu is None else each.gpu.id for each in catalog.instance_types]
-    in_full = {card: support_by(rules_on_gpu(catalog, MAINSTREAM, card)) == RUNS[0] for card in set(cards)}
-    return np.array([in_full[card] for card in cards], np.bool_)
+    runs = {
+        card: all(support_by(rules_on_gpu(catalog, name, card)) in enough for name, enough in levels.items())
+        for card in set(cards)
+    }
+    return np.array([runs[card] for card in cards], np.bool_)
 
 
 def software_mask(catalog: Catalog, software: str, versions: Versions = EVERY, enough: tuple[str, ...] = RUNS) -> Mask:

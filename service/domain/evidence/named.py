@@ -9,6 +9,7 @@ from typing import Literal
 from service.domain.band import Band
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.reference import Measurement
+from service.domain.jobs.job import Amount
 
 STALE_AFTER_DAYS = 365
 """Drivers, libraries and the workload itself change within such a time (assumed)."""
@@ -29,6 +30,18 @@ REPEATED_WITHIN = 1.067
 It is the 80th percentile over 247 pairs of published runs (seed/published_runs.csv) with the same model, GPUs,
 layout, batch, lengths, precision and software.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class NamedWork:
+    """A workload of which only the name is known, and with it what was measured under that name."""
+
+    name: str
+    task: str
+    precision: str | None
+    amount: Amount | None
+    """The work of one run."""
+    runs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,22 @@ def measured_rate(
     # A single measurement has a band too, because a run that is repeated gives another figure.
     band = Band(min(*rates, newest / REPEATED_WITHIN), newest, max(*rates, newest * REPEATED_WITHIN))
     return NamedRate("measured", band, ours[0], not fresh, text)
+
+
+def rate_by_name(
+    groups: Mapping[str, Sequence[Measurement]],
+    work: NamedWork,
+    instance_type: InstanceType,
+    instance_types: Mapping[str, InstanceType],
+    as_of: date,
+) -> NamedRate | None:
+    """Returns the rate that was measured on a machine, or the newest one of the most similar machine, scaled.
+
+    `groups` has the measurements of the work by machine.
+    """
+    measured = measured_rate(groups.get(instance_type.id, ()), work.name, instance_type.id, as_of)
+    newest = [runs[0] for runs in groups.values()]
+    return measured or scaled_rate(newest, work.name, instance_type, instance_types, as_of, precision=work.precision)
 
 
 def rate_by_own_runs(

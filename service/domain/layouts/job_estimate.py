@@ -49,6 +49,18 @@ class JobEstimate:
     peak_flops_per_gpu: float
     """Dense, at the job's precision."""
     job: Job
+    measured: bool = False
+    """Whether this very work was measured on the cluster, which proves that it fits."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the job likely fits in the memory of the GPUs and of the host."""
+        return self.measured or self.estimate.fits
+
+    @property
+    def fits_surely(self) -> bool:
+        """Whether the job fits with the probability that is asked for."""
+        return self.measured or self.estimate.fits_surely
 
     @property
     def precision(self) -> str:
@@ -71,14 +83,13 @@ def estimate_job_in(physics: Physics, job: Job, cluster: Cluster, layout: Layout
     return _of_whole(physics, job, config, cluster, estimate_config(physics, config, cluster, layout))
 
 
-def at_rate(estimated: JobEstimate, rate: Band) -> JobEstimate:
-    """Returns the estimate at another rate of samples per second, with the figures that follow from it in proportion.
+def at_rate(estimated: JobEstimate, rate: Band, *, measured: bool) -> JobEstimate:
+    """Returns the estimate, which has a rate, at another rate of samples per second: figures follow it in proportion.
 
-    An estimate without a rate stays as it is.
+    `measured` says whether the rate was measured on this cluster.
     """
     estimate = estimated.estimate
-    if estimate.samples_per_second is None:
-        return estimated
+    assert estimate.samples_per_second is not None
     modelled, hours = estimate.samples_per_second.likely, estimated.hours
     times, tokens, between = rate.likely / modelled, estimate.tokens_per_second, estimate.seconds_per_output_token
     scaled = replace(
@@ -90,7 +101,7 @@ def at_rate(estimated: JobEstimate, rate: Band) -> JobEstimate:
     )
     flops = {name: figure * times for name in FLOPS if (figure := getattr(estimated, name)) is not None}
     hours = None if hours is None else rate.inverse_of(hours.likely * modelled)
-    return replace(estimated, estimate=scaled, hours=hours, **flops)
+    return replace(estimated, estimate=scaled, hours=hours, measured=measured, **flops)
 
 
 def _chosen(physics: Physics, config: Config, cluster: Cluster, fixed: FixedLayout, choose: Choose) -> Estimate:

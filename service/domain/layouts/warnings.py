@@ -36,7 +36,8 @@ class EstimateWarningCode(StrEnum):
 def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
     """Yields the risks of an estimate: memory, slow links, a precision without its own units, no similar run."""
     estimate, gpu, precision = job_estimate.estimate, cluster.gpu, job_estimate.precision
-    if not estimate.fits_surely or estimate.memory.fit_probability < USUAL_CONFIDENCE:
+    unsure = not estimate.fits_surely or estimate.memory.fit_probability < USUAL_CONFIDENCE
+    if unsure and not job_estimate.measured:
         yield statement(EstimateWarningCode.GPU_MEMORY, estimate=estimate)
     tensor = estimate.layout.tensor
     crosses_nodes = tensor > cluster.linked_gpus

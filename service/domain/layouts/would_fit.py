@@ -15,7 +15,8 @@ from service.domain.layouts.cluster_table import cluster_table
 from service.domain.layouts.search import best_layout, fastest_layouts
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate
+from service.domain.physics.estimate import Estimate, estimate_config
+from service.domain.physics.parallelism import Layout
 from service.domain.units import GIB
 
 MOST_NODES = 64
@@ -40,8 +41,9 @@ def nearest_changes(
 ) -> tuple[FitChange, ...]:
     """Every single change that would make the job fit, the nearest first; none if it fits already.
 
-    A job that likely fits, but not with its confidence, gets the confidence and the memory with which it does: changes
-    of the job itself take dozens of searches. `now` is the estimate of the best layout, where it is known already.
+    A job that likely fits, but not with its confidence, keeps its layout in every change: it is the one that needs the
+    least, and searches for others take several times as long as the estimate. `now` is the estimate of the best layout,
+    where it is known already.
     """
     changes = _Changes(physics, config, cluster, fixed)
     return tuple(changes.all(now or changes.best(config, fixed)))
@@ -75,21 +77,37 @@ class _Changes:
         if now is not None and now.fits_surely:
             return
         yield from _of_confidence(now)
-        if now is None or not now.fits:
-            yield from self._of_job()
+        yield from self._of_job() if now is None or not now.fits else self._in(now.layout)
         if now is not None:
             yield from _of_memory(now)
 
     def _of_job(self) -> Iterator[FitChange]:
         yield from self._of_layout()
-        config = self.config
-        # From changes that alter no result to those that alter much.
-        others = _other_training(config) if isinstance(config, TrainingConfig) else _other_inference(config)
-        for code, to, other in others:
+        for code, to, other in self._others():
             estimate = self.best(other, self.fixed)
             if estimate is not None and estimate.fits_surely:
                 yield FitChange(code, to, estimate.memory.least_bytes)
         yield from self._of_nodes()
+
+    def _in(self, layout: Layout) -> Iterator[FitChange]:
+        """Changes with which a layout fits; on twice the nodes, it has twice the ranks with half of their samples."""
+        for code, to, other in self._others():
+            estimate = estimate_config(self.physics, other, self.cluster, layout)
+            if estimate.fits_surely:
+                yield FitChange(code, to, estimate.memory.least_bytes)
+        half, rest = divmod(layout.accumulation, 2)
+        if self.fixed.data is None and self.fixed.accumulation is None and half and not rest:
+            twice = replace(self.cluster, nodes=2 * self.cluster.nodes)
+            stage = max(layout.zero_stage, 1) if self.fixed.zero_stage is None else layout.zero_stage
+            wider = replace(layout, data=2 * layout.data, accumulation=half, zero_stage=stage)
+            estimate = estimate_config(self.physics, self.config, twice, wider)
+            if estimate.fits_surely:
+                yield FitChange("nodes", twice.nodes, estimate.memory.least_bytes)
+
+    def _others(self) -> Iterator["Other"]:
+        """The job with each change, from those that alter no result to those that alter much."""
+        config = self.config
+        return _other_training(config) if isinstance(config, TrainingConfig) else _other_inference(config)
 
     def best(self, config: Config, fixed: FixedLayout) -> Estimate | None:
         """Returns the best layout of a configuration; None if there is none."""

@@ -12,9 +12,9 @@ from service.domain.bill.run import ONE_MACHINE, BilledRun
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Offer
 from service.domain.catalog.reference import Prior
-from service.domain.evidence.named import NamedRate
+from service.domain.evidence.named import NamedRate, NamedWork
 from service.domain.evidence.published import Evidence
-from service.domain.jobs.job import Amount, Job
+from service.domain.jobs.job import Job
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Micros
@@ -26,18 +26,6 @@ from service.domain.selection.requirements import NOTHING, Requirements
 from service.domain.statement import Statement
 
 Code = TypeVar("Code", bound=StrEnum)
-
-
-@dataclass(frozen=True, slots=True)
-class NamedWork:
-    """A workload of which only the name is known, and with it what was measured under that name."""
-
-    name: str
-    task: str
-    precision: str | None
-    amount: Amount | None
-    """The work of one run."""
-    runs: int = 1
 
 
 @dataclass(frozen=True, slots=True)

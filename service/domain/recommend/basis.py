@@ -10,8 +10,9 @@ import numpy as np
 from service.domain.arrays import Floats, Indices, Mask
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked
+from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job
-from service.domain.recommend.answer import Limits, NamedWork, Question, RankedOffer
+from service.domain.recommend.answer import Limits, Question, RankedOffer
 from service.domain.recommend.fleet import (
     FleetEstimate,
     estimate_by_name,

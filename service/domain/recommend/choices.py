@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from math import isnan
 
 from service.domain.band import Band
-from service.domain.bill.estimate import NO_AMOUNT, job_amount
+from service.domain.bill.estimate import NO_AMOUNT, job_amount, named_amount
 from service.domain.bill.interruption import Checkpoints, Expectation
 from service.domain.bill.market_bills import MarketBill, PricedRun, price_everywhere
 from service.domain.bill.payment_options import PaymentOption
@@ -14,7 +14,7 @@ from service.domain.bill.unit_costs import samples_per_usd
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.software_support import code_change
-from service.domain.evidence.named import NamedRate
+from service.domain.evidence.named import NamedRate, NamedWork
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.job import Job
 from service.domain.layouts.job_estimate import JobEstimate
@@ -24,7 +24,6 @@ from service.domain.recommend.answer import (
     Choice,
     CurrentComparison,
     HostNeeds,
-    NamedWork,
     PeakEstimate,
     RankedOffer,
     SpotEstimate,
@@ -164,21 +163,13 @@ def _amount(
     fleet: FleetEstimate[Job] | FleetEstimate[NamedWork], index: int, modelled: JobEstimate | None, run: BilledRun
 ) -> RunAmount:
     """Returns the work and the rates of one instance; a measured rate comes before the physics."""
-    measured, given = fleet.measured.get(index) if run.nodes == 1 else None, fleet.job.amount
+    measured = fleet.measured.get(index) if run.nodes == 1 else None
+    if isinstance(fleet.job, NamedWork) and measured is not None:
+        return named_amount(fleet.job, measured, run.instances)
     amount = RunAmount(NO_AMOUNT, "modelled") if modelled is None else job_amount(modelled, run.instances)
     if measured is None:
         return amount
-    rate, columns = measured.samples_per_second, fleet.options[0]
-    amount = replace(amount, basis=measured.basis, samples_per_second=rate)
-    if modelled is not None or given is None or given.samples is None:
-        return amount
-    likely = float(columns.hours[index]) / run.instances
-    return replace(
-        amount,
-        hours=Band(likely * rate.likely / rate.high, likely, likely * rate.likely / rate.low),
-        samples=float(columns.samples[index]),
-        epochs=None if given.epochs is None else given.epochs * fleet.job.runs,
-    )
+    return replace(amount, basis=measured.basis, samples_per_second=measured.samples_per_second)
 
 
 def _hours(amount: RunAmount, bill: MarketBill) -> Band | None:
@@ -297,7 +288,9 @@ def _work_reasons(offer: RankedOffer, work: WorkEstimate, planner: Planner) -> R
         columns = planner.fleet.on(offer.nodes)
         needed, usable = (float(each[offer.index]) for each in (columns.needed_bytes, columns.usable_bytes))
         on_gpus = offer.instance_type.gpu is not None
-        yield statement(ReasonCode.FITS, needed_bytes=needed, usable_bytes=usable, on_gpus=on_gpus)
+        # A measured run proves that the work fits where the estimate says otherwise.
+        if needed <= usable:
+            yield statement(ReasonCode.FITS, needed_bytes=needed, usable_bytes=usable, on_gpus=on_gpus)
     if work.measured is not None:
         yield statement(ReasonCode(work.measured.basis), rate=work.measured)
     yield from _limit_reasons(offer, planner)
@@ -334,5 +327,7 @@ def compared(choice: Choice, current: Choice, context: WorkContext) -> Choice:
 
 
 def _quotient(value: float | None, other: float | None) -> float | None:
-    """Returns value / other; None if either is unknown or 0, as a bill of less than a millionth of a dollar is."""
-    return None if not value or not other or isnan(value) or isnan(other) else value / other
+    """Returns value / other; None if either is unknown or 0, as a bill of less than a millionth of a dollar is, and for
+    a ratio below the smallest number.
+    """
+    return None if not value or not other or isnan(value) or isnan(other) else value / other or None

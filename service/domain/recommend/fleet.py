@@ -1,22 +1,16 @@
 """A job on every instance type at once: whether it runs and fits, how fast, and on how many nodes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from service.domain.arrays import either
+from service.domain.arrays import Mask, either
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.named import (
-    NamedRate,
-    measured_rate,
-    newest_by_machine,
-    rate_by_own_runs,
-    scaled_rate,
-)
+from service.domain.evidence.named import NamedRate, NamedWork, newest_by_machine, rate_by_name, rate_by_own_runs
 from service.domain.jobs.job import Job, input_length, prompt_change, with_prompt
 from service.domain.layouts.fleet_columns import (
     EstimateColumns,
@@ -30,7 +24,6 @@ from service.domain.layouts.fleet_columns import (
 from service.domain.layouts.job_estimate import JobEstimate, at_rate, estimate_job_in
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.parallelism import Layout
-from service.domain.recommend.answer import NamedWork
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import Check, Relaxation
 from service.domain.typeset import TypeSet, mask_of, types_where
@@ -231,7 +224,8 @@ def _estimate_on(catalog: Catalog, fleet: FleetEstimate[Job], index: int, nodes:
     cluster = cluster_of_instance(catalog.instance_types[index], nodes, fleet.job.assumed_network_gbps)
     estimate = estimate_job_in(catalog.reference.physics, fleet.job, cluster, fleet.layout(index, nodes))
     if nodes == 1 and index in fleet.measured:
-        estimate = at_rate(estimate, fleet.measured[index].samples_per_second)
+        rate = fleet.measured[index]
+        estimate = at_rate(estimate, rate.samples_per_second, measured=rate.basis == "measured")
     return estimate, cluster
 
 
@@ -301,6 +295,7 @@ def _with_measurements(
     one_node, types, rates = fleet.options[0], catalog.instance_types, dict[int, NamedRate]()
     runs = newest_by_machine(measured, name, catalog.day)
     by_id = {machine: types[catalog.index_of[machine]] for machine in runs if machine in catalog.index_of}
+    one_node = replace(one_node, fits=one_node.fits | _proved_to_fit(fleet, set(by_id), catalog))
     gpus, works = {each.gpu.id for each in by_id.values() if each.gpu}, one_node.works
 
     def likely_on(machine: str) -> float | None:
@@ -316,11 +311,24 @@ def _with_measurements(
     for index, rate in rates.items():
         band = rate.samples_per_second
         # The hours follow the measured rate: the amount of work stays the same.
-        columns["hours"][index] *= one_node.likely[index] / band.likely
+        columns["hours"][index] = one_node.samples[index] / band.likely / SECONDS_AN_HOUR
         for each in ("low", "likely", "high"):
             columns[each][index] = getattr(band, each)
     options = (replace(one_node, **columns), *fleet.options[1:])
-    return replace(fleet, options=options, measured=rates)
+    return replace(fleet, options=options, blockers=Blockers.of(options, catalog), measured=rates)
+
+
+def _proved_to_fit(fleet: FleetEstimate[Job], machines: Collection[str], catalog: Catalog) -> Mask:
+    """Returns the types on which the job was measured and may fit, though not with its confidence.
+
+    Where it cannot fit, the runs under its name were other work.
+    """
+    columns, proved = fleet.options[0], np.zeros(len(catalog.instance_types), np.bool_)
+    for index in map(catalog.index_of.__getitem__, machines):
+        if columns.runs[index] and columns.exists[index] and not columns.fits[index]:
+            estimate, _ = estimate_on(fleet, index, 1, catalog)
+            proved[index] = estimate.estimate.samples_per_second is not None
+    return proved
 
 
 def _without_figures(catalog: Catalog) -> tuple[TypeSet, TypeSet]:
@@ -352,13 +360,9 @@ def _estimate_by_name(
     types = len(catalog.instance_types)
     by_id = {instance_type.id: instance_type for instance_type in catalog.instance_types}
     groups = newest_by_machine(measured, work.name, catalog.day)
-    newest = [ours[0] for ours in groups.values()]
     rates: dict[int, NamedRate] = {}
     for index, instance_type in enumerate(catalog.instance_types):
-        ours = groups.get(instance_type.id, ())
-        rate = measured_rate(ours, work.name, instance_type.id, catalog.day) or scaled_rate(
-            newest, work.name, instance_type, by_id, catalog.day, precision=work.precision
-        )
+        rate = rate_by_name(groups, work, instance_type, by_id, catalog.day)
         if rate is not None:
             rates[index] = rate
     options = tuple(replace(no_estimates(types), nodes=np.full(types, float(count))) for count in counts)

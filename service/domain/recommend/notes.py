@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.names import near_names
+from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import sequence_length
 from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
-from service.domain.recommend.answer import CitedPrior, NamedWork, Note, Question, RankedOffer, Rejection
+from service.domain.recommend.answer import CitedPrior, Note, Question, RankedOffer, Rejection
 from service.domain.recommend.codes import NoteCode
 from service.domain.recommend.priors import in_conflict
 from service.domain.recommend.relax import NearestMiss

@@ -17,10 +17,11 @@ from service.domain.bill.interruption import NO_PRIOR, Checkpoints, Expected, Ra
 from service.domain.bill.run import ONE_MACHINE, BilledRun
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
+from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job
 from service.domain.jobs.serving import Serving
 from service.domain.physics.load import keeps_limits
-from service.domain.recommend.answer import Limits, NamedWork
+from service.domain.recommend.answer import Limits
 from service.domain.recommend.fleet import Estimating, FleetEstimate
 from service.domain.recommend.objective import Figures, Objective, compared, scores
 from service.domain.selection.offers import AdmittedOffers, CheapestOffers

@@ -36,6 +36,8 @@ class Constraints:
     task: str | None = None
     mainstream: bool = False
     """Whether only GPUs that run the mainstream framework in full take part, as the question names no other."""
+    method: str | None = None
+    """The method of training, whose library has to run on these GPUs too."""
     with_gpu: bool = False
     """Whether machines without a GPU are left out, because the question does not ask for any."""
     of_a_job: bool = False
@@ -90,7 +92,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         yield Check("task", "software", types_where(~catalog.derive(task_mask, asked.task)))
     given: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
         (asked.framework, _framework_check, (asked.framework,)),
-        (asked.mainstream, _mainstream_check, (asked.platforms,)),
+        (asked.mainstream, _mainstream_check, (asked.platforms, asked.method)),
         (asked.with_gpu, _without_gpu_check, (asked.platforms, asked.of_a_job)),
         (asked.grows, _growth_check, ()),
         (asked.in_clusters, _cluster_check, ()),
@@ -136,12 +138,12 @@ def _without_gpu_check(catalog: Catalog, platforms: tuple[str, ...], of_a_job: b
     return Check("without_gpu", "constraint", fails, rule)
 
 
-def _mainstream_check(catalog: Catalog, asked: tuple[str, ...]) -> Check:
+def _mainstream_check(catalog: Catalog, asked: tuple[str, ...], method: str | None) -> Check:
     """Naming a platform admits the GPUs that run the framework there in part or by another framework.
 
     The platforms that the question names already, which can only be that of CPUs, stay among them.
     """
-    types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask)
+    types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask, method)
     fails = types_where(~in_full)
     runs = {name: types_where(catalog.derive(software_mask, name)) for name in software_names(catalog, ("toolkit",))}
     platforms = set(zip((each.platform or "" for each in types), in_full.tolist(), strict=True))

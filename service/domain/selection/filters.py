@@ -69,7 +69,9 @@ def range_checks(
     if at_least is not None:
         yield Check(f"min_{name}", "hardware", below, MoveLimit(f"min_{name}", "min", below, index))
     if at_most is not None:
-        yield Check(f"max_{name}", "hardware", above, MoveLimit(f"max_{name}", "max", above, index))
+        # A maximum below one GPU asks for machines without a GPU too, which a relaxation to whole GPUs would take away.
+        movable = above & index.below(1.0) if name == "gpu_count" and at_most < 1.0 else above
+        yield Check(f"max_{name}", "hardware", above, MoveLimit(f"max_{name}", "max", movable, index))
     if unknown:
         dropped = {field: None for field, limit in limits.items() if limit is not None}
         yield Check(f"{name}_unknown", "data", unknown, drop(dropped, unknown | below | above))

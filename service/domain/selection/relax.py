@@ -110,10 +110,13 @@ class MoveLimit:
     field: str
     side: Literal["min", "max"]
     fails: TypeSet
+    """Types that another limit may admit."""
     index: ThresholdIndex
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
         types = rejected.types & self.fails
+        if not types:
+            return None
         if self.side == "min":
             limit = self.index.most(types)
             return Relaxation({self.field: limit}, rejected.only(types & ~self.index.below(limit)))

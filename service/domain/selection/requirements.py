@@ -113,6 +113,8 @@ class Requirements:
     """
     cpu_suffices: bool = False
     """Whether the task needs no GPU, so that code for CPUs runs on any machine."""
+    method: str | None = None
+    """The method of training, whose library mainstream code needs."""
 
     @property
     def software(self) -> tuple[Requirement, ...]:
@@ -215,7 +217,7 @@ def _without(name: str, fails: TypeSet, needs: Requirements, catalog: Catalog, e
     field, passing = f"workload.software.{name}", catalog.everyone & ~fails
     if needs.can_drop(name):
         return {field: empty}, fails
-    in_full = types_where(catalog.derive(mainstream_gpus_mask))
+    in_full = types_where(catalog.derive(mainstream_gpus_mask, needs.method))
     if not passing & ~in_full:
         return {field: empty}, fails & in_full
     mainstream = _runs(Requirement(MAINSTREAM), catalog)

@@ -84,3 +84,67 @@ def test_a_recommendation_has_the_rates_hours_and_dollars_of_the_estimate(client
         assert estimate["usd"]["likely"] in [cost["usd"] and cost["usd"]["likely"] for cost in same["cost"]]
         bases.add(estimate["basis"])
     assert bases == {"measured", "scaled"}
+
+
+# Work that is known by its name alone
+
+NAMED: Body = {"task": "training", "name": "nightly", "amount": {"samples": 1e6}}
+
+
+def test_work_by_its_name_has_the_rate_hours_and_dollars_of_the_recommendation(client: TestClient) -> None:
+    asked = {"workload": NAMED, "constraints": {"provider": ["aws"]}, "objective": "fastest", "limit": 40}
+    bases = set()
+    for choice in post_recommend(client, asked)["choices"]:
+        place = {"market": ["on_demand"], "region": [choice["region"]]}
+        same = post_estimate(client, {"workload": NAMED, "machine": f"aws/{choice['instance']}", **place})
+        assert same["measured_per_second"] == choice["estimate"]["samples_per_second"]["likely"]
+        assert same["estimate"] is None
+        assert same["cost"][0]["usd"] == choice["cost"]["usd"]
+        assert same["cost"][0]["hours"] == choice["cost"]["hours"]
+        bases.add(same["evidence"][0]["nearness"])
+    assert bases == {"same machine", "another machine"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"nodes": 2}, "nodes"),
+        ({"machine": {"gpu": "h100-sxm5-80gb"}}, "machine"),
+        ({"workload": {**NAMED, "name": "other"}}, "workload.model"),
+    ],
+)
+def test_work_by_its_name_is_refused_where_its_runs_do_not_carry_over(
+    client: TestClient, body: Body, field: str
+) -> None:
+    answer = client.post("/estimate", json={"workload": NAMED, "machine": MEASURED, **body})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == field
+
+
+# A measured run proves that the work fits
+
+TIGHT = changed(TRAINING, workload__software=None, workload__name="tight", machine="aws/g5.48xlarge")
+"""Full training of an 8B model on 8 x 24 GB, which likely fits, but not with 90 %."""
+
+
+@pytest.fixture(scope="module")
+def with_tight_run(client: TestClient) -> TestClient:
+    run = {"name": "tight", "machine": TIGHT["machine"], "samples_per_second": 1.5, "measured_at": "2026-01-01"}
+    assert client.post("/measurements", json={"items": [run]}).status_code == 201
+    return client
+
+
+def test_a_machine_with_a_run_of_the_work_is_not_rejected_for_its_memory(with_tight_run: TestClient) -> None:
+    asked = {"workload": TIGHT["workload"], "constraints": {"instance": [TIGHT["machine"]]}}
+    unproved = post_recommend(with_tight_run, changed(asked, workload__name=None))
+    assert unproved["counts"]["admitted"] == 0
+    (choice,) = post_recommend(with_tight_run, asked)["choices"]
+    assert choice["estimate"]["basis"] == "measured"
+    assert "gpu_memory" not in {each["code"] for each in choice["warnings"]}
+    same = post_estimate(with_tight_run, TIGHT | {"market": ["on_demand"], "region": [choice["region"]]})
+    assert same["fits"] is True
+    assert same["nearest_changes"] is None
+    assert "gpu_memory" not in {each["code"] for each in same["warnings"]}
+    for figure in ("samples_per_second", "hours", "layout"):
+        assert same["estimate"][figure] == choice["estimate"][figure]
+    assert same["cost"][0]["usd"] == choice["cost"]["usd"]

@@ -127,7 +127,7 @@ def test_near_names_do_not_depend_on_the_order_of_a_set(app: FastAPI) -> None:
         ("/instances?gpu=%00", "gpu"),
         (b"/instances?gpu=\xff\xfe", "gpu"),
         ("/instances?%ff=1", "�"),
-        ("/regions?country=Germany", "country"),
+        ("/regions?country=Atlantis", "country"),
         ("/prices?from=2020-01-02&to=2019-01-01", "from"),
         ("/prices?from=soon", "from"),
         ("/prices?to=2020-13-01", "to"),

@@ -67,6 +67,18 @@ def test_naming_hardware_names_its_platform(client: TestClient, named: Any) -> N
     assert "mainstream" not in rejected(post(client, "/recommend", **ask))
 
 
+def test_qlora_without_software_runs_where_its_library_does(client: TestClient) -> None:
+    """The nf4 weights of PyTorch code need the kernels of bitsandbytes, which TPUs and Neuron devices lack."""
+    work = {"task": "training", "model": "llama-2-13b", "sequence_length": 1024}
+    ask = {"constraints": {"provider": ["gcp", "aws"]}, "objective": "fastest", "limit": 100}
+    lora, qlora = (post(client, "/recommend", workload={**work, "method": each}, **ask) for each in ("lora", "qlora"))
+    assert {"xla", "neuron"} <= platforms(lora)
+    assert platforms(qlora) == {"cuda"}
+    software = {"framework": "jax"}
+    named = post(client, "/recommend", workload={**work, "method": "qlora", "software": software}, **ask)
+    assert "xla" in platforms(named)
+
+
 def test_each_choice_says_its_platform_and_what_code_has_to_change(client: TestClient) -> None:
     ask = {"workload": {"task": "training"}, "objective": "fastest", "limit": 100}
     changes = {each["platform"]: each["code_change_required"] for each in post(client, "/recommend", **ask)["choices"]}

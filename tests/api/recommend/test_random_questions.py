@@ -177,16 +177,16 @@ def faults_of_choices(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def usd_against_hours(choice: dict[str, Any]) -> Iterator[str]:
-    """A choice costs its billed hours times the price of all of its machines, at each end of both bands."""
+    """A choice costs its billed hours times the price of all machines, and its data, at each end of the bands."""
     bill, price = choice["cost"], choice["price"]
     if bill is None or bill["usd"] is None:
         return
     prices = {end: price[f"usd_per_hour{name}"] for end, name in (("low", "_low"), ("likely", ""), ("high", "_high"))}
     machines = choice["nodes"] * choice["instances"]
     for end, usd_per_hour in prices.items():
-        if not isclose(
-            bill["usd"][end], bill["billed_hours"][end] * usd_per_hour * machines, rel_tol=1e-4, abs_tol=1e-6
-        ):
+        of_data = sum(part["usd"][end] for part in bill["parts"] if part["name"] in ("storage", "transfer"))
+        usd = bill["billed_hours"][end] * usd_per_hour * machines + of_data
+        if not isclose(bill["usd"][end], usd, rel_tol=1e-4, abs_tol=1e-6):
             yield f"${bill['usd']} for {bill['billed_hours']} h of {machines:g} machines at ${usd_per_hour} ({end})"
 
 

@@ -14,10 +14,11 @@ from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement, Prior
 from service.domain.catalog.tariffs import InterruptionPrior
+from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Length, Serving
-from service.domain.recommend.answer import Answer, Limits, NamedWork, Question
+from service.domain.recommend.answer import Answer, Limits, Question
 from service.domain.recommend.codes import NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.recommend import recommend

@@ -112,6 +112,22 @@ def test_a_gpu_is_mainstream_where_pytorch_runs_in_full_whatever_its_host() -> N
     assert in_full == {"a100": True, "half an a100": True, "mi300x": False, "h100": True, CPU: False}
 
 
+def test_a_method_of_training_needs_its_library_at_least_in_part() -> None:
+    known = catalog_with(
+        software_rule("pytorch"),
+        software_rule("bitsandbytes", "partly", kind="library", scope="architecture", scope_value="ampere"),
+        software_rule("bitsandbytes", "no", kind="library", scope="architecture", scope_value="hopper"),
+    )
+    names = [each.name for each in known.instance_types]
+    runs = {
+        method: dict(zip(names, mainstream_gpus_mask(known, method).tolist(), strict=True))
+        for method in ("lora", "qlora")
+    }
+    assert runs["lora"]["h100"]
+    assert runs["qlora"]["a100"]
+    assert not runs["qlora"]["h100"]
+
+
 def test_code_changes_only_on_platforms_that_it_is_not_written_for() -> None:
     port = {"scope": "platform", "scope_value": "rocm", "code_change": "Build it with HIP."}
     known = catalog_with(software_rule("pytorch"), software_rule("pytorch", **port), software_rule("jax"))

@@ -42,6 +42,29 @@ def test_with_the_confidence_named_it_fits(work: TrainingConfig, where: Cluster)
         assert 0.5 <= change.to < work.memory_confidence
 
 
+@settings(max_examples=30)
+@given(training_configs(), clusters())
+def test_a_change_of_a_job_that_likely_fits_makes_it_fit(work: TrainingConfig, where: Cluster) -> None:
+    now = best_layout(FITTED, work, where)
+    if not now.fits or now.fits_surely:
+        return
+    changes = of(nearest_changes(FITTED, work, where, now=now))
+    if "offload_optimizer" in changes:
+        assert best_layout(FITTED, replace(work, offload_optimizer=True), where).fits_surely
+    if "nodes" in changes:
+        assert best_layout(FITTED, work, replace(where, nodes=int(changes["nodes"].to))).fits_surely
+
+
+def test_a_job_that_likely_fits_is_sure_to_with_a_smaller_optimizer_or_twice_the_nodes() -> None:
+    work, where = training(model=LARGE_MODEL, global_batch=64), replace(cluster(), nodes=2)
+    need = best_layout(FITTED, work, where).memory
+    gib = (need.needed_bytes + need.sure_bytes) / 2 / GIB
+    likely = replace(where, gpu=replace(where.gpu, usable_memory_gib=gib))
+    changes = of(nearest_changes(FITTED, work, likely))
+    assert {"memory_confidence", "optimizer", "nodes", "usable_memory_gib"} <= changes.keys()
+    assert changes["nodes"].to == 4
+
+
 def test_70b_on_one_node_needs_more_nodes_or_lora() -> None:
     work = training(model=LARGE_MODEL)
     changes = of(nearest_changes(FITTED, work, cluster()))
