@@ -20,9 +20,11 @@ Band = Mapping[str, float]
 class AccuracyClient(Protocol):
     """A client that can ask the service: that of httpx, or one that calls it in process."""
 
-    def post(self, url: str, *, json: Any) -> Any: ...
+    def post(self, url: str, *, json: Any) -> Any:
+        """Sends a JSON body and returns the response."""
 
-    def get(self, url: str, *, params: Any = None) -> Any: ...
+    def get(self, url: str, *, params: Any = None) -> Any:
+        """Sends a query and returns the response."""
 
 
 @dataclass(slots=True)

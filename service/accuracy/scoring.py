@@ -24,10 +24,12 @@ class ScoredAnswer:
 
     @property
     def error(self) -> float:
+        """Returns the relative error of the likely figure."""
         return abs(self.likely / self.question.value - 1.0)
 
     @property
     def inside(self) -> bool:
+        """Whether the published figure lies in the band."""
         return self.low <= self.question.value <= self.high
 
 
@@ -119,6 +121,7 @@ class Decisions:
 
     @property
     def accuracy(self) -> float:
+        """Returns the share of decisions that are right; 0 without any."""
         right = self.right_fits + self.right_ooms
         return right / max(1, right + self.false_fits + self.false_ooms)
 

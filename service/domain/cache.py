@@ -33,6 +33,7 @@ class Cache:
             return self._renew(key, compute)
 
     def get_or_compute_each(self, keys: Sequence[Key], compute: Callable[[Key], T]) -> list[T]:
+        """Returns the values of the keys, in their order."""
         newer = self._newer
         return [newer[key] if key in newer else self._renew(key, partial(compute, key)) for key in keys]
 

@@ -12,6 +12,7 @@ class TextFormatter(logging.Formatter):
     """Formats an event as a line for people: time, level, message, and its fields as `name=value`."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Returns the line of an event."""
         parts = [_time_of(record), record.levelname.lower(), record.getMessage()]
         parts += [f"{name}={value}" for name, value in _fields_of(record).items() if value is not None]
         return " ".join(parts) + _traceback_of(self, record, "\n")
@@ -21,6 +22,7 @@ class JsonFormatter(logging.Formatter):
     """Formats an event as one JSON object on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Returns the line of an event."""
         event = {"time": _time_of(record), "level": record.levelname.lower(), "logger": record.name}
         event |= {"message": record.getMessage(), **_fields_of(record)}
         if record.exc_info:

@@ -29,6 +29,7 @@ class DrainingServer(uvicorn.Server):
     drain_seconds = 0.0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Opens the sockets, and resumes garbage collection."""
         await super().startup(sockets)
         # Modules and the catalog stay. The collector, which `service.__main__` suspended, need not look through them.
         gc.freeze()
@@ -44,6 +45,7 @@ class DrainingServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Waits until load balancers have noticed that this process is not ready, then stops."""
         self.lifespan.state["draining"] = True  # `/readyz` finds it in the state of its request
         if not self.force_exit:
             await asyncio.sleep(self.drain_seconds)
@@ -55,6 +57,7 @@ class DrainingProcess(multiprocess.Process):
 
     @property
     def server(self) -> DrainingServer:
+        """Returns the server of this process, created on first use."""
         if self._server is None:
             self._server = DrainingServer(self.config)
             self._server.drain_seconds = float(os.environ[DRAIN_VARIABLE])

@@ -81,6 +81,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # A connection's life
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Registers the connection, and refuses it where its address has too many."""
         super().connection_made(transport)
         register = _register_of(self.server_state, self.loop)
         register.add(self)
@@ -88,10 +89,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(503, "Too many connections from this address.", "retry-after: 1\r\n")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Removes the connection from the register."""
         _register_of(self.server_state, self.loop).remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Parses what has arrived, within the limit of the header."""
         if self.phase == "refused":
             return  # read and dropped, so that the client can read the refusal
         if self.phase == "idle":
@@ -117,16 +120,19 @@ class BoundedProtocol(HttpToolsProtocol):
     # What the parser reports
 
     def on_message_begin(self) -> None:
+        """Notes that a header has begun."""
         super().on_message_begin()
         if self.phase in ("header", "idle"):
             self._enter("header")
 
     def on_url(self, url: bytes) -> None:
+        """Refuses a URL that is too long."""
         super().on_url(url)
         if len(self.url) > self.limits.url_bytes:
             self._stop(414, f"The URL is longer than {self.limits.url_bytes} bytes.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Refuses a field that is too long, and a field too many."""
         if len(name) + len(value) > self.limits.header_field_bytes:
             self._stop(431, f"A header field is longer than {self.limits.header_field_bytes} bytes.")
         if len(self.headers) >= self.limits.header_fields:
@@ -134,6 +140,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        """Notes that the body has begun."""
         self._enter("body")
         self._body_bytes = 0
         super().on_headers_complete()
@@ -141,15 +148,18 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
+        """Counts the bytes of the body, which extend its time limit."""
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        """Notes that the whole request has arrived."""
         if self.phase == "body":
             self._enter("idle" if self.cycle is None or self.cycle.response_complete else "answer")
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        """Notes that the connection waits for the next request."""
         if self.phase == "answer" and not self.pipeline:
             self._enter("idle")
         super().on_response_complete()

@@ -34,6 +34,7 @@ class Trace:
         self._tracer = provider.get_tracer("instance-selector", VERSION)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on within a span, which gets the status and the route of the answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

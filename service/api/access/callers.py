@@ -30,6 +30,7 @@ class Callers:
         self._open_reads = open_reads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on with its caller, unless the key or a limit forbids it; probes pass without a key."""
         if scope["type"] != "http" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return

@@ -154,6 +154,7 @@ class ComputedResponse(ResponseModel):
 
     @classmethod
     def of(cls, transformer: Transformer, context_tokens: int) -> "ComputedResponse":
+        """Returns the figures of a transformer for a context of this many tokens."""
         parts = parameter_parts(transformer)
         return cls(
             context_tokens=context_tokens,

@@ -49,6 +49,7 @@ class CostPartResponse:
 
     @classmethod
     def of(cls, part: Part) -> "CostPartResponse":
+        """Returns a part of a bill with the sentence that says how it was computed."""
         # Written out, because a bill has dozens of parts and looking for the fields takes twice as long.
         text, source, usd = part_text(part), part.source or None, shown(part.usd)
         # A seller who asks dollars has one amount.
@@ -77,6 +78,7 @@ class ExchangeRateResponse:
 
     @classmethod
     def of(cls, rate: ExchangeRate | None) -> "ExchangeRateResponse | None":
+        """Returns a rate; None for a price in dollars."""
         if rate is None or rate.currency == USD:
             return None
         return like(cls, rate, usd_per_unit=float(rate.usd_per_unit))
@@ -112,6 +114,7 @@ class MonthResponse:
 
     @classmethod
     def of(cls, bill: MarketBill) -> "MonthResponse | None":
+        """Returns the price of a load for a month; None for a job that ends."""
         served = bill.priced.served
         if served is None:
             return None
@@ -142,6 +145,7 @@ class CommitmentResponse:
 
     @classmethod
     def of(cls, cost: CommittedCost) -> "CommitmentResponse":
+        """Returns what a commitment costs, as figures and as a sentence."""
         return like(cls, cost, text=commitment_text(cost))
 
 
@@ -161,6 +165,7 @@ class BreakEvenResponse:
 
     @classmethod
     def of(cls, bill: MarketBill) -> "BreakEvenResponse | None":
+        """Returns where a market stops saving money against on-demand; None where it is not known."""
         even = bill.break_even
         if even is None or bill.option is None:
             return None
@@ -184,6 +189,7 @@ class PriceUsedResponse:
 
     @classmethod
     def of(cls, bill: MarketBill) -> "PriceUsedResponse":
+        """Returns the hourly price that the bill uses, with its source."""
         usd = None if bill.usd_micros_per_hour is None else number(bill.usd_micros_per_hour)
         if bill.option is None:
             return cls(usd, usd, usd, usd, usd, USD, "given", None, OWN_PRICE_SOURCE)
@@ -231,6 +237,7 @@ class CostResponse:
 
     @classmethod
     def of(cls, entry: MarketBill, instance_type: InstanceType | None) -> "CostResponse":
+        """Returns the bill of one market; `instance_type` is None where the caller gave the price."""
         offer, bill, terms = None if entry.option is None else entry.option.offer, entry.bill, entry.terms
         hourly, missing = entry.usd_micros_per_hour, entry.missing
         return cls(
@@ -270,6 +277,7 @@ class VerdictResponse:
 
     @classmethod
     def of(cls, verdict: Verdict, answer: EstimateAnswer) -> "VerdictResponse":
+        """Returns the answer in one sentence, with the figures of the bill that it rests on."""
         entry = answer.verdict_on
         offer = None if entry is None or entry.option is None else entry.option.offer
         month = None
@@ -300,6 +308,7 @@ class GpuHourResponse:
 
     @classmethod
     def of(cls, elsewhere: Elsewhere) -> "GpuHourResponse":
+        """Returns the cheapest hour of the same GPU on another machine, and what it saves."""
         hour, saves = elsewhere.hour, elsewhere.saves_percent
         return cls(
             instance=hour.instance,

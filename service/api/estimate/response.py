@@ -29,6 +29,7 @@ class BandResponse:
 
     @classmethod
     def of(cls, band: Band) -> "BandResponse":
+        """Returns a band with rounded ends."""
         return cls(rounded(band.low), rounded(band.likely), rounded(band.high))
 
 

@@ -74,10 +74,12 @@ class Asked(Protocol):
     """A question about the catalog of a day, as it was known on a day."""
 
     @property
-    def as_of(self) -> date | None: ...
+    def as_of(self) -> date | None:
+        """Returns the day whose catalog answers; None for the newest."""
 
     @property
-    def known_at(self) -> date | None: ...
+    def known_at(self) -> date | None:
+        """Returns the day on which all of it was known; None for today."""
 
 
 def known_on(live: PinnedCatalog, day: date | None) -> PinnedCatalog:

@@ -41,6 +41,7 @@ class ConditionalAnswers:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers 304 where the client already has the answer to a GET, and HEAD as GET without the body."""
         if scope["type"] == "http" and scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
         if scope["type"] == "http" and scope["method"] == "GET":

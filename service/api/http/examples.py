@@ -36,13 +36,16 @@ class Example:
 
     @property
     def path(self) -> Path:
+        """Returns the file of the answer."""
         return FOLDER / f"{self.operation}.{self.name}.json"
 
     @property
     def summary(self) -> str:
+        """Returns the method and the target, the title of the example in Swagger UI."""
         return f"{self.method} {self.target}"
 
     def answer(self) -> Any:
+        """Returns the recorded answer."""
         return json.loads(self.path.read_text(encoding="utf-8"))
 
 
@@ -100,7 +103,8 @@ def examples_of(operation: str) -> Iterator[Example]:
 class Client(Protocol):
     """A client of the service: httpx's, or Starlette's for tests."""
 
-    def request(self, method: str, url: str, *, json: Any = ...) -> Any: ...
+    def request(self, method: str, url: str, *, json: Any = ...) -> Any:
+        """Sends a request and returns the response."""
 
 
 def ask(example: Example, client: Client) -> Any:

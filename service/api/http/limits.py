@@ -22,6 +22,7 @@ class BodyLimit:
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on, and answers 413 as soon as its body is larger than the limit."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -70,6 +70,7 @@ class Observe:
         self._counters: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on with its id, and records the answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

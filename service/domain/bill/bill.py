@@ -58,6 +58,7 @@ class HourlyPrice:
 
     @property
     def per_hour(self) -> Exact:
+        """Returns the exact band of micro-units per hour."""
         low, likely, high = (round(self.micros_per_hour * factor) for factor in self.factors)
         return Exact((low, likely, high), MICRO)
 
@@ -86,6 +87,7 @@ class SellerTerms:
 
     @property
     def currency(self) -> str:
+        """Returns the currency of the price; dollars where the price is unknown."""
         return USD if isinstance(self.price, Unknown) else self.price.currency
 
 
@@ -150,6 +152,7 @@ class Bill:
 
     @property
     def complete(self) -> bool:
+        """Whether every charge is known."""
         return not self.missing
 
     def part(self, name: str) -> Part:

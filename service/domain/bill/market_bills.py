@@ -72,10 +72,12 @@ class MarketBill:
 
     @property
     def machines(self) -> int:
+        """Returns the number of machines that are paid for."""
         return self.priced.run.machines
 
     @property
     def usd(self) -> Micros | None:
+        """Returns the total; None where there is no price or a charge is unknown."""
         return None if self.bill is None else self.bill.usd
 
     @property

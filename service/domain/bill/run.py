@@ -46,6 +46,7 @@ class RunAmount:
 
     @property
     def billable_hours(self) -> Band | Unknown:
+        """Returns the hours of the run, which are unknown beyond a century."""
         if isinstance(self.hours, Band) and self.hours.high > LONGEST_HOURS:
             return Unknown(f"The run would take more than {LONGEST_HOURS:,.0f} hours, which is more than a century.")
         return self.hours
@@ -72,10 +73,12 @@ class BilledRun:
 
     @property
     def machines(self) -> int:
+        """Returns the machines of all nodes and instances."""
         return self.nodes * self.instances
 
     @property
     def has_data(self) -> bool:
+        """Whether storage or transfer is part of the bill."""
         return bool(self.stored or self.sent)
 
 

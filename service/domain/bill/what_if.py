@@ -31,6 +31,7 @@ class Combination:
 
     @property
     def likely_micros(self) -> int | None:
+        """Returns the likely total in micro-dollars; None where it is unknown."""
         return None if self.bill is None or self.bill.usd is None else self.bill.usd.likely
 
 

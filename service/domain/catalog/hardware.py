@@ -185,10 +185,12 @@ class InstanceType:
 
     @property
     def id(self) -> str:
+        """Returns `provider/name`, which is unique."""
         return f"{self.provider}/{self.name}"
 
     @property
     def name_parts(self) -> NameParts | None:
+        """Returns what the name says by the rules of its provider; None where there are no rules."""
         return name_parts(self.provider, self.name)
 
     @property

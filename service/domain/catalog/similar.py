@@ -29,6 +29,7 @@ class SpecChange:
 
     @property
     def ratio(self) -> float:
+        """Returns the figure of the similar type over that of the type asked about."""
         return self.there / self.here
 
 

@@ -186,7 +186,8 @@ class InForceFrom(Protocol):
     """A row that is in force from a day on."""
 
     @property
-    def valid_from(self) -> date: ...
+    def valid_from(self) -> date:
+        """Returns the first day on which the row holds."""
 
 
 Row = TypeVar("Row", bound=InForceFrom)
@@ -279,6 +280,7 @@ class InterruptionPrior:
 
     @property
     def per_hour(self) -> Band:
+        """Returns the band of interruptions per hour."""
         return Band(self.per_hour_low, self.per_hour_likely, self.per_hour_high)
 
 

@@ -11,7 +11,7 @@ from service.domain.models.model import Model
 Method = Literal["full", "lora", "qlora", "adapter"]
 
 USUAL_CONFIDENCE = 0.9
-"""Probability with which memory suffices by default: the share of runs that need at most the high end of a band."""
+"""The default probability with which memory suffices. The high end of a band is exceeded in one run out of ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class InferenceConfig:
 
     @property
     def longest_over_mean(self) -> float:
-        """Tokens of the longest conversation that must have room, over those of a mean one."""
+        """Returns how many times the tokens of an average conversation the longest one has that must fit in memory."""
         if self.serving is None or not self.whole_length:
             return 1.0
         share = self.serving.percentile

@@ -19,7 +19,7 @@ MEAN_OF_LONGEST = 0.57
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Tokens of prompts or answers: lognormal with this mean; of one length where no 95th percentile is given."""
+    """The distribution of tokens of prompts or of answers: lognormal, or a single length if `p95` is not given."""
 
     mean: float
     p95: float | None = None

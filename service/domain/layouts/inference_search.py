@@ -155,8 +155,8 @@ class _Pairs:
         return fits & ~(self.crossing & inside[self.cluster])
 
     def best(self, rows: Indices, *keys: NDArray[Any]) -> Indices:
-        """Returns one of these rows for each of their clusters: that with the least keys, the first of them first, and
-        the fewest parts.
+        """Returns the best of these rows for each of their clusters: the one with the smallest first key; among equal
+        ones that with the smallest next key, and so on; at last, the one that divides the model into the fewest parts.
         """
         cuts = self.cuts
         for key in (*keys, *(part[self.cut] for part in (cuts.tensor * cuts.pipeline, cuts.pipeline, cuts.expert))):

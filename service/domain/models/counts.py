@@ -44,6 +44,7 @@ class ParameterParts:
 
     @property
     def total(self) -> int:
+        """Returns the parameters of all parts."""
         return sum(getattr(self, field.name) for field in fields(self))
 
 
@@ -186,6 +187,7 @@ class ForwardFlops:
 
     @property
     def total(self) -> float:
+        """Returns the FLOPs of matrix products and attention."""
         return self.matrix + self.attention
 
 

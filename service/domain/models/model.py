@@ -83,6 +83,7 @@ class Transformer:
 
     @property
     def hybrid(self) -> bool:
+        """Whether some layers are state-space layers."""
         return self.ssm_layers > 0
 
     @property
@@ -92,6 +93,7 @@ class Transformer:
 
     @property
     def ffn_layers(self) -> int:
+        """Layers with a feed-forward network. In a hybrid, these are layers of their own."""
         return self.layers - self.attention_layers - self.ssm_layers if self.hybrid else self.layers
 
     @property
@@ -101,6 +103,7 @@ class Transformer:
 
     @property
     def moe_layers(self) -> int:
+        """Layers whose feed-forward network consists of experts."""
         return self.ffn_layers - self.dense_layers if self.experts else 0
 
     @property
@@ -117,6 +120,7 @@ class Transformer:
 
     @property
     def windowed_layers(self) -> int:
+        """Layers whose attention is limited to the sliding window."""
         return self.attending_layers - self.global_layers if self.sliding_window else 0
 
     @property
@@ -126,10 +130,12 @@ class Transformer:
 
     @property
     def value_size(self) -> int:
+        """Numbers of a value in one head."""
         return self.mla_value_size if self.mla_kv_rank else self.head_size
 
     @property
     def ssm_inner(self) -> int:
+        """Width of a state-space layer: the values of all its heads."""
         return self.ssm_heads * self.ssm_head_size
 
 

@@ -20,7 +20,8 @@ from service.domain.jobs.serving import Serving
 from service.domain.physics.serving import EngineTimes, steady_state, steps_per_token
 
 TERMS_OF_THE_TAIL = 64
-"""Numbers of running requests below the number of places that decide how likely a wait is: others are too rare."""
+"""Terms of the probability of a wait: the numbers of running requests, counted down from a full engine. The terms that
+follow are too small to matter."""
 
 ALMOST_ONE = 1.0 - 1e-6
 

@@ -10,6 +10,7 @@ class MeaningfulCode(StrEnum):
     meaning: str
 
     def __new__(cls, value: str, meaning: str = "") -> Self:
+        """Makes a text that also has a meaning."""
         code = str.__new__(cls, value)
         code._value_ = value
         code.meaning = meaning

@@ -95,6 +95,7 @@ class AddWord:
     """Whether to remove the constraint if no word admits anything."""
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        """Returns the change to the list of words; None where no word helps."""
         types = rejected.types & self.fails
         counts = [(types & of_word).bit_count() for of_word in self.types_of.values()]
         if any(counts):
@@ -114,6 +115,7 @@ class MoveLimit:
     index: ThresholdIndex
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        """Returns the limit that admits a type at the nearest value."""
         types = rejected.types & self.fails
         if not types:
             return None
@@ -135,6 +137,7 @@ class BestOption:
     """The change that admits all types, for when no option admits any."""
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        """Returns the best change; None where none helps."""
         helpful = [(to, rejected.types & types) for to, types in self.options if rejected.types & types & self.fails]
         if helpful:
             to, types = max(helpful, key=lambda option: option[1].bit_count())
@@ -162,6 +165,7 @@ class AddOfferWord:
     keeping: KeepingOffers | None = None
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        """Returns the added word that admits the most types; None where no offer keeps the other constraints."""
         rows = _keeping_rows(rejected, None if self.spot_refused else self.keeping)
         if not len(rows):
             return None
@@ -188,6 +192,7 @@ class RaisePriceAge:
     near_misses: NearMisses
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation:
+        """Returns the age of the newest price among the offers that fail by age alone."""
         offers, indices = catalog.offers, self.near_misses.offers
         indices = indices[rejected.among(offers.instance_type[indices], offers.usd_per_hour[indices])]
         ages = offers.age_days[indices]
@@ -205,6 +210,7 @@ class RaisePriceLimit:
     keeping: KeepingOffers | None = None
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        """Returns the lowest price above the limit; None where there is none."""
         usd = rejected.cheapest.usd[_keeping_rows(rejected, self.keeping)]
         usd = usd[(usd > self.limit) & np.isfinite(usd)]
         if not len(usd):

@@ -243,6 +243,7 @@ class WidenVersions:
     without: Change
 
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
+        """Returns the wider range of versions that admits the most types, or the change that drops the requirement."""
         software = self.requirement.software
         name = "" if self.field.endswith(".cuda") else software  # the field `cuda` holds versions only
         options = tuple(
