@@ -223,6 +223,7 @@ class Questions:
                 "same_placement": self.either,
                 "allow_preview": self.either,
                 "allow_marketplace_clusters": self.either,
+                "allow_unknown_region": self.either,
                 "confidence": lambda: self.random.choice(("likely", "safe")),
             },
             chance,

@@ -76,10 +76,12 @@ def offer_misses(asked: Constraints, offer: Offer) -> list[str]:
     """The codes of the constraints that an offer misses, the price limit last."""
     _, region, market, usd, age = offer
     missed = []
-    if asked.region and region not in asked.region:
-        missed.append("region")
-    if asked.country and COUNTRIES.get(region) not in asked.country:
-        missed.append("country")
+    places = (("region", asked.region, region), ("country", asked.country, COUNTRIES.get(region)))
+    for name, wanted, place in places:
+        if wanted and place is not None and place not in wanted:
+            missed.append(name)
+    if not asked.allow_unknown_region and any(wanted and place is None for _, wanted, place in places):
+        missed.append("region_unknown")
     if asked.market and market not in asked.market:
         missed.append("market")
     if asked.max_price_age_days is not None and (age is None or age > asked.max_price_age_days):

@@ -53,6 +53,9 @@ class InstanceFilters(ColumnFilters):
     region: Annotated[Names, Field(description="Region ids, see `/regions`.")] = ()
     country: Annotated[Names, Field(description="Countries of the region, in ISO 3166 alpha-2 such as `DE`.")] = ()
     continent: Annotated[Names, Field(description="Continents of the region, such as `europe`.")] = ()
+    allow_unknown_region: Annotated[
+        bool, Field(description="Whether offers whose region, country or continent is unknown pass filters on it.")
+    ] = False
     market: Annotated[Names, Field(description=MARKET)] = ()
     lifecycle: Annotated[Names, Field(description="States on the catalog's day.")] = ()
     framework: Annotated[Names, Field(description="Software that must be known to run there: all of them.")] = ()
@@ -149,6 +152,7 @@ def constraints_of(
         region=resolved("region", filters.region, catalog, prefix),
         country=resolved("country", filters.country, catalog, prefix),
         continent=resolved("continent", filters.continent, catalog, prefix),
+        allow_unknown_region=filters.allow_unknown_region,
         market=usual.get("market") or resolved("market", filters.market, catalog, prefix),
         max_usd_per_hour=filters.max_usd_per_hour,
         max_price_age_days=filters.max_price_age_days,

@@ -24,8 +24,10 @@ REJECTIONS: dict[str, str] = {
     "exclude": "The caller excluded it.",
     "managed_service": "Its provider does not offer the managed service.",
     "region": "It is not offered in the requested regions.",
-    "country": "It is offered in no known region of the requested countries.",
-    "continent": "It is offered in no known region of the requested continents.",
+    "country": "It is not offered in the requested countries.",
+    "continent": "It is not offered on the requested continents.",
+    "region_unknown": "Its prices name no region, or one whose country is unknown, so it may be offered in the "
+    "requested places or not.",
     "market": "It is not offered in the requested markets.",
     "spot_price_unknown": "The provider sells spot machines, and no spot price of the type is known on that day.",
     "max_price_age_days": "No known price is recent enough.",

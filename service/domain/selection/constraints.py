@@ -53,6 +53,7 @@ class Constraints:
     region: tuple[str, ...] = ()
     country: tuple[str, ...] = ()
     continent: tuple[str, ...] = ()
+    allow_unknown_region: bool = False
     market: tuple[str, ...] = ()
     max_usd_per_hour: float | None = None
     max_price_age_days: float | None = None
@@ -75,6 +76,7 @@ class Constraints:
             self.market,
             self.max_price_age_days,
             self.needs_price,
+            self.allow_unknown_region,
             self.data_is_billed,
         )
 

@@ -16,6 +16,9 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import MARKETS
 from service.domain.typeset import ThresholdIndex, TypeSet, mask_of, types_where
 
+PLACES = ("region", "country", "continent")
+"""The constraints on where an offer is."""
+
 
 class OfferConstraints(NamedTuple):
     """Constraints on an offer other than its price limit. An empty field admits every offer."""
@@ -26,6 +29,8 @@ class OfferConstraints(NamedTuple):
     market: tuple[str, ...] = ()
     max_price_age_days: float | None = None
     needs_price: bool = False
+    allow_unknown_region: bool = False
+    """Whether offers whose region, country or continent is unknown pass constraints on it."""
     by_region: bool = False
     """Whether the cheapest offer of each region represents a type, since the bill depends on more than the price."""
 
@@ -111,7 +116,7 @@ class NearMisses:
     """Types whose nearest offer, the one that misses the fewest constraints, misses this one."""
     offers: Indices
     code: NDArray[np.int32]
-    """Region, country, continent or market of each row of `cheapest`; -1 if unknown."""
+    """Region, country, continent or market of each row of `cheapest`; the market for all other codes."""
     cheapest: CheapestOffers
     """The cheapest of these offers for each type, market, term and region, country or continent, old prices apart."""
     by_region: bool
@@ -208,6 +213,11 @@ def _misses(asked: OfferConstraints, catalog: Catalog) -> dict[str, Mask]:
     misses: dict[str, Mask] = {
         name: ~catalog.offers_among(name, words) for name in catalog.offer_words if (words := getattr(asked, name))
     }
+    for name in misses.keys() & PLACES:
+        unknown = catalog.offer_words[name].codes < 0
+        misses[name] &= ~unknown
+        if not asked.allow_unknown_region:
+            misses["region_unknown"] = misses.get("region_unknown", False) | unknown
     if asked.max_price_age_days is not None:
         misses["max_price_age_days"] = ~within(offers.age_days, asked.max_price_age_days)
     if asked.needs_price:

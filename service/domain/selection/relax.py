@@ -169,20 +169,29 @@ class AddOfferWord:
         rows = _keeping_rows(rejected, None if self.spot_refused else self.keeping)
         if not len(rows):
             return None
-        # Codes begin at -1, for an offer without a known region or country; bincount takes no negative numbers.
         code = self.near_misses.code[rows]
         # A type may have two offers under a word, one of them with an old price; they follow each other.
         first = np.flatnonzero(first_of_run(rejected.cheapest.instance_type[rows]) | first_of_run(code))
-        counts = np.bincount(code[first] + 1, minlength=2)[1:]
-        if not counts.any():
-            return Relaxation({self.field: None}, rejected)
-        most = int(counts.argmax())
+        most = int(np.bincount(code[first]).argmax())
         word = catalog.offer_words[self.field].words[most]
         offers = self.near_misses.with_code(most, catalog)
         to: dict[str, object] = {self.field: [*self.words, word]}
         if word == "spot" and self.spot_refused:
             to["workload.fault_tolerant"] = True
         return Relaxation(to, offers.candidates(rejected.types, rejected.limit))
+
+
+@dataclass(frozen=True, slots=True)
+class AllowUnknownRegion:
+    """Admits the offers whose region, country or continent is unknown."""
+
+    keeping: KeepingOffers | None = None
+
+    def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
+        """Returns the change that admits these offers; null if none keeps the limits on the whole job."""
+        if not len(_keeping_rows(rejected, self.keeping)):
+            return None
+        return Relaxation({"allow_unknown_region": True}, rejected)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,17 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.selection.constraints import Constraints, type_checks
-from service.domain.selection.offers import AdmittedOffers, CheapestOffers, NearMisses, OfferChoice, offer_choice
+from service.domain.selection.offers import (
+    PLACES,
+    AdmittedOffers,
+    CheapestOffers,
+    NearMisses,
+    OfferChoice,
+    offer_choice,
+)
 from service.domain.selection.relax import (
     AddOfferWord,
+    AllowUnknownRegion,
     Check,
     Ground,
     KeepingOffers,
@@ -24,6 +32,7 @@ OFFER_CODES: dict[str, Ground] = {
     "region": "constraint",
     "country": "constraint",
     "continent": "constraint",
+    "region_unknown": "data",
     "market": "constraint",
     "spot_price_unknown": "data",
     "max_price_age_days": "constraint",
@@ -116,6 +125,8 @@ def sold_at_spot(catalog: Catalog) -> TypeSet:
 def _offer_rule(
     code: str, near_misses: NearMisses, asked: Constraints, keeping: KeepingOffers | None
 ) -> RelaxationRule | None:
-    if code in ("region", "country", "continent", "market"):
+    if code in (*PLACES, "market"):
         return AddOfferWord(code, getattr(asked, code), near_misses, asked.spot_refused, keeping)
+    if code == "region_unknown":
+        return AllowUnknownRegion(keeping)
     return RaisePriceAge(near_misses) if code == "max_price_age_days" else None

@@ -28,6 +28,8 @@ VARIED: dict[str, Body] = {
     "only spot in Frankfurt": question(constraints={"market": ["spot"], "region": ["eu-central-1"]}),
     "Japan": question(constraints={"country": ["JP"], "seller_class": ["hyperscaler"], "provider": ["aws", "gcp"]}),
     "small sellers in Europe": question(constraints={"continent": ["europe"], "seller_class": ["neocloud"]}),
+    "a seller without regions": question(constraints={"provider": ["lambda", "gcp"], "region": ["us-east-1"]}),
+    "perhaps in the US": question(constraints={"country": ["US"], "gpu": ["h100"], "allow_unknown_region": True}),
     "no CPU": question("development", constraints={"max_vcpus": 8, "max_memory_gib": 64}),
     "double precision": question("hpc", constraints={"min_tflops": 9}, objective="best_value"),
     "a fresh price": question(constraints={"max_price_age_days": 30, "min_vcpus_per_gpu": 8}),
@@ -52,6 +54,25 @@ VARIED: dict[str, Body] = {
     "host memory": question(workload={"host": {"memory_gib": 1500}}, constraints={"provider": ["aws"]}),
     "weights": question(constraints={"provider": ["aws"]}, objective={"usd": 1, "hours": 2, "risk": 0.5}),
 }
+
+
+def test_a_price_without_a_region_is_no_match_and_says_how_to_admit_it(client: TestClient) -> None:
+    body = question(constraints={"provider": ["lambda"], "region": ["us-east-1"]})
+    answer = post_recommend(client, body)
+    rejection = next(each for each in answer["rejections"] if each["code"] == "region_unknown")
+    assert (answer["choices"], rejection["ground"]) == ([], "data")
+    assert rejection["text"].startswith("Its prices name no region, or one whose country is unknown")
+    assert rejection["relax"]["to"] == {"allow_unknown_region": True}
+    admitted = post_recommend(client, relaxed(body, rejection["relax"]["to"]))
+    assert admitted["counts"]["admitted"] == rejection["only_this"] == rejection["relax"]["admits"] > 10
+    assert {each["region"] for each in admitted["choices"]} == {None}
+
+
+def test_a_known_region_elsewhere_is_no_match_though_unknown_ones_are_allowed(client: TestClient) -> None:
+    body = question(constraints={"country": ["US"], "allow_unknown_region": True})
+    countries = {(each["provider"], each["id"]): each["country"] for each in get_json(client, "/regions")["items"]}
+    found = {countries.get((each["provider"], each["region"])) for each in post_recommend(client, body)["choices"]}
+    assert found == {"US", None}
 
 
 @pytest.mark.parametrize("name", VARIED)
