@@ -52,6 +52,7 @@ class ModelResponse(ResponseModel):
         description="2 x multiply-accumulates of one forward pass; generating a sample may take several."
     )
     activation_values_per_sample: float | None = Field(description="Values that its layers write for a sample.")
+    weight_layers: int | None = Field(description="Convolutions and matrix products of a network without `dimensions`.")
     input_tokens_per_sample: float | None = Field(description="Tokens that it reads of a sample, if it fixes them.")
     output_tokens_per_sample: float | None = Field(description="Tokens that it usually writes for a sample.")
     steps_per_sample: float | None = Field(description="Denoising steps of a sample by default, see `note`.")

@@ -55,7 +55,11 @@ TRAINING = _kind(
         "matrix": (0.3, {BROAD: (EVERYTHING,), WIDE: ("architecture precision", "family"), MIDDLE: ("class",)}),
         "narrow": (0.15, {BROAD: (EVERYTHING,), WIDE: ("family",), MIDDLE: ("architecture",)}),
         "attention": (0.5, {BROAD: (EVERYTHING,), MIDDLE: ("architecture",)}),
-        "memory": (0.8, {BROAD: (EVERYTHING, "family"), WIDE: ("class", "model"), MIDDLE: ("architecture",)}),
+        "memory": (0.8, {
+            BROAD: (EVERYTHING, "family"),
+            WIDE: ("class", "class family", "model"),
+            MIDDLE: ("architecture",),
+        }),
         "weights": (0.5, {BROAD: (EVERYTHING,)}),
         "launch": (0.5, {BROAD: (EVERYTHING, "class", "family"), WIDE: ("stack",)}),
         "tensor": (0.7, {BROAD: (EVERYTHING,), WIDE: ("class",), MIDDLE: ("link",)}),

@@ -139,6 +139,16 @@ class Transformer:
         return self.ssm_heads * self.ssm_head_size
 
 
+POSITIVE = (
+    "parameters",
+    "active_parameters",
+    "forward_flops_per_sample",
+    "activation_values_per_sample",
+    "weight_layers",
+)
+"""Fields of a model that are above 0 where they are known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """A network by name, with its parameters and either its dimensions or its forward FLOPs per sample, or both."""
@@ -160,6 +170,8 @@ class Model:
     """Tokens that it usually writes for a sample."""
     activation_values_per_sample: float | None = None
     """Values that the convolutions write in a forward pass of one sample; None if they are not published."""
+    weight_layers: int | None = None
+    """Convolutions and matrix products in a forward pass, whose kernels must be launched; None if not counted."""
     steps_per_sample: float | None = None
     """Denoising steps that usually generate a sample; None for a network without them."""
     passes_per_step: float | None = None
@@ -180,7 +192,7 @@ class Model:
             raise ImpossibleModel(
                 f"No family of models is called '{self.family}'. Known: {', '.join(FAMILIES)}.", field="family"
             )
-        for name in ("parameters", "active_parameters", "forward_flops_per_sample", "activation_values_per_sample"):
+        for name in POSITIVE:
             amount = getattr(self, name)
             if amount is not None and not (isfinite(amount) and 0 < amount <= MOST_PARAMETERS):
                 raise ImpossibleModel(f"{name} must be above 0 and at most {MOST_PARAMETERS:g}.", field=name)

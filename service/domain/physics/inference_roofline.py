@@ -19,12 +19,12 @@ from service.domain.physics.memory import sequence_cache_bytes
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, spread_of_experts
 from service.domain.physics.resources import Demands, StepTerms, ideal_terms, over_links
 from service.domain.physics.training_roofline import (
-    KERNELS_OF_A_PLAIN_NETWORK,
     KERNELS_PER_LAYER_FORWARD,
     LAUNCH_SECONDS,
     LAYER_BYTES_PER_VALUE,
     ROUTING_SECONDS,
     bytes_moved_forward,
+    kernels_forward,
 )
 
 REQUEST_SECONDS = 1e-5
@@ -188,7 +188,7 @@ def forward_demands(config: InferenceConfig) -> Demands:
     else:
         flops = config.passes * network_flops(model) + (model.other_flops_per_sample or 0.0)
         moved = config.passes * bytes_moved_forward(model)
-        kernels = KERNELS_OF_A_PLAIN_NETWORK
+        kernels = kernels_forward(model)
     return {
         ("matrix", "flops"): batch * flops,
         ("memory", "memory"): batch * moved * value / 2,

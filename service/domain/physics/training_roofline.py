@@ -29,8 +29,11 @@ KERNELS_PER_LAYER_FORWARD = 12
 ROUTING_SECONDS = 1e-3
 """Nominal CPU time to route one expert layer of one micro-batch: sorting, counting, waiting for sizes."""
 
-KERNELS_OF_A_PLAIN_NETWORK = 250
-"""Kernels in the forward pass of a network whose layers are unknown, such as ResNet-50."""
+KERNELS_PER_WEIGHT_LAYER = 4.6
+"""Kernels in a forward pass per convolution, with its normalisation, activation and sum: about 250 in ResNet-50."""
+
+USUAL_WEIGHT_LAYERS = 54
+"""Layers of a network that does not say how many it has: those of ResNet-50."""
 
 BYTES_MOVED_PER_VALUE = 15.5
 """Bytes that a 16-bit convolutional network moves in a forward pass per value that its convolutions write: ResNet-50
@@ -174,6 +177,11 @@ def _data_demands(layout: AnyLayout, linked_gpus: Number, parameters_here: Numbe
     }
 
 
+def kernels_forward(model: Model) -> float:
+    """Returns the kernels in a forward pass of a network that is known by its forward FLOPs."""
+    return KERNELS_PER_WEIGHT_LAYER * (model.weight_layers or USUAL_WEIGHT_LAYERS)
+
+
 def bytes_moved_forward(model: Model) -> float:
     """Returns bytes that a network with 16-bit values, known by its forward FLOPs, moves for one sample."""
     return BYTES_MOVED_PER_VALUE * written_values(model)
@@ -184,7 +192,7 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
     model, again, trained = config.model, passes_of_recomputation(layout), trainable_parameters(config)
     samples = layout.micro_batch * layout.accumulation
     moved = bytes_moved_forward(model) * (3 + again) * bytes_per_value(config.precision) / 2
-    kernels = (3 + again) * KERNELS_OF_A_PLAIN_NETWORK
+    kernels = (3 + again) * kernels_forward(model)
     return {
         ("matrix", "flops"): (PASSES[config.method] + again) * network_flops(model) * samples,
         ("memory", "memory"): moved * samples,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from service.domain.jobs.stacks import SoftwareStack
+from service.domain.models.model import Model
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.inference_roofline import (
     decode_demands,
@@ -12,9 +13,10 @@ from service.domain.physics.inference_roofline import (
     prompt_demands,
 )
 from service.domain.physics.parallelism import Layout
+from service.domain.physics.training_roofline import training_demands
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
-from tests.builders.jobs import MIXTRAL, inference, model
+from tests.builders.jobs import MIXTRAL, inference, model, training
 
 
 def test_decoding_alone_waits_for_memory() -> None:
@@ -111,3 +113,18 @@ def test_a_network_moves_the_values_that_its_convolutions_write() -> None:
     assert moved[1] == pytest.approx(moved[0] * 6.75 / 11.1)
     unknown = forward_terms(inference(model=replace(resnet, activation_values_per_sample=None)), cluster(gpus=1))
     assert unknown.seconds["memory"] == pytest.approx(moved[0], rel=0.01)
+
+
+def test_the_kernels_of_a_network_grow_with_its_layers() -> None:
+    """DenseNet-121 has 121 layers with weights and ResNet-50 has 54, which a network of unknown depth takes."""
+    resnet, densenet, unknown = (
+        model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9, weight_layers=layers)
+        for layers in (54, 121, None)
+    )
+
+    def launches(each: Model) -> tuple[float, float]:
+        forward = forward_terms(inference(model=each), cluster(gpus=1)).seconds["launch"]
+        return forward, float(training_demands(training(model=each), Layout(), 1)["launch", "seconds"])
+
+    assert launches(densenet) == pytest.approx([121 / 54 * seconds for seconds in launches(resnet)])
+    assert launches(unknown) == launches(resnet)
