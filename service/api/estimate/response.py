@@ -80,7 +80,7 @@ class LayoutResponse:
 
 @dataclass(slots=True)
 class ModelledEstimateResponse:
-    """A modelled job. Rates are of all nodes together, and null if the job does not fit."""
+    """A modelled job. Rates are of all nodes together, and null if the job cannot fit."""
 
     basis: Literal["measured", "scaled", "modelled"]
     precision: str

@@ -294,7 +294,7 @@ class WorkloadRequest(BodyModel):
     offload_activations: bool = False
     offload_optimizer: Annotated[
         bool,
-        Field(description="The states of the optimizer are in host memory, and the CPU steps them (ZeRO-Offload)."),
+        Field(description="Gradients and optimizer states are in host memory, and the CPU steps them (ZeRO-Offload)."),
     ] = False
     sequence_length: Annotated[Length | None, Field(description="Tokens of a training sample.")] = None
     mean_length: Annotated[

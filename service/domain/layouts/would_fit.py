@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from service.domain.calibration.error_bands import Physics
+from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
@@ -96,7 +97,8 @@ class _Changes:
             if estimate.fits_surely:
                 yield FitChange(code, to, estimate.memory.least_bytes)
         half, rest = divmod(layout.accumulation, 2)
-        if self.fixed.data is None and self.fixed.accumulation is None and half and not rest:
+        is_free = self.fixed.data is None and self.fixed.accumulation is None
+        if is_free and half and not rest and not layout.empty_samples:
             twice = replace(self.cluster, nodes=2 * self.cluster.nodes)
             stage = max(layout.zero_stage, 1) if self.fixed.zero_stage is None else layout.zero_stage
             wider = replace(layout, data=2 * layout.data, accumulation=half, zero_stage=stage)
@@ -107,7 +109,9 @@ class _Changes:
     def _others(self) -> Iterator["Other"]:
         """The job with each change, from those that alter no result to those that alter much."""
         config = self.config
-        return _other_training(config) if isinstance(config, TrainingConfig) else _other_inference(config)
+        if isinstance(config, TrainingConfig):
+            return _other_training(config)
+        return _other_inference(config, self.cluster.gpu)
 
     def best(self, config: Config, fixed: FixedLayout) -> Estimate | None:
         """Returns the best layout of a configuration; None if there is none."""
@@ -159,12 +163,12 @@ Other = tuple[str, float | str | bool, Config]
 """The field that changes, its new value, and the configuration with it."""
 
 
-def _other_inference(config: InferenceConfig) -> Iterator[Other]:
+def _other_inference(config: InferenceConfig, gpu: Gpu) -> Iterator[Other]:
     if config.concurrency and config.concurrency > 1:
         yield "concurrency", 1.0, replace(config, concurrency=1.0)
     if not config.kv_precision:
         yield "kv_cache_precision", "fp8", replace(config, kv_precision="fp8")
-    for precision in ("fp8", "int4"):
+    for precision in ("fp8" if gpu.runs("fp8") else "int8", "int4"):
         bits = 8 * bytes_per_value(precision)
         if (config.weight_bits or 8 * bytes_per_value(config.precision)) > bits:
             yield "weight_precision", precision, replace(config, weight_bits=bits)
@@ -177,9 +181,9 @@ def _other_training(config: TrainingConfig) -> Iterator[Other]:
             yield name, True, replace(config, **change)
     if config.optimizer in ("adamw", "adam"):
         yield "optimizer", "adamw_8bit", replace(config, optimizer="adamw_8bit")
-    if config.model.transformer is None:
-        return
-    if config.method == "full":
+    # Image models train with LoRA where that is asked for.
+    has_tokens = config.model.transformer is not None
+    if config.method == "full" and has_tokens:
         yield "method", "lora", replace(config, method="lora", trainable_parameters=None)
-    if config.method in ("full", "lora"):
+    if config.method == "lora" or (config.method == "full" and has_tokens):
         yield "method", "qlora", replace(config, method="qlora", weight_precision="nf4", trainable_parameters=None)

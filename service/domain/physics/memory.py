@@ -110,7 +110,9 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     trained = trainable_parameters(config)
     learned_routed = routed_share(config.model) if config.method == "full" else 0.0
     weights = _weight_bytes(config)
-    gradients = trained * grad / (layers if config.fused_optimizer else 1.0)
+    # ZeRO-Offload moves the gradients of a layer to the host as they arise (Ren et al. 2021, arXiv 2101.06840).
+    one_layer = config.fused_optimizer or config.offload_optimizer
+    gradients = trained * grad / (layers if one_layer else 1.0)
     optimizer = 0.0 if config.offload_optimizer else trained * resident_state_bytes(config)
     # A pipeline keeps gathered weights between its micro-batches.
     whole = (layout.pipeline > 1) | config.software.stack.keeps_gathered_weights

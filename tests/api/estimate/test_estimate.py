@@ -116,7 +116,7 @@ def test_less_confidence_is_the_nearest_change_where_a_job_likely_fits(client: T
     (sentence,) = [each["text"] for each in answer["warnings"] if each["code"] == "gpu_memory"]
     assert "and not of 90% as asked" in sentence
     assert answer["fits"]
-    nearest, memory = answer["nearest_changes"]
+    nearest, *_, memory = answer["nearest_changes"]
     assert [nearest["code"], memory["code"]] == ["memory_confidence", "usable_memory_gib"]
     assert nearest["to"] == pytest.approx(answer["estimate"]["memory"]["fit_probability"], abs=0.011)
     changed_so = post_estimate(client, changed(asked, workload__memory_confidence=nearest["to"]))

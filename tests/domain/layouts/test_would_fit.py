@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 
+from service.domain.errors import QuestionError
 from service.domain.jobs.config import TrainingConfig
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
@@ -12,7 +13,7 @@ from service.domain.physics.cluster import Cluster
 from service.domain.units import GIB
 from tests.builders.calibrations import FITTED
 from tests.builders.clusters import cluster
-from tests.builders.gpus import gpu_with_peaks
+from tests.builders.gpus import gpu_with_peaks, rate
 from tests.builders.jobs import LARGE_MODEL, inference, training
 from tests.strategies.layouts import clusters, training_configs
 
@@ -45,7 +46,10 @@ def test_with_the_confidence_named_it_fits(work: TrainingConfig, where: Cluster)
 @settings(max_examples=30)
 @given(training_configs(), clusters())
 def test_a_change_of_a_job_that_likely_fits_makes_it_fit(work: TrainingConfig, where: Cluster) -> None:
-    now = best_layout(FITTED, work, where)
+    try:
+        now = best_layout(FITTED, work, where)
+    except QuestionError:
+        return
     if not now.fits or now.fits_surely:
         return
     changes = of(nearest_changes(FITTED, work, where, now=now))
@@ -101,7 +105,7 @@ def test_fewer_bits_need_less_although_an_engine_fills_the_rest_with_its_cache()
     work = inference(model=LARGE_MODEL, concurrency=None)
     changes = nearest_changes(FITTED, work, cluster(gpu_with_peaks(memory_gb=100), gpus=1))
     needed = {change.to: change.needed_bytes for change in changes if change.code == "weight_precision"}
-    assert needed["int4"] < 0.7 * needed["fp8"]
+    assert needed["int4"] < 0.7 * needed["int8"]
 
 
 def test_a_small_host_is_reported_with_what_it_lacks() -> None:
@@ -110,3 +114,10 @@ def test_a_small_host_is_reported_with_what_it_lacks() -> None:
     change = of(nearest_changes(FITTED, work, small))["host_memory_gib"]
     assert isinstance(change.to, float)
     assert best_layout(FITTED, work, replace(small, host_memory_bytes=change.to * GIB * 1.001)).fits_surely
+
+
+def test_weights_in_8_bits_are_floats_only_where_the_gpu_has_them() -> None:
+    plain = gpu_with_peaks(memory_gb=100)
+    for gpu, name in ((plain, "int8"), (replace(plain, rates={**plain.rates, "fp8": rate("fp8")}), "fp8")):
+        changes = nearest_changes(FITTED, inference(model=LARGE_MODEL), cluster(gpu, gpus=1))
+        assert [each.to for each in changes if each.code == "weight_precision"] == [name, "int4"]

@@ -40,7 +40,8 @@ def test_offload_makes_room_on_the_gpu_and_takes_time() -> None:
         cluster(gpu_with_peaks(memory_gb=400)),
         Layout(data=8, accumulation=8),
     )
-    assert plain.memory.needed_bytes - other.memory.needed_bytes == pytest.approx(12 * 8.03e9)
+    gradients = 2 - 2 / 32  # those of one of the 32 layers stay
+    assert plain.memory.needed_bytes - other.memory.needed_bytes == pytest.approx((12 + gradients) * 8.03e9)
     assert plain.step is not None
     assert other.step is not None
     assert other.step.seconds > plain.step.seconds

@@ -28,6 +28,14 @@ def test_mixed_adam_takes_16_bytes_per_parameter() -> None:
     assert sum(parts[name] for name in ("weights", "gradients", "optimizer")) == 16 * 8.03e9
 
 
+def test_offloaded_gradients_and_states_leave_13b_room_on_a_v100() -> None:
+    """ZeRO-Offload trains 13 billion parameters on one V100 with 32 GB (arXiv 2101.06840)."""
+    work = training(model=model(LLAMA_2_7B, 13e9), offload_optimizer=True)
+    parts = figures(training_parts(work, Layout(activation_checkpointing="full")))
+    assert parts["weights"] == 2 * 13e9
+    assert sum(parts[name] for name in ("weights", "gradients", "optimizer")) < 28e9
+
+
 def test_zero_three_shards_every_state() -> None:
     whole = training_parts(training(), Layout(data=8))
     cut = training_parts(training(), Layout(data=8, zero_stage=3))
