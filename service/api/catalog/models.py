@@ -57,8 +57,12 @@ class ModelResponse(ResponseModel):
     output_tokens_per_sample: float | None = Field(description="Tokens that it usually writes for a sample.")
     steps_per_sample: float | None = Field(description="Denoising steps of a sample by default, see `note`.")
     passes_per_step: float | None = Field(description="2 with classifier-free guidance, 1 where it is distilled.")
-    other_parameters: float | None = Field(description="Of text encoders and the decoder of a latent image.")
-    other_flops_per_sample: float | None = Field(description="FLOPs of these networks for one sample.")
+    other_parameters: float | None = Field(
+        description="Of text encoders and image decoders, or of the encoder of images."
+    )
+    other_flops_per_sample: float | None = Field(
+        description="Of these; of a language model, for each token of an image."
+    )
     audio_seconds_per_sample: float | None
     dimensions: TransformerResponse | None = Field(
         description="Null if the model is not a transformer.", validation_alias="transformer"

@@ -13,7 +13,7 @@ from service.domain.catalog.names import published_model, resolve, resolve_model
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
-from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, tokens_per_sample
+from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, input_length, tokens_per_sample
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.stacks import STACKS, UNKNOWN, software_called
@@ -71,6 +71,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         input_length=work.input_length if serving is None else serving.prompt.mean,
         output_length=work.output_length if serving is None else serving.answer.mean,
         longest_output=work.longest_output_length,
+        image_tokens=work.image_tokens,
         denoising_steps=work.denoising_steps,
         guidance=work.guidance,
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
@@ -83,6 +84,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     )
     _check_tokens(job)
     _check_sample(work, job)
+    _check_images(job)
     _check_engine(job)
     if model.transformer is None and model.forward_flops_per_sample is None and work.task == "inference":
         raise QuestionError(
@@ -171,6 +173,22 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
     if work.sample is not None and work.sample != job.sample_name:
         raise QuestionError(
             f"A sample of this workload is: {job.sample_name}. Leave workload.sample out.", field="workload.sample"
+        )
+
+
+def _check_images(job: Job) -> None:
+    """Raises `QuestionError` for images that the model does not read, and for more of them than the prompts have."""
+    if not job.image_tokens:
+        return
+    if job.task != "inference" or not job.model.generates or job.model.other_flops_per_sample is None:
+        raise QuestionError(
+            f"{job.model.name} is not known to read images: leave image_tokens out, or give the model's config.json "
+            "with its vision_config as model.huggingface_config.",
+            field="workload.image_tokens",
+        )
+    if job.image_tokens > input_length(job):
+        raise QuestionError(
+            f"image_tokens are some of the {input_length(job):g} tokens of a prompt.", field="workload.image_tokens"
         )
 
 

@@ -309,6 +309,10 @@ class WorkloadRequest(BodyModel):
     ] = None
     input_length: Annotated[Length | None, Field(description="Tokens of a prompt, or of a sample.")] = None
     output_length: Annotated[Length | None, Field(description="Tokens of an answer.")] = None
+    image_tokens: Annotated[
+        Amount,
+        Field(description="Tokens of a prompt, among input_length, that are images which the model has to encode."),
+    ] = 0.0
     longest_output_length: Annotated[
         Length | None,
         Field(description="Tokens of the longest answer of an amount of samples that is sent all at once."),

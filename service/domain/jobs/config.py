@@ -60,6 +60,8 @@ class InferenceConfig:
     """Denoising steps that generate a sample."""
     passes: float = 1.0
     """Forward passes over a sample, in all of its steps."""
+    image_tokens: float = 0.0
+    """Tokens of a prompt that are images, which the encoder of images reads first."""
     longest_output: float | None = None
     """Tokens of the longest answer; None where all are of one length."""
     serving: Serving | None = None

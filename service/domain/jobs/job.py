@@ -76,6 +76,8 @@ class Job:
     input_length: float | None = None
     output_length: float | None = None
     longest_output: float | None = None
+    image_tokens: float = 0.0
+    """Tokens of a prompt that are images."""
     denoising_steps: int | None = None
     guidance: bool | None = None
     concurrency: float | None = None
@@ -283,6 +285,7 @@ def _inference_on(job: Job, gpu: Gpu, precision: str) -> InferenceConfig:
         kv_precision=job.kv_precision or cache,
         input_length=input_length(job),
         output_length=output_length(job),
+        image_tokens=job.image_tokens,
         concurrency=job.concurrency,
         mean_length=job.mean_length,
         burst=None if job.amount is None else samples_of(job.amount, tokens_per_sample(job), 0.0),

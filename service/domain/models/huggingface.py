@@ -356,12 +356,60 @@ def _language_model(config: Config, name: str) -> Model:
     transformer = read_transformer(config)
     model = model_of(transformer, name=name)
     more = _extra_parameters(_text_part(config), transformer)
+    parameters, flops = _tower(config, transformer.hidden)
     return replace(
         model,
         family=_architecture(config).family or model.family,
         parameters=model.parameters + more,
         active_parameters=model.active_parameters + more,
+        other_parameters=parameters,
+        other_flops_per_sample=flops,
     )
+
+
+PATCHES_OF_AN_IMAGE = 4096
+"""Patches that attend to each other where an encoder takes images of any size: about a megapixel (assumed)."""
+
+
+def _tower(config: Config, hidden: int) -> tuple[float | None, float | None]:
+    """Parameters of the encoder of images of a language model, and its FLOPs for each token of an image; None without.
+
+    An encoder attends over all patches of an image, or over windows of it; several patches become one token, side by
+    side (`spatial_merge_size`) or pooled (`mm_tokens_per_image`, `downsample_ratio`, `pixel_shuffle_ratio`).
+    """
+    vision = section(config, "vision_config")
+    if not vision:
+        return None, None
+    # Qwen2-VL gives the width of its encoder another name, and calls that of the language model hidden_size.
+    named = {"num_hidden_layers": vision.get("depth"), "hidden_size": vision.get("embed_dim")}
+    vision = {**vision, **{name: value for name, value in named.items() if value is not None}}
+    try:
+        layers, width, patch = dimensions(vision, "layers", "hidden", "patch_size")
+    except ImpossibleModel as error:
+        raise ImpossibleModel(f"In vision_config: {error.sentence}", field="config.vision_config") from None
+    if not patch:
+        raise ImpossibleModel("The patches of vision_config have no size.", field="config.vision_config")
+    ffn = dimension(vision, "ffn") or (number(vision, "mlp_ratio") or 4) * width
+    gated = (activation(vision) or "gelu").startswith(GATED_ACTIVATIONS)
+    in_layers = layers * (4 * width * width + (3 if gated else 2) * width * ffn)
+    patches = 3 * patch * patch * (number(vision, "temporal_patch_size") or 1) * width
+    side = number(vision, "spatial_merge_size") or number(config, "spatial_merge_size") or 1
+    joined = side * side * width
+    projector = joined * (joined if side > 1 else hidden) + joined * hidden
+    image, window = number(vision, "image_size"), number(vision, "window_size")
+    seen = ((window or image or 0) // patch) ** 2 or PATCHES_OF_AN_IMAGE
+    per_patch = 2.0 * (in_layers + patches) + 4.0 * layers * width * seen
+    merged = side * side if side > 1 else _pooled_patches(config, vision, seen)
+    return float(in_layers + patches + projector), merged * per_patch + 2.0 * projector
+
+
+def _pooled_patches(config: Config, vision: Config, patches: int) -> float:
+    """Patches that a pooled token of an image stands for."""
+    tokens = number(config, "mm_tokens_per_image")
+    ratio = vision.get("pixel_shuffle_ratio") or config.get("downsample_ratio") or 1.0
+    if not isinstance(ratio, int | float) or not 0 < ratio <= 1:
+        raise ImpossibleModel("The ratio of pooled patches is between 0 and 1.", field="config.downsample_ratio")
+    return patches / tokens if tokens else 1.0 / ratio**2
 
 
 def _extra_parameters(config: Config, transformer: Transformer) -> int:

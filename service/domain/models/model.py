@@ -177,8 +177,10 @@ class Model:
     passes_per_step: float | None = None
     """Forward passes of a step: 2 with classifier-free guidance, 1 where guidance is distilled."""
     other_parameters: float | None = None
-    """Parameters of the other networks that generate a sample: text encoders, and the decoder of its latent image."""
+    """Parameters of the other networks that generate a sample: text encoders, and the decoder of its latent image; of a
+    language model, the encoder of images."""
     other_flops_per_sample: float | None = None
+    """Work of these networks for a sample; in a language model, for each token of an image in a prompt."""
     audio_seconds_per_sample: float | None = None
     published_precision: str | None = None
     """The number format in which most of its weights are published; None where a caller may expect any."""

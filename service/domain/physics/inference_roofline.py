@@ -132,10 +132,11 @@ def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Numb
     attention = prompt * mean_attention_flops_per_token(t, prompt)
     if config.shared_prompt:
         attention -= config.shared_prompt * mean_attention_flops_per_token(t, config.shared_prompt)
+    images = min(config.image_tokens, tokens) * (config.model.other_flops_per_sample or 0.0)
     later = max(1.0, config.output_length - 1.0)
     passes = np.maximum(tokens / TOKENS_PER_STEP, np.minimum(1.0, later / running))
     return _shared_by_stages(layout, {
-        ("prefill", "flops"): tokens * 2.0 * multiplied_parameters(config.model) / wide,
+        ("prefill", "flops"): (tokens * 2.0 * multiplied_parameters(config.model) + images) / wide,
         ("attention", "wide_flops"): attention / wide,
         ("prefill_memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * t.sublayers / 2 / wide,
         ("pass", "memory"): passes * weight_bytes_read(config, layout, tokens),

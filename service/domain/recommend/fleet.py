@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import ceil
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -248,7 +249,7 @@ class _RoomForCache:
     def _shorter_prompt(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         """Halves the longest prompt that may have room, then the distance to one that has none."""
         job, best = self.memory.fleet.job, None
-        low, high = 0, int(input_length(job))
+        low, high = ceil(job.image_tokens), int(input_length(job))
         for _ in range(HALVINGS_OF_A_PROMPT):
             tokens = (low + high) // 2
             if tokens in (low, high):

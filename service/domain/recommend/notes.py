@@ -27,7 +27,8 @@ TRAINING_ONLY = frozenset({
     "fused_optimizer", "offload_activations", "global_batch_size",
 })  # fmt: skip
 INFERENCE_ONLY = frozenset({
-    "kv_cache_precision", "concurrency", "input_length", "output_length", "serving", "denoising_steps", "guidance",
+    "kv_cache_precision", "concurrency", "input_length", "output_length", "image_tokens", "serving", "denoising_steps",
+    "guidance",
 })  # fmt: skip
 
 SUBJECTS = ("workload.dataset", "workload.goal", "workload.model_size")

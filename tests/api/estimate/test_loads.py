@@ -125,3 +125,34 @@ def test_a_disaggregated_load_that_is_not_estimated_is_refused(
     (error,) = answer.json()["errors"]
     assert error["field"] == f"workload.serving.{field}"
     assert words in error["message"]
+
+
+# Images in prompts
+
+
+def images(client: TestClient, tokens: float, model: str = "qwen2.5-vl-7b") -> Any:
+    lengths = {"concurrency": 4, "input_length": 3000, "output_length": 1, "image_tokens": tokens}
+    work = {"task": "inference", "model": model, "precision": ["bf16"], "software": {"engine": "vllm"}, **lengths}
+    return post_estimate(client, {"workload": work, "machine": {"gpu": "h100-sxm5-80gb"}})["estimate"]
+
+
+def test_images_are_encoded_before_they_are_read(client: TestClient) -> None:
+    text, half, most = (images(client, tokens) for tokens in (0, 1500, 3000))
+    prompt = text["step_seconds"]["prefill"]
+    # A token takes 13.1 GFLOPs in the language model without its embedding, and 5.2 GFLOPs in the encoder.
+    assert most["step_seconds"]["prefill"] == pytest.approx(prompt * (1 + 5.18 / 13.1), rel=0.05)
+    assert half["step_seconds"]["prefill"] == pytest.approx((prompt + most["step_seconds"]["prefill"]) / 2, rel=1e-3)
+    assert most["samples_per_second"]["likely"] < text["samples_per_second"]["likely"]
+    # The encoder of 0.68 B parameters is in memory, whether it is used or not.
+    language_model = images(client, 0, "qwen2.5-7b")["memory"]["parts"]["weights"]
+    assert text["memory"]["parts"]["weights"] - language_model == pytest.approx(2 * 0.676e9 / 2**30, rel=0.05)
+
+
+@pytest.mark.parametrize(("model", "words"), [("qwen2.5-7b", "read images"), ("qwen2.5-vl-7b", "3000 tokens")])
+def test_images_that_cannot_be_read_are_refused(client: TestClient, model: str, words: str) -> None:
+    work = {"task": "inference", "model": model, "input_length": 3000, "output_length": 9, "image_tokens": 4000}
+    answer = client.post("/estimate", json={"workload": work, "machine": {"gpu": "h100-sxm5-80gb"}})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == "workload.image_tokens"
+    assert words in error["message"]

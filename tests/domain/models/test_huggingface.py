@@ -396,6 +396,72 @@ def test_images_cost_what_is_published() -> None:
     assert read_config(CLIP_B_32).forward_flops_per_sample == pytest.approx(14.78e9, rel=0.01)
 
 
+QWEN_2_5_VL: dict[str, Any] = {
+    "model_type": "qwen2_5_vl", "hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28,
+    "num_hidden_layers": 28, "num_key_value_heads": 4, "vocab_size": 152064,
+    "vision_config": {
+        "depth": 32, "hidden_act": "silu", "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
+        "out_hidden_size": 3584, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+        "window_size": 112,
+    },
+}  # fmt: skip
+QWEN_2_VL = QWEN_2_5_VL | {
+    "model_type": "qwen2_vl",
+    "vision_config": {
+        "depth": 32, "embed_dim": 1280, "hidden_act": "quick_gelu", "hidden_size": 3584, "mlp_ratio": 4,
+        "num_heads": 16, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+    },
+}  # fmt: skip
+LLAVA = {
+    "model_type": "llava",
+    "text_config": {
+        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+        "num_hidden_layers": 32, "vocab_size": 32064,
+    },
+    "vision_config": {
+        "model_type": "clip_vision_model", "hidden_size": 1024, "image_size": 336, "intermediate_size": 4096,
+        "num_hidden_layers": 24, "patch_size": 14,
+    },
+}  # fmt: skip
+GEMMA_3 = {
+    "model_type": "gemma3",
+    "mm_tokens_per_image": 256,
+    "text_config": {
+        "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34,
+    },
+    "vision_config": {
+        "model_type": "siglip_vision_model", "hidden_size": 1152, "image_size": 896, "intermediate_size": 4304,
+        "num_hidden_layers": 27, "patch_size": 14,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "published", "patches"),
+    [(QWEN_2_5_VL, 676e6, 4), (QWEN_2_VL, 675e6, 4), (LLAVA, 304e6, 1), (GEMMA_3, 417e6, 16)],
+    ids=["Qwen2.5-VL 7B", "Qwen2-VL 7B", "LLaVA 1.5 7B", "Gemma 3 4B"],
+)
+def test_the_encoder_of_images_counts_to_its_published_parameters(
+    answer: dict[str, Any], published: float, patches: int
+) -> None:
+    model = read_config(answer)
+    assert model.other_parameters == pytest.approx(published, rel=0.03)
+    assert model.other_flops_per_sample is not None
+    # The layers work on each patch of a token, and patches attend to each other.
+    assert 0.9 < model.other_flops_per_sample / (2 * published * patches) < 1.8
+    text = read_config({name: value for name, value in answer.items() if name != "vision_config"})
+    assert text.other_parameters is text.other_flops_per_sample is None
+    assert text.parameters == model.parameters
+
+
+@pytest.mark.parametrize("name", ["depth", "hidden_size", "patch_size"])
+def test_an_encoder_of_images_without_dimensions_is_refused(name: str) -> None:
+    vision = {key: value for key, value in QWEN_2_5_VL["vision_config"].items() if key != name}
+    with pytest.raises(ImpossibleModel, match="vision_config") as caught:
+        read_config(QWEN_2_5_VL | {"vision_config": vision})
+    assert caught.value.field == "config.vision_config"
+
+
 def test_an_unknown_architecture_is_read_by_the_usual_names() -> None:
     assert transformer({**LLAMA_3_8B, "model_type": "llama-of-tomorrow"}) == transformer(LLAMA_3_8B)
     nameless = {name: value for name, value in LLAMA_3_8B.items() if name != "model_type"}
@@ -444,6 +510,9 @@ BROKEN: dict[str, dict[str, Any]] = {
     "whisper": {"model_type": "whisper"},
     "patches": {"model_type": "vit", "patch_size": 15},
     "clip": {"model_type": "clip", "text_config": []},
+    "images": {"vision_config": {"depth": 3}},
+    "images without patches": {"vision_config": {"depth": 3, "hidden_size": 64, "patch_size": 0}},
+    "pooled images": {"vision_config": {"depth": 3, "hidden_size": 64, "patch_size": 14}, "downsample_ratio": 2},
 }
 
 
@@ -460,7 +529,9 @@ VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), TEXTS, st.lists(st.integers(), max_size=3),
     st.dictionaries(TEXTS, st.integers(), max_size=2),
 )  # fmt: skip
-NAMES = st.sampled_from(sorted({key for keys in KEYS.values() for key in keys} | {"text_config", "layer_types"}))
+NAMES = st.sampled_from(
+    sorted({key for keys in KEYS.values() for key in keys} | {"text_config", "vision_config", "layer_types"})
+)
 
 
 @given(st.sampled_from([answer for answer, _ in PUBLISHED.values()]), st.dictionaries(NAMES, VALUES, max_size=4))
