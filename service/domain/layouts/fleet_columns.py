@@ -53,8 +53,10 @@ class EstimateColumns:
     exists: Mask
     """Whether some layout divides the batch over the cluster."""
     fits: Mask
-    may_fit: Mask
-    """Whether some layout likely fits, if not with the confidence of the job."""
+    spare: Floats
+    """Usable bytes over the least that some layout likely needs: it fits with a confidence whose margin is at most
+    that. 0 where it fits with none, NaN where memory alone does not decide.
+    """
     holds: Mask
     """Whether as many requests run at once as the job asks for."""
     needed_bytes: Floats
@@ -161,6 +163,31 @@ def types_that_run(job: Job, counts: tuple[int, ...], among: TypeSet, catalog: C
     return among & admits
 
 
+def types_that_fit_with(
+    confidence: float,
+    job: Job,
+    counts: tuple[int, ...],
+    options: tuple[EstimateColumns, ...],
+    among: TypeSet,
+    catalog: Catalog,
+) -> TypeSet:
+    """Returns those of the types that run the job with another confidence, by its estimates for these numbers of nodes;
+    the types that the estimates do not decide are estimated again.
+    """
+    clusters, physics = _clusters_for(job, counts, catalog), catalog.reference.physics
+    configs, config_of_gpu = catalog.derive(_configs, job, cache=catalog.outlooks)
+    margins = [memory_margin(physics, replace(config, memory_confidence=confidence)) for config in configs]
+    # The last of each is of GPUs without a config, and of types without a GPU.
+    of_clusters = np.array([*np.array([*margins, np.inf])[config_of_gpu[clusters.gpu]], np.inf])
+    admits = undecided = 0
+    for option, of_types in zip(options, clusters.of_types, strict=True):
+        admits |= types_where(option.spare >= of_clusters[of_types])
+        undecided |= types_where(np.isnan(option.spare))
+    if undecided := undecided & among & ~admits:
+        admits |= types_that_run(replace(job, memory_confidence=confidence), counts, undecided, catalog)
+    return among & admits
+
+
 def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
     """Returns columns of types on which nothing runs."""
     return EstimateColumns(
@@ -168,7 +195,7 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
         runs=np.zeros(rows, np.bool_),
         exists=np.zeros(rows, np.bool_),
         fits=np.zeros(rows, np.bool_),
-        may_fit=np.zeros(rows, np.bool_),
+        spare=np.zeros(rows),
         holds=np.ones(rows, np.bool_),
         needed_bytes=np.full(rows, np.inf),
         sure_bytes=np.full(rows, np.inf),
@@ -381,7 +408,7 @@ def _columns(
         runs=np.ones(len(table), np.bool_),
         exists=best.exists,
         fits=best.fits,
-        may_fit=best.least_bytes <= table.usable_bytes,
+        spare=best.spare,
         holds=np.ones(len(table), np.bool_),
         needed_bytes=best.needed_bytes,
         sure_bytes=sure_bytes,

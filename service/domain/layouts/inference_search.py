@@ -45,8 +45,10 @@ class FastestInference:
     """Per GPU; infinite where there is no layout."""
     sure_bytes: Floats
     """Bytes per GPU that suffice with the confidence of the config; infinite where there is no layout."""
-    least_bytes: Floats
-    """Bytes per GPU without which no request runs in any layout; infinite where none has room for one."""
+    spare: Floats
+    """Usable bytes over the least without which no request runs in any layout that has room for one; 0 where none has,
+    NaN where it would have to hold several at once.
+    """
     concurrency: Floats
     """Conversations (or samples) at once on the whole cluster."""
     units_per_second: Floats
@@ -110,8 +112,11 @@ def fastest_inference_layouts(
     table, these = clusters.without_hosts(wanted)
     fastest = _fastest(physics, config, table, _pairs(config, table.shapes_of(these), fixed))
     fastest = taken(fastest, clusters.row_by_gpus)
-    fits = fastest.fits & clusters.hosts_fit(config, 1)
-    return replace(fastest, fits=fits, units_per_second=np.where(fits, fastest.units_per_second, 0.0))
+    hosts_fit = clusters.hosts_fit(config, 1)
+    fits, spare = fastest.fits & hosts_fit, np.where(hosts_fit, fastest.spare, 0.0)
+    if config.model.generates and config.concurrency:
+        spare[spare >= 1.0] = np.nan
+    return replace(fastest, fits=fits, spare=spare, units_per_second=np.where(fits, fastest.units_per_second, 0.0))
 
 
 def where_inference_fits(
@@ -255,8 +260,9 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
     lightest = pairs.best(np.flatnonzero(~fits[pairs.cluster]), pairs.crossing, memory.least)
     for chosen in (lightest, rows[best]):
         index[pairs.cluster[chosen]], exists[pairs.cluster[chosen]] = chosen, True
-    least_bytes, most_requests = np.full(count, np.inf), np.zeros(count)
-    np.minimum.at(least_bytes, pairs.cluster, np.where(memory.room > 0, memory.least, np.inf))
+    spare, most_requests = np.zeros(count), np.zeros(count)
+    usable = clusters.usable_bytes[pairs.cluster]
+    np.maximum.at(spare, pairs.cluster, np.where(memory.room > 0, usable / memory.least, 0.0))
     np.maximum.at(most_requests, tried.cluster, places * pairs.cuts.data[tried.cut])
 
     def of_best(figures: Floats, otherwise: float) -> Floats:
@@ -270,7 +276,7 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
         fits,
         np.where(exists, memory.needed[index], np.inf),
         np.where(exists, memory.sure[index], np.inf),
-        least_bytes,
+        spare,
         of_best(speed.concurrency, 0.0),
         of_best(speed.rate, 0.0),
         most_requests,

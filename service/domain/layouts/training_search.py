@@ -19,6 +19,7 @@ from service.domain.layouts.candidates import (
 )
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
 from service.domain.layouts.usual import FREE, FixedLayout
+from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import layout_columns, training_config_features
 from service.domain.physics.memory import training_parts
 from service.domain.physics.parallelism import Layout, LayoutTable
@@ -36,8 +37,10 @@ class FastestTraining:
     """In the GPUs' memory, with the confidence of the config, and in the host's, where that is known."""
     needed_bytes: Floats
     """Per GPU; infinite where there is no layout."""
-    least_bytes: Floats
-    """Per GPU, in the layout that needs the least; infinite where there is none."""
+    spare: Floats
+    """Usable bytes over those of the layout that needs the least; 0 where there is none or the host lacks memory, NaN
+    where the host fits some layouts alone.
+    """
     seconds_per_sample: Floats
     """Calibrated, before the caution of bands; infinite where it does not fit."""
 
@@ -45,7 +48,7 @@ class FastestTraining:
     def nothing(rows: int) -> "FastestTraining":
         """No layout on any cluster."""
         none, infinite = np.zeros(rows, dtype=bool), np.full(rows, np.inf)
-        return FastestTraining(LayoutTable.plain(rows), none, none, infinite, infinite, infinite)
+        return FastestTraining(LayoutTable.plain(rows), none, none, infinite, np.zeros(rows), infinite)
 
 
 def training_bands(physics: Physics, config: TrainingConfig, clusters: ClusterTable) -> Floats:
@@ -69,7 +72,13 @@ def fastest_training_layouts(
     if not hosts_matter:
         fastest = taken(fastest, clusters.row_by_gpus)
     fits = fastest.fits & clusters.hosts_fit(config, fastest.layouts.micro_batch)
-    return replace(fastest, fits=fits, seconds_per_sample=np.where(fits, fastest.seconds_per_sample, np.inf))
+    spare = fastest.spare * memory_margin(physics, config)
+    least, most = (fixed.micro_batch,) * 2 if fixed.micro_batch else (1, most_samples_per_micro_batch(config))
+    spare = np.where(clusters.hosts_fit(config, least), spare, 0.0)
+    spare[(spare >= 1.0) & ~clusters.hosts_fit(config, most)] = np.nan
+    return replace(
+        fastest, fits=fits, spare=spare, seconds_per_sample=np.where(fits, fastest.seconds_per_sample, np.inf)
+    )
 
 
 def where_training_fits(
@@ -127,7 +136,9 @@ class _Search:
             least[here] = needed[rows].min()
         seconds = self._choose_fastest(shapes, candidates, needed, least_inside, chosen)
         needed_bytes = np.where(exists, needed[chosen], np.inf)
-        fastest = FastestTraining(taken(layouts, chosen), exists, seconds < np.inf, needed_bytes, least, seconds)
+        fastest = FastestTraining(
+            taken(layouts, chosen), exists, seconds < np.inf, needed_bytes, self.clusters.usable_bytes / least, seconds
+        )
         return self._simplified(fastest, layouts, chosen)
 
     def least_bytes(self) -> Floats:

@@ -20,6 +20,7 @@ from service.domain.layouts.fleet_columns import (
     has_processor,
     is_rated,
     no_estimates,
+    types_that_fit_with,
     types_that_run,
 )
 from service.domain.layouts.job_estimate import JobEstimate, at_rate, estimate_job_in
@@ -112,11 +113,6 @@ class FleetEstimate(Generic[W]):
         """Returns the estimates on a number of nodes."""
         return self.options[self.counts.index(nodes)]
 
-    @property
-    def may_fit(self) -> TypeSet:
-        """Types on which the job likely fits on some number of nodes, if not with its confidence."""
-        return types_where(np.any([option.may_fit for option in self.options], axis=0))
-
     def layout(self, index: int, nodes: int) -> Layout:
         """Returns the best layout on a number of nodes of an instance type."""
         return self.layouts[self.counts.index(nodes)].of(index)
@@ -172,10 +168,8 @@ class _MoreMemory:
     def relax(self, rejected: AdmittedOffers, catalog: Catalog) -> Relaxation | None:
         among = rejected.types & self.fails
         confidence = catalog.derive(_highest_confidence, self.fleet, among, cache=catalog.outlooks)
-        if confidence is not None:
-            less_sure = replace(self.fleet.job, memory_confidence=confidence)
-            if admits := self.admitted(less_sure, self.fleet.counts, rejected, catalog, self.fleet.may_fit):
-                return Relaxation({"workload.memory_confidence": confidence}, rejected.only(admits))
+        if confidence is not None and (admits := self._with_confidence(confidence, rejected, catalog)):
+            return Relaxation({"workload.memory_confidence": confidence}, rejected.only(admits))
         tried = self.fleet.counts
         least, most = min(tried), max(tried)
         while rejected.types & self.fails and (most := 2 * most) <= MAX_NODES:
@@ -186,18 +180,16 @@ class _MoreMemory:
             tried += more
         return None
 
-    def admitted(
-        self,
-        job: Job,
-        counts: tuple[int, ...],
-        rejected: AdmittedOffers,
-        catalog: Catalog,
-        among: TypeSet | None = None,
-    ) -> TypeSet:
-        """Returns the types of rejected offers, or some of them, that run a job on some of the numbers of nodes, within
-        the limits.
-        """
-        blocked = self.fleet.blockers.for_now & (catalog.everyone if among is None else among)
+    def _with_confidence(self, confidence: float, rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
+        fleet = self.fleet
+        if self.keeping is None:
+            types = rejected.types & fleet.blockers.for_now
+            return catalog.derive(_types_that_fit_with, fleet, confidence, types, cache=catalog.outlooks)
+        return self.admitted(replace(fleet.job, memory_confidence=confidence), fleet.counts, rejected, catalog)
+
+    def admitted(self, job: Job, counts: tuple[int, ...], rejected: AdmittedOffers, catalog: Catalog) -> TypeSet:
+        """Returns the types of rejected offers that run a job on some of the numbers of nodes, within the limits."""
+        blocked = self.fleet.blockers.for_now
         if self.keeping is not None:
             return self.keeping(rejected, blocked, lambda types: _estimate_fleet(catalog, job, counts, types))
         return catalog.derive(_types_that_run, job, counts, rejected.types & blocked, cache=catalog.outlooks)
@@ -278,6 +270,10 @@ class _FewerRequests:
 
 def _types_that_run(catalog: Catalog, job: Job, counts: tuple[int, ...], types: TypeSet) -> TypeSet:
     return types_that_run(job, counts, types, catalog)
+
+
+def _types_that_fit_with(catalog: Catalog, fleet: FleetEstimate[Job], confidence: float, types: TypeSet) -> TypeSet:
+    return types_that_fit_with(confidence, fleet.job, fleet.counts, fleet.options, types, catalog)
 
 
 def _estimate_fleet(

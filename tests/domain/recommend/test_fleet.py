@@ -1,6 +1,7 @@
 """All instance types at once against one machine at a time, and what the ranking by physics promises."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from service.db.engine import connect
 from service.db.read_history import read_history
 from service.domain.catalog.catalog import Catalog
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.stacks import SoftwareStack
+from service.domain.layouts.fleet_columns import types_that_fit_with
 from service.domain.recommend.fleet import FleetEstimate, estimate_fleet, job_checks
-from service.domain.typeset import TypeSet
+from service.domain.typeset import TypeSet, types_where
 from tests.oracles.fleet import NodeEstimate, checks_missed, estimate_on_nodes
 from tests.strategies.catalogs import World
 from tests.strategies.jobs import jobs, node_choices, physical_worlds
@@ -75,6 +78,21 @@ def fails_one_check(failed: set[str], slow: Sequence[NodeEstimate]) -> None:
     assert failed <= missing <= JOB_CODES
 
 
+@settings(max_examples=60)
+@given(physical_worlds(), jobs(), node_choices, st.sampled_from([0.5, 0.7, 0.89, 0.97]))
+def test_what_fits_with_another_confidence_is_what_an_estimate_with_it_finds(
+    world: World, job: Job, nodes: tuple[int, ...], confidence: float
+) -> None:
+    fits_with_the_types_of_an_estimate(world.catalog, job, nodes, confidence)
+
+
+def fits_with_the_types_of_an_estimate(catalog: Catalog, job: Job, nodes: tuple[int, ...], confidence: float) -> None:
+    found = estimate_fleet(job, nodes, catalog)
+    other = estimate_fleet(replace(job, memory_confidence=confidence), nodes, catalog)
+    runs = types_where(np.any([option.works for option in other.options], axis=0))
+    assert types_that_fit_with(confidence, job, nodes, found.options, catalog.everyone, catalog) == runs
+
+
 # The real catalog
 
 
@@ -122,6 +140,16 @@ def test_it_equals_the_loop_on_machines_that_are_rented_out(seed: Catalog, name:
         slow = [estimate_on_nodes(job, seed.instance_types[place], each, seed) for each in nodes]
         agrees(found, place, slow)
         fails_one_check(failed[place], slow)
+
+
+@pytest.mark.parametrize("confidence", [0.55, 0.96])
+@pytest.mark.parametrize("name", REAL)
+def test_machines_that_are_rented_out_fit_with_another_confidence(seed: Catalog, name: str, confidence: float) -> None:
+    job = job_called(name, seed)
+    fits_with_the_types_of_an_estimate(seed, job, (1, 2, 4), confidence)
+    fits_with_the_types_of_an_estimate(seed, replace(job, micro_batch=4), (1,), confidence)
+    if job.model.generates and job.task == "inference":
+        fits_with_the_types_of_an_estimate(seed, replace(job, concurrency=32.0), (1, 2), confidence)
 
 
 def picked(catalog: Catalog, most: int = 30) -> Sequence[int]:
