@@ -109,9 +109,12 @@ class MemoryNeed:
 
     @property
     def highest_confidence(self) -> float | None:
-        """Highest probability in whole percents with which it fits surely; None if that is below one half."""
+        """Highest probability in whole percents with which it fits surely, below the one that is asked for.
+
+        None if that is below one half, or if it fits surely and fails for another reason.
+        """
         percents = floor(100 * self.fit_probability)
-        return percents / 100 if self.fits and percents >= 50 else None
+        return percents / 100 if self.fits and not self.fits_surely and percents >= 50 else None
 
     @property
     def fits(self) -> bool:
