@@ -28,7 +28,7 @@ from service.domain.bill.estimate import EstimateQuestion, JobQuestion, Measured
 from service.domain.bill.payment_options import service_known
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.names import resolve_gpus, resolve_instance
+from service.domain.catalog.names import is_gpu, resolve_gpus, resolve_instance
 from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
@@ -151,6 +151,15 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
 
 
 def _instance_type(name: str, catalog: Catalog) -> InstanceType:
+    """Raises `QuestionError`, also for the name of a GPU that a seller gives to a machine."""
+    if is_gpu(name, catalog):
+        ids = tuple(each.id for each in catalog.instance_types if each.name.lower() == name.lower())
+        sellers = f" Or name the machine of a seller: {' or '.join(ids)}." if ids else ""
+        raise QuestionError(
+            f"'{name}' is a GPU: describe a machine with it, as an object with its gpu and gpu_count.{sellers}",
+            field="machine",
+            near=ids[:3],
+        )
     return catalog.instance_types[catalog.index_of[resolve_instance(name, catalog, "machine")]]
 
 

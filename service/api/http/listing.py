@@ -5,9 +5,10 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from types import UnionType
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from fastapi import Request, Response
@@ -124,12 +125,32 @@ def _read_cursor(cursor: str) -> tuple[str, int, str]:
 def _csv_answer(items: Sequence[BaseModel], catalog: Catalog, next_cursor: str | None) -> Response:
     """One line per item; nested names are joined by dots, and the next page's cursor is a header."""
     rows = [_flatten(item.model_dump(mode="json")) for item in items]
+    names = dict.fromkeys((*(_columns(type(items[0])) if items else ()), *(name for row in rows for name in row)))
+    # The fields of an object are columns, whether an item of the page has the object or null.
+    objects = {name[:end] for name in names for end, letter in enumerate(name) if letter == "."}
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\r\n")
+    writer = csv.DictWriter(
+        text, [name for name in names if name not in objects], extrasaction="ignore", lineterminator="\r\n"
+    )
     writer.writeheader()
     writer.writerows(rows)
     headers = {"X-Next-Cursor": next_cursor} if next_cursor else {}
     return catalog_answer(text.getvalue(), catalog, "text/csv; charset=utf-8", headers)
+
+
+def _columns(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yields the names of a response's fields, in place of an object those of its own: they are those of every page.
+
+    The names in a map, such as the precisions of a GPU, are those of the items.
+    """
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+        inner = next((each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)), None)
+        if inner is not None:
+            yield from _columns(inner, f"{prefix}{name}.")
+        elif all(get_origin(each) is not dict for each in kinds):
+            yield prefix + name
 
 
 def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -40,9 +40,13 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     containing = sorted(
         (each for each in folded if len(plain) > 2 and plain in _NO_LETTER_OR_DIGIT.sub("", each)), key=len
     )
+    # The families p6-b200 and p6-b300 for p6.
+    beginning = sorted(each for each in folded if len(plain) > 1 and each.startswith(f"{word}-"))
     series = _letters(word)
     same_series = sorted((candidate for candidate in folded if series and _letters(candidate) == series), key=len)
-    return tuple(folded[near] for near in dict.fromkeys([*very, *same_series[:1], *close, *containing]))[:NEAR]
+    return tuple(folded[near] for near in dict.fromkeys([*very, *beginning, *same_series[:1], *close, *containing]))[
+        :NEAR
+    ]
 
 
 def unknown(what: str, name: str, known: Collection[str], field: str, hint: str = "") -> UnknownName:
@@ -119,6 +123,11 @@ def resolve_gpus(names: Iterable[str], catalog: Catalog, field: str = "gpu") -> 
             raise unknown("GPU", name, spellings, field)
         resolved.extend(ids)
     return tuple(dict.fromkeys(resolved))
+
+
+def is_gpu(name: str, catalog: Catalog) -> bool:
+    """Returns whether a name is one of a GPU, in any spelling."""
+    return fold_gpu(name) in catalog.derive(_gpu_names)
 
 
 def resolve_instances(names: Iterable[str], catalog: Catalog, field: str = "instance") -> tuple[str, ...]:

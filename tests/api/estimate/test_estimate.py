@@ -395,3 +395,12 @@ def test_the_largest_batch_is_the_last_that_fits(client: TestClient) -> None:
     codes = [{each["code"] for each in on_g5(batch_size=batch)["warnings"]} for batch in (largest, largest + 1)]
     assert ["gpu_memory" in of_batch for of_batch in codes] == [False, True]
     assert on_g5()["largest_batch"] is None
+
+
+def test_the_name_of_a_gpu_is_no_machine_although_a_seller_calls_one_so(client: TestClient) -> None:
+    answer = client.post("/estimate", json={"hours": 1, "machine": "A100"})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == "machine"
+    assert error["near"] == ["paperspace/A100"]
+    assert client.post("/estimate", json={"hours": 1, "machine": "paperspace/A100"}).status_code == 200

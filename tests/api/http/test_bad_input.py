@@ -52,6 +52,7 @@ def is_problem(answer: Answer, status: int, field: str | None = None, near: str 
         ("/instances?provider=awz", "provider", "aws"),
         ("/instances?region=us-esat-1", "region", "us-east-1"),
         ("/instances?country=DEE", "country", "DE"),
+        ("/instances?family=p6", "family", "p6-b200"),
         ("/instances?continent=europa", "continent", "europe"),
         ("/instances?seller_class=hyperscalar", "seller_class", "hyperscaler"),
         ("/instances?family=g55", "family", "g5"),

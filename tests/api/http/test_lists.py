@@ -83,6 +83,18 @@ def test_a_list_reads_back_from_csv(client: TestClient, path: str) -> None:
             assert value == cell(item, name), name
 
 
+def test_pages_of_csv_have_the_same_columns_whatever_their_items_have(client: TestClient) -> None:
+    """Machines without a GPU, or without a known price, have null where others have an object."""
+    headers = set()
+    for search in ("q=c5&limit=2", "q=g4dn&limit=2", "q=g4dn&limit=9", "market=reserved&q=g5g&limit=2"):
+        text = client.get(f"/instances?provider=aws&{search}", headers={"Accept": "text/csv"}).text
+        columns = text.splitlines()[0].split(",")
+        headers.add(tuple(name for name in columns if not name.startswith("gpu.precisions.")))
+    (names,) = headers
+    assert {"gpu.id", "gpu.memory_gb", "price.usd_per_hour", "cpu.model"} < set(names)
+    assert not {"gpu", "price", "cpu", "gpu.precisions"} & set(names)
+
+
 def cell(item: Any, name: str) -> str:
     """The value of an item at a dotted name, as CSV writes it."""
     value = item
