@@ -101,6 +101,9 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.HOST_BOUND: _host_bound,
     EstimateWarningCode.SLOW_READS: _slow_reads,
     EstimateWarningCode.PRECISION_REDUCED: "{gpu} runs {precision} at a token rate or by conversion only.".format,
+    EstimateWarningCode.PRECISION_STORED: (
+        "The {gpu} does not multiply in {asked}: the weights are stored in it, and multiplied in {precision}."
+    ).format,
     EstimateWarningCode.SOFTWARE_UNRECOGNISED: _software_unrecognised,
     EstimateWarningCode.SOFTWARE_PARTLY: _software_partly,
     EstimateWarningCode.SOFTWARE_UNSUPPORTED: (
@@ -261,6 +264,12 @@ def _compared(change_percent: float | None) -> str:
     if not change_percent:
         return "exactly"
     return f"{abs(change_percent):.3g} % {'above' if change_percent > 0 else 'below'}"
+
+
+def readable(value: float, digits: int) -> str:
+    """Returns a figure with so many significant digits, and above them as a whole number without an exponent."""
+    short = f"{value:.{digits}g}"
+    return f"{value:,.0f}" if "e+" in short else short
 
 
 def _total(usd: float) -> str:

@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
+from service.api.estimate.sentences import readable
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
@@ -64,29 +65,29 @@ def _objective(rank: int, ranked: int, figures: Sequence[tuple[str, float | None
     return f"{position} of {ranked} by the objective, with {reasons}."
 
 
-CRITERIA: Mapping[str, tuple[str, str]] = {
-    "usd_per_hour": ("${:.6g} an hour", "an unknown price"),
-    "usd_of_job": ("${:.4g} for the whole job", "an unknown price"),
-    "hours": ("{:.3g} hours", "unknown hours"),
-    "samples_per_second": ("{:.4g} samples per second", "an unknown speed"),
-    "samples_per_usd": ("{:.4g} samples per dollar", "an unknown price"),
-    "joules_per_sample": ("{:.4g} joules per sample", "an unknown power"),
-    "risk": ("a risk of {:g}", "the risk of its market"),
-    "gpu_count": ("a GPU count of {:g}", "an unknown number of GPUs"),
-    "gpu_memory_gb": ("{:g} GB on each GPU", "an unknown memory"),
-    "peak_tflops": ("a peak of {:g} TFLOPS", "an unknown peak"),
-    "peak_tflops_per_usd_hour": ("{:.4g} TFLOPS per dollar-hour", "an unknown peak per dollar"),
-    "peak_tflops_per_watt": ("{:.4g} TFLOPS per watt", "an unknown peak per watt"),
-    "vcpus": ("a peak of {:g} vCPUs", "an unknown number of vCPUs"),
-    "vcpus_per_usd_hour": ("{:.4g} vCPUs per dollar-hour", "an unknown number of vCPUs per dollar"),
-    "vcpus_per_watt": ("{:.4g} vCPUs per watt", "an unknown number of vCPUs per watt"),
+CRITERIA: Mapping[str, tuple[str, int, str]] = {
+    "usd_per_hour": ("${} an hour", 6, "an unknown price"),
+    "usd_of_job": ("${} for the whole job", 4, "an unknown price"),
+    "hours": ("{} hours", 3, "unknown hours"),
+    "samples_per_second": ("{} samples per second", 4, "an unknown speed"),
+    "samples_per_usd": ("{} samples per dollar", 4, "an unknown price"),
+    "joules_per_sample": ("{} joules per sample", 4, "an unknown power"),
+    "risk": ("a risk of {}", 6, "the risk of its market"),
+    "gpu_count": ("a GPU count of {}", 6, "an unknown number of GPUs"),
+    "gpu_memory_gb": ("{} GB on each GPU", 6, "an unknown memory"),
+    "peak_tflops": ("a peak of {} TFLOPS", 6, "an unknown peak"),
+    "peak_tflops_per_usd_hour": ("{} TFLOPS per dollar-hour", 4, "an unknown peak per dollar"),
+    "peak_tflops_per_watt": ("{} TFLOPS per watt", 4, "an unknown peak per watt"),
+    "vcpus": ("a peak of {} vCPUs", 6, "an unknown number of vCPUs"),
+    "vcpus_per_usd_hour": ("{} vCPUs per dollar-hour", 4, "an unknown number of vCPUs per dollar"),
+    "vcpus_per_watt": ("{} vCPUs per watt", 4, "an unknown number of vCPUs per watt"),
 }
-"""The text of a figure that ranks, and the text where it is unknown."""
+"""The text of a figure that ranks with its significant digits, and the text where it is unknown."""
 
 
 def _criterion(name: str, value: float | None) -> str:
-    text, unknown = CRITERIA[name]
-    return unknown if value is None else text.format(value)
+    text, digits, unknown = CRITERIA[name]
+    return unknown if value is None else text.format(readable(value, digits))
 
 
 def _precision(precision: str, tflops: float | None) -> str:
@@ -104,9 +105,9 @@ def _within_limits(
 ) -> str:
     kept = []
     if deadline_hours is not None:
-        kept.append(f"done in {hours:.3g} of {deadline_hours:g} hours")
-    if budget_usd is not None:
-        kept.append(f"paid with ${usd:.4g} of ${budget_usd:g}")
+        kept.append(f"done in {readable(hours, 3)} of {deadline_hours:g} hours")
+    if budget_usd is not None and usd is not None:
+        kept.append(f"paid with ${readable(usd, 4)} of ${readable(budget_usd, 6)}")
     end = "; the limits hold at the pessimistic end as well" if safe else ""
     subject = f"On {instances} independent instances that share the work, the job" if instances > 1 else "The job"
     return f"{subject} is {' and '.join(kept)}{end}."
@@ -151,8 +152,10 @@ REASONS: Mapping[ReasonCode, Sentence] = {
         f"Its {gpus} GPUs are linked by {LINKS[links]}"
         + ("." if gb_per_second is None else f", {gb_per_second:g} GB/s for each.")
     ),
-    ReasonCode.RANKED_AT_HIGH_PRICE: "It ranks at ${usd_per_hour:.4g} an hour, the high end of its price, "
-    "because no recent observation confirms it.",
+    ReasonCode.RANKED_AT_HIGH_PRICE: lambda usd_per_hour: (
+        f"It ranks at ${readable(usd_per_hour, 4)} an hour, the high end of its price, because no recent observation "
+        "confirms it."
+    ),
     ReasonCode.SPARE_VCPUS: lambda vcpus, needed: (
         f"{ceil(needed)} of its {vcpus:g} vCPUs prepare samples as fast as the GPUs take them; more bring no speed."
     ),
@@ -413,9 +416,10 @@ SENTENCES: Mapping[str, Sentence] = dict(chain(REASONS.items(), WARNINGS.items()
 def _nearest(in_time: RankedOffer | None, in_budget: RankedOffer | None) -> str:
     sides = []
     if in_time is not None and in_time.usd is not None:
-        sides.append(f"in time, the cheapest is {in_time.instance_type.id} for ${in_time.usd:.4g}")
+        sides.append(f"in time, the cheapest is {in_time.instance_type.id} for ${readable(in_time.usd, 4)}")
     if in_budget is not None and in_budget.hours is not None:
-        sides.append(f"within the budget, the fastest is {in_budget.instance_type.id} in {in_budget.hours:.3g} hours")
+        hours = readable(in_budget.hours, 3)
+        sides.append(f"within the budget, the fastest is {in_budget.instance_type.id} in {hours} hours")
     return f"Nothing is both in time and within the budget: {'; '.join(sides)}."
 
 

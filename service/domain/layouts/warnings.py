@@ -27,6 +27,7 @@ class EstimateWarningCode(StrEnum):
     HOST_BOUND = "host_bound"
     SLOW_READS = "slow_reads"
     PRECISION_REDUCED = "precision_reduced"
+    PRECISION_STORED = "precision_stored"
     SOFTWARE_UNRECOGNISED = "software_unrecognised"
     SOFTWARE_PARTLY = "software_partly"
     SOFTWARE_UNSUPPORTED = "software_unsupported"
@@ -52,6 +53,9 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     # Narrower formats only store weights.
     if not gpu.runs(precision) and bytes_per_value(precision) >= 1 and precision in gpu.rates:
         yield statement(EstimateWarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)
+    asked = job_estimate.job.precisions
+    if asked and precision not in asked and bytes_per_value(asked[0]) >= 1:
+        yield statement(EstimateWarningCode.PRECISION_STORED, gpu=gpu.name, asked=asked[0], precision=precision)
     if names := job_estimate.job.unrecognised_software:
         yield statement(EstimateWarningCode.SOFTWARE_UNRECOGNISED, names=names)
     if estimate.extrapolates:

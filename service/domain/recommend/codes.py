@@ -77,6 +77,7 @@ class WarningCode(MeaningfulCode):
     NETWORK_UNKNOWN = auto(), "The network between the nodes is not stated, so that a usual slow one is assumed."
     TENSOR_OVER_SLOW_LINKS = auto(), "Tensor parallelism crosses slow links, so every layer waits for them."
     PRECISION_REDUCED = auto(), "The GPU runs the precision only at a token rate or by conversion."
+    PRECISION_STORED = auto(), "The GPU stores the weights in the precision and multiplies in a wider one."
     MEASUREMENT_OTHER_SOFTWARE = auto(), "The measurement was made with other software than the workload requires."
     MEASUREMENT_OLD = auto(), "The newest measurement under the workload's name is more than a year old."
     SOFTWARE_UNRECOGNISED = (

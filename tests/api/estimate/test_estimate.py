@@ -404,3 +404,14 @@ def test_the_name_of_a_gpu_is_no_machine_although_a_seller_calls_one_so(client: 
     assert error["field"] == "machine"
     assert error["near"] == ["paperspace/A100"]
     assert client.post("/estimate", json={"hours": 1, "machine": "paperspace/A100"}).status_code == 200
+
+
+def test_weights_in_8_bit_floats_are_stored_where_the_gpu_does_not_multiply_in_them(client: TestClient) -> None:
+    asked = changed(SERVING, workload__precision=["fp8"], workload__model="llama-3.1-70b")
+    stored, native = (
+        post_estimate(client, changed(asked, machine=machine)) for machine in ("aws/p4d.24xlarge", "aws/p5.48xlarge")
+    )
+    assert (stored["estimate"]["precision"], native["estimate"]["precision"]) == ("bf16", "fp8")
+    (sentence,) = [each["text"] for each in stored["warnings"] if each["code"] == "precision_stored"]
+    assert "stored in it, and multiplied in bf16" in sentence
+    assert "precision_stored" not in {each["code"] for each in native["warnings"]}

@@ -1,6 +1,6 @@
 """The sentence of a verdict says how far a cost is from its limits."""
 
-from service.api.estimate.sentences import verdict_text
+from service.api.estimate.sentences import readable, verdict_text
 from service.domain.bill.verdict import Gate, verdict
 from service.domain.money import Micros
 
@@ -40,3 +40,9 @@ def test_a_cost_without_limits_is_stated() -> None:
 def test_the_month_of_a_load_is_named() -> None:
     text = verdict_text(verdict(usd(7.0), Gate(budget_usd=8.0)), "2 replicas for 730 h.")
     assert text == "A month of the load (2 replicas for 730 h) costs $7.00, which is within the budget of $8.00."
+
+
+def test_large_figures_have_no_exponent() -> None:
+    figures = [(0.0123456, 4), (55.04, 4), (9999.6, 4), (124_459_597.5, 4), (2261.4, 3), (24.0, 6)]
+    texts = [readable(value, digits) for value, digits in figures]
+    assert texts == ["0.01235", "55.04", "10,000", "124,459,598", "2,261", "24"]
