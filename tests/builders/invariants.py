@@ -188,13 +188,21 @@ def impossible_speed(model: Body, workload: Body, estimate: Body, bandwidth: flo
     bits = BITS.get((workload.get("precision") or [model["published_precision"]])[0], 16)
     if bandwidth is None or answer == 1:
         return
-    seconds = weights * bits / 8 / layout["tensor"] / (bandwidth * 1e9)
+    # GPUs over which experts are spread read those of a token at the same time.
+    routed = _routed_to(sizes) * (1.0 - 1.0 / max(1, min(sizes["experts_per_token"], layout["expert"])))
+    seconds = max(0.0, weights - routed) * bits / 8 / layout["tensor"] / (bandwidth * 1e9)
     cached = model["computed"]["kv_bytes_per_token_fp16"] / 2
     if not sizes["sliding_window"]:
         decoding = rate * answer * token / layout["data"]
         seconds += decoding * prompt * cached / gpus / (bandwidth * 1e9)
     if not at_most(seconds, token):
         yield f"a token in {token} s, but reading weights and cache takes {seconds} s"
+
+
+def _routed_to(sizes: Body) -> float:
+    """Parameters of the experts that a token is routed to, in all layers."""
+    width = sizes["hidden"] * sizes["expert_ffn"] * (3 if sizes["gated"] else 2)
+    return float(sizes["experts_per_token"] * width * (sizes["layers"] - sizes["dense_layers"]))
 
 
 BITS = {"fp8": 8, "int8": 8, "int4": 4, "fp32": 32, "mxfp4": 4, "nvfp4": 4}
