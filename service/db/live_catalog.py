@@ -149,7 +149,8 @@ class LiveCatalog:
 
     def seen_by(self, owner: Owner) -> PinnedCatalog:
         """Returns the catalogs of the current version as the owner of a key sees them."""
-        return replace(self._current, today=self._today(), owner=owner)
+        current, day = self._current, self._today()
+        return current if (current.today, current.owner) == (day, owner) else replace(current, today=day, owner=owner)
 
     def feeds(self) -> tuple[datetime, list[FeedStatus]]:
         """Returns the status of every feed and the present instant. Raises `DatabaseUnusable`."""

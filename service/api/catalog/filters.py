@@ -70,6 +70,10 @@ class InstanceFilters(ColumnFilters):
         return {name: value for name, value in values.items() if value is not None and value != ()}
 
 
+LEAST, MOST = ({name: f"{side}_{name}" for name in RANGES} for side in ("min", "max"))
+"""The fields of both limits of each range."""
+
+
 def resolved(name: str, words: Sequence[str], catalog: Catalog, prefix: str = "", field: str = "") -> tuple[str, ...]:
     """Returns the words of a filter as the catalog spells them. Raises `UnknownName` with near names.
 
@@ -134,8 +138,9 @@ def constraints_of(
     # Only the default is replaced: a caller who names states gets exactly these.
     if "lifecycle" in usual:
         words["lifecycle"] = words.get("lifecycle") or usual["lifecycle"]
-    at_least = {name: given[f"min_{name}"] for name in RANGES if f"min_{name}" in given}
-    at_most = {name: given[f"max_{name}"] for name in RANGES if f"max_{name}" in given}
+    at_least, at_most = (
+        {name: given[field] for name, field in fields.items() if field in given} for fields in (LEAST, MOST)
+    )
     # An empty range is a slip of the caller: without the error it would look like an empty catalog.
     for name in at_least.keys() & at_most.keys():
         if at_least[name] > at_most[name]:

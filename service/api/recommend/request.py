@@ -120,14 +120,13 @@ class RecommendRequest(BillingRequest):
     known_at: KnownAt = None
 
 
-def _left_open(request: RecommendRequest, catalog: Catalog) -> dict[str, tuple[str, ...]]:
+def _left_open(request: RecommendRequest, run: BilledRun, catalog: Catalog) -> dict[str, tuple[str, ...]]:
     """Returns the defaults of the constraints that the caller left open."""
     limits, filled = request.constraints, dict[str, tuple[str, ...]]()
     if not limits.market:
         # Reserved offers commit to a term, so they are admitted only if the caller names or holds them.
         usual = ("on_demand", "spot") if request.workload.fault_tolerant else ("on_demand",)
-        held = run_of(request, catalog).commitments_held
-        filled["market"] = markets_of_service(catalog, _service(request, catalog)) or (*usual, *held)
+        filled["market"] = markets_of_service(catalog, _service(request, catalog)) or (*usual, *run.commitments_held)
     elif _leaves_spot_out(request):
         filled["market"] = tuple(market for market in limits.market if market != "spot")
     if not limits.lifecycle:
@@ -150,7 +149,7 @@ def _leaves_spot_out(request: RecommendRequest) -> bool:
 def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> RecommendRequest:
     """Returns the request with every default filled in, and the meaning of a sample."""
     constraints = request.constraints.model_copy(
-        update={**_left_open(request, catalog), "max_instances": _instances(request)}
+        update={**_left_open(request, question.run, catalog), "max_instances": _instances(request)}
     )
     sample = question.job.sample_name if isinstance(question.job, Job) else None
     load = request.workload.serving
@@ -187,7 +186,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     """Returns the request in the catalog's words. Raises `QuestionError` naming the field."""
     work, limits = request.workload, request.constraints
     objective, previous = _objective(request.objective, "objective"), request.previous_objective
-    job, most = job_of(work, catalog), _instances(request)
+    job, most, run = job_of(work, catalog), _instances(request), _run(request, catalog)
     if job is not None:
         # Where every choice is a cluster, a constraint rejects the machines that form none.
         clusters = limits.allow_marketplace_clusters or _only_clusters(request)
@@ -217,6 +216,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
             request,
             objective,
             precisions if required is None else required.preferred,
+            run,
             catalog,
             has_job=named is not None,
         ),
@@ -235,7 +235,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
             **({"max_instances": most} if load is None else load.limits),
         ),
         checkpoints=checkpoints_in(request.checkpoint_of(work), work),
-        run=_run(request, catalog),
+        run=run,
         managed_service=_service(request, catalog),
         diversify=request.diversify,
         needs=requirements_of(
@@ -292,8 +292,9 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
 
 
 def _constraints(
-    request: RecommendRequest, objective: Objective, precisions: tuple[str, ...], catalog: Catalog, *, has_job: bool
-) -> Constraints:
+    request: RecommendRequest, objective: Objective, precisions: tuple[str, ...], run: BilledRun, catalog: Catalog,
+    *, has_job: bool,
+) -> Constraints:  # fmt: skip
     limits, work = request.constraints, request.workload
     if limits.min_nodes > limits.max_nodes:
         raise QuestionError(
@@ -307,7 +308,7 @@ def _constraints(
         limits,
         catalog,
         prefix="constraints.",
-        usual=_left_open(request, catalog),
+        usual=_left_open(request, run, catalog),
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
@@ -322,7 +323,7 @@ def _constraints(
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
         managed_service=_service(request, catalog),
-        data_is_billed=work.amount is not None and run_of(request, catalog).has_data,
+        data_is_billed=work.amount is not None and run.has_data,
         spot_refused=is_not_fault_tolerant(work),
     )
 

@@ -39,7 +39,7 @@ def list_instances(constraints: Constraints, words: str | None, sort: Sequence[s
             keys.append(-values if column.startswith("-") else values)  # NaN sorts last either way
         order = np.lexsort(keys)
         types, offers = types[order], offers[order]
-    return np.column_stack((types, offers))
+    return np.array((types, offers)).T
 
 
 def _admitted(constraints: Constraints, catalog: Catalog) -> tuple[Indices, Indices]:
