@@ -113,7 +113,7 @@ class Case:
         """The error of the calibration on this case."""
         new = unseen(calibration, self.kind, self.features)
         error = log(self.estimated_seconds(calibration) / self.seconds)
-        return Miss(self.bands.name, self.features, new, error)
+        return Miss(self.bands, self.features, new, error)
 
 
 def fit_all(cases: Sequence[Case], better: Better) -> list[Coefficient]:

@@ -63,6 +63,9 @@ class StepKind:
     signs: Mapping[str, int] = field(default_factory=dict)
     """Feature → 1 if it only adds time, -1 if it only saves time: the sign of every coefficient that names it."""
 
+    banded_by: Sequence[Pattern] = ()
+    """Patterns whose scopes have error bands of their own, the narrowest first."""
+
     def sign_of(self, pattern: Pattern) -> int:
         """The sign that coefficients of a pattern must have; 0 where both are possible."""
         return next((self.signs[name] for feature in pattern if (name := feature.lstrip("#")) in self.signs), 0)

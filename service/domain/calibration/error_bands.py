@@ -1,7 +1,7 @@
 """How far an estimate may be off: quantiles of the errors on published runs that were left out of the fit.
 
-Errors are grouped by kind of step, family of the model, and the features of a question that no fitted run had (its GPU,
-model or stack), so that an extrapolation says so and has a wider band.
+Errors are grouped by kind of step, class of stacks, family of the model, and the features of a question that no fitted
+run had (its GPU, model or stack), so that an extrapolation says so and has a wider band.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.domain.band import Band
-from service.domain.calibration.coefficients import Calibration, Coefficient, Features, StepKind, values_by_name
+from service.domain.calibration.coefficients import (
+    Calibration,
+    Coefficient,
+    Features,
+    StepKind,
+    scope_of,
+    values_by_name,
+)
 
 NOVELTIES = ("stack", "gpu", "model")
 """Features whose absence from all fitted runs widens a band."""
+
+HARDER = ("burst", "small")
+"""Features of work that is harder to estimate, so that its errors are apart: requests that are sent all at once, and
+small batches of networks that answer in one pass, whose milliseconds differ more than rates of full GPUs."""
 
 FEWEST_ERRORS = 10
 """Errors that a quantile needs; a group with fewer takes the quantiles of the next wider one."""
@@ -72,7 +83,7 @@ class ErrorBands:
 
     def _narrowest(self, kind: StepKind, features: Features, new: Sequence[str]) -> tuple[float, float]:
         low, high = (self.values.get(f"band.{kind.name}.{end}", {}) for end in ("low", "high"))
-        for scope in _groups(features, new):
+        for scope in _groups(kind, features, new):
             if scope in low and scope in high:
                 return exp(low[scope]), exp(high[scope])
         return UNKNOWN_BAND
@@ -122,14 +133,15 @@ def bands_by_gpu(
     return np.array(rows, dtype=np.float64).reshape(-1, 3)
 
 
-def _groups(features: Features, new: Sequence[str]) -> tuple[str, ...]:
+def _groups(kind: StepKind, features: Features, new: Sequence[str]) -> tuple[str, ...]:
     """The groups of errors that a question belongs to, the narrowest first; all errors of a kind are the last."""
     novelty = "+".join(new) or "nothing"
     widest = "stack" if "stack" in new else novelty
-    # Requests that are sent all at once are harder to estimate than a steady state.
-    burst = "burst=yes|" if features.get("burst") else ""
-    scopes = (f"family={features.get('family', '')}|unseen={novelty}", f"unseen={novelty}", f"unseen={widest}")
-    return (*(dict.fromkeys(burst + scope for scope in scopes)), "")
+    apart = "".join(f"{name}=yes|" for name in HARDER if features.get(name))
+    family = f"family={features.get('family', '')}|unseen={novelty}"
+    narrow = [f"{scope[0]}|{family}" for each in kind.banded_by if (scope := scope_of(each, features))]
+    scopes = (*narrow, family, f"unseen={novelty}", f"unseen={widest}")
+    return (*(dict.fromkeys(apart + scope for scope in scopes)), "")
 
 
 # The fit
@@ -142,7 +154,7 @@ OWN_ERRORS = 15.0
 class Miss:
     """The logarithm of truth ÷ estimate, as rates, of a run that was left out of the fit."""
 
-    kind: str
+    kind: StepKind
     features: Features
     new: tuple[str, ...]
     log_error: float
@@ -153,14 +165,14 @@ Group = tuple[str, str]
 
 
 def fitted_bands(misses: Sequence[Miss], inside: float = 0.8) -> list[Coefficient]:
-    """Quantiles of the misses by kind of step, family and what was new, that hold this share of the errors.
+    """Quantiles of the misses by kind of step, class, family and what was new, that hold this share of the errors.
 
     A group of n errors takes n ÷ (n + 15) of its own quantiles, and the rest of the next wider group.
     """
     errors: dict[Group, list[float]] = {}
     wider: dict[Group, Group] = {}
     for miss in misses:
-        groups = [(miss.kind, scope) for scope in _groups(miss.features, miss.new)]
+        groups = [(miss.kind.name, scope) for scope in _groups(miss.kind, miss.features, miss.new)]
         wider |= pairwise(groups)
         for group in groups:
             errors.setdefault(group, []).append(miss.log_error)
@@ -185,7 +197,7 @@ def _middles(misses: Sequence[Miss]) -> list[Coefficient]:
     of_new_stacks: dict[str, list[float]] = {}
     for miss in misses:
         if "stack" in miss.new:
-            of_new_stacks.setdefault(miss.kind, []).append(miss.log_error)
+            of_new_stacks.setdefault(miss.kind.name, []).append(miss.log_error)
     return [
         _coefficient(kind, "middle", UNKNOWN_STACK, float(np.median(of_kind)), len(of_kind))
         for kind, of_kind in sorted(of_new_stacks.items())

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from service.domain.calibration.coefficients import StepKind
+from service.domain.calibration.coefficients import Pattern, StepKind
 
 BROAD, WIDE, MIDDLE, NARROW = 1.0, 0.5, 0.25, 0.12
 """How far coefficients may reach from zero (standard deviations of their logarithm), from broad scopes to narrow."""
@@ -25,6 +25,7 @@ def _kind(
     noise: float = 0.15,
     bounded: Sequence[str] = (),
     signs: Mapping[str, int] | None = None,
+    banded_by: Sequence[Pattern] = (),
 ) -> StepKind:
     """Builds a kind of step from the patterns of the whole step, and each term's factor before the fit and patterns."""
     spreads = {"*": whole} | {term: by_spread for term, (_, by_spread) in terms.items()}
@@ -33,20 +34,20 @@ def _kind(
         for term, by_spread in spreads.items()
     }
     start = {term: factor for term, (factor, _) in terms.items()}
-    return StepKind(name, patterns, start, noise, frozenset(bounded), signs or {})
+    return StepKind(name, patterns, start, noise, frozenset(bounded), signs or {}, banded_by)
 
 
 TRAINING = _kind(
     "training",
     {
-        WIDE: ("class", "stack", "family", "measured stack", "measured family"),
+        WIDE: ("class", "stack", "family", "measured stack"),
         MIDDLE: (
             "release", "model", "gpu", "method", "purpose", "architecture precision", "stack precision",
             "stack architecture", "stack family", "release family", "model stack", "method stack",
         ),
         NARROW: (
             "recipe", "model precision", "model architecture", "stack gpu", "gpu precision", "purpose stack",
-            "checkpointing stack", "zero stack", "#log_gpus several",
+            "checkpointing stack", "zero stack", "#log_gpus several", "measured family",
         ),
         0.1: ("#log_gpus measured", "#log_length family", "#log_length stack"),
         0.05: ("#log_gpus stack", "#log_gpus model", "#log_micro stack", "#log_micro model"),
@@ -77,6 +78,7 @@ TRAINING = _kind(
     bounded=("matrix", "attention"),
     # A whole run also evaluates and saves, and a larger micro-batch fills a GPU better.
     signs={"measured": 1, "log_micro": -1},
+    banded_by=(("class", "precision"), ("class",)),
 )  # fmt: skip
 
 GENERATION = _kind(
@@ -122,6 +124,7 @@ GENERATION = _kind(
     },
     # Published rates of serving differ by arrival patterns and schedulers, which no feature describes.
     noise=0.3,
+    banded_by=(("class",),),
 )  # fmt: skip
 """Tokens of language models, from the first to the last.
 
@@ -129,7 +132,7 @@ The factors before the fit are those of engines that batch continuously, and the
 sources with many runs each would otherwise move what all engines share. Other stacks (`apart`) start far from them.
 """
 
-FIRST_TOKEN = StepKind("first_token", {}, {})
+FIRST_TOKEN = StepKind("first_token", {}, {}, banded_by=(("class",),))
 """Error bands of the time to the first token; its seconds are those of GENERATION."""
 
 FORWARD = _kind(
@@ -152,6 +155,7 @@ FORWARD = _kind(
     },
     # Small batches are timed in milliseconds, which differ more than rates of full GPUs do.
     noise=0.2,
+    banded_by=(("class",),),
 )  # fmt: skip
 
 MEMORY = _kind(

@@ -7,7 +7,7 @@ from math import expm1, floor
 from service.domain.arrays import Number
 from service.domain.band import Band
 from service.domain.calibration.coefficients import Calibration, Features, StepKind
-from service.domain.calibration.error_bands import Physics, unseen
+from service.domain.calibration.error_bands import HARDER, Physics, unseen
 from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, INFERENCE_MEMORY, MEMORY, TRAINING
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
@@ -214,8 +214,8 @@ def overhead_beyond_steps(physics: Physics, config: TrainingConfig, cluster: Clu
 def memory_band(physics: Physics, config: Config) -> Band:
     """Returns the band of the bytes that a configuration needs on a GPU, over the likely ones."""
     kind = MEMORY if isinstance(config, TrainingConfig) else INFERENCE_MEMORY
-    # The memory of a burst is that of a steady load.
-    features = {**config_features(config), "burst": ""}
+    # The memory of a burst is that of a steady load, and that of a small batch is as well known as any.
+    features = {**config_features(config), **dict.fromkeys(HARDER, "")}
     return physics.bands.around(1.0, kind, features, unseen(physics.calibration, MEMORY, features), of_rate=False)
 
 

@@ -79,12 +79,17 @@ def training_features(config: TrainingConfig, cluster: Cluster, layout: Layout) 
     )
 
 
+SMALL_BATCH = 128
+"""Samples below which a forward pass is mostly launches of kernels."""
+
+
 def inference_config_features(config: InferenceConfig) -> dict[str, str | float]:
     """Features of an inference configuration on any cluster."""
     bits = config.weight_bits or format_of(config.precision).stored_bits
     return _software_features(config.software) | {
         "method": "infer",
         "burst": "yes" if config.burst else "",
+        "small": "yes" if not config.model.generates and 0 < (config.concurrency or 0) < SMALL_BATCH else "",
         "family": config.model.family,
         "model": config.model.id,
         "precision": config.precision,

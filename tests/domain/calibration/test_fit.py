@@ -94,8 +94,8 @@ def test_scopes_name_facts_in_the_order_of_the_pattern() -> None:
 
 
 def test_bands_hold_eight_of_ten_and_never_narrow_for_the_unknown() -> None:
-    known = [Miss("work", {"family": "llm"}, (), (i - 50) / 100) for i in range(101)]
-    new = [Miss("work", {"family": "llm"}, ("gpu",), (i - 50) / 1000) for i in range(101)]
+    known = [Miss(KIND, {"family": "llm"}, (), (i - 50) / 100) for i in range(101)]
+    new = [Miss(KIND, {"family": "llm"}, ("gpu",), (i - 50) / 1000) for i in range(101)]
     bands = physics_of(fitted_bands([*known, *new])).bands
     low, high = bands.factors(KIND, {"family": "llm"}, ())
     assert (low, high) == pytest.approx((exp(-0.4), exp(0.4)), rel=0.01)
@@ -107,25 +107,36 @@ def test_bands_hold_eight_of_ten_and_never_narrow_for_the_unknown() -> None:
 
 
 def test_a_group_of_few_errors_takes_part_of_the_band_of_the_next_wider_one() -> None:
-    many = [Miss("work", {"family": "llm"}, (), (i - 50) / 100) for i in range(101)]
-    few = [Miss("work", {"family": "moe"}, (), 0.0)] * 15
+    many = [Miss(KIND, {"family": "llm"}, (), (i - 50) / 100) for i in range(101)]
+    few = [Miss(KIND, {"family": "moe"}, (), 0.0)] * 15
     bands = physics_of(fitted_bands([*many, *few])).bands
     low, high = bands.factors(KIND, {"family": "moe"}, ())
     of_many = bands.factors(KIND, {"family": "llm"}, ())
     assert of_many[0] < low < 0.9 < 1.1 < high < of_many[1]
 
 
-def test_bursts_have_bands_of_their_own() -> None:
-    steady = [Miss("work", {"family": "llm"}, (), (i - 50) / 1000) for i in range(101)]
-    bursts = [Miss("work", {"family": "llm", "burst": "yes"}, (), (i - 50) / 100) for i in range(101)]
-    bands = physics_of(fitted_bands([*steady, *bursts])).bands
+@pytest.mark.parametrize("harder", ["burst", "small"])
+def test_harder_work_has_bands_of_its_own(harder: str) -> None:
+    steady = [Miss(KIND, {"family": "llm"}, (), (i - 50) / 1000) for i in range(101)]
+    hard = [Miss(KIND, {"family": "llm", harder: "yes"}, (), (i - 50) / 100) for i in range(101)]
+    bands = physics_of(fitted_bands([*steady, *hard])).bands
     assert bands.factors(KIND, {"family": "llm"}, ())[1] < 1.1
-    assert bands.factors(KIND, {"family": "llm", "burst": "yes"}, ())[1] > 1.4
+    assert bands.factors(KIND, {"family": "llm", harder: "yes"}, ())[1] > 1.4
+
+
+def test_a_class_of_stacks_has_bands_of_its_own_where_the_kind_says_so() -> None:
+    tuned = [Miss(KIND, {"family": "llm", "class": "megatron"}, (), (i - 50) / 1000) for i in range(101)]
+    plain = [Miss(KIND, {"family": "llm", "class": "eager"}, (), (i - 50) / 100) for i in range(101)]
+    by_class = replace(KIND, banded_by=(("class",),))
+    for kind, narrow in ((KIND, False), (by_class, True)):
+        bands = physics_of(fitted_bands([replace(miss, kind=kind) for miss in [*tuned, *plain]])).bands
+        assert (bands.factors(kind, {"family": "llm", "class": "megatron"}, ())[1] < 1.1) == narrow
+        assert bands.factors(kind, {"family": "llm", "class": "new"}, ())[1] > 1.1
 
 
 def test_an_unknown_stack_is_estimated_with_caution() -> None:
     """Where unknown stacks ran at 0.8 of the estimate, the next one is expected to, in seconds as in rates."""
-    bands = physics_of(fitted_bands([Miss("work", {"family": "llm"}, ("stack",), -0.2)] * 20)).bands
+    bands = physics_of(fitted_bands([Miss(KIND, {"family": "llm"}, ("stack",), -0.2)] * 20)).bands
     rate = bands.around(10.0, KIND, {"family": "llm"}, ("stack",))
     seconds = bands.around(0.1, KIND, {"family": "llm"}, ("stack",), of_rate=False)
     assert rate.likely == pytest.approx(10 * exp(-0.2))
@@ -135,7 +146,7 @@ def test_an_unknown_stack_is_estimated_with_caution() -> None:
 
 def test_no_new_stack_is_expected_to_be_faster_than_the_physics_says() -> None:
     """Where new stacks ran at 1.2 times the estimate, the next one is expected at the estimate, with a wider band."""
-    bands = physics_of(fitted_bands([Miss("work", {"family": "llm"}, ("stack",), 0.2)] * 20)).bands
+    bands = physics_of(fitted_bands([Miss(KIND, {"family": "llm"}, ("stack",), 0.2)] * 20)).bands
     for stack in ("new", ""):
         band = bands.around(10.0, KIND, {"family": "llm", "stack": stack}, ("stack",))
         assert band.likely == 10.0
