@@ -111,8 +111,8 @@ class ClusterTable:
     def factors(self, factors: ConfigFactors, kind: StepKind, terms: Iterable[str]) -> dict[str, Floats]:
         """Factor of each term on each cluster, of the coefficients that clusters decide."""
         log_factors = partial(factors.calibration.log_factors, kind, features=factors.features, columns=self.features)
-        whole, every = log_factors("*"), np.zeros(len(self))
-        return {term: np.exp(every + (whole + log_factors(term))) for term in terms}
+        whole = np.exp(np.zeros(len(self)) + log_factors("*"))
+        return {term: whole * np.exp(log_factors(term)) for term in terms}
 
     def rates(self, config: Config) -> dict[str, Floats]:
         """Seconds per unit of each resource on each cluster at the rated speed of its parts."""

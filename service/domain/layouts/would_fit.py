@@ -93,7 +93,7 @@ class _Changes:
     def _in(self, layout: Layout) -> Iterator[FitChange]:
         """Changes with which a layout fits; on twice the nodes, it has twice the ranks with half of their samples."""
         for code, to, other in self._others():
-            estimate = estimate_config(self.physics, other, self.cluster, layout)
+            estimate = estimate_config(self.physics, other, self.cluster, layout, timed=False)
             if estimate.fits_surely:
                 yield FitChange(code, to, estimate.memory.least_bytes)
         half, rest = divmod(layout.accumulation, 2)
@@ -102,7 +102,7 @@ class _Changes:
             twice = replace(self.cluster, nodes=2 * self.cluster.nodes)
             stage = max(layout.zero_stage, 1) if self.fixed.zero_stage is None else layout.zero_stage
             wider = replace(layout, data=2 * layout.data, accumulation=half, zero_stage=stage)
-            estimate = estimate_config(self.physics, self.config, twice, wider)
+            estimate = estimate_config(self.physics, self.config, twice, wider, timed=False)
             if estimate.fits_surely:
                 yield FitChange("nodes", twice.nodes, estimate.memory.least_bytes)
 

@@ -176,13 +176,15 @@ class Estimate:
         return self.step.bottleneck if self.step else None
 
 
-def estimate_config(physics: Physics, config: Config, cluster: Cluster, layout: Layout) -> Estimate:
-    """Returns memory and speed of a configuration in a layout."""
+def estimate_config(
+    physics: Physics, config: Config, cluster: Cluster, layout: Layout, *, timed: bool = True
+) -> Estimate:
+    """Returns memory and speed of a configuration in a layout; without rates if it is not `timed`."""
     if isinstance(config, TrainingConfig):
-        return _estimate_training(physics, config, cluster, layout)
+        return _estimate_training(physics, config, cluster, layout, timed=timed)
     if config.model.generates:
-        return _estimate_generation(physics, config, cluster, layout)
-    return _estimate_forward(physics, config, cluster, layout)
+        return _estimate_generation(physics, config, cluster, layout, timed=timed)
+    return _estimate_forward(physics, config, cluster, layout, timed=timed)
 
 
 def fed(estimate: Estimate, feed: Mapping[str, Band]) -> Estimate:
@@ -239,12 +241,14 @@ def _memory_need(
     return MemoryNeed(needed, cluster.usable_bytes, real, band, sum(kept.values()), config.memory_confidence)
 
 
-def _estimate_training(physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout) -> Estimate:
+def _estimate_training(
+    physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout, *, timed: bool
+) -> Estimate:
     features = training_features(config, cluster, layout)
     need = _memory_need(physics, config, cluster, training_parts(config, layout), features)
     new, host = unseen(physics.calibration, TRAINING, features), host_memory_need(config, cluster, layout)
     estimate = Estimate(need, host, layout, new)
-    if not (need.may_fit and host.fits):
+    if not (timed and need.may_fit and host.fits):
         return estimate
     terms = training_terms(config, cluster, layout)
     step = step_of(physics.calibration, TRAINING, terms, features)
@@ -254,19 +258,23 @@ def _estimate_training(physics: Physics, config: TrainingConfig, cluster: Cluste
     return replace(estimate, step=step.at(samples.likely), samples_per_second=samples, tokens_per_second=tokens)
 
 
-def _estimate_forward(physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Estimate:
+def _estimate_forward(
+    physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
+) -> Estimate:
     features = {**inference_features(config, cluster, layout), "offline": "no" if config.concurrency else "yes"}
     need = _memory_need(physics, config, cluster, inference_parts(config, layout, 0.0), features)
     new, host = unseen(physics.calibration, FORWARD, features), host_memory_need(config, cluster, layout)
     estimate = Estimate(need, host, layout, new, concurrency=forward_batch(config))
-    if not (need.may_fit and host.fits):
+    if not (timed and need.may_fit and host.fits):
         return estimate
     step = step_of(physics.calibration, FORWARD, forward_terms(config, cluster), features)
     samples = physics.bands.around(step.rate * cluster.gpus, FORWARD, features, new)
     return replace(estimate, step=step, samples_per_second=samples)
 
 
-def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Estimate:
+def _estimate_generation(
+    physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
+) -> Estimate:
     features = inference_features(config, cluster, layout)
     calibration, bands = physics.calibration, physics.bands
     new = unseen(calibration, GENERATION, features)
@@ -295,7 +303,7 @@ def _estimate_generation(physics: Physics, config: InferenceConfig, cluster: Clu
             config.shared_prompt + engine.room * (config.whole_length - config.shared_prompt),
         ),
     )
-    if not (need.may_fit and host.fits):
+    if not (timed and need.may_fit and host.fits):
         return estimate
     output, caution = max(1.0, config.output_length), bands.caution(GENERATION, new)
     rate, first, token = (float(figure) for figure in engine.figures)
