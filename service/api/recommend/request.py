@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
@@ -37,7 +37,7 @@ from service.domain.recommend.answer import Limits, Question
 from service.domain.recommend.basis import usual_precisions
 from service.domain.recommend.objective import NEEDS_PRICE, NEEDS_SPEED, OBJECTIVES, TERMS, Objective
 from service.domain.selection.constraints import Constraints
-from service.domain.selection.requirements import TASKS_WITHOUT_GPU
+from service.domain.selection.requirements import TASKS_WITHOUT_GPU, PrecisionRequirement
 
 HARDWARE_NAMES = frozenset({
     "instance", "family", "letters", "series", "gpu", "gpu_vendor", "gpu_kind", "architecture", "platform",
@@ -186,66 +186,42 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     """Returns the request in the catalog's words. Raises `QuestionError` naming the field."""
     work, limits = request.workload, request.constraints
     objective, previous = _objective(request.objective, "objective"), request.previous_objective
-    job, most, run = job_of(work, catalog), _instances(request), _run(request, catalog)
-    if job is not None:
-        # Where every choice is a cluster, a constraint rejects the machines that form none.
-        clusters = limits.allow_marketplace_clusters or _only_clusters(request)
-        job = replace(job, marketplace_clusters=clusters)
-    load = None if job is None else job.serving
-    if job is not None and load is not None:
-        load = replace(load, max_instances=most)
-        job = replace(job, serving=load)
-    precisions = () if job else resolved("precision", work.precision, catalog, "workload.")
+    job, run = _job(request, catalog), _run(request, catalog)
     # A name without measurements ranks nothing; hardware and price then decide.
     named = job or named_work_of(work, catalog)
-    required = None
-    if "numerics" in work.model_fields_set:
-        usual = JOB_PRECISIONS[work.task] if job else usual_precisions(work.task, catalog)
-        needs_peak = objective.needs(NEEDS_SPEED) and named is None
-        required = precision_requirement_of(work, usual, catalog, needs_peak=needs_peak)
+    precisions = _precisions(
+        work, catalog, has_job=job is not None, needs_peak=objective.needs(NEEDS_SPEED) and named is None
+    )
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
-    asked = precisions[:1] if work.precision_flexible else ()
-    faster = _faster_formats(work, precisions, catalog)
     current = request.current_instance
     return Question(
         task=work.task,
-        precisions=() if faster else precisions if required is None or required.free else required.usable,
-        asked_precision=next(iter(asked), None),
-        constraints=_constraints(
-            request,
-            objective,
-            precisions if required is None else required.preferred,
-            run,
-            catalog,
-            has_job=named is not None,
-        ),
+        precisions=precisions.needed,
+        asked_precision=precisions.asked,
+        usual=precisions.usual,
+        refused_precisions=refused_precisions(work, catalog),
+        constraints=_constraints(request, objective, precisions.preferred, run, catalog, has_job=named is not None),
         objective=objective,
+        previous_objective=None if previous is None else _objective(previous, "previous_objective"),
         current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
         limit=request.limit,
         per_offer=request.per == "offer",
         job=named,
         name=work.name,
         nodes=(limits.min_nodes, limits.max_nodes),
-        limits=Limits(
-            deadline_hours=limits.deadline_hours,
-            budget_usd=limits.budget_usd,
-            safe=limits.confidence == "safe",
-            of_load=load is not None,
-            **({"max_instances": most} if load is None else load.limits),
-        ),
+        limits=_limits(request, job),
         checkpoints=checkpoints_in(request.checkpoint_of(work), work),
         run=run,
         managed_service=_service(request, catalog),
         diversify=request.diversify,
         needs=requirements_of(
             work,
-            required,
+            precisions.required,
             catalog,
             has_job=job is not None,
             platform_named_by=_platform_named_by(request, catalog),
         ),
-        usual=faster or (required.tolerated if required is not None and required.free else ()),
         given=frozenset(_given_fields(request)),
         framework=work.software.framework,
         loading=loading_of(work, None) if job is None else job.loading,
@@ -254,12 +230,60 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         concurrent_runs=work.concurrent_runs,
         fault_tolerant=work.fault_tolerant,
         spot_left_out=_leaves_spot_out(request),
-        refused_precisions=refused_precisions(work, catalog),
         software_unknown=tuple(unknown_software(work, catalog)),
-        previous_objective=None if previous is None else _objective(previous, "previous_objective"),
         explain=resolve_instances(request.explain, catalog, "explain"),
         subjects=frozenset(filter(None, (work.dataset, work.goal, work.model_size))),
     )
+
+
+def _job(request: RecommendRequest, catalog: Catalog) -> Job | None:
+    """Returns the job, on the clusters and instances that the constraints admit; None without a model."""
+    job = job_of(request.workload, catalog)
+    if job is None:
+        return None
+    # Where every choice is a cluster, a constraint rejects the machines that form none.
+    clusters = request.constraints.allow_marketplace_clusters or _only_clusters(request)
+    load = job.serving and replace(job.serving, max_instances=_instances(request))
+    return replace(job, marketplace_clusters=clusters, serving=load)
+
+
+def _limits(request: RecommendRequest, job: Job | None) -> Limits:
+    limits, load = request.constraints, None if job is None else job.serving
+    return Limits(
+        deadline_hours=limits.deadline_hours,
+        budget_usd=limits.budget_usd,
+        safe=limits.confidence == "safe",
+        of_load=load is not None,
+        **({"max_instances": _instances(request)} if load is None else load.limits),
+    )
+
+
+class _Precisions(NamedTuple):
+    """The precisions of a question that ranks by hardware; those of a job are part of the job."""
+
+    needed: tuple[str, ...]
+    preferred: tuple[str, ...]
+    """The precisions for which a constraint needs units."""
+    usual: tuple[str, ...]
+    """The precisions among which the fastest is chosen, where the caller leaves the choice open."""
+    asked: str | None
+    """The precision that the caller names, where faster formats may replace it."""
+    required: PrecisionRequirement | None
+
+
+def _precisions(work: WorkloadRequest, catalog: Catalog, *, has_job: bool, needs_peak: bool) -> _Precisions:
+    named = () if has_job else resolved("precision", work.precision, catalog, "workload.")
+    asked = next(iter(named), None) if work.precision_flexible else None
+    required = None
+    if "numerics" in work.model_fields_set:
+        usual = JOB_PRECISIONS[work.task] if has_job else usual_precisions(work.task, catalog)
+        required = precision_requirement_of(work, usual, catalog, needs_peak=needs_peak)
+    faster = _faster_formats(work, named, catalog)
+    if required is None:
+        return _Precisions(() if faster else named, named, faster, asked, None)
+    needed = named if required.free else required.usable
+    usual = faster or (required.tolerated if required.free else ())
+    return _Precisions(() if faster else needed, required.preferred, usual, asked, required)
 
 
 def _faster_formats(work: WorkloadRequest, precisions: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
