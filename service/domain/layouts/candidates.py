@@ -87,9 +87,10 @@ def crosses_slow_links(tensor: Number, linked_gpus: Number) -> Number:
 
 
 def usual_batch(model: Model, method: Method, sequence_length: int) -> int:
-    """Returns usual samples of an optimizer step; of a transformer, as many sequences as make a usual step's tokens."""
+    """Returns usual samples of an optimizer step: a power of two, and about the tokens of a usual step."""
     if model.transformer is not None and sequence_length:
-        return max(1, USUAL_TOKENS_PER_STEP[method] // sequence_length)
+        sequences = max(1, USUAL_TOKENS_PER_STEP[method] // sequence_length)
+        return 1 << (sequences.bit_length() - 1)
     return USUAL_SAMPLES_PER_STEP[method]
 
 

@@ -68,6 +68,8 @@ class Situation:
     cut_over_gpus: bool = False
     """Whether one GPU does not hold the model."""
     basis: str = "peak"
+    is_managed: bool = False
+    """Whether a managed service runs the first choice, as the question asks."""
 
     @property
     def gpu(self) -> Gpu | None:
@@ -121,6 +123,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         other=_first_with_another_gpu(choices),
         nodes=top.nodes,
         instances=top.instances,
+        is_managed=work is not None and work.bill.option is not None and work.bill.option.service is not None,
         cores_bind=not context.decodes_on_gpu and cpus_are_too_few(context, top, modelled, catalog),
         basis="peak"
         if work is None
@@ -429,7 +432,7 @@ def _services(kind: str, providers: tuple[str, ...], catalog: Catalog) -> list[S
 def _services_of_top(situation: Situation, kind: str, catalog: Catalog) -> list[Service]:
     """Returns services of the first choice's provider; none if the choice is such a service itself."""
     top = situation.top
-    return [] if top is None or top.twin_of else _services(kind, (top.provider,), catalog)
+    return [] if top is None or top.twin_of or situation.is_managed else _services(kind, (top.provider,), catalog)
 
 
 def _managed_spot(situation: Situation, catalog: Catalog) -> Figures | None:

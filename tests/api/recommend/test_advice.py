@@ -16,7 +16,7 @@ ONE_GPU = {"provider": ["aws"], "min_gpu_count": 1, "max_gpu_count": 1}
 RESNET = {"model": "resnet-50", "global_batch_size": 256, "amount": {"samples": 1.2e8}}
 
 
-OF_THE_QUESTION = ("objective", "previous_objective", "as_of", "current_instance", "limit")
+OF_THE_QUESTION = ("objective", "previous_objective", "as_of", "current_instance", "limit", "managed_service")
 """Arguments that are fields of the question; the others are fields of its workload."""
 
 
@@ -268,7 +268,7 @@ def test_arm_hosts_have_fewer_packages(client: TestClient) -> None:
 
 
 def test_a_job_asks_for_its_software_too(client: TestClient) -> None:
-    job = {"model": "llama-3.1-8b", "method": "qlora", "precision": ["bf16"]}
+    job = {"model": "llama-3.1-8b", "method": "lora", "precision": ["bf16"]}
     every = ask(client, "training", AWS, **job)
     kernels = ask(client, "training", AWS, **job, software={"custom_cuda_kernels": True})
     assert kernels["counts"]["admitted"] < every["counts"]["admitted"]
@@ -309,6 +309,20 @@ def test_wide_numbers_keep_tpus_out(client: TestClient) -> None:
 def test_work_with_an_amount_and_no_deadline_gets_a_note(client: TestClient) -> None:
     assert notes(ask(client, "training", AWS, **RESNET))["no_deadline"] == ["constraints.deadline_hours"]
     assert "no_deadline" not in notes(ask(client, "training", {**AWS, "deadline_hours": 24}, **RESNET))
+
+
+def test_work_on_a_managed_service_gets_no_advice_to_use_one(client: TestClient) -> None:
+    assert "managed_training" in advice(ask(client, "training", AWS, **RESNET))
+    managed = ask(client, "training", AWS, **RESNET, managed_service="sagemaker-training")
+    assert managed["choices"][0]["cost"]["managed_service"] == "sagemaker-training"
+    assert "managed_training" not in advice(managed)
+
+
+def test_a_batch_of_short_samples_is_a_power_of_two_that_gpus_divide(client: TestClient) -> None:
+    answer = ask(client, "training", {"instance": ["p4d.24xlarge"]}, model="vit-base", amount={"samples": 1e6})
+    assert "about 4,096 samples" in note_texts(answer)["batch_assumed"]
+    layout = answer["choices"][0]["estimate"]["layout"]
+    assert (layout["pipeline"], layout["data"]) == (1, 8)
 
 
 def test_an_assumed_batch_is_stated(client: TestClient) -> None:
