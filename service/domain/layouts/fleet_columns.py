@@ -274,7 +274,7 @@ def _table(catalog: Catalog, nodes: _Nodes, indices: tuple[int, ...]) -> Cluster
 def _clusters(catalog: Catalog, nodes: _Nodes) -> FleetClusters:
     types, counts = catalog.instance_types, nodes.counts
     processors = [each.processor if has_processor(each) else None for each in types]
-    usable = np.array([processor is not None and is_rated(processor) for processor in processors])
+    usable = np.array([processor is not None and is_rated(processor) for processor in processors], np.bool_)
     rated = [each for each, is_usable in zip(types, usable.tolist(), strict=True) if is_usable]
     known, cluster = distinct(
         cluster_of_instance(each, count, nodes.assumed_network_gbps) for count in counts for each in rated

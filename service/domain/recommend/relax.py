@@ -57,12 +57,14 @@ class NearestMiss(NamedTuple):
 
 
 def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: Catalog) -> NearestMiss | None:
-    """Returns what misses the fewest constraints; None if something is admitted, or if one change admits something.
+    """Returns what misses the fewest constraints; None if something is admitted, if one change admits something, or if
+    the catalog of the day has no instance types.
 
     A type that misses what a change of the question can help comes before one that misses data or hardware. Of types
     that miss as few, the one with the most memory comes first, since most jobs that fit nowhere lack memory.
     """
-    if selection.admitted.types or any(rejection.relaxation is not None for rejection in rejected):
+    is_helped = any(rejection.relaxation is not None for rejection in rejected)
+    if selection.admitted.types or is_helped or not catalog.instance_types:
         return None
     missed = np.zeros(len(catalog.instance_types))
     for obstacle in selection.obstacles:

@@ -468,3 +468,10 @@ def test_a_name_that_was_not_measured_comes_with_a_similar_one(client: TestClien
 def test_a_list_of_constraints_may_be_null(client: TestClient) -> None:
     nothing = post_recommend(client, question(constraints={"region": None, "provider": None}))
     assert nothing["counts"] == post_recommend(client, question())["counts"]
+
+
+@pytest.mark.parametrize("workload", [{}, {"model": "resnet-50", "amount": {"samples": 1e6}}])
+def test_a_day_before_the_first_instance_type_is_answered_with_nothing(client: TestClient, workload: Any) -> None:
+    answer = client.post("/recommend", json=question(workload=workload) | {"as_of": "2010-01-01"})
+    assert answer.status_code == 200
+    assert answer.json()["counts"] == {"considered": 0, "admitted": 0, "rejected": 0}
