@@ -184,7 +184,8 @@ def usd_against_hours(choice: dict[str, Any]) -> Iterator[str]:
     prices = {end: price[f"usd_per_hour{name}"] for end, name in (("low", "_low"), ("likely", ""), ("high", "_high"))}
     machines = choice["nodes"] * choice["instances"]
     for end, usd_per_hour in prices.items():
-        of_data = sum(part["usd"][end] for part in bill["parts"] if part["name"] in ("storage", "transfer"))
+        data = (part["usd"] for part in bill["parts"] if part["name"] in ("storage", "transfer"))
+        of_data = sum(part[end] for part in data if part is not None)  # a bill leaves unknown charges out
         usd = bill["billed_hours"][end] * usd_per_hour * machines + of_data
         if not isclose(bill["usd"][end], usd, rel_tol=1e-4, abs_tol=1e-6):
             yield f"${bill['usd']} for {bill['billed_hours']} h of {machines:g} machines at ${usd_per_hour} ({end})"
