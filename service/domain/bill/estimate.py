@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from service.domain.band import Band
 from service.domain.bill.interruption import Checkpoints
@@ -21,7 +22,14 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.catalog.software_support import RUNS, code_change, rules_on_gpu, support_by
 from service.domain.errors import QuestionError
-from service.domain.evidence.named import NamedRate, NamedWork, newest_by_machine, rate_by_name, rate_by_own_runs
+from service.domain.evidence.named import (
+    ModelledRate,
+    NamedRate,
+    NamedWork,
+    newest_by_machine,
+    rate_by_name,
+    rate_by_own_runs,
+)
 from service.domain.evidence.published import Evidence, evidence_for
 from service.domain.jobs.config import TrainingConfig
 from service.domain.jobs.job import Amount, Job
@@ -186,12 +194,24 @@ def _rate_by_name(question: EstimateQuestion, work: NamedWork, catalog: Catalog)
     return rate
 
 
+def modelled_rate(job: JobEstimate) -> ModelledRate | None:
+    """Returns the rate of an estimate, and the rate at the peak of its GPUs; None for a job without a rate."""
+    rate, utilisation = job.estimate.samples_per_second, job.model_flops_utilisation
+    if rate is None:
+        return None
+    if utilisation:
+        return ModelledRate(rate, rate.likely / utilisation)
+    once = job.config.model.forward_flops_per_sample  # each sample passes through the network at least once
+    return ModelledRate(rate, job.peak_flops_per_gpu * job.estimate.layout.gpus / once if once else inf)
+
+
 def _rate_by_own_runs(
     question: EstimateQuestion, work: JobQuestion, job: JobEstimate, catalog: Catalog
 ) -> NamedRate | None:
     """Returns the rate by the runs under the name of the work.
 
-    None for several nodes, whose loss is not known, and where the job cannot fit, so that the runs were other work.
+    None for several nodes, whose loss is not known. Where the job cannot fit, and where the rate is above the peak of
+    the GPUs, the runs were other work.
     """
     machine, runs = question.instance_type, () if work.name is None else catalog.measurements.under(work.name)
     if machine is None or work.name is None or not runs or work.cluster.nodes > 1 or work.job.serving is not None:
@@ -199,19 +219,17 @@ def _rate_by_own_runs(
     if job.estimate.samples_per_second is None:
         return None
 
-    def likely_on(name: str) -> float | None:
+    def modelled_on(name: str) -> ModelledRate | None:
         if name == machine.id:
-            rate = job.estimate.samples_per_second
-            return None if rate is None else rate.likely
+            return modelled_rate(job)
         cluster = cluster_of_instance(by_id[name], 1, work.job.assumed_network_gbps)
         fixed = FixedLayout(micro_batch=work.job.micro_batch)
-        other = estimate_job(catalog.reference.physics, work.job, cluster, fixed).estimate
-        rate = other.samples_per_second
-        return rate.likely if rate is not None and other.fits_surely else None
+        other = estimate_job(catalog.reference.physics, work.job, cluster, fixed)
+        return modelled_rate(other) if other.estimate.fits_surely else None
 
     groups = newest_by_machine(runs, work.name, catalog.day)
     by_id = {name: catalog.instance_types[catalog.index_of[name]] for name in groups if name in catalog.index_of}
-    return rate_by_own_runs(groups, work.name, machine, by_id, catalog.day, likely_on)
+    return rate_by_own_runs(groups, work.name, machine, by_id, catalog.day, modelled_on)
 
 
 def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from math import log
-from typing import Literal
+from math import inf, log
+from typing import Literal, NamedTuple
 
 from service.domain.band import Band
 from service.domain.catalog.hardware import InstanceType
@@ -93,33 +93,49 @@ def rate_by_name(
     return measured or scaled_rate(newest, work.name, instance_type, instance_types, as_of, precision=work.precision)
 
 
+class ModelledRate(NamedTuple):
+    """Samples per second of a job on one machine."""
+
+    band: Band
+    at_peak: float = inf
+    """The rate if the GPUs computed at their peak all the time. A run that is faster did other work."""
+
+
 def rate_by_own_runs(
     groups: Mapping[str, Sequence[Measurement]],
     workload: str,
     instance_type: InstanceType,
     instance_types: Mapping[str, InstanceType],
     as_of: date,
-    likely_on: Callable[[str], float | None],
+    modelled_on: Callable[[str], ModelledRate | None],
 ) -> NamedRate | None:
     """Returns the rate of a job that was measured on a machine, or its estimate times measured ÷ estimated rate of the
     newest run on another machine with its GPU; None without such a run.
 
-    `groups` has the measurements by machine, and `likely_on` the estimated rate on one machine.
+    `groups` has the measurements by machine, and `modelled_on` the estimated rate on one machine.
     """
-    measured = measured_rate(groups.get(instance_type.id, ()), workload, instance_type.id, as_of)
+
+    def is_possible(run: Measurement) -> bool:
+        modelled = modelled_on(run.machine)
+        return modelled is None or run.samples_per_second <= modelled.at_peak
+
+    own = [run for run in groups.get(instance_type.id, ()) if is_possible(run)]
+    measured = measured_rate(own, workload, instance_type.id, as_of)
     if measured is not None or instance_type.gpu is None:
         return measured
     others = [
         runs[0] for machine, runs in groups.items() if _has_gpu(instance_types.get(machine), instance_type.gpu.id)
     ]
     for run in sorted(others, key=lambda each: (-each.measured_on.toordinal(), each.id)):
-        here, there = likely_on(instance_type.id), likely_on(run.machine)
-        if here and there:
+        here, there = modelled_on(instance_type.id), modelled_on(run.machine)
+        if here and there and is_possible(run):
+            times = run.samples_per_second / there.band.likely
             text = (
-                f"The estimate is scaled by {run.samples_per_second / there:.3g}, the measured over the estimated rate "
+                f"The estimate is scaled by {times:.3g}, the measured over the estimated rate "
                 f"of {run.machine} with the same GPU, measured on {run.measured_on}{_age(run, as_of)}."
             )
-            band = Band(ON_SAME_GPU_BAND[0], 1.0, ON_SAME_GPU_BAND[1]).times(here * run.samples_per_second / there)
+            bands = here.band, Band(ON_SAME_GPU_BAND[0], 1.0, ON_SAME_GPU_BAND[1]).times(here.band.likely)
+            band = min(bands, key=lambda each: each.high / each.low).times(times)
             return NamedRate("scaled", band, run, _is_stale(run, as_of), text)
     return None
 

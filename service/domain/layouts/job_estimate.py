@@ -136,12 +136,11 @@ def _of_training(
         if samples is not None:
             beyond = overhead_beyond_steps(physics, config, cluster, layout)
             hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR).times(1 + beyond)
+        share, done = rate / cluster.gpus, training_flops_per_sample(config.model, length or 1, PASSES[config.method])
+        utilisation = None if done is None else share * done / peak
         if config.model.transformer is not None:
-            share = rate / cluster.gpus
             model = share * published_training_flops_per_sample(config.model, config.sequence_length, passes=3)
             hardware = model * (1 + float(passes_of_recomputation(layout)) / 3)
-            done = share * training_flops_per_sample(config.model, length or 1, PASSES[config.method])
-            utilisation = done / peak
     return JobEstimate(config, estimate, samples, hours, beyond, model, hardware, utilisation, length, peak, job)
 
 

@@ -234,12 +234,14 @@ def published_training_flops_per_sample(model: Model, sequence: float, *, passes
     return passes * sequence * (2.0 * multiplied_parameters(model) + attention)
 
 
-def training_flops_per_sample(model: Model, tokens: float, passes: float) -> float:
-    """FLOPs done in training on one sequence without recomputation: causal kernels skip hidden tokens.
+def training_flops_per_sample(model: Model, tokens: float, passes: float) -> float | None:
+    """FLOPs done in training on one sample without recomputation; None for a network whose FLOPs are unknown.
 
-    `passes` counts products with weights in forward passes; attention has no weights and always takes three.
+    `passes` counts products with weights in forward passes; attention has no weights and always takes three. Causal
+    kernels skip hidden tokens.
     """
-    assert model.transformer is not None
+    if model.transformer is None:
+        return None if model.forward_flops_per_sample is None else passes * model.forward_flops_per_sample
     attention = mean_attention_flops_per_token(model.transformer, tokens)
     return tokens * (passes * 2.0 * multiplied_parameters(model) + 3.0 * attention)
 

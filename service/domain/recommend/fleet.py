@@ -2,16 +2,25 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from math import ceil
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from service.domain.arrays import Mask, either
+from service.domain.band import Band
+from service.domain.bill.estimate import modelled_rate
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Measurement
-from service.domain.evidence.named import NamedRate, NamedWork, newest_by_machine, rate_by_name, rate_by_own_runs
+from service.domain.evidence.named import (
+    ModelledRate,
+    NamedRate,
+    NamedWork,
+    newest_by_machine,
+    rate_by_name,
+    rate_by_own_runs,
+)
 from service.domain.jobs.job import Job, input_length, prompt_change, with_prompt
 from service.domain.layouts.fleet_columns import (
     EstimateColumns,
@@ -295,13 +304,18 @@ def _with_measurements(
     one_node = replace(one_node, fits=one_node.fits | _proved_to_fit(fleet, set(by_id), catalog))
     gpus, works = {each.gpu.id for each in by_id.values() if each.gpu}, one_node.works
 
-    def likely_on(machine: str) -> float | None:
+    @cache
+    def modelled_on(machine: str) -> ModelledRate | None:
         index = catalog.index_of[machine]
-        return float(one_node.likely[index]) if works[index] else None
+        if not works[index]:
+            return None
+        if machine in by_id:
+            return modelled_rate(estimate_on(fleet, index, 1, catalog)[0])
+        return ModelledRate(Band(*(float(column[index]) for column in (one_node.low, one_node.likely, one_node.high))))
 
     for index in np.flatnonzero(works).tolist():
         if types[index].id in by_id or getattr(types[index].gpu, "id", None) in gpus:
-            rate = rate_by_own_runs(runs, name, types[index], by_id, catalog.day, likely_on)
+            rate = rate_by_own_runs(runs, name, types[index], by_id, catalog.day, modelled_on)
             if rate is not None:
                 rates[index] = rate
     columns = {each: getattr(one_node, each).copy() for each in ("low", "likely", "high", "hours")}

@@ -166,6 +166,7 @@ def test_no_rate_is_above_the_peak(
     assert found.samples_per_second is not None
     passes = 3.0 if method == "full" else 2.0
     flops = training_flops_per_sample(work.model, work.sequence_length, passes)
+    assert flops is not None
     assert found.samples_per_second.likely * flops / where.gpus <= tflops * 1e12 * (1 + 1e-9)
 
 
