@@ -23,6 +23,7 @@ from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import layout_columns, training_config_features
 from service.domain.physics.memory import training_parts
 from service.domain.physics.parallelism import Layout, LayoutTable
+from service.domain.physics.resources import GRADIENTS
 from service.domain.physics.training_roofline import training_demands
 
 
@@ -181,11 +182,13 @@ class _Search:
         order = order[np.lexsort((needed[order], shape_of[order]))]
         starts = np.searchsorted(shape_of[order], np.arange(len(shapes) + 1))
         candidates, needed = candidates.among(order, starts), needed[order]
-        demands, costs = self._demands_and_costs(candidates.layouts, candidates.linked_gpus)
+        demands, costs, carried = self._demands_and_costs(candidates.layouts, candidates.linked_gpus)
         column = np.full(len(chosen), -1)
         for shape, rows in candidates.by_shape():
             here = shapes[shape].indices
             times = costs[here] @ demands[:, rows]
+            for amount, rate in carried:
+                np.maximum(times, np.outer(rate[here], amount[rows]), out=times)
             room = np.where(candidates.crossing[rows], to_cross[here, None], usable[here, None])
             times[needed[rows] > room] = np.inf
             best = times.argmin(axis=1)
@@ -194,12 +197,17 @@ class _Search:
         chosen[fits] = order[column[fits]]
         # A product of matrices rounds by its size; the seconds of a cluster must not depend on the other clusters.
         seconds[fits] = sum(costs[fits, key] * amount[column[fits]] for key, amount in enumerate(demands))
+        for amount, rate in carried:
+            seconds[fits] = np.maximum(seconds[fits], rate[fits] * amount[column[fits]])
         return seconds
 
-    def _demands_and_costs(self, layouts: LayoutTable, linked_gpus: Floats) -> tuple[Floats, Floats]:
+    def _demands_and_costs(
+        self, layouts: LayoutTable, linked_gpus: Floats
+    ) -> tuple[Floats, Floats, list[tuple[Floats, Floats]]]:
         """Amounts per sample, demands by layouts; and seconds per unit of each, clusters by demands.
 
-        A bounded term counts twice: at its ideal time, and at what the coefficients add to it.
+        A bounded term counts twice: at its ideal time, and at what the coefficients add to it. The third value has the
+        amounts of gradients per sample on each link or network, and its seconds per unit: no step is shorter.
         """
         per_sample = self.factors.of(TRAINING, "*", layout_columns(layouts)) / layouts.global_batch
         demands = training_demands(self.config, layouts, linked_gpus)
@@ -215,7 +223,10 @@ class _Search:
             np.divide(demands[key], layouts.global_batch, out=amounts[index])
         rates, of_clusters = self.clusters.rates(self.config), self.clusters.factors(self.factors, TRAINING, factors)
         costs = [rates[resource] * of_clusters[term] for term, resource in keys]
-        return amounts, np.column_stack([*costs, *(rates[resource] for _, resource in bounded)])
+        carried = [
+            (demands[key] / layouts.global_batch, np.asarray(rates[key[1]])) for key in keys if key[0] == GRADIENTS
+        ]
+        return amounts, np.column_stack([*costs, *(rates[resource] for _, resource in bounded)]), carried
 
     def _ways_worth_trying(self, highest: int) -> Sequence[Way]:
         """ZeRO stages and checkpointings, without those that another one beats in any layout on any cluster.

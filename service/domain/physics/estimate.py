@@ -26,7 +26,7 @@ from service.domain.physics.memory import (
     training_parts,
 )
 from service.domain.physics.parallelism import Layout
-from service.domain.physics.resources import StepTerms
+from service.domain.physics.resources import GRADIENTS, StepTerms
 from service.domain.physics.training_roofline import training_terms
 
 MOST_OVER = 1.25
@@ -79,8 +79,10 @@ class Step:
 
 
 def step_of(calibration: Calibration, kind: StepKind, terms: StepTerms, features: Features) -> Step:
-    """Calibrates the ideal seconds of a step."""
+    """Calibrates the ideal seconds of a step. What compute cannot hide of the gradients adds to their part."""
     parts = calibration.seconds(kind, terms.seconds, features)
+    if (exposed := terms.least_seconds - sum(parts.values())) > 0:
+        parts[GRADIENTS] += exposed
     return Step(sum(parts.values()), parts, terms.units)
 
 

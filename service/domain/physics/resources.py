@@ -21,11 +21,17 @@ and seconds that no hardware shortens.
 """
 
 
+GRADIENTS = "data"
+"""The term of the exchange of gradients, which may run at the same time as the rest of a step."""
+
+
 class StepTerms(NamedTuple):
     """Ideal seconds of each part of a step, and how many units (samples, tokens) it yields."""
 
     seconds: dict[str, float]
     units: float
+    least_seconds: float = 0.0
+    """How long the slowest link or network carries gradients at its rated speed: no step is shorter."""
 
 
 def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
@@ -54,7 +60,8 @@ def ideal_terms(demands: Demands, units: float, config: Config, cluster: Cluster
     seconds: dict[str, float] = {}
     for (term, resource), amount in demands.items():
         seconds[term] = seconds.get(term, 0.0) + float(amount) * rates[resource]
-    return StepTerms(seconds, units)
+    carried = (amount * rates[resource] for (term, resource), amount in demands.items() if term == GRADIENTS)
+    return StepTerms(seconds, units, float(max(carried, default=0.0)))
 
 
 def over_links(name: str, amount: Number, linked: Number) -> Demands:

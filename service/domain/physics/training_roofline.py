@@ -20,7 +20,7 @@ from service.domain.models.model import Model, Transformer
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import SELECTED_SHARE, activation_bytes, trainable_parameters
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, bubble_share
-from service.domain.physics.resources import Demands, StepTerms, ideal_terms, over_links
+from service.domain.physics.resources import GRADIENTS, Demands, StepTerms, ideal_terms, over_links
 
 LAUNCH_SECONDS = 5e-6
 """Nominal CPU time to start one kernel; the coefficient of the term holds the real time of each stack."""
@@ -172,8 +172,8 @@ def _data_demands(layout: AnyLayout, linked_gpus: Number, parameters_here: Numbe
     inside = np.maximum(1, np.minimum(ranks, linked_gpus // layout.tensor))
     outside = -(-ranks // inside)
     return {
-        ("data", "link"): all_reduce_bytes(size, inside),
-        ("data", "network"): all_reduce_bytes(size / inside, outside) / inside,
+        (GRADIENTS, "link"): all_reduce_bytes(size, inside),
+        (GRADIENTS, "network"): all_reduce_bytes(size / inside, outside),
     }
 
 

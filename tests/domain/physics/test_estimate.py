@@ -16,6 +16,7 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config, overhead_beyond_steps
 from service.domain.physics.features import training_features
 from service.domain.physics.parallelism import Layout
+from service.domain.physics.training_roofline import training_terms
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
@@ -168,6 +169,18 @@ def test_no_rate_is_above_the_peak(
     flops = training_flops_per_sample(work.model, work.sequence_length, passes)
     assert flops is not None
     assert found.samples_per_second.likely * flops / where.gpus <= tflops * 1e12 * (1 + 1e-9)
+
+
+@given(physics, layouts(), stack, st.floats(1e6, 1e9))
+def test_no_step_is_shorter_than_its_gradients_take_on_the_network(
+    with_: Physics, layout: Layout, software: SoftwareStack, rate: float
+) -> None:
+    where = replace(cluster(gpu_with_peaks(memory_gb=HUGE), nodes=2), network_bytes_per_second=rate)
+    found = train(with_, where, layout, works(software=software))
+    assert found.step is not None
+    least = training_terms(works(software=software), where, layout).least_seconds
+    assert found.step.seconds >= least * (1 - 1e-9)
+    assert sum(found.step.parts.values()) == pytest.approx(found.step.seconds)
 
 
 @given(physics, layouts(), stack, st.sampled_from([2, 4]))

@@ -96,3 +96,11 @@ def test_zero_3_sends_half_as_much_again_as_plain_data_parallelism() -> None:
     """Section 7 of the ZeRO paper (1910.02054): gradients of 2 bytes per parameter in a ring of 8."""
     sent = [training_demands(training(), Layout(data=8, zero_stage=stage), 8)["data", "link"] for stage in range(4)]
     assert sent == pytest.approx([2 * 7 / 8 * 8.03e9 * size for size in (2, 2, 2, 3)])
+
+
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_all_gradients_cross_the_network_of_each_node(nodes: int) -> None:
+    """The GPUs of a node share its network, so a ring of nodes sends 2 (n - 1) / n of the gradients from each node."""
+    where = replace(cluster(nodes=nodes), network_bytes_per_second=1.25e9 / 8)  # 10 Gbps for the eight GPUs of a node
+    terms = training_terms(training(), where, Layout(data=8 * nodes))
+    assert terms.least_seconds == pytest.approx(2 * (nodes - 1) / nodes * 2 * 8.03e9 / 1.25e9, rel=1e-3)
