@@ -70,6 +70,8 @@ class EstimateColumns:
     """Likely hours of the whole amount, or of one sample if there is no amount; infinite if it does not run."""
     samples: Floats
     """Samples of the whole amount, or 1."""
+    work: Floats
+    """Samples that take as long as the whole run: its own, and what it does beyond its steps."""
     most_requests: Floats
     """Most requests at once in any layout of a model that generates; 0 where none fits."""
     holds_weights: Mask
@@ -205,6 +207,7 @@ def no_estimates(rows: int, limits: int = 0) -> EstimateColumns:
         high=np.zeros(rows),
         hours=np.full(rows, np.inf),
         samples=np.ones(rows),
+        work=np.ones(rows),
         most_requests=np.zeros(rows),
         holds_weights=np.zeros(rows, np.bool_),
         instances=np.ones(rows),
@@ -345,7 +348,7 @@ def _training_columns(
     beyond_steps = np.exp(_log_beyond_steps(physics, config, table)) if job.amount is not None else 1.0
     rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
     sure = best.needed_bytes * memory_margin(physics, config)
-    columns = _columns(job, table, best, sure, rates, samples * beyond_steps)
+    columns = _columns(job, table, best, sure, rates, samples, samples * beyond_steps)
     return columns, best.layouts.rows()
 
 
@@ -370,7 +373,7 @@ def _inference_columns(
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
     rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, config, table)
     rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
-    columns = _columns(job, table, best, best.sure_bytes, rates, samples)
+    columns = _columns(job, table, best, best.sure_bytes, rates, samples, samples)
     if config.concurrency and generates:
         columns = replace(columns, holds=best.concurrency >= ALMOST * config.concurrency)
     columns = replace(columns, most_requests=best.most_requests, holds_weights=best.holds_weights)
@@ -399,10 +402,11 @@ def _columns(
     sure_bytes: Floats,
     rates: Floats,
     samples: Floats,
+    work: Floats,
 ) -> EstimateColumns:
     low, likely, high = rates.T
     with np.errstate(divide="ignore", invalid="ignore"):
-        hours = np.where(likely > 0, samples / likely / SECONDS_AN_HOUR, np.inf)
+        hours = np.where(likely > 0, work / likely / SECONDS_AN_HOUR, np.inf)
     return EstimateColumns(
         nodes=table.nodes,
         runs=np.ones(len(table), np.bool_),
@@ -418,6 +422,7 @@ def _columns(
         high=high,
         hours=hours,
         samples=samples,
+        work=work,
         most_requests=np.zeros(len(table)),
         holds_weights=np.zeros(len(table), np.bool_),
         instances=np.full(len(table), float(job.runs)),

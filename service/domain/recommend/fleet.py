@@ -322,7 +322,7 @@ def _with_measurements(
     for index, rate in rates.items():
         band = rate.samples_per_second
         # The hours follow the measured rate: the amount of work stays the same.
-        columns["hours"][index] = one_node.samples[index] / band.likely / SECONDS_AN_HOUR
+        columns["hours"][index] = one_node.work[index] / band.likely / SECONDS_AN_HOUR
         for each in ("low", "likely", "high"):
             columns[each][index] = getattr(band, each)
     options = (replace(one_node, **columns), *fleet.options[1:])

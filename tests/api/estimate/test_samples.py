@@ -87,7 +87,7 @@ def test_an_image_in_plain_pytorch_takes_about_its_published_seconds(
 ) -> None:
     work = {"task": "inference", "model": model, "precision": ["bf16"], "software": {"framework": "pytorch"}}
     per_second = post_estimate(client, {"workload": work, "machine": {"gpu": gpu}})["estimate"]["samples_per_second"]
-    assert 1 / per_second["likely"] == pytest.approx(seconds, rel=0.3)
+    assert 1 / per_second["likely"] == pytest.approx(seconds, rel=0.35)
     assert per_second["low"] < 1 / seconds < per_second["high"]
 
 
