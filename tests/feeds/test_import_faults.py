@@ -32,7 +32,7 @@ from service.feeds.refresh import Refresher, Upstream, refresh
 from service.feeds.registry import SOURCES
 from tests.builders.captures import add_feeds, day, feed_row
 from tests.builders.rows import batch
-from tests.feeds.feed_server import FeedServer, feed_server, reply
+from tests.feeds.feed_server import FeedServer, reply
 
 SPOT = SOURCES["aws-spot"]
 NAMES = ("g5.xlarge", "g5.2xlarge", "p4d.24xlarge")
@@ -65,12 +65,6 @@ def engine(database_url: str) -> Iterator[Engine]:
     engine = prepared(database_url)
     yield engine
     engine.dispose()
-
-
-@pytest.fixture
-def feeds() -> Iterator[FeedServer]:
-    with feed_server() as server:
-        yield server
 
 
 def imported(engine: Engine, body: bytes, number: int) -> Imported:

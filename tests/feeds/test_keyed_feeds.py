@@ -6,7 +6,6 @@ Every sample here is made up, in the format that the seller documents.
 import json
 import logging
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import pytest
 from sqlalchemy import Engine, select
 
 from service.cli.main import main
-from service.db.engine import connect
 from service.db.feeds.read_feeds import feed_statuses
 from service.db.tables import IMPORT_RUN
 from service.domain.catalog.resolution import Feed
@@ -216,19 +214,6 @@ def test_a_document_of_another_shape_is_refused(feed: str, documents: list[objec
 
 
 # Keys
-
-
-@pytest.fixture
-def feeds() -> Iterator[FeedServer]:
-    with feed_server() as server:
-        yield server
-
-
-@pytest.fixture
-def engine(seeded_copy: str) -> Iterator[Engine]:
-    engine = connect(seeded_copy)
-    yield engine
-    engine.dispose()
 
 
 def feed_of(engine: Engine, id_: str) -> Feed:

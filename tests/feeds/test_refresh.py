@@ -3,7 +3,7 @@
 import gzip
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -21,7 +21,7 @@ from service.feeds.importing import Imported, import_documents, utc_now
 from service.feeds.listing import DocumentRefused
 from service.feeds.refresh import Refresher, Upstream, fetch_to, refresh
 from service.feeds.registry import SOURCES
-from tests.feeds.feed_server import FeedServer, Reply, feed_server, reply
+from tests.feeds.feed_server import FeedServer, Reply, reply
 
 QUICK = FetchLimits(bytes=100_000, read_seconds=2, total_seconds=1, tries=3, first_wait_seconds=0, last_wait_seconds=0)
 SPOT = "/spot.json"
@@ -34,19 +34,6 @@ def spot_file(dollars: str) -> bytes:
 
 
 GOOD = reply(200, spot_file("0.5"), ETag='"one"')
-
-
-@pytest.fixture
-def feeds() -> Iterator[FeedServer]:
-    with feed_server() as server:
-        yield server
-
-
-@pytest.fixture
-def engine(seeded_copy: str) -> Iterator[Engine]:
-    engine = connect(seeded_copy)
-    yield engine
-    engine.dispose()
 
 
 def status_of(engine: Engine, feed: str = "aws-spot") -> FeedStatus:

@@ -58,7 +58,8 @@ def clusters(draw: st.DrawFn) -> Cluster:
     )
     gpu = replace(gpu, id=f"gpu-{gpu.memory_gb}-{gpu.rates['bf16']}-{gpu.memory_bandwidth_gb_per_second}")
     nodes = draw(st.sampled_from([1, 2, 3, 4]))
-    connected = cluster(gpu, gpus, nodes, draw(st.floats(20, 1800)), draw(st.floats(10, 3200)))
+    network_gbps = draw(st.one_of(st.floats(10, 3200), st.floats(0.1, 10)))
+    connected = cluster(gpu, gpus, nodes, draw(st.floats(20, 1800)), network_gbps)
     return connected if draw(st.booleans()) else replace(connected, interconnect="pcie")
 
 
