@@ -13,8 +13,10 @@ from service.db.read_history import read_history
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.history import CatalogHistory
+from service.domain.catalog.names import resolve_gpus
 from service.domain.catalog.precision import FORMATS
 from service.domain.catalog.reference import RUN_KINDS
+from service.domain.errors import UnknownName
 from service.domain.jobs.stacks import STACKS
 
 IN_USE = ("available", "preview", "closed_to_new")
@@ -124,6 +126,26 @@ def test_a_bare_a100_names_several_cards_and_there_is_no_t100(history: CatalogHi
     aliases = history.reference.gpu_aliases
     assert {"a100-sxm4-40gb", "a100-sxm4-80gb"} <= set(aliases["a100"])
     assert "t100" not in aliases
+
+
+@pytest.mark.parametrize(
+    ("spelling", "ids"),
+    [
+        ("GTX-1080Ti-11GB", {"gtx-1080-ti-11gb"}),
+        ("B200 192 GB", {"b200-sxm-180gb"}),
+        ("NVIDIA_H800-SXM5_80GB", {"h800-sxm5-80gb"}),
+        ("A100-80G", {"a100-sxm4-80gb", "a100-pcie-80gb"}),
+        ("RTX-Pro-6000-Blackwell-96GB", {"rtx-pro-6000-workstation-96gb", "rtx-pro-6000-server-96gb"}),
+    ],
+)
+def test_gpus_are_spelt_in_many_ways(history: CatalogHistory, spelling: str, ids: set[str]) -> None:
+    assert set(resolve_gpus([spelling], history.on(date(2026, 11, 22)))) == ids
+
+
+def test_no_gpu_is_taken_for_one_of_another_memory_size(history: CatalogHistory) -> None:
+    with pytest.raises(UnknownName, match="No GPU is called 'A100-60GB'") as caught:
+        resolve_gpus(["A100-60GB"], history.on(date(2026, 11, 22)))
+    assert caught.value.near[0].startswith("a100")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """A row of a table of published runs, as a question to `POST /estimate` and the figure to compare its answer with.
 
-This file knows the fields of the API and nothing else of the service.
+This file knows the fields of the API and little else of the service.
 """
 
 import csv
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from service.domain.errors import Unusable
 
 Row = dict[str, str]
 
@@ -76,10 +78,55 @@ COUNTED_QUALITIES = "AB"
 """Qualities of rows that count; the figures of others are rounded, recalled or inconsistent."""
 
 
+NEEDED_COLUMNS = frozenset({
+    "kind", "task", "model", "family", "precision", "accelerator", "total_accelerators", "framework", "value", "unit",
+    "source", "quality", "group", "notes",
+})  # fmt: skip
+"""Columns that every table of published runs has; others may be missing."""
+OTHER_COLUMNS = (
+    "seq_len", "input_len", "output_len", "weight_bits", "optimizer", "trainable_params_m", "activation_checkpointing",
+    "micro_batch", "global_batch", "batch_or_concurrency", "tp", "pp", "cp", "ep", "dp", "zero_stage",
+    "accelerators_per_node", "train_tokens_b", "train_samples", "kv_precision", "steady", "requests", "statistic",
+)  # fmt: skip
+
+KV_PRECISIONS = ("bf16", "fp16", "fp8", "int8")
+REQUESTS = re.compile(r"(\d+) (?:requests|prompts)")
+"""How the notes of a row count the requests of a benchmark."""
+TIMES_OF_A_TOKEN = {"ttft_ms": "ms time-to-first-token", "tpot_ms": "ms time-per-output-token"}
+"""Beginning of a column, such as ttft_ms_p50 → the unit of its figures."""
+
+
 def counted_rows(table: Path) -> Iterator[Row]:
-    """The rows of a table (CSV) that count."""
-    with table.open(encoding="utf-8") as file:
-        yield from (row for row in csv.DictReader(file) if row["quality"] in COUNTED_QUALITIES)
+    """The rows of a table (CSV) that count.
+
+    A table without the names of this catalog (`gpu_id`, `model_id`, `stack`) is read by the names of its source.
+    Raises `Unusable` for a file that is no such table.
+    """
+    with table.open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.DictReader(file)
+        if missing := NEEDED_COLUMNS.difference(lines.fieldnames or ()):
+            raise Unusable(
+                f"{table} is no table of published runs. Columns that it lacks: {', '.join(sorted(missing))}."
+            )
+        for line in lines:
+            if line["quality"] in COUNTED_QUALITIES:
+                yield from [line] if "gpu_id" in line else _in_our_names(dict.fromkeys(OTHER_COLUMNS, "") | line)
+
+
+def _in_our_names(row: Row) -> Iterator[Row]:
+    """A row of a table that has the names of its source, and a row for each of its times of a token."""
+    # The names of GPUs, models and frameworks are read by the service; what follows a release or a comma is a remark.
+    row["gpu_id"], row["model_id"] = row["accelerator"].lower(), row["model"]
+    row["stack"] = re.split(r"\s+v?\d|\s*[(,/;]", row["framework"], maxsplit=1)[0].strip().lower()
+    row["kv_precision"] = row["kv_precision"] if row["kv_precision"] in KV_PRECISIONS else ""
+    requests = REQUESTS.search(row["notes"])
+    row["requests"] = requests[1] if requests else ""
+    yield row
+    # All clients of a benchmark begin at once: a mean has their first wait, whose share follows from the requests.
+    statistics = ("p50", "mean") if row["requests"] else ("p50",)
+    for column, unit in TIMES_OF_A_TOKEN.items() if row["steady"] == "1" else ():
+        if statistic := next((name for name in statistics if row.get(f"{column}_{name}")), None):
+            yield row | {"unit": unit, "value": row[f"{column}_{statistic}"], "statistic": statistic}
 
 
 def _number(row: Row, column: str) -> float | None:

@@ -2,11 +2,13 @@
 
 import csv
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from service.accuracy.rows import Row, RunQuestion, UnansweredRun, question_of, software_of
+from service.accuracy.rows import Row, RunQuestion, UnansweredRun, counted_rows, question_of, software_of
 from service.accuracy.scoring import SPLITS, subset_of
+from service.cli.main import main
 from service.domain.jobs.stacks import software_called
 from service.files import SEED
 
@@ -60,3 +62,58 @@ def test_rows_are_sorted_and_of_good_quality(rows: list[Row]) -> None:
     assert ids == sorted(set(ids))
     assert {row["quality"] for row in rows} == {"A", "B"}
     assert len(rows) > 1800
+
+
+FOREIGN_ROW = {
+    "kind": "infer_throughput",
+    "task": "infer",
+    "model": "Llama-3.1-8B",
+    "family": "llm",
+    "precision": "bf16",
+    "input_len": "512",
+    "output_len": "128",
+    "batch_or_concurrency": "16",
+    "accelerator": "H100-SXM5-80GB",
+    "total_accelerators": "1",
+    "framework": "vLLM 0.11.0 (V1 engine)",
+    "value": "1000",
+    "unit": "output tokens/s(total)",
+    "source": "a table",
+    "quality": "A",
+    "group": "one",
+    "notes": "random, 160 requests",
+    "steady": "1",
+    "ttft_ms_mean": "80",
+    "kv_precision": "16-bit (engine default)",
+}
+
+
+def table_of(row: Row, path: Path) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, row)
+        writer.writeheader()
+        writer.writerow(row)
+    return path
+
+
+def test_a_table_with_the_names_of_its_source_is_asked_too(tmp_path: Path) -> None:
+    throughput, first_token = map(question_of, counted_rows(table_of(FOREIGN_ROW, tmp_path / "runs.csv")))
+    assert throughput.body == first_token.body
+    assert throughput.body["machine"]["gpu"] == "h100-sxm5-80gb"
+    assert throughput.body["workload"]["model"] == "Llama-3.1-8B"
+    assert throughput.body["workload"]["software"] == {"framework": "vllm==0.11.0"}
+    assert "kv_cache_precision" not in throughput.body["workload"]
+    assert (throughput.quantity, throughput.value) == ("tokens_per_second", 1000)
+    assert (first_token.quantity, first_token.value) == ("seconds_to_first_token", 0.08)
+    assert first_token.extras["first_wave"] == 16 / 160
+
+
+def test_a_mean_with_an_unknown_share_of_first_waits_is_not_compared(tmp_path: Path) -> None:
+    rows = list(counted_rows(table_of(FOREIGN_ROW | {"notes": ""}, tmp_path / "runs.csv")))
+    assert [row["unit"] for row in rows] == ["output tokens/s(total)"]
+
+
+def test_a_file_that_is_no_table_of_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = table_of({"model": "Llama-3.1-8B", "quality": "A"}, tmp_path / "runs.csv")
+    assert main(["calibrate", str(table)]) == 1
+    assert "runs.csv is no table of published runs. Columns that it lacks: accelerator, " in capsys.readouterr().err

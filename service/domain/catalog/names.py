@@ -13,11 +13,14 @@ from service.domain.models.model import Model
 NEAR = 3
 VERY_CLOSE = 0.8
 LONGEST_NAME = 80
+MEMORY_ROUNDING = 0.1
+"""How far the memory of a GPU may be from the size in its name: a B200 of 180 usable GB is also sold as one of 192."""
 _MODEL_NUMBER = re.compile(r"([a-z]+)\d+")
-_BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon|qualcomm|tesla)-)+(?=.)")
+_BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon|qualcomm|tesla)[\s_-])+(?=.)")
 _NO_LETTER_OR_DIGIT = re.compile(r"[\W_]")
 _IN_BRACKETS = re.compile(r"\(([^()]+)\)")
-_GIGABYTES = re.compile(r"-(\d+)-?gb?$")
+_GIGABYTES = re.compile(r"[\s_-](\d+)[\s_-]?gb?$")
+_BETWEEN_PARTS = re.compile(r"[\s_-]")
 VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
 """Endings of published names that mean another training of the same model, of the same size."""
 
@@ -92,9 +95,8 @@ def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
 
 
 def fold_gpu(name: str) -> str:
-    """Returns a GPU's name without vendor, and with one spelling of spaces, dashes, underscores and gigabytes."""
-    folded = name.lower().replace("_", "-").replace(" ", "-")
-    return _GIGABYTES.sub(r"-\1gb", _BEFORE_A_GPU.sub("", folded))
+    """Returns a GPU's name without vendor, spaces, dashes and underscores, and with one spelling of gigabytes."""
+    return _BETWEEN_PARTS.sub("", _GIGABYTES.sub(r"\1gb", _BEFORE_A_GPU.sub("", name.lower())))
 
 
 def _gpu_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
@@ -115,19 +117,31 @@ def gpu_spellings(aliases: Mapping[str, tuple[str, ...]], gpus: Iterable[Gpu]) -
 
 def resolve_gpus(names: Iterable[str], catalog: Catalog, field: str = "gpu") -> tuple[str, ...]:
     """Returns GPU ids for ids, names and aliases; an alias of several GPUs means all of them. Raises `UnknownName`."""
-    spellings = catalog.derive(_gpu_names)
     resolved: list[str] = []
     for name in names:
-        ids = spellings.get(fold_gpu(name))
-        if ids is None:
-            raise unknown("GPU", name, spellings, field)
+        ids = _gpus_called(name, catalog)
+        if not ids:
+            # Ids state the memory already.
+            short = [alias for alias in catalog.reference.gpu_aliases if not alias.endswith(("g", "gb"))]
+            raise unknown("GPU", name, (*catalog.reference.gpus, *short), field)
         resolved.extend(ids)
     return tuple(dict.fromkeys(resolved))
 
 
 def is_gpu(name: str, catalog: Catalog) -> bool:
     """Returns whether a name is one of a GPU, in any spelling."""
-    return fold_gpu(name) in catalog.derive(_gpu_names)
+    return bool(_gpus_called(name, catalog))
+
+
+def _gpus_called(name: str, catalog: Catalog) -> tuple[str, ...]:
+    """The ids that a spelling means; those that have about its gigabytes where it ends with a memory size."""
+    spellings = catalog.derive(_gpu_names)
+    memory = _GIGABYTES.search(name.lower())
+    if (ids := spellings.get(fold_gpu(name))) is not None or memory is None:
+        return ids or ()
+    named, gigabytes = spellings.get(fold_gpu(name[: memory.start()]), ()), int(memory[1])
+    sizes = ((id_, catalog.reference.gpus[id_].memory_gb) for id_ in named)
+    return tuple(id_ for id_, size in sizes if size and abs(size - gigabytes) <= MEMORY_ROUNDING * gigabytes)
 
 
 def resolve_instances(names: Iterable[str], catalog: Catalog, field: str = "instance") -> tuple[str, ...]:

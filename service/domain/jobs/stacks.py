@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-_VERSION = re.compile(r"\d+(?:\.\d+)*")
+# Digits after letters belong to another name, as in FSDP2.
+_VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)*)")
 _REQUIREMENT = re.compile(r"\s*([^<>=!~@\[\s]+)\s*(?:\[[^\]]*\])?\s*([<>=!~@]*)(.*)", re.DOTALL)
 
 
@@ -130,7 +131,7 @@ STACKS = (
     # NVIDIA's own tuned code, in its containers.
     Stack("deeplearningexamples", _EAGER, ("nvidia-deeplearningexamples",), before_flash=True, static_batches=True),
     Stack("mxnet", _GRAPH, before_flash=True, static_batches=True),
-    Stack("tensorflow", _GRAPH, ("tf", "keras", "horovod"), before_flash=True, static_batches=True),
+    Stack("tensorflow", _GRAPH, ("tf", "tf1", "tf2", "keras", "horovod"), before_flash=True, static_batches=True),
     Stack("paddle", _GRAPH, ("paddlepaddle",), before_flash=True, static_batches=True),
     Stack("pytorch-1", _EAGER, ("torch7",), before_flash=True, static_batches=True),
     Stack(
@@ -259,4 +260,4 @@ def _split(text: str) -> tuple[str, str]:
     name, operator, rest = requirement.groups()
     version = _VERSION.search(rest)
     # A version after `<` or `!` is one that does not run.
-    return name, version[0] if version and "<" not in operator and "!" not in operator else ""
+    return name, version[1] if version and "<" not in operator and "!" not in operator else ""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from service.domain.arrays import Floats, Indices, Mask
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.names import near_names
+from service.domain.catalog.names import fold_gpu, near_names
 from service.domain.catalog.offer import BY_THE_HOUR
 from service.domain.errors import QuestionError
 from service.domain.selection.constraints import Constraints, type_checks
@@ -53,8 +53,9 @@ def _admitted(constraints: Constraints, catalog: Catalog) -> tuple[Indices, Indi
 
 def _matching(text: str, catalog: Catalog) -> Mask:
     """Types of which every word of the text is part of a name, family, CPU, GPU or alias; case does not matter."""
-    words = text.lower().split()
-    return np.array([all(word in names for word in words) for names in catalog.derive(_searched)], np.bool_)
+    spellings = [{word, fold_gpu(word)} for word in text.lower().split()]
+    searched = catalog.derive(_searched)
+    return np.array([all(any(word in names for word in each) for each in spellings) for names in searched], np.bool_)
 
 
 def _searched(catalog: Catalog) -> list[str]:
@@ -64,8 +65,9 @@ def _searched(catalog: Catalog) -> list[str]:
 def _names_of(instance_type: InstanceType, catalog: Catalog) -> tuple[str, ...]:
     gpu = instance_type.gpu
     of_gpu = (gpu.id, gpu.name, gpu.vendor, gpu.architecture, *gpu.aliases) if gpu else ()
+    folded = map(fold_gpu, of_gpu)
     cpus = (instance_type.cpu_model or "", *(cpu.cpu_model for _, cpu in catalog.reference.cpus_of(instance_type)))
-    return (instance_type.id, instance_type.family, instance_type.service, *of_gpu, *cpus)
+    return (instance_type.id, instance_type.family, instance_type.service, *of_gpu, *folded, *cpus)
 
 
 def _column(name: str, constraints: Constraints, catalog: Catalog, types: Indices, offers: Indices) -> Floats | Indices:

@@ -50,9 +50,12 @@ def test_spellings_of_one_card_fold_together(spelling: str) -> None:
 @pytest.mark.parametrize(
     ("spelling", "folded"),
     [
-        ("Huawei Ascend 910", "ascend-910"),
-        ("A100 40 GB", "a100-40gb"),
-        ("V100-32G", "v100-32gb"),
+        ("Huawei Ascend 910", "ascend910"),
+        ("A100 40 GB", "a10040gb"),
+        ("A100-40GB", "a10040gb"),
+        ("V100-32G", "v10032gb"),
+        ("GTX-1080Ti-11GB", "gtx1080ti11gb"),
+        ("1g.10gb", "1g.10gb"),
         ("T4G", "t4g"),
         ("nvidia", "nvidia"),
     ],
