@@ -1,7 +1,7 @@
 """Builds the application: settings, database, routes and middleware."""
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from datetime import date
 from importlib.resources import files
@@ -32,9 +32,11 @@ from service.api.recommend import codes, recommend
 from service.db.engine import connect
 from service.db.live_catalog import LiveCatalog, today
 from service.db.migrate import require_usable
+from service.domain.catalog.names import resolve
+from service.domain.errors import UnknownName
 from service.feeds.refresh import Refresher, Upstream
 from service.feeds.registry import SOURCES
-from service.settings import Settings, read_settings
+from service.settings import PREFIX, Settings, SettingsWrong, read_settings
 from service.version import VERSION
 
 # In the order of the documentation.
@@ -110,11 +112,24 @@ def add_tracing(app: FastAPI, url: str) -> Callable[[], None]:
 
 
 def upstream_of(settings: Settings) -> Upstream:
-    """Returns which feeds are on, their mirrors, and their keys."""
+    """Returns which feeds are on, their mirrors, and their keys. Raises `SettingsWrong` for the name of no feed."""
     named = {name.strip() for name in settings.feeds.split(",")}
-    off = () if named & {"on", "off"} else SOURCES.keys() - named
+    all_or_none = named & {"on", "off"}
+    # The name of a variable has no dashes.
     keys = {feed.replace("_", "-"): key.get_secret_value() for feed, key in settings.feed_keys.items()}
-    return Upstream(off, settings.feed_urls, keys=keys)
+    urls = {feed.replace("_", "-"): url for feed, url in settings.feed_urls.items()}
+    with_key = {id_ for id_, feed in SOURCES.items() if feed.key_header or feed.by_aws_account}
+    _require_feeds("feeds", () if all_or_none else named, SOURCES)
+    _require_feeds("feed_urls", urls, SOURCES)
+    _require_feeds("feed_keys", keys, with_key)
+    return Upstream(() if all_or_none else SOURCES.keys() - named, urls, keys=keys)
+
+
+def _require_feeds(setting: str, names: Collection[str], known: Collection[str]) -> None:
+    try:
+        resolve("feed", names, known, setting)
+    except UnknownName as error:
+        raise SettingsWrong(f"{PREFIX}{setting.upper()}: {error.sentence}") from None
 
 
 def build_app(**options: object) -> FastAPI:

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from service.app import upstream_of
 from service.settings import Settings, SettingsWrong, read_settings
 
 
@@ -59,6 +60,36 @@ def test_a_key_may_have_a_variable_of_its_own_and_is_never_shown(monkeypatch: py
     with pytest.raises(SettingsWrong, match="no spaces") as wrong:
         read_settings()
     assert "hidden-key" not in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "SELECTOR_FEED_KEYS__LAMBADA",
+            "a-key",
+            "SELECTOR_FEED_KEYS: No feed is called 'lambada'. Did you mean lambda?",
+        ),
+        ("SELECTOR_FEED_KEYS__AZURE", "a-key", "SELECTOR_FEED_KEYS: No feed is called 'azure'."),
+        ("SELECTOR_FEED_URLS", '{"azur": "https://a.example"}', "SELECTOR_FEED_URLS: .*Did you mean azure"),
+        ("SELECTOR_FEEDS", "azure, lambada", "SELECTOR_FEEDS: .*Did you mean lambda?"),
+    ],
+)
+def test_a_setting_for_no_feed_is_wrong(monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsWrong, match=message):
+        upstream_of(read_settings())
+
+
+def test_keys_and_mirrors_belong_to_feeds_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELECTOR_FEEDS", "azure, lambda")
+    monkeypatch.setenv("SELECTOR_FEED_KEYS__AWS_ACCOUNT", "default")
+    monkeypatch.setenv("SELECTOR_FEED_URLS__AWS_BULK", "https://mirror.example")
+    upstream = upstream_of(read_settings())
+    assert upstream.urls == {"aws-bulk": "https://mirror.example"}
+    assert upstream.keys == {"aws-account": "default"}
+    assert {"azure", "lambda"}.isdisjoint(upstream.off)
+    assert "oci" in upstream.off
 
 
 def test_all_wrong_settings_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

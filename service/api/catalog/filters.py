@@ -11,7 +11,7 @@ from service.domain.bill.payment_options import markets_known
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, WORDS
 from service.domain.catalog.hardware import LIFECYCLE_STATES
-from service.domain.catalog.names import resolve, resolve_gpus, resolve_instances, resolve_regions
+from service.domain.catalog.names import resolve, resolve_gpus, resolve_instances, resolve_providers, resolve_regions
 from service.domain.catalog.precision import precision_called
 from service.domain.catalog.regions import resolve_countries
 from service.domain.catalog.software_support import software_names
@@ -89,6 +89,8 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
             return resolve_gpus(words, catalog, field)
         case "instance":
             return resolve_instances(words, catalog, field)
+        case "provider":
+            return resolve_providers(words, catalog, field)
         case "region":
             return resolve_regions(words, catalog, field)
         case "country":

@@ -27,7 +27,14 @@ from service.domain.bill.payment_options import markets_of_service, service_know
 from service.domain.bill.run import BilledRun
 from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog, with_hosts
-from service.domain.catalog.names import resolve_gpus, resolve_instance, resolve_instances, unknown
+from service.domain.catalog.names import (
+    provider_names,
+    resolve_gpus,
+    resolve_instance,
+    resolve_instances,
+    resolve_providers,
+    unknown,
+)
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
 from service.domain.catalog.software_support import portable_libraries
 from service.domain.errors import QuestionError
@@ -390,12 +397,14 @@ def _names_without_gpu(catalog: Catalog) -> frozenset[str]:
 def _excluded_by(name: str, catalog: Catalog) -> tuple[str, ...]:
     """Returns a name as the catalog spells it: a provider, a family, an instance type, or the GPUs that it means."""
     words, field = catalog.columns.words, "constraints.exclude"
-    providers_and_families = {*catalog.reference.providers, *words["family"].words}
-    if name in providers_and_families:
+    families = words["family"].words
+    if name in families:
         return (name,)
+    with suppress(QuestionError):
+        return resolve_providers([name], catalog, field)
     with suppress(QuestionError):
         return (resolve_instance(name, catalog, field),)
     with suppress(QuestionError):
         return resolve_gpus([name], catalog, field)
-    known = (*providers_and_families, *words["instance"].words, *words["gpu"].words)
+    known = (*provider_names(catalog), *families, *words["instance"].words, *words["gpu"].words)
     raise unknown("provider, family, instance type or GPU", name, known, field)

@@ -55,7 +55,7 @@ WORDS: dict[str, WordColumn] = {
     "provider": WordColumn(
         "provider",
         lambda t, _: t.provider,
-        "Provider ids, see `/providers`.",
+        "Provider ids or names, see `/providers`.",
         vocabulary=lambda reference: reference.providers,
     ),
     "seller_class": WordColumn(

@@ -77,6 +77,17 @@ def resolve(what: str, names: Collection[str], known: Collection[str], field: st
     return tuple(dict.fromkeys(by_fold[name.lower()] for name in names))
 
 
+def resolve_providers(names: Collection[str], catalog: Catalog, field: str = "provider") -> tuple[str, ...]:
+    """Returns provider ids for ids and names, such as `Google Cloud`. Raises `UnknownName`."""
+    ids = provider_names(catalog)
+    return tuple(dict.fromkeys(ids[name] for name in resolve("provider", names, ids, field)))
+
+
+def provider_names(catalog: Catalog) -> dict[str, str]:
+    """Returns the id of each provider by its id and by its name."""
+    return {spelling: each.id for each in catalog.reference.providers.values() for spelling in (each.name, each.id)}
+
+
 def resolve_regions(names: Collection[str], catalog: Catalog, field: str = "region") -> tuple[str, ...]:
     """Returns region ids for ids and names, such as `Inner Mongolia A`. Raises `UnknownName`."""
     ids = catalog.derive(_regions_by_name)

@@ -154,7 +154,8 @@ def gpu_traits(gpu: Gpu) -> Hashable:
 def sequence_length(job: Job) -> int:
     """Tokens (or patches) of a training sample; 0 for a network without sequences.
 
-    Raises `QuestionError` when an encoder has no positions for so many; decoders are often trained beyond theirs.
+    Of a network whose encoder reads a fixed number it is the mean over all layers. Raises `QuestionError` when an
+    encoder has no positions for so many; decoders are often trained beyond theirs.
     """
     t = job.model.transformer
     if t is None:
@@ -165,6 +166,10 @@ def sequence_length(job: Job) -> int:
             f"{job.model.name} reads at most {most} tokens, not {job.sequence_length}.",
             field="workload.sequence_length",
         )
+    read, written = job.model.input_tokens_per_sample, job.model.output_tokens_per_sample
+    if t.encoder_layers and read and written:
+        decoded = job.sequence_length or written
+        return round(decoded + (read - decoded) * t.encoder_layers / t.layers)
     return job.sequence_length or min(_USUAL_SEQUENCE, most or _USUAL_SEQUENCE)
 
 

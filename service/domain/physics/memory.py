@@ -101,6 +101,11 @@ def stored_weight_bytes(model: Model, bits: float) -> float:
     return max(0.0, model.parameters - wide) * bits / 8 + wide * 2.0
 
 
+def learned_routed_share(config: TrainingConfig) -> float:
+    """Returns the share of the parameters that learn which are those of routed experts; adapters are outside them."""
+    return routed_share(config.model) if config.method == "full" else 0.0
+
+
 def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Number]:
     """Bytes per GPU of each part of a training step, before calibration."""
     t = config.model.transformer
@@ -108,7 +113,7 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     stage, ranks = layout.zero_stage, layout.data * layout.context
     _, grad, _ = RECIPES[config.recipe]
     trained = trainable_parameters(config)
-    learned_routed = routed_share(config.model) if config.method == "full" else 0.0
+    learned_routed = learned_routed_share(config)
     weights = _weight_bytes(config)
     # ZeRO-Offload moves the gradients of a layer to the host as they arise (Ren et al. 2021, arXiv 2101.06840).
     one_layer = config.fused_optimizer or config.offload_optimizer
@@ -119,17 +124,17 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1))
     routed = routed_share(config.model)
     return {
-        "weights": _on_each_gpu(weights, layout, routed, stage >= 3),
-        "gradients": _on_each_gpu(gradients, layout, learned_routed, (stage >= 2) & (layout.pipeline == 1)),
-        "optimizer": _on_each_gpu(optimizer, layout, learned_routed, stage >= 1),
-        "live": _on_each_gpu(weights, layout, routed, 0) * gathered,
+        "weights": on_each_gpu(weights, layout, routed, stage >= 3),
+        "gradients": on_each_gpu(gradients, layout, learned_routed, (stage >= 2) & (layout.pipeline == 1)),
+        "optimizer": on_each_gpu(optimizer, layout, learned_routed, stage >= 1),
+        "live": on_each_gpu(weights, layout, routed, 0) * gathered,
         "context": CONTEXT_BYTES,
         **_activation_parts(config, layout),
     }
 
 
-def _on_each_gpu(whole: float, layout: AnyLayout, routed: float, sharded: Number) -> Number:
-    """Bytes per GPU of states that tensor, pipeline and expert parallelism divide, and ZeRO shards over their copies.
+def on_each_gpu(whole: float, layout: AnyLayout, routed: float, sharded: Number) -> Number:
+    """Returns the part on each GPU of what tensor, pipeline and expert parallelism divide, and ZeRO shards over copies.
 
     An expert group includes the ranks of a tensor group: experts lie whole on its GPUs.
     """
@@ -219,7 +224,7 @@ def inference_parts(config: InferenceConfig, layout: AnyLayout, sequences: Numbe
     weights = model.parameters * bits / 8 if stack.bits_of_whole_file else stored_weight_bytes(model, bits)
     weights += (model.other_parameters or 0.0) * bits / 8
     parts: dict[str, Number] = {
-        "weights": _on_each_gpu(weights, layout, routed_share(model), 0),
+        "weights": on_each_gpu(weights, layout, routed_share(model), 0),
         "context": CONTEXT_BYTES,
     }
     if t is not None:

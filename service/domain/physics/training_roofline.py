@@ -14,12 +14,19 @@ from service.domain.models.counts import (
     multiplied_parameters,
     network_flops,
     routed_layers,
+    routed_share,
     written_values,
 )
 from service.domain.models.model import Model, Transformer
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.memory import SELECTED_SHARE, activation_bytes, trainable_parameters
-from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, bubble_share
+from service.domain.physics.memory import (
+    SELECTED_SHARE,
+    activation_bytes,
+    learned_routed_share,
+    on_each_gpu,
+    trainable_parameters,
+)
+from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, bubble_share, spread_of_experts
 from service.domain.physics.resources import GRADIENTS, Demands, StepTerms, ideal_terms, over_links
 
 LAUNCH_SECONDS = 5e-6
@@ -71,11 +78,9 @@ def _transformer_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
         for (_, resource), amount in step.items():
             idle["bubble", resource] = idle.get(("bubble", resource), 0.0) + share * amount
         step |= idle
-    here = trainable_parameters(config) / (layout.tensor * layout.pipeline) / layout.expert
     gathers = 1.0 + (m - 1.0) * (layout.zero_stage >= 3)
-    step |= {key: gathers * amount for key, amount in _data_demands(layout, linked_gpus, here).items()}
-    sharded = 1.0 + (layout.data - 1.0) * (layout.zero_stage >= 1)
-    return step | _optimizer_demands(config, here / sharded) | {("step", "seconds"): 1e-3}
+    step |= {key: gathers * amount for key, amount in _gradient_demands(config, layout, linked_gpus).items()}
+    return step | _optimizer_demands(config, layout) | {("step", "seconds"): 1e-3}
 
 
 def passes_of_recomputation(layout: AnyLayout) -> Number:
@@ -83,7 +88,9 @@ def passes_of_recomputation(layout: AnyLayout) -> Number:
     return layout.checkpoints("full") * 1.0 + layout.checkpoints("selective") * (1.0 - SELECTED_SHARE)
 
 
-def _optimizer_demands(config: TrainingConfig, parameters: Number) -> Demands:
+def _optimizer_demands(config: TrainingConfig, layout: AnyLayout) -> Demands:
+    trained = trainable_parameters(config)
+    parameters = on_each_gpu(trained, layout, learned_routed_share(config), layout.zero_stage >= 1)
     if config.offload_optimizer:
         return {("offload", "seconds"): OFFLOADED_SECONDS * parameters}
     return {("optimizer", "memory"): OPTIMIZER_BYTES * parameters}
@@ -108,13 +115,13 @@ def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
     messages = (4.0 + 2.0 * recompute) * 2.0 * tokens * here * t.hidden
     # Keys and values travel around the ring once forward and twice backward, in values of 2 bytes.
     ring = 3 * 2 * 2.0 * t.kv_heads * t.head_size * tokens * here * (layout.context - 1) / layout.tensor
-    weights = model.parameters * bytes_per_value(config.weight_precision or "bf16") / cut / layout.expert
+    stored = model.parameters * bytes_per_value(config.weight_precision or "bf16")
     return {
         ("matrix", "flops"): matrix,
         ("narrow", "flops"): matrix * NARROW * layout.tensor / width,
         ("attention", "wide_flops"): attention * (3.5 + recompute),
         ("memory", "memory"): _bytes_moved(config, t, length) * tokens / cut,
-        ("weights", "memory"): 3 * weights,
+        ("weights", "memory"): 3 * on_each_gpu(stored, layout, routed_share(model), 0),
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * 3 * here * LAUNCH_SECONDS,
         ("routing", "seconds"): routed * ROUTING_SECONDS,
         **over_links("tensor", all_reduce_bytes(messages, layout.tensor), layout.tensor <= linked_gpus),
@@ -164,12 +171,28 @@ def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: N
     }
 
 
-def _data_demands(layout: AnyLayout, linked_gpus: Number, parameters_here: Number) -> Demands:
-    """Gradients: reduce-scatter within a node, all-reduce of each GPU's share between nodes, all-gather within."""
-    ranks = layout.data * layout.context
+def _gradient_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
+    """Gradients of the experts and of the rest, each among the GPUs that hold copies of the same parameters.
+
+    GPUs with the same experts are a whole expert group apart, so that few of them, or one, are in a node: each sends
+    more of its gradients over the network, and a node sends those of all its parameters either way.
+    """
     # Gradients have 2 bytes; ZeRO-3 also gathers weights twice, which is 1.5 times the volume (arXiv 1910.02054).
-    size = 2.0 * parameters_here * (1.0 + 0.5 * (layout.zero_stage >= 3))
-    inside = np.maximum(1, np.minimum(ranks, linked_gpus // layout.tensor))
+    size = 2.0 * trainable_parameters(config) * (1.0 + 0.5 * (layout.zero_stage >= 3))
+    size = size / (layout.tensor * layout.pipeline)
+    ranks, linked_ranks = layout.data * layout.context, linked_gpus // layout.tensor
+    routed = learned_routed_share(config)
+    demands = _reduced((1.0 - routed) * size, ranks, linked_ranks)
+    if routed:
+        spread = spread_of_experts(layout)
+        experts = _reduced(routed * size / spread, np.maximum(1.0, ranks / spread), linked_ranks // spread)
+        demands = {key: amount + experts[key] for key, amount in demands.items()}
+    return demands
+
+
+def _reduced(size: Number, ranks: Number, linked_ranks: Number) -> Demands:
+    """Reduce-scatter within a node, all-reduce of each GPU's share between nodes, all-gather within."""
+    inside = np.maximum(1, np.minimum(ranks, linked_ranks))
     outside = -(-ranks // inside)
     return {
         (GRADIENTS, "link"): all_reduce_bytes(size, inside),
@@ -189,7 +212,7 @@ def bytes_moved_forward(model: Model) -> float:
 
 def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
     """Demands of one step of a network that is known by its forward FLOPs per sample (convolutions and others)."""
-    model, again, trained = config.model, passes_of_recomputation(layout), trainable_parameters(config)
+    model, again = config.model, passes_of_recomputation(layout)
     samples = layout.micro_batch * layout.accumulation
     moved = bytes_moved_forward(model) * (3 + again) * bytes_per_value(config.precision) / 2
     kernels = (3 + again) * kernels_forward(model)
@@ -198,8 +221,8 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
         ("memory", "memory"): moved * samples,
         ("launch", "seconds"): kernels * LAUNCH_SECONDS * layout.accumulation,
         ("input", "vcpu"): samples * DECODE_SECONDS_PER_VCPU_SAMPLE,
-        **_data_demands(layout, linked_gpus, trained),
-        **_optimizer_demands(config, trained),
+        **_gradient_demands(config, layout, linked_gpus),
+        **_optimizer_demands(config, layout),
         ("step", "seconds"): 1e-3,
     }
 

@@ -726,3 +726,17 @@ def test_cores_at_the_boost_clock_make_the_fp32_rate(client: TestClient) -> None
         peak = item["precisions"].get("fp32", {}).get("dense_tflops")
         if peak and item["cores"] and item["boost_clock_mhz"] and not item["partition_of"]:
             assert 2 * item["cores"] * item["boost_clock_mhz"] / 1e6 == pytest.approx(peak, rel=0.07), item["id"]
+
+
+@pytest.mark.parametrize(("word", "near"), [("amazon", "Amazon Web Services"), ("google", "Google Cloud")])
+def test_a_provider_is_found_by_its_name_and_has_near_names(client: TestClient, word: str, near: str) -> None:
+    refused = client.get("/instances", params={"provider": word})
+    assert refused.json()["errors"][0]["near"] == [near]
+    by_name = client.get("/instances", params={"provider": near, "limit": 5}).json()["items"]
+    id_ = {"amazon": "aws", "google": "gcp"}[word]
+    assert by_name == client.get("/instances", params={"provider": id_, "limit": 5}).json()["items"]
+    for constraint in ("provider", "exclude"):
+        question = {"workload": {"task": "training"}, "constraints": {constraint: near}}
+        same = {**question, "constraints": {constraint: id_}}
+        counts = [client.post("/recommend", json=each).json()["counts"] for each in (question, same)]
+        assert counts[0] == counts[1]

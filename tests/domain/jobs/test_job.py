@@ -115,6 +115,15 @@ def test_a_sequence_is_no_longer_than_the_model_reads() -> None:
         sequence_length(replace(TRAINING, model=encoder, sequence_length=4096))
 
 
+def test_a_network_that_reads_audio_trains_on_the_mean_of_its_encoder_and_its_decoder() -> None:
+    """Whisper large: 32 layers read 1,500 tokens of audio, and 32 write the text."""
+    layers = replace(LLAMA_3_8B, layers=64, encoder_layers=32, context_tokens=448)
+    whisper = replace(model(layers, family="speech"), input_tokens_per_sample=1500, output_tokens_per_sample=100)
+    assert sequence_length(replace(TRAINING, model=whisper)) == 800
+    assert sequence_length(replace(TRAINING, model=whisper, sequence_length=300)) == 900
+    assert tokens_per_sample(replace(TRAINING, model=whisper)) == 800
+
+
 def test_an_amount_counts_samples_in_each_of_its_units() -> None:
     assert samples_of(Amount(samples=7.0), 2048, 64) == 7
     assert samples_of(Amount(tokens=1e6), 2000, 64) == 500

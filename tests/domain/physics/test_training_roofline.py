@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.models.counts import routed_share
 from service.domain.physics.parallelism import Layout
-from service.domain.physics.training_roofline import training_demands, training_terms
+from service.domain.physics.training_roofline import OPTIMIZER_BYTES, training_demands, training_terms
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
 from tests.builders.jobs import MIXTRAL, training
@@ -90,6 +91,25 @@ def test_experts_that_read_a_narrower_width_receive_less() -> None:
     narrow = replace(MIXTRAL, transformer=replace(transformer, expert_latent=1024))
     whole, latent = (training_demands(training(model=each), layout, 8) for each in (MIXTRAL, narrow))
     assert latent["expert", "slow_link"] == whole["expert", "slow_link"] / 4
+
+
+@pytest.mark.parametrize("expert", [1, 2, 8, 16])
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_a_node_sends_the_gradients_of_all_its_parameters_however_its_experts_are_spread(
+    expert: int, tensor: int
+) -> None:
+    """Two nodes of 8 GPUs; experts that are spread over both nodes have no copy on the other one."""
+    layout = Layout(tensor=tensor, data=16 // tensor, expert=expert)
+    sent = training_demands(training(model=MIXTRAL), layout, 8)["data", "network"]
+    in_both = 1.0 if expert <= 8 else 1.0 - routed_share(MIXTRAL)
+    assert 8 * sent == pytest.approx(2.0 * MIXTRAL.parameters * in_both)
+
+
+@pytest.mark.parametrize("expert", [1, 4])
+def test_the_optimizer_steps_each_parameter_once_where_zero_shards_its_states(expert: int) -> None:
+    layout = Layout(data=8, expert=expert, zero_stage=1)
+    stepped = training_demands(training(model=MIXTRAL), layout, 8)["optimizer", "memory"]
+    assert 8 * stepped == pytest.approx(OPTIMIZER_BYTES * MIXTRAL.parameters)
 
 
 def test_zero_3_sends_half_as_much_again_as_plain_data_parallelism() -> None:
