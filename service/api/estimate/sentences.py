@@ -85,10 +85,18 @@ def _network_unknown(*, gbps: float, disaggregated: bool) -> str:
     return f"The network between the machines is not stated: {gbps:g} Gbps are assumed, and {crosses} crosses it."
 
 
+def _slow_first_token(*, seconds: float, percentile: float, usual: float) -> str:
+    return (
+        f"The first token takes up to {seconds:.3g} s in {100 * percentile:g} % of requests, and MLPerf Inference v4.0 "
+        f"allows a server of Llama 2 70B {usual:g} s: `max_seconds_to_first_token` limits it."
+    )
+
+
 WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.GPU_MEMORY: _gpu_memory,
     EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
     EstimateWarningCode.NETWORK_UNKNOWN: _network_unknown,
+    EstimateWarningCode.SLOW_FIRST_TOKEN: _slow_first_token,
     EstimateWarningCode.NO_CLUSTER_THERE: (
         "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."
     ).format,

@@ -474,8 +474,8 @@ NOTES: Mapping[NoteCode, Sentence] = {
         f"taken as cheaper{', and weaker ones as cheaper than stronger ones' if weaker_first else ''}."
     ),
     NoteCode.READING_SPEED: (
-        "No limit on a time was given, so answers are as fast as people read: at most {seconds:g} s per token. Give "
-        "another limit, or null for none."
+        "No limit on a time was given, so answers are as fast as people read: at most {seconds:g} s per token. "
+        "The time to the first token has no limit. Give another limit, or null for none."
     ),
     NoteCode.NO_AMOUNT: "No amount of work was given, so the ranking is by the cost of an hour, not of the job.",
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",

@@ -8,11 +8,14 @@ from service.domain.jobs.config import USUAL_CONFIDENCE
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
+from service.domain.physics.generation import ServedLoad
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.statement import Statement, statement
 
 BITS_PER_BYTE = 8
 SLOW_INTERCONNECTS = ("pcie", "none")
+USUAL_SECONDS_TO_FIRST_TOKEN = 2.0
+"""Longest time to the first token of a server of Llama 2 70B in MLPerf Inference v4.0 (published on 2024-03-27)."""
 
 
 class EstimateWarningCode(StrEnum):
@@ -23,6 +26,7 @@ class EstimateWarningCode(StrEnum):
     NETWORK_UNKNOWN = "network_unknown"
     NO_CLUSTER_THERE = "no_cluster_there"
     VCPUS_UNKNOWN = "vcpus_unknown"
+    SLOW_FIRST_TOKEN = "slow_first_token"  # noqa: S105 - a token of an answer
     BATCH_ASSUMED = "batch_assumed"
     HOST_BOUND = "host_bound"
     SLOW_READS = "slow_reads"
@@ -49,6 +53,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     if (cluster.crosses_network or disaggregated) and not cluster.network_known:
         gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
         yield statement(EstimateWarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
+    yield from _load_warnings(estimate.served)
     yield from _feed_warnings(job_estimate, cluster)
     # Narrower formats only store weights.
     if not gpu.runs(precision) and bytes_per_value(precision) >= 1 and precision in gpu.rates:
@@ -62,6 +67,16 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
         job = job_estimate.job
         named = job.software != UNKNOWN or bool(job.unrecognised_software)
         yield statement(EstimateWarningCode.EXTRAPOLATES, properties=estimate.extrapolates, stack_named=named)
+
+
+def _load_warnings(served: ServedLoad | None) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields a late first token. A long prompt takes longer for good reasons, so that it rejects no machine."""
+    if served is None or served.serving.max_seconds_to_first_token is not None:
+        return
+    seconds, usual = served.seconds_to_first_token, USUAL_SECONDS_TO_FIRST_TOKEN
+    if seconds > usual:
+        percentile = served.serving.percentile
+        yield statement(EstimateWarningCode.SLOW_FIRST_TOKEN, seconds=seconds, percentile=percentile, usual=usual)
 
 
 def _feed_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:

@@ -78,6 +78,19 @@ def test_shares_of_one_are_refused(client: TestClient, field: str) -> None:
     assert answer.json()["errors"][0]["field"] == f"workload.serving.{field}"
 
 
+def test_a_late_first_token_that_no_limit_covers_is_stated(client: TestClient) -> None:
+    long = {"concurrency": 16, "input_length": 60000, "percentile": 95}
+    late, short, covered = (
+        answer_to(client, **asked)
+        for asked in (long, {"concurrency": 16, "percentile": 95}, {**long, "max_seconds_to_first_token": 60})
+    )
+    (text,) = (each["text"] for each in late["warnings"] if each["code"] == "slow_first_token")
+    assert late["load"]["seconds_to_first_token"] > 2 > short["load"]["seconds_to_first_token"]
+    assert f"{late['load']['seconds_to_first_token']:.3g} s in 95 % of requests" in text
+    for answer in (short, covered):
+        assert "slow_first_token" not in {each["code"] for each in answer["warnings"]}
+
+
 # Prompts and answers on different instances
 
 
