@@ -77,7 +77,7 @@ EXPLAINED: Mapping[str, frozenset[str]] = {
         "search_space": "figures",
         "separate_dev_and_training": "advice:separate_dev_and_training",
         "single_thread_on_server_cpu": "warnings:single_threaded",
-        "software_support": "grounds:software reasons:software warnings:arm_host warnings:software_partly",
+        "software_support": "grounds:software reasons:software warnings:arm_host warnings:software_partly code_change",
         "spot_interruptible": "warnings:spot_can_be_interrupted",
         "stale_measurement": "warnings:measurement_old warnings:measurement_other_software",
         "superseded": "warnings:superseded",
@@ -187,6 +187,8 @@ def _asserts(code: str, expect: Mapping[str, Any]) -> bool:
         return "figures" in expect
     if kind in ("followed", "overridden", "measured", "tied_with"):
         return any(value == kind or path.endswith(f"/{kind}") for path, value in expect.get("figures", {}).items())
+    if kind == "code_change":
+        return any(path.endswith("/code_change_required") for path in expect.get("figures", {}))
     if kind == "placement":
         return any("placement" in path for path in expect.get("known", ()))
     if kind == "warnings" and any(name in codes for codes in expect.get("warned", {}).values()):
@@ -210,8 +212,37 @@ def _quotients(figures: list[Any]) -> list[float]:
     return [one / other for one in numbers for other in numbers if other]
 
 
+FIGURES_AT = {
+    "gpu_count": ("gpu/count", "gpu/per_node"),
+    "gpu_count_min": ("gpu/count", "gpu/per_node"),
+    "hours": ("hours/likely",),
+    "instances": ("/instances",),
+    "total_cost_usd": ("usd/likely",),
+    "billed_hours": ("billed_hours/likely",),
+    "relative_cost": ("/relative_cost",),
+    "relative_performance": ("/relative_speed",),
+    "relative_performance_per_cost": ("/speed_per_cost",),
+    "samples_per_dollar": ("/samples_per_usd",),
+    "samples_per_second": ("/samples_per_second",),
+    "price_per_hour_usd": ("/usd_per_hour",),
+    "deadline_hours_used": ("/deadline_hours",),
+    "vcpus": ("/vcpus",),
+    "system_memory_gb": ("/memory_gib",),
+    "gpu_tdp_w": ("/tdp_watts",),
+}
+"""The ends of the paths at which an answer has a value of a case; a value without an entry may stand anywhere."""
+
+
+def _asserted_at(path: str, place: str) -> bool:
+    """Whether a figure's place is that of a value, on the instance type that the value is about."""
+    name, *about = path.strip("/").split("/")
+    machines = [part for part in about if "." in part and part in place] or not any("." in part for part in about)
+    return bool(machines) and (name not in FIGURES_AT or place.endswith(FIGURES_AT[name]))
+
+
 def _has_value(path: str, wanted: Any, expects: list[Mapping[str, Any]]) -> bool:
-    figures = [value for expect in expects for value in expect.get("figures", {}).values()]
+    places = [item for expect in expects for item in expect.get("figures", {}).items()]
+    figures = [value for place, value in places if _asserted_at(path, place)]
     if "ratio_" in path:
         figures = _quotients(figures)
     if path.endswith("_minutes"):

@@ -47,6 +47,8 @@ def test_a_scenario_asserts_all_that_its_case_expects(case: Case, scenario: Scen
     lacking = unasserted(case, scenario.steps)
     if scenario.differs:
         assert lacking, "Nothing differs from the case: remove the mark."
+        # A fact turns an order or a number round; what else the case expects has to hold all the same.
+        assert all(set(each.split()) & {"first", "order", "above", "value"} for each in lacking), lacking
         if case.strength == "prior":
             assert "overridden" in str(scenario.steps), "An answer that differs from a rule of thumb has to cite it."
     else:

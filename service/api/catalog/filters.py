@@ -1,5 +1,6 @@
 """The filters that `GET /instances` and `POST /recommend` share, as request fields and as constraints of the domain."""
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -98,8 +99,22 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
         case "framework":
             known = _vocabulary(catalog, name)
             return resolve(name, [software_name(word, known) or word for word in words], known, field)
+        case "family":
+            of_series = catalog.derive(_families_of_series)
+            spelt = [family for word in words for family in of_series.get(word.lower(), (word,))]
+            return resolve(name, spelt, _vocabulary(catalog, name), field)
         case _:
-            return resolve(name.replace("_", " "), words, _vocabulary(catalog, name), field)
+            others = WORDS[name].other_names if name in WORDS else {}
+            spelt = [others.get(word.lower(), word) for word in words]
+            return resolve(name.replace("_", " "), spelt, _vocabulary(catalog, name), field)
+
+
+def _families_of_series(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """The families whose names begin with a series that is not itself a family: G4dn and G4ad of `g4`."""
+    columns = catalog.columns.words
+    series, families = columns["series"], columns["family"].words
+    members = {name: [each for each in families if re.match(rf"{name}\D", each)] for name in series.words}
+    return {name: tuple(each) for name, each in members.items() if each and name not in families}
 
 
 def _vocabulary(catalog: Catalog, name: str) -> Sequence[str]:

@@ -101,7 +101,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."
     ).format,
     EstimateWarningCode.VCPUS_UNKNOWN: (
-        "The number of vCPUs is not stated, so that the CPUs may prepare fewer samples than the estimate counts.".format
+        "The number of vCPUs is not stated, so that the CPUs may prepare fewer samples than the GPUs take.".format
     ),
     EstimateWarningCode.BATCH_ASSUMED: (
         "No `global_batch_size` was given, so an optimizer step is taken to have {samples:,.0f} samples."

@@ -28,6 +28,7 @@ from service.domain.bill.run import BilledRun
 from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog, with_hosts
 from service.domain.catalog.names import (
+    NO_LETTER_OR_DIGIT,
     provider_names,
     resolve_gpus,
     resolve_instance,
@@ -239,8 +240,13 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         spot_left_out=_leaves_spot_out(request),
         software_unknown=tuple(unknown_software(work, catalog)),
         explain=resolve_instances(request.explain, catalog, "explain"),
-        subjects=frozenset(filter(None, (work.dataset, work.goal, work.model_size))),
+        subjects=frozenset(_subject(name) for name in (work.dataset, work.goal, work.model_size) if name is not None),
     )
+
+
+def _subject(name: str) -> str:
+    """Returns a name as rules of thumb spell theirs: `MS COCO` as `ms_coco`."""
+    return NO_LETTER_OR_DIGIT.sub("_", name.lower())
 
 
 def _job(request: RecommendRequest, catalog: Catalog) -> Job | None:

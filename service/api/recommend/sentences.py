@@ -469,9 +469,14 @@ NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.SPOT_PRICE_UNKNOWN: "The provider sells spot machines, but no spot price of an admitted type is known on "
     "this day, so none is ranked.",
     NoteCode.OBJECTIVE_DEFAULTED: "No objective was given, so `cheapest` was used.",
-    NoteCode.PRICE_IGNORED: lambda weaker_first: (
-        "No candidate has a known price, so the ranking is by hardware alone: GPUs are sold one by one, so fewer are "
-        f"taken as cheaper{', and weaker ones as cheaper than stronger ones' if weaker_first else ''}."
+    NoteCode.PRICE_IGNORED: lambda weaker_first, usual_gpus: (
+        "No candidate has a known price, so the ranking is by hardware alone: "
+        + (
+            f"a rule of thumb names {usual_gpus} GPUs, so machines with about as many come first."
+            if usual_gpus > 1
+            else "GPUs are sold one by one, so fewer are taken as cheaper"
+            f"{', and weaker ones as cheaper than stronger ones' if weaker_first else ''}."
+        )
     ),
     NoteCode.READING_SPEED: (
         "No limit on a time was given, so answers are as fast as people read: at most {seconds:g} s per token. "

@@ -4,8 +4,8 @@ An entry of `WORDS`, `NUMBERS` or `FLAGS` is all that a new filter needs: the co
 order, the request fields, the check with its relaxation, and the codes with their meanings follow from it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Literal
 
@@ -28,6 +28,8 @@ class WordColumn:
     ground: Literal["hardware", "constraint"] = "constraint"
     vocabulary: Callable[[Reference], Iterable[str]] | None = None
     """Every word that can be requested; by default the words that occur."""
+    other_names: Mapping[str, str] = field(default_factory=dict)
+    """Other names of words, in small letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +118,19 @@ WORDS: dict[str, WordColumn] = {
         lambda reference: sorted({gpu.architecture for gpu in reference.gpus.values()}),
     ),
     "cpu_architecture": WordColumn(
-        "CPU architecture", lambda t, _: t.cpu_architecture, "`x86_64` or `arm64`.", "hardware"
+        "CPU architecture",
+        lambda t, _: t.cpu_architecture,
+        "`x86_64` or `arm64`.",
+        "hardware",
+        other_names={"arm": "arm64", "aarch64": "arm64", "x86": "x86_64", "x64": "x86_64", "amd64": "x86_64"},
     ),
-    "cpu_vendor": WordColumn("CPU vendor", lambda t, _: t.cpu_vendor, "Vendors of the CPU, such as `amd`.", "hardware"),
+    "cpu_vendor": WordColumn(
+        "CPU vendor",
+        lambda t, _: t.cpu_vendor,
+        "Vendors of the CPU, such as `amd`.",
+        "hardware",
+        other_names=dict.fromkeys(("graviton", "graviton2", "aws graviton", "aws graviton2"), "aws"),
+    ),
     "hypervisor": WordColumn(
         "hypervisor", lambda t, _: t.hypervisor, "`nitro` or `xen` at AWS; `none` on bare metal.", "hardware"
     ),
@@ -146,6 +158,9 @@ NUMBERS: dict[str, NumberColumn] = {
     "vcpus_per_gpu": NumberColumn("number of vCPUs per GPU", lambda t: t.vcpus_per_gpu),
     "generation": NumberColumn(
         "generation of the series", lambda t: t.name_parts and t.name_parts.generation, "The 5 of `g5`."
+    ),
+    "tensor_core_generation": NumberColumn(
+        "generation of the tensor cores", lambda t: t.gpu.tensor_core_generation if t.gpu else None, "The 3 of Ampere."
     ),
     "launched_year": NumberColumn("year of the launch", lambda t: t.launched_on.year if t.launched_on else None),
     "gpu_released_year": NumberColumn(

@@ -17,8 +17,9 @@ MEMORY_ROUNDING = 0.1
 """How far the memory of a GPU may be from the size in its name: a B200 of 180 usable GB is also sold as one of 192."""
 _MODEL_NUMBER = re.compile(r"([a-z]+)\d+")
 _BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon|qualcomm|tesla)[\s_-])+(?=.)")
-_NO_LETTER_OR_DIGIT = re.compile(r"[\W_]")
+NO_LETTER_OR_DIGIT = re.compile(r"[\W_]")
 _IN_BRACKETS = re.compile(r"\(([^()]+)\)")
+_BEFORE_A_LETTER = re.compile(r"^(.+) [A-Z]$")
 _GIGABYTES = re.compile(r"[\s_-](\d+)[\s_-]?gb?$")
 _BETWEEN_PARTS = re.compile(r"[\s_-]")
 VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
@@ -39,9 +40,9 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     word = name.lower()[:LONGEST_NAME]
     close = get_close_matches(word, folded, n=NEAR, cutoff=0.6)
     very = [candidate for candidate in close if SequenceMatcher(None, word, candidate).ratio() >= VERY_CLOSE]
-    plain = _NO_LETTER_OR_DIGIT.sub("", word)
+    plain = NO_LETTER_OR_DIGIT.sub("", word)
     containing = sorted(
-        (each for each in folded if len(plain) > 2 and plain in _NO_LETTER_OR_DIGIT.sub("", each)), key=len
+        (each for each in folded if len(plain) > 2 and plain in NO_LETTER_OR_DIGIT.sub("", each)), key=len
     )
     # The families p6-b200 and p6-b300 for p6.
     beginning = sorted(each for each in folded if len(plain) > 1 and each.startswith(f"{word}-"))
@@ -66,15 +67,27 @@ def unknown(what: str, name: str, known: Collection[str], field: str, hint: str 
 
 
 def resolve(what: str, names: Collection[str], known: Collection[str], field: str) -> tuple[str, ...]:
-    """Returns each name as the catalog spells it; case does not matter. Raises `UnknownName`."""
+    """Returns each name as the catalog spells it; case does not matter, and separators do not where one name is meant.
+
+    Raises `UnknownName`.
+    """
     # Most names are spelt right, and folding all known names takes longer than the whole look-up.
     if all(name in known for name in names):
         return tuple(dict.fromkeys(names))
     by_fold = {name.lower(): name for name in known}
+    resolved: list[str] = []
     for name in names:
-        if name.lower() not in by_fold:
+        # The region us-east-1 of one seller is us-east1 at another.
+        meant = {by_fold[name.lower()]} if name.lower() in by_fold else _without_separators(name, known)
+        if len(meant) != 1:
             raise unknown(what, name, known, field)
-    return tuple(dict.fromkeys(by_fold[name.lower()] for name in names))
+        resolved += meant
+    return tuple(dict.fromkeys(resolved))
+
+
+def _without_separators(name: str, known: Iterable[str]) -> set[str]:
+    plain = NO_LETTER_OR_DIGIT.sub("", name.lower())
+    return {each for each in known if plain and NO_LETTER_OR_DIGIT.sub("", each.lower()) == plain}
 
 
 def resolve_providers(names: Collection[str], catalog: Catalog, field: str = "provider") -> tuple[str, ...]:
@@ -95,11 +108,15 @@ def resolve_regions(names: Collection[str], catalog: Catalog, field: str = "regi
 
 
 def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
-    """The ids of the regions that an id, a name or the place in its brackets means; sellers may share a name."""
+    """The ids of the regions that an id, a name or a place in it means; sellers may share a name.
+
+    The place stands in brackets, or before the letter of a part of it, as in `Beijing A`.
+    """
     regions = catalog.reference.regions
     ids: dict[str, tuple[str, ...]] = {region.id: (region.id,) for region in regions}
     for region in regions:
-        for name in filter(None, (region.name, *_IN_BRACKETS.findall(region.name or ""))):
+        called = region.name or ""
+        for name in filter(None, (called, *_IN_BRACKETS.findall(called), *_BEFORE_A_LETTER.findall(called))):
             if ids.get(name) != (name,):
                 ids[name] = tuple(dict.fromkeys((*ids.get(name, ()), region.id)))
     return ids

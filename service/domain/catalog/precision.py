@@ -1,5 +1,6 @@
 """Number formats: how many bits a stored value takes, which peak of a chip runs it, and how well a chip runs it."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -71,19 +72,20 @@ SPELLINGS = {
 }
 """Other names of precisions, without the word `precision`."""
 
-SEVERAL_MEANINGS = {"full": ("fp32", "fp64")}
+_NO_PART_OF_A_NAME = re.compile(r"precision|tensor[ -]?cores?")
+SEVERAL_MEANINGS = {"full": ("fp32", "fp64"), "mixed": ("fp16", "bf16")}
 """Names that mean different precisions to different readers."""
 
 
 def precision_called(name: str) -> str:
     """Returns the id of a precision by one of its names, else the name. Raises `ValueError` for one with two meanings.
 
-    Full precision is fp32 to those who train and fp64 to those who simulate.
+    Full precision is fp32 to those who train and fp64 to those who simulate; tensor cores are no part of a name.
     """
-    plain = name.lower().replace("precision", "").strip(" -_")
+    plain = _NO_PART_OF_A_NAME.sub("", name.lower()).strip(" -_")
     if plain in SEVERAL_MEANINGS:
         raise ValueError(f"'{name}' is ambiguous: write {' or '.join(SEVERAL_MEANINGS[plain])}")
-    return SPELLINGS.get(plain, name)
+    return SPELLINGS.get(plain, plain if plain in FORMATS else name)
 
 
 @dataclass(frozen=True, slots=True)

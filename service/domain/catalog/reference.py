@@ -133,7 +133,7 @@ class Prior:
     objective: str | None
     """A named objective; None for any."""
     subject: str | None
-    """A data set, a goal or a size of model, such as `ms_coco`; None for any work."""
+    """Names of a data set, a goal or a size of model in small letters, such as `ms_coco,coco`; None for any work."""
     ranking: str | None
     """Families, the best first: `g4dn > p2,g3`. A last `*` stands for all others."""
     min_gpus: int | None
@@ -143,6 +143,11 @@ class Prior:
     valid_from: date
     valid_to: date | None
     source: str
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        """Returns every name of its data set, goal or size of model; empty for any work."""
+        return frozenset() if self.subject is None else frozenset(self.subject.split(","))
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:

@@ -242,8 +242,9 @@ OTHER_NAMES = {
 
 def software_name(name: str, known: Collection[str]) -> str | None:
     """Returns the known name of a piece of software by one of its names; None if it is not known."""
-    folded = name.lower()
-    return next((each for each in (folded, OTHER_NAMES.get(folded), software_called(name).line) if each in known), None)
+    folded, joined = name.lower(), name.lower().replace(" ", "-")
+    names = (folded, OTHER_NAMES.get(folded), joined, OTHER_NAMES.get(joined), software_called(name).line)
+    return next((each for each in names if each in known), None)
 
 
 def aliases_of(name: str) -> list[str]:

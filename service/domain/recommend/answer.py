@@ -101,7 +101,7 @@ class Question:
     explain: tuple[str, ...] = ()
     """Instance types whose rejections are explained one by one."""
     subjects: frozenset[str] = frozenset()
-    """The data set, the goal and the size of the model, as rules of thumb call them."""
+    """The data set, the goal and the size of the model, in small letters with underscores."""
 
     @property
     def modelled(self) -> Job | None:

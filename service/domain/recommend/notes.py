@@ -10,7 +10,7 @@ from service.domain.layouts.candidates import usual_batch
 from service.domain.physics.load import TIMES
 from service.domain.recommend.answer import CitedPrior, Note, Question, RankedOffer, Rejection
 from service.domain.recommend.codes import NoteCode
-from service.domain.recommend.priors import in_conflict
+from service.domain.recommend.priors import in_conflict, usual_gpus
 from service.domain.recommend.relax import NearestMiss
 
 ALWAYS_WEIGHED = frozenset({
@@ -82,7 +82,8 @@ def notes_on(
     if given and "objective" not in given:
         yield Note(NoteCode.OBJECTIVE_DEFAULTED, ("objective",))
     if price_ignored:
-        yield Note(NoteCode.PRICE_IGNORED, ("objective",), {"weaker_first": question.asks_for_least_hardware})
+        figures = {"weaker_first": question.asks_for_least_hardware, "usual_gpus": usual_gpus(question, catalog)}
+        yield Note(NoteCode.PRICE_IGNORED, ("objective",), figures)
     if (work := question.modelled) is not None and work.as_published and "workload.precision" not in given:
         yield Note(NoteCode.PUBLISHED_PRECISION, ("workload.precision",), {"precision": work.precisions[0]})
     if work is not None and work.task == "training" and work.global_batch is None:
@@ -136,7 +137,7 @@ def _near_notes(nearest: tuple[RankedOffer | None, RankedOffer | None], miss: Ne
 
 def _unknown_subjects(question: Question, catalog: Catalog) -> Iterator[str]:
     """Yields the fields whose value no rule of thumb is about."""
-    known = {prior.subject for prior in catalog.reference.priors}
+    known = frozenset[str]().union(*(prior.subjects for prior in catalog.reference.priors))
     if question.subjects - known:
         yield from (name for name in SUBJECTS if name in question.given)
 

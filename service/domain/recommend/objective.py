@@ -26,13 +26,15 @@ class Objective:
     """
 
     weights: Mapping[str, float]
+    usual_gpus: int = 1
+    """Number of GPUs that `fewer_gpus` counts from, in both directions."""
 
     def __post_init__(self) -> None:
         highest = max(self.weights.values(), default=0.0) or 1.0
         object.__setattr__(self, "weights", {name: weight / highest for name, weight in self.weights.items()})
 
     def __hash__(self) -> int:
-        return hash(frozenset(self.weights.items()))
+        return hash((frozenset(self.weights.items()), self.usual_gpus))
 
     @property
     def criteria(self) -> tuple[str, ...]:
@@ -123,6 +125,9 @@ def scores(objective: Objective, figures: Figures) -> Floats:
     total = np.zeros(len(figures.usd))
     for name, weight in objective.weights.items():
         values = _CRITERIA[name](figures)
+        if name == "fewer_gpus" and objective.usual_gpus > 1:
+            # Half as many GPUs as usual are as far off as twice as many.
+            values = np.maximum(values / objective.usual_gpus, objective.usual_gpus / np.maximum(values, 1.0))
         if name == "risk":
             total = total + weight * values
         elif weight and len(values):

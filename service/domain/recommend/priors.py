@@ -51,6 +51,17 @@ def _with_figures(cited: CitedPrior, basis: Basis, context: WorkContext) -> Cite
     return replace(cited, figures=tuple(figures))
 
 
+def usual_gpus(question: Question, catalog: Catalog) -> int:
+    """Returns the number of GPUs that a rule of thumb names for the work, which only figures of a job overrule.
+
+    It is 1 without such a rule, and where the question itself asks for the least hardware.
+    """
+    if question.job is not None or question.asks_for_least_hardware:
+        return 1
+    rules = (prior.min_gpus for prior in catalog.reference.priors if _applies(prior, question, catalog))
+    return max((gpus for gpus in rules if gpus is not None), default=1)
+
+
 def in_conflict(priors: Sequence[CitedPrior]) -> tuple[str, ...]:
     """Returns the ids of the priors that rank the same families in opposite orders."""
     conflicting = {
@@ -79,7 +90,7 @@ def _applies(prior: Prior, question: Question, catalog: Catalog) -> bool:
         None: True,
     }
     objective = prior.objective is None or OBJECTIVES[prior.objective].weights == question.objective.weights
-    return gpus[prior.gpus] and objective and (prior.subject is None or prior.subject in question.subjects)
+    return gpus[prior.gpus] and objective and (not prior.subjects or not prior.subjects.isdisjoint(question.subjects))
 
 
 def _first_rows(ranked: Ranked, catalog: Catalog) -> dict[str, int]:

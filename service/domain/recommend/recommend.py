@@ -14,7 +14,7 @@ from service.domain.recommend.codes import AdviceCode, NoteCode
 from service.domain.recommend.notes import notes_on
 from service.domain.recommend.objective import Objective
 from service.domain.recommend.plans import SPOT
-from service.domain.recommend.priors import cited_priors
+from service.domain.recommend.priors import cited_priors, usual_gpus
 from service.domain.recommend.ranking import (
     Ranked,
     Uncertain,
@@ -57,7 +57,8 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     basis, constraints, needs = basis_of(question, catalog), question.constraints, question.needs
     selection, priced = select_by(basis, constraints, needs, catalog), None
     if _lacks_prices(question, selection):
-        unpriced, by_hardware = replace(constraints, needs_price=False), basis.under(_without_price(question, basis))
+        unpriced = replace(constraints, needs_price=False)
+        by_hardware = basis.under(_without_price(question, basis, catalog))
         without_price = select_by(by_hardware, unpriced, needs, catalog)
         if without_price.admitted.types:
             priced = rejections(basis, selection, catalog)
@@ -93,10 +94,11 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
     )
 
 
-def _without_price(question: Question, basis: Basis) -> Objective:
+def _without_price(question: Question, basis: Basis, catalog: Catalog) -> Objective:
+    objective = BY_LEAST_HARDWARE if question.asks_for_least_hardware else BY_HARDWARE
     if basis.objective.weights.get("samples_per_usd"):
-        return BY_SPEED_OF_A_GPU
-    return BY_LEAST_HARDWARE if question.asks_for_least_hardware else BY_HARDWARE
+        objective = BY_SPEED_OF_A_GPU
+    return replace(objective, usual_gpus=usual_gpus(question, catalog))
 
 
 def _lacks_prices(question: Question, selection: Selection) -> bool:

@@ -214,6 +214,8 @@ def _input_warnings(instance_type: InstanceType, loading: SampleLoading) -> Warn
 def too_few_cores(instance_type: InstanceType, loading: SampleLoading) -> Warnings:
     """Yields a warning if the host has fewer cores per GPU than requested, or than loading usually takes."""
     cores, vcpus = cores_needed(instance_type, loading, None), instance_type.vcpus
+    if vcpus is None and loading.vcpus_per_gpu and not loading.samples_per_second_per_vcpu:
+        yield statement(WarningCode.VCPUS_UNKNOWN)
     if cores is not None and vcpus is not None and vcpus < cores.needed:
         usual = CORES_PER_GPU_THAT_DECODES if loading.gpu_decoding else USUAL_CORES_PER_GPU
         per_gpu = vcpus / instance_type.whole_gpus

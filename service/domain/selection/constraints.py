@@ -9,6 +9,7 @@ from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import CPU, SLOW_LINKS, InstanceType
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, SupportAsked
 from service.domain.catalog.software_support import (
+    MAINSTREAM,
     frameworks_mask,
     mainstream_gpus_mask,
     software_mask,
@@ -94,7 +95,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         yield Check("task", "software", types_where(~catalog.derive(task_mask, asked.task)))
     given: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
         (asked.framework, _framework_check, (asked.framework,)),
-        (asked.mainstream, _mainstream_check, (asked.platforms, asked.method)),
+        (asked.mainstream, _mainstream_check, (asked.platforms, asked.method, _admits_previews(asked))),
         (asked.with_gpu, _without_gpu_check, (asked.platforms, asked.of_a_job)),
         (asked.grows, _growth_check, ()),
         (asked.in_clusters, _cluster_check, ()),
@@ -140,13 +141,21 @@ def _without_gpu_check(catalog: Catalog, platforms: tuple[str, ...], of_a_job: b
     return Check("without_gpu", "constraint", fails, rule)
 
 
-def _mainstream_check(catalog: Catalog, asked: tuple[str, ...], method: str | None) -> Check:
+def _admits_previews(asked: Constraints) -> bool:
+    return "preview" in asked.words.get("lifecycle", ())
+
+
+def _mainstream_check(catalog: Catalog, asked: tuple[str, ...], method: str | None, previews: bool) -> Check:
     """Naming a platform admits the GPUs that run the framework there in part or by another framework.
 
-    The platforms that the question names already, which can only be that of CPUs, stay among them.
+    The platforms that the question names already, which can only be that of CPUs, stay among them. The software of a
+    preview is one too, so a question that admits `previews` admits those on which it runs in part.
     """
     types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask, method)
     fails = types_where(~in_full)
+    if previews:
+        in_preview = types_where(np.array([each.state_on(catalog.day) == "preview" for each in types], np.bool_))
+        fails &= ~(in_preview & types_where(catalog.derive(software_mask, MAINSTREAM)))
     runs = {name: types_where(catalog.derive(software_mask, name)) for name in software_names(catalog, ("toolkit",))}
     platforms = set(zip((each.platform or "" for each in types), in_full.tolist(), strict=True))
     usual, others = ({name for name, full in platforms if full is is_full} - {CPU, ""} for is_full in (True, False))

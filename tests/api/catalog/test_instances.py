@@ -46,6 +46,7 @@ NUMBERS: dict[str, Callable[[Item], float | None]] = {
     "gpu_count": whole_gpus,
     "gpu_memory_gb": lambda item: gpu(item, "memory_gb"),
     "total_gpu_memory_gb": lambda item: gpu(item, "total_memory_gb"),
+    "tensor_core_generation": lambda item: gpu(item, "tensor_core_generation"),
     "vcpus": lambda item: item["vcpus"],
     "memory_gib": lambda item: item["memory_gib"],
     "network_gbps": lambda item: item["network_gbps"],
@@ -740,3 +741,29 @@ def test_a_provider_is_found_by_its_name_and_has_near_names(client: TestClient, 
         same = {**question, "constraints": {constraint: id_}}
         counts = [client.post("/recommend", json=each).json()["counts"] for each in (question, same)]
         assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("family=G4", "family=g4dn,g4ad"),
+        ("family=P4", "family=p4d"),
+        ("family=g5", "family=g5"),  # G5g is of the series and no part of the family
+        ("cpu_architecture=Arm", "cpu_architecture=arm64"),
+        ("cpu_architecture=amd64", "cpu_architecture=x86_64"),
+        ("cpu_vendor=Graviton2", "cpu_vendor=aws"),
+        ("architecture=NeuronCore V1", "architecture=neuroncore-v1"),
+        ("provider=autodl&region=Inner Mongolia", "provider=autodl&region=inner-mongolia-a"),
+        ("provider=autodl&region=beijing", "provider=autodl&region=beijing-a"),
+    ],
+)
+def test_filters_take_the_names_that_people_use(client: TestClient, asked: str, meant: str) -> None:
+    found, expected = (names(all_items(client, f"/instances?{query}&as_of=2022-03-04")) for query in (asked, meant))
+    assert found == expected
+    assert found
+
+
+def test_a_place_means_the_regions_of_every_seller_there(client: TestClient) -> None:
+    sellers = {item["provider"] for item in all_items(client, "/instances?region=Tokyo")}
+    assert len(sellers) > 1
+    assert "autodl" in {item["provider"] for item in all_items(client, "/instances?region=Beijing&as_of=2022-03-04")}

@@ -372,10 +372,10 @@ def test_independent_runs_take_a_gpu_each_on_as_many_machines_as_that_needs(clie
 
 
 def test_spot_without_a_known_price_is_missing_data(client: TestClient) -> None:
-    spot = ask(client, "training", {**AWS, "market": ["spot"]}, fault_tolerant=True, as_of="2022-02-17")
+    spot = ask(client, "training", {**AWS, "market": ["spot"]}, fault_tolerant=True, as_of="2021-12-15")
     unknown = next(each for each in spot["rejections"] if each["code"] == "spot_price_unknown")
     assert (unknown["ground"], unknown["relax"]["to"]) == ("data", {"market": ["spot", "on_demand"]})
-    allowed = ask(client, "training", AWS, fault_tolerant=True, as_of="2022-02-17")
+    allowed = ask(client, "training", AWS, fault_tolerant=True, as_of="2021-12-15")
     assert "spot_price_unknown" in note_texts(allowed)
     assert "spot_price_unknown" not in note_texts(ask(client, "training", AWS, fault_tolerant=True))
     nowhere = ask(client, "training", {"provider": ["autodl"], "market": ["spot"]}, as_of="2022-03-04")
@@ -482,6 +482,66 @@ def test_without_prices_the_weaker_card_is_taken_as_the_cheaper_one(client: Test
     assert "weaker ones" not in note_texts(value)["price_ignored"]
     # Who names no objective gets the stronger one.
     assert ask(client, "training", cards, as_of="2022-03-04")["choices"][0]["gpu"]["id"] == "a100-sxm4-40gb"
+
+
+@pytest.mark.parametrize(
+    ("subject", "prior", "gpus"),
+    [
+        ({"dataset": "Pascal VOC"}, "pascal-voc", 1),
+        ({"dataset": "MS-COCO"}, "ms-coco", 4),
+        ({"dataset": "coco"}, "ms-coco", 4),
+        ({"goal": "Reproduce paper"}, "papers", 8),
+        ({"goal": "hyperparameter search"}, "very-large-models", 8),  # no machine has nine
+    ],
+)
+def test_a_rule_of_thumb_decides_how_many_gpus_where_no_price_is_known(
+    client: TestClient, subject: dict[str, str], prior: str, gpus: int
+) -> None:
+    cards = {"provider": ["autodl"]}
+    for objective in ({}, {"objective": "best_value"}):
+        answer = ask(client, "training", cards, **subject, **objective, as_of="2022-03-04")
+        assert answer["choices"][0]["gpu"]["per_node"] == gpus
+        (cited,) = answer["priors"]
+        assert cited["id"] == prior
+        assert cited["verdict"] == ("overridden" if gpus < cited["min_gpus"] else "followed")
+        said = f"rule of thumb names {cited['min_gpus']} GPUs" if cited["min_gpus"] > 1 else "fewer are taken"
+        assert said in note_texts(answer)["price_ignored"]
+    # Who asks for the cheapest hour gets it, and figures of a job overrule the rule.
+    cheapest = ask(client, "training", cards, **subject, objective="cheapest", as_of="2022-03-04")
+    estimated = ask(client, "training", cards, **subject, model="resnet-50", as_of="2022-03-04")
+    assert [each["choices"][0]["gpu"]["per_node"] for each in (cheapest, estimated)] == [1, 1]
+
+
+def test_the_guide_s_first_choice_for_the_price_is_cited(client: TestClient) -> None:
+    one = {"provider": ["autodl"], "min_gpu_count": 1, "max_gpu_count": 1}
+    verdicts = {
+        objective: {each["id"]: each["verdict"] for each in answer["priors"]}
+        for objective in ("best_value", "cheapest")
+        for answer in [ask(client, "training", one, objective=objective, as_of="2022-03-04")]
+    }
+    assert verdicts == {
+        "best_value": {"rtx-3090-for-value": "overridden"},
+        "cheapest": {"pascal-to-learn-on": "followed"},
+    }
+
+
+def test_vcpus_that_are_asked_for_and_unknown_are_a_warning(client: TestClient) -> None:
+    card = {"provider": ["autodl"], "gpu": ["RTX 3090"], "max_gpu_count": 1}
+    wanted = ask(client, "training", card, host={"vcpus_per_gpu": 8}, as_of="2022-03-04")["choices"][0]
+    assert "vcpus_unknown" in warnings(wanted)
+    assert "vcpus_unknown" not in warnings(ask(client, "training", card, as_of="2022-03-04")["choices"][0])
+
+
+def test_who_admits_previews_is_not_held_to_software_that_runs_in_full(client: TestClient) -> None:
+    fastest = {"objective": "fastest", "as_of": "2022-02-17", "limit": 100}
+    choice = ask(client, "training", {**AWS, "allow_preview": True}, **fastest)["choices"][0]
+    assert choice["instance"] == "trn1.32xlarge"
+    assert "preview" in warnings(choice)
+    assert "torch-neuronx" in choice["code_change_required"]
+    assert "trn1" not in families(ask(client, "training", AWS, **fastest))
+    # Other machines on which the framework runs in part stay out.
+    elsewhere = ask(client, "training", {"provider": ["autodl"], "allow_preview": True}, as_of="2022-03-04", limit=100)
+    assert "ascend-910" not in families(elsewhere)
 
 
 def test_an_end_within_a_year_is_a_warning_with_the_days_until_it(client: TestClient) -> None:

@@ -142,7 +142,8 @@ def test_limits_on_the_whole_job_need_an_amount(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "precision"), [("half precision", "fp16"), ("Double", "fp64"), ("bfloat16", "bf16"), ("FP32", "fp32")]
+    ("name", "precision"),
+    [("half precision", "fp16"), ("Double", "fp64"), ("BFloat16", "bf16"), ("FP16 tensor cores", "fp16")],
 )
 def test_a_precision_is_known_by_its_other_names(client: TestClient, name: str, precision: str) -> None:
     def ranked(asked: str) -> list[str]:
@@ -152,12 +153,15 @@ def test_a_precision_is_known_by_its_other_names(client: TestClient, name: str, 
     assert ranked(name) == ranked(precision) != []
 
 
-def test_full_precision_is_refused_with_both_of_its_meanings(client: TestClient) -> None:
-    answer = client.post("/recommend", json={"workload": {"task": "training", "precision": ["full precision"]}})
+@pytest.mark.parametrize(
+    ("name", "meanings"), [("full precision", "fp32 or fp64"), ("Mixed Precision", "fp16 or bf16")]
+)
+def test_a_precision_with_two_meanings_is_refused_with_both(client: TestClient, name: str, meanings: str) -> None:
+    answer = client.post("/recommend", json={"workload": {"task": "training", "precision": [name]}})
     assert answer.status_code == 422
     (error,) = answer.json()["errors"]
     assert error["field"] == "workload.precision"
-    assert "fp32 or fp64" in error["message"]
+    assert meanings in error["message"]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,16 @@ def test_case_does_not_matter() -> None:
     assert resolve("precision", ["BF16", "bf16"], PRECISIONS, "precision") == ("bf16",)
 
 
+def test_separators_do_not_matter_where_one_name_is_meant() -> None:
+    regions = ("us-east-1", "us-east1", "eu-west-1", "Beijing A", "beijing-a")
+    assert resolve("region", ["EU West 1", "US-EAST1", "beijing a"], [*regions[:4]], "region") == (
+        "eu-west-1", "us-east1", "Beijing A",
+    )  # fmt: skip
+    with pytest.raises(UnknownName) as caught:
+        resolve("region", ["us east 1"], regions, "region")
+    assert {"us-east-1", "us-east1"} <= set(caught.value.near)
+
+
 def test_an_unknown_name_is_a_sentence_with_field_and_near_names() -> None:
     with pytest.raises(UnknownName) as caught:
         resolve("precision", ["fp7"], PRECISIONS, "precision")

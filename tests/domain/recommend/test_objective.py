@@ -47,6 +47,15 @@ def test_a_best_figure_that_is_as_good_as_nothing_sets_none_apart() -> None:
     np.testing.assert_allclose(found, [0, np.log(2)])
 
 
+def test_fewer_gpus_count_from_the_usual_number_in_both_directions() -> None:
+    machines = figures(*((1, 1, gpus, 0) for gpus in (0, 1, 2, 4, 8)))  # the builder takes the watts as GPUs
+    usual = scores(Objective({"fewer_gpus": 1}, usual_gpus=4), machines)
+    np.testing.assert_allclose(usual, np.log([4, 4, 2, 1, 2]))
+    np.testing.assert_allclose(
+        scores(Objective({"fewer_gpus": 1}), machines.each(lambda row: row[1:])), np.log([1, 2, 4, 8])
+    )
+
+
 def test_risk_enters_as_it_is() -> None:
     found = scores(Objective({"usd": 1, "risk": 1}), figures((1, 1, 1, 1), (2, 1, 1, 0)))
     assert found.tolist() == pytest.approx([1.0, np.log(2)])
