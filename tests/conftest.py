@@ -1,24 +1,25 @@
 """Fixtures of all tests: databases on SQLite and Postgres; the service on the seed, as an app and as a server."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from hypothesis import settings
-from sqlalchemy import URL, NullPool, create_engine, make_url, text
+from sqlalchemy import URL, make_url
 
 from service.api.http import examples
 from service.app import create_app
-from service.db.engine import connect, parse_url
+from service.db.engine import parse_url
+from service.db.migrate import upgrade
 from service.files import SEED
 from service.importers.load_seed import load_seed
 from service.settings import Settings
 from tests.api.keys import TOKEN, add_key, bearer
-from tests.databases import copied_database
+from tests.databases import copied_database, filled, postgres_database
 from tests.postgres import find_binaries, running_server
 from tests.server import Server, running
 
@@ -53,13 +54,8 @@ def postgres_server() -> Iterator[URL]:
 @pytest.fixture
 def postgres_url(postgres_server: URL) -> Iterator[str]:
     """An empty Postgres database, dropped after the test."""
-    name = f"selector_test_{uuid4().hex}"
-    server = create_engine(postgres_server, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-    with server.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    yield postgres_server.set(database=name).render_as_string(hide_password=False)
-    with server.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    with postgres_database(postgres_server) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -72,20 +68,75 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("migrated") / "tables.db"
+    filled(f"sqlite:///{path}", upgrade)
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_server: URL) -> Iterator[str]:
+    with postgres_database(postgres_server) as url:
+        yield filled(url, upgrade)
+
+
+@pytest.fixture
+def sqlite_tables(migrated_file: Path, tmp_path: Path) -> str:
+    return f"sqlite:///{shutil.copy(migrated_file, tmp_path / 'test.db')}"
+
+
+@pytest.fixture
+def postgres_tables(postgres_server: URL, migrated_template: str) -> Iterator[str]:
+    with postgres_database(postgres_server, migrated_template) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def tables_url(request: pytest.FixtureRequest) -> str:
+    """A database with tables and no rows, on SQLite and on Postgres; migrated once per worker, then copied."""
+    url: str = request.getfixturevalue(f"{request.param}_tables")
+    return url
+
+
+def seed(url: str) -> str:
+    """The URL of a database after the seed and a key are written to it."""
+    filled(url, lambda engine: load_seed(engine, SEED))
+    add_key(url, "examples", token=TOKEN)  # the owner is part of the ids in the examples
+    return url
+
+
+@pytest.fixture(scope="session")
 def seeded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite database with the seed and a key, made once per worker. Read it, or copy it; do not write to it."""
     path = tmp_path_factory.mktemp("seeded") / "seeded.db"
-    engine = connect(f"sqlite:///{path}")
-    load_seed(engine, SEED)
-    engine.dispose()
-    add_key(f"sqlite:///{path}", "examples", token=TOKEN)  # the owner is part of the ids in the examples
+    seed(f"sqlite:///{path}")
     return path
+
+
+@pytest.fixture(scope="session")
+def seeded_template(postgres_server: URL) -> Iterator[str]:
+    with postgres_database(postgres_server) as url:
+        yield seed(url)
 
 
 @pytest.fixture
 def seeded_copy(seeded_file: Path, tmp_path: Path) -> str:
     """The URL of a seeded database to write to."""
     return copied_database(seeded_file, tmp_path / "catalog.db")
+
+
+@pytest.fixture
+def seeded_postgres(postgres_server: URL, seeded_template: str) -> Iterator[str]:
+    """The URL of a seeded Postgres database to write to."""
+    with postgres_database(postgres_server, seeded_template) as url:
+        yield url
+
+
+@pytest.fixture(params=["seeded_copy", "seeded_postgres"], ids=["sqlite", "postgres"])
+def seeded_url(request: pytest.FixtureRequest) -> str:
+    """A seeded database to write to; a test that takes it runs once on SQLite and once on Postgres."""
+    url: str = request.getfixturevalue(request.param)
+    return url
 
 
 @pytest.fixture(scope="session")

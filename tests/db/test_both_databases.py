@@ -7,21 +7,17 @@ from pathlib import Path
 import numpy as np
 
 from service.db.engine import connect
-from service.db.migrate import upgrade
 from service.db.read_history import read_history
 from service.db.write_catalog import write
 from service.domain.calibration.error_bands import physics_of
 from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.offer import OfferColumns, PriceColumns
 from service.files import SEED
-from service.importers.load_seed import load_seed
 from service.importers.seed import read_seed
 
 
-def test_both_give_the_same_history(seeded_file: Path, postgres_url: str) -> None:
-    postgres = connect(postgres_url)
-    load_seed(postgres, SEED)
-    sqlite = connect(f"sqlite:///{seeded_file}")
+def test_both_give_the_same_history(seeded_file: Path, seeded_postgres: str) -> None:
+    sqlite, postgres = connect(f"sqlite:///{seeded_file}"), connect(seeded_postgres)
     first, second = read_history(sqlite), read_history(postgres)
     assert first.version == second.version
     assert first.instance_types == second.instance_types
@@ -53,9 +49,8 @@ def coefficients(history: CatalogHistory) -> object:
     return physics.calibration.values, physics.bands
 
 
-def test_values_come_back_as_they_went_in(database_url: str) -> None:
-    engine = connect(database_url)
-    upgrade(engine)
+def test_values_come_back_as_they_went_in(tables_url: str) -> None:
+    engine = connect(tables_url)
     write(engine, read_seed(SEED), datetime(2026, 11, 21, tzinfo=UTC))
     history = read_history(engine)
     catalog = history.on(date(2023, 6, 7))

@@ -50,9 +50,9 @@ def newer_version(folder: Path, *markers: str) -> Path:
     ],
 )
 def test_newer_tables_suit_this_version_where_every_migration_since_expands(
-    markers: tuple[str, ...], usable: bool, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    markers: tuple[str, ...], usable: bool, tables_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = connect(database_url)
+    engine = connect(tables_url)
     with monkeypatch.context() as newer:
         newer.setattr(migrate, "MIGRATIONS", newer_version(tmp_path / "newer", *markers))
         upgrade(engine)
@@ -68,9 +68,9 @@ def test_newer_tables_suit_this_version_where_every_migration_since_expands(
 
 
 def test_a_newer_database_that_is_taken_back_is_usable_again(
-    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, before = connect(database_url), newest_revision()
+    engine, before = connect(tables_url), newest_revision()
     with monkeypatch.context() as newer:
         newer.setattr(migrate, "MIGRATIONS", newer_version(tmp_path / "newer", ""))
         upgrade(engine)

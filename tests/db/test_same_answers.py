@@ -7,9 +7,6 @@ from fastapi.testclient import TestClient
 
 from service.api.http import examples
 from service.app import create_app
-from service.db.engine import connect
-from service.files import SEED
-from service.importers.load_seed import load_seed
 from service.settings import Settings
 from tests.builders.random_questions import Questions, Vocabulary
 
@@ -37,12 +34,9 @@ def served(url: str) -> TestClient:
     return TestClient(create_app(Settings(database_url=url), today=lambda: examples.DAY))
 
 
-def test_another_start_and_the_other_database_answer_alike(seeded_file: Path, postgres_url: str) -> None:
-    postgres = connect(postgres_url)
-    load_seed(postgres, SEED)
-    postgres.dispose()
+def test_another_start_and_the_other_database_answer_alike(seeded_file: Path, seeded_postgres: str) -> None:
     with served(f"sqlite:///{seeded_file}") as client:
         answer = answers(client)
-    for url in (f"sqlite:///{seeded_file}", postgres_url):
+    for url in (f"sqlite:///{seeded_file}", seeded_postgres):
         with served(url) as client:
             assert answers(client) == answer

@@ -21,7 +21,6 @@ from service.cli.main import main
 from service.db.engine import connect, sqlite_path
 from service.db.errors import DatabaseUnusable
 from service.db.feeds.read_feeds import feed_statuses
-from service.db.migrate import upgrade
 from service.db.tables import DOCUMENT, IMPORT_RUN, OBSERVATION, OFFER, PRICE
 from service.db.write_catalog import write
 from service.feeds import refresh as refreshing
@@ -51,9 +50,8 @@ GOOD, LATER = spot_file("0.5", "0.7", "11.25"), spot_file("0.6", "0.8", "11.5")
 
 
 def prepared(url: str) -> Engine:
-    """Three instance types without prices, and the feed of AWS spot prices."""
+    """Three instance types without prices, and the feed of AWS spot prices; the database at `url` has the tables."""
     engine = connect(url)
-    upgrade(engine)
     write(engine, batch(offers=()), day(1))
     with engine.begin() as connection:
         add_feeds(connection, feed_row("aws-spot", every_hours=1.0))
@@ -61,8 +59,8 @@ def prepared(url: str) -> Engine:
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    engine = prepared(database_url)
+def engine(tables_url: str) -> Iterator[Engine]:
+    engine = prepared(tables_url)
     yield engine
     engine.dispose()
 
@@ -122,11 +120,11 @@ def the_connection_is_cut(driver: Any) -> None:
     ],
 )
 def test_an_import_into_a_database_that_fails_changes_nothing_and_the_next_one_completes(
-    fault: Callable[[Any], None], statement: str, engine: Engine, database_url: str
+    fault: Callable[[Any], None], statement: str, engine: Engine, tables_url: str
 ) -> None:
     imported(engine, GOOD, 1)
     before, stored = prices(engine), rows(engine)
-    failing = connect(database_url)
+    failing = connect(tables_url)
     fail_before(failing, statement, fault)
     larger = json.loads(LATER)
     # Many new prices, so that SQLite needs further pages.
@@ -141,9 +139,9 @@ def test_an_import_into_a_database_that_fails_changes_nothing_and_the_next_one_c
 
 
 def test_an_import_into_a_locked_database_says_so_and_the_refresher_reads_the_feed_later(
-    tmp_path: Path, feeds: FeedServer, monkeypatch: pytest.MonkeyPatch
+    sqlite_tables: str, feeds: FeedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = prepared(f"sqlite:///{tmp_path / 'catalog.db'}")
+    engine = prepared(sqlite_tables)
     monkeypatch.setattr("service.db.import_lock.SQLITE_WAIT_SECONDS", 0)
     monkeypatch.setattr(refreshing, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(refreshing, "LEAD_SECONDS", 0.05)
@@ -173,13 +171,13 @@ def wait_until(holds: Callable[[], bool]) -> None:
 # Two refreshers
 
 
-def test_two_refreshers_at_once_end_like_one(engine: Engine, database_url: str, feeds: FeedServer) -> None:
+def test_two_refreshers_at_once_end_like_one(engine: Engine, tables_url: str, feeds: FeedServer) -> None:
     feeds.replies["/spot.json"] = [reply(200, GOOD)]
     start, states = threading.Barrier(4), list[str]()
     (feed,) = [each.feed for each in feed_statuses(engine) if each.feed.id == "aws-spot"]
 
     def run() -> None:
-        own = connect(database_url)
+        own = connect(tables_url)
         start.wait()
         states.extend(each.state for each in refresh(own, feed, Upstream(urls={"aws-spot": feeds.url})))
         own.dispose()
@@ -200,13 +198,12 @@ def test_two_refreshers_at_once_end_like_one(engine: Engine, database_url: str, 
 
 
 @pytest.fixture(scope="module")
-def imported_file() -> Iterator[Path]:
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "imported.db"
-        engine = prepared(f"sqlite:///{path}")
-        imported(engine, GOOD, 1)
-        engine.dispose()
-        yield path
+def imported_file(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = Path(copy(migrated_file, tmp_path_factory.mktemp("imported") / "imported.db"))
+    engine = prepared(f"sqlite:///{path}")
+    imported(engine, GOOD, 1)
+    engine.dispose()
+    return path
 
 
 PLAUSIBLE = (0.1, 10)

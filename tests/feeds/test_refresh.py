@@ -13,7 +13,6 @@ from sqlalchemy import Engine, select, text
 
 from service.db.engine import connect
 from service.db.feeds.read_feeds import FeedStatus, feed_statuses
-from service.db.migrate import upgrade
 from service.db.tables import DOCUMENT, OFFER, PRICE
 from service.feeds.fetch import Fetcher, FetchFailed, FetchLimits
 from service.feeds.folder import documents_in
@@ -181,10 +180,9 @@ def test_a_folder_carries_documents_to_a_machine_without_internet(
     assert "SHA-256 differs" in (file.problem or "")
 
 
-def test_one_process_refreshes_at_a_time(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_refreshes_at_a_time(tables_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.feeds.refresh.LEAD_SECONDS", 0.05)
-    engines = [connect(database_url) for _ in range(2)]
-    upgrade(engines[0])
+    engines = [connect(tables_url) for _ in range(2)]
     leads = [0, 0]
     first, second = (
         Refresher(engine, Upstream(off=SOURCES), partial(leads.__setitem__, index))

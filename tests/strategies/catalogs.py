@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date, timedelta
+from functools import cache
 from typing import Any, cast
 
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from tests.builders.gpus import precision, rate, unknown_gpu
 from tests.builders.instance_types import event, unknown_instance_type
 from tests.builders.offers import Priced, columns
 from tests.builders.sources import SOURCE
+from tests.strategies.made_once import maybe, one_of, whole
 
 DAY = date(2026, 1, 31)
 PRECISIONS = ("bf16", "fp16", "fp32", "fp64", "tf32")
@@ -47,8 +49,8 @@ class World:
         return f"World({self.catalog.instance_types}, {self.offers})"
 
 
-def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.one_of(st.none(), values)
+flags_or_none = st.one_of(st.none(), st.booleans())
+some_precisions = st.lists(one_of(*PRECISIONS), unique=True)
 
 
 @st.composite
@@ -56,64 +58,60 @@ def gpus(draw: st.DrawFn, number: int) -> Gpu:
     rates = [
         rate(
             name,
-            support=draw(st.sampled_from([None, "none", "reduced", "native", "accelerated"])),
-            dense_tflops=draw(maybe(st.sampled_from([1.0, 10.0, 100.0, 312.0]))),
+            support=draw(one_of(None, "none", "reduced", "native", "accelerated")),
+            dense_tflops=draw(maybe(1.0, 10.0, 100.0, 312.0)),
         )
-        for name in draw(st.lists(st.sampled_from(PRECISIONS), unique=True))
+        for name in draw(some_precisions)
     ]
-    memory_gb = draw(maybe(st.sampled_from([8.0, 16.0, 24.0, 80.0])))
     return unknown_gpu(
         id=f"gpu-{number}",
-        kind=draw(st.sampled_from(["gpu", "npu"])),
-        vendor=draw(st.sampled_from(["nvidia", "amd"])),
-        architecture=draw(st.sampled_from(["ampere", "hopper"])),
-        memory_gb=memory_gb,
-        memory_bandwidth_gb_per_second=draw(maybe(st.sampled_from([300.0, 900.0]))),
-        tdp_watts=draw(maybe(st.sampled_from([70.0, 400.0]))),
-        fraction=draw(st.sampled_from([1.0, 1.0, 0.5])),
+        kind=draw(one_of("gpu", "npu")),
+        vendor=draw(one_of("nvidia", "amd")),
+        architecture=draw(one_of("ampere", "hopper")),
+        memory_gb=draw(maybe(8.0, 16.0, 24.0, 80.0)),
+        memory_bandwidth_gb_per_second=draw(maybe(300.0, 900.0)),
+        tdp_watts=draw(maybe(70.0, 400.0)),
+        fraction=draw(one_of(1.0, 1.0, 0.5)),
         rates=rates,
     )
 
 
 @st.composite
 def instance_types(draw: st.DrawFn, number: int, known_gpus: list[Gpu]) -> InstanceType:
-    gpu = draw(maybe(st.sampled_from(known_gpus)))
-    count = draw(st.sampled_from([1, 2, 8])) if gpu else 0
-    states: list[LifecycleState] = ["available", "available", "preview", "closed_to_new", "retired"]
-    state = draw(st.sampled_from(states))
+    index = draw(maybe(*range(len(known_gpus))))
+    gpu = None if index is None else known_gpus[index]
+    count = draw(one_of(1, 2, 8)) if gpu else 0
+    state: LifecycleState = draw(one_of("available", "available", "preview", "closed_to_new", "retired"))
     return unknown_instance_type(
         f"m{number}",
-        provider=draw(st.sampled_from(PROVIDERS)),
-        family=draw(st.sampled_from(["alpha", "beta"])),
+        provider=draw(one_of(*PROVIDERS)),
+        family=draw(one_of("alpha", "beta")),
         gpu=gpu,
         gpu_count=count,
-        interconnect=draw(st.sampled_from([None, "pcie", "nvlink", "nvswitch"])) if count > 1 else "none",
-        vcpus=draw(maybe(st.sampled_from([4.0, 8.0, 96.0]))),
-        cpu_architecture=draw(st.sampled_from([None, "x86_64", "arm64"])),
-        memory_gib=draw(maybe(st.sampled_from([16.0, 64.0, 1152.0]))),
-        network_gbps=draw(maybe(st.sampled_from([10.0, 400.0]))),
-        rdma=draw(st.sampled_from([None, True, False])),
+        interconnect=draw(maybe("pcie", "nvlink", "nvswitch")) if count > 1 else "none",
+        vcpus=draw(maybe(4.0, 8.0, 96.0)),
+        cpu_architecture=draw(maybe("x86_64", "arm64")),
+        memory_gib=draw(maybe(16.0, 64.0, 1152.0)),
+        network_gbps=draw(maybe(10.0, 400.0)),
+        rdma=draw(flags_or_none),
         lifecycle=(event(state, date(2020, 1, 1)),),
     )
 
 
+@cache
+def offers_of(types: int) -> st.SearchStrategy[list[Offer]]:
+    offer = st.tuples(
+        whole(0, types - 1), maybe(*REGIONS), one_of(*MARKETS[:2]), maybe(0.5, 1.0, 2.0, 2.0, 32.77), maybe(0, 30, 400)
+    )
+    return st.lists(offer, max_size=14)
+
+
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    known_gpus = [draw(gpus(number)) for number in range(draw(st.integers(1, 3)))]
-    types = [draw(instance_types(number, known_gpus)) for number in range(draw(st.integers(1, 6)))]
+    known_gpus = [draw(gpus(number)) for number in range(draw(whole(1, 3)))]
+    types = [draw(instance_types(number, known_gpus)) for number in range(draw(whole(1, 6)))]
     types.sort(key=lambda each: (each.provider, each.name))
-    offers = draw(
-        st.lists(
-            st.tuples(
-                st.integers(0, len(types) - 1),
-                maybe(st.sampled_from(REGIONS)),
-                st.sampled_from(MARKETS[:2]),
-                maybe(st.sampled_from([0.5, 1.0, 2.0, 2.0, 32.77])),
-                maybe(st.sampled_from([0, 30, 400])),
-            ),
-            max_size=14,
-        )
-    )
+    offers = draw(offers_of(len(types)))
     return World(catalog_of(types, offers), offers)
 
 
@@ -154,7 +152,7 @@ def catalog_of(
 
 
 def one_or_two_of(*known: str) -> st.SearchStrategy[tuple[str, ...]]:
-    return st.lists(st.sampled_from(known), min_size=1, max_size=2, unique=True).map(tuple)
+    return st.lists(one_of(*known), min_size=1, max_size=2, unique=True).map(tuple)
 
 
 WORDS = {
@@ -190,14 +188,14 @@ GROUPS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 }
 EVERY = [(group, name) for group, fields in GROUPS.items() for name in fields]
 OFTEN = [*(("simple", name) for name in ("region", "country", "market", "max_usd_per_hour")), ("flags", "rdma")]
+ONE_TO_FOUR = st.lists(st.one_of(one_of(*EVERY), one_of(*OFTEN)), min_size=1, max_size=4, unique=True)
 
 
 @st.composite
 def constraints(draw: st.DrawFn) -> Constraints:
     """One to four constraints: few enough that single ones decide."""
     asked: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
-    chosen = st.one_of(st.sampled_from(EVERY), st.sampled_from(OFTEN))
-    for group, name in draw(st.lists(chosen, min_size=1, max_size=4, unique=True)):
+    for group, name in draw(ONE_TO_FOUR):
         asked[group][name] = draw(GROUPS[group][name])
     given: dict[str, Any] = asked.pop("simple") | asked
-    return Constraints(**given, precision_support=draw(st.sampled_from(SUPPORTS)))
+    return Constraints(**given, precision_support=draw(one_of(*SUPPORTS)))

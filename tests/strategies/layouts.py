@@ -12,6 +12,7 @@ from service.domain.physics.cluster import Cluster
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
 from tests.builders.jobs import LLAMA_3_8B, inference, model, training
+from tests.strategies.made_once import between, one_of
 
 STACKS = ["unknown", "megatron-bridge", "torchtune", "torchtitan", "deepspeed", "pytorch-ngc", "vllm", "tensorrt-llm"]
 stacks = st.sampled_from(STACKS).map(SoftwareStack)
@@ -19,47 +20,50 @@ stacks = st.sampled_from(STACKS).map(SoftwareStack)
 
 @st.composite
 def models(draw: st.DrawFn) -> Model:
-    heads = draw(st.sampled_from([12, 32, 64]))
+    heads = draw(one_of(12, 32, 64))
     dense = replace(
         LLAMA_3_8B,
-        layers=draw(st.sampled_from([2, 12, 32, 61, 80])),
+        layers=draw(one_of(2, 12, 32, 61, 80)),
         heads=heads,
-        kv_heads=draw(st.sampled_from([4, heads])),
-        vocabulary=draw(st.sampled_from([1000, 128256])),
+        kv_heads=draw(one_of(4, heads)),
+        vocabulary=draw(one_of(1000, 128256)),
     )
-    size = draw(st.floats(0.1, 200)) * 1e9
+    size = draw(between(0.1, 200)) * 1e9
     if draw(st.booleans()):
         return model(dense, size)
-    experts = draw(st.sampled_from([8, 60]))
+    experts = draw(one_of(8, 60))
     routed = replace(dense, experts=experts, experts_per_token=2, expert_ffn=1024)
-    return replace(model(routed, size, family="moe"), active_parameters=size / draw(st.floats(1.5, 6)))
+    return replace(model(routed, size, family="moe"), active_parameters=size / draw(between(1.5, 6)))
 
 
 @st.composite
 def training_configs(draw: st.DrawFn) -> TrainingConfig:
     return training(
         model=draw(models()),
-        global_batch=draw(st.sampled_from([None, 1, 6, 64, 250, 1024])),
-        sequence_length=draw(st.sampled_from([128, 4096, 32768])),
-        method=draw(st.sampled_from(["full", "lora"])),
-        recipe=draw(st.sampled_from(["mixed", "pure"])),
+        global_batch=draw(one_of(None, 1, 6, 64, 250, 1024)),
+        sequence_length=draw(one_of(128, 4096, 32768)),
+        method=draw(one_of("full", "lora")),
+        recipe=draw(one_of("mixed", "pure")),
         software=draw(stacks),
         flash_attention=draw(st.booleans()),
     )
 
 
+network_rates = st.one_of(st.floats(10, 3200), st.floats(0.1, 10))
+
+
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    gpus = draw(st.sampled_from([1, 2, 3, 4, 6, 8]))
+    gpus = draw(one_of(1, 2, 3, 4, 6, 8))
     gpu = gpu_with_peaks(
-        memory_gb=draw(st.sampled_from([16.0, 24.0, 40.0, 80.0, 192.0])),
-        tflops=draw(st.floats(20, 2000)),
-        bandwidth=draw(st.floats(200, 8000)),
+        memory_gb=draw(one_of(16.0, 24.0, 40.0, 80.0, 192.0)),
+        tflops=draw(between(20, 2000)),
+        bandwidth=draw(between(200, 8000)),
     )
     gpu = replace(gpu, id=f"gpu-{gpu.memory_gb}-{gpu.rates['bf16']}-{gpu.memory_bandwidth_gb_per_second}")
-    nodes = draw(st.sampled_from([1, 2, 3, 4]))
-    network_gbps = draw(st.one_of(st.floats(10, 3200), st.floats(0.1, 10)))
-    connected = cluster(gpu, gpus, nodes, draw(st.floats(20, 1800)), network_gbps)
+    nodes = draw(one_of(1, 2, 3, 4))
+    network_gbps = draw(network_rates)
+    connected = cluster(gpu, gpus, nodes, draw(between(20, 1800)), network_gbps)
     return connected if draw(st.booleans()) else replace(connected, interconnect="pcie")
 
 
@@ -80,9 +84,9 @@ fixed_layouts = st.sampled_from(
 def inference_configs(draw: st.DrawFn) -> InferenceConfig:
     return inference(
         model=draw(models()),
-        concurrency=draw(st.sampled_from([None, 1.0, 3.0, 64.0, 1000.0])),
-        input_length=draw(st.sampled_from([1.0, 1000.0, 30000.0])),
-        output_length=draw(st.sampled_from([1.0, 500.0])),
-        weight_bits=draw(st.sampled_from([None, 4.25, 8.0])),
+        concurrency=draw(one_of(None, 1.0, 3.0, 64.0, 1000.0)),
+        input_length=draw(one_of(1.0, 1000.0, 30000.0)),
+        output_length=draw(one_of(1.0, 500.0)),
+        weight_bits=draw(one_of(None, 4.25, 8.0)),
         software=draw(stacks),
     )

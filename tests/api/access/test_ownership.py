@@ -11,8 +11,6 @@ from service.api.http import examples
 from service.app import create_app
 from service.db.engine import connect
 from service.domain.keys import id_of
-from service.files import SEED
-from service.importers.load_seed import load_seed
 from service.settings import Settings
 from tests.api.keys import add_key, bearer
 
@@ -37,15 +35,12 @@ class Clients:
 
 
 @pytest.fixture
-def callers(database_url: str) -> Iterator[Clients]:
-    engine = connect(database_url)
-    load_seed(engine, SEED)
-    engine.dispose()
+def callers(seeded_url: str) -> Iterator[Clients]:
     owners = ("us", "us", "them")
-    tokens = [add_key(database_url, owner, ("measurements",)) for owner in owners]
-    app = create_app(Settings(database_url=database_url, measurements_per_key=3), today=lambda: examples.DAY)
+    tokens = [add_key(seeded_url, owner, ("measurements",)) for owner in owners]
+    app = create_app(Settings(database_url=seeded_url, measurements_per_key=3), today=lambda: examples.DAY)
     ours, ours_too, theirs = (TestClient(app, headers=bearer(token)) for token in tokens)
-    yield Clients(ours, ours_too, theirs, TestClient(app), database_url)
+    yield Clients(ours, ours_too, theirs, TestClient(app), seeded_url)
     app.state.live_catalog._engine.dispose()
 
 

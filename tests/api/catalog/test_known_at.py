@@ -1,8 +1,10 @@
 """`known_at` answers with the prices that were known on a day: later imports change nothing."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,6 @@ from service.db import live_catalog
 from service.db.engine import connect
 from service.db.feeds.replay import history_known_on
 from service.db.feeds.write_capture import confirm_capture, write_capture
-from service.db.migrate import upgrade
 from service.db.tables import METADATA
 from service.db.write_catalog import write
 from service.domain.catalog.history import CatalogHistory
@@ -37,17 +38,16 @@ def dollars(micros_per_day: int) -> int:
 
 
 @pytest.fixture
-def client(database_url: str) -> Iterator[TestClient]:
+def client(tables_url: str) -> Iterator[TestClient]:
     """A service on the 20th, whose feed showed another price on the 3rd, 6th and 9th; each is known from its day on."""
-    engine = connect(database_url)
-    upgrade(engine)
+    engine = connect(tables_url)
     write(engine, batch(offers=()), day(1))
     with engine.begin() as connection:
         add_feeds(connection, feed_row("one"), feed_row("two", rank=5))
         connection.execute(insert(METADATA.tables["source"]), record_of(source("feed-two"), "source"))
     for number in (3, 6, 9):
         write_capture(engine, capture(day(number), {TYPE: dollars(number)}), day(number))
-    client = TestClient(create_app(Settings(database_url=database_url), today=lambda: TODAY))
+    client = TestClient(create_app(Settings(database_url=tables_url), today=lambda: TODAY))
     client.engine = engine  # type: ignore[attr-defined]
     yield client
     client.close()
@@ -172,16 +172,15 @@ def test_a_day_without_an_answer_is_refused(
     known=st.integers(2, 19),
 )
 def test_a_replay_equals_a_database_that_has_only_the_imports_of_that_time(
-    tmp_path_factory: pytest.TempPathFactory, imports: list[tuple[int, int, str, int]], known: int
+    migrated_file: Path, tmp_path_factory: pytest.TempPathFactory, imports: list[tuple[int, int, str, int]], known: int
 ) -> None:
     """Imports are the day of the capture, the days until it was imported, the feed and dollars."""
     folder, arrived = tmp_path_factory.mktemp("replay"), sorted(imports, key=lambda each: each[0] + each[1])
     until = [each for each in arrived if each[0] + each[1] <= known]
 
     def shown(name: str, some: list[tuple[int, int, str, int]], **asked: str) -> Any:
-        url = f"sqlite:///{folder / name}.db"
+        url = f"sqlite:///{shutil.copy(migrated_file, folder / f'{name}.db')}"
         engine = connect(url)
-        upgrade(engine)
         write(engine, batch(offers=()), datetime(2026, 9, 1, tzinfo=UTC))
         with engine.begin() as connection:
             add_feeds(connection, feed_row("one"), feed_row("two", rank=5))

@@ -20,9 +20,8 @@ from service.files import SEED
 from service.importers.load_seed import load_seed
 from service.settings import Settings
 from tests.api.answers import get_json
-from tests.api.keys import TOKEN, add_key, bearer
+from tests.api.keys import bearer
 from tests.api.raw_asgi import JSON, KEY, Answer, call
-from tests.databases import copied_database
 
 Sent = dict[str, Any]
 PATIENCE_SECONDS = 5
@@ -324,12 +323,8 @@ def test_a_locked_database_is_a_problem_to_try_again(
     assert len(named(client, "late")) == 1
 
 
-def test_on_postgres_it_is_the_same(seeded_file: Path, postgres_url: str, tmp_path: Path, serving: Serving) -> None:
-    engine = connect(postgres_url)
-    load_seed(engine, SEED)
-    engine.dispose()
-    add_key(postgres_url, "examples", token=TOKEN)
-    sqlite, postgres = serving(copied_database(seeded_file, tmp_path / "catalog.db")), serving(postgres_url)
+def test_on_postgres_it_is_the_same(seeded_copy: str, seeded_postgres: str, serving: Serving) -> None:
+    sqlite, postgres = serving(seeded_copy), serving(seeded_postgres)
     items = [item(note="naïve – 日本"), LOOP, item(nodes=3, samples_per_second=1e-9, usd_per_hour=1e9), LOOP]
     assert send(postgres, *items) == send(sqlite, *items)
     assert named(postgres, "a-net") == named(sqlite, "a-net")

@@ -1,6 +1,7 @@
 """Own runs in POST /estimate: a measured rate replaces the modelled one and scales it on the same GPU elsewhere."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,13 +9,11 @@ from fastapi.testclient import TestClient
 
 from service.api.http import examples
 from service.app import create_app
-from service.db.engine import connect
-from service.files import SEED
-from service.importers.load_seed import load_seed
 from service.settings import Settings
 from tests.api.answers import post_estimate, post_recommend
 from tests.api.keys import add_key, bearer
 from tests.builders.request_bodies import TRAINING, Body, changed
+from tests.databases import copied_database
 
 MEASURED = "aws/p4de.24xlarge"
 SAME_GPU = "gcp/a2-ultragpu-4g"
@@ -23,11 +22,8 @@ RATE = 6.0
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    database_url = f"sqlite:///{tmp_path_factory.mktemp('own-runs')}/catalog.db"
-    engine = connect(database_url)
-    load_seed(engine, SEED)
-    engine.dispose()
+def client(seeded_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    database_url = copied_database(seeded_file, tmp_path_factory.mktemp("own-runs") / "catalog.db")
     token = add_key(database_url, "us", ("measurements",))
     app = create_app(Settings(database_url=database_url), today=lambda: examples.DAY)
     client = TestClient(app, headers=bearer(token))

@@ -37,7 +37,7 @@ BESIDES: list[dict[str, Any]] = [
     {"constraints": {"max_nodes": 4}},
     {"constraints": {"market": ["on_demand", "spot"]}},
 ]
-LIMITS = (None, 0.3, 1.0, 2.0, 3.0, 5.0, 20.0, 60.0)
+LIMITS = (None, 0.3, 3.0, 20.0)
 
 
 def forgetful(catalog: Catalog) -> Catalog:

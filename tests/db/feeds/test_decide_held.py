@@ -12,7 +12,6 @@ from service.db.feeds.decide_held import decide_held, held_prices
 from service.db.feeds.read_feeds import feed_statuses
 from service.db.feeds.resolve_prices import captures_known_at, read_feeds, resolved_offers
 from service.db.feeds.write_capture import confirm_capture, write_capture
-from service.db.migrate import upgrade
 from service.db.read_history import read_history
 from service.db.tables import OFFER, PRICE
 from service.db.write_catalog import write
@@ -23,10 +22,9 @@ TYPE = "p4d.24xlarge"
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
+def engine(tables_url: str) -> Iterator[Engine]:
     """A database in which the price of an offer rises from 30 to 90 micros on the second day, which is held."""
-    engine = connect(database_url)
-    upgrade(engine)
+    engine = connect(tables_url)
     write(engine, batch(offers=()), day(1))
     with engine.begin() as connection:
         add_feeds(connection, feed_row("gpuhunt"), feed_row("azure", rank=5))
@@ -105,9 +103,9 @@ def known_prices(engine: Engine, moment: datetime) -> list[int | None]:
 
 
 def test_the_commands_list_release_and_refuse(
-    engine: Engine, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    engine: Engine, tables_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("SELECTOR_DATABASE_URL", database_url)
+    monkeypatch.setenv("SELECTOR_DATABASE_URL", tables_url)
     assert main(["feeds", "held"]) == 0
     assert f"aws/{TYPE}" in capsys.readouterr().out
     assert main(["feeds", "refuse", "gpuhut"]) != 0

@@ -18,7 +18,6 @@ from sqlalchemy import Connection, Engine, event, func, select
 from service.db.engine import connect
 from service.db.feeds.resolve_prices import captures_known_at, read_feeds, resolve_prices, resolved_offers
 from service.db.feeds.write_capture import Capture, CaptureRefused, confirm_capture, write_capture
-from service.db.migrate import upgrade
 from service.db.tables import CATALOG_VERSION, DOCUMENT, IMPORT_RUN, OBSERVATION, OFFER, PRICE
 from service.db.write_catalog import write
 from tests.builders.captures import add_feeds, capture, day, feed_row, observed_row
@@ -30,9 +29,8 @@ Prices = list[tuple[str, int | None, datetime, datetime | None]]
 
 
 def prepared(url: str) -> Engine:
-    """Three instance types without prices, and two daily feeds, the first of the better rank."""
+    """Three instance types without prices, and two daily feeds, the first of the better rank; `url` has the tables."""
     engine = connect(url)
-    upgrade(engine)
     write(engine, batch(offers=()), NOW)
     with engine.begin() as connection:
         add_feeds(connection, feed_row("one"), feed_row("two", rank=5))
@@ -40,18 +38,17 @@ def prepared(url: str) -> Engine:
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    engine = prepared(database_url)
+def engine(tables_url: str) -> Iterator[Engine]:
+    engine = prepared(tables_url)
     yield engine
     engine.dispose()
 
 
 @pytest.fixture(scope="module")
-def prepared_file() -> Iterator[Path]:
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "prepared.db"
-        prepared(f"sqlite:///{path}").dispose()
-        yield path
+def prepared_file(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = Path(shutil.copy(migrated_file, tmp_path_factory.mktemp("prepared") / "prepared.db"))
+    prepared(f"sqlite:///{path}").dispose()
+    return path
 
 
 def prices(engine: Engine, type_: str = TYPE) -> Prices:
@@ -228,13 +225,13 @@ def store_and_die(url: str, captured: Capture, statements: int) -> None:
 
 
 def test_an_import_that_is_killed_at_any_statement_changes_nothing_and_the_next_one_completes(
-    engine: Engine, database_url: str
+    engine: Engine, tables_url: str
 ) -> None:
     imported(engine, capture(day(1), {TYPE: 30}))
     changed = capture(day(2), {TYPE: 32, "g5.xlarge": 10})
     before = everything(engine)
     for statements in count_from(1):
-        child = get_context("fork").Process(target=store_and_die, args=(database_url, changed, statements))
+        child = get_context("fork").Process(target=store_and_die, args=(tables_url, changed, statements))
         child.start()
         child.join()
         if child.exitcode == 0:
