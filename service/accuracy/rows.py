@@ -86,7 +86,8 @@ NEEDED_COLUMNS = frozenset({
 OTHER_COLUMNS = (
     "seq_len", "input_len", "output_len", "weight_bits", "optimizer", "trainable_params_m", "activation_checkpointing",
     "micro_batch", "global_batch", "batch_or_concurrency", "tp", "pp", "cp", "ep", "dp", "zero_stage",
-    "accelerators_per_node", "train_tokens_b", "train_samples", "kv_precision", "steady", "requests", "statistic",
+    "accelerators_per_node", "network_gbps", "train_tokens_b", "train_samples", "kv_precision", "steady", "requests",
+    "statistic",
 )  # fmt: skip
 
 KV_PRECISIONS = ("bf16", "fp16", "fp8", "int8")
@@ -110,7 +111,8 @@ def counted_rows(table: Path) -> Iterator[Row]:
             )
         for line in lines:
             if line["quality"] in COUNTED_QUALITIES:
-                yield from [line] if "gpu_id" in line else _in_our_names(dict.fromkeys(OTHER_COLUMNS, "") | line)
+                row = dict.fromkeys(OTHER_COLUMNS, "") | line
+                yield from [row] if "gpu_id" in line else _in_our_names(row)
 
 
 def _in_our_names(row: Row) -> Iterator[Row]:
@@ -151,7 +153,8 @@ def _machine_of(row: Row) -> dict[str, Any]:
         raise UnansweredRun("The number of accelerators is not given.")
     per_node = min(total, _whole(row, "accelerators_per_node", 8))
     rate = next((g for start, g in NETWORK_GBPS_PER_GPU.items() if gpu.startswith(start)), DEFAULT_NETWORK_GBPS_PER_GPU)
-    body: dict[str, Any] = {"gpu": gpu, "gpu_count": per_node, "network_gbps": rate * per_node}
+    network = _number(row, "network_gbps") or rate * per_node
+    body: dict[str, Any] = {"gpu": gpu, "gpu_count": per_node, "network_gbps": network}
     if per_node > 1 and not LINKED.search(gpu):
         body["interconnect"] = "pcie"
     return {"machine": body, "nodes": -(-total // per_node)}
@@ -209,8 +212,8 @@ def _layout_of(row: Row, gpus: int) -> dict[str, Any]:
     if row["activation_checkpointing"]:
         # "+sp" is sequence parallelism, for which a layout has no field.
         body["activation_checkpointing"] = row["activation_checkpointing"].removesuffix("+sp")
-    if "interleaved" in row["notes"]:
-        body["virtual_stages"] = 3 if pipeline < 64 else 1
+    if stages := re.search(r"interleaved(?: (\d+))?", row["notes"]):
+        body["virtual_stages"] = int(stages[1] or (3 if pipeline < 64 else 1))
     return body
 
 

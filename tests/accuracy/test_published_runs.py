@@ -64,6 +64,18 @@ def test_rows_are_sorted_and_of_good_quality(rows: list[Row]) -> None:
     assert len(rows) > 1800
 
 
+def test_a_run_has_the_network_and_the_stages_that_its_row_states(rows: list[Row]) -> None:
+    """Dell's nodes of four A100 have two ports of 200 Gbps, not one per GPU; MLPerf's GPT-3 interleaves 8 stages."""
+    by_id = {row["id"]: row for row in rows}
+    dell, unstated = by_id["train-throughput-bert-large-a100-sxm4-80gb-8-16"], by_id[NETWORK_NOT_STATED]
+    assert question_of(dell).body["machine"]["network_gbps"] == 400
+    assert question_of(unstated).body["machine"]["network_gbps"] == 8 * 400
+    gpt3 = question_of(by_id["train-time-gpt3-175b-h100-sxm5-80gb-10752-1"]).body["layout"]
+    assert (gpt3["tensor"], gpt3["pipeline"], gpt3["virtual_stages"], gpt3["data"]) == (4, 6, 8, 448)
+
+
+NETWORK_NOT_STATED = "train-time-llama-2-70b-h100-sxm5-80gb-32-1"
+
 FOREIGN_ROW = {
     "kind": "infer_throughput",
     "task": "infer",

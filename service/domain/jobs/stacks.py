@@ -64,6 +64,8 @@ class Stack:
     """Expands narrow weights to 16 bits before each product (bitsandbytes): they save memory and no time."""
     fp8_cache_with: tuple[str, ...] = ()
     """Precisions with which it keeps the KV cache in fp8 by default."""
+    accumulates_in_16_bits: bool = False
+    """Adds products of 16 bits up in 16 bits, which GeForce cards do at twice the rate of sums in 32 bits."""
     bits_of_whole_file: bool = False
     """Its bits per weight include the embedding and the head."""
     static_batches: bool = False
@@ -98,8 +100,7 @@ STACKS = (
         fp8_cache_with=("fp8", "fp4", "nvfp4", "mxfp4"),
         disaggregates=True,
     ),
-    Stack("mlperf-inference", _GRAPH, multiplies_int8=True),
-    Stack("tensorrt", _GRAPH, ("trt",), multiplies_int8=True, static_batches=True),
+    Stack("tensorrt", _GRAPH, ("trt", "mlperf-inference"), multiplies_int8=True, static_batches=True),
     # The default of max_num_seqs on GPUs of 70 GB.
     Stack("vllm", _ENGINE, most_in_flight=1024.0, disaggregates=True),
     Stack("early-vllm", _EARLY_ENGINE, most_in_flight=256.0),  # its default of max_num_seqs
@@ -108,7 +109,14 @@ STACKS = (
     Stack("vllm-ascend", _ENGINE),
     Stack("mindie", _ENGINE),
     Stack("tgi", _ENGINE, ("text-generation-inference",)),
-    Stack("llama.cpp", _GRAPH, ("llamacpp", "llama-cpp", "ollama"), bits_of_whole_file=True),
+    # cuBLAS computes in 16 bits (CUBLAS_COMPUTE_16F) unless llama.cpp is built otherwise (its pull request 19697).
+    Stack(
+        "llama.cpp",
+        _GRAPH,
+        ("llamacpp", "llama-cpp", "ollama"),
+        accumulates_in_16_bits=True,
+        bits_of_whole_file=True,
+    ),
     Stack("gpt-fast", _GRAPH, static_batches=True),
     Stack("exllamav2", _GRAPH, ("exllama",)),
     Stack("mlc-llm", _GRAPH, ("mlc",)),

@@ -5,7 +5,6 @@ from typing import Literal
 
 from service.domain.band import Band
 from service.domain.calibration.error_bands import Physics
-from service.domain.catalog.hardware import peak_flops
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, required_config_on, samples_of
 from service.domain.layouts.checks import check_degrees, check_fixed
@@ -16,6 +15,7 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config, fed, overhead_beyond_steps
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.parallelism import Layout
+from service.domain.physics.resources import peak_in
 from service.domain.physics.training_roofline import PASSES, passes_of_recomputation
 from service.domain.units import SECONDS_AN_HOUR
 
@@ -129,7 +129,7 @@ def _of_training(
     layout = estimate.layout
     length = config.mean_length or config.sequence_length or 0
     samples = _samples(job, length, layout.global_batch)
-    peak = peak_flops(cluster.gpu, config.precision)
+    peak = peak_in(config, cluster.gpu, config.precision)
     hours = beyond = model = hardware = utilisation = None
     if estimate.samples_per_second is not None:
         rate = estimate.samples_per_second.likely
@@ -150,7 +150,7 @@ def _of_inference(job: Job, config: InferenceConfig, cluster: Cluster, estimate:
     hours = None
     if samples is not None and estimate.samples_per_second is not None:
         hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR)
-    beyond, peak = None if hours is None else 0.0, peak_flops(cluster.gpu, config.precision)
+    beyond, peak = None if hours is None else 0.0, peak_in(config, cluster.gpu, config.precision)
     return JobEstimate(config, estimate, samples, hours, beyond, None, None, None, length, peak, job)
 
 

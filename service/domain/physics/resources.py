@@ -34,12 +34,19 @@ class StepTerms(NamedTuple):
     """How long the slowest link or network carries gradients at its rated speed: no step is shorter."""
 
 
+def peak_in(config: Config, gpu: Gpu, precision: str) -> float:
+    """Returns dense operations per second of one GPU at a precision, as the stack of a job adds them up."""
+    # Cards that add up in 16 bits multiply 16 bits at half of their rate of int8.
+    sums_in_16_bits = peak_flops(gpu, "int8") / 2 if config.software.stack.accumulates_in_16_bits else 0.0
+    return max(peak_flops(gpu, precision), sums_in_16_bits)
+
+
 def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
     """Returns seconds per FLOP of one GPU at the job's precision, and at that of its attention scores."""
     # Attention scores keep 16 bits where the rest is narrower, and engines always compute them at 16.
     narrow = isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2
     wide = "bf16" if narrow else config.precision
-    return {"flops": 1 / peak_flops(gpu, config.precision), "wide_flops": 1 / peak_flops(gpu, wide)}
+    return {"flops": 1 / peak_in(config, gpu, config.precision), "wide_flops": 1 / peak_in(config, gpu, wide)}
 
 
 def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:

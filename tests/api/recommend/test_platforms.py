@@ -11,7 +11,6 @@ from tests.api.answers import all_items
 Answer = Any
 STACKS_OF_BENCHMARKS = {
     "mlperf-training",
-    "mlperf-inference",
     "mlperf-serving",
     "hai-llm",
     "pytorch-1",

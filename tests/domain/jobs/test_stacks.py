@@ -25,6 +25,7 @@ from service.domain.jobs.stacks import (
         ("vllm==0.11.0", "vllm", "vllm-0.11.0"),
         ("trt-llm", "tensorrt-llm", "tensorrt-llm"),
         ("TRT", "tensorrt", "tensorrt"),
+        ("mlperf-inference", "tensorrt", "tensorrt"),
         ("peft", "transformers", "transformers"),
         ("torch==2.3", "pytorch", "pytorch-2.3"),
         ("PyTorch FSDP2", "pytorch", "pytorch"),

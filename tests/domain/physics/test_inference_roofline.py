@@ -13,9 +13,11 @@ from service.domain.physics.inference_roofline import (
     prompt_demands,
 )
 from service.domain.physics.parallelism import Layout
+from service.domain.physics.resources import seconds_per_flop
 from service.domain.physics.training_roofline import training_demands
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster
+from tests.builders.gpus import rate, unknown_gpu
 from tests.builders.jobs import MIXTRAL, inference, model, training
 
 
@@ -43,6 +45,18 @@ def test_narrow_weights_are_no_faster_in_a_stack_that_expands_them() -> None:
 
     assert read("transformers", 8.0) == read("transformers", 4.25) == read("transformers", None)
     assert read("vllm", 8.0) == pytest.approx(read("vllm", None) / 2)
+
+
+@pytest.mark.parametrize(("int8", "tflops"), [(284.0, 142.0), (142.0, 71.0)])
+def test_sums_in_16_bits_double_the_rate_of_cards_with_slow_sums_in_32(int8: float, tflops: float) -> None:
+    """An RTX 3090 multiplies 16 bits at 71 TFLOPS with sums in 32 bits, 142 in 16, and int8 at 284."""
+    card = unknown_gpu(rates=[rate("bf16", dense_tflops=71.0), rate("int8", dense_tflops=int8)])
+
+    def tflops_in(stack: str) -> float:
+        return 1e-12 / seconds_per_flop(inference(software=SoftwareStack(stack)), card)["flops"]
+
+    assert tflops_in("llama.cpp") == pytest.approx(tflops)
+    assert tflops_in("vllm") == pytest.approx(71.0)
 
 
 def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
