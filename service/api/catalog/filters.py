@@ -67,8 +67,8 @@ class InstanceFilters(ColumnFilters):
 
     def given(self) -> dict[str, Any]:
         """The fields that were sent and are not empty."""
-        values = {name: getattr(self, name) for name in self.model_fields_set}
-        return {name: value for name, value in values.items() if value is not None and value != ()}
+        sent = self.model_fields_set
+        return {name: value for name in sent if (value := getattr(self, name)) is not None and value != ()}
 
 
 LEAST, MOST = ({name: f"{side}_{name}" for name in RANGES} for side in ("min", "max"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -26,8 +27,7 @@ def read_json(body: bytes, max_names: int = MAX_NAMES) -> Any:
     """Returns the value that the body holds. Raises `BodyUnreadable`, or `JSONDecodeError` if it is not JSON."""
     try:
         # Some editors begin a file with a byte order mark, which the JSON parser would refuse.
-        text = body.decode("utf-8-sig")
-        value = _DECODER.decode(text)
+        value = _DECODER.decode(body.removeprefix(BOM_UTF8).decode())
     except UnicodeDecodeError:
         raise BodyUnreadable("The body is not UTF-8.") from None
     except RecursionError:

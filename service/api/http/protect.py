@@ -57,7 +57,7 @@ class Protect:
         async def protected(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = [*message.get("headers", ()), *HEADERS]
-                if not any(name == POLICY for name, _ in headers):
+                if POLICY not in dict(headers):
                     headers.append(NO_CONTENT)
                 message["headers"] = headers
             await send(message)

@@ -202,14 +202,16 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     )
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
-    current = request.current_instance
+    current, platform = request.current_instance, _platform_named_by(request, catalog)
     return Question(
         task=work.task,
         precisions=precisions.needed,
         asked_precision=precisions.asked,
         usual=precisions.usual,
         refused_precisions=refused_precisions(work, catalog),
-        constraints=_constraints(request, objective, precisions.preferred, run, catalog, has_job=named is not None),
+        constraints=_constraints(
+            request, precisions.preferred, run, catalog, has_job=named is not None, mainstream=platform == frozenset()
+        ),
         objective=objective,
         previous_objective=None if previous is None else _objective(previous, "previous_objective"),
         current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
@@ -228,7 +230,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
             precisions.required,
             catalog,
             has_job=job is not None,
-            platform_named_by=_platform_named_by(request, catalog),
+            platform_named_by=platform,
         ),
         given=frozenset(_given_fields(request)),
         framework=work.software.framework,
@@ -329,10 +331,10 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
 
 
 def _constraints(
-    request: RecommendRequest, objective: Objective, precisions: tuple[str, ...], run: BilledRun, catalog: Catalog,
-    *, has_job: bool,
+    request: RecommendRequest, precisions: tuple[str, ...], run: BilledRun, catalog: Catalog,
+    *, has_job: bool, mainstream: bool,
 ) -> Constraints:  # fmt: skip
-    limits, work = request.constraints, request.workload
+    limits, work, objective = request.constraints, request.workload, _objective(request.objective, "objective")
     if limits.min_nodes > limits.max_nodes:
         raise QuestionError(
             f"min_nodes ({limits.min_nodes}) is above max_nodes ({limits.max_nodes}).", field="constraints.min_nodes"
@@ -349,7 +351,7 @@ def _constraints(
         precision_any=needed,
         precision_support=work.precision_support,
         task=work.task if work.task in TASKS_OF_RULES else None,
-        mainstream=_platform_named_by(request, catalog) == frozenset(),
+        mainstream=mainstream,
         method=work.method if work.task == "training" else None,
         of_a_job=has_job,
         with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),

@@ -102,9 +102,14 @@ class Catalog:
         return mask_of(types, len(self.instance_types))
 
     @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The `provider/name` of each instance type."""
+        return tuple(instance_type.id for instance_type in self.instance_types)
+
+    @cached_property
     def index_of(self) -> dict[str, int]:
         """Index of each instance type, by `provider/name`."""
-        return {instance_type.id: index for index, instance_type in enumerate(self.instance_types)}
+        return {name: index for index, name in enumerate(self.ids)}
 
     def offers_of(self, index: int) -> range:
         """Returns the rows of the offers of an instance type."""

@@ -163,7 +163,7 @@ def _best_of_types(catalog: Catalog, basis: Basis, admitted: AdmittedOffers) -> 
 def best_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> tuple[int, int]:
     """Returns the instance type and the offer of the best admitted offer, by index."""
     ranked = _order_of(basis, admitted, catalog)
-    row = int(np.argmax(admitted.among(ranked.instance_type, ranked.usd)))
+    row = admitted.among(ranked.instance_type, ranked.usd).argmax()
     return int(ranked.instance_type[row]), int(ranked.offer[row])
 
 

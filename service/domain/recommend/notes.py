@@ -137,13 +137,15 @@ def _near_notes(nearest: tuple[RankedOffer | None, RankedOffer | None], miss: Ne
 
 def _unknown_subjects(question: Question, catalog: Catalog) -> Iterator[str]:
     """Yields the fields whose value no rule of thumb is about."""
-    known = frozenset[str]().union(*(prior.subjects for prior in catalog.reference.priors))
-    if question.subjects - known:
+    # Most questions have no subject, so what the rules are about is not collected for them.
+    if question.subjects and question.subjects.difference(*(prior.subjects for prior in catalog.reference.priors)):
         yield from (name for name in SUBJECTS if name in question.given)
 
 
 def _fields_without_effect(question: Question) -> Iterator[str]:
-    for name in sorted(_names(question, "workload.") & _without_effect(question)):
+    paths = (path.removeprefix("workload.") for path in question.given if path.startswith("workload."))
+    given = frozenset(name for name in paths if "." not in name)
+    for name in sorted(given & _without_effect(question, given)):
         yield f"workload.{name}"
     yield from (name for name in CHARGES if name in question.given and not question.has_amount)
     # The rate at which samples are needed is known only for a job.
@@ -161,15 +163,8 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
             yield f"constraints.{name}"
 
 
-def _names(question: Question, prefix: str) -> frozenset[str]:
-    """Returns the names of the given fields directly under a path."""
-    paths = (path.removeprefix(prefix) for path in question.given if path.startswith(prefix))
-    return frozenset(name for name in paths if "." not in name)
-
-
-def _without_effect(question: Question) -> frozenset[str]:
+def _without_effect(question: Question, given: frozenset[str]) -> frozenset[str]:
     """Returns the fields of the workload that cannot affect this ranking, whether given or not."""
-    given = _names(question, "workload.")
     if question.job is None:
         of_loading = (
             {"sample_mb", "reads_from"} if question.loading.samples_per_second is not None else frozenset[str]()

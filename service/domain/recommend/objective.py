@@ -1,7 +1,7 @@
 """Objectives of a ranking: a few criteria, and one scale-free way to weigh them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -28,22 +28,24 @@ class Objective:
     weights: Mapping[str, float]
     usual_gpus: int = 1
     """Number of GPUs that `fewer_gpus` counts from, in both directions."""
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         highest = max(self.weights.values(), default=0.0) or 1.0
         object.__setattr__(self, "weights", {name: weight / highest for name, weight in self.weights.items()})
+        object.__setattr__(self, "_hash", hash((frozenset(self.weights.items()), self.usual_gpus)))
 
     def __hash__(self) -> int:
-        return hash((frozenset(self.weights.items()), self.usual_gpus))
+        return self._hash
 
     @property
     def criteria(self) -> tuple[str, ...]:
         """Criteria with a weight."""
-        return tuple(name for name, weight in self.weights.items() if weight)
+        return tuple([name for name, weight in self.weights.items() if weight])
 
     def needs(self, criteria: frozenset[str]) -> bool:
         """Returns whether any of the criteria has a weight."""
-        return any(name in criteria for name in self.criteria)
+        return not criteria.isdisjoint(self.criteria)
 
 
 OBJECTIVES = {

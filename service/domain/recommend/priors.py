@@ -20,7 +20,7 @@ def cited_priors(
     question: Question, context: WorkContext, basis: Basis, admitted: AdmittedOffers, catalog: Catalog
 ) -> tuple[CitedPrior, ...]:
     """Returns the rules of thumb that the ranking of the admitted types follows or overrules, by their ids."""
-    applying = tuple(prior for prior in catalog.reference.priors if _applies(prior, question, catalog))
+    applying = _applying(question, catalog)
     if not applying or not admitted.types:
         return ()
     return catalog.derive(_cited, applying, basis, admitted, context, cache=catalog.outlooks)
@@ -58,7 +58,7 @@ def usual_gpus(question: Question, catalog: Catalog) -> int:
     """
     if question.job is not None or question.asks_for_least_hardware:
         return 1
-    rules = (prior.min_gpus for prior in catalog.reference.priors if _applies(prior, question, catalog))
+    rules = (prior.min_gpus for prior in _applying(question, catalog))
     return max((gpus for gpus in rules if gpus is not None), default=1)
 
 
@@ -78,9 +78,15 @@ def _pairs(prior: Prior) -> set[tuple[str, str]]:
     return {(one, other) for better, worse in combinations(prior.groups, 2) for one in better for other in worse}
 
 
-def _applies(prior: Prior, question: Question, catalog: Catalog) -> bool:
-    if prior.task != question.task or not prior.holds_on(catalog.day):
-        return False
+def _priors_for(catalog: Catalog, task: str) -> tuple[Prior, ...]:
+    return tuple(prior for prior in catalog.reference.priors if prior.task == task and prior.holds_on(catalog.day))
+
+
+def _applying(question: Question, catalog: Catalog) -> tuple[Prior, ...]:
+    return tuple([prior for prior in catalog.derive(_priors_for, question.task) if _applies(prior, question)])
+
+
+def _applies(prior: Prior, question: Question) -> bool:
     if prior.deadline_hours is not None:
         return "workload.amount" in question.given and question.limits.deadline_hours is None
     limits = question.constraints

@@ -36,8 +36,8 @@ HOPELESS = 100.0
 
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
     """Returns the rejections of a selection, the most frequent first and equal ones by code."""
-    ordered = sorted(selection.obstacles, key=lambda obstacle: (-obstacle.fails.bit_count(), obstacle.code))
-    return tuple(_rejection(basis, obstacle, catalog) for obstacle in ordered)
+    rejected = [_rejection(basis, obstacle, catalog) for obstacle in selection.obstacles]
+    return tuple(sorted(rejected, key=lambda rejection: (-rejection.count, rejection.code)))
 
 
 def priced_first(rejected: Sequence[Rejection], priced: Sequence[Rejection]) -> tuple[Rejection, ...]:
@@ -93,21 +93,21 @@ def _best(basis: Basis, constraints: Constraints, needs: Requirements, catalog: 
 
 
 def _rejection(basis: Basis, obstacle: Obstacle, catalog: Catalog) -> Rejection:
-    only_this = obstacle.alone.bit_count()
-    relaxation = obstacle.relax(catalog) if only_this else None
+    alone = obstacle.alone
+    relaxation = obstacle.relax(catalog) if alone else None
     outcome = None if relaxation is None else _outcome(basis, relaxation, catalog)
     return Rejection(
         code=obstacle.code,
         ground=obstacle.ground,
         count=obstacle.fails.bit_count(),
-        only_this=only_this,
+        only_this=alone.bit_count(),
         relaxation=outcome,
-        instances=_some_of(obstacle.alone or obstacle.fails, catalog),
+        instances=_some_of(alone or obstacle.fails, catalog),
     )
 
 
 def _some_of(types: TypeSet, catalog: Catalog) -> tuple[str, ...]:
-    return tuple(catalog.instance_types[index].id for index in islice(members_of(types), SOME))
+    return tuple([catalog.ids[index] for index in islice(members_of(types), SOME)])
 
 
 def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> tuple[Explained, ...]:

@@ -92,7 +92,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         if any_of:
             yield catalog.derive(_precision_check, any_of, asked.precision_support, asked.needs_peak)
     if asked.task:
-        yield Check("task", "software", types_where(~catalog.derive(task_mask, asked.task)))
+        yield catalog.derive(_task_check, asked.task)
     given: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
         (asked.framework, _framework_check, (asked.framework,)),
         (asked.mainstream, _mainstream_check, (asked.platforms, asked.method, _admits_previews(asked))),
@@ -107,6 +107,10 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
     precision = next(iter((*asked.precision_all, *asked.precision_any)), None)
     for name in {**asked.at_least, **asked.at_most}:  # not cached, since a limit can be any number
         yield from range_checks(catalog, name, asked.at_least.get(name), asked.at_most.get(name), precision)
+
+
+def _task_check(catalog: Catalog, task: str) -> Check:
+    return Check("task", "software", types_where(~catalog.derive(task_mask, task)))
 
 
 def types_with_support(catalog: Catalog, support: SupportAsked) -> dict[str, TypeSet]:

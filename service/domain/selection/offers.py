@@ -101,11 +101,11 @@ class AdmittedOffers(NamedTuple):
             return self
         cheapest = self.cheapest
         within = cheapest.usd[self.among(cheapest.instance_type, cheapest.usd)]
-        return self._replace(limit=float(within.max(initial=0.0)))
+        return AdmittedOffers(cheapest, self.types, float(within.max(initial=0.0)))
 
     def only(self, types: TypeSet) -> "AdmittedOffers":
         """The part of these offers that belongs to some types."""
-        return self._replace(types=self.types & types)
+        return AdmittedOffers(self.cheapest, self.types & types, self.limit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +117,8 @@ class NearMisses:
     offers: Indices
     code: NDArray[np.int32]
     """Region, country, continent or market of each row of `cheapest`; the market for all other codes."""
+    pair: Indices
+    """Number of the pair of type and `code` of each row of `cheapest`, ascending."""
     cheapest: CheapestOffers
     """The cheapest of these offers for each type, market, term and region, country or continent, old prices apart."""
     by_region: bool
@@ -129,9 +131,10 @@ class NearMisses:
         types, codes = catalog.offers.instance_type[offers], words.codes[offers]
         kinds = _kinds(offers, catalog, by_region=by_region)
         order = np.lexsort((catalog.offers.usd_per_hour[offers], kinds, codes, types))
-        types, codes = types[order], codes[order]
-        first = first_of_run(types) | first_of_run(codes) | first_of_run(kinds[order])
-        return cls(nearest, offers, codes[first], CheapestOffers.of(offers[order][first], catalog), by_region)
+        codes, new_pair = codes[order], first_of_run(types[order]) | first_of_run(codes[order])
+        first = new_pair | first_of_run(kinds[order])
+        cheapest = CheapestOffers.of(offers[order][first], catalog)
+        return cls(nearest, offers, codes[first], np.cumsum(new_pair, dtype=np.int64)[first], cheapest, by_region)
 
     def with_code(self, code: int, catalog: Catalog) -> CheapestOffers:
         """The cheapest of these offers in one region, country, continent or market."""

@@ -98,8 +98,8 @@ class AddWord:
         """Returns the change to the list of words; None where no word helps."""
         types = rejected.types & self.fails
         counts = [(types & of_word).bit_count() for of_word in self.types_of.values()]
-        if any(counts):
-            word = list(self.types_of)[counts.index(max(counts))]
+        if most := max(counts, default=0):
+            word = list(self.types_of)[counts.index(most)]
             return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.types_of[word]))
         return Relaxation({self.field: []}, rejected.only(types)) if self.or_drop else None
 
@@ -169,10 +169,9 @@ class AddOfferWord:
         rows = _keeping_rows(rejected, None if self.spot_refused else self.keeping)
         if not len(rows):
             return None
-        code = self.near_misses.code[rows]
-        # A type may have two offers under a word, one of them with an old price; they follow each other.
-        first = np.flatnonzero(first_of_run(rejected.cheapest.instance_type[rows]) | first_of_run(code))
-        most = int(np.bincount(code[first]).argmax())
+        # A type may have two offers under a word, one of them with an old price; it counts once.
+        first = rows[first_of_run(self.near_misses.pair[rows])]
+        most = int(np.bincount(self.near_misses.code[first]).argmax())
         word = catalog.offer_words[self.field].words[most]
         offers = self.near_misses.with_code(most, catalog)
         to: dict[str, object] = {self.field: [*self.words, word]}
@@ -220,12 +219,14 @@ class RaisePriceLimit:
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
         """Returns the lowest price above the limit; None where there is none."""
-        usd = rejected.cheapest.usd[_keeping_rows(rejected, self.keeping)]
-        usd = usd[(usd > self.limit) & np.isfinite(usd)]
-        if not len(usd):
-            return None
-        limit = float(usd.min())
-        return Relaxation({"max_usd_per_hour": limit}, rejected.cheapest.candidates(rejected.types, limit))
+        cheapest = rejected.cheapest
+        if self.keeping is None:
+            limit = cheapest.prices.least(rejected.types)  # all prices of the rejected types are above the limit
+        else:
+            usd = cheapest.usd[_keeping_rows(rejected, self.keeping)]
+            limit = float(usd.min(initial=np.inf, where=usd > self.limit))
+        admitted = cheapest.candidates(rejected.types, limit)
+        return None if limit == np.inf else Relaxation({"max_usd_per_hour": limit}, admitted)
 
 
 def _keeping_rows(offers: AdmittedOffers, keeping: KeepingOffers | None) -> Indices:

@@ -60,12 +60,12 @@ def select(
     checks = [*type_checks(asked, catalog), *more]
     # Types that fail one check alone are those that relaxing it can admit.
     failing, failing_one = in_any_and_in_one(check.fails for check in checks)
-    admitted = choice.cheapest.candidates(catalog.everyone & ~failing, limit)
-    rejected = choice.cheapest.candidates(failing_one, limit)
+    passing = choice.cheapest.candidates(catalog.everyone, limit)
+    admitted, rejected = passing.only(~failing), passing.only(failing_one)
     by_limits = union(check.fails for check in checks if check.of_plans)
     by_others = union(check.fails for check in checks if not check.of_plans)
     out = _Rejected(catalog.everyone & ~admitted.types, failing, by_limits & ~by_others)
-    helped = choice.cheapest.candidates(failing_one | out.by_limits, limit)
+    helped = passing.only(failing_one | out.by_limits)
     obstacles = [
         Obstacle(check.code, check.ground, check.fails, rejected, check.rule, helped if check.changes_plans else None)
         for check in checks
@@ -90,9 +90,9 @@ def _offer_obstacles(
     """The constraints on offers; a type that fails none of the other checks is rejected by these alone."""
     cheapest, limit, only_by_offers = choice.cheapest, asked.max_usd_per_hour, out.types & ~out.failing
     for code, near_misses in choice.near_misses.items():
-        alone = near_misses.cheapest.candidates(only_by_offers, limit)
-        fails = (out.types & near_misses.nearest & ~cheapest.types) | alone.types
-        helped = near_misses.cheapest.candidates(only_by_offers | _kept(out, near_misses.cheapest, keeping), limit)
+        kept = _kept(out, near_misses.cheapest, keeping)
+        helped = near_misses.cheapest.candidates(only_by_offers | kept, limit)
+        fails = (out.types & near_misses.nearest & ~cheapest.types) | (helped.types & only_by_offers)
         rule = _offer_rule(code, near_misses, asked, keeping)
         # A spot price that is unknown is missing data; a provider without spot machines does not meet the constraint.
         unknown = catalog.derive(sold_at_spot) if code == "market" and asked.market == ("spot",) else 0
