@@ -122,6 +122,14 @@ def test_before_ampere_no_nvidia_card_has_bf16_or_tf32(history: CatalogHistory) 
     assert {gpu.rates[name].support for gpu in cards for name in ("bf16", "tf32")} == {"none"}
 
 
+def test_flash_attention_and_the_fifth_pcie_are_facts_of_the_seed(history: CatalogHistory) -> None:
+    gpus = history.reference.gpus.values()
+    without = {gpu.architecture for gpu in gpus if not gpu.has_flash_attention}
+    assert without == {"fermi", "kepler", "maxwell", "pascal", "turing", "volta"}
+    newest = {gpu.architecture for gpu in gpus if gpu.pcie_generation == 5}
+    assert newest == {"hopper", "blackwell", "blackwell-ultra", "cdna-3", "cdna-4"}
+
+
 def test_a_bare_a100_names_several_cards_and_there_is_no_t100(history: CatalogHistory) -> None:
     aliases = history.reference.gpu_aliases
     assert {"a100-sxm4-40gb", "a100-sxm4-80gb"} <= set(aliases["a100"])

@@ -148,10 +148,16 @@ def _parts(connection: Connection, table: str, value: Callable[..., V], *key: st
 def _read_gpus(connection: Connection) -> dict[str, Gpu]:
     rates = _parts(connection, "gpu_precision", Rate, "gpu")
     aliases = _parts(connection, "gpu_alias", ReadRow, "gpu")
+    without_flash_attention = {
+        rule["scope_value"]
+        for rule in _rows(connection, "framework_support")
+        if (rule["software"], rule["scope"]) == ("flash-attention", "architecture") and rule["supported"] != "yes"
+    }
     return {
         row["id"]: Gpu(
             **row,
             aliases=tuple(alias["alias"] for alias in aliases[(row["id"],)]),
+            has_flash_attention=row["architecture"] not in without_flash_attention,
             rates={rate.precision: rate for rate in rates[(row["id"],)]},
         )
         for row in _rows(connection, "gpu")

@@ -237,7 +237,7 @@ PRECISION = _table("precision", *_columns(Precision, keys=["id"]), _one_of("kind
 
 GPU = _table(
     "gpu",
-    *_columns(Gpu, keys=["id"], without=["partition_of"]),
+    *_columns(Gpu, keys=["id"], without=["partition_of", "has_flash_attention"]),
     # Checked at commit, since a part may be inserted before its card.
     Column("partition_of", TEXT, ForeignKey("gpu.id", deferrable=True, initially="DEFERRED")),
     _one_of("kind", "gpu", "tpu", "npu", "fpga"),

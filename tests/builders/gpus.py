@@ -52,6 +52,7 @@ def unknown_gpu(id: str = "a-gpu", *, rates: Sequence[Rate] = (), **given: Any) 
         tensor_core_generation=None,
         interconnect=None,
         interconnect_gb_per_second=None,
+        pcie_generation=None,
         form_factor=None,
         positioned_for=None,
         consumer=False,
@@ -61,6 +62,7 @@ def unknown_gpu(id: str = "a-gpu", *, rates: Sequence[Rate] = (), **given: Any) 
         source=SOURCE,
         note=None,
         aliases=(),
+        has_flash_attention=True,
         rates={each.precision: each for each in rates},
     )
     return replace(plain, **given)

@@ -22,7 +22,15 @@ from service.domain.errors import NotFound, UnknownName
 router = APIRouter(tags=["catalog"])
 
 
-_NOT_SHOWN = ("gpus_per_board", "gpus_per_rack", "gpus_per_tray", "consumer", "rates")
+_NOT_SHOWN = (
+    "gpus_per_board",
+    "gpus_per_rack",
+    "gpus_per_tray",
+    "pcie_generation",
+    "consumer",
+    "has_flash_attention",
+    "rates",
+)
 
 
 class BoardResponse(ResponseModel):

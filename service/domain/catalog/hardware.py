@@ -66,6 +66,8 @@ class Gpu:
     tensor_core_generation: int | None
     interconnect: str | None
     interconnect_gb_per_second: float | None
+    pcie_generation: int | None
+    """Of its bus; the rate of the fourth is assumed where it is None."""
     form_factor: str | None
     positioned_for: str | None
     consumer: bool | None
@@ -77,6 +79,8 @@ class Gpu:
     source: str
     note: str | None
     aliases: tuple[str, ...]
+    has_flash_attention: bool
+    """False where the rules on software say that FlashAttention-2 does not run on its architecture."""
     rates: Mapping[str, Rate]
 
     @property
@@ -266,6 +270,7 @@ def _cpus(host: InstanceType) -> Gpu:
         "fraction": 1.0,
         "source": host.source,
         "aliases": (),
+        "has_flash_attention": True,
         "rates": {"fp32": Rate("fp32", "native", host.cpu_fp32_tflops, None, host.source, None)},
     }
     return Gpu(**{**unknown, **figures})  # type: ignore[arg-type]

@@ -23,9 +23,6 @@ JOB_PRECISIONS: dict[str, tuple[str, ...]] = {
 _NARROW_BITS = 9.0
 """Engines store weights in formats up to this size on any GPU, and multiply at 16 bits without a unit for them."""
 
-_WITHOUT_FLASH = frozenset({"kepler", "maxwell", "pascal", "volta", "turing"})
-"""Architectures that FlashAttention-2 does not support (its README)."""
-
 _USUAL_SEQUENCE = 2048
 """Tokens of a training sequence by default, unless the model reads fewer: the usual length from GPT-3 to Llama 1."""
 
@@ -148,7 +145,7 @@ def gpu_traits(gpu: Gpu) -> Hashable:
     usual = tuple(_usual_precision(task, gpu) for task in JOB_PRECISIONS)
     support = frozenset((name, rate.support) for name, rate in gpu.rates.items())
     platform = gpu.platform if gpu.platform in PLATFORMS_WITH_STACKS else None
-    return gpu.architecture in _WITHOUT_FLASH, usual, support, platform
+    return gpu.has_flash_attention, usual, support, platform
 
 
 def sequence_length(job: Job) -> int:
@@ -319,7 +316,7 @@ def _recipe(job: Job, precision: str) -> str:
 def _has_flash(job: Job, gpu: Gpu) -> bool:
     if job.flash_attention is not None:
         return job.flash_attention
-    return gpu.architecture not in _WITHOUT_FLASH and not job.software.stack.before_flash
+    return gpu.has_flash_attention and not job.software.stack.before_flash
 
 
 def _purpose(job: Job) -> str:

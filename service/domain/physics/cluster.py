@@ -17,9 +17,6 @@ DEFAULT_ONE_WAY_GB_PER_SECOND = {
 }
 """Link rates in one direction, per GPU, if the catalog has none; PCIe 4.0 x16 moves about 24 of its 32 GB/s."""
 
-PCIE_5 = frozenset({"hopper", "blackwell", "blackwell-ultra", "cdna-3", "cdna-4"})
-"""Architectures whose bus is PCIe of the fifth generation."""
-
 OWN_LINKS = frozenset({"nvlink", "nvswitch"})
 """Names of one link: a switch joins the NVLinks of the cards at their own rate."""
 
@@ -97,7 +94,7 @@ def cluster_of(
     both_ways = interconnect_gb_per_second
     if both_ways is None and (link == gpu.interconnect or {link, gpu.interconnect} == OWN_LINKS):
         both_ways = gpu.interconnect_gb_per_second
-    usual = "pcie_5" if link == "pcie" and gpu.architecture in PCIE_5 else link
+    usual = "pcie_5" if link == "pcie" and gpu.pcie_generation == 5 else link
     one_way = DEFAULT_ONE_WAY_GB_PER_SECOND.get(usual, DEFAULT_ONE_WAY_GB_PER_SECOND["pcie"])
     return Cluster(
         gpu=gpu,

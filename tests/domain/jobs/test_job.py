@@ -24,7 +24,7 @@ from tests.builders.jobs import LLAMA_3_8B, model
 TRAINING = Job("training", model())
 INFERENCE = Job("inference", model())
 A100 = gpu_with_peaks()
-V100 = gpu("v100", architecture="volta", rates=(rate("fp16", "accelerated", 125.0), rate("fp32", "native", 15.7)))
+V100 = gpu("v100", has_flash_attention=False, rates=(rate("fp16", "accelerated", 125.0), rate("fp32", "native", 15.7)))
 H100 = gpu(
     "h100", architecture="hopper", rates=(rate("fp8", "accelerated", 1979.0), rate("bf16", "accelerated", 989.0))
 )
@@ -82,7 +82,7 @@ def test_the_recipe_follows_from_precision_stack_and_choice(
     assert training_on(job, A100).recipe == recipe
 
 
-def test_flash_attention_needs_an_architecture_and_a_stack_that_have_it() -> None:
+def test_flash_attention_needs_a_gpu_and_a_stack_that_have_it() -> None:
     assert training_on(TRAINING, A100).flash_attention
     assert not training_on(TRAINING, V100).flash_attention
     assert not training_on(replace(TRAINING, software=SoftwareStack("mxnet")), A100).flash_attention

@@ -20,9 +20,9 @@ def test_links_and_network_are_rates_of_one_gpu_in_one_direction() -> None:
     assert cluster.host_memory_bytes == 1152 * GIB
 
 
-@pytest.mark.parametrize(("architecture", "gb_per_second"), [("ampere", 24), ("hopper", 50)])
-def test_an_unknown_link_is_the_bus_of_the_architecture(architecture: str, gb_per_second: float) -> None:
-    assert cluster_of(unknown_gpu(architecture=architecture), 1).link_bytes_per_second == gb_per_second * 1e9
+@pytest.mark.parametrize(("pcie_generation", "gb_per_second"), [(None, 24), (4, 24), (5, 50)])
+def test_an_unknown_link_is_the_bus_of_the_gpu(pcie_generation: int | None, gb_per_second: float) -> None:
+    assert cluster_of(unknown_gpu(pcie_generation=pcie_generation), 1).link_bytes_per_second == gb_per_second * 1e9
 
 
 @pytest.mark.parametrize(
