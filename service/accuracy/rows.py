@@ -271,7 +271,7 @@ TECHNIQUES: dict[str, dict[str, Any]] = {
     "LoRA": {"fused_optimizer": False, "optimizer": "adamw"},
     "QLoRA": {},
 }
-"""The order in which a published table adds techniques, each row to the ones before, and the fields that each sets."""
+"""Techniques in the order in which a published table adds them, and the fields of the request that each sets."""
 
 UNPACKED_LENGTH = 256
 """Approximate length that a batch of instructions is padded to before samples are packed."""

@@ -14,7 +14,7 @@ from service.domain.keys import ID_LETTERS, ApiKey, hash_of, id_of
 
 SECRET_BYTES = 32
 USES_EVERY = timedelta(minutes=1)
-"""How often the time of a key's last use is written."""
+"""Interval at which the time of the last use of a key is written."""
 
 
 def new_token() -> str:

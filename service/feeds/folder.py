@@ -173,7 +173,7 @@ def _part_of(name: str, source: FeedSource) -> str:
 
 
 def _companions(name: str, source: FeedSource, files: Mapping[str, bytes]) -> list[bytes]:
-    """The documents without which this one is incomplete: the version of a gpuhunt zip, the shapes of Oracle Cloud."""
+    """Returns the documents that a document needs: the version of a gpuhunt archive, the shapes of Oracle Cloud."""
     folder = PurePosixPath(name).parent
     wanted = {"gpuhunt": folder.parent / VERSION_FILE, "oci": folder / SHAPES_FILE}.get(source.id)
     body = files.get(str(wanted)) if wanted else None

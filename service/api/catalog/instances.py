@@ -239,7 +239,7 @@ def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:
 
 
 class SimilarRequest(DayRequest):
-    """How many similar types to show."""
+    """Query of the list of instance types that are similar to one."""
 
     limit: Annotated[int, Field(ge=1, le=100)] = 10
 

@@ -103,7 +103,7 @@ class MeasurementResponse(ResponseModel):
 
     @classmethod
     def of_named(cls, row: Measurement, catalog: Catalog) -> "MeasurementResponse":
-        """A measurement under a workload's name."""
+        """Returns the response for a measurement that was sent under the name of a workload."""
         index = catalog.index_of.get(row.machine)
         gpu = None if index is None else catalog.instance_types[index].gpu
         return cls.like(

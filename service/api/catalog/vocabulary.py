@@ -167,7 +167,7 @@ def get_regions(request: Request, asked: Annotated[RegionsRequest, Query()], liv
 
 
 class FrameworksRequest(PageRequest):
-    """Which software to list."""
+    """Query of the list of software."""
 
     software: Annotated[Names, Field(description="Names, such as `pytorch`.")] = ()
 

@@ -1,4 +1,4 @@
-"""A load as sent → a load of the domain, with its defaults."""
+"""Translates a load as it is sent into a load of the domain, with its defaults."""
 
 from service.api.workload.workload import LengthRequest, ServingRequest, WorkloadRequest
 from service.domain.errors import QuestionError

@@ -230,7 +230,7 @@ def _machine_hours(run: BilledRun, terms: SellerTerms) -> dict[PartName, Exact |
 
 
 def _elapsed_hours(used: Exact, interruptions: Expectation | Unknown | None) -> Exact | None:
-    """Hours of the calendar: waiting for capacity is not paid, but data is stored meanwhile."""
+    """Returns the hours on the calendar: no machine is billed while capacity is awaited, but stored data is."""
     if interruptions is None:
         return used
     if isinstance(interruptions, Unknown) or interruptions.elapsed is None:

@@ -130,7 +130,7 @@ class _TypeOffers:
         return self.indices[:0] if code is None else self.indices[offers.region[self.indices] == code]
 
     def cheapest_of_each(self, among: OfferIndices) -> list[Offer]:
-        """By market and term; the catalog has known and low prices first."""
+        """Returns the cheapest offer of each market and term. The catalog lists known and low prices first."""
         offers = self.catalog.offers
         keys = offers.market[among].astype(np.int64) * (len(offers.terms) + 1) + offers.term[among] + 1
         _, first = np.unique(keys, return_index=True)

@@ -8,7 +8,7 @@ from service.domain.errors import ImpossibleRun
 from service.domain.money import Unknown
 
 LONGEST_HOURS = 1_000_000.0
-"""More than a century: a longer run is a slip of the pen."""
+"""Limit on the hours of a run, above a century: a larger number is a typing error."""
 
 
 @dataclass(frozen=True, slots=True)

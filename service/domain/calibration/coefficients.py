@@ -204,7 +204,7 @@ def _coefficients_by_row(
 
 
 def values_by_name(coefficients: Iterable[Coefficient]) -> dict[str, dict[str, float]]:
-    """Name → scope → value."""
+    """Returns the values of coefficients by name, and then by scope."""
     values: dict[str, dict[str, float]] = {}
     for coefficient in coefficients:
         values.setdefault(coefficient.name, {})[coefficient.scope] = coefficient.value

@@ -55,7 +55,7 @@ def physics_of(coefficients: Iterable[Coefficient]) -> Physics:
 
 
 def unseen(calibration: Calibration, kind: StepKind, features: Features) -> tuple[str, ...]:
-    """Features of the question that no fitted run had; a stack that is not named is new."""
+    """Returns the features of the question that no fitted run had. A stack without a name counts as one of them."""
     return tuple(name for name in _fitted_features(kind) if not calibration.knows(kind, name, features))
 
 

@@ -81,7 +81,7 @@ class Catalog:
         return (cache or self.memory).get_or_compute((compute, *args), lambda: compute(self, *args))
 
     def offer(self, row: int) -> Offer:
-        """Returns the offer in a row; the few that lead are shown again and again."""
+        """Returns the offer in a row. Offers are cached, because most questions have the same few at the top."""
         return self.derive(_offer, row, cache=self.outlooks)
 
     @property

@@ -67,7 +67,7 @@ class Gpu:
     interconnect: str | None
     interconnect_gb_per_second: float | None
     pcie_generation: int | None
-    """Of its bus; the rate of the fourth is assumed where it is None."""
+    """Generation of its bus; the rate of the fourth is assumed where it is None."""
     form_factor: str | None
     positioned_for: str | None
     consumer: bool | None

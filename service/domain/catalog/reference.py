@@ -107,7 +107,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Fee:
-    """A managed service's premium on the plain machine's price, in percent; an empty family is every other one."""
+    """The percentage that a managed service adds to the price of a machine; without a family, that of all others."""
 
     provider: str
     service: str

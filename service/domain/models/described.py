@@ -15,7 +15,7 @@ from service.domain.models.model import Model, Transformer
 DIMENSIONS = tuple(field.name for field in fields(Transformer))
 
 SAME_PARAMETERS = 0.02
-"""Relative difference within one network: published numbers differ in biases, positions and buffers."""
+"""Relative difference of published parameter counts of one network: some leave out biases, positions or buffers."""
 SAME_TRANSFORMER = 0.08
 """Relative difference where all sizes are equal: published numbers may differ in embeddings too."""
 SAME_FLOPS = 0.06

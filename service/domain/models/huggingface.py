@@ -87,7 +87,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gpt_oss": Architecture(global_every=2, defaults={"sliding_window": 128, "num_experts_per_tok": 4}),
     "llama4_text": Architecture(defaults={"head_dim": 128, "vocab_size": 202048}),
 }
-"""Any other architecture is read by the usual names with the usual meaning."""
+"""Architectures whose fields have names or meanings of their own. Any other one is read by the usual names."""
 
 GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu", "gated")
 
@@ -461,7 +461,7 @@ CLIP_VISION = {
     "image_size": 224,
     "patch_size": 32,
 }
-"""The defaults of the library; published files hold little more than the differences from them."""
+"""Defaults of the library `transformers`: published files state little more than what differs from them."""
 
 
 def _clip(config: Config, name: str) -> Model:

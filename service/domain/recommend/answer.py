@@ -291,11 +291,6 @@ class RankedOffer:
         return None if watts is None else watts * self.machines
 
     @property
-    def price_factors(self) -> tuple[float, float, float]:
-        """Low, likely and high of the price as factors of the likely one."""
-        return self.offer.price.factors
-
-    @property
     def usd_per_hour(self) -> float | None:
         """Price of an hour of all machines."""
         usd = self.offer.price.usd_per_hour

@@ -44,7 +44,7 @@ MAX_NODES = 10_000
 """The highest number of nodes that a question may ask for."""
 
 HALVINGS_OF_A_PROMPT = 10
-"""A prompt that has room is then found to about a thousandth of the one that is asked for."""
+"""Steps of the search for the longest prompt that has room: they find it to a thousandth of the requested length."""
 
 W = TypeVar("W")
 Measured = tuple[Measurement, ...]

@@ -21,7 +21,7 @@ PARTS = (
 PROVIDERS = {"do": "digitalocean"}
 COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "vCPUs", "MemoryGiB", "Price", "SpotPrice", "Region")
 PLACEHOLDER = Decimal(700)
-"""Written for TPU slices without a price."""
+"""US dollars per hour that SkyPilot writes for a TPU slice whose price it does not know."""
 
 ONE_PRICE_EVERYWHERE = ("lambda", "oci")
 NO_SPOT_AT_FULL_PRICE = ("azure", "runpod")

@@ -1,6 +1,6 @@
 """Spot prices of AWS by region, keyless and undated: `spot.json`, and the older JSONP form from files.
 
-`spot.js` answered for years after its content stood still in May 2024, so it is never fetched.
+`spot.js` goes on answering although its content has not changed since May 2024, so it is never fetched.
 """
 
 import re
