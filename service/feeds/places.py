@@ -40,3 +40,8 @@ def runpod_place(place: str) -> tuple[str, str | None]:
     if not rest:
         return place, None
     return (rest[0] if first in CONTINENTS else first), place
+
+
+def vast_place(place: str) -> str:
+    """Returns a place of Vast.ai without empty words: a host that states no city is in `, US, NA`."""
+    return ", ".join(word for each in place.split(",") if (word := each.strip()))

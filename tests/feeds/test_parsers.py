@@ -336,12 +336,20 @@ def test_vast_hosts_become_a_median_for_each_place() -> None:
     }
     offers = [{**host, "dph_total": value} for value in (2, 3, 9)]
     offers += [{**host, "dph_total": 1, "verification": "unverified"}, {**host, "dph_total": 1, "geolocation": None}]
+    offers.append({**host, "dph_total": 4, "geolocation": ", US"})
     content = parsed("vast", {"offers": offers})
-    assert [(price(each), each.reason) for each in content.listings] == [
-        ("1", "another_product"),
-        ("1", "row_unreadable"),
-        ("3", None),
+    assert [(price(each), each.region, each.reason) for each in content.listings] == [
+        ("1", "France, FR", "another_product"),
+        ("1", None, "row_unreadable"),
+        ("3", "France, FR", None),
+        ("4", "US", None),
     ]
+
+
+def test_a_place_of_vast_without_a_city_is_its_country() -> None:
+    rows = "1x-RTX_4090,RTX4090,1,16,64,,0.40,,\", US, NA\",\n1x-RTX_5090,RTX5090,1,16,64,,0.50,,\"Texas, US, NA\",\n"
+    content = parsed("skypilot", f"{SKYPILOT}{rows}", part="vast")
+    assert {each.region for each in content.listings} == {"US, NA", "Texas, US, NA"}
 
 
 def test_a_cudo_machine_costs_its_parts() -> None:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from service.feeds.fetching import Get
 from service.feeds.google_names import GPUS_OF_N1, built_in_gpu, tpu_machine, with_attached_gpu
 from service.feeds.listing import REASONS, Content, Listing, Specification, number_in, one_per_offer, price_in
-from service.feeds.places import runpod_place
+from service.feeds.places import runpod_place, vast_place
 from service.feeds.reading import Cells, table_of
 
 PARTS = (
@@ -73,6 +73,8 @@ def _placed(part: str, listing: Listing, cells: Cells) -> Listing:
         contradicts = country != listing.region
         placed = listing.at(listing.region, zone)
         return placed.because("region_contradicts_zone") if contradicts else placed
+    if part == "vast" and listing.region:
+        return listing.at(vast_place(listing.region), zone)
     return listing.at(listing.region, zone)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from service.domain.catalog.offer import Market
 from service.feeds.fetching import Get
 from service.feeds.listing import Content, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.places import vast_place
 from service.feeds.reading import items_of, object_of
 
 PARTS = ("",)
@@ -65,7 +66,7 @@ def _medians(offers: Sequence[dict[str, Any]]) -> Iterator[Listing]:
         for market, column in COLUMNS:
             price, reason = price_in(offer.get(column))
             if price is not None and reason is None and _refused(offer) is None:
-                prices[market, _name(offer), str(offer["geolocation"])].append(price)
+                prices[market, _name(offer), vast_place(str(offer["geolocation"]))].append(price)
                 memory = number_in(offer.get("gpu_ram"))
                 hardware[_name(offer)] = Specification(
                     gpu_name=str(offer.get("gpu_name")),
