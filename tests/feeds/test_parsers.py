@@ -347,7 +347,7 @@ def test_vast_hosts_become_a_median_for_each_place() -> None:
 
 
 def test_a_place_of_vast_without_a_city_is_its_country() -> None:
-    rows = "1x-RTX_4090,RTX4090,1,16,64,,0.40,,\", US, NA\",\n1x-RTX_5090,RTX5090,1,16,64,,0.50,,\"Texas, US, NA\",\n"
+    rows = '1x-RTX_4090,RTX4090,1,16,64,,0.40,,", US, NA",\n1x-RTX_5090,RTX5090,1,16,64,,0.50,,"Texas, US, NA",\n'
     content = parsed("skypilot", f"{SKYPILOT}{rows}", part="vast")
     assert {each.region for each in content.listings} == {"US, NA", "Texas, US, NA"}
 

@@ -51,7 +51,11 @@ def service(seeded_file: Path) -> Iterator[TestClient]:
         yield client
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: "-".join(str(each[k]) for k in ("task", "model", "method") if k in each))
+def name(workload: dict[str, Any]) -> str:
+    return "-".join(workload[key] for key in ("task", "model", "method") if key in workload)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=name)
 def test_the_cheapest_choice_has_a_recent_price(service: TestClient, workload: dict[str, Any]) -> None:
     answer = service.post("/recommend", json={"workload": workload, "objective": "cheapest", "limit": 1})
     assert answer.status_code == 200, answer.text
