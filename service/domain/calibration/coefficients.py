@@ -57,6 +57,8 @@ class StepKind:
     """Term → its factor before anything is fitted."""
     noise: float = 0.15
     """Spread of published figures around any smooth law, against which the priors of coefficients are weighed."""
+    huber: float = 0.1
+    """Residuals above this count by their size and not by its square, so that a few odd runs do not bend the fit."""
     bounded: frozenset[str] = frozenset()
     """Terms that count work done at the rated peak, which no machine beats: they take their ideal time, and the
     coefficients say how much more."""

@@ -15,9 +15,6 @@ from service.domain.calibration.coefficients import Coefficient, Features, StepK
 
 Floats = NDArray[np.float64]
 
-HUBER = 0.10
-"""Residuals above 10 % count by their size and not by its square, so that a few odd runs do not bend the fit."""
-
 MOST_ROUNDS = 25
 MOST_TRIES = 6
 """Dampings that a round tries before the fit ends."""
@@ -97,6 +94,8 @@ class _Problem:
     """Seconds of each term of each run that no coefficient moves."""
     whole: "_Scopes"
     by_term: list["_Scopes"]
+    huber: float
+    """Residuals above this count by their size and not by its square."""
     target: Floats
     weight: Floats
     bound: Floats
@@ -119,7 +118,7 @@ class _Problem:
 
     def loss(self, theta: Floats) -> float:
         size = np.abs(self.residuals(self.parts(theta)))
-        robust = np.where(size < HUBER, size**2 / 2, HUBER * (size - HUBER / 2))
+        robust = np.where(size < self.huber, size**2 / 2, self.huber * (size - self.huber / 2))
         return float((self.weight * robust).sum() + 0.5 * (self.penalty * theta**2).sum())
 
     def normal_equations(self, theta: Floats) -> tuple[Floats, Floats]:
@@ -133,7 +132,7 @@ class _Problem:
         residuals = self.residuals(parts)
         # A bound that holds has no residual, and must not pull on the coefficients either.
         held = np.where((self.bound != 0) & (residuals == 0), 0.0, 1.0)
-        robust = held * self.weight * np.minimum(1.0, HUBER / np.maximum(np.abs(residuals), 1e-9))
+        robust = held * self.weight * np.minimum(1.0, self.huber / np.maximum(np.abs(residuals), 1e-9))
         # The product of an array with itself takes half of the work of a product of two.
         weighted = jacobian * np.sqrt(robust)[:, None]
         hessian = weighted.T @ weighted + np.diag(self.penalty)
@@ -169,6 +168,7 @@ def _problem_of(kind: StepKind, runs: Sequence[CalibrationRun]) -> _Problem:
         sign=np.array(signs, np.float64),
         ideal=ideal * [kind.start[term] for term in terms],
         least=ideal * [term in kind.bounded for term in terms],
+        huber=kind.huber,
         whole=scopes["*"],
         by_term=[scopes[term] for term in terms],
         target=np.log([run.seconds for run in runs]),
