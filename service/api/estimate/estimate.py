@@ -60,7 +60,9 @@ class FitChangeResponse:
         Field(description="A field of the workload or layout, `nodes`, `usable_memory_gib` or `host_memory_gib`."),
     ]
     to: int | float | str | bool
-    needed_gib: Annotated[float, Field(description="Per GPU, after the change; for `host_memory_gib` per node.")]
+    needed_gib: Annotated[
+        float, Field(description="Per GPU, after the change; per node where the memory of the host is what lacks.")
+    ]
     text: str
 
 

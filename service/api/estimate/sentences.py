@@ -12,31 +12,47 @@ from service.domain.catalog.reference import Fee
 from service.domain.layouts.warnings import EstimateWarningCode
 from service.domain.layouts.would_fit import FitChange
 from service.domain.money import MICRO, Micros, number
-from service.domain.physics.estimate import Estimate
+from service.domain.physics.estimate import MemoryNeed
 from service.domain.physics.generation import ServedLoad
+from service.domain.physics.host_memory import HostNeed
 from service.domain.statement import Statement
 from service.domain.units import GIB, HOURS_A_MONTH
 
 OWN_MACHINE = "A machine that is described has no seller: its hour costs the given price, and nothing else is known."
 MARKET_WORDS = {"on_demand": "on demand", "spot": "at spot", "reserved": "reserved"}
+ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
 DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zone": "another zone"}
 
 
 # The estimate
 
 
-def _gpu_memory(estimate: Estimate) -> str:
-    memory, least = memory_response(estimate.memory), estimate.memory.least_band.times(1 / GIB)
-    if estimate.fits:
-        confidence = estimate.memory.confidence
-        asked = "" if estimate.fits_surely else f" and not of {confidence:.0%} as asked"
+def _gpu_memory(memory: MemoryNeed) -> str:
+    shown, least = memory_response(memory), memory.least_band.times(1 / GIB)
+    if memory.fits:
+        asked = "" if memory.fits_surely else f" and not of {memory.confidence:.0%} as asked"
         return (
-            f"The job fits with a probability of {memory.fit_probability:.0%}{asked}: in eight of ten runs it needs "
-            f"{least.low:.1f} to {least.high:.1f} GiB per GPU, and {memory.usable_gib_per_gpu:.1f} can be used."
+            f"The job fits with a probability of {shown.fit_probability:.0%}{asked}: in eight of ten runs it needs "
+            f"{least.low:.1f} to {least.high:.1f} GiB per GPU, and {shown.usable_gib_per_gpu:.1f} can be used."
         )
-    largest = sorted(memory.parts.items(), key=lambda part: -part[1])
-    parts = ", ".join(f"{gib:.1f} {name.replace('_', ' ')}" for name, gib in largest if gib >= 0.05)
-    return f"{memory.usable_gib_per_gpu:.1f} GiB per GPU can be used; needs {memory.needed_gib_per_gpu:.1f}: {parts}."
+    needed = f"{shown.needed_gib_per_gpu:.1f}: {_largest_first(shown.parts)}"
+    return f"{shown.usable_gib_per_gpu:.1f} GiB per GPU can be used; needs {needed}."
+
+
+def _host_memory(host: HostNeed) -> str:
+    parts = {name: size / GIB for name, size in host.parts.items()}
+    needed = f"{host.needed_bytes / GIB:.1f}: {_largest_first(parts)}"
+    return f"The host of a node has {(host.available_bytes or 0.0) / GIB:.1f} GiB of memory; needs {needed}."
+
+
+def _largest_first(gib: Mapping[str, float]) -> str:
+    largest = sorted(gib.items(), key=lambda part: -part[1])
+    return ", ".join(f"{size:.1f} {name.replace('_', ' ')}" for name, size in largest if size >= 0.05)
+
+
+def ended(instance: str, state: str, since: object) -> str:
+    """Returns that an instance type is closed to new customers or retired."""
+    return f"{instance} {ENDED[state]} since {since}."
 
 
 def _tensor_over_slow_links(tensor: int, crosses_nodes: bool) -> str:
@@ -94,6 +110,7 @@ def _slow_first_token(*, seconds: float, percentile: float, usual: float) -> str
 
 WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.GPU_MEMORY: _gpu_memory,
+    EstimateWarningCode.HOST_MEMORY: _host_memory,
     EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
     EstimateWarningCode.NETWORK_UNKNOWN: _network_unknown,
     EstimateWarningCode.SLOW_FIRST_TOKEN: _slow_first_token,
@@ -118,6 +135,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "{software} is not known to run on the {gpu}: the figures assume that it does."
     ).format,
     EstimateWarningCode.EXTRAPOLATES: _extrapolates,
+    EstimateWarningCode.ENDED: ended,
 }
 """Texts of the risks that an estimate shows, from their figures."""
 
@@ -130,9 +148,10 @@ def warning_text(warning: Statement[EstimateWarningCode]) -> str:
 def fit_change_text(change: FitChange) -> str:
     """Returns the sentence of a change that would make a job fit."""
     needed = f"{change.needed_bytes / GIB:.1f} GiB"
+    place = "of host memory per node" if change.of_host else "per GPU"
     match change.code:
         case "nodes":
-            return f"On {change.to:g} nodes it needs {needed} per GPU."
+            return f"On {change.to:g} nodes it needs {needed} {place}."
         case "usable_memory_gib":
             return f"A GPU with {change.to:.1f} GiB of usable memory holds it."
         case "memory_confidence":
@@ -140,10 +159,10 @@ def fit_change_text(change: FitChange) -> str:
         case "host_memory_gib":
             return f"A host with {needed} of memory holds it."
         case "layout":
-            return f"In a layout that is free to choose it needs {needed} per GPU."
+            return f"In a layout that is free to choose it needs {needed} {place}."
         case code:
             to = f"{change.to:g}" if isinstance(change.to, float) else str(change.to).lower()
-            return f"With {code} {to} it needs {needed} per GPU."
+            return f"With {code} {to} it needs {needed} {place}."
 
 
 # The bill

@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any
 
 from service.api.estimate.sentences import WARNINGS as WARNINGS_OF_ESTIMATES
-from service.api.estimate.sentences import readable
+from service.api.estimate.sentences import ended, readable
 from service.api.http.fields import NoteResponse, StatementResponse
 from service.api.recommend.codes import REJECTIONS
 from service.domain.bill.interruption import Expectation
@@ -241,7 +241,8 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     **{
         WarningCode(code): sentence
         for code, sentence in WARNINGS_OF_ESTIMATES.items()
-        if code is not EstimateWarningCode.BATCH_ASSUMED  # a note here, as it applies to every choice
+        # A note says the first of every choice; the state of a choice has warnings of its own.
+        if code not in (EstimateWarningCode.BATCH_ASSUMED, EstimateWarningCode.ENDED)
     },
     WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",
     WarningCode.MEASUREMENT_OTHER_SOFTWARE: "Measured with {measured}; the workload asks for {requested}. Measure it "
@@ -258,12 +259,11 @@ WITHOUT_GPU = {
     "sequential": "Work that goes step by step",
     "development": "Writing and debugging code",
 }
-ENDED = {"closed_to_new": "has admitted no new customers", "retired": "has not been offered"}
 BASES = {"peak": "the vendors' peak rates", "modelled": "a model of the job", "outdated": "outdated measurements"}
 
 
 def _current_ends(instance: str, state: str, since: object) -> str:
-    return f"{instance} {ENDED[state]} since {since}: plan to move what runs on it."
+    return f"{ended(instance, state, since).removesuffix('.')}: plan to move what runs on it."
 
 
 def _no_accelerator_needed(task: str, cheapest: Priced | None) -> str:
@@ -296,9 +296,9 @@ def _fractional_gpu(
     if cheapest is not None:
         usd, machine = cheapest
         sentences.append(f"{machine.id} rents {machine.whole_gpus:.3g} of an {card} for ${usd:g} an hour.")
-    for name, description, ended in services:
+    for name, description, closed_on in services:
         offers = description or "a part of an accelerator for a machine without a GPU"
-        since = "" if ended is None else f" It has admitted no new customers since {ended}."
+        since = "" if closed_on is None else f" It has admitted no new customers since {closed_on}."
         sentences.append(f"{name} is {offers}.{since}")
     return " ".join(sentences)
 

@@ -18,7 +18,7 @@ from service.domain.bill.payment_options import GpuHour, cheapest_gpu_hours, pay
 from service.domain.bill.run import BilledRun, RunAmount
 from service.domain.bill.verdict import Gate, Verdict
 from service.domain.catalog.catalog import Catalog, without_cluster
-from service.domain.catalog.hardware import InstanceType
+from service.domain.catalog.hardware import ENDED, InstanceType
 from service.domain.catalog.offer import Market
 from service.domain.catalog.software_support import RUNS, code_change, rules_on_gpu, support_by
 from service.domain.errors import QuestionError
@@ -161,7 +161,11 @@ def estimate(
         question=question,
         job=job,
         joules_per_sample=None if job is None else _joules_per_sample(question, job),
-        warnings=(*_warnings(question, job, catalog), *_software_warnings(question, catalog)),
+        warnings=(
+            *_warnings(question, job, catalog),
+            *_software_warnings(question, catalog),
+            *_ended(question, catalog),
+        ),
         evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
         served=served,
         bills=bills,
@@ -274,6 +278,14 @@ def _warnings(
         return warnings
     alone = catalog.derive(without_cluster)[catalog.index_of[instance_type.id]]
     return (*warnings, statement(EstimateWarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)) if alone else warnings
+
+
+def _ended(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields that the instance type is closed to new customers or retired on the catalog's day."""
+    machine = question.instance_type
+    event = None if machine is None else machine.event_on(catalog.day)
+    if machine is not None and event is not None and event.state in ENDED:
+        yield statement(EstimateWarningCode.ENDED, instance=machine.id, state=event.state, since=event.starts_on)
 
 
 def _assumed_batch(job: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:

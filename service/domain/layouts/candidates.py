@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from service.domain.arrays import Floats, Indices, Mask, Number, still, taken
 from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
 from service.domain.layouts.usual import FixedLayout
+from service.domain.models.counts import network_flops
 from service.domain.models.model import Model
 from service.domain.physics.parallelism import CHECKPOINTINGS, LayoutTable
 
@@ -32,12 +33,17 @@ MOST_PADDING = 0.05
 MOST_TOKENS_IN_A_MICRO_BATCH = 65536
 MOST_SAMPLES_IN_A_MICRO_BATCH = 512
 """Larger micro-batches gain nothing: a GPU is full before."""
+FLOPS_OF_A_MICRO_BATCH = 1e11
+"""Forward FLOPs up to which a micro-batch of a small network may have more samples: a millisecond of a GPU."""
 
 USUAL_TOKENS_PER_STEP = {"full": 2**20, "lora": 2**17, "qlora": 2**17, "adapter": 2**17}
 """About a million tokens when all weights learn (GPT-3 0.5-3.2 million, Llama 2 4 million), else 32 long sequences."""
 
 USUAL_SAMPLES_PER_STEP = {"full": 1024, "lora": 4, "qlora": 4, "adapter": 4}
 """About a thousand images when all weights learn (as for ImageNet), else 4 (diffusers' commands for LoRA)."""
+
+SAMPLES_PER_STEP_OF_A_RECOMMENDER = 65536
+"""MLPerf's DLRM trains with 55,296 to 65,536 rows in a step."""
 
 CUTS_OF_A_REPLICA = ("tensor", "pipeline", "context")
 """Degrees that divide a copy of the model over GPUs."""
@@ -91,7 +97,7 @@ def usual_batch(model: Model, method: Method, sequence_length: int) -> int:
     if model.transformer is not None and sequence_length:
         sequences = max(1, USUAL_TOKENS_PER_STEP[method] // sequence_length)
         return 1 << (sequences.bit_length() - 1)
-    return USUAL_SAMPLES_PER_STEP[method]
+    return SAMPLES_PER_STEP_OF_A_RECOMMENDER if model.family == "recommender" else USUAL_SAMPLES_PER_STEP[method]
 
 
 def assumed_batch(config: TrainingConfig, gpus: int) -> int:
@@ -105,7 +111,7 @@ def assumed_batch(config: TrainingConfig, gpus: int) -> int:
 def most_samples_per_micro_batch(config: TrainingConfig) -> int:
     """Samples that fill a GPU."""
     if not config.sequence_length:
-        return MOST_SAMPLES_IN_A_MICRO_BATCH
+        return max(MOST_SAMPLES_IN_A_MICRO_BATCH, int(FLOPS_OF_A_MICRO_BATCH / network_flops(config.model)))
     return max(1, min(MOST_SAMPLES_IN_A_MICRO_BATCH, MOST_TOKENS_IN_A_MICRO_BATCH // config.sequence_length))
 
 

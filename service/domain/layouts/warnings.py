@@ -22,6 +22,7 @@ class EstimateWarningCode(StrEnum):
     """A risk of running a job on a cluster."""
 
     GPU_MEMORY = "gpu_memory"
+    HOST_MEMORY = "host_memory"
     TENSOR_OVER_SLOW_LINKS = "tensor_over_slow_links"
     NETWORK_UNKNOWN = "network_unknown"
     NO_CLUSTER_THERE = "no_cluster_there"
@@ -36,14 +37,17 @@ class EstimateWarningCode(StrEnum):
     SOFTWARE_PARTLY = "software_partly"
     SOFTWARE_UNSUPPORTED = "software_unsupported"
     EXTRAPOLATES = "extrapolates"
+    ENDED = "ended"
 
 
 def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
     """Yields the risks of an estimate: memory, slow links, a precision without its own units, no similar run."""
     estimate, gpu, precision = job_estimate.estimate, cluster.gpu, job_estimate.precision
-    unsure = not estimate.fits_surely or estimate.memory.fit_probability < USUAL_CONFIDENCE
+    unsure = not estimate.memory.fits_surely or estimate.memory.fit_probability < USUAL_CONFIDENCE
     if unsure and not job_estimate.measured:
-        yield statement(EstimateWarningCode.GPU_MEMORY, estimate=estimate)
+        yield statement(EstimateWarningCode.GPU_MEMORY, memory=estimate.memory)
+    if not estimate.host.fits:
+        yield statement(EstimateWarningCode.HOST_MEMORY, host=estimate.host)
     tensor = estimate.layout.tensor
     crosses_nodes = tensor > cluster.linked_gpus
     if tensor > 1 and (crosses_nodes or cluster.interconnect in SLOW_INTERCONNECTS):

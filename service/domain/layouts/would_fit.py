@@ -34,7 +34,9 @@ class FitChange:
     """A field of the layout or of the workload; `layout`, `nodes`, `usable_memory_gib` or `host_memory_gib`."""
     to: float | str | bool
     needed_bytes: float
-    """Per GPU, after the change; for host_memory_gib, per node. An engine with more room runs more requests in it."""
+    """Per GPU, after the change, or per node. An engine with more room runs more requests in it."""
+    of_host: bool = False
+    """Whether the bytes are those of a node's host, whose memory is what lacks."""
 
 
 def nearest_changes(
@@ -46,8 +48,9 @@ def nearest_changes(
     least, and searches for others take several times as long as the estimate. `now` is the estimate of the best layout,
     where it is known already.
     """
-    changes = _Changes(physics, config, cluster, fixed)
-    return tuple(changes.all(now or changes.best(config, fixed)))
+    now = now or _Changes(physics, config, cluster, fixed).best(config, fixed)
+    lacks_host = now is not None and now.memory.fits_surely and not now.host.fits
+    return tuple(_Changes(physics, config, cluster, fixed, lacks_host).all(now))
 
 
 def largest_batch(physics: Physics, config: TrainingConfig, cluster: Cluster, fixed: FixedLayout = FREE) -> int:
@@ -72,6 +75,8 @@ class _Changes:
     config: Config
     cluster: Cluster
     fixed: FixedLayout
+    lacks_host: bool = False
+    """Whether the job fits in the GPUs, and not in the memory of the hosts."""
 
     def all(self, now: Estimate | None) -> Iterator[FitChange]:
         """Every change that makes the job fit, the least intrusive first; none if it fits already."""
@@ -87,7 +92,7 @@ class _Changes:
         for code, to, other in self._others():
             estimate = self.best(other, self.fixed)
             if estimate is not None and estimate.fits_surely:
-                yield FitChange(code, to, estimate.memory.least_bytes)
+                yield self._change(code, to, estimate)
         yield from self._of_nodes()
 
     def _in(self, layout: Layout) -> Iterator[FitChange]:
@@ -95,7 +100,7 @@ class _Changes:
         for code, to, other in self._others():
             estimate = estimate_config(self.physics, other, self.cluster, layout, timed=False)
             if estimate.fits_surely:
-                yield FitChange(code, to, estimate.memory.least_bytes)
+                yield self._change(code, to, estimate)
         half, rest = divmod(layout.accumulation, 2)
         is_free = self.fixed.data is None and self.fixed.accumulation is None
         if is_free and half and not rest and not layout.empty_samples:
@@ -104,7 +109,11 @@ class _Changes:
             wider = replace(layout, data=2 * layout.data, accumulation=half, zero_stage=stage)
             estimate = estimate_config(self.physics, self.config, twice, wider, timed=False)
             if estimate.fits_surely:
-                yield FitChange("nodes", twice.nodes, estimate.memory.least_bytes)
+                yield self._change("nodes", twice.nodes, estimate)
+
+    def _change(self, code: str, to: float | str | bool, estimate: Estimate) -> FitChange:
+        needed = estimate.host.needed_bytes if self.lacks_host else estimate.memory.least_bytes
+        return FitChange(code, to, needed, self.lacks_host)
 
     def _others(self) -> Iterator["Other"]:
         """The job with each change, from those that alter no result to those that alter much."""
@@ -128,11 +137,11 @@ class _Changes:
             estimate = self.best(self.config, replace(self.fixed, **{name: None}))
             if estimate is not None and estimate.fits_surely:
                 enough = True
-                yield FitChange(name, getattr(estimate.layout, name), estimate.memory.least_bytes)
+                yield self._change(name, getattr(estimate.layout, name), estimate)
         if names and not enough:
             estimate = self.best(self.config, FREE)
             if estimate is not None and estimate.fits_surely:
-                yield FitChange("layout", "free", estimate.memory.least_bytes)
+                yield self._change("layout", "free", estimate)
 
     def _of_nodes(self) -> Iterator[FitChange]:
         """The fewest nodes on which it fits."""
@@ -142,7 +151,7 @@ class _Changes:
         for index in np.flatnonzero(fastest.fits)[:1].tolist():
             on_more = replace(self.cluster, nodes=counts[index])
             estimate = best_layout(self.physics, self.config, on_more, self.fixed)
-            yield FitChange("nodes", counts[index], estimate.memory.least_bytes)
+            yield self._change("nodes", counts[index], estimate)
 
 
 def _of_confidence(now: Estimate | None) -> Iterator[FitChange]:
@@ -156,7 +165,7 @@ def _of_memory(now: Estimate) -> Iterator[FitChange]:
     if not now.memory.fits_surely and (now.host is None or now.host.fits):
         yield FitChange("usable_memory_gib", now.memory.sure_bytes / GIB, now.memory.needed_bytes)
     if now.memory.fits_surely and now.host is not None:
-        yield FitChange("host_memory_gib", now.host.needed_bytes / GIB, now.host.needed_bytes)
+        yield FitChange("host_memory_gib", now.host.needed_bytes / GIB, now.host.needed_bytes, of_host=True)
 
 
 Other = tuple[str, float | str | bool, Config]

@@ -12,6 +12,13 @@ VALUES_PER_FLOP = 1 / 740
 """Values that convolutions write per forward FLOP, as in ResNet-50, for a network whose values are not known."""
 
 
+LIKE_RESNET_50 = 25.6e6
+"""Parameters of the network whose values per FLOP are taken."""
+WIDTH_BY_PARAMETERS = {"diffusion": 0.4}
+"""Growth of the FLOPs per value with the parameters, by family: a value takes twice as many FLOPs as its layer is wide.
+Of the six diffusion models whose values are counted, it brings the error from a factor of 3.6 to 13 below 1.6."""
+
+
 def network_flops(model: Model) -> float:
     """Returns the FLOPs of a forward pass over a sample of a network without known dimensions."""
     return model.forward_flops_per_sample or 2.0 * model.parameters
@@ -19,7 +26,13 @@ def network_flops(model: Model) -> float:
 
 def written_values(model: Model) -> float:
     """Returns the values that the layers of a network without known dimensions write for a sample."""
-    return model.activation_values_per_sample or VALUES_PER_FLOP * network_flops(model)
+    wider = max(1.0, model.parameters / LIKE_RESNET_50) ** WIDTH_BY_PARAMETERS.get(model.family, 0.0)
+    return model.activation_values_per_sample or VALUES_PER_FLOP / wider * network_flops(model)
+
+
+def table_parameters(model: Model) -> float:
+    """Returns the parameters in tables of which a sample reads a few rows; none in a network of known dimensions."""
+    return 0.0 if model.transformer or is_routed(model) else model.parameters - model.active_parameters
 
 
 # Parameters

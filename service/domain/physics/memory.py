@@ -7,7 +7,7 @@ import numpy as np
 from service.domain.arrays import Number
 from service.domain.catalog.precision import SINGLE_PRECISIONS, bytes_per_value
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.models.counts import cache_bytes, routed_share, written_values
+from service.domain.models.counts import cache_bytes, routed_share, table_parameters, written_values
 from service.domain.models.model import Model, Transformer
 from service.domain.physics.parallelism import AnyLayout, Layout, spread_of_experts
 
@@ -45,6 +45,10 @@ ADAPTER_SHARE = 0.003
 SELECTED_SHARE = 0.5
 """Share of the activations of a layer without scores that selective checkpointing keeps: the outputs of every other
 product of matrices (torchtitan's default). Users save 1.5 to 2.5 times."""
+
+TABLE_BYTES = 4.0
+"""Bytes per parameter of an embedding table: fp32. SGD and row-wise Adagrad keep next to nothing per value, and only
+the rows that a step reads have gradients (Naumov et al. 2019, 1906.00091; TorchRec)."""
 
 USUAL_LAYERS = 10
 """Layers of a network whose layers are unknown (assumed)."""
@@ -86,10 +90,11 @@ def activation_bytes(precision: str) -> float:
 
 
 def trainable_parameters(config: TrainingConfig) -> float:
-    """Parameters that learn; a usual share of the model for adapters of unknown size."""
+    """Parameters that learn, without tables; a usual share of the model for adapters of unknown size."""
     if config.trainable_parameters:
         return config.trainable_parameters
-    return config.model.parameters * (1.0 if config.method == "full" else ADAPTER_SHARE)
+    dense = config.model.parameters - table_parameters(config.model)
+    return dense * (1.0 if config.method == "full" else ADAPTER_SHARE)
 
 
 def stored_weight_bytes(model: Model, bits: float) -> float:
@@ -124,7 +129,7 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     gathered = np.where(whole, 1.0, min(1.0, 2 / layers)) * ((stage >= 3) & (ranks > 1))
     routed = routed_share(config.model)
     return {
-        "weights": on_each_gpu(weights, layout, routed, stage >= 3),
+        "weights": on_each_gpu(weights, layout, routed, stage >= 3) + _table_bytes(config) / ranks,
         "gradients": on_each_gpu(gradients, layout, learned_routed, (stage >= 2) & (layout.pipeline == 1)),
         "optimizer": on_each_gpu(optimizer, layout, learned_routed, stage >= 1),
         "live": on_each_gpu(weights, layout, routed, 0) * gathered,
@@ -156,10 +161,15 @@ def _weight_bytes(config: TrainingConfig) -> float:
     model, bytes_each = config.model, RECIPES[config.recipe][0]
     others = (model.other_parameters or 0.0) * bytes_each
     if config.method == "full":
-        return model.parameters * bytes_each + others
+        return (model.parameters - table_parameters(model)) * bytes_each + others
     frozen_bits = 8 * bytes_per_value(config.weight_precision) if config.weight_precision else None
     frozen = stored_weight_bytes(model, frozen_bits) if frozen_bits else model.parameters * bytes_each
     return frozen + trainable_parameters(config) * bytes_each + others
+
+
+def _table_bytes(config: TrainingConfig) -> float:
+    """Bytes of all tables that learn, which are spread over the GPUs in every layout."""
+    return TABLE_BYTES * table_parameters(config.model) if config.method == "full" else 0.0
 
 
 def optimizer_state_bytes(config: TrainingConfig) -> float:

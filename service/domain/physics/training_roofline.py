@@ -53,6 +53,8 @@ LAYER_BYTES_PER_VALUE = 34.0
 DECODE_SECONDS_PER_VCPU_SAMPLE = 1 / 130
 """Seconds of one CPU core per image: Pillow decodes and augments 100-150 per second."""
 
+FAMILIES_OF_IMAGES = frozenset({"cnn", "detection", "segmentation", "vit", "diffusion"})
+
 NARROW = 1024.0
 """The width at which matrices stop filling a GPU; narrower ones take proportionally longer."""
 
@@ -216,11 +218,12 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
     samples = layout.micro_batch * layout.accumulation
     moved = bytes_moved_forward(model) * (3 + again) * bytes_per_value(config.precision) / 2
     kernels = (3 + again) * kernels_forward(model)
+    decode = DECODE_SECONDS_PER_VCPU_SAMPLE if model.family in FAMILIES_OF_IMAGES else 0.0
     return {
         ("matrix", "flops"): (PASSES[config.method] + again) * network_flops(model) * samples,
         ("memory", "memory"): moved * samples,
         ("launch", "seconds"): kernels * LAUNCH_SECONDS * layout.accumulation,
-        ("input", "vcpu"): samples * DECODE_SECONDS_PER_VCPU_SAMPLE,
+        ("input", "vcpu"): samples * decode,
         **_gradient_demands(config, layout, linked_gpus),
         **_optimizer_demands(config, layout),
         ("step", "seconds"): 1e-3,

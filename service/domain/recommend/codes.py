@@ -60,6 +60,7 @@ class WarningCode(MeaningfulCode):
     HOST_MEMORY_UNKNOWN = auto(), "The host memory is unknown, so the requirement was not checked."
     PART_OF_A_CARD = auto(), "The GPU is only a part of a card."
     GPU_MEMORY = auto(), "The job does not fit in the memory of each GPU, or fits with a probability below 90 %."
+    HOST_MEMORY = auto(), "The job does not fit in the memory of the host."
     HOST_BOUND = auto(), "The CPUs prepare samples more slowly than the GPUs can process them."
     NO_CLUSTER_THERE = (
         auto(),

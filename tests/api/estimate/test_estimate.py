@@ -88,6 +88,48 @@ def test_what_does_not_fit_says_what_it_needs(client: TestClient) -> None:
     assert f"{estimate['memory']['needed_gib_per_gpu']:.1f}" in sentence
 
 
+def test_a_host_with_too_little_memory_is_what_an_estimate_names(client: TestClient) -> None:
+    """States of 70 billion parameters do not fit in 1,152 GiB; the GPUs without them have room to spare."""
+    asked = changed(TRAINING, workload__model="llama-3.1-70b", workload__method="full", machine="aws/p4de.24xlarge")
+    answer = post_estimate(client, changed(asked, workload__offload_optimizer=True))
+    texts = {warning["code"]: warning["text"] for warning in answer["warnings"]}
+    assert "gpu_memory" not in texts
+    assert texts["host_memory"].startswith("The host of a node has 1152.0 GiB of memory; needs 16")
+    assert answer["fits"] is False
+    changes = {change["code"]: change for change in answer["nearest_changes"]}
+    assert changes["nodes"]["needed_gib"] < 1152 < changes["host_memory_gib"]["needed_gib"]
+    assert all("host" in change["text"] for change in answer["nearest_changes"])
+
+
+def test_an_estimate_on_a_retired_machine_says_since_when_it_is_not_offered(client: TestClient) -> None:
+    on_p3 = changed(TRAINING, workload__precision=["fp16"], machine="aws/p3.16xlarge")
+    later, before = (
+        {warning["code"]: warning["text"] for warning in post_estimate(client, {**on_p3, "as_of": day})["warnings"]}
+        for day in ("2026-01-01", "2023-06-07")
+    )
+    assert later["ended"] == "aws/p3.16xlarge has not been offered since 2025-12-20."
+    assert "ended" not in before
+
+
+def test_a_recommender_trains_tables_of_which_a_step_reads_few_rows(client: TestClient) -> None:
+    """Submissions to MLPerf Training took eight A100 2 to 3.3 minutes for most of an epoch of 4 billion samples."""
+    body = {
+        "workload": {"task": "training", "model": "dlrm", "amount": {"samples": 4e9}},
+        "machine": "aws/p4de.24xlarge",
+    }
+    estimate = post_estimate(client, body)["estimate"]
+    assert 2 < 60 * estimate["hours"]["likely"] < 10
+    assert 24.1e9 * 4 / 8 / 2**30 < estimate["memory"]["parts"]["weights"] < 24.1e9 * 4 / 8 / 2**30 + 1
+
+
+def test_rows_of_numbers_need_no_decoding(client: TestClient) -> None:
+    network = {"parameters": 2e6, "forward_flops_per_sample": 4e6}
+    work = {"task": "training", "model": network, "amount": {"samples": 1e8}}
+    estimate = post_estimate(client, {"workload": work, "machine": "aws/g4dn.xlarge"})["estimate"]
+    assert estimate["step_seconds"].get("input", 0.0) == 0.0
+    assert estimate["bottleneck"] != "input"
+
+
 def test_a_job_that_may_run_out_of_memory_says_how_likely_it_fits(client: TestClient) -> None:
     layout = {"tensor": 4, "pipeline": 2, "zero_stage": 3, "activation_checkpointing": "none", "micro_batch": 1}
     probabilities = []

@@ -129,6 +129,10 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
         replace(SERVING, serving=OF_READERS), task="inference",
         limits=Limits(of_load=True),
     ),
+    "a load of long prompts": lambda: ask(
+        replace(SERVING, input_length=16384.0, serving=replace(OF_READERS, prompt=Length(16384.0), concurrency=4.0)),
+        task="inference", limits=Limits(of_load=True),
+    ),
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
     "a commitment": lambda: ask(world=catalog(priced(P4D, 1.0, market="reserved", term="1y_reserved"))),
@@ -136,6 +140,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "slow links": lambda: ask(replace(SERVING, model=LARGE_MODEL), task="inference", machines=(PCIE,)),
     "no batch": lambda: ask(replace(SMALL_JOB, global_batch=None)),
     "too large": lambda: ask(HUGE_JOB, current_instance=P4D.id),
+    "too large for the host": lambda: ask(
+        replace(HUGE_JOB, model=LARGE_MODEL, offload_optimizer=True), current_instance=P4D.id
+    ),
     "by name": lambda: ask(
         NamedWork("pictures", "training", "bf16", Amount(samples=1e6)), name="pictures", framework="pytorch==2.0"
     ),

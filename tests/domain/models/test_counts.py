@@ -20,6 +20,8 @@ from service.domain.models.counts import (
     parameters_touched,
     published_training_flops_per_sample,
     routed_layers,
+    table_parameters,
+    written_values,
 )
 from service.domain.models.described import model_of, transformer_of
 from service.domain.models.model import Transformer
@@ -87,6 +89,22 @@ def korthikanti_flops_per_iteration(t: Transformer, batch: int, sequence: int) -
     """72 B L s h² (1 + s/6h + V/12hL): Korthikanti et al. 2022 (2205.05198), for an FFN of 4h and full heads."""
     h, layers, s = t.hidden, t.layers, sequence
     return 72.0 * batch * layers * s * h * h * (1 + s / (6 * h) + t.vocabulary / (12 * h * layers))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "flops", "values"),
+    [(865.9e6, 680e9, 258e6), (2.03e9, 8.9e12, 1.633e9), (11.9e9, 74.4e12, 7.53e9)],
+    ids=["Stable Diffusion 2.1", "Stable Diffusion 3", "FLUX.1"],
+)
+def test_wider_diffusion_models_write_fewer_values_per_flop(parameters: float, flops: float, values: float) -> None:
+    network = model(None, parameters, family="diffusion", forward_flops_per_sample=flops)
+    assert written_values(network) == pytest.approx(values, rel=0.3)
+
+
+def test_tables_are_the_parameters_that_no_product_multiplies() -> None:
+    dlrm = replace(model(None, 24.1e9, family="recommender"), active_parameters=2.4e6)
+    assert table_parameters(dlrm) == 24.1e9 - 2.4e6
+    assert table_parameters(model()) == table_parameters(model(None, 25.6e6, family="cnn")) == 0
 
 
 def test_175b_runs_at_514_per_mille_of_peak() -> None:
