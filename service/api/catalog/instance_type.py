@@ -141,9 +141,10 @@ class InstanceTypeResponse(ResponseModel):
 
 
 class RegionCpuResponse(ResponseModel):
-    """The CPU that a region is known to combine with the GPU."""
+    """The CPU that a region is known to combine with a GPU."""
 
     region: str
+    gpu: str
     cpu: CpuResponse
     source: str
 

@@ -1,5 +1,6 @@
 """Instance types: the list with filters, one in full, and the ones similar to it."""
 
+from contextlib import suppress
 from datetime import date
 from functools import partial
 from typing import Annotated
@@ -25,12 +26,12 @@ from service.api.http.query import query_parameters, query_reader
 from service.db.live_catalog import PinnedCatalog
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import LifecycleEvent
-from service.domain.catalog.names import near_names
+from service.domain.catalog.names import near_names, resolve_instance
 from service.domain.catalog.precision import Rate
 from service.domain.catalog.reference import SoftwareRule
 from service.domain.catalog.similar import similar_types
 from service.domain.catalog.software_support import speaks_of
-from service.domain.errors import NotFound, QuestionError
+from service.domain.errors import NotFound, QuestionError, UnknownName
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.instance_list import count_values, list_instances
 from service.domain.selection.successors import successor
@@ -208,9 +209,8 @@ def get_instance(provider: Name, name: Name, asked: Annotated[DayRequest, Query(
 
 def _index_of(provider: str, name: str, catalog: Catalog) -> int:
     """The index of the instance type. Raises `NotFound` with near names."""
-    index = catalog.index_of.get(f"{provider}/{name}")
-    if index is not None:
-        return index
+    with suppress(UnknownName):
+        return catalog.index_of[resolve_instance(f"{provider}/{name}", catalog, "name")]
     near = near_names(f"{provider}/{name}", catalog.index_of)
     tail = f" Did you mean {' or '.join(near)}?" if near else ""
     raise NotFound(f"On {catalog.day} there is no instance type {provider}/{name}.{tail}", field="name", near=near)
@@ -280,9 +280,10 @@ class SimilarResponse(ResponseModel):
 def get_similar(provider: Name, name: Name, asked: Annotated[SimilarRequest, Query()], live: Live) -> Response:
     """The nearest types by GPU memory, peak rates, host and network, and what each gains or loses."""
     catalog = catalog_on(live, asked)
-    nearest = similar_types(catalog, _index_of(provider, name, catalog), IN_USE, asked.limit)
+    index = _index_of(provider, name, catalog)
+    nearest = similar_types(catalog, index, IN_USE, asked.limit)
     items = [
         SimilarInstanceResponse.like(similar, instance=instance_response(catalog, similar.index)) for similar in nearest
     ]
-    answer = SimilarResponse(instance=f"{provider}/{name}", items=items, catalog=stamp(catalog))
+    answer = SimilarResponse(instance=catalog.instance_types[index].id, items=items, catalog=stamp(catalog))
     return json_answer(answer, catalog)

@@ -230,28 +230,32 @@ def software_called(text: str | None) -> SoftwareStack:
 
 
 OTHER_NAMES = {
+    "apache-mxnet": "mxnet",
+    "aws-neuron": "neuron",
     "bnb": "bitsandbytes",
     "fast-socket": "nccl-fast-socket",
     "fastsocket": "nccl-fast-socket",
     "flash-attn": "flash-attention",
-    "flash_attn": "flash-attention",
     "flash-attention-2": "flash-attention",
     "flash-attn-3": "flash-attention-3",
+    "habana-synapseai": "synapse",
+    "lightning": "pytorch-lightning",
     "mig": "multi-instance-gpu",
+    "mind-spore": "mindspore",
+    "neuron-sdk": "neuron",
     "paddle": "paddlepaddle",
     "sdpa": "scaled-dot-product-attention",
+    "synapseai": "synapse",
     "te": "transformer-engine",
     "torch.compile": "torch-compile",
-    "torch_compile": "torch-compile",
-    "transformer_engine": "transformer-engine",
 }
 """Other names of software that is no stack or has another name as one, and the names of its rules."""
 
 
 def software_name(name: str, known: Collection[str]) -> str | None:
     """Returns the known name of a piece of software by one of its names; None if it is not known."""
-    folded, joined = name.lower(), name.lower().replace(" ", "-")
-    names = (folded, OTHER_NAMES.get(folded), joined, OTHER_NAMES.get(joined), software_called(name).line)
+    joined = name.lower().replace(" ", "-").replace("_", "-")
+    names = (name.lower(), joined, OTHER_NAMES.get(joined), software_called(name).line)
     return next((each for each in names if each in known), None)
 
 

@@ -767,3 +767,9 @@ def test_a_place_means_the_regions_of_every_seller_there(client: TestClient) -> 
     sellers = {item["provider"] for item in all_items(client, "/instances?region=Tokyo")}
     assert len(sellers) > 1
     assert "autodl" in {item["provider"] for item in all_items(client, "/instances?region=Beijing&as_of=2022-03-04")}
+
+
+@pytest.mark.parametrize("path", ["aws/P3.2XLARGE", "AWS/p3.2xlarge"])
+def test_an_instance_type_is_found_in_capitals(client: TestClient, path: str) -> None:
+    assert get_json(client, f"/instances/{path}")["name"] == "p3.2xlarge"
+    assert get_json(client, f"/instances/{path}/similar") == get_json(client, "/instances/aws/p3.2xlarge/similar")

@@ -85,12 +85,17 @@ def test_an_unknown_stack_has_the_habits_of_none() -> None:
         ("megatron", "megatron-lm"),
         ("paddle", "paddlepaddle"),
         ("SDPA", "scaled-dot-product-attention"),
+        ("Scaled Dot Product Attention", "scaled-dot-product-attention"),
+        ("pytorch_lightning", "pytorch-lightning"),
+        ("Lightning", "pytorch-lightning"),
+        ("Neuron SDK", "neuron"),
         ("vllm", "vllm"),
         ("no such thing", None),
     ],
 )
 def test_software_is_known_by_any_of_its_names(written: str, name: str | None) -> None:
-    known = ("tensorrt-llm", "megatron-lm", "paddlepaddle", "scaled-dot-product-attention", "vllm")
+    known: tuple[str, ...] = ("tensorrt-llm", "megatron-lm", "paddlepaddle", "vllm", "pytorch", "neuron")
+    known += ("scaled-dot-product-attention", "pytorch-lightning", "torch-neuronx")
     assert software_name(written, known) == name
 
 
