@@ -32,7 +32,7 @@ from service.importers.load_seed import load_seed
 from service.settings import Settings
 
 PUBLISHED_RUNS = SEED / "published_runs.csv"
-FILE = click.Path(path_type=Path)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.offer import UNKNOWN
 from service.domain.recommend.advice import advise, situation_of
 from service.domain.recommend.answer import Answer, Choice, Note, Question, RankedOffer, WorkContext
 from service.domain.recommend.basis import Basis, basis_of, best_of_types, order, rank_by, ranked_offer, select_by
@@ -177,9 +178,11 @@ def _completed(
 
 def _diverse(ranked: Ranked, question: Question, catalog: Catalog) -> Ranked:
     """Returns offers that differ in what can fail together, the best of them first."""
-    offers, types = catalog.offers, ranked.instance_type
-    families = catalog.columns.words["family"].codes[types]
-    domains = (families, offers.region[ranked.offer], offers.market[ranked.offer])
+    offers, types, words = catalog.offers, ranked.instance_type, catalog.columns.words
+    region = offers.region[ranked.offer]
+    # Unknown regions of two providers are different places: their codes are negative.
+    region = np.where(region == UNKNOWN, UNKNOWN - words["provider"].codes[types], region)
+    domains = (words["family"].codes[types], region, offers.market[ranked.offer])
     once = None if question.per_offer else types
     return ranked.rows(fallbacks(ranked.score, domains, question.limit, once))
 
