@@ -110,7 +110,10 @@ def select_by(basis: Basis, constraints: Constraints, needs: Requirements, catal
     checks = (*_job_checks(basis, constraints, catalog), *_figure_checks(basis, catalog), *of_workload)
     planner = basis.planner
     binds = planner is not None and planner.limits.bind
-    keeping = partial(_keeping, planner, catalog) if planner and binds else None
+    keeping = None
+    if planner and binds:
+        # The change that admits refused spot offers lets the job resume, too.
+        keeping = partial(_keeping, planner.resumable if constraints.spot_refused else planner, catalog)
     return select(constraints, catalog, checks, keeping)
 
 

@@ -6,6 +6,7 @@ Physics knows neither price nor market, and prices know no job. Plans combine th
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +77,12 @@ class Planner:
     run: BilledRun = ONE_MACHINE
     """The set-up, idle time and data that are paid for with the job; nodes and instances follow from the plan."""
     managed_service: str | None = None
+
+    @property
+    def resumable(self) -> "Planner":
+        """A planner of the job with checkpoints, so that it goes on after an interruption."""
+        kept = self.checkpoints.interval_seconds != inf
+        return self if kept else replace(self, checkpoints=replace(self.checkpoints, interval_seconds=None))
 
 
 @dataclass(frozen=True, slots=True)

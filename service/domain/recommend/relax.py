@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,12 +140,10 @@ def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
         return basis
     fields = {path.rpartition(".")[2]: value for path, value in to.items()}
     changed = {name: value for name, value in fields.items() if name in LIMITS_BY_FIELD}
-    checkpoints = planner.checkpoints
-    if "workload.fault_tolerant" in to and checkpoints.interval_seconds == inf:
-        checkpoints = replace(checkpoints, interval_seconds=None)
-    elif not changed:
+    resumed = planner.resumable if "workload.fault_tolerant" in to else planner
+    if resumed is planner and not changed:
         return basis
-    return replace(basis, planner=replace(planner, limits=replace(planner.limits, **changed), checkpoints=checkpoints))
+    return replace(basis, planner=replace(resumed, limits=replace(planner.limits, **changed)))
 
 
 def _keeping(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:

@@ -68,6 +68,11 @@ class Constraints:
     """Whether the workload is said not to tolerate interruptions, which leaves spot out of a list of markets."""
 
     @property
+    def usual_platforms(self) -> tuple[str, ...]:
+        """The platforms that the question names, and that of CPUs where types without a GPU take part anyway."""
+        return self.platforms if self.with_gpu or CPU in self.platforms else (*self.platforms, CPU)
+
+    @property
     def of_offers(self) -> OfferConstraints:
         """The constraints on offers, except for the price limit."""
         return OfferConstraints(
@@ -95,7 +100,7 @@ def type_checks(asked: Constraints, catalog: Catalog) -> Iterator[Check]:
         yield catalog.derive(_task_check, asked.task)
     given: tuple[tuple[object, Callable[..., Check], tuple[object, ...]], ...] = (
         (asked.framework, _framework_check, (asked.framework,)),
-        (asked.mainstream, _mainstream_check, (asked.platforms, asked.method, _admits_previews(asked))),
+        (asked.mainstream, _mainstream_check, (asked.usual_platforms, asked.method, _admits_previews(asked))),
         (asked.with_gpu, _without_gpu_check, (asked.platforms, asked.of_a_job)),
         (asked.grows, _growth_check, ()),
         (asked.in_clusters, _cluster_check, ()),
@@ -152,8 +157,8 @@ def _admits_previews(asked: Constraints) -> bool:
 def _mainstream_check(catalog: Catalog, asked: tuple[str, ...], method: str | None, previews: bool) -> Check:
     """Naming a platform admits the GPUs that run the framework there in part or by another framework.
 
-    The platforms that the question names already, which can only be that of CPUs, stay among them. The software of a
-    preview is one too, so a question that admits `previews` admits those on which it runs in part.
+    The platform of CPUs stays among them where CPUs take part already. The software of a preview is one too, so a
+    question that admits `previews` admits those on which it runs in part.
     """
     types, in_full = catalog.instance_types, catalog.derive(mainstream_gpus_mask, method)
     fails = types_where(~in_full)

@@ -79,6 +79,26 @@ def test_a_relaxation_sent_back_admits_what_it_promised(share: int, client: Test
     assert sent_back > ASKED / SHARES / 2
 
 
+CPUS_TAKE_PART = {
+    "workload": {"task": "training", "host": {"memory_gib": 42}},
+    "constraints": {"max_gpu_count": 0.5, "bare_metal": False},
+}
+SPOT_KEEPS_THE_BUDGET = {
+    "workload": {"task": "inference", "model": "whisper-tiny", "amount": {"steps": 112_457}, "fault_tolerant": False},
+    "constraints": {"min_total_gpu_memory_gb": 96, "budget_usd": 839, "same_placement": True},
+}
+
+
+@pytest.mark.parametrize(("question", "code"), [(CPUS_TAKE_PART, "mainstream"), (SPOT_KEEPS_THE_BUDGET, "market")])
+def test_a_relaxation_counts_types_that_stay_and_types_that_then_keep_a_limit(
+    question: dict[str, Any], code: str, client: TestClient
+) -> None:
+    answer = client.post("/recommend", json=question).json()
+    promise = next(each["relax"] for each in answer["rejections"] if each["code"] == code and each["relax"])
+    again = client.post("/recommend", json=relaxed(question, promise["to"])).json()
+    assert again["counts"]["admitted"] - answer["counts"]["admitted"] == promise["admits"] > 0
+
+
 @pytest.mark.parametrize("share", range(SHARES))
 def test_an_estimate_repeats_the_layout_the_rate_and_the_hours_of_a_choice(
     share: int, client: TestClient, vocabulary: Vocabulary
