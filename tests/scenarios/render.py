@@ -46,8 +46,6 @@ class Scenario:
     """The case of `cases.json` that it asks."""
     differs: str | None = None
     """The fact, with its source, by which the answer differs from what the case expects."""
-    not_yet: str | None = None
-    """Something that the service lacks; until it has it, the scenario must fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,6 @@ def scenario(table: Mapping[str, Any], usual_day: date) -> Scenario:
         steps=tuple(step(each, day) for each in (table, *table.get("then", ()))),
         case=table.get("case"),
         differs=table.get("differs"),
-        not_yet=table.get("not_yet"),
     )
 
 
@@ -130,30 +127,23 @@ def lines() -> Iterator[str]:
 STATES = {
     "holds": "the answer is as the question expects",
     "differs": "a fact with its source says otherwise, or data overrule a rule of thumb",
-    "not yet": "the service lacks something",
 }
 
 
 def state_of(scenario: Scenario) -> str:
-    return "not yet" if scenario.not_yet else "differs" if scenario.differs else "holds"
+    return "differs" if scenario.differs else "holds"
 
 
 def counted_lines(scenarios: list[Scenario]) -> Iterator[str]:
-    """How many scenarios of each strength hold, and the list of those that do not yet."""
-    states = [name for name in STATES if name in map(state_of, scenarios)]
+    """How many scenarios of each strength hold, and how many differ."""
     yield ""
-    yield f"| strength | {' | '.join(states)} |"
-    yield f"|---|{'---|' * len(states)}"
+    yield f"| strength | {' | '.join(STATES)} |"
+    yield f"|---|{'---|' * len(STATES)}"
     for strength in STRENGTHS:
         of_it = Counter(state_of(each) for each in scenarios if each.strength == strength)
-        yield f"| {strength} | {' | '.join(str(of_it[state]) for state in states)} |"
+        yield f"| {strength} | {' | '.join(str(of_it[state]) for state in STATES)} |"
     yield ""
-    yield ", ".join(f"{state}: {STATES[state]}" for state in states).capitalize() + "."
-    if lacking := [each for each in scenarios if each.not_yet]:
-        yield ""
-        yield "Not yet:"
-        yield ""
-        yield from (f"- {each.title}: {each.not_yet}" for each in lacking)
+    yield ", ".join(f"{state}: {meaning}" for state, meaning in STATES.items()).capitalize() + "."
 
 
 def scenario_lines(scenario: Scenario) -> Iterator[str]:

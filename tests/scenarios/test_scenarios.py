@@ -13,13 +13,7 @@ CASES = cases()
 OF_A_CASE = [pytest.param(CASES[each.case], each, id=each.case) for each in SCENARIOS if each.case]
 
 
-def _scenario(scenario: Scenario) -> object:
-    # Strict: a scenario that begins to hold must lose its mark.
-    marks = [pytest.mark.xfail(reason=scenario.not_yet, strict=True)] if scenario.not_yet else []
-    return pytest.param(scenario, id=scenario.id, marks=marks)
-
-
-@pytest.mark.parametrize("scenario", [_scenario(each) for each in SCENARIOS])
+@pytest.mark.parametrize("scenario", [pytest.param(each, id=each.id) for each in SCENARIOS])
 def test_a_scenario_holds(scenario: Scenario, request: pytest.FixtureRequest) -> None:
     writes = any(step.target == "/measurements" for step in scenario.steps)
     client: TestClient = request.getfixturevalue("client_to_write" if writes else "client")
@@ -58,10 +52,6 @@ def test_a_scenario_asserts_all_that_its_case_expects(case: Case, scenario: Scen
 def test_every_scenario_has_a_name_of_its_own_and_a_strength() -> None:
     assert len({scenario.id for scenario in SCENARIOS}) == len(SCENARIOS)
     assert {scenario.strength for scenario in SCENARIOS} <= set(STRENGTHS)
-
-
-def test_no_scenario_both_differs_and_is_not_yet_there() -> None:
-    assert not [each.id for each in SCENARIOS if each.differs and each.not_yet]
 
 
 def test_the_document_is_fresh() -> None:

@@ -1,6 +1,5 @@
 """Instance types: the list with filters, one in full, and the ones similar to it."""
 
-from contextlib import suppress
 from datetime import date
 from functools import partial
 from typing import Annotated
@@ -26,7 +25,7 @@ from service.api.http.query import query_parameters, query_reader
 from service.db.live_catalog import PinnedCatalog
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import LifecycleEvent
-from service.domain.catalog.names import near_names, resolve_instance
+from service.domain.catalog.names import resolve_instance
 from service.domain.catalog.precision import Rate
 from service.domain.catalog.reference import SoftwareRule
 from service.domain.catalog.similar import similar_types
@@ -209,11 +208,12 @@ def get_instance(provider: Name, name: Name, asked: Annotated[DayRequest, Query(
 
 def _index_of(provider: str, name: str, catalog: Catalog) -> int:
     """The index of the instance type. Raises `NotFound` with near names."""
-    with suppress(UnknownName):
+    try:
         return catalog.index_of[resolve_instance(f"{provider}/{name}", catalog, "name")]
-    near = near_names(f"{provider}/{name}", catalog.index_of)
-    tail = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise NotFound(f"On {catalog.day} there is no instance type {provider}/{name}.{tail}", field="name", near=near)
+    except UnknownName as error:
+        tail = f" Did you mean {' or '.join(error.near)}?" if error.near else ""
+        sentence = f"On {catalog.day} there is no instance type {provider}/{name}.{tail}"
+        raise NotFound(sentence, field="name", near=error.near) from None
 
 
 def _detail(catalog: Catalog, index: int) -> InstanceDetailResponse:

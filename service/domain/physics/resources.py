@@ -36,9 +36,11 @@ class StepTerms(NamedTuple):
 
 def peak_in(config: Config, gpu: Gpu, precision: str) -> float:
     """Returns dense operations per second of one GPU at a precision, as the stack of a job adds them up."""
-    # Cards that add up in 16 bits multiply 16 bits at half of their rate of int8.
-    sums_in_16_bits = peak_flops(gpu, "int8") / 2 if config.software.stack.accumulates_in_16_bits else 0.0
-    return max(peak_flops(gpu, precision), sums_in_16_bits)
+    peak = peak_flops(gpu, precision)
+    if not (config.software.stack.accumulates_in_16_bits and gpu.tensor_core_generation):
+        return peak
+    # Tensor cores that add up in 16 bits multiply 16 bits at half of their rate of int8.
+    return max(peak, peak_flops(gpu, "int8") / 2)
 
 
 def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:

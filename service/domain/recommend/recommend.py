@@ -96,9 +96,8 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
 
 
 def _without_price(question: Question, basis: Basis, catalog: Catalog) -> Objective:
-    objective = BY_LEAST_HARDWARE if question.asks_for_least_hardware else BY_HARDWARE
-    if basis.objective.weights.get("samples_per_usd"):
-        objective = BY_SPEED_OF_A_GPU
+    cheapest = BY_LEAST_HARDWARE if question.asks_for_least_hardware else BY_HARDWARE
+    objective = BY_SPEED_OF_A_GPU if basis.objective.weights.get("samples_per_usd") else cheapest
     return replace(objective, usual_gpus=usual_gpus(question, catalog))
 
 

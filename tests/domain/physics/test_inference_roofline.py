@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.catalog.hardware import Gpu
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.models.model import Model
 from service.domain.physics.estimate import estimate_config
@@ -50,13 +51,16 @@ def test_narrow_weights_are_no_faster_in_a_stack_that_expands_them() -> None:
 @pytest.mark.parametrize(("int8", "tflops"), [(284.0, 142.0), (142.0, 71.0)])
 def test_sums_in_16_bits_double_the_rate_of_cards_with_slow_sums_in_32(int8: float, tflops: float) -> None:
     """An RTX 3090 multiplies 16 bits at 71 TFLOPS with sums in 32 bits, 142 in 16, and int8 at 284."""
-    card = unknown_gpu(rates=[rate("bf16", dense_tflops=71.0), rate("int8", dense_tflops=int8)])
+    rates = [rate("bf16", dense_tflops=71.0), rate("int8", dense_tflops=int8)]
+    card = unknown_gpu(rates=rates, tensor_core_generation=3)
 
-    def tflops_in(stack: str) -> float:
+    def tflops_in(stack: str, card: Gpu = card) -> float:
         return 1e-12 / seconds_per_flop(inference(software=SoftwareStack(stack)), card)["flops"]
 
     assert tflops_in("llama.cpp") == pytest.approx(tflops)
     assert tflops_in("vllm") == pytest.approx(71.0)
+    # Pascal adds products of int8 without tensor cores, and has no such unit for 16 bits.
+    assert tflops_in("llama.cpp", replace(card, tensor_core_generation=None)) == pytest.approx(71.0)
 
 
 def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
