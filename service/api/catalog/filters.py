@@ -12,7 +12,14 @@ from service.domain.bill.payment_options import markets_known
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, WORDS
 from service.domain.catalog.hardware import LIFECYCLE_STATES
-from service.domain.catalog.names import resolve, resolve_gpus, resolve_instances, resolve_providers, resolve_regions
+from service.domain.catalog.names import (
+    is_gpu,
+    resolve,
+    resolve_gpus,
+    resolve_instances,
+    resolve_providers,
+    resolve_regions,
+)
 from service.domain.catalog.precision import precision_called
 from service.domain.catalog.regions import resolve_countries
 from service.domain.catalog.software_support import software_names
@@ -106,7 +113,8 @@ def _resolve(catalog: Catalog, name: str, words: tuple[str, ...], field: str) ->
         case _:
             others = WORDS[name].other_names if name in WORDS else {}
             spelt = [others.get(word.lower(), word) for word in words]
-            return resolve(name.replace("_", " "), spelt, _vocabulary(catalog, name), field)
+            hint = "Its GPUs are found by `gpu`." if any(is_gpu(word, catalog) for word in words) else ""
+            return resolve(name.replace("_", " "), spelt, _vocabulary(catalog, name), field, hint)
 
 
 def _families_of_series(catalog: Catalog) -> dict[str, tuple[str, ...]]:

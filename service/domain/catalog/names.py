@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
+from itertools import chain
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
@@ -19,7 +20,7 @@ _MODEL_NUMBER = re.compile(r"([a-z]+)\d+")
 _BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon|qualcomm|tesla)[\s_-])+(?=.)")
 NO_LETTER_OR_DIGIT = re.compile(r"[\W_]")
 _IN_BRACKETS = re.compile(r"\(([^()]+)\)")
-_BEFORE_A_LETTER = re.compile(r"^(.+) [A-Z]$")
+_WITH_A_LETTER = re.compile(r"(?:^|(?<=\())(([^()]+?)(?: [A-Z]|[A-Z]区))(?= \(|\)|$)")
 _GIGABYTES = re.compile(r"[\s_-](\d+)[\s_-]?gb?$")
 _BETWEEN_PARTS = re.compile(r"[\s_-]")
 VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
@@ -66,7 +67,7 @@ def unknown(what: str, name: str, known: Collection[str], field: str, hint: str 
     return UnknownName(" ".join(filter(None, sentences)), field=field, near=near)
 
 
-def resolve(what: str, names: Collection[str], known: Collection[str], field: str) -> tuple[str, ...]:
+def resolve(what: str, names: Collection[str], known: Collection[str], field: str, hint: str = "") -> tuple[str, ...]:
     """Returns each name as the catalog spells it; case does not matter, and separators do not where one name is meant.
 
     Raises `UnknownName`.
@@ -80,7 +81,7 @@ def resolve(what: str, names: Collection[str], known: Collection[str], field: st
         # The region us-east-1 of one seller is us-east1 at another.
         meant = {by_fold[name.lower()]} if name.lower() in by_fold else _without_separators(name, known)
         if len(meant) != 1:
-            raise unknown(what, name, known, field)
+            raise unknown(what, name, known, field, hint)
         resolved += meant
     return tuple(dict.fromkeys(resolved))
 
@@ -110,13 +111,14 @@ def resolve_regions(names: Collection[str], catalog: Catalog, field: str = "regi
 def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
     """The ids of the regions that an id, a name or a place in it means; sellers may share a name.
 
-    The place stands in brackets, or before the letter of a part of it, as in `Beijing A`.
+    The place stands in brackets, or before the letter of a part of it, as in `Beijing A (北京A区)`.
     """
     regions = catalog.reference.regions
     ids: dict[str, tuple[str, ...]] = {region.id: (region.id,) for region in regions}
     for region in regions:
         called = region.name or ""
-        for name in filter(None, (called, *_IN_BRACKETS.findall(called), *_BEFORE_A_LETTER.findall(called))):
+        parts = (*_IN_BRACKETS.findall(called), *chain(*_WITH_A_LETTER.findall(called)))
+        for name in dict.fromkeys(filter(None, (called, *parts))):
             if ids.get(name) != (name,):
                 ids[name] = tuple(dict.fromkeys((*ids.get(name, ()), region.id)))
     return ids

@@ -10,6 +10,10 @@ from service.domain.models.model import Model
 
 Method = Literal["full", "lora", "qlora", "adapter"]
 
+QLORA_FORMAT = "nf4-dq"
+"""Format of the frozen weights of QLoRA by default: with its scales quantised again, as the method is defined
+(Dettmers et al. 2023, arXiv 2305.14314)."""
+
 USUAL_CONFIDENCE = 0.9
 """The default probability with which memory suffices. The high end of a band is exceeded in one run out of ten."""
 

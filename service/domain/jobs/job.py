@@ -7,7 +7,7 @@ from typing import Literal
 from service.domain.catalog.hardware import Gpu, peak_flops
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS, format_of, runs_as
 from service.domain.errors import QuestionError
-from service.domain.jobs.config import USUAL_CONFIDENCE, Config, InferenceConfig, Method, TrainingConfig
+from service.domain.jobs.config import QLORA_FORMAT, USUAL_CONFIDENCE, Config, InferenceConfig, Method, TrainingConfig
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import PLATFORMS_WITH_STACKS, UNKNOWN, SoftwareStack
@@ -250,7 +250,7 @@ def _usual_precision(task: str, gpu: Gpu) -> str:
 
 
 def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
-    stored = job.weight_precision or ("nf4" if job.method == "qlora" else None)
+    stored = job.weight_precision or (QLORA_FORMAT if job.method == "qlora" else None)
     if format_of(precision).stored_only:  # training passes through a base model of 4 bits at 16
         stored, precision = stored or precision, _sixteen_bits(gpu)
     return TrainingConfig(

@@ -139,7 +139,7 @@ STACKS = (
     # NVIDIA's own tuned code, in its containers.
     Stack("deeplearningexamples", _EAGER, ("nvidia-deeplearningexamples",), before_flash=True, static_batches=True),
     Stack("mxnet", _GRAPH, before_flash=True, static_batches=True),
-    Stack("tensorflow", _GRAPH, ("tf", "tf1", "tf2", "keras", "horovod"), before_flash=True, static_batches=True),
+    Stack("tensorflow", _GRAPH, ("tf", "tf1", "tf2", "keras"), before_flash=True, static_batches=True),
     Stack("paddle", _GRAPH, ("paddlepaddle",), before_flash=True, static_batches=True),
     Stack("pytorch-1", _EAGER, ("torch7",), before_flash=True, static_batches=True),
     Stack(

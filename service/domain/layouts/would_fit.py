@@ -11,7 +11,7 @@ from service.domain.calibration.error_bands import Physics
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.errors import QuestionError
-from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
+from service.domain.jobs.config import QLORA_FORMAT, Config, InferenceConfig, TrainingConfig
 from service.domain.layouts.cluster_table import cluster_table
 from service.domain.layouts.search import best_layout, fastest_layouts
 from service.domain.layouts.usual import FREE, FixedLayout
@@ -195,4 +195,8 @@ def _other_training(config: TrainingConfig) -> Iterator[Other]:
     if config.method == "full" and has_tokens:
         yield "method", "lora", replace(config, method="lora", trainable_parameters=None)
     if config.method == "lora" or (config.method == "full" and has_tokens):
-        yield "method", "qlora", replace(config, method="qlora", weight_precision="nf4", trainable_parameters=None)
+        yield (
+            "method",
+            "qlora",
+            replace(config, method="qlora", weight_precision=QLORA_FORMAT, trainable_parameters=None),
+        )

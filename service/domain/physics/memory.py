@@ -156,15 +156,22 @@ def on_each_gpu(whole: float, layout: AnyLayout, routed: float, sharded: Number)
 def _weight_bytes(config: TrainingConfig) -> float:
     """Bytes of all weights: those that learn, and the frozen ones in the precision that stores them.
 
-    Networks besides the model, such as the text encoders of a diffusion model, are frozen.
+    The encoder of images of a language model is frozen. Text encoders and decoders of a diffusion model stay out:
+    trainers run them over all samples before the training (kohya's sd-scripts, SimpleTuner, ai-toolkit).
     """
     model, bytes_each = config.model, RECIPES[config.recipe][0]
-    others = (model.other_parameters or 0.0) * bytes_each
+    others = (model.other_parameters or 0.0) * bytes_each if model.transformer else 0.0
     if config.method == "full":
         return (model.parameters - table_parameters(model)) * bytes_each + others
-    frozen_bits = 8 * bytes_per_value(config.weight_precision) if config.weight_precision else None
-    frozen = stored_weight_bytes(model, frozen_bits) if frozen_bits else model.parameters * bytes_each
-    return frozen + trainable_parameters(config) * bytes_each + others
+    return frozen_weight_bytes(config) + trainable_parameters(config) * bytes_each + others
+
+
+def frozen_weight_bytes(config: TrainingConfig) -> float:
+    """Bytes of the weights that do not learn, in the precision that stores them; 0 where all learn."""
+    if config.method == "full":
+        return 0.0
+    bits = 8 * (bytes_per_value(config.weight_precision) if config.weight_precision else RECIPES[config.recipe][0])
+    return stored_weight_bytes(config.model, bits)
 
 
 def _table_bytes(config: TrainingConfig) -> float:

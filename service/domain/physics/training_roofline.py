@@ -22,6 +22,7 @@ from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import (
     SELECTED_SHARE,
     activation_bytes,
+    frozen_weight_bytes,
     learned_routed_share,
     on_each_gpu,
     trainable_parameters,
@@ -180,14 +181,16 @@ def _gradient_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Nu
     more of its gradients over the network, and a node sends those of all its parameters either way.
     """
     # Gradients have 2 bytes; ZeRO-3 also gathers weights twice, which is 1.5 times the volume (arXiv 1910.02054).
-    size = 2.0 * trainable_parameters(config) * (1.0 + 0.5 * (layout.zero_stage >= 3))
-    size = size / (layout.tensor * layout.pipeline)
+    # It gathers frozen weights as well, in the format in which they are stored: twice is as much as one all-reduce.
+    gathers = layout.zero_stage >= 3
+    learned, frozen = 2.0 * trainable_parameters(config) * (1.0 + 0.5 * gathers), frozen_weight_bytes(config) * gathers
+    cut = layout.tensor * layout.pipeline
     ranks, linked_ranks = layout.data * layout.context, linked_gpus // layout.tensor
-    routed = learned_routed_share(config)
-    demands = _reduced((1.0 - routed) * size, ranks, linked_ranks)
-    if routed:
+    routed = learned_routed_share(config) * learned + routed_share(config.model) * frozen
+    demands = _reduced((learned + frozen - routed) / cut, ranks, linked_ranks)
+    if np.any(routed):
         spread = spread_of_experts(layout)
-        experts = _reduced(routed * size / spread, np.maximum(1.0, ranks / spread), linked_ranks // spread)
+        experts = _reduced(routed / cut / spread, np.maximum(1.0, ranks / spread), linked_ranks // spread)
         demands = {key: amount + experts[key] for key, amount in demands.items()}
     return demands
 

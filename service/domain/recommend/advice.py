@@ -61,6 +61,8 @@ class Situation:
     fault_tolerant: bool = False
     cores_bind: bool = False
     """Whether the CPUs of the first choice are too few and decode the samples."""
+    host_memory_gib: float | None = None
+    """Memory of the host that the workload requires."""
     part: float | None = None
     """The part of a card that may be enough."""
     asks_for_part: bool = False
@@ -107,6 +109,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         framework=context.needs.framework,
         concurrent_runs=context.concurrent_runs,
         fault_tolerant=context.fault_tolerant,
+        host_memory_gib=context.needs.host_memory_gib,
         part=_part_of_a_card(context, modelled),
         asks_for_part=context.part_of_gpu is not None,
         cut_over_gpus=modelled is not None and modelled.estimate.layout.model_ranks > 1,
@@ -181,7 +184,12 @@ def _cheapest(situation: Situation, catalog: Catalog, is_suitable: Callable[[Ins
 
 
 def _no_accelerator_needed(situation: Situation, catalog: Catalog) -> Figures:
-    return {"task": situation.task, "cheapest": _cheapest(situation, catalog, lambda machine: machine.gpu is None)}
+    least = situation.host_memory_gib or 0.0
+
+    def suffices(machine: InstanceType) -> bool:
+        return machine.gpu is None and (machine.memory_gib or 0.0) >= least
+
+    return {"task": situation.task, "cheapest": _cheapest(situation, catalog, suffices)}
 
 
 def _separate_dev_and_training(situation: Situation, catalog: Catalog) -> Figures:

@@ -88,6 +88,14 @@ def test_services_are_named_while_they_are_offered(client: TestClient) -> None:
     assert "image_advice" not in advice(ask(client, "training", AWS, as_of="2016-11-01"))
 
 
+def test_the_machine_without_a_gpu_has_the_memory_that_is_required(client: TestClient) -> None:
+    sentences = [
+        advice(ask(client, "classical", AWS, host={"memory_gib": least}))["no_accelerator_needed"] for least in (1, 64)
+    ]
+    assert "aws/t3.medium has none" in sentences[0]  # 4 GiB
+    assert "aws/r6i.2xlarge has none, and 8 vCPUs" in sentences[1]  # 64 GiB
+
+
 @pytest.mark.parametrize("task", ["classical", "sequential", "development"])
 @pytest.mark.parametrize("objective", ["cheapest", "best_value"])
 def test_work_that_needs_no_gpu_gets_machines_without(client: TestClient, task: str, objective: str) -> None:

@@ -124,3 +124,16 @@ def test_all_gradients_cross_the_network_of_each_node(nodes: int) -> None:
     where = replace(cluster(nodes=nodes), network_bytes_per_second=1.25e9 / 8)  # 10 Gbps for the eight GPUs of a node
     terms = training_terms(training(), where, Layout(data=8 * nodes))
     assert terms.least_seconds == pytest.approx(2 * (nodes - 1) / nodes * 2 * 8.03e9 / 1.25e9, rel=1e-3)
+
+
+@pytest.mark.parametrize("stored", [None, "nf4-dq"])
+def test_zero_3_gathers_frozen_weights_in_each_micro_batch(stored: str | None) -> None:
+    """Twice, forward and backward, each time as the other ranks store them: 8.03e9 of 2 bytes, or fewer in nf4."""
+    config = replace(training(), method="lora" if stored is None else "qlora", weight_precision=stored)
+    whole, sharded = (
+        training_demands(config, Layout(data=4, zero_stage=stage, accumulation=3), 4)["data", "link"]
+        for stage in (1, 3)
+    )
+    gathered = (sharded - whole) / (2 * 3 / 4) / 3
+    least, most = (15.9e9, 16.4e9) if stored is None else (5.5e9, 6.1e9)
+    assert least < gathered < most
