@@ -214,6 +214,8 @@ def contradictions_in_load(question: Body, choice: Body) -> Iterator[str]:
     lengths = (asked["input_length"], asked["output_length"])
     prompt, answer = (each["mean"] if isinstance(each, dict) else each for each in lengths)
     yield from _missed_by_load(asked, load)
+    if choice["instances"] > (most := question.get("constraints", {}).get("max_instances", inf)):
+        yield f"{choice['instances']} instances, not up to {most}"
     if load["instances"] != choice["instances"]:
         yield f"{choice['instances']} instances, and the load says {load['instances']}"
     if not isclose(estimate["concurrency"], load["concurrency"], rel_tol=1e-4):

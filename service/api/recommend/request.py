@@ -202,7 +202,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     )
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
-    current, platform = request.current_instance, _platform_named_by(request, catalog)
+    current, platform = request.current_instance, _platform_named_by(request, catalog, has_job=job is not None)
     return Question(
         task=work.task,
         precisions=precisions.needed,
@@ -238,7 +238,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         decodes_on_gpu=work.host.gpu_decoding,
         samples=None if work.amount is None else work.amount.samples,
         concurrent_runs=work.concurrent_runs,
-        fault_tolerant=work.fault_tolerant,
+        fault_tolerant=bool(work.fault_tolerant),
         spot_left_out=_leaves_spot_out(request),
         software_unknown=tuple(unknown_software(work, catalog)),
         explain=resolve_instances(request.explain, catalog, "explain"),
@@ -375,10 +375,10 @@ def _run(request: RecommendRequest, catalog: Catalog) -> BilledRun:
     return run
 
 
-def _platform_named_by(request: RecommendRequest, catalog: Catalog) -> frozenset[str] | None:
+def _platform_named_by(request: RecommendRequest, catalog: Catalog, *, has_job: bool) -> frozenset[str] | None:
     """Returns `platform_named_by`; None where the question names hardware, and with it the platform of its code."""
     names_hardware = not HARDWARE_NAMES.isdisjoint(request.constraints.given())
-    return None if names_hardware else platform_named_by(request.workload, catalog)
+    return None if names_hardware else platform_named_by(request.workload, catalog, has_job=has_job)
 
 
 def _asks_for_cpus(request: RecommendRequest, catalog: Catalog) -> bool:

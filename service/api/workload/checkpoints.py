@@ -18,7 +18,7 @@ def checkpoints_in(sent: CheckpointRequest, work: WorkloadRequest | None) -> Che
 
 def is_not_fault_tolerant(work: WorkloadRequest | None) -> bool:
     """Returns whether the caller states that the workload is not fault-tolerant."""
-    return work is not None and not work.fault_tolerant and "fault_tolerant" in work.model_fields_set
+    return work is not None and work.fault_tolerant is False
 
 
 def assumed_of(sent: CheckpointRequest, work: WorkloadRequest | None) -> str | None:

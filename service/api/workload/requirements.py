@@ -54,18 +54,19 @@ def requirements_of(
     )
 
 
-def platform_named_by(work: WorkloadRequest, catalog: Catalog) -> frozenset[str] | None:
+def platform_named_by(work: WorkloadRequest, catalog: Catalog, *, has_job: bool) -> frozenset[str] | None:
     """Returns the fields of the software that say what the code runs on; None where nothing has to say it.
 
     Where no field does, the code is taken to be of the mainstream framework.
     """
-    if work.task not in NEEDS_A_FRAMEWORK or work.task in TASKS_WITHOUT_GPU:
+    platforms = set(platforms_of(work, catalog))
+    # A job of code for CPUs alone takes no machine with a GPU.
+    if work.task not in NEEDS_A_FRAMEWORK or work.task in TASKS_WITHOUT_GPU or (has_job and platforms == {CPU}):
         return None
     software = work.software
     # Code for CPUs says nothing about GPUs.
-    platforms = set(platforms_of(work, catalog)) - {CPU}
     fields = {"framework": software.framework, "engine": software.engine, "libraries": software.libraries}
-    return frozenset(name for name, value in {**fields, "platforms": platforms}.items() if value)
+    return frozenset(name for name, value in {**fields, "platforms": platforms - {CPU}}.items() if value)
 
 
 def requirement(text: str | None, field: str, catalog: Catalog) -> Requirement | None:

@@ -369,5 +369,8 @@ class WorkloadRequest(BodyModel):
             "with it, and a recommendation rejects machines without one.",
         ),
     ] = USUAL_CONFIDENCE
-    fault_tolerant: bool = False
+    fault_tolerant: Annotated[
+        bool | None,
+        Field(description="Whether an interrupted run can resume. Null: spot takes part where a market names it."),
+    ] = None
     checkpoint: CheckpointRequest = CheckpointRequest()

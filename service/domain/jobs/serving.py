@@ -98,6 +98,14 @@ class Serving:
         """Requests in flight, or per second."""
         return self.requests_per_second if self.concurrency is None else self.concurrency
 
+    def spread(self, instances: Floats) -> Floats:
+        """Returns the instances rounded up to a multiple of the zones."""
+        return np.asarray(np.ceil(instances / self.availability_zones) * self.availability_zones)
+
+    def up_to(self, most: Floats | float) -> Floats:
+        """Returns the most instances that are a multiple of the zones, up to a limit."""
+        return np.asarray(np.floor(most / self.availability_zones) * self.availability_zones)
+
     @property
     def tokens_verified(self) -> float:
         """Tokens of a request in a step: the drafted ones, and the one that the model adds."""

@@ -103,8 +103,8 @@ def serve_load(replicas: Replicas, transfer: Floats, serving: Serving) -> Served
     if not serving.disaggregated:
         return serve(replicas, serving)
     pools = _pools(replicas, transfer, serving)
-    prefill, decode = (pool.spread(pool.in_time()) for pool in pools)
-    first_prefill, first_decode = (pool.spread(pool.first) for pool in pools)
+    prefill, decode = (pool.in_time() for pool in pools)
+    first_prefill, first_decode = (pool.first for pool in pools)
     instances = np.maximum(prefill + decode, serving.min_instances)
     carried = np.maximum(first_prefill + first_decode, serving.min_instances)
     late = np.flatnonzero(instances > serving.max_instances)
@@ -160,7 +160,6 @@ def _load(pool: LoadSearch, instances: Floats) -> Floats:
 
 def _figure(pool: LoadSearch, column: int, rows: Indices, most: Floats) -> tuple[Floats, Mask]:
     """The time of some rows on at most so many instances, or on those that carry the load, and whether so many do."""
-    zones, first = pool.serving.availability_zones, pool.first[rows]
-    spare = np.floor(most[rows] / zones) * zones
+    first, spare = pool.first[rows], pool.serving.up_to(most[rows])
     _, figure = list(TIMES.values())[column]
     return figure(pool.times(rows, np.maximum(first, spare)), pool.serving.percentile), spare >= first

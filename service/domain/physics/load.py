@@ -164,7 +164,7 @@ def serve(replicas: Replicas, serving: Serving) -> Served:
     chosen = search.in_time()
     figures = np.zeros((len(chosen), len(TIMES)))
     kept = np.ones_like(figures, np.bool_)
-    cap = np.maximum(search.first, serving.max_instances)
+    cap = np.maximum(search.first, serving.up_to(serving.max_instances))
     tight = np.flatnonzero((chosen > search.first) & (chosen > serving.max_instances))
     if len(tight):
         times = search.times(tight, cap[tight])
@@ -183,7 +183,7 @@ class LoadSearch:
     replicas: Replicas
     serving: Serving
     first: Floats
-    """Fewest that carry the load, in whatever time."""
+    """Fewest that carry the load, in whatever time, spread evenly over the zones."""
 
     @staticmethod
     def of(replicas: Replicas, serving: Serving) -> "LoadSearch":
@@ -193,20 +193,22 @@ class LoadSearch:
             most = np.maximum(1.0, np.floor(most / ALMOST))
         carry = np.ceil(ALMOST * serving.load / (most * replicas.count))
         least = np.ceil(serving.min_replicas / replicas.count)
-        first = np.maximum(np.maximum(carry, least), max(serving.min_instances, serving.availability_zones))
-        return LoadSearch(replicas, serving, first)
+        first = np.maximum(np.maximum(carry, least), serving.min_instances)
+        return LoadSearch(replicas, serving, serving.spread(first))
 
     def in_time(self) -> Floats:
-        """Returns the fewest instances of each row that keep the limits on times; infinite where no number does."""
+        """Returns the fewest instances of each row that keep the limits on times, spread evenly over the zones;
+        infinite where no number does.
+        """
         chosen, rows = self.first.copy(), np.arange(len(self.first))
         if any(self.serving.limits[name] is not None for name in TIMES):
             late = rows[~self.keeps(rows, self.first)]
-            chosen[late] = self.fewest(late)
+            chosen[late] = self.serving.spread(self.fewest(late))
         return chosen
 
     def load(self, rows: Indices, instances: Floats) -> Floats:
         """Load of a replica. Fewer requests in flight than replicas leave some of these idle."""
-        load = self.serving.load / (self.spread(instances) * self.replicas.count[rows])
+        load = self.serving.load / (self.serving.spread(instances) * self.replicas.count[rows])
         return load if self.serving.concurrency is None else np.maximum(1.0, load)
 
     def times(self, rows: Indices, instances: Floats) -> ArrivalTimes:
@@ -226,7 +228,7 @@ class LoadSearch:
     def fewest(self, rows: Indices) -> Floats:
         """Fewest instances of each of the rows that keep the limits, which the first do not; infinite if none do."""
         low, fewest = self.first[rows], np.full(len(rows), np.inf)
-        most = np.maximum(low, MOST_INSTANCES)
+        most = np.maximum(low, self.serving.up_to(MOST_INSTANCES))
         some = np.flatnonzero((low < most) & self.keeps(rows, most)) if len(rows) else rows
         low, high = low[some], most[some]
         while len(open_ := np.flatnonzero(high - low > 1.0)):
@@ -241,28 +243,22 @@ class LoadSearch:
         rows, none = np.arange(len(chosen)), ~np.isfinite(chosen)
         load = self.load(rows, np.where(none, self.first, chosen))
         rate = load if self.serving.concurrency is None else self._rate(load, np.where(none, self.first, chosen))
-        carried, instances = self.spread(self.first), self.spread(chosen)
-        allowed = carried <= self.serving.max_instances
+        allowed = self.first <= self.serving.max_instances
         others = [np.delete(kept, column, axis=1).all(axis=1) & allowed for column in range(kept.shape[1])]
         least = np.where(np.column_stack(others), figures, np.inf)
         # A full static batch waits for the longest of more answers, and may yield less than one that is not full.
         utilisation = np.minimum(1.0, rate / self.replicas.most(self.serving))
         return Served(
-            instances,
+            chosen,
             load,
             rate,
             utilisation,
-            np.column_stack([figures, carried]),
-            np.column_stack([least, np.where(instances <= MOST_INSTANCES, instances, np.inf)]),
+            np.column_stack([figures, self.first]),
+            np.column_stack([least, np.where(chosen <= MOST_INSTANCES, chosen, np.inf)]),
             np.zeros(len(chosen)),
         )
 
     def _rate(self, load: Floats, instances: Floats) -> Floats:
         """Requests per second of a replica, in the mean of busy and idle ones, where clients send them."""
-        busy = self.serving.load / (self.spread(instances) * self.replicas.count)
+        busy = self.serving.load / (instances * self.replicas.count)
         return self.replicas.times(load, self.serving).rate * np.minimum(1.0, busy)
-
-    def spread(self, instances: Floats) -> Floats:
-        """Rounds instances up to a multiple of the zones."""
-        zones = self.serving.availability_zones
-        return np.asarray(np.ceil(instances / zones) * zones)

@@ -175,7 +175,8 @@ class AddOfferWord:
         word = catalog.offer_words[self.field].words[most]
         offers = self.near_misses.with_code(most, catalog)
         to: dict[str, object] = {self.field: [*self.words, word]}
-        if word == "spot" and self.spot_refused:
+        # Spot is left out of several markets, unless the job can resume.
+        if self.spot_refused and "spot" in (word, *self.words):
             to["workload.fault_tolerant"] = True
         return Relaxation(to, offers.candidates(rejected.types, rejected.limit))
 

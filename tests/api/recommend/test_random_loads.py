@@ -68,6 +68,23 @@ def test_a_choice_keeps_what_was_asked_and_is_the_estimate_of_its_machine(
     assert compared > ASKED / SHARES
 
 
+def test_instances_in_each_zone_are_no_more_than_are_allowed(client: TestClient) -> None:
+    """Six clients need an engine each to wait for none, so five instances do not keep the limit in any number of zones.
+
+    Four keep a longer limit, and three zones make six of them.
+    """
+    load = {"concurrency": 6, "input_length": 1635, "output_length": 12, "availability_zones": 3}
+    work = {"task": "inference", "model": "deepseek-v3.2", "precision": ["fp16"], "serving": load}
+    for seconds in (0.0746, 0.08, 0.09, 0.1, 0.12):
+        limits = {"max_nodes": 4, "max_instances": 5, "gpu": ["b200-sxm-180gb"]}
+        asked = {"workload": {**work, "serving": {**load, "max_seconds_to_first_token": seconds}}, "limit": 100}
+        (answer,) = batch(client, "/recommend", [{**asked, "constraints": limits}])
+        assert {choice["instances"] for choice in answer["choices"]} <= {3}
+        (more,) = batch(client, "/recommend", [{**asked, "constraints": {**limits, "max_instances": 6}}])
+        assert {choice["instances"] for choice in more["choices"]} <= {3, 6}
+    assert answer["choices"]
+
+
 def contradictions(question: Body, choice: Body, alone: Body) -> Any:
     """Yields what a choice says against the question, or against the estimate of its machine."""
     work, estimate = question["workload"], choice["estimate"]

@@ -89,7 +89,25 @@ SPOT_KEEPS_THE_BUDGET = {
 }
 
 
-@pytest.mark.parametrize(("question", "code"), [(CPUS_TAKE_PART, "mainstream"), (SPOT_KEEPS_THE_BUDGET, "market")])
+SPOT_STAYS = {
+    "workload": {"task": "inference", "fault_tolerant": False},
+    "constraints": {"continent": ["asia"], "market": ["spot"], "gpudirect_rdma": True, "max_nodes": 2},
+}
+CODE_FOR_CPUS = {
+    "workload": {"task": "inference", "model": "resnet-50", "software": {"platforms": ["cpu"]}},
+    "objective": "fastest",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        (CPUS_TAKE_PART, "mainstream"),
+        (SPOT_KEEPS_THE_BUDGET, "market"),
+        (SPOT_STAYS, "spot_price_unknown"),
+        (CODE_FOR_CPUS, "software_platforms"),
+    ],
+)
 def test_a_relaxation_counts_types_that_stay_and_types_that_then_keep_a_limit(
     question: dict[str, Any], code: str, client: TestClient
 ) -> None:
