@@ -252,7 +252,7 @@ class Questions:
             {
                 "name": lambda: self.random.choice(("alexnet_train", "rnn_train", "nightly")),
                 "method": lambda: self.random.choice(("full", "lora", "qlora", "adapters")),
-                "purpose": lambda: self.random.choice(("pretrain", "finetune")),
+                "purpose": lambda: self.random.choice(("pretrain", "finetune", "kto")),
                 "precision": lambda: self.names("precision"),
                 "precision_support": lambda: self.random.choice(("accelerated", "native", "any")),
                 "weight_precision": lambda: self.random.choice(FORMATS),

@@ -486,7 +486,7 @@ NOTES: Mapping[NoteCode, Sentence] = {
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
     NoteCode.BATCH_ASSUMED: (
         "No `global_batch_size` was given, so an optimizer step is taken to have about {samples:,.0f} samples, "
-        "the same number on each GPU."
+        "the same number on each GPU and at least one."
     ).format,
     NoteCode.NEAREST: _nearest,
     NoteCode.SEVERAL_CONSTRAINTS: lambda instance, codes: (

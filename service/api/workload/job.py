@@ -13,6 +13,7 @@ from service.domain.catalog.names import published_model, resolve, resolve_model
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
+from service.domain.jobs.config import PREFERENCE_LOSSES
 from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, input_length, tokens_per_sample
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
@@ -23,7 +24,7 @@ from service.domain.models.model import FAMILIES, Model
 from service.domain.physics.memory import OPTIMIZER_STATES
 from service.domain.units import SECONDS_AN_HOUR
 
-UNITS_OF_WORK = ("tokens", "samples", "audio_hours", "steps", "hours_on")
+UNITS_OF_WORK = ("tokens", "samples", "pairs", "audio_hours", "steps", "hours_on")
 
 METHODS = {"full": "full", "lora": "lora", "qlora": "qlora", "adapters": "adapter"}
 """Methods of training as the domain names them."""
@@ -55,7 +56,8 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         weight_bits=work.weight_bits,
         method=METHODS[work.method or "full"],  # type: ignore[arg-type]
         optimizer=optimizer,
-        purpose=work.purpose,
+        purpose="finetune" if work.purpose in PREFERENCE_LOSSES else work.purpose,  # type: ignore[arg-type]
+        has_reference=PREFERENCE_LOSSES.get(work.purpose or "", False),
         trainable_parameters=work.trainable_parameters,
         sequence_length=work.sequence_length,
         mean_length=work.mean_length,
@@ -83,6 +85,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),
     )
     _check_tokens(job)
+    _check_pairs(work)
     _check_sample(work, job)
     _check_images(job)
     _check_engine(job)
@@ -144,11 +147,12 @@ def amount_of(sent: AmountRequest | None, model: Model | None = None) -> Amount 
         raise QuestionError(
             f"The amount is given in {' and '.join(units)}; give it in one.", field=f"workload.amount.{units[1]}"
         )
-    if sent.epochs is not None and sent.samples is None:
+    one_epoch = sent.samples if sent.pairs is None else 2 * sent.pairs
+    if sent.epochs is not None and one_epoch is None:
         raise QuestionError("Epochs need samples, the number of them in one epoch.", field="workload.amount.epochs")
     if not units or units == ["hours_on"]:
         return None
-    samples = None if sent.samples is None else sent.samples * (sent.epochs or 1)
+    samples = None if one_epoch is None else one_epoch * (sent.epochs or 1)
     if sent.audio_hours is not None:
         samples = sent.audio_hours * SECONDS_AN_HOUR / _audio_seconds(model)
     return Amount(samples=samples, tokens=sent.tokens, steps=sent.steps, epochs=sent.epochs)
@@ -163,6 +167,16 @@ def _audio_seconds(model: Model | None) -> float:
             field="workload.amount.audio_hours",
         )
     return model.audio_seconds_per_sample
+
+
+def _check_pairs(work: WorkloadRequest) -> None:
+    """Raises `QuestionError` for samples where they could be pairs as well as the sequences of pairs."""
+    # The examples of KTO stand alone.
+    if work.purpose in PREFERENCE_LOSSES and work.purpose != "kto" and work.amount and work.amount.samples is not None:
+        raise QuestionError(
+            f"{str(work.purpose).upper()} trains on pairs of sequences: give workload.amount.pairs.",
+            field="workload.amount.samples",
+        )
 
 
 def _check_sample(work: WorkloadRequest, job: Job) -> None:

@@ -1,6 +1,6 @@
 """A workload as it is sent. Everything but its task is optional."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -20,7 +20,7 @@ from service.api.http.fields import (
     standing,
     whole,
 )
-from service.domain.jobs.config import USUAL_CONFIDENCE
+from service.domain.jobs.config import PREFERENCE_LOSSES, USUAL_CONFIDENCE
 from service.domain.physics.memory import OPTIMIZER_STATES
 
 Words = Annotated[str, Field(max_length=200)]
@@ -117,6 +117,9 @@ class AmountRequest(BodyModel):
 
     tokens: Positive | None = None
     samples: Positive | None = None
+    pairs: Annotated[
+        Positive | None, Field(description="Pairs of a preferred and a rejected answer, two sequences each.")
+    ] = None
     epochs: Positive | None = None
     audio_hours: Annotated[Positive | None, Field(description="Of a speech model.")] = None
     steps: Positive | None = None
@@ -246,20 +249,54 @@ class ServingRequest(BodyModel):
     ] = 1
 
 
+ON_POLICY = frozenset({"grpo", "ppo", "rloo", "dapo", "gspo", "reinforce", "rlhf"})
+"""Training on answers that the model generates between its steps."""
+
+
+def not_on_policy(value: Any) -> Any:
+    """Returns a purpose that can be estimated as one job. Raises `ValueError`."""
+    if isinstance(value, str) and value.lower() in ON_POLICY:
+        raise ValueError(
+            f"{value} trains on answers that the model generates between its steps, and no estimate covers both in one "
+            "job: ask for the answers as task inference with an amount of samples, and for the updates as task "
+            "training on as many samples, with purpose finetune, or kto if a reference model reads them"
+        )
+    return value
+
+
+def no_purpose(value: Any) -> Any:
+    """Returns a task or a method that is not the name of a purpose. Raises `ValueError`."""
+    if isinstance(value, str) and value.lower() in PREFERENCE_LOSSES:
+        raise ValueError(
+            f"{value} is a purpose: send task training, a method such as lora, and purpose {value.lower()}"
+        )
+    return not_on_policy(value)
+
+
+if TYPE_CHECKING:
+    Purpose = str  # mypy cannot know a list of names that is made from a table
+else:
+    Purpose = Literal["pretrain", "finetune", *PREFERENCE_LOSSES]
+
+
 class WorkloadRequest(BodyModel):
     """The work to run."""
 
-    task: Task
+    task: Annotated[Task, BeforeValidator(no_purpose)]
     sample: Annotated[
         Words | None,
         Field(description="What one sample is, such as `image 1024x1024 in 30 steps`: an answer states it."),
     ] = None
     name: Name | None = None
     model: Named[Name, ModelDimensionsRequest] | None = None
-    method: Literal["full", "lora", "qlora", "adapters"] | None = None
+    method: Annotated[Literal["full", "lora", "qlora", "adapters"] | None, BeforeValidator(no_purpose)] = None
     purpose: Annotated[
-        Literal["pretrain", "finetune"] | None,
-        Field(description="Long packed sequences, or short examples."),
+        Purpose | None,
+        Field(
+            description="Long packed sequences, short examples, or a loss on preferences, of which DPO, IPO and KTO "
+            "hold a frozen reference model; a sample is one sequence."
+        ),
+        BeforeValidator(not_on_policy),
     ] = None
     precision: Annotated[
         Precisions,

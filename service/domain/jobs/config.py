@@ -1,5 +1,6 @@
 """A job in the numbers that one GPU would run it in: the input of the formulas."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,10 @@ Method = Literal["full", "lora", "qlora", "adapter"]
 QLORA_FORMAT = "nf4-dq"
 """Format of the frozen weights of QLoRA by default: with its scales quantised again, as the method is defined
 (Dettmers et al. 2023, arXiv 2305.14314)."""
+
+PREFERENCE_LOSSES: Mapping[str, bool] = {"dpo": True, "ipo": True, "kto": True, "orpo": False, "simpo": False}
+"""Losses on preferred and rejected answers, and whether a frozen copy of the model reads each answer as well, the
+reference (Rafailov et al. 2023, arXiv 2305.18290; Hong et al. 2024, arXiv 2403.07691; the trainers of TRL)."""
 
 USUAL_CONFIDENCE = 0.9
 """The default probability with which memory suffices. The high end of a band is exceeded in one run out of ten."""
@@ -31,6 +36,8 @@ class TrainingConfig:
     """Precision in which frozen weights are stored; None: as `recipe` has it."""
     optimizer: str = "adamw"
     trainable_parameters: float | None = None
+    has_reference: bool = False
+    """A frozen copy of the model reads each sequence once; adapters are switched off for it in place of a copy."""
     sequence_length: int = 0
     mean_length: float | None = None
     global_batch: int | None = None

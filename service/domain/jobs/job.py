@@ -57,6 +57,7 @@ class Job:
     method: Method = "full"
     optimizer: str = "adamw"
     purpose: Literal["pretrain", "finetune"] | None = None
+    has_reference: bool = False
     trainable_parameters: float | None = None
     sequence_length: int | None = None
     mean_length: float | None = None
@@ -261,6 +262,7 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         weight_precision=stored,
         optimizer=job.optimizer,
         trainable_parameters=job.trainable_parameters,
+        has_reference=job.has_reference,
         sequence_length=sequence_length(job),
         mean_length=job.mean_length,
         global_batch=job.global_batch,

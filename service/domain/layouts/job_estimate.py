@@ -16,7 +16,7 @@ from service.domain.physics.estimate import Estimate, estimate_config, fed, over
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import peak_in
-from service.domain.physics.training_roofline import PASSES, passes_of_recomputation
+from service.domain.physics.training_roofline import passes, passes_of_recomputation
 from service.domain.units import SECONDS_AN_HOUR
 
 Choose = Literal["fastest", "usual", "usual_if_it_fits"]
@@ -136,7 +136,7 @@ def _of_training(
         if samples is not None:
             beyond = overhead_beyond_steps(physics, config, cluster, layout)
             hours = estimate.samples_per_second.inverse_of(samples / SECONDS_AN_HOUR).times(1 + beyond)
-        share, done = rate / cluster.gpus, training_flops_per_sample(config.model, length or 1, PASSES[config.method])
+        share, done = rate / cluster.gpus, training_flops_per_sample(config.model, length or 1, passes(config))
         utilisation = None if done is None else share * done / peak
         if config.model.transformer is not None:
             model = share * published_training_flops_per_sample(config.model, config.sequence_length, passes=3)

@@ -161,14 +161,14 @@ def _weight_bytes(config: TrainingConfig) -> float:
     """
     model, bytes_each = config.model, RECIPES[config.recipe][0]
     others = (model.other_parameters or 0.0) * bytes_each if model.transformer else 0.0
-    if config.method == "full":
-        return (model.parameters - table_parameters(model)) * bytes_each + others
-    return frozen_weight_bytes(config) + trainable_parameters(config) * bytes_each + others
+    dense = model.parameters - table_parameters(model)
+    learned = dense if config.method == "full" else trainable_parameters(config)
+    return frozen_weight_bytes(config) + learned * bytes_each + others
 
 
 def frozen_weight_bytes(config: TrainingConfig) -> float:
-    """Bytes of the weights that do not learn, in the precision that stores them; 0 where all learn."""
-    if config.method == "full":
+    """Bytes of the weights that do not learn, as they are stored: those below adapters, or a reference."""
+    if config.method == "full" and not config.has_reference:
         return 0.0
     bits = 8 * (bytes_per_value(config.weight_precision) if config.weight_precision else RECIPES[config.recipe][0])
     return stored_weight_bytes(config.model, bits)

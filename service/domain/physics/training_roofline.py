@@ -62,6 +62,12 @@ NARROW = 1024.0
 PASSES = {"full": 3.0, "lora": 2.0, "qlora": 2.0, "adapter": 2.0}
 """Matrix work of a step, in forward passes: frozen weights need no gradient of their own, so 4N and not 6N."""
 
+
+def passes(config: TrainingConfig) -> float:
+    """Matrix work of a step in forward passes: those of its method, and one through the reference."""
+    return PASSES[config.method] + config.has_reference
+
+
 OPTIMIZER_BYTES = 22.0
 """Bytes that an Adam step reads and writes per parameter."""
 
@@ -107,25 +113,26 @@ def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
     length = config.mean_length or config.sequence_length or 1
     cut = layout.tensor * layout.pipeline
     tokens = layout.micro_batch * length / layout.context
+    read = 3 + config.has_reference
     recompute, again = layout.checkpoints("full") * 1.0, passes_of_recomputation(layout)
     body = 2.0 * multiplied_parameters(model) * tokens / cut
     attention = mean_attention_flops_per_token(t, length) * tokens / cut
-    matrix = body * (PASSES[config.method] + again)
+    matrix = body * (passes(config) + again)
     width = t.expert_ffn or (t.ffn if t.experts else t.hidden)
     here = t.layers / layout.pipeline
     routed = routed_layers(model) / layout.pipeline
     # Per layer, 4 messages (6 when recomputing) of 2 s b h bytes (Megatron, SC'21).
-    messages = (4.0 + 2.0 * recompute) * 2.0 * tokens * here * t.hidden
+    messages = (4.0 + 2.0 * (recompute + config.has_reference)) * 2.0 * tokens * here * t.hidden
     # Keys and values travel around the ring once forward and twice backward, in values of 2 bytes.
     ring = 3 * 2 * 2.0 * t.kv_heads * t.head_size * tokens * here * (layout.context - 1) / layout.tensor
     stored = model.parameters * bytes_per_value(config.weight_precision or "bf16")
     return {
         ("matrix", "flops"): matrix,
         ("narrow", "flops"): matrix * NARROW * layout.tensor / width,
-        ("attention", "wide_flops"): attention * (3.5 + recompute),
+        ("attention", "wide_flops"): attention * (3.5 + recompute + config.has_reference),
         ("memory", "memory"): _bytes_moved(config, t, length) * tokens / cut,
-        ("weights", "memory"): 3 * on_each_gpu(stored, layout, routed_share(model), 0),
-        ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * 3 * here * LAUNCH_SECONDS,
+        ("weights", "memory"): read * on_each_gpu(stored, layout, routed_share(model), 0),
+        ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * read * here * LAUNCH_SECONDS,
         ("routing", "seconds"): routed * ROUTING_SECONDS,
         **over_links("tensor", all_reduce_bytes(messages, layout.tensor), layout.tensor <= linked_gpus),
         **_expert_demands(layout, linked_gpus, tokens * routed, t),
@@ -148,10 +155,10 @@ def _stage_demands(layout: AnyLayout, linked_gpus: Number, values: Number) -> De
 
 
 def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float:
-    """Bytes per token: activations of three passes, the logits, and without FlashAttention the scores."""
+    """Bytes per token: activations of all passes, the logits, and without FlashAttention the scores."""
     value = activation_bytes(config.precision)
     scores = 0.0 if config.flash_attention else 5.0 * length * t.heads
-    layers = (LAYER_BYTES_PER_VALUE * t.hidden + scores) * t.layers * 3 * value / 2
+    layers = (LAYER_BYTES_PER_VALUE * t.hidden + scores) * t.layers * (3 + config.has_reference) * value / 2
     return layers + 12.0 * 2 * t.vocabulary
 
 
@@ -181,9 +188,10 @@ def _gradient_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Nu
     more of its gradients over the network, and a node sends those of all its parameters either way.
     """
     # Gradients have 2 bytes; ZeRO-3 also gathers weights twice, which is 1.5 times the volume (arXiv 1910.02054).
-    # It gathers frozen weights as well, in the format in which they are stored: twice is as much as one all-reduce.
+    # It gathers frozen weights as they are stored: twice, as much as an all-reduce, or once for a reference.
     gathers = layout.zero_stage >= 3
-    learned, frozen = 2.0 * trainable_parameters(config) * (1.0 + 0.5 * gathers), frozen_weight_bytes(config) * gathers
+    learned = 2.0 * trainable_parameters(config) * (1.0 + 0.5 * gathers)
+    frozen = frozen_weight_bytes(config) * gathers * ((config.method != "full") + 0.5 * config.has_reference)
     cut = layout.tensor * layout.pipeline
     ranks, linked_ranks = layout.data * layout.context, linked_gpus // layout.tensor
     routed = learned_routed_share(config) * learned + routed_share(config.model) * frozen
@@ -219,11 +227,11 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
     """Demands of one step of a network that is known by its forward FLOPs per sample (convolutions and others)."""
     model, again = config.model, passes_of_recomputation(layout)
     samples = layout.micro_batch * layout.accumulation
-    moved = bytes_moved_forward(model) * (3 + again) * bytes_per_value(config.precision) / 2
-    kernels = (3 + again) * kernels_forward(model)
+    moved = bytes_moved_forward(model) * (3 + config.has_reference + again) * bytes_per_value(config.precision) / 2
+    kernels = (3 + config.has_reference + again) * kernels_forward(model)
     decode = DECODE_SECONDS_PER_VCPU_SAMPLE if model.family in FAMILIES_OF_IMAGES else 0.0
     return {
-        ("matrix", "flops"): (PASSES[config.method] + again) * network_flops(model) * samples,
+        ("matrix", "flops"): (passes(config) + again) * network_flops(model) * samples,
         ("memory", "memory"): moved * samples,
         ("launch", "seconds"): kernels * LAUNCH_SECONDS * layout.accumulation,
         ("input", "vcpu"): samples * decode,

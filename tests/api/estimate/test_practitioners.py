@@ -90,3 +90,66 @@ def test_videos_and_images_take_the_seconds_that_are_known(
     work = {"task": "inference", "model": model, "sample": sample, "amount": {"samples": 100}}
     answer = post_estimate(client, {"workload": work, "machine": "runpod/1x_RTX4090_COMMUNITY"})
     assert least < 1 / answer["estimate"]["samples_per_second"]["likely"] < most
+
+
+def hours(client: TestClient, **fields: Any) -> float:
+    work = {"task": "training", "model": "qwen3-8b", "sequence_length": 2048, "global_batch_size": 64, **fields}
+    layout = {"data": 8, "zero_stage": 3, "micro_batch": 1, "activation_checkpointing": "full"}
+    answer = post_estimate(client, {"workload": work, "machine": "aws/p5.48xlarge", "layout": layout})
+    return float(answer["estimate"]["hours"]["likely"])
+
+
+@pytest.mark.parametrize(
+    ("purpose", "method", "least", "most"),
+    [
+        # A forward pass of the reference besides the four of a full step with recomputation, or besides three.
+        ("dpo", "full", 1.15, 1.3),
+        ("dpo", "lora", 1.2, 1.4),
+        ("simpo", "full", 0.999, 1.001),
+    ],
+)
+def test_a_reference_model_takes_one_more_forward_pass(
+    client: TestClient, purpose: str, method: str, least: float, most: float
+) -> None:
+    plain = hours(client, purpose="finetune", method=method, amount={"samples": 120_000})
+    assert least < hours(client, purpose=purpose, method=method, amount={"pairs": 60_000}) / plain < most
+
+
+@pytest.mark.parametrize(("method", "copies"), [("full", 1), ("lora", 0)])
+def test_a_reference_model_is_a_copy_unless_adapters_can_be_switched_off(
+    client: TestClient, method: str, copies: int
+) -> None:
+    """8.19 billion parameters of 2 bytes are 15.3 GiB."""
+    work = {"task": "training", "model": "qwen3-8b", "method": method, "sequence_length": 2048}
+    plain, dpo = (
+        post_estimate(
+            client,
+            {"workload": {**work, "purpose": purpose}, "machine": "aws/p5.48xlarge", "layout": {"data": 8}},
+        )["estimate"]["memory"]["parts"]["weights"]
+        for purpose in ("finetune", "dpo")
+    )
+    assert dpo - plain == pytest.approx(15.3 * copies, abs=0.3)
+
+
+@pytest.mark.parametrize("field", ["task", "method", "purpose"])
+@pytest.mark.parametrize(("name", "says"), [("dpo", "is a purpose"), ("GRPO", "answers as task inference")])
+def test_training_on_preferences_is_refused_with_what_to_ask_instead(
+    client: TestClient, field: str, name: str, says: str
+) -> None:
+    response = client.post(
+        "/estimate", json={"workload": training("qwen3-8b", **{field: name}), "machine": "p5.48xlarge"}
+    )
+    if (field, name) == ("purpose", "dpo"):
+        assert response.status_code == 200
+        return
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
+    assert error["field"] == f"workload.{field}"
+    assert says in error["message"]
+
+
+def test_samples_of_pairs_are_ambiguous(client: TestClient) -> None:
+    work = training("qwen3-8b", purpose="orpo", amount={"samples": 1000})
+    response = client.post("/estimate", json={"workload": work, "machine": "p5.48xlarge"})
+    assert response.status_code == 422
+    assert "ORPO trains on pairs of sequences: give workload.amount.pairs" in response.text
