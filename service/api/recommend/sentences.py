@@ -479,7 +479,7 @@ NOTES: Mapping[NoteCode, Sentence] = {
         )
     ),
     NoteCode.READING_SPEED: (
-        "No limit on a time was given, so answers are as fast as people read: at most {seconds:g} s per token. "
+        "No limit on a time was given, so answers are twice as fast as people read: at most {seconds:g} s per token. "
         "The time to the first token has no limit. Give another limit, or null for none."
     ),
     NoteCode.NO_AMOUNT: "No amount of work was given, so the ranking is by the cost of an hour, not of the job.",

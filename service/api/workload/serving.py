@@ -8,9 +8,9 @@ from service.domain.models.model import Model
 USUAL_HEADROOM = 0.2
 """Share of the throughput that stays free where none is given: at a full replica, the queue has no end."""
 
-USUAL_SECONDS_PER_OUTPUT_TOKEN = 0.2
-"""Limit on the time per token where no limit on a time is given: people read about 240 words a minute (the limit of
-MLPerf Inference v4.0 for Llama 2 70B as a server, published on 2024-03-27). Slower answers suit no reader."""
+USUAL_SECONDS_PER_OUTPUT_TOKEN = 0.1
+"""Limit on the time per token where no limit on a time is given: that of MLPerf Inference v5.1 for Llama 3.1 8B as a
+server (published on 2025-09-09, recalled; 0.08 for DeepSeek-R1), twice as fast as people read."""
 
 RATES = ("requests_per_second", "output_tokens_per_second", "concurrency")
 LIMITS = ("max_seconds_to_first_token", "max_seconds_per_output_token", "max_seconds_per_request")
