@@ -1,7 +1,8 @@
-"""The type of the function by which a feed asks for its documents, and the walk through pages that it serves for."""
+"""The ways in which feeds ask for their documents: at fixed paths, or page by page."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
+from urllib.parse import quote
 
 from service.feeds.listing import DocumentRefused
 
@@ -16,6 +17,20 @@ class Get(Protocol):
 
     def __call__(self, path: str, *, body: object = None) -> bytes:
         """Returns the body of the answer."""
+
+
+Fetch = Callable[[Get, str], Iterator[bytes]]
+"""Yields the documents of a part, given its name."""
+
+
+def documents_at(*paths: str) -> Fetch:
+    """Returns the fetch of a document at each path, in which `{part}` stands for the name of the part."""
+
+    def fetch(get: Get, part: str) -> Iterator[bytes]:
+        for path in paths:
+            yield get(path.replace("{part}", quote(part)))
+
+    return fetch
 
 
 def pages_from(get: Get, path: str | None, next_path: Callable[[bytes], str | None]) -> Iterator[bytes]:

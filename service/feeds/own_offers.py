@@ -12,7 +12,7 @@ from service.domain.catalog.tariffs import commitment_in
 from service.feeds.fetching import Get
 from service.feeds.folder import FolderUnusable
 from service.feeds.importing import Documents
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, price_in
 from service.feeds.reading import Cells, table_of
 from service.feeds.registry import FeedSource
 
@@ -21,9 +21,7 @@ NEEDED = ("provider", "name", "market", "per_hour", "observed_on")
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the offers of a file; `region`, `zone`, `term`, `currency`, `note` and hardware are optional columns."""
-    return Content(
-        listings=tuple(one_per_offer(_listing(cells) for body in bodies for cells in table_of(body, *NEEDED)))
-    )
+    return Content(listings=[_listing(cells) for body in bodies for cells in table_of(body, *NEEDED)])
 
 
 def _listing(cells: Cells | None) -> Listing:

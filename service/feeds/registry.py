@@ -1,12 +1,12 @@
 """The list of feeds that can be read: one line for each."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from service.feeds.fetching import Get
-from service.feeds.listing import Content, DocumentRefused, Parser
+from service.feeds.fetching import Fetch
+from service.feeds.listing import Content, DocumentRefused, Parser, one_per_offer
 from service.feeds.sources import cyclenerd, ecb, gpuhunt, skypilot
 from service.feeds.sources.hyperscalers import aws_account, aws_bulk, aws_on_demand, aws_spot, azure, oci
 from service.feeds.sources.neoclouds import (
@@ -37,7 +37,7 @@ class FeedSource:
 
     id: str
     parts: tuple[str, ...]
-    fetch: Callable[[Get, str], Iterator[bytes]]
+    fetch: Fetch
     parse: Parser
     marks: tuple[bytes, ...]
     """Any of these texts near its beginning marks a document of this feed."""
@@ -49,9 +49,13 @@ class FeedSource:
     version: str = "1"
 
     def content(self, bodies: Sequence[bytes], part: str) -> Content:
-        """Returns the content of the documents of a part. Raises `DocumentRefused`, whatever is wrong with them."""
+        """Returns the content of the documents of a part, with one price for each offer.
+
+        Raises `DocumentRefused`, whatever is wrong with them.
+        """
         try:
             content = self.parse(bodies, part)
+            content = replace(content, listings=tuple(one_per_offer(content.listings)))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise DocumentRefused(f"The document has not the shape of its feed ({type(error).__name__}).") from error
         if not content.listings and not content.rates:
@@ -60,7 +64,8 @@ class FeedSource:
 
 
 def _read_by(module: ModuleType, id_: str, *marks: bytes, **options: Any) -> FeedSource:
-    return FeedSource(id_, module.PARTS, module.fetch, module.parse, marks, **options)
+    """The source that a module fetches and parses; without `PARTS`, the feed is one part."""
+    return FeedSource(id_, getattr(module, "PARTS", ("",)), module.fetch, module.parse, marks, **options)
 
 
 SOURCES: dict[str, FeedSource] = {

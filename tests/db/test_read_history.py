@@ -102,7 +102,7 @@ def test_instants_come_back_in_utc(engine: Engine) -> None:
     (found,) = prices_of(read_history(engine))
     assert datetime.fromtimestamp(found.valid_from, UTC) == datetime(2022, 1, 1, tzinfo=UTC)
     (run,) = read_history(engine).reference.imports
-    assert run.finished_at == "2026-11-21T12:00:00Z"
+    assert run.finished_at == datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def test_an_interval_holds_its_first_day_and_not_its_last(engine: Engine) -> None:
@@ -153,7 +153,7 @@ def test_an_import_that_failed_or_changed_nothing_is_not_the_last_one(engine: En
     write(engine, batch(), NOW)
     write(engine, batch(), NOW + timedelta(days=1))
     (run,) = read_history(engine).reference.imports
-    assert (run.feed, run.finished_at, run.rows_seen) == ("seed", "2026-11-21T12:00:00Z", 20)
+    assert (run.feed, run.finished_at, run.rows_seen) == ("seed", datetime(2026, 11, 21, 12, tzinfo=UTC), 20)
 
 
 def test_a_change_in_the_midst_of_reading_is_not_half_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from service.api.http.current import Followed
-from service.api.http.fields import RequestModel, ResponseModel
-from service.db.feeds.read_feeds import FeedStatus
+from service.api.http.fields import RequestModel, ResponseModel, copy_of
+from service.db.feeds.read_feeds import FeedStatus, UnmappedType
 
 router = APIRouter(tags=["catalog"])
 
@@ -59,18 +59,8 @@ class FeedsResponse(ResponseModel):
     items: list[FeedResponse]
 
 
-class UnmappedResponse(ResponseModel):
+class UnmappedResponse(copy_of(UnmappedType)):  # type: ignore[misc]
     """An instance type that feeds sell, with the hardware that they state; it waits for a row in the catalog."""
-
-    provider: str
-    name: str
-    feeds: list[str]
-    prices: int
-    last_observed_at: datetime
-    vcpus: float | None
-    memory_gib: float | None
-    gpu_name: str | None
-    gpu_count: float | None
 
 
 class UnmappedTypesResponse(ResponseModel):
@@ -101,5 +91,4 @@ def get_unmapped(
     """Instance types without a row in the catalog. Their prices are kept, and count as soon as there is one."""
     response.headers["Cache-Control"] = "no-store"
     types = live.unmapped()
-    items = [UnmappedResponse.like(each, feeds=list(each.feeds)) for each in types[: asked.limit]]
-    return UnmappedTypesResponse(items=items, total=len(types))
+    return UnmappedTypesResponse(items=list(types[: asked.limit]), total=len(types))

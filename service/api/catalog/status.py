@@ -1,7 +1,7 @@
 """The content of the catalog, the age of its prices, and the rows that imports kept or set aside."""
 
 from collections import Counter
-from datetime import date, datetime
+from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -9,8 +9,9 @@ from pydantic import Field
 
 from service.api.http.current import CatalogStamp, Live, catalog_on, stamp
 from service.api.http.etag import json_answer
-from service.api.http.fields import DayRequest, ResponseModel
+from service.api.http.fields import DayRequest, ResponseModel, copy_of
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.reference import ImportSummary
 
 router = APIRouter(tags=["catalog"])
 
@@ -42,14 +43,8 @@ class ProviderFreshnessResponse(ResponseModel):
     prices_newest: date | None
 
 
-class ImportResponse(ResponseModel):
+class ImportResponse(copy_of(ImportSummary)):  # type: ignore[misc]
     """The last import of a feed that took effect: rows read, kept, and set aside by reason."""
-
-    feed: str
-    finished_at: datetime
-    rows_seen: int
-    rows_kept: int
-    quarantined: dict[str, int]
 
 
 class CatalogResponse(ResponseModel):
@@ -79,14 +74,7 @@ class CatalogResponse(ResponseModel):
                 sources=len(reference.sources),
             ),
             providers=_freshness(catalog),
-            imports=[
-                ImportResponse.like(
-                    import_,
-                    finished_at=datetime.fromisoformat(import_.finished_at),
-                    quarantined=dict(import_.quarantined),
-                )
-                for import_ in reference.imports
-            ],
+            imports=list(reference.imports),
         )
 
 

@@ -60,16 +60,11 @@ class ServiceStateResponse(copy_of(ServiceEvent)):  # type: ignore[misc]
     """From this day on, in this state."""
 
 
-class ServiceResponse(ResponseModel):
+class ServiceResponse(copy_of(Service, "provider", "lifecycle"), ResponseModel):  # type: ignore[misc]
     """A service of the provider other than instance types."""
 
-    id: str
-    name: str
-    kind: str
-    description: str | None
     state: str | None = Field(description="On the catalog's day; null: not announced by then.")
     lifecycle_events: list[ServiceStateResponse]
-    source: str
 
     @classmethod
     def of(cls, service: Service, day: date) -> "ServiceResponse":
@@ -84,15 +79,9 @@ class FeeResponse(copy_of(Fee, "provider", "note")):  # type: ignore[misc]
     family: str = Field(description="Empty: every family without a row of its own.")
 
 
-class ProviderResponse(ResponseModel):
+class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  # type: ignore[misc]
     """A provider, its terms, and its share of the catalog."""
 
-    id: str
-    name: str
-    instance_type_term: str | None
-    on_demand_term: str | None
-    spot_term: str | None
-    spot_notice_seconds: int | None
     seller_class: Annotated[
         str | None, Field(description="`hyperscaler`, `neocloud`, `marketplace` or `reseller`; null: unknown.")
     ]
@@ -101,8 +90,6 @@ class ProviderResponse(ResponseModel):
     offers: int
     services: list[ServiceResponse]
     fees: list[FeeResponse]
-    source: str
-    note: str | None
 
     @classmethod
     def of(cls, provider: Provider, catalog: Catalog) -> "ProviderResponse":
@@ -135,16 +122,10 @@ class RegionsRequest(PageRequest):
     country: Annotated[Names, Field(description="ISO 3166 alpha-2, such as `DE`.")] = ()
 
 
-class RegionResponse(ResponseModel):
+class RegionResponse(copy_of(Region), ResponseModel):  # type: ignore[misc]
     """A region in which a provider rents machines out."""
 
-    provider: str
-    id: str
-    name: str | None
-    country: str | None
-    continent: str | None
     cpus: list[RegionCpuResponse]
-    source: str
 
     @classmethod
     def of(cls, region: Region) -> "RegionResponse":

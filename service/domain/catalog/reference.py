@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from typing import Literal, get_args
 
 from service.domain.calibration.error_bands import Physics
@@ -295,7 +295,7 @@ class ImportSummary:
     """The last import of one feed that took effect, for freshness."""
 
     feed: str
-    finished_at: str
+    finished_at: datetime
     rows_seen: int
     rows_kept: int
     quarantined: Mapping[str, int]

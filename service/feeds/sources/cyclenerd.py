@@ -10,18 +10,15 @@ from decimal import Decimal
 from typing import Any
 
 from service.domain.units import HOURS_A_MONTH
-from service.feeds.fetching import Get
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer
+from service.feeds.fetching import documents_at
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in
 from service.feeds.reading import yaml_of
 
-PARTS = ("",)
 COMMITMENTS = {"month_1y": "1y_committed_use", "month_3y": "3y_committed_use"}
 NO_GPU = ("cpu", "ram", "cost", "local-ssd", "type", "a2", "bandwidth", "network")
 
 
-def fetch(get: Get, _part: str) -> Iterator[bytes]:
-    """Yields the file."""
-    yield get("/pricing.yml")
+fetch = documents_at("/pricing.yml")
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
@@ -33,7 +30,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     except (KeyError, TypeError, ValueError, OverflowError):
         raise DocumentRefused("The file has no compute.instance or no about.timestamp.") from None
     listings = [each for name, machine in machines.items() for each in _of_machine(str(name), machine)]
-    return Content(listings=tuple(one_per_offer(listings)), published_at=published)
+    return Content(listings=listings, published_at=published)
 
 
 def _of_machine(name: str, machine: dict[str, Any]) -> Iterator[Listing]:

@@ -5,20 +5,18 @@ from datetime import date
 from decimal import Decimal
 from itertools import groupby, pairwise
 
-from service.feeds.fetching import Get
+from service.feeds.fetching import documents_at
 from service.feeds.listing import Content, DocumentRefused, EuroRate, price_in
 from service.feeds.reading import table_of, text_of, xml_of
 
-PARTS = ("",)
 PLAUSIBLE = {"USD": (Decimal("0.7"), Decimal("1.8")), "CNY": (Decimal(5), Decimal(12))}
 """Units for one euro between which the rates of twenty years lie, with a margin; other currencies are not needed."""
 
 LARGEST_STEP = Decimal("0.05")
 
 
-def fetch(get: Get, _part: str) -> Iterator[bytes]:
-    """Yields the rates of the last 90 days, so that days without a fetch are filled."""
-    yield get("/stats/eurofxref/eurofxref-hist-90d.xml")
+fetch = documents_at("/stats/eurofxref/eurofxref-hist-90d.xml")
+"""The rates of the last 90 days, so that days without a fetch are filled."""
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from service.feeds.fetching import Get
 from service.feeds.google_names import tpu_machine, with_attached_gpu
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, price_in
 from service.feeds.places import aws_place, runpod_place, zone_and_region
 from service.feeds.reading import Cells, plain, rows_of, text_of
 
@@ -54,8 +54,7 @@ def parse(bodies: Sequence[bytes], part: str) -> Content:
     if table is None:
         raise DocumentRefused("There is a version and no catalog.")
     rows = rows_of(iter(text_of(table).splitlines()), COLUMNS)
-    listings = one_per_offer(_listing(part, cells) for cells in rows)
-    return Content(listings=tuple(listings), version=version, published_at=published)
+    return Content(listings=[_listing(part, cells) for cells in rows], version=version, published_at=published)
 
 
 def published_on(version: str) -> datetime:

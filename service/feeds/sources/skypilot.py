@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from service.feeds.fetching import Get
+from service.feeds.fetching import documents_at
 from service.feeds.google_names import GPUS_OF_N1, built_in_gpu, tpu_machine, with_attached_gpu
-from service.feeds.listing import REASONS, Content, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.listing import REASONS, Content, Listing, Specification, number_in, price_in
 from service.feeds.places import runpod_place, vast_place
 from service.feeds.reading import Cells, table_of
 
@@ -28,16 +28,14 @@ NO_SPOT_AT_FULL_PRICE = ("azure", "runpod")
 """Clouds for which the feed repeats the on-demand price where there is no spot."""
 
 
-def fetch(get: Get, part: str) -> Iterator[bytes]:
-    """Yields the CSV of a cloud."""
-    yield get(f"/catalogs/v8/{part}/vms.csv")
+fetch = documents_at("/catalogs/v8/{part}/vms.csv")
 
 
 def parse(bodies: Sequence[bytes], part: str) -> Content:
     """Returns the prices of a cloud's CSV."""
     rows = [cells for body in bodies for cells in table_of(body, *COLUMNS)]
     listings = _google(rows) if part == "gcp" else (each for cells in rows for each in _both_markets(part, cells))
-    return Content(listings=tuple(one_per_offer(listings)))
+    return Content(listings=list(listings))
 
 
 def _both_markets(part: str, cells: Cells | None) -> Iterator[Listing]:

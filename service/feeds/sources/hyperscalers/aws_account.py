@@ -12,16 +12,7 @@ from typing import Any
 
 from service.domain.catalog.tariffs import CAPACITY_BLOCK
 from service.feeds.fetching import Get
-from service.feeds.listing import (
-    MIB_A_GIB,
-    Content,
-    DocumentRefused,
-    Listing,
-    Specification,
-    instant_in,
-    number_in,
-    one_per_offer,
-)
+from service.feeds.listing import MIB_A_GIB, Content, DocumentRefused, Listing, Specification, instant_in, number_in
 from service.feeds.reading import items_of, object_of
 
 PARTS = (
@@ -60,7 +51,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     hardware = {str(item["InstanceType"]): _hardware(item) for item in _items(documents, "InstanceTypes")}
     spot = (_spot(item, hardware) for item in _items(documents, "SpotPriceHistory"))
     blocks = sorted(_items(documents, "CapacityBlockOfferings"), key=lambda item: str(item["StartDate"]))
-    return Content(listings=tuple(one_per_offer([*spot, *_first_blocks(blocks, hardware)])))
+    return Content(listings=[*spot, *_first_blocks(blocks, hardware)])
 
 
 def _items(documents: Sequence[dict[str, Any]], name: str) -> Iterator[dict[str, Any]]:

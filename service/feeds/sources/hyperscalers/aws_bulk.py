@@ -7,16 +7,7 @@ from decimal import Decimal
 
 from service.domain.catalog.tariffs import CAPACITY_BLOCK, HOURS_A_YEAR
 from service.feeds.fetching import Get
-from service.feeds.listing import (
-    Content,
-    DocumentRefused,
-    Listing,
-    Specification,
-    instant_in,
-    number_in,
-    one_per_offer,
-    price_in,
-)
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, instant_in, number_in, price_in
 from service.feeds.places import aws_place
 from service.feeds.reading import Cells, object_of, rows_of, text_of
 
@@ -51,7 +42,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
         rows = list(rows_of(iter(lines[len(METADATA) :]), COLUMNS))
         listings += _hourly(rows)
         listings += _reserved([cells for cells in rows if cells and _reason(cells) is None])
-    return Content(listings=tuple(one_per_offer(listings)), published_at=published)
+    return Content(listings=listings, published_at=published)
 
 
 def _reason(cells: Cells) -> str | None:

@@ -1,19 +1,9 @@
 """On-demand prices of AWS by location: the maps behind its pricing page, undocumented but keyless and dated."""
 
-from collections.abc import Iterator, Sequence
-from urllib.parse import quote
+from collections.abc import Sequence
 
-from service.feeds.fetching import Get
-from service.feeds.listing import (
-    Content,
-    DocumentRefused,
-    Listing,
-    Specification,
-    instant_in,
-    number_in,
-    one_per_offer,
-    price_in,
-)
+from service.feeds.fetching import documents_at
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, instant_in, number_in, price_in
 from service.feeds.places import aws_place
 from service.feeds.reading import object_of
 
@@ -30,11 +20,9 @@ PARTS = (
 """Names of locations in the addresses; the older ones in Europe begin with EU."""
 
 
-def fetch(get: Get, part: str) -> Iterator[bytes]:
-    """Yields the map of a location."""
-    yield get(
-        f"/pricing/2.0/meteredUnitMaps/ec2/USD/current/ec2-ondemand-without-sec-sel/{quote(part)}/Linux/index.json"
-    )
+fetch = documents_at(
+    "/pricing/2.0/meteredUnitMaps/ec2/USD/current/ec2-ondemand-without-sec-sel/{part}/Linux/index.json"
+)
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
@@ -51,7 +39,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     published = max(instant_in(content["manifest"].get("hawkFilePublicationDate")) for content in contents)  # type: ignore[type-var]
     if published is None:
         raise DocumentRefused("The map has no day of publication.")
-    return Content(listings=tuple(one_per_offer(listings)), published_at=published)
+    return Content(listings=listings, published_at=published)
 
 
 def _listing(location: str, entry: dict[str, str]) -> Listing:

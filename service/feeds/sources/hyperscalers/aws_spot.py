@@ -8,19 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from service.feeds.fetching import Get
-from service.feeds.listing import Content, DocumentRefused, Listing, one_per_offer, price_in
+from service.feeds.fetching import documents_at
+from service.feeds.listing import Content, DocumentRefused, Listing, price_in
 from service.feeds.places import aws_place
 from service.feeds.reading import object_of, text_of
 
-PARTS = ("",)
 CALLBACK = re.compile(r"\s*callback\((.*)\);?\s*", re.DOTALL)
 NO_PRICE = "N/A*"
 
 
-def fetch(get: Get, _part: str) -> Iterator[bytes]:
-    """Yields the file."""
-    yield get("/spot.json")
+fetch = documents_at("/spot.json")
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
@@ -34,7 +31,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
         listings += [each for region in config.get("regions") or () for each in _of_region(region)]
     if not listings:
         raise DocumentRefused("The file has no region.")
-    return Content(listings=tuple(one_per_offer(listings)))
+    return Content(listings=listings)
 
 
 def _of_region(region: dict[str, Any]) -> Iterator[Listing]:

@@ -12,10 +12,9 @@ from urllib.parse import quote, urlsplit
 
 from service.domain.catalog.tariffs import HOURS_A_YEAR
 from service.feeds.fetching import Get, pages_from
-from service.feeds.listing import Content, DocumentRefused, Listing, instant_in, one_per_offer, price_in
+from service.feeds.listing import Content, DocumentRefused, Listing, instant_in, price_in
 from service.feeds.reading import items_of, object_of
 
-PARTS = ("",)
 FILTER = "serviceName eq 'Virtual Machines' and startswith(armSkuName,'Standard_N')"
 FIRST_PAGE = f"/api/retail/prices?api-version=2023-01-01-preview&currencyCode='USD'&$filter={quote(FILTER)}"
 
@@ -40,7 +39,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     if len(set(links)) < len(links) or any(link.endswith("$skip=0") for link in links):
         raise DocumentRefused("A link to the next page leads back to a page before it.")
     listings = [each for page in pages for item in items_of(page["Items"], "Items") for each in _listings(item)]
-    return Content(listings=tuple(one_per_offer(_without_equal_spot(listings))))
+    return Content(listings=list(_without_equal_spot(listings)))
 
 
 def _listings(item: dict[str, Any]) -> Iterator[Listing]:

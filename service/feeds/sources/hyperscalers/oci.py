@@ -8,20 +8,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from service.feeds.fetching import Get
-from service.feeds.listing import (
-    Content,
-    DocumentRefused,
-    Listing,
-    Specification,
-    instant_in,
-    number_in,
-    one_per_offer,
-    price_in,
-)
+from service.feeds.fetching import documents_at
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, instant_in, number_in, price_in
 from service.feeds.reading import items_of, object_of
 
-PARTS = ("",)
 ESTIMATOR = "https://www.oracle.com/a/ocom/docs/cloudestimator2/data/"
 PREEMPTIBLE_SHARE = Decimal("0.5")
 VCPUS_PER_OCPU = 2
@@ -30,10 +20,7 @@ PER_HOUR = ("GPU Per Hour", "OCPU Per Hour", "Gigabyte Per Hour")
 Prices = dict[str, tuple[Decimal | None, str | None]]
 
 
-def fetch(get: Get, _part: str) -> Iterator[bytes]:
-    """Yields the price list and the shapes."""
-    yield get("/pls/apex/cetools/api/v1/products/?currencyCode=USD")
-    yield get(f"{ESTIMATOR}shapes.json")
+fetch = documents_at("/pls/apex/cetools/api/v1/products/?currencyCode=USD", f"{ESTIMATOR}shapes.json")
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
@@ -53,7 +40,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     if not prices:
         raise DocumentRefused("There is no price list among the documents.")
     listings = [each for shape in shapes if not shape.get("hidden") for each in _listings(shape, prices)]
-    return Content(listings=tuple(one_per_offer([*unpriced, *listings])), published_at=published)
+    return Content(listings=[*unpriced, *listings], published_at=published)
 
 
 def _read_prices(items: Sequence[dict[str, Any]], prices: Prices) -> Iterator[Listing]:

@@ -1,26 +1,21 @@
 """CUDO Compute: parts of a machine have prices of their own; listed is the smallest host of one GPU."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from service.feeds.fetching import Get
-from service.feeds.listing import Content, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.fetching import documents_at
+from service.feeds.listing import Content, Listing, Specification, number_in, price_in
 from service.feeds.reading import items_of, object_of
 
-PARTS = ("",)
-
-
-def fetch(get: Get, _part: str) -> Iterator[bytes]:
-    """Yields the machine types."""
-    yield get("/v1/vms/machine-types")
+fetch = documents_at("/v1/vms/machine-types")
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices of one GPU with its smallest host."""
     items = items_of(object_of(bodies[0], "machineTypes")["machineTypes"], "machineTypes")
-    return Content(listings=tuple(one_per_offer(map(_listing, items))))
+    return Content(listings=[_listing(each) for each in items])
 
 
 def _listing(item: dict[str, Any]) -> Listing:

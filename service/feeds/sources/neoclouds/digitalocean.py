@@ -5,10 +5,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from service.feeds.fetching import Get, pages_from
-from service.feeds.listing import MIB_A_GIB, Content, Listing, Specification, number_in, one_per_offer
+from service.feeds.listing import MIB_A_GIB, Content, Listing, Specification, number_in
 from service.feeds.reading import items_of, object_of
 
-PARTS = ("",)
 MAKERS = ("nvidia_", "amd_")
 
 
@@ -26,7 +25,7 @@ def _next(page: bytes) -> str | None:
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices of the pages."""
     sizes = [size for body in bodies for size in items_of(object_of(body, "sizes")["sizes"], "sizes")]
-    return Content(listings=tuple(one_per_offer(each for size in sizes for each in _listings(size))))
+    return Content(listings=[each for size in sizes for each in _listings(size)])
 
 
 def _listings(size: dict[str, Any]) -> Iterator[Listing]:

@@ -4,22 +4,18 @@ The price book states the price of the account and the list price. The list pric
 has agreed with the seller may be confidential.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from service.feeds.fetching import Get
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer
+from service.feeds.fetching import documents_at
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in
 from service.feeds.reading import items_of, json_of
 
-PARTS = ("",)
 SPOT = "-spot"
 
 
-def fetch(get: Get, _part: str) -> Iterator[bytes]:
-    """Yields the price book and the flavors."""
-    yield get("/v1/pricebook")
-    yield get("/v1/core/flavors")
+fetch = documents_at("/v1/pricebook", "/v1/core/flavors")
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
@@ -31,7 +27,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
         raise DocumentRefused("A price book and a list of flavors belong together, and one of them is missing.")
     prices = {str(row.get("name")): row.get("original_value") for book in books for row in book}
     flavors = [flavor for group in groups for flavor in items_of(group.get("flavors"), "flavors")]
-    return Content(listings=tuple(one_per_offer(_listing(flavor, prices) for flavor in flavors)))
+    return Content(listings=[_listing(flavor, prices) for flavor in flavors])
 
 
 def _listing(flavor: dict[str, Any], prices: Mapping[str, Any]) -> Listing:

@@ -4,27 +4,24 @@ A type keeps its price while no region has capacity.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from service.feeds.fetching import Get
-from service.feeds.listing import CENT, Content, Listing, Specification, number_in, one_per_offer
+from service.feeds.fetching import documents_at
+from service.feeds.listing import CENT, Content, Listing, Specification, number_in
 from service.feeds.reading import object_of
 
-PARTS = ("",)
 GPU_WITH_MEMORY = re.compile(r"(.+?) \((\d+) GB ?(.*)\)")
 """The name of a GPU with its memory and, for some, its form: `H100 (80 GB SXM5)`."""
 
 
-def fetch(get: Get, _part: str) -> Iterator[bytes]:
-    """Yields the list."""
-    yield get("/api/v1/instance-types")
+fetch = documents_at("/api/v1/instance-types")
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices of the list."""
     types = object_of(bodies[0], "data")["data"]
-    return Content(listings=tuple(one_per_offer(_listing(each["instance_type"]) for each in types.values())))
+    return Content(listings=[_listing(each["instance_type"]) for each in types.values()])
 
 
 def _listing(item: dict[str, Any]) -> Listing:

@@ -6,11 +6,10 @@ from typing import Any
 
 from service.domain.catalog.offer import Market
 from service.feeds.fetching import Get
-from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in, one_per_offer
+from service.feeds.listing import Content, DocumentRefused, Listing, Specification, number_in
 from service.feeds.reading import items_of, object_of
 from service.feeds.sources.gpuhunt import runpod_name
 
-PARTS = ("",)
 QUERY = """query { gpuTypes { id displayName memoryInGb securePrice communityPrice
 secureSpotPrice communitySpotPrice lowestPrice(input: {gpuCount: 1}) { minVcpu minMemory availableGpuCounts } } }"""
 PRICES: tuple[tuple[str, bool, Market], ...] = (
@@ -32,7 +31,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     if content.get("errors") or not isinstance(content["data"], dict):
         raise DocumentRefused("The answer holds errors instead of data.")
     types = items_of(content["data"].get("gpuTypes"), "gpuTypes")
-    return Content(listings=tuple(one_per_offer(each for gpu in types for each in _listings(gpu))))
+    return Content(listings=[each for gpu in types for each in _listings(gpu)])
 
 
 def _listings(gpu: dict[str, Any]) -> Iterator[Listing]:

@@ -3,22 +3,17 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from service.feeds.fetching import Get
-from service.feeds.listing import CENT, Content, Listing, Specification, number_in, one_per_offer
+from service.feeds.fetching import documents_at
+from service.feeds.listing import CENT, Content, Listing, Specification, number_in
 from service.feeds.reading import items_of, object_of
 
-PARTS = ("",)
-
-
-def fetch(get: Get, _part: str) -> Iterator[bytes]:
-    """Yields the list."""
-    yield get("/v1/instances/types")
+fetch = documents_at("/v1/instances/types")
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices in the regions where a machine is available."""
     types = items_of(object_of(bodies[0], "instance_types")["instance_types"], "instance_types")
-    return Content(listings=tuple(one_per_offer(each for item in types for each in _listings(item))))
+    return Content(listings=[each for item in types for each in _listings(item)])
 
 
 def _listings(item: dict[str, Any]) -> Iterator[Listing]:

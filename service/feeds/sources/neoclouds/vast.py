@@ -9,11 +9,10 @@ from typing import Any
 
 from service.domain.catalog.offer import Market
 from service.feeds.fetching import Get
-from service.feeds.listing import Content, Listing, Specification, number_in, one_per_offer, price_in
+from service.feeds.listing import Content, Listing, Specification, number_in, price_in
 from service.feeds.places import vast_place
 from service.feeds.reading import items_of, object_of
 
-PARTS = ("",)
 MIB_A_GB = 1024
 """The memory that GPUs are labelled with is that of binary gigabytes: 24,564 MiB are sold as 24 GB."""
 REQUEST = {
@@ -36,7 +35,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the medians of some offers, and the offers that cannot be part of one."""
     offers = items_of(object_of(bodies[0], "offers")["offers"], "offers")
     unusable = [listing for offer in offers if (listing := _refused(offer))]
-    return Content(listings=tuple(one_per_offer([*unusable, *_medians(offers)])))
+    return Content(listings=[*unusable, *_medians(offers)])
 
 
 def _count(offer: dict[str, Any]) -> float:

@@ -5,22 +5,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from service.feeds.fetching import Get
-from service.feeds.listing import Content, Listing, Specification, number_in, one_per_offer
+from service.feeds.fetching import documents_at
+from service.feeds.listing import Content, Listing, Specification, number_in
 from service.feeds.reading import items_of, json_of
 
-PARTS = ("",)
-
-
-def fetch(get: Get, _part: str) -> Iterator[bytes]:
-    """Yields the list."""
-    yield get("/v1/instance-types")
+fetch = documents_at("/v1/instance-types")
 
 
 def parse(bodies: Sequence[bytes], _part: str) -> Content:
     """Returns the prices of the list."""
     items = items_of(json_of(bodies[0]), "The document")
-    return Content(listings=tuple(one_per_offer(each for item in items for each in _listings(item))))
+    return Content(listings=[each for item in items for each in _listings(item)])
 
 
 def _listings(item: dict[str, Any]) -> Iterator[Listing]:

@@ -5,15 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from service.feeds.fetching import Get
-from service.feeds.listing import (
-    MIB_A_GIB,
-    Content,
-    DocumentRefused,
-    Listing,
-    Specification,
-    number_in,
-    one_per_offer,
-)
+from service.feeds.listing import MIB_A_GIB, Content, DocumentRefused, Listing, Specification, number_in
 from service.feeds.reading import items_of, object_of
 
 PARTS = ("plans", "plans-metal")
@@ -33,7 +25,7 @@ def parse(bodies: Sequence[bytes], _part: str) -> Content:
     if (content.get("meta") or {}).get("links", {}).get("next"):
         raise DocumentRefused("The list goes on on another page.")
     plans = items_of(content[name], name)
-    return Content(listings=tuple(one_per_offer(each for plan in plans for each in _listings(plan))))
+    return Content(listings=[each for plan in plans for each in _listings(plan)])
 
 
 def _listings(plan: dict[str, Any]) -> Iterator[Listing]:
