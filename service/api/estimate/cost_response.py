@@ -310,9 +310,9 @@ class GpuHourResponse:
     def of(cls, elsewhere: Elsewhere) -> "GpuHourResponse":
         """Returns the cheapest hour of the same GPU on another machine, and what it saves."""
         hour, saves = elsewhere.hour, elsewhere.saves_percent
-        return cls(
-            instance=hour.instance,
-            gpus=hour.gpus,
+        return like(
+            cls,
+            hour,
             region=hour.offer.region,
             usd_per_gpu_hour=round(hour.usd_per_gpu_hour, 6),
             observed_on=hour.offer.price.observed_on,

@@ -385,11 +385,8 @@ def _usd_per_hour(choice: Choice) -> float | None:
 
 def _host(host: HostNeeds) -> HostResponse:
     memory = host.needed_memory_bytes
-    return HostResponse(
-        needed_vcpus=None if host.needed_vcpus is None else round(host.needed_vcpus, 3),
-        ideal_vcpus=None if host.ideal_vcpus is None else round(host.ideal_vcpus, 3),
-        needed_memory_gib=None if memory is None else round(memory / GIB, 3),
-    )
+    figures = (host.needed_vcpus, host.ideal_vcpus, None if memory is None else memory / GIB)
+    return HostResponse(*(None if figure is None else round(figure, 3) for figure in figures))
 
 
 def _compared(comparison: CurrentComparison) -> ComparedToCurrentResponse:
@@ -466,16 +463,13 @@ def _of_all(rate: Band | None, instances: int) -> BandResponse | None:
 
 def _spot(spot: SpotEstimate) -> SpotResponse:
     expected = spot.expected
-    return SpotResponse(
-        interruptions=BandResponse.of(spot.interruptions),
-        interruptions_per_hour=BandResponse.of(spot.interruptions_per_hour),
+    return like(
+        SpotResponse,
+        expected,
         checkpoint_interval_minutes=rounded(expected.interval_seconds / 60),
-        stretch=rounded(expected.stretch),
         paid_hours=BandResponse.of(expected.hours),
-        notice_seconds=spot.notice_seconds,
         break_even_interruptions_per_hour=shown(spot.break_even_per_hour),
-        basis=expected.basis,
-        source=expected.source,
+        **shown_fields(spot, "interruptions", "interruptions_per_hour", "notice_seconds"),
     )
 
 
@@ -486,15 +480,12 @@ def _explained(explained: Explained) -> ExplainedResponse:
 
 def _prior(cited: CitedPrior, catalog: Catalog) -> PriorResponse:
     prior = cited.prior
-    return PriorResponse(
+    return like(
+        PriorResponse,
+        prior,
         kind="prior",
-        id=prior.id,
         verdict=cited.verdict,
         text=prior_text(cited),
-        min_gpus=prior.min_gpus,
-        max_gpus=prior.max_gpus,
-        deadline_hours=prior.deadline_hours,
-        source=prior.source,
         published_on=catalog.reference.sources[prior.source].published_on,
     )
 
@@ -503,12 +494,10 @@ def _prior(cited: CitedPrior, catalog: Catalog) -> PriorResponse:
 
 
 def _rejection(rejection: Rejection) -> RejectionResponse:
-    return RejectionResponse(
-        code=rejection.code,
-        ground=rejection.ground,
+    return like(
+        RejectionResponse,
+        rejection,
         text=rejection_text(rejection),
-        count=rejection.count,
-        only_this=rejection.only_this,
         instances=list(rejection.instances),
         relax=None if rejection.relaxation is None else _relaxation(rejection.relaxation),
     )

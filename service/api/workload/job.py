@@ -29,6 +29,13 @@ UNITS_OF_WORK = ("tokens", "samples", "pairs", "audio_hours", "steps", "hours_on
 METHODS = {"full": "full", "lora": "lora", "qlora": "qlora", "adapters": "adapter"}
 """Methods of training as the domain names them."""
 
+AS_SENT = (
+    "weight_precision", "weight_bits", "trainable_parameters", "sequence_length", "mean_length", "flash_attention",
+    "mixed_precision", "chunked_loss", "fused_optimizer", "offload_activations", "offload_optimizer", "image_tokens",
+    "denoising_steps", "guidance", "memory_confidence",
+)  # fmt: skip
+"""Fields of a workload that a job takes over unchanged."""
+
 
 def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     """Returns the job; None if no model is named or the task is not one that can be estimated.
@@ -52,37 +59,23 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         software=engine if engine is not UNKNOWN else software_called(work.software.framework),
         amount=amount_of(work.amount, model),
         runs=work.concurrent_runs if serving is None else 1,
-        weight_precision=work.weight_precision,
-        weight_bits=work.weight_bits,
         method=METHODS[work.method or "full"],  # type: ignore[arg-type]
         optimizer=optimizer,
         purpose="finetune" if work.purpose in PREFERENCE_LOSSES else work.purpose,  # type: ignore[arg-type]
         has_reference=PREFERENCE_LOSSES.get(work.purpose or "", False),
-        trainable_parameters=work.trainable_parameters,
-        sequence_length=work.sequence_length,
-        mean_length=work.mean_length,
         global_batch=work.global_batch_size,
         micro_batch=work.batch_size if work.task == "training" else None,
-        flash_attention=work.flash_attention,
-        mixed_precision=work.mixed_precision,
-        chunked_loss=work.chunked_loss,
-        fused_optimizer=work.fused_optimizer,
-        offload_activations=work.offload_activations,
-        offload_optimizer=work.offload_optimizer,
         kv_precision=work.kv_cache_precision,
         input_length=work.input_length if serving is None else serving.prompt.mean,
         output_length=work.output_length if serving is None else serving.answer.mean,
         longest_output=work.longest_output_length,
-        image_tokens=work.image_tokens,
-        denoising_steps=work.denoising_steps,
-        guidance=work.guidance,
         concurrency=work.concurrency if work.concurrency is not None else work.batch_size,
         serving=serving,
-        memory_confidence=work.memory_confidence,
         prompt_field=f"workload.{'serving.' if work.input_length is None and serving else ''}input_length",
         loading=loading_of(work, model),
         assumed_network_gbps=work.assume_network_gbps,
         unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),
+        **{name: getattr(work, name) for name in AS_SENT},
     )
     _check_tokens(job)
     _check_pairs(work)

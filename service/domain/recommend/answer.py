@@ -1,7 +1,7 @@
 """The question that a recommendation answers, and the answer: values without behaviour."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -50,20 +50,55 @@ class Limits:
         return self.of_load or self.deadline_hours is not None or self.budget_usd is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A request in the catalog's own words."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedWork:
+    """The work that a question is about, as far as choices and advice depend on it."""
 
     task: str
+    job: Job | NamedWork | None = None
+    """Ranked by physics, or by measurements under its name; without a job, peaks rank."""
+    framework: str | None = None
+    """The name that the caller wrote, with versions."""
+    needs: Requirements = NOTHING
+    loading: SampleLoading = field(default_factory=SampleLoading)
+    samples: float | None = None
+    """Samples of one epoch, if the amount is given in samples."""
+    decodes_on_gpu: bool = False
+    concurrent_runs: int = 1
+    fault_tolerant: bool = False
+    refused_precisions: tuple[str, ...] = ()
+    """Precisions that the workload cannot tolerate."""
+    asked_precision: str | None = None
+    """The precision that the caller lets faster formats replace."""
+    current_instance: str | None = None
+
+    @property
+    def has_amount(self) -> bool:
+        """Whether there is a job with an amount of work."""
+        return self.job is not None and self.job.amount is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkContext(AskedWork):
+    """Everything of a question that choices and advice depend on, apart from what is admitted and how it is ranked."""
+
+    providers: tuple[str, ...]
+    """Requested providers; empty: any."""
+    part_of_gpu: float | None
+    """The part of a card that is asked for, as the minimum or the maximum of GPUs."""
+    commitments_held: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(AskedWork):
+    """A request in the catalog's own words."""
+
     precisions: tuple[str, ...]
     """In order of preference; empty: the best of the task's usual ones that each GPU has."""
     constraints: Constraints
     objective: Objective
-    current_instance: str | None
     limit: int
     per_offer: bool
-    job: Job | NamedWork | None = None
-    """Ranked by physics, or by measurements under its name; without a job, peaks rank."""
     name: str | None = None
     """The name under which the workload was measured."""
     nodes: tuple[int, int] = (1, 1)
@@ -75,27 +110,14 @@ class Question:
     managed_service: str | None = None
     """The service that machines are rented through."""
     diversify: bool = False
-    needs: Requirements = NOTHING
     usual: tuple[str, ...] = ()
     """If no precision is named and the workload cannot tolerate all of the task's usual ones: those that it can."""
     given: frozenset[str] = frozenset()
     """Paths of the fields that the caller set, such as `workload.amount`."""
-    framework: str | None = None
-    """The name that the caller wrote, with versions."""
-    loading: SampleLoading = field(default_factory=SampleLoading)
-    decodes_on_gpu: bool = False
-    samples: float | None = None
-    """Samples of one epoch, if the amount is given in samples."""
-    concurrent_runs: int = 1
-    fault_tolerant: bool = False
     spot_left_out: bool = False
     """Whether spot was removed from the requested markets, because the workload is not fault-tolerant."""
-    refused_precisions: tuple[str, ...] = ()
-    """Precisions that the workload cannot tolerate."""
     software_unknown: tuple[str, ...] = ()
     """Fields that name software without any rule."""
-    asked_precision: str | None = None
-    """The precision that the caller lets faster formats replace."""
     previous_objective: Objective | None = None
     """The objective of an earlier question, to be compared with."""
     explain: tuple[str, ...] = ()
@@ -107,11 +129,6 @@ class Question:
     def modelled(self) -> Job | None:
         """The job, if physics can estimate it."""
         return None if isinstance(self.job, NamedWork) else self.job
-
-    @property
-    def has_amount(self) -> bool:
-        """Whether there is a job with an amount of work."""
-        return self.job is not None and self.job.amount is not None
 
     @property
     def asks_for_least_hardware(self) -> bool:
@@ -126,53 +143,17 @@ class Question:
         return next((count for count in counts if 0 < count < 1), None)
 
     @property
-    def work_context(self) -> "WorkContext":
+    def work_context(self) -> WorkContext:
         """The part of the question that choices and advice depend on, whatever the constraints admit."""
         return WorkContext(
-            task=self.task,
-            job=self.job,
-            framework=self.framework,
-            needs=self.needs,
-            loading=self.loading,
-            samples=self.samples,
-            decodes_on_gpu=self.decodes_on_gpu,
-            concurrent_runs=self.concurrent_runs,
-            fault_tolerant=self.fault_tolerant,
-            refused_precisions=self.refused_precisions,
-            asked_precision=self.asked_precision,
-            current_instance=self.current_instance,
+            **{name: getattr(self, name) for name in _OF_WORK},
             providers=self.constraints.words.get("provider", ()),
             part_of_gpu=self._part_of_gpu,
             commitments_held=self.run.commitments_held,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkContext:
-    """Everything of a question that choices and advice depend on, apart from what is admitted and how it is ranked."""
-
-    task: str
-    job: Job | NamedWork | None
-    framework: str | None
-    needs: Requirements
-    loading: SampleLoading
-    samples: float | None
-    decodes_on_gpu: bool
-    concurrent_runs: int
-    fault_tolerant: bool
-    refused_precisions: tuple[str, ...]
-    asked_precision: str | None
-    current_instance: str | None
-    providers: tuple[str, ...]
-    """Requested providers; empty: any."""
-    part_of_gpu: float | None
-    """The part of a card that is asked for, as the minimum or the maximum of GPUs."""
-    commitments_held: tuple[str, ...]
-
-    @property
-    def has_amount(self) -> bool:
-        """Whether there is a job with an amount of work."""
-        return self.job is not None and self.job.amount is not None
+_OF_WORK = tuple(each.name for each in fields(AskedWork))
 
 
 @dataclass(frozen=True, slots=True)

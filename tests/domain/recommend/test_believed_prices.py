@@ -45,7 +45,10 @@ FRESH = (offered("two", 2.0, 10), offered("three", 2.2, 10), offered("four", 2.4
 def asked(known: Catalog, **constraints: float) -> Answer:
     cheapest = OBJECTIVES["cheapest"]
     limits = Constraints(precision_any=("bf16",), needs_price=True, **constraints)  # type: ignore[arg-type]
-    return recommend(Question("training", ("bf16",), limits, cheapest, None, 10, per_offer=False), known)
+    question = Question(
+        task="training", precisions=("bf16",), constraints=limits, objective=cheapest, limit=10, per_offer=False
+    )
+    return recommend(question, known)
 
 
 def sellers(answer: Answer) -> list[str]:

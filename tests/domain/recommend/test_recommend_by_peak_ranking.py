@@ -98,7 +98,9 @@ def questions(draw: st.DrawFn, asked: st.SearchStrategy[Constraints] = wide) -> 
         needs_price=objective.needs(NEEDS_PRICE),
         needs_peak=objective.needs(NEEDS_SPEED),
     )
-    return Question(task, answer, limits, objective, current_instance=None, limit=100, per_offer=draw(st.booleans()))
+    return Question(
+        task=task, precisions=answer, constraints=limits, objective=objective, limit=100, per_offer=draw(st.booleans())
+    )
 
 
 def speed(kind: InstanceType, asked: Question) -> float | None:
