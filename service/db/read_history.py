@@ -269,4 +269,6 @@ def _read_imports(connection: Connection) -> tuple[ImportSummary, ...]:
     # Rows are in order of their ids, so the last one of a feed wins.
     newest = {row["feed"]: row for row in _rows(connection, "import_run") if row["state"] == "done"}
     names = [field.name for field in fields(ImportSummary)]
+    for row in newest.values():
+        row["finished_at"] = row["finished_at"].replace(microsecond=0)
     return tuple(ImportSummary(**{name: newest[feed][name] for name in names}) for feed in sorted(newest))
