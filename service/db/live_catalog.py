@@ -112,7 +112,7 @@ class LiveCatalog:
         return replace(self._health, problem=f"The database has not answered for {silent_seconds:.0f} seconds.")
 
     def _built(self, history: CatalogHistory, same_facts: PinnedCatalog | None = None) -> PinnedCatalog:
-        """A version whose catalog of its newest day is made already, so that no request waits for it."""
+        """Returns a version with the catalog of its newest day already built, so that no request waits for it."""
         # The caches of days belong to the facts of a version, and disappear with them.
         facts_of = same_facts.facts_of if same_facts else lru_cache(DAYS_KEPT)(history.on)
         replay = same_facts.replay if same_facts else lru_cache(REPLAYS_KEPT)(self._replayed)

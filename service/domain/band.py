@@ -34,7 +34,7 @@ class Band:
         return Band(self.low * factors[0], self.likely * factors[1], self.high * factors[2])
 
     def quantile(self, probability: float) -> float:
-        """Returns the value that the truth is at most with a probability of at least one half."""
+        """Returns the value that the truth does not exceed with this probability, which is at least one half."""
         deviations = NORMAL.inv_cdf(probability) / DEVIATIONS_TO_AN_END
         return self.likely * exp(deviations * log(self.high / self.likely))
 

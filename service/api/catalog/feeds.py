@@ -21,7 +21,7 @@ class FeedResponse(ResponseModel):
     id: str
     title: str
     rank: int = Field(description="Of feeds that confirmed a price recently, the one with the lowest rank counts.")
-    state: Health = Field(description="`stale`: the feed answers, and its content has not changed for too long.")
+    state: Health = Field(description="`stale`: the feed answers, but its content has not changed for too long.")
     problem: str | None
     url: str | None
     setting: str | None = Field(description="The environment variable with the key without which the feed is not read.")
@@ -84,7 +84,7 @@ def get_feeds(live: Followed, response: Response) -> FeedsResponse:
     return FeedsResponse(items=[FeedResponse.of(status, now) for status in statuses])
 
 
-@router.get("/catalog/unmapped", summary="What is sold and not in the catalog")
+@router.get("/catalog/unmapped", summary="List instance types that the catalog lacks")
 def get_unmapped(
     asked: Annotated[UnmappedRequest, Query()], live: Followed, response: Response
 ) -> UnmappedTypesResponse:

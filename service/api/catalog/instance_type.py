@@ -27,7 +27,7 @@ class InstanceGpuResponse(ResponseModel):
     vendor: str
     architecture: str
     count: int
-    fraction: float = Field(description="1, or the part of a card that one of them is.")
+    fraction: float = Field(description="1 for a whole card, else the part of a card that each GPU is.")
     memory_gb: float | None
     usable_memory_gib: float | None
     total_memory_gb: float | None
@@ -52,8 +52,8 @@ class PriceResponse(ResponseModel):
     """The price of an offer per hour, with its source."""
 
     usd_per_hour: float | None = Field(
-        description="The price that is believed today, which filters, ranks and limits; null if unknown, and "
-        "`unknown_because` then says why."
+        description="The price that is believed today. Filters, rankings and limits use it. Null if it is "
+        "unknown; `unknown_because` then says why."
     )
     usd_per_hour_low: float | None = Field(description="In eight of ten cases today's price is not below.")
     usd_per_hour_high: float | None = Field(description="In eight of ten cases today's price is not above.")

@@ -47,7 +47,7 @@ class InstancesRequest(InstanceFilters, PageRequest):
     precision: Annotated[Precisions, Field(description="Number formats that the GPU must run: all of them.")] = ()
     precision_support: Annotated[
         PrecisionSupport,
-        Field(description="`native` (default) takes accelerated too; `any` takes reduced rates as well."),
+        Field(description="`native` (default) includes accelerated; `any` also includes reduced rates."),
     ] = "native"
     task: Annotated[
         Task | None, Field(description="Leaves out types that no software can use for the task; nothing else.")

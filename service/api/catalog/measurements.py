@@ -121,7 +121,7 @@ class MeasurementResponse(ResponseModel):
 
     @classmethod
     def of_published(cls, row: PublishedRun) -> "MeasurementResponse":
-        """A published run."""
+        """Returns the response for a published run."""
         return cls.like(
             row,
             workload=None,

@@ -86,7 +86,7 @@ class MeasurementRequest(BodyModel):
     world_size: Annotated[Workers | None, Field(description="Workers, each with a batch of its own.")] = None
     usd_per_hour: Annotated[UsdPerHour | None, Field(description="Price paid for one machine.")] = None
     watts: Annotated[Positive | None, Field(description="Power that one machine drew.")] = None
-    measured_at: Annotated[Day | None, Field(description="The day; left out: today, in UTC.")] = None
+    measured_at: Annotated[Day | None, Field(description="The day of the measurement. Default: today, in UTC.")] = None
     source: Annotated[PrintedName, Field(description="Who or what measured.")] = UNNAMED_SOURCE
     note: Text | None = None
     public: Annotated[

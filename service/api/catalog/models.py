@@ -35,7 +35,7 @@ FP16_BYTES = 2
 class TransformerResponse(copy_of(Transformer)):  # type: ignore[misc]
     """Dimensions; 0 is *has none*. In a hybrid, a layer is one of attention, a state space (ssm) or an FFN."""
 
-    context_tokens: int = Field(description="0: unknown or unlimited.")
+    context_tokens: int = Field(description="Maximum tokens of a sequence; 0: unknown or unlimited.")
 
 
 class ModelResponse(ResponseModel):
@@ -58,10 +58,10 @@ class ModelResponse(ResponseModel):
     steps_per_sample: float | None = Field(description="Denoising steps of a sample by default, see `note`.")
     passes_per_step: float | None = Field(description="2 with classifier-free guidance, 1 where it is distilled.")
     other_parameters: float | None = Field(
-        description="Of text encoders and image decoders, or of the encoder of images."
+        description="Parameters of text encoders and image decoders, or of the encoder of images."
     )
     other_flops_per_sample: float | None = Field(
-        description="Of these; of a language model, for each token of an image."
+        description="FLOPs of `other_parameters`; in a language model, for each token of an image."
     )
     audio_seconds_per_sample: float | None
     dimensions: TransformerResponse | None = Field(
@@ -136,8 +136,8 @@ class ParameterPartsResponse(copy_of(ParameterParts)):  # type: ignore[misc]
 class FlopsResponse(ResponseModel):
     """Forward FLOPs of one token."""
 
-    matrix: float = Field(description="Against weights; the same at every length.")
-    attention: float = Field(description="Against the tokens before it, all `context_tokens` of them.")
+    matrix: float = Field(description="Products with weights; the same at every length.")
+    attention: float = Field(description="Attention to all `context_tokens` tokens before it.")
     total: float
 
 
@@ -153,8 +153,8 @@ class ComputedResponse(ResponseModel):
     forward_flops_per_token: FlopsResponse = Field(
         description="Of a model with an encoder and a decoder: one token on each side."
     )
-    kv_bytes_per_token_fp16: float = Field(description="Without the effect of sliding windows.")
-    kv_cache_bytes_fp16: float = Field(description="Of one sequence of `context_tokens`, with its sliding windows.")
+    kv_bytes_per_token_fp16: float = Field(description="Cache of one token, without the effect of sliding windows.")
+    kv_cache_bytes_fp16: float = Field(description="Cache of a sequence of `context_tokens`, with its sliding windows.")
     state_bytes_fp16: float = Field(description="State of the state-space layers, independent of the sequence length.")
 
     @classmethod

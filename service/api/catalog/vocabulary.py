@@ -25,7 +25,9 @@ router = APIRouter(tags=["vocabulary"])
 class PrecisionResponse(copy_of(Precision)):  # type: ignore[misc]
     """A number format, and how many GPUs run it."""
 
-    stored_bits: Annotated[float, Field(description="Of a stored value, with its share of the block's scales.")]
+    stored_bits: Annotated[
+        float, Field(description="Bits of a stored value, including its share of the scales of its block.")
+    ]
     runs_as: Annotated[str, Field(description="The precision at whose rate a GPU multiplies it.")]
     gpus_accelerated: int
     gpus_native: int

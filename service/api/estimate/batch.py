@@ -36,7 +36,7 @@ class EstimateBatchRequest(BodyModel):
 
 @dataclass(frozen=True, slots=True)
 class EstimateBatchResponse:
-    """In the order of the questions: each an answer, or a problem."""
+    """One entry per question, in the same order: an answer or a problem."""
 
     items: list[EstimateResponse | RefusedItem]
 
@@ -55,10 +55,10 @@ async def post_estimate_batch(
 ) -> Response:
     """Up to 1,000 estimates; a bad one has a `problem` and does not fail the others.
 
-    `items` are answered in order. A `base` is asked with every combination of the values `over` which machines, nodes,
-    instances, hours, regions, markets and managed services vary; its answers are sorted by likely dollars, and marked
-    where no other is both as quick and as cheap. A batch may use a number of CPU seconds and of bytes: items after that
-    have a `problem` with status 413, and so has a `base` with too many values.
+    `items` are answered in order. A `base` is answered for every combination of the values in `over`: machines, nodes,
+    instances, hours, regions, markets and managed services. Its answers are sorted by likely dollars; `pareto` marks
+    those that no other answer beats in both time and cost. A batch may use a limited number of CPU seconds and bytes:
+    further items have a `problem` with status 413, and a `base` that needs more is refused with that status.
     """
 
     def answer(item: EstimateRequest) -> bytes:

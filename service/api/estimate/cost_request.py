@@ -88,8 +88,8 @@ class BillingRequest(BodyModel):
     commitments_held: Annotated[
         OneOrMore,
         Field(
-            description="Terms that are paid for anyway, such as `1y_reserved_no_upfront`, or `reserved` for all: the "
-            "run pays its hours alone. Under every other commitment it pays whole terms."
+            description="Commitments that are paid for anyway, such as `1y_reserved_no_upfront`, or `reserved` for "
+            "all. The run then pays only its hours; under any other commitment it pays whole terms."
         ),
     ] = ()
     idle_fraction: Annotated[Share, Field(description="The share of paid time in which nothing runs.")] = 0

@@ -155,11 +155,12 @@ class BreakEvenResponse:
 
     against: Literal["on_demand"]
     saves_percent: Annotated[
-        float | None, Field(description="Of the likely bill; below 0 it costs more. Null where either is not known.")
+        float | None,
+        Field(description="Share of the likely bill; negative if it costs more. Null where either is unknown."),
     ]
     interruptions_per_hour: Annotated[
         float | None,
-        Field(description="Of spot, at which it costs as much. Null for other markets, and if spot never pays."),
+        Field(description="Interruptions at which spot costs as much. Null in other markets, and if spot never pays."),
     ]
     text: str
 
@@ -203,20 +204,20 @@ class CostResponse:
     """The cost of the run in one market."""
 
     market: str
-    term: Annotated[str | None, Field(description="Of a reserved offer, such as `1y_reserved_all_upfront`.")]
+    term: Annotated[str | None, Field(description="The term of a reserved offer, such as `1y_reserved_all_upfront`.")]
     region: str | None
     zone: str | None
     managed_service: str | None
-    usd_per_hour: Annotated[float | None, Field(description="Of all machines; null when it is not known.")]
+    usd_per_hour: Annotated[float | None, Field(description="Price of all machines; null when it is unknown.")]
     price: PriceUsedResponse
     hours: Annotated[
         BandResponse | None,
-        Field(description="For which each machine is in use: work, interruptions, set-up and idle time."),
+        Field(description="Hours in which each machine is in use: work, interruptions, set-up and idle time."),
     ]
-    billed_hours: Annotated[BandResponse | None, Field(description="For which each machine is paid.")]
+    billed_hours: Annotated[BandResponse | None, Field(description="Hours for which each machine is paid.")]
     elapsed_hours: Annotated[
         BandResponse | None,
-        Field(description="Of the calendar, with waiting for capacity; null when that is not known."),
+        Field(description="Calendar hours, including the wait for capacity; null when that is unknown."),
     ]
     billing: BillingResponse | None
     parts: list[CostPartResponse]
@@ -227,7 +228,9 @@ class CostResponse:
     missing: Annotated[list[str], Field(description="Sentences about everything that is not known.")]
     native: Annotated[MoneyResponse | None, Field(description="The total in the seller's currency.")]
     currency: str
-    exchange_rate: Annotated[ExchangeRateResponse | None, Field(description="Null where the seller asks dollars.")]
+    exchange_rate: Annotated[
+        ExchangeRateResponse | None, Field(description="Null where the seller's prices are in dollars.")
+    ]
     per_unit: PerUnitResponse
     month: Annotated[MonthResponse | None, Field(description="Null where no load was asked.")]
     commitment: CommitmentResponse | None
@@ -303,7 +306,7 @@ class GpuHourResponse:
     usd_per_gpu_hour: float
     observed_on: date | None
     saves_percent: Annotated[
-        float | None, Field(description="Against this machine's own on-demand hour; below 0 it costs more.")
+        float | None, Field(description="Saving over this machine's own on-demand hour; negative if it costs more.")
     ]
 
     @classmethod

@@ -68,7 +68,7 @@ class FitChangeResponse:
 
 @dataclass(frozen=True, slots=True)
 class EstimateResponse:
-    """An estimate with its arithmetic."""
+    """The estimate of a run on a machine: its physics, its risks, and its cost in every market."""
 
     catalog: CatalogStamp
     machine: MachineResponse | None

@@ -48,7 +48,7 @@ class PriceChangeResponse(ResponseModel):
     market: str
     term: str | None
     change: ChangeKind = Field(
-        description="`known` and `unknown`: the offer stayed, and its price in dollars became or ceased to be known."
+        description="`known`, `unknown`: the offer stayed, and its price in dollars became known or unknown."
     )
     usd_per_hour_before: float | None
     usd_per_hour_after: float | None

@@ -51,9 +51,9 @@ class MachineDescriptionRequest(BodyModel):
     interconnect_gb_per_second: Annotated[Positive | None, Field(description="Per GPU, both directions added.")] = None
     vcpus: Positive | None = None
     memory_gib: Annotated[Positive | None, Field(description="Host memory.")] = None
-    network_gbps: Annotated[Gbps | None, Field(description="Of the node.")] = None
-    usd_per_hour: Annotated[Amount | None, Field(description="Of the node.")] = None
-    watts: Annotated[Positive | None, Field(description="Of the node. Default: the rated power of its GPUs.")] = None
+    network_gbps: Annotated[Gbps | None, Field(description="Network of the node.")] = None
+    usd_per_hour: Annotated[Amount | None, Field(description="Price of the node.")] = None
+    watts: Annotated[Positive | None, Field(description="Power of the node. Default: as its GPUs are rated.")] = None
 
 
 class LayoutRequest(BodyModel):
@@ -151,7 +151,7 @@ def question_of(body: EstimateRequest, catalog: Catalog) -> EstimateQuestion:
 
 
 def _instance_type(name: str, catalog: Catalog) -> InstanceType:
-    """Raises `QuestionError`, also for the name of a GPU that a seller gives to a machine."""
+    """Returns the instance type. Raises `QuestionError` for the name of a GPU, which a seller may use for a machine."""
     if is_gpu(name, catalog):
         ids = tuple(each.id for each in catalog.instance_types if each.name.lower() == name.lower())
         sellers = f" Or name the machine of a seller: {' or '.join(ids)}." if ids else ""

@@ -98,16 +98,19 @@ class ModelledEstimateResponse:
         float | None,
         Field(description="The share of evaluation, saving and starting in `hours`, as published."),
     ]
-    joules_per_sample: Annotated[float | None, Field(description="At the rated power of the GPUs.")]
+    joules_per_sample: Annotated[float | None, Field(description="Energy of a sample at the rated power of the GPUs.")]
     model_flops_utilisation: Annotated[
         float | None,
         Field(description="Work done, without recomputation, over the dense peak at the job's precision."),
     ]
     peak_tflops_per_gpu: Annotated[float, Field(description="Dense, at the job's precision.")]
     model_tflops_per_gpu: Annotated[
-        float | None, Field(description="As papers count: attention without the causal half, all weights learning.")
+        float | None,
+        Field(description="Rate as papers count it: attention without the causal half, all weights trained."),
     ]
-    hardware_tflops_per_gpu: Annotated[float | None, Field(description="With recomputation.")]
+    hardware_tflops_per_gpu: Annotated[
+        float | None, Field(description="Rate of all operations, including recomputation.")
+    ]
     bottleneck: Annotated[
         str | None, Field(description="What most of a step waits for; without a GPU, its CPUs stand for the GPU.")
     ]

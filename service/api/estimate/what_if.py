@@ -48,7 +48,7 @@ class CombinationResponse:
 
     over: Annotated[dict[str, Any], Field(description="The values that the fields took.")]
     fits: bool | None
-    hours: Annotated[BandResponse | None, Field(description="Of the calendar where that is known, else of use.")]
+    hours: Annotated[BandResponse | None, Field(description="Calendar hours where they are known, else hours of use.")]
     usd: MoneyResponse | None
     usd_complete: Annotated[bool, Field(description="False: `usd` is a lower bound or null.")]
     pareto: Annotated[bool, Field(description="No other is both as quick and as cheap, by the likely figures.")]

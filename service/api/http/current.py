@@ -1,4 +1,4 @@
-"""The catalog of this request: taken once, the same until the answer."""
+"""The catalog of a request, which is taken once and stays the same until the answer is sent."""
 
 from dataclasses import dataclass
 from datetime import date

@@ -30,7 +30,7 @@ MAX_ERRORS = 20
 class FieldError(BaseModel):
     """An error in one field."""
 
-    field: str = Field(description="Where: the query parameter, or the path into the body.")
+    field: str = Field(description="The query parameter, or the path into the body.")
     message: str
     near: list[str] = Field(description="Known names that look like the one sent.")
 

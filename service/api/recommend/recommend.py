@@ -39,7 +39,7 @@ class RecommendBatchRequest(BodyModel):
 
 @dataclass(frozen=True, slots=True)
 class RecommendBatchResponse:
-    """In the order of the questions: each an answer, or a problem."""
+    """One entry per question, in the same order: an answer or a problem."""
 
     items: list[RecommendResponse | RefusedItem]
 
@@ -85,7 +85,7 @@ async def post_recommend_batch(
 ) -> Response:
     """Up to 1,000 questions, answered in order; a bad item has a `problem` and does not fail the others.
 
-    A batch may use a number of CPU seconds and of bytes. Items after that have a `problem` with status 413; send them
+    A batch may use a limited number of CPU seconds and bytes. Further items have a `problem` with status 413; send them
     again.
     """
     read_query(request)

@@ -86,7 +86,7 @@ class MeasuredEstimateResponse:
     hours: Annotated[BandResponse | None, Field(description=f"{HOURS} Null without an amount in samples.")]
     usd: Annotated[MoneyResponse | None, Field(description=USD)]
     samples_per_usd: float | None
-    joules_per_sample: Annotated[float | None, Field(description="At the rated power of the GPUs.")]
+    joules_per_sample: Annotated[float | None, Field(description="Energy of a sample at the rated power of the GPUs.")]
 
 
 @dataclass(slots=True)
@@ -131,7 +131,9 @@ class ComparedToCurrentResponse:
     relative_usd_per_hour: float | None
     relative_peak: Annotated[float | None, Field(description="If peaks rank; null for a job.")]
     relative_speed: Annotated[float | None, Field(description="For a job: samples per second; null if peaks rank.")]
-    relative_usd: Annotated[float | None, Field(description="Of the whole job; null without an amount of work.")]
+    relative_usd: Annotated[
+        float | None, Field(description="Dollars of the whole job; null without an amount of work.")
+    ]
 
 
 @dataclass(slots=True)
@@ -183,7 +185,7 @@ class ChoiceResponse:
     tied_with: list[int]
     pareto: Annotated[
         bool,
-        Field(description="No other candidate is both cheaper and faster: for a job in all, else by price and peak."),
+        Field(description="No other candidate is both cheaper and faster: over a whole job, else by price and peak."),
     ]
 
 
@@ -248,7 +250,7 @@ class PriorResponse:
     id: str
     verdict: Annotated[
         Literal["followed", "overridden", "open"],
-        Field(description="`overridden` by figures or measurements; `open` if a figure is unknown."),
+        Field(description="`overridden`: figures or measurements contradict it; `open`: a figure is unknown."),
     ]
     text: str
     min_gpus: int | None
@@ -265,7 +267,7 @@ class CurrentInstanceResponse:
     instance: str
     market: str
     nodes: int
-    usd_per_hour: Annotated[float | None, Field(description="Of all nodes.")]
+    usd_per_hour: Annotated[float | None, Field(description="Price of all nodes.")]
     estimate: JobEstimateResponse | MeasuredEstimateResponse | PeakEstimateResponse | None
 
 

@@ -279,7 +279,7 @@ def _segments(market: Market, chain: _Chain, accepted: Sequence[Observed]) -> li
 
 
 def _in_force(feeds: Sequence[Sequence[_Segment]]) -> Iterable[Interval]:
-    """The best segment between any two instants at which one starts, ends or ceases to be fresh."""
+    """Yields the best segment of each span; spans begin where a segment starts, ends or ceases to be fresh."""
     moments = {moment for feed in feeds for each in feed for moment in (each.starts_at, each.ends_at)}
     if sum(1 for feed in feeds if feed) > 1:
         moments |= {each.fresh_until for feed in feeds for each in feed if each.fresh_until < each.ends_at}

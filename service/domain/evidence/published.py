@@ -1,4 +1,4 @@
-"""Published runs near to a question: the evidence that an estimate cites."""
+"""Published runs that resemble a question: the evidence that an estimate cites."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

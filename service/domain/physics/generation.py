@@ -99,7 +99,7 @@ def _in_flight(config: InferenceConfig, layout: Layout, room: float) -> float:
 def _room(
     calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features
 ) -> float:
-    """Requests that fit by the arithmetic of the engine, and by what published runs kept in memory."""
+    """Requests that fit by the memory that published runs took, and by the room that the engine gives its cache."""
     empty, one = (
         sum(calibration.seconds(MEMORY, figures(inference_parts(config, layout, requests)), features).values())
         for requests in (0.0, 1.0)

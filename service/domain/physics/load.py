@@ -1,6 +1,6 @@
 """The fewest instances that serve a load within its limits.
 
-More instances have less to do each, so their times fall: halving finds the fewest that keep all limits.
+Each of more instances has less to do, so its times fall, and a binary search finds the fewest that keep all limits.
 """
 
 from collections.abc import Callable
@@ -76,7 +76,7 @@ class Engines(Protocol):
 
 
 class Served(NamedTuple):
-    """A load on instances of each row. Arrays with two dimensions have a column for each of `Serving.limits`."""
+    """A load on the instances of each row. Arrays with two dimensions have a column for each of `Serving.limits`."""
 
     instances: Floats
     """Fewest instances that keep the limits on times; infinite where no number of them does."""

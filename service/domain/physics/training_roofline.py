@@ -182,10 +182,10 @@ def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: N
 
 
 def _gradient_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
-    """Gradients of the experts and of the rest, each among the GPUs that hold copies of the same parameters.
+    """Gradients of the experts and of the other parameters, each summed over the GPUs with copies of these parameters.
 
-    GPUs with the same experts are a whole expert group apart, so that few of them, or one, are in a node: each sends
-    more of its gradients over the network, and a node sends those of all its parameters either way.
+    GPUs with the same experts are a whole expert group apart, so a node holds one or a few of them, and each sends a
+    larger part of its gradients over the network. A node sends the gradients of all its parameters in both cases.
     """
     # Gradients have 2 bytes; ZeRO-3 also gathers weights twice, which is 1.5 times the volume (arXiv 1910.02054).
     # It gathers frozen weights as they are stored: twice, as much as an all-reduce, or once for a reference.

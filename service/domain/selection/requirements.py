@@ -232,9 +232,9 @@ def _runs(requirement: Requirement, catalog: Catalog, enough: tuple[str, ...] = 
 
 @dataclass(frozen=True, slots=True)
 class WidenVersions:
-    """Widens the versions of a piece of software up to the nearest range that runs on the most types.
+    """Widens the versions of a piece of software to the nearest range that runs on the most types.
 
-    If none of its versions runs on any of the types, the change without it is made.
+    If no version runs on any of the types, the software is no longer required.
     """
 
     field: str
