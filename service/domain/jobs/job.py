@@ -133,8 +133,9 @@ def required_config_on(job: Job, gpu: Gpu) -> Config:
     config = config_on(job, gpu)
     if config is None:
         near = tuple(sorted(name for name in gpu.rates if gpu.runs(name)))
+        asked, known = " or ".join(job.precisions or JOB_PRECISIONS[job.task]), ", ".join(near) or "none we know"
         raise QuestionError(
-            f"{gpu.name} does not run {' or '.join(job.precisions)}; it runs {', '.join(near) or 'none we know'}.",
+            f"{gpu.name} does not run {asked}; it runs {known}.",
             field="workload.precision",
             near=near,
         )
@@ -235,19 +236,21 @@ def samples_of(amount: Amount, length: float, samples_per_step: Sequence[float] 
 
 def _precision_on(job: Job, gpu: Gpu) -> str | None:
     """The first precision asked for that the GPU runs, or the fastest usual one."""
+    # Formats that are only stored, or that the GPU lacks, are multiplied in a usual precision.
+    usual = _usual_precision(job.task, gpu)
     if not job.precisions:
-        return _usual_precision(job.task, gpu)
+        return usual
     for support in ("native", "any"):
         for name in job.precisions:
-            if format_of(name).stored_only or gpu.runs(runs_as(name), support):
+            if (usual and format_of(name).stored_only) or gpu.runs(runs_as(name), support):
                 return name
     narrow = (name for name in job.precisions if format_of(name).stored_bits <= _NARROW_BITS)
-    return next(narrow, None) if job.task == "inference" else None
+    return next(narrow, None) if usual and job.task == "inference" else None
 
 
-def _usual_precision(task: str, gpu: Gpu) -> str:
-    usual = [name for name in JOB_PRECISIONS[task] if gpu.runs(name)] or ["fp32"]
-    return max(usual, key=lambda name: (peak_flops(gpu, name), -usual.index(name)))
+def _usual_precision(task: str, gpu: Gpu) -> str | None:
+    usual = [name for name in JOB_PRECISIONS[task] if gpu.runs(name)]
+    return max(usual, key=lambda name: (peak_flops(gpu, name), -usual.index(name)), default=None)
 
 
 def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
@@ -332,7 +335,9 @@ def _purpose(job: Job) -> str:
 
 
 def _multiplies_at_16_bits(job: Job, precision: str, gpu: Gpu) -> bool:
-    """Whether weights are stored in this precision and multiplied at 16 bits."""
+    """Whether weights are stored in this precision and multiplied at 16 bits, which chips for integers lack."""
+    if _usual_precision(job.task, gpu) is None:
+        return False
     number_format = format_of(precision)
     if number_format.stored_only or not gpu.runs(runs_as(precision), "any"):
         return number_format.stored_bits <= _NARROW_BITS

@@ -65,6 +65,23 @@ def test_engines_store_narrow_weights_on_gpus_that_multiply_at_16_bits() -> None
     assert inference_on(replace(INFERENCE, precisions=("fp8",)), H100).weight_bits is None
 
 
+def test_a_chip_for_integers_runs_only_those_that_are_named() -> None:
+    chip = gpu("mlu270", rates=(rate("int8", "accelerated", 128.0), rate("int4", "accelerated", 256.0)))
+    generation = Job("inference", model())
+    for job in (
+        TRAINING,
+        generation,
+        replace(generation, precisions=("nf4",)),
+        replace(generation, precisions=("fp8",)),
+    ):
+        assert config_on(job, chip) is None
+    for name in ("int8", "int4"):
+        config = inference_on(replace(generation, precisions=(name,)), chip)
+        assert (config.precision, config.weight_bits) == (name, None)
+    with pytest.raises(QuestionError, match="does not run bf16 or fp16 or fp32; it runs int4, int8"):
+        required_config_on(generation, chip)
+
+
 @pytest.mark.parametrize(
     ("precision", "mixed", "stack", "recipe"),
     [

@@ -29,6 +29,7 @@ JOB_CODES = {
     "precision",
     "global_batch_size",
     "gpu_memory",
+    "kv_cache",
     "host_memory",
     "concurrency",
 }
