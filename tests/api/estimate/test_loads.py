@@ -169,3 +169,17 @@ def test_images_that_cannot_be_read_are_refused(client: TestClient, model: str, 
     (error,) = answer.json()["errors"]
     assert error["field"] == "workload.image_tokens"
     assert words in error["message"]
+
+
+@pytest.mark.parametrize("requests", [1, 3, 8])
+def test_requests_of_an_amount_do_not_end_sooner_on_replicas_that_have_none(client: TestClient, requests: int) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "input_length": 500, "output_length": 100}
+
+    def seconds(samples: int, gpus: int) -> float:
+        body = {"workload": {**work, "amount": {"samples": samples}}, "layout": {"data": gpus, "tensor": 1}}
+        answer = client.post("/estimate", json={**body, "machine": {"gpu": "h100-sxm5-80gb", "gpu_count": gpus}})
+        likely: float = answer.json()["estimate"]["hours"]["likely"] * 3600
+        return likely
+
+    assert seconds(requests, 8) == pytest.approx(seconds(1, 1), rel=1e-4)
+    assert seconds(2 * requests, 8) >= seconds(requests, 8)
