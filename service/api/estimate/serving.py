@@ -87,9 +87,7 @@ def _figures(job: JobEstimate) -> dict[str, Any]:
         "max_batch": served.places,
         "batch": rounded(served.running),
         "concurrency": rounded(served.in_flight),
-        "utilisation": rounded(served.utilisation),
-        "requests_per_second": rounded(served.requests_per_second),
         "output_tokens_per_second": rounded(served.requests_per_second * served.serving.answer.mean),
         "percentile": round(served.serving.percentile * 100),
-        **{name: rounded(getattr(served, name)) for name in times},
+        **shown_fields(served, "utilisation", "requests_per_second", *times),
     }

@@ -1,5 +1,6 @@
 """Reads how the feeds are doing: last captures, their counts, and types that wait for a place in the catalog."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -147,11 +148,11 @@ def _changed_at(connection: Connection, feed: Feed) -> datetime | None:
 
 
 def _sum(counts: Sequence[dict[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for each in counts:
-        for reason, count in each.items():
-            total[reason] = total.get(reason, 0) + count
-    return dict(sorted(total.items()))
+    return dict(sorted(sum(map(Counter, counts), Counter[str]()).items()))
+
+
+HARDWARE = ("vcpus", "memory_gib", "gpu_name", "gpu_count")
+"""Columns of a specification that are shown of an instance type which the catalog lacks."""
 
 
 def unmapped_types(engine: Engine) -> list[UnmappedType]:
@@ -176,10 +177,7 @@ def unmapped_types(engine: Engine) -> list[UnmappedType]:
                 feeds=tuple(sorted(feeds[each.provider, each.name])),
                 prices=each.prices,
                 last_observed_at=each.observed_at,
-                vcpus=getattr(spec := stated.get((each.provider, each.name)), "vcpus", None),
-                memory_gib=getattr(spec, "memory_gib", None),
-                gpu_name=getattr(spec, "gpu_name", None),
-                gpu_count=getattr(spec, "gpu_count", None),
+                **{name: getattr(stated.get((each.provider, each.name)), name, None) for name in HARDWARE},
             )
             for each in connection.execute(query)
         ]

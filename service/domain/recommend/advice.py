@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from service.domain.bill.seller_terms import fee_of
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import ENDED, SLOW_LINKS, Gpu, InstanceType
 from service.domain.catalog.precision import SINGLE_PRECISIONS, USUAL_PRECISIONS
-from service.domain.catalog.reference import Service, SoftwareRule
+from service.domain.catalog.reference import Fee, Service, SoftwareRule
 from service.domain.catalog.software_support import RUNS, rules_by_type, support_by, task_mask
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.recommend.answer import Choice, WorkContext, WorkEstimate
@@ -452,19 +453,9 @@ def _managed_training(situation: Situation, catalog: Catalog) -> Figures | None:
     top, services = situation.top, _services_of_top(situation, "managed_training", catalog)
     if top is None or not services:
         return None
-    return {"service": services[0].name, "family": top.family, "percent": _premium(services[0], top, catalog)}
-
-
-def _premium(service: Service, instance_type: InstanceType, catalog: Catalog) -> float | None:
-    """Returns the fee in percent of the plain machine's price: of its family, else the one for all families."""
-    fees = [
-        fee
-        for fee in catalog.reference.fees
-        if (fee.provider, fee.service) == (service.provider, service.id)
-        and fee.family in ("", instance_type.family)
-        and fee.valid_from <= catalog.day
-    ]
-    return max(fees, key=lambda fee: (fee.family, fee.valid_from)).percent_of_compute if fees else None
+    fee = fee_of(catalog.reference.fees, top, services[0].id, catalog.day)
+    percent = fee.percent_of_compute if isinstance(fee, Fee) else None
+    return {"service": services[0].name, "family": top.family, "percent": percent}
 
 
 def _image_advice(situation: Situation, catalog: Catalog) -> Figures | None:
