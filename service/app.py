@@ -41,9 +41,10 @@ from service.version import VERSION
 
 # In the order of the documentation.
 ROUTERS = (
-    recommend.router, instances.router, recommend.batch_router, estimate.router, estimate_batch.router, codes.router,
-    gpus.router, models.router, price_changes.router, prices.router, compare.router, measurements.router,
-    measurements_sent.router, vocabulary.router, catalog.router, feeds.router, health.router,
+    recommend.router, instances.list_router, instances.router, recommend.batch_router, estimate.router,
+    estimate_batch.router, codes.router, gpus.router, models.router, price_changes.router, prices.router,
+    compare.router, measurements.router, measurements_sent.router, vocabulary.router, catalog.router, feeds.router,
+    health.router,
 )  # fmt: skip
 
 DESCRIPTION = """

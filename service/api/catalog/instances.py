@@ -21,7 +21,7 @@ from service.api.http.current import CatalogStamp, Live, catalog_on, seen_by_cal
 from service.api.http.etag import json_answer, wants_csv
 from service.api.http.fields import DayRequest, FourDecimals, Name, Names, PageRequest, ResponseModel, copy_of
 from service.api.http.listing import Page, page_answer
-from service.api.http.query import query_parameters, query_reader
+from service.api.http.query import QueryRoute, query_parameters, query_reader
 from service.db.live_catalog import PinnedCatalog
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import LifecycleEvent
@@ -36,6 +36,7 @@ from service.domain.selection.instance_list import count_values, list_instances
 from service.domain.selection.successors import successor
 
 router = APIRouter(tags=["catalog"])
+list_router = APIRouter(tags=["catalog"], route_class=QueryRoute)
 
 IN_USE = ("available", "closed_to_new", "preview")
 """Lifecycle states that a list shows unless the caller asks for others."""
@@ -82,7 +83,7 @@ class InstancesPageResponse(Page[InstanceResponse]):
 _read_query = query_reader(InstancesRequest)
 
 
-@router.get(
+@list_router.get(
     "/instances",
     summary="List instance types",
     response_model=InstancesPageResponse,

@@ -89,14 +89,18 @@ def _applying(question: Question, catalog: Catalog) -> tuple[Prior, ...]:
 def _applies(prior: Prior, question: Question) -> bool:
     if prior.deadline_hours is not None:
         return "workload.amount" in question.given and question.limits.deadline_hours is None
+    # Most rules are about subjects that the question does not name, so these are compared first.
+    if prior.subjects and prior.subjects.isdisjoint(question.subjects):
+        return False
     limits = question.constraints
     gpus = {
         "one": limits.at_most.get("gpu_count") == 1,
         "several": limits.at_least.get("gpu_count", 1) > 1,
         None: True,
     }
-    objective = prior.objective is None or OBJECTIVES[prior.objective].weights == question.objective.weights
-    return gpus[prior.gpus] and objective and (not prior.subjects or not prior.subjects.isdisjoint(question.subjects))
+    return gpus[prior.gpus] and (
+        prior.objective is None or OBJECTIVES[prior.objective].weights == question.objective.weights
+    )
 
 
 def _first_rows(ranked: Ranked, catalog: Catalog) -> dict[str, int]:
