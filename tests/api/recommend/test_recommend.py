@@ -434,6 +434,13 @@ def test_several_nodes_are_counted_without_a_model(client: TestClient) -> None:
     assert several["estimate"][ratio] == pytest.approx(single["estimate"][ratio])
 
 
+@pytest.mark.parametrize("workload", [{}, {"model": "llama-3.1-8b", "amount": {"tokens": 1e9}}])
+def test_at_least_so_many_nodes_need_no_limit_above(client: TestClient, workload: dict[str, object]) -> None:
+    limits = {"instance": ["p4d.24xlarge"], "min_nodes": 4}
+    choices = post_recommend(client, question(workload=workload, constraints=limits))["choices"]
+    assert {choice["nodes"] for choice in choices} == {4}
+
+
 def test_spot_comes_with_the_fault_tolerance_that_it_needs(client: TestClient) -> None:
     asked = question(workload={"fault_tolerant": False}, constraints={"provider": ["salad"]})
     market = next(each for each in post_recommend(client, asked)["rejections"] if each["code"] == "market")
