@@ -29,8 +29,11 @@ def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
     better = better_gpus(catalog.reference.gpus.values())
     results = {split: list(_left_out(cases, split, better)) for split in SPLITS}
     # A bound is no figure: it has no error, and no part in the bands.
-    misses = [case.miss(without) for result in results.values() for case, without in result if not case.bound]
-    bands = fitted_bands(misses)
+    left_out = [(case, without) for result in results.values() for case, without in result if not case.bound]
+    bands = fitted_bands(
+        [case.miss(without) for case, without in left_out],
+        without_stack=[case.without_stack.miss(without) for case, without in left_out],
+    )
     if write:
         write_coefficients(write, [*fit_all(cases, better), *bands])
     lines = [f"{sum(case.scored for case in cases)} rows; refused: {dict(refused)}"]

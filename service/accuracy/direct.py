@@ -31,7 +31,7 @@ from service.domain.layouts.usual import FixedLayout, usual_inference_layout, us
 from service.domain.models.counts import published_training_flops_per_sample
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import step_of
-from service.domain.physics.features import inference_features, training_features
+from service.domain.physics.features import UNNAMED, inference_features, training_features
 from service.domain.physics.generation import engine_on
 from service.domain.physics.inference_roofline import (
     forward_batch,
@@ -93,6 +93,11 @@ class Case:
     def bands(self) -> StepKind:
         """The kind whose error bands it has."""
         return self.banded_as or self.kind
+
+    @property
+    def without_stack(self) -> "Case":
+        """The case as a question that names no framework or engine."""
+        return replace(self, features={**self.features, **UNNAMED})
 
     def under(self, calibration: Calibration) -> "Case":
         """The case with the terms that it has by a calibration."""

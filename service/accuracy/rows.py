@@ -306,9 +306,13 @@ def _inference_of(row: Row) -> dict[str, Any]:
         work["weight_bits"] = bits
     if row["precision"].startswith(("nf4", "int8(", "fp4")) and "litgpt" in row["framework"]:
         work["precision"] = ["bf16"]  # only weights are stored so
-    inputs, outputs = _number(row, "input_len"), _number(row, "output_len")
-    work["input_length"] = round(inputs if inputs is not None else _number(row, "seq_len") or 0)
-    work["output_length"] = round(outputs or 0)
+    # A row without lengths is of a model that fixes them, or of work whose figure does not depend on them.
+    for name, length in (
+        ("input", _number(row, "input_len") or _number(row, "seq_len")),
+        ("output", _number(row, "output_len")),
+    ):
+        if length:
+            work[f"{name}_length"] = round(length)
     batch = row["batch_or_concurrency"]
     if re.fullmatch(r"[\d.]+", batch):
         work["concurrency"] = max(1, round(float(batch)))

@@ -74,6 +74,14 @@ def test_a_run_has_the_network_and_the_stages_that_its_row_states(rows: list[Row
     assert (gpt3["tensor"], gpt3["pipeline"], gpt3["virtual_stages"], gpt3["data"]) == (4, 6, 8, 448)
 
 
+def test_a_row_without_lengths_leaves_them_to_the_model(rows: list[Row]) -> None:
+    """A vision transformer reads its patches, whose number no table repeats."""
+    by_id = {row["id"]: row for row in rows}
+    image, text = by_id["infer-throughput-vit-b-16-rtx-3090-24gb-timm"], FOREIGN_ROW
+    assert not {"input_length", "output_length"} & question_of(image).body["workload"].keys()
+    assert question_of({**image, **text, "model_id": "llama-3.1-8b"}).body["workload"]["input_length"] == 512
+
+
 NETWORK_NOT_STATED = "train-time-llama-2-70b-h100-sxm5-80gb-32-1"
 
 FOREIGN_ROW = {

@@ -4,7 +4,7 @@ Errors are grouped by kind of step, class of stacks, family of the model, and th
 run had (its GPU, model or stack), so that an extrapolation says so and has a wider band.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -88,16 +88,16 @@ class ErrorBands:
                 return exp(low[scope]), exp(high[scope])
         return UNKNOWN_BAND
 
-    def caution(self, kind: StepKind, new: Sequence[str]) -> float:
-        """Median of truth ÷ estimate of rates where the stack is new; at most 1.
+    def caution(self, kind: StepKind, features: Features, new: Sequence[str]) -> float:
+        """Median of truth ÷ estimate of rates of a family of models where the stack is new; at most 1.
 
         Published stacks are tuned and most others are not, so that a stack without runs gives no reason to expect more
         than the physics says.
         """
         if "stack" not in new:
             return 1.0
-        middle = self.values.get(f"band.{kind.name}.middle", {}).get(UNKNOWN_STACK, 0.0)
-        return exp(min(0.0, middle))
+        middles = self.values.get(f"band.{kind.name}.middle", {})
+        return exp(min(0.0, next((middles[scope] for scope in _middle_groups(features) if scope in middles), 0.0)))
 
     def of_feed(self, part: str, rate: float) -> Band:
         """The band of the samples per second that a part of the host brings to the GPUs."""
@@ -109,7 +109,7 @@ class ErrorBands:
     ) -> Band:
         """The band of a rate, or of the seconds of a step."""
         low, high = self.factors(kind, features, new)
-        middle = self.caution(kind, new)
+        middle = self.caution(kind, features, new)
         if not of_rate:
             # Errors are kept as those of rates; a time is too long where its rate is too low.
             low, high, middle = 1.0 / high, 1.0 / low, 1.0 / middle
@@ -144,6 +144,11 @@ def _groups(kind: StepKind, features: Features, new: Sequence[str]) -> tuple[str
     return (*(dict.fromkeys(apart + scope for scope in scopes)), "")
 
 
+def _middle_groups(features: Features) -> tuple[str, str]:
+    """The groups of errors of questions that name no stack, the narrowest first."""
+    return f"family={features.get('family', '')}|{UNKNOWN_STACK}", UNKNOWN_STACK
+
+
 # The fit
 
 OWN_ERRORS = 15.0
@@ -164,46 +169,57 @@ Group = tuple[str, str]
 """A kind of step, and a scope of its errors."""
 
 
-def fitted_bands(misses: Sequence[Miss], inside: float = 0.8) -> list[Coefficient]:
+def fitted_bands(misses: Sequence[Miss], without_stack: Sequence[Miss] = (), inside: float = 0.8) -> list[Coefficient]:
     """Quantiles of the misses by kind of step, class, family and what was new, that hold this share of the errors.
 
+    `without_stack` are the misses of the same runs as questions that name no stack; their medians are the caution.
     A group of n errors takes n ÷ (n + 15) of its own quantiles, and the rest of the next wider group.
     """
-    errors: dict[Group, list[float]] = {}
-    wider: dict[Group, Group] = {}
-    for miss in misses:
-        groups = [(miss.kind.name, scope) for scope in _groups(miss.kind, miss.features, miss.new)]
-        wider |= pairwise(groups)
-        for group in groups:
-            errors.setdefault(group, []).append(miss.log_error)
-
-    def quantiles(group: Group) -> NDArray[np.float64]:
-        own = np.quantile(errors[group], [(1 - inside) / 2, (1 + inside) / 2])
-        if group not in wider:
-            return own
-        share = len(errors[group]) / (len(errors[group]) + OWN_ERRORS)
-        return share * own + (1.0 - share) * quantiles(wider[group])
-
-    fitted = _middles(misses)
-    for (kind, scope), of_group in sorted(errors.items()):
-        if len(of_group) >= FEWEST_ERRORS or not scope:
-            for end, value in zip(("low", "high"), quantiles((kind, scope)).tolist(), strict=True):
-                fitted.append(_coefficient(kind, end, scope, value, len(of_group)))
-    return fitted
-
-
-def _middles(misses: Sequence[Miss]) -> list[Coefficient]:
-    """The median miss of each kind where the stack was new."""
-    of_new_stacks: dict[str, list[float]] = {}
-    for miss in misses:
-        if "stack" in miss.new:
-            of_new_stacks.setdefault(miss.kind.name, []).append(miss.log_error)
-    return [
-        _coefficient(kind, "middle", UNKNOWN_STACK, float(np.median(of_kind)), len(of_kind))
-        for kind, of_kind in sorted(of_new_stacks.items())
-        if len(of_kind) >= FEWEST_ERRORS
+    by_group = _GroupedErrors.of(misses, lambda miss: _groups(miss.kind, miss.features, miss.new))
+    fitted = [
+        _coefficient(group, end, by_group.quantile(group, at), len(by_group.errors[group]))
+        for group in by_group.with_enough
+        for end, at in (("low", (1 - inside) / 2), ("high", (1 + inside) / 2))
+    ]
+    unknown = _GroupedErrors.of(without_stack, lambda miss: _middle_groups(miss.features))
+    return fitted + [
+        _coefficient(group, "middle", unknown.quantile(group, 0.5), len(unknown.errors[group]))
+        for group in unknown.with_enough
     ]
 
 
-def _coefficient(kind: str, name: str, scope: str, value: float, errors: int) -> Coefficient:
+@dataclass(frozen=True, slots=True)
+class _GroupedErrors:
+    """Errors by group, and for each group the next wider one."""
+
+    errors: Mapping[Group, Sequence[float]]
+    wider: Mapping[Group, Group]
+
+    @classmethod
+    def of(cls, misses: Sequence[Miss], scopes_of: Callable[[Miss], Sequence[str]]) -> "_GroupedErrors":
+        errors: dict[Group, list[float]] = {}
+        wider: dict[Group, Group] = {}
+        for miss in misses:
+            groups = [(miss.kind.name, scope) for scope in scopes_of(miss)]
+            wider |= pairwise(groups)
+            for group in groups:
+                errors.setdefault(group, []).append(miss.log_error)
+        return cls(errors, wider)
+
+    @property
+    def with_enough(self) -> list[Group]:
+        """Groups with enough errors for a quantile, and those of all errors of a kind."""
+        return [group for group in sorted(self.errors) if len(self.errors[group]) >= FEWEST_ERRORS or not group[1]]
+
+    def quantile(self, group: Group, at: float) -> float:
+        """The quantile of a group, drawn to those of the wider ones."""
+        own, count = float(np.quantile(self.errors[group], at)), len(self.errors[group])
+        if group not in self.wider:
+            return own
+        share = count / (count + OWN_ERRORS)
+        return share * own + (1.0 - share) * self.quantile(self.wider[group], at)
+
+
+def _coefficient(group: Group, name: str, value: float, errors: int) -> Coefficient:
+    kind, scope = group
     return Coefficient(f"band.{kind}.{name}", scope, round(value, 4), "calibrate", kind, errors)

@@ -11,7 +11,7 @@ from service.domain.jobs.config import QLORA_FORMAT, USUAL_CONFIDENCE, Config, I
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import PLATFORMS_WITH_STACKS, UNKNOWN, SoftwareStack
-from service.domain.models.model import Model
+from service.domain.models.model import Model, Transformer
 
 Task = Literal["training", "inference"]
 JOB_PRECISIONS: dict[str, tuple[str, ...]] = {
@@ -159,12 +159,9 @@ def sequence_length(job: Job) -> int:
     t = job.model.transformer
     if t is None:
         return 0
-    most = t.context_tokens or (t.learned_positions if not t.vocabulary else 0)
-    if job.sequence_length and most and job.sequence_length > most and not t.decoder:
-        raise QuestionError(
-            f"{job.model.name} reads at most {most} tokens, not {job.sequence_length}.",
-            field="workload.sequence_length",
-        )
+    most = _most_tokens(t)
+    if job.sequence_length and not t.decoder:
+        _check_length(job, job.sequence_length, "workload.sequence_length")
     read, written = job.model.input_tokens_per_sample, job.model.output_tokens_per_sample
     if t.encoder_layers and read and written:
         decoded = job.sequence_length or written
@@ -172,12 +169,30 @@ def sequence_length(job: Job) -> int:
     return job.sequence_length or min(_USUAL_SEQUENCE, most or _USUAL_SEQUENCE)
 
 
+def _most_tokens(t: Transformer) -> int:
+    """Tokens that a sample may have; 0 when unknown."""
+    return t.context_tokens or (t.learned_positions if not t.vocabulary else 0)
+
+
+def _check_length(job: Job, tokens: float, field: str) -> None:
+    """Raises `QuestionError` for a sample of no tokens, and for one of more than the network has positions for."""
+    t = job.model.transformer
+    most = 0 if t is None else _most_tokens(t)
+    if tokens < 1:
+        raise QuestionError(f"{job.model.name} reads at least 1 token, not {tokens:g}.", field=field)
+    if most and tokens > most:
+        raise QuestionError(f"{job.model.name} reads at most {most} tokens, not {tokens:g}.", field=field)
+
+
 def input_length(job: Job) -> float:
     """Tokens of a prompt, or of a sample of a network that only reads; 0 when unknown.
 
-    Where none is sent, it is what the network fixes, and for an encoder the length of a training sample.
+    Where none is sent, it is what the network fixes, and for an encoder the length of a training sample. Raises
+    `QuestionError` when an encoder has no positions for so many.
     """
     if job.input_length is not None:
+        if job.model.transformer is not None and not job.model.generates:
+            _check_length(job, job.input_length, job.prompt_field)
         return job.input_length
     if job.sequence_length is None and job.model.input_tokens_per_sample is not None:
         return job.model.input_tokens_per_sample

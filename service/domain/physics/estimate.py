@@ -307,7 +307,7 @@ def _estimate_generation(
     )
     if not (timed and need.may_fit and host.fits):
         return estimate
-    output, caution = max(1.0, config.output_length), bands.caution(GENERATION, new)
+    output, caution = max(1.0, config.output_length), bands.caution(GENERATION, features, new)
     rate, first, token = (float(figure) for figure in engine.figures)
     rate *= output * replicas
     if served is not None:  # figures are those of the load, which include the caution of bands

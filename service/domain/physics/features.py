@@ -12,11 +12,13 @@ from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout, LayoutTable
 
+UNNAMED: dict[str, str | float] = {"class": "", "stack": "", "release": "", "apart": ""}
+"""Features of software without a name: such runs have no stack in common, so that they say nothing about each other."""
+
 
 def _software_features(software: SoftwareStack) -> dict[str, str | float]:
-    # Runs without a named stack have no stack in common, so that they say nothing about each other.
     if software == UNKNOWN:
-        return {"class": "", "stack": "", "release": "", "apart": ""}
+        return UNNAMED
     stack_class = software.stack_class
     return {
         "class": stack_class.id,

@@ -78,8 +78,8 @@ BEYOND_A_SCHEMA = re.compile(
     r"|needs the model's parameters|belong to|No layout|more than|Several providers"
     r"|is not offered in|is not sold as|No offer of|a price of its own|A load needs|unit of the rate|A run lasts"
     r"|That is .* combinations"
-    r"|steps need|is not a version|nested more than|reads at most|a number beyond|a day is written|names '.*' twice"
-    r"|are impossible on|The config does not have|has no tokens|An amount in tokens",
+    r"|steps need|is not a version|nested more than|reads at (most|least)|a number beyond|a day is written"
+    r"|names '.*' twice|are impossible on|The config does not have|has no tokens|An amount in tokens",
     re.DOTALL,
 )
 """Sentences of refusals that the document allows: each states a rule that JSON Schema cannot express."""

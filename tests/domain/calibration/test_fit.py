@@ -135,8 +135,8 @@ def test_a_class_of_stacks_has_bands_of_its_own_where_the_kind_says_so() -> None
 
 
 def test_an_unknown_stack_is_estimated_with_caution() -> None:
-    """Where unknown stacks ran at 0.8 of the estimate, the next one is expected to, in seconds as in rates."""
-    bands = physics_of(fitted_bands([Miss(KIND, {"family": "llm"}, ("stack",), -0.2)] * 20)).bands
+    """Where runs took 1.25 times the estimate of a question without a stack, such a question is expected to."""
+    bands = physics_of(fitted_bands([], [Miss(KIND, {"family": "llm"}, ("stack",), -0.2)] * 20)).bands
     rate = bands.around(10.0, KIND, {"family": "llm"}, ("stack",))
     seconds = bands.around(0.1, KIND, {"family": "llm"}, ("stack",), of_rate=False)
     assert rate.likely == pytest.approx(10 * exp(-0.2))
@@ -144,9 +144,23 @@ def test_an_unknown_stack_is_estimated_with_caution() -> None:
     assert bands.around(10.0, KIND, {"family": "llm"}, ("model",)).likely == 10.0
 
 
+def test_the_caution_is_of_a_family_and_a_new_family_takes_that_of_all() -> None:
+    """The family with few runs takes 20 / (20 + 15) of its own median, and the rest of the median of all."""
+    llms, detectors = (
+        [Miss(KIND, {"family": name}, (), error)] * n
+        for name, error, n in (("llm", -0.1, 100), ("detection", -0.4, 20))
+    )
+    bands = physics_of(fitted_bands([], [*llms, *detectors])).bands
+    caution = {name: bands.caution(KIND, {"family": name}, ("stack",)) for name in ("llm", "detection", "new")}
+    assert caution == pytest.approx(
+        {"llm": exp(-0.1), "detection": exp(-(20 * 0.4 + 15 * 0.1) / 35), "new": exp(-0.1)}, rel=1e-4
+    )
+
+
 def test_no_new_stack_is_expected_to_be_faster_than_the_physics_says() -> None:
     """Where new stacks ran at 1.2 times the estimate, the next one is expected at the estimate, with a wider band."""
-    bands = physics_of(fitted_bands([Miss(KIND, {"family": "llm"}, ("stack",), 0.2)] * 20)).bands
+    faster = [Miss(KIND, {"family": "llm"}, ("stack",), 0.2)] * 20
+    bands = physics_of(fitted_bands(faster, faster)).bands
     for stack in ("new", ""):
         band = bands.around(10.0, KIND, {"family": "llm", "stack": stack}, ("stack",))
         assert band.likely == 10.0

@@ -12,6 +12,7 @@ from service.domain.jobs.job import (
     Job,
     config_on,
     gpu_traits,
+    input_length,
     required_config_on,
     samples_of,
     sequence_length,
@@ -130,6 +131,16 @@ def test_a_sequence_is_no_longer_than_the_model_reads() -> None:
     encoder = model(replace(LLAMA_3_8B, context_tokens=512, decoder=False), family="encoder")
     with pytest.raises(QuestionError, match="reads at most 512 tokens, not 4096"):
         sequence_length(replace(TRAINING, model=encoder, sequence_length=4096))
+
+
+@pytest.mark.parametrize(("tokens", "limit"), [(0, "at least 1 token, not 0"), (513, "at most 512 tokens, not 513")])
+def test_an_encoder_reads_as_many_tokens_as_it_has_positions(tokens: int, limit: str) -> None:
+    """A decoder may have no prompt, or one beyond its positions."""
+    encoder = model(replace(LLAMA_3_8B, context_tokens=512, decoder=False), family="encoder")
+    asked = replace(INFERENCE, input_length=float(tokens))
+    assert input_length(asked) == tokens
+    with pytest.raises(QuestionError, match=f"reads {limit}"):
+        input_length(replace(asked, model=encoder))
 
 
 def test_a_network_that_reads_audio_trains_on_the_mean_of_its_encoder_and_its_decoder() -> None:

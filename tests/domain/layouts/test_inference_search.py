@@ -22,6 +22,7 @@ from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
+from service.domain.physics.features import config_features
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
 from tests.builders.jobs import LARGE_MODEL, inference
@@ -85,18 +86,18 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
         assert together.fits[place] == alone.fits_surely == turned.fits[-1 - place]
         for table, row in ((together, place), (turned, -1 - place)):
             assert table.needed_bytes[row] == pytest.approx(alone.memory.needed_bytes)
-            assert table.units_per_second[row] == pytest.approx(_rate(with_, alone))
+            assert table.units_per_second[row] == pytest.approx(_rate(with_, work, alone))
         if alone.fits_surely and alone.tokens_per_second is not None:
             rates = together.units_per_second[place] * inference_bands(with_, work, cluster_table([where]))[0]
             band = alone.tokens_per_second
             assert list(rates) == pytest.approx([band.low, band.likely, band.high])
 
 
-def _rate(with_: Physics, found: Estimate) -> float:
+def _rate(with_: Physics, work: InferenceConfig, found: Estimate) -> float:
     """Tokens per second of the whole machine, without the caution about unknown stacks that bands add."""
     if found.tokens_per_second is None or not found.fits_surely:
         return 0.0
-    return found.tokens_per_second.likely / with_.bands.caution(GENERATION, found.extrapolates)
+    return found.tokens_per_second.likely / with_.bands.caution(GENERATION, config_features(work), found.extrapolates)
 
 
 @given(physics, inference_configs(), clusters(), more, more, more, more)
