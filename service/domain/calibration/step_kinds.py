@@ -141,7 +141,9 @@ FIRST_TOKEN = StepKind("first_token", {}, {}, banded_by=(("class",),))
 FORWARD = _kind(
     "forward",
     {
-        MIDDLE: ("class", "stack", "family", "model"),
+        # Schedulers, text encoders and decoders of images work between the passes.
+        BROAD: ("iterates",),
+        MIDDLE: ("class", "stack", "family", "model", "iterates architecture"),
         NARROW: (
             "source", "release", "gpu", "architecture", "stack architecture", "stack family", "stack precision",
             "architecture precision", "family precision", "offline stack",

@@ -91,6 +91,7 @@ def inference_config_features(config: InferenceConfig) -> dict[str, str | float]
     return _software_features(config.software) | {
         "method": "infer",
         "burst": "yes" if config.burst else "",
+        "iterates": "yes" if config.steps > 1 else "",
         "small": "yes" if not config.model.generates and 0 < (config.concurrency or 0) < SMALL_BATCH else "",
         "family": config.model.family,
         "model": config.model.id,
