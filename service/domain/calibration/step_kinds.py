@@ -104,7 +104,8 @@ GENERATION = _kind(
         "prefill": (1.8, {
             BROAD: ("apart",),
             WIDE: ("apart stack",),
-            NARROW: (EVERYTHING, "stack", "family", "architecture precision", "stack architecture", "release"),
+            MIDDLE: ("family",),
+            NARROW: (EVERYTHING, "stack", "architecture precision", "stack architecture", "release"),
         }),
         "attention": (2.0, {NARROW: (EVERYTHING, "stack", "architecture")}),
         "prefill_memory": (0.5, {NARROW: (EVERYTHING, "stack", "stack bits")}),
@@ -122,6 +123,8 @@ GENERATION = _kind(
         "request": (1.0, {NARROW: (EVERYTHING, "stack", "release")}),
         "vocabulary": (1.0, {NARROW: (EVERYTHING, "stack")}),
         "arrival": (1.0, {NARROW: (EVERYTHING, "stack", "release")}),
+        "prompt_launch": (1.0, {WIDE: (EVERYTHING,), MIDDLE: ("stack", "release")}),
+        "prompt_routing": (1.0, {BROAD: (EVERYTHING, "stack"), MIDDLE: ("release",)}),
     },
     # Published rates of serving differ by arrival patterns and schedulers, which no feature describes.
     noise=0.3,

@@ -15,9 +15,9 @@ from service.domain.jobs.serving import Serving
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.disaggregated import serve_load, times_of_load
 from service.domain.physics.inference_roofline import (
-    ARRIVAL_DEMANDS,
     PER_REQUEST,
     EngineTerms,
+    arrival_demands,
     decode_demands,
     engine_terms,
     prompt_demands,
@@ -187,7 +187,7 @@ class CalibratedEngines:
             np.maximum(self._total(decode, per_request=False), decode["weights", "memory"] * memory),
             np.maximum(self._total(decode, per_request=True), decode["cache", "memory"] * memory) / running,
             self._total(prompt_demands(self.config, self.layouts, self.linked_gpus, running)),
-            self._total(ARRIVAL_DEMANDS),
+            self._total(arrival_demands(self.config)),
         )
 
     def _total(self, demands: Demands, *, per_request: bool | None = None) -> Number:

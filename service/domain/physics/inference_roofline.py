@@ -145,8 +145,19 @@ def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Numb
     })  # fmt: skip
 
 
-ARRIVAL_DEMANDS: Demands = {("arrival", "seconds"): ARRIVAL_SECONDS}
-"""Demands of bringing a request to the engine and its tokens back."""
+def arrival_demands(config: InferenceConfig) -> Demands:
+    """Demands of bringing a request to the engine and its tokens back, while other requests go on.
+
+    Engines record the kernels of decoding steps as graphs. The pass that reads a prompt has a shape of its own, so that
+    its kernels start one by one, and mixtures of experts sort its tokens by expert first.
+    """
+    t = config.model.transformer
+    assert t is not None
+    return {
+        ("arrival", "seconds"): ARRIVAL_SECONDS,
+        ("prompt_launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
+        ("prompt_routing", "seconds"): ROUTING_SECONDS * t.moe_layers,
+    }
 
 
 def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, running: float) -> EngineTerms:
@@ -156,7 +167,7 @@ def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, runn
         {term: seconds for term, seconds in decode.items() if term not in PER_REQUEST},
         {term: seconds / running for term, seconds in decode.items() if term in PER_REQUEST},
         _seconds(prompt_demands(config, layout, cluster.linked_gpus, running), config, cluster),
-        _seconds(ARRIVAL_DEMANDS, config, cluster),
+        _seconds(arrival_demands(config), config, cluster),
     )
 
 

@@ -9,6 +9,7 @@ from service.domain.jobs.stacks import SoftwareStack
 from service.domain.models.model import Model
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.inference_roofline import (
+    arrival_demands,
     decode_demands,
     forward_terms,
     prompt_demands,
@@ -66,6 +67,12 @@ def test_sums_in_16_bits_double_the_rate_of_cards_with_slow_sums_in_32(int8: flo
 def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
     demands = prompt_demands(inference(input_length=2000.0), Layout(), 1, 1.0)
     assert demands["prefill", "flops"] == pytest.approx(2 * 7.5e9 * 2000, rel=0.01)
+
+
+def test_the_kernels_of_a_prompt_start_one_by_one_and_experts_get_their_tokens_first() -> None:
+    dense, experts = (arrival_demands(inference(model=each)) for each in (inference().model, MIXTRAL))
+    assert dense["prompt_launch", "seconds"] == pytest.approx(32 * 12 * 5e-6)
+    assert (dense["prompt_routing", "seconds"], experts["prompt_routing", "seconds"]) == (0.0, pytest.approx(0.032))
 
 
 def test_spread_experts_are_read_by_the_gpus_that_hold_them() -> None:
