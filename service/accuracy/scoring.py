@@ -73,6 +73,8 @@ def _inference_subset(row: Row) -> str:
         return f"inference: {UNITS[row['unit']]}"
     if "decode" in row["unit"] or "tokens" in row["unit"]:
         return "inference: decode, batch 1" if row["batch_or_concurrency"] == "1" else "inference: decode, batched"
+    if row["family"] == "diffusion":
+        return "inference: diffusion"
     small = row["batch_or_concurrency"].isdigit() and int(row["batch_or_concurrency"]) < 128
     return "inference: CNN and encoder, small batch" if small else "inference: CNN and encoder, offline"
 
