@@ -301,7 +301,8 @@ def _with_measurements(
     one_node, types, rates = fleet.options[0], catalog.instance_types, dict[int, NamedRate]()
     runs = newest_by_machine(measured, name, catalog.day)
     by_id = {machine: types[catalog.index_of[machine]] for machine in runs if machine in catalog.index_of}
-    one_node = replace(one_node, fits=one_node.fits | _proved_to_fit(fleet, set(by_id), catalog))
+    proved = _proved_to_fit(fleet, set(by_id), catalog)
+    one_node = replace(one_node, fits=one_node.fits | proved)
     gpus, works = {each.gpu.id for each in by_id.values() if each.gpu}, one_node.works
 
     @cache
@@ -325,7 +326,9 @@ def _with_measurements(
         columns["hours"][index] = one_node.work[index] / band.likely / SECONDS_AN_HOUR
         for each in ("low", "likely", "high"):
             columns[each][index] = getattr(band, each)
-    options = (replace(one_node, **columns), *fleet.options[1:])
+    # Only a measured rate proves anything, and the physics has none where the job does not fit surely.
+    proved[list(rates)] = False
+    options = (replace(one_node, fits=one_node.fits & ~proved, **columns), *fleet.options[1:])
     return replace(fleet, options=options, blockers=Blockers.of(options, catalog), measured=rates)
 
 

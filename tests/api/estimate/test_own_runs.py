@@ -136,6 +136,18 @@ def with_tight_run(client: TestClient) -> TestClient:
     return client
 
 
+def test_a_run_faster_than_the_peak_was_other_work_and_proves_nothing(client: TestClient) -> None:
+    run = {"name": "mixed up", "machine": TIGHT["machine"], "samples_per_second": 1e6, "measured_at": "2026-01-01"}
+    assert client.post("/measurements", json={"items": [run]}).status_code == 201
+    question = {"workload": TIGHT["workload"], "explain": [TIGHT["machine"]]}
+    grounds = [
+        post_recommend(client, changed(question, workload__name=name))["explained"][0]["grounds"]
+        for name in (None, "mixed up")
+    ]
+    assert grounds[0] == grounds[1]
+    assert {each["code"] for each in grounds[0]} == {"gpu_memory"}
+
+
 def test_a_machine_with_a_run_of_the_work_is_not_rejected_for_its_memory(with_tight_run: TestClient) -> None:
     asked = {"workload": TIGHT["workload"], "constraints": {"instance": [TIGHT["machine"]]}}
     unproved = post_recommend(with_tight_run, changed(asked, workload__name=None))
