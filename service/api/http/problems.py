@@ -103,6 +103,8 @@ async def _validation_problem(request: Request, error: Exception) -> Response:
 
 def invalid(faults: Sequence[Any], body: Any, request: Request, *, item: bool = False) -> ProblemDocument:
     """Returns the errors that pydantic found, as sentences. `item`: the body is one of a batch."""
+    # A default that follows from a wrong field is no fault of its own.
+    faults = [fault for fault in faults if fault["type"] != "default_factory_not_called"]
     errors = [_field_error(fault, body, request, item=item) for fault in faults[:MAX_ERRORS]]
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return _document(422, f"{errors[0].message}{more}" if errors else "The request cannot be understood.", errors)

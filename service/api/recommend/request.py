@@ -63,7 +63,9 @@ class ConstraintsRequest(InstanceFilters, BodyModel):
     budget_usd: Positive | None = None
     deadline_hours: Positive | None = None
     min_nodes: AtLeastOne = 1
-    max_nodes: Annotated[AtLeastOne | None, Field(description="Default: as many as `min_nodes`.")] = None
+    max_nodes: AtLeastOne = Field(
+        default_factory=lambda sent: sent.get("min_nodes", 1), description="Default: as many as `min_nodes`."
+    )
     max_instances: Annotated[
         AtLeastOne, Field(description="Default: as many as a load takes, else one for each run.")
     ] = 1
@@ -219,7 +221,7 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         per_offer=request.per == "offer",
         job=named,
         name=work.name,
-        nodes=(limits.min_nodes, limits.max_nodes or limits.min_nodes),
+        nodes=(limits.min_nodes, limits.max_nodes),
         limits=_limits(request, job),
         checkpoints=checkpoints_in(request.checkpoint_of(work), work),
         run=run,
@@ -335,7 +337,7 @@ def _constraints(
     *, has_job: bool, mainstream: bool,
 ) -> Constraints:  # fmt: skip
     limits, work, objective = request.constraints, request.workload, _objective(request.objective, "objective")
-    if limits.max_nodes is not None and limits.min_nodes > limits.max_nodes:
+    if limits.min_nodes > limits.max_nodes:
         raise QuestionError(
             f"min_nodes ({limits.min_nodes}) is above max_nodes ({limits.max_nodes}).", field="constraints.min_nodes"
         )

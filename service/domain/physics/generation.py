@@ -86,11 +86,11 @@ def shares_of(config: InferenceConfig, layout: AnyLayout, state: SteadyState, mo
     if not config.burst:
         return BurstShares(state.per_request, state.per_token)
     output = max(1.0, config.output_length)
-    each = config.burst / replicas_in_use(config, layout)
-    requests = np.maximum(1.0, each)  # a part of a request is served whole
+    replicas = replicas_in_use(config, layout)
+    requests = np.maximum(1.0, config.burst / replicas)  # a part of a request is served whole
     shares = state.of_burst(requests, most_running, output, max(output, config.longest_output or 0.0))
     # Where replicas outnumber the requests, the others have nothing to do.
-    waits = np.maximum(1.0, np.minimum(1.0, config.burst) / each)
+    waits = np.maximum(1.0, replicas / max(1.0, config.burst))
     return shares._replace(per_request=shares.per_request.times(waits))
 
 

@@ -75,7 +75,7 @@ def test_instances_in_each_zone_are_no_more_than_are_allowed(client: TestClient)
     """
     load = {"concurrency": 6, "input_length": 1635, "output_length": 12, "availability_zones": 3}
     work = {"task": "inference", "model": "deepseek-v3.2", "precision": ["fp16"], "serving": load}
-    for seconds in (0.0746, 0.08, 0.09, 0.1, 0.12):
+    for seconds in (0.0746, 0.08, 0.09, 0.1, 0.12, 0.15, 0.2, 0.3, 0.5):
         limits = {"max_nodes": 4, "max_instances": 5, "gpu": ["b200-sxm-180gb"]}
         asked = {"workload": {**work, "serving": {**load, "max_seconds_to_first_token": seconds}}, "limit": 100}
         (answer,) = batch(client, "/recommend", [{**asked, "constraints": limits}])
