@@ -108,6 +108,12 @@ class ClusterTable:
         needed = sum(host_parts(config, self.gpus_per_node, self.nodes, micro_batch).values())
         return ~(np.broadcast_to(needed, len(self)) > self.host_memory_bytes)
 
+    def hosts_fit_by_layout(self, config: Config, rows: Indices, micro_batches: Floats) -> Mask:
+        """Whether host memory is enough, or unknown: a row for each of these clusters, a column per micro-batch."""
+        distinct, column_of = np.unique(micro_batches, return_inverse=True)
+        fits = np.column_stack([self.hosts_fit(config, micro_batch)[rows] for micro_batch in distinct.tolist()])
+        return fits[:, column_of]
+
     def factors(self, factors: ConfigFactors, kind: StepKind, terms: Iterable[str]) -> dict[str, Floats]:
         """Factor of each term on each cluster, of the coefficients that clusters decide."""
         log_factors = partial(factors.calibration.log_factors, kind, features=factors.features, columns=self.features)

@@ -167,8 +167,9 @@ class _Search:
     ) -> Floats:
         """Writes the row of the fastest candidate that fits to `chosen`; returns its seconds per sample, else infinity.
 
-        Of equally fast ones it is the one that needs the least memory. Those that cross slow links are for clusters
-        with less memory than `least_inside`, which the others need.
+        It fits in the memory of the GPUs and, where the micro-batch decides that of the host, in the host's. Of equally
+        fast ones it is the one that needs the least memory. Those that cross slow links are for clusters with less
+        memory than `least_inside`, which the others need.
         """
         usable, seconds = self.clusters.usable_bytes, np.full(len(chosen), np.inf)
         to_cross = np.where(usable < least_inside, usable, 0.0)
@@ -191,6 +192,9 @@ class _Search:
                 np.maximum(times, np.outer(rate[here], amount[rows]), out=times)
             room = np.where(candidates.crossing[rows], to_cross[here, None], usable[here, None])
             times[needed[rows] > room] = np.inf
+            if self.config.model.transformer is None:
+                hosts = self.clusters.hosts_fit_by_layout(self.config, here, candidates.layouts.micro_batch[rows])
+                times[~hosts] = np.inf
             best = times.argmin(axis=1)
             column[here] = np.where(times[np.arange(len(here)), best] < np.inf, rows.start + best, -1)
         fits = column >= 0

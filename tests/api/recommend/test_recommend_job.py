@@ -567,6 +567,17 @@ def test_a_current_machine_that_cannot_run_the_job_is_compared_as_far_as_possibl
         assert choice["compared_to_current"]["relative_usd"] is None
 
 
+@pytest.mark.parametrize("instance", ["hyperstack/n3-RTX-A4000x2", "verda/2V100.10V"])
+def test_little_host_memory_takes_a_smaller_micro_batch(client: TestClient, instance: str) -> None:
+    """The largest micro-batch that fits on the GPUs has more samples in its loaders than these hosts hold."""
+    work = {"task": "training", "model": "dlrm", "precision_support": "any", "memory_confidence": 0.8}
+    limits = {"instance": [instance], "max_nodes": 4}
+    (choice,) = post_recommend(client, {"workload": work, "constraints": limits, "limit": 1})["choices"]
+    machine = {"gpu": choice["gpu"]["id"], "gpu_count": 2}
+    without_limit = post_estimate(client, {"workload": work, "machine": machine, "nodes": choice["nodes"]})["estimate"]
+    assert choice["estimate"]["layout"]["micro_batch"] < without_limit["layout"]["micro_batch"]
+
+
 WRONG: dict[str, tuple[Body, str]] = {
     "unknown model": (question(workload={"model": "lama-3.1-8b"}), "workload.model"),
     "unknown optimizer": (question(workload={**LLAMA, "optimizer": "adamm"}), "workload.optimizer"),
