@@ -159,14 +159,13 @@ def sequence_length(job: Job) -> int:
     t = job.model.transformer
     if t is None:
         return 0
-    most = _most_tokens(t)
-    if job.sequence_length and not t.decoder:
+    if job.sequence_length:
         _check_length(job, job.sequence_length, "workload.sequence_length")
     read, written = job.model.input_tokens_per_sample, job.model.output_tokens_per_sample
     if t.encoder_layers and read and written:
         decoded = job.sequence_length or written
         return round(decoded + (read - decoded) * t.encoder_layers / t.layers)
-    return job.sequence_length or min(_USUAL_SEQUENCE, most or _USUAL_SEQUENCE)
+    return job.sequence_length or min(_USUAL_SEQUENCE, _most_tokens(t) or _USUAL_SEQUENCE)
 
 
 def _most_tokens(t: Transformer) -> int:
@@ -175,9 +174,12 @@ def _most_tokens(t: Transformer) -> int:
 
 
 def _check_length(job: Job, tokens: float, field: str) -> None:
-    """Raises `QuestionError` for a sample of no tokens, and for one of more than the network has positions for."""
+    """Raises `QuestionError` for a sample of no tokens of an encoder, and for one of more than it has positions for."""
     t = job.model.transformer
-    most = 0 if t is None else _most_tokens(t)
+    # Decoders are often used beyond their positions, and networks without sequences have no tokens.
+    if t is None or t.decoder:
+        return
+    most = _most_tokens(t)
     if tokens < 1:
         raise QuestionError(f"{job.model.name} reads at least 1 token, not {tokens:g}.", field=field)
     if most and tokens > most:
@@ -191,8 +193,7 @@ def input_length(job: Job) -> float:
     `QuestionError` when an encoder has no positions for so many.
     """
     if job.input_length is not None:
-        if job.model.transformer is not None and not job.model.generates:
-            _check_length(job, job.input_length, job.prompt_field)
+        _check_length(job, job.input_length, job.prompt_field)
         return job.input_length
     if job.sequence_length is None and job.model.input_tokens_per_sample is not None:
         return job.model.input_tokens_per_sample

@@ -67,7 +67,7 @@ def fastest_training_layouts(
     wanted: Mask | None = None,
 ) -> FastestTraining:
     """The best layout on every cluster, or on the wanted ones."""
-    hosts_matter = config.model.transformer is None
+    hosts_matter = _host_depends_on_layout(config)
     table, these = (clusters, wanted) if hosts_matter else clusters.without_hosts(wanted)
     fastest = _Search(physics, config, table.surely(physics, config), fixed).fastest(table.shapes_of(these))
     if not hosts_matter:
@@ -90,9 +90,9 @@ def where_training_fits(
     fixed: FixedLayout = FREE,
 ) -> Mask:
     """Whether the fastest layout fits. The lightest layout decides, unless host memory depends on the micro-batch."""
-    most = 1 if config.model.transformer is None else most_samples_per_micro_batch(config)
-    hosts = clusters.hosts_fit(config, most)
-    if config.model.transformer is None or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
+    hosts_matter = _host_depends_on_layout(config)
+    hosts = clusters.hosts_fit(config, 1 if hosts_matter else most_samples_per_micro_batch(config))
+    if hosts_matter or not np.array_equal(hosts, clusters.hosts_fit(config, 1)):
         return fastest_training_layouts(physics, config, clusters, fixed, wanted=wanted).fits
     table, these = clusters.without_hosts(wanted)
     table = table.surely(physics, config)
@@ -100,6 +100,11 @@ def where_training_fits(
     may_fit = search.least_bytes() <= table.usable_bytes
     fits = search.lightest_fits(table.shapes_of(may_fit if these is None else may_fit & these))
     return fits[clusters.row_by_gpus] & hosts
+
+
+def _host_depends_on_layout(config: TrainingConfig) -> bool:
+    """Whether the micro-batch decides if the host has enough memory: loaded images are large, and tokens are not."""
+    return config.model.transformer is None
 
 
 class _Search:
@@ -192,7 +197,7 @@ class _Search:
                 np.maximum(times, np.outer(rate[here], amount[rows]), out=times)
             room = np.where(candidates.crossing[rows], to_cross[here, None], usable[here, None])
             times[needed[rows] > room] = np.inf
-            if self.config.model.transformer is None:
+            if _host_depends_on_layout(self.config):
                 hosts = self.clusters.hosts_fit_by_layout(self.config, here, candidates.layouts.micro_batch[rows])
                 times[~hosts] = np.inf
             best = times.argmin(axis=1)

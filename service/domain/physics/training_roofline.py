@@ -68,6 +68,13 @@ def passes(config: TrainingConfig) -> float:
     return PASSES[config.method] + config.has_reference
 
 
+def traversals(config: TrainingConfig) -> float:
+    """Times that a step goes through all layers, whatever learns: forward, backward for two gradients, and once through
+    the reference.
+    """
+    return 3.0 + config.has_reference
+
+
 OPTIMIZER_BYTES = 22.0
 """Bytes that an Adam step reads and writes per parameter."""
 
@@ -113,7 +120,6 @@ def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
     length = config.mean_length or config.sequence_length or 1
     cut = layout.tensor * layout.pipeline
     tokens = layout.micro_batch * length / layout.context
-    read = 3 + config.has_reference
     recompute, again = layout.checkpoints("full") * 1.0, passes_of_recomputation(layout)
     body = 2.0 * multiplied_parameters(model) * tokens / cut
     attention = mean_attention_flops_per_token(t, length) * tokens / cut
@@ -131,8 +137,8 @@ def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
         ("narrow", "flops"): matrix * NARROW * layout.tensor / width,
         ("attention", "wide_flops"): attention * (3.5 + recompute + config.has_reference),
         ("memory", "memory"): _bytes_moved(config, t, length) * tokens / cut,
-        ("weights", "memory"): read * on_each_gpu(stored, layout, routed_share(model), 0),
-        ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * read * here * LAUNCH_SECONDS,
+        ("weights", "memory"): traversals(config) * on_each_gpu(stored, layout, routed_share(model), 0),
+        ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * traversals(config) * here * LAUNCH_SECONDS,
         ("routing", "seconds"): routed * ROUTING_SECONDS,
         **over_links("tensor", all_reduce_bytes(messages, layout.tensor), layout.tensor <= linked_gpus),
         **_expert_demands(layout, linked_gpus, tokens * routed, t),
@@ -158,7 +164,7 @@ def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float
     """Bytes per token: activations of all passes, the logits, and without FlashAttention the scores."""
     value = activation_bytes(config.precision)
     scores = 0.0 if config.flash_attention else 5.0 * length * t.heads
-    layers = (LAYER_BYTES_PER_VALUE * t.hidden + scores) * t.layers * (3 + config.has_reference) * value / 2
+    layers = (LAYER_BYTES_PER_VALUE * t.hidden + scores) * t.layers * traversals(config) * value / 2
     return layers + 12.0 * 2 * t.vocabulary
 
 
@@ -227,8 +233,8 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
     """Demands of one step of a network that is known by its forward FLOPs per sample (convolutions and others)."""
     model, again = config.model, passes_of_recomputation(layout)
     samples = layout.micro_batch * layout.accumulation
-    moved = bytes_moved_forward(model) * (3 + config.has_reference + again) * bytes_per_value(config.precision) / 2
-    kernels = (3 + config.has_reference + again) * kernels_forward(model)
+    moved = bytes_moved_forward(model) * (traversals(config) + again) * bytes_per_value(config.precision) / 2
+    kernels = (traversals(config) + again) * kernels_forward(model)
     decode = DECODE_SECONDS_PER_VCPU_SAMPLE if model.family in FAMILIES_OF_IMAGES else 0.0
     return {
         ("matrix", "flops"): (passes(config) + again) * network_flops(model) * samples,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.api.answers import post_estimate, post_recommend
+from tests.api.answers import get_json, post_estimate, post_recommend
 
 L4, L40S = "aws/g6.xlarge", "aws/g6e.xlarge"
 
@@ -22,18 +22,23 @@ def rate(client: TestClient, model: str, machine: str = L4, **workload: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("checkpointing", "least", "most"), [("none", 21.0, 25.0), ("selective", 12.0, 16.0), ("full", 8.0, 12.0)]
+    ("checkpointing", "least", "most"), [("none", 21.0, 25.0), ("selective", 12.0, 16.0), ("full", 9.0, 12.0)]
 )
-def test_lora_of_sdxl_takes_8_to_24_gb_by_its_checkpointing(
+def test_lora_of_sdxl_takes_12_to_24_gb_by_its_checkpointing(
     client: TestClient, checkpointing: str, least: float, most: float
 ) -> None:
-    """Guides to kohya's scripts state 24 GB, and with checkpointing 11 to 12 GB, or 8 without text encoders."""
+    """Guides to kohya's scripts state 24 GB, and 11 to 12 GB with gradient checkpointing.
+
+    The scripts hold the text encoders and the decoder of images too, which the estimate leaves out.
+    """
     body = {
         "workload": {"task": "training", "model": "sdxl", "method": "lora", "precision": ["fp16"]},
         "machine": {"gpu": "a100-sxm4-80gb", "gpu_count": 1},
         "layout": {"micro_batch": 1, "activation_checkpointing": checkpointing},
     }
-    assert least < post_estimate(client, body)["estimate"]["memory"]["needed_gib_per_gpu"] * 1.0737 < most
+    needed = post_estimate(client, body)["estimate"]["memory"]["needed_gib_per_gpu"] * 1.0737
+    encoders = get_json(client, "/models/sdxl")["other_parameters"] * 2 / 1e9
+    assert least < needed + encoders < most
 
 
 def test_a_diffusion_model_is_checkpointed_where_its_activations_do_not_fit(client: TestClient) -> None:
