@@ -101,8 +101,21 @@ def _figure_of(item: Mapping[str, Any], question: RunQuestion) -> Band | None:
             between = estimate["seconds_per_output_token"]
             ends = {"low": "high", "likely": "likely", "high": "low"}
             return between and {name: estimate["concurrency"] / between[end] for name, end in ends.items()}
+        case "seconds_to_first_token" if "first_wave" in question.extras:
+            return _with_first_wave(estimate, question)
         case name:
             return _scaled(estimate[name], 1.0)
+
+
+def _with_first_wave(estimate: Mapping[str, Any], question: RunQuestion) -> Band | None:
+    """The mean time to the first token over a benchmark whose clients all begin at once."""
+    first, rate = estimate["seconds_to_first_token"], estimate["prefill_tokens_per_second"]
+    if first is None or rate is None:
+        return None
+    # On average, a prompt of the first wave waits for half of the others; an answer is that of the steady state.
+    prompts = question.extras["first_wave"] * estimate["concurrency"] / 2.0
+    wait = prompts * max(1.0, question.body["workload"]["input_length"]) / rate["likely"]
+    return _scaled(first, 1.0 + wait / first["likely"])
 
 
 def _scaled(band: Band | None, factor: float) -> Band | None:

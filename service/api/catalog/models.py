@@ -52,6 +52,9 @@ class ModelResponse(ResponseModel):
         description="2 x multiply-accumulates of one forward pass; generating a sample may take several."
     )
     activation_values_per_sample: float | None = Field(description="Values that its layers write for a sample.")
+    saved_values_per_sample: float | None = Field(
+        description="Values that a training step keeps of a sample for its backward pass, without checkpointing."
+    )
     weight_layers: int | None = Field(description="Convolutions and matrix products of a network without `dimensions`.")
     input_tokens_per_sample: float | None = Field(description="Tokens that it reads of a sample, if it fixes them.")
     output_tokens_per_sample: float | None = Field(description="Tokens that it usually writes for a sample.")

@@ -30,6 +30,20 @@ def written_values(model: Model) -> float:
     return model.activation_values_per_sample or VALUES_PER_FLOP / wider * network_flops(model)
 
 
+SAVED_PER_WRITTEN_VALUE = {"diffusion": 3.5}
+"""Values that training keeps per value that the layers write, for a network whose values are not counted. LoRA of SDXL
+at 1,024 pixels takes 24 GB (guides to kohya's scripts), and LoRA of FLUX.2 Klein keeps 24.5 GB (mflux)."""
+USUAL_SAVED_PER_WRITTEN_VALUE = 2.0
+"""A convolution and its batch normalisation each keep their input, and an activation in place keeps nothing more: 1.94
+for ResNet-50 to 2.04 for DenseNet-121, counted."""
+
+
+def saved_values(model: Model) -> float:
+    """Returns the values that training without checkpointing keeps of a sample, for a network of unknown dimensions."""
+    share = SAVED_PER_WRITTEN_VALUE.get(model.family, USUAL_SAVED_PER_WRITTEN_VALUE)
+    return model.saved_values_per_sample or share * written_values(model)
+
+
 def table_parameters(model: Model) -> float:
     """Returns the parameters in tables of which a sample reads a few rows; none in a network of known dimensions."""
     return 0.0 if model.transformer or is_routed(model) else model.parameters - model.active_parameters
@@ -259,14 +273,20 @@ def training_flops_per_sample(model: Model, tokens: float, passes: float) -> flo
     return tokens * (passes * 2.0 * multiplied_parameters(model) + 3.0 * attention)
 
 
-def _matrix_parameters(t: Transformer) -> int:
-    """Weights that a token is multiplied by: the active ones without embeddings and norms, with the output projection.
+def logits_per_token(t: Transformer) -> int:
+    """Returns the values that the output projection gives for each token: the vocabulary of a decoder.
 
-    The output projection counts in a decoder, tied or not; an encoder has none, or applies it to few tokens.
+    An encoder has no such projection, or applies it to few tokens.
+    """
+    return t.vocabulary if t.decoder else 0
+
+
+def _matrix_parameters(t: Transformer) -> int:
+    """Weights that a token is multiplied by: the active ones without embeddings and norms, with the output projection,
+    tied or not.
     """
     parts = parameter_parts(t, t.experts_per_token)
-    head = t.vocabulary * t.hidden if t.decoder else 0
-    return parts.total - parts.embedding - parts.norms - parts.head + head
+    return parts.total - parts.embedding - parts.norms - parts.head + logits_per_token(t) * t.hidden
 
 
 def _attention_flops(t: Transformer, attended_in_all_layers: float) -> float:

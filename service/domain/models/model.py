@@ -144,6 +144,7 @@ POSITIVE = (
     "active_parameters",
     "forward_flops_per_sample",
     "activation_values_per_sample",
+    "saved_values_per_sample",
     "weight_layers",
 )
 """Fields of a model that are above 0 where they are known."""
@@ -170,6 +171,9 @@ class Model:
     """Tokens that it usually writes for a sample."""
     activation_values_per_sample: float | None = None
     """Values that the convolutions write in a forward pass of one sample; None if they are not published."""
+    saved_values_per_sample: float | None = None
+    """Values that a training step keeps of one sample for its backward pass, without checkpointing; None if not
+    counted."""
     weight_layers: int | None = None
     """Convolutions and matrix products in a forward pass, whose kernels must be launched; None if not counted."""
     steps_per_sample: float | None = None

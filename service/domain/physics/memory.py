@@ -7,7 +7,7 @@ import numpy as np
 from service.domain.arrays import Number
 from service.domain.catalog.precision import SINGLE_PRECISIONS, bytes_per_value
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.models.counts import cache_bytes, routed_share, table_parameters, written_values
+from service.domain.models.counts import cache_bytes, logits_per_token, routed_share, saved_values, table_parameters
 from service.domain.models.model import Model, Transformer
 from service.domain.physics.parallelism import AnyLayout, Layout, spread_of_experts
 
@@ -53,15 +53,10 @@ the rows that a step reads have gradients (Naumov et al. 2019, 1906.00091; Torch
 USUAL_LAYERS = 10
 """Layers of a network whose layers are unknown (assumed)."""
 
-SAVED_PER_WRITTEN_VALUE = {"diffusion": 3.5}
-"""Values that a network without known dimensions keeps for the backward pass, per value that its layers write. LoRA of
-SDXL at 1,024 pixels takes 24 GB (guides to kohya's scripts), and LoRA of FLUX.2 Klein keeps 24.5 GB (mflux)."""
-USUAL_SAVED_PER_WRITTEN_VALUE = 3.0
-"""Values kept per written value by convolutions with batch normalisation: ResNet-50 keeps about 65 MB in 16 bits."""
-
 RECOMPUTED_SHARE = 0.15
-"""Share of these that stays with full checkpointing: the inputs of all blocks, and the values of the block that is
-recomputed. FLUX.2 Klein keeps 3.7 of 24.5 GB (mflux), and SDXL trains in 11 of 24 GB."""
+"""Share of its saved values that a network without known dimensions keeps with full checkpointing: the inputs of all
+blocks, and the values of the block that is recomputed. FLUX.2 Klein keeps 3.7 of 24.5 GB (mflux), and SDXL trains in
+11 of 24 GB."""
 
 CACHE_SHARE = 0.92
 """Share of a GPU's usable memory that weights, activations and cache may take together."""
@@ -76,12 +71,13 @@ def layer_activation_bytes(
     """Bytes that autograd keeps of a layer: norm inputs and outputs, Q K V, attention output and feed-forward.
 
     Bytes at 2 per value: 8 h (norms) + 2 d (a + 2k) + 2 d a + 2 f x 4 (gated) or 2 f x 2 (not); without FlashAttention
-    5 a s more. For f = 4h and full heads this is Korthikanti's 34 + 5as/h to within its dropout masks.
+    5 a s more: scores before and after the softmax, and a dropout mask of a byte each. For f = 4h and full heads this
+    is Korthikanti's 34 + 5as/h to within its other dropout masks.
     """
     width = t.expert_ffn * t.experts_per_token if t.experts and t.expert_ffn else t.ffn
     halves = 4 * t.hidden + t.head_size * (2 * t.heads + 2 * t.kv_heads) + width * (4 if t.gated else 2)
-    scores = 0.0 if flash else 5.0 / 2 * t.heads * sequence
-    return tokens * (halves + scores) * value_bytes
+    scores = 0.0 if flash else t.heads * sequence * (2.0 * value_bytes + 1.0)
+    return tokens * (halves * value_bytes + scores)
 
 
 def activation_bytes(precision: str) -> float:
@@ -194,8 +190,7 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
     model, t = config.model, config.model.transformer
     value = activation_bytes(config.precision)
     if t is None:
-        share = SAVED_PER_WRITTEN_VALUE.get(model.family, USUAL_SAVED_PER_WRITTEN_VALUE)
-        saved = share * written_values(model) * layout.micro_batch * value
+        saved = saved_values(model) * layout.micro_batch * value
         return {
             "activations": RECOMPUTED_SHARE * saved * layout.checkpoints("full"),
             "selected": SELECTED_SHARE * saved * layout.checkpoints("selective"),
@@ -212,7 +207,7 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
     layers = t.layers * np.minimum(layout.pipeline, layout.accumulation) / layout.pipeline
     full = layout.checkpoints("full") * 1.0
     return {
-        "logits": (2.5 if config.chunked_loss else 10.0) * tokens * t.vocabulary / layout.tensor,
+        "logits": (2.5 if config.chunked_loss else 10.0) * tokens * logits_per_token(t) / layout.tensor,
         "boundaries": boundary * layers * full,
         "activations": layer * full,
         "selected": SELECTED_SHARE * selected * layers * layout.checkpoints("selective"),

@@ -10,6 +10,7 @@ from service.domain.arrays import Number
 from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import TrainingConfig
 from service.domain.models.counts import (
+    logits_per_token,
     mean_attention_flops_per_token,
     multiplied_parameters,
     network_flops,
@@ -165,7 +166,7 @@ def _bytes_moved(config: TrainingConfig, t: Transformer, length: float) -> float
     value = activation_bytes(config.precision)
     scores = 0.0 if config.flash_attention else 5.0 * length * t.heads
     layers = (LAYER_BYTES_PER_VALUE * t.hidden + scores) * t.layers * traversals(config) * value / 2
-    return layers + 12.0 * 2 * t.vocabulary
+    return layers + 12.0 * 2 * logits_per_token(t)
 
 
 def _expert_demands(layout: AnyLayout, linked_gpus: Number, tokens_and_layers: Number, t: Transformer) -> Demands:

@@ -73,16 +73,38 @@ def test_checkpointing_keeps_the_boundaries_of_layers_and_one_layer() -> None:
     assert boundaries["boundaries"] < kept["kept"] / 10
 
 
-def test_a_network_keeps_the_values_that_its_layers_write() -> None:
-    resnet = training(model=model(family="cnn", transformer=None, activation_values_per_sample=11.1e6))
+def test_a_network_keeps_the_values_that_its_training_saves() -> None:
+    resnet = model(family="cnn", transformer=None, activation_values_per_sample=11.1e6, saved_values_per_sample=21.5e6)
     parts = {
-        kind: figures(training_parts(resnet, Layout(micro_batch=64, activation_checkpointing=kind)))
+        kind: figures(training_parts(training(model=resnet), Layout(micro_batch=64, activation_checkpointing=kind)))
         for kind in CHECKPOINTINGS
     }
-    assert parts["none"]["kept"] == pytest.approx(64 * 65e6, rel=0.05)
+    assert parts["none"]["kept"] == pytest.approx(64 * 43e6)
     assert parts["selective"]["selected"] == parts["none"]["kept"] / 2
     assert 0 < parts["full"]["activations"] < parts["selective"]["selected"]
     assert not any(parts["full"][name] for name in ("kept", "selected"))
+    # A convolution and its normalisation each keep their input.
+    uncounted = training(model=replace(resnet, saved_values_per_sample=None))
+    assert training_parts(uncounted, Layout(micro_batch=64))["kept"] == pytest.approx(64 * 2 * 2 * 11.1e6)
+
+
+def test_a_dropout_mask_takes_a_byte_in_any_precision() -> None:
+    t, tokens, length = GPT_175B, 1024, 2048
+    scores = {
+        value: layer_activation_bytes(t, tokens, length, value, flash=False)
+        - layer_activation_bytes(t, tokens, length, value, flash=True)
+        for value in (2.0, 4.0)
+    }
+    assert scores[2.0] == 5 * t.heads * length * tokens
+    assert scores[4.0] == 9 * t.heads * length * tokens
+
+
+def test_an_encoder_scores_no_vocabulary() -> None:
+    decoder = training()
+    assert decoder.model.transformer is not None
+    encoder = replace(decoder.model, transformer=replace(decoder.model.transformer, decoder=False))
+    assert training_parts(decoder, Layout())["logits"] > 0
+    assert training_parts(replace(decoder, model=encoder), Layout())["logits"] == 0
 
 
 def test_tensor_and_pipeline_ranks_share_weights_and_cache() -> None:
