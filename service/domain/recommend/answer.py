@@ -315,6 +315,8 @@ class RelaxationOutcome(NamedTuple):
     instance_type: InstanceType
     offer_index: int
     offer: Offer
+    has_price: bool
+    """Whether a price is known of anything that it admits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,12 @@ def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Re
 def priced_first(rejected: Sequence[Rejection], priced: Sequence[Rejection]) -> tuple[Rejection, ...]:
     """Returns rejections by hardware alone, with the relaxations that admit something with a price in place of theirs.
 
-    Once something with a price is admitted, machines without a known price are no longer ranked.
+    Once something with a price is admitted, machines without a known price are no longer ranked. A change that admits
+    such a machine by hardware alone, and nothing once prices count, has no known result, so it is left out.
     """
-    relaxations = {each.code: each.relaxation for each in priced if each.relaxation is not None}
-    return tuple(replace(each, relaxation=relaxations.get(each.code, each.relaxation)) for each in rejected)
+    unpriced = {each.code: each.relaxation for each in rejected if each.relaxation and not each.relaxation.has_price}
+    relaxations = unpriced | {each.code: each.relaxation for each in priced if each.relaxation}
+    return tuple(replace(each, relaxation=relaxations.get(each.code)) for each in rejected)
 
 
 class NearestMiss(NamedTuple):
@@ -130,7 +132,9 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
     if not admitted.types:
         return None
     index, offer = best_by(basis, admitted, catalog)
-    return RelaxationOutcome(to, admitted.types.bit_count(), catalog.instance_types[index], offer, catalog.offer(offer))
+    has_price = bool(np.isfinite(admitted.cheapest.usd[admitted.rows]).any())
+    count = admitted.types.bit_count()
+    return RelaxationOutcome(to, count, catalog.instance_types[index], offer, catalog.offer(offer), has_price)
 
 
 def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:

@@ -117,6 +117,26 @@ def test_a_relaxation_counts_types_that_stay_and_types_that_then_keep_a_limit(
     assert again["counts"]["admitted"] - answer["counts"]["admitted"] == promise["admits"] > 0
 
 
+def test_a_relaxation_by_hardware_alone_promises_nothing_that_a_known_price_changes(client: TestClient) -> None:
+    """With `fp16`, machines with a price take part, of which some have no known power."""
+    question = {
+        "workload": {"task": "hpc", "precision": ["mxfp8", "fp8", "int1"]},
+        "constraints": {"max_local_storage_gb": 100},
+        "objective": {"samples_per_usd": 5, "joules": 1},
+    }
+    answer = client.post("/recommend", json=question).json()
+    assert price_ignored(answer)
+    promises = {each["code"]: each["relax"] for each in answer["rejections"]}
+    assert promises.pop("precision") is None
+    compared = 0
+    for promise in filter(None, promises.values()):
+        again = client.post("/recommend", json=relaxed(question, promise["to"])).json()
+        stay = answer["counts"]["admitted"] if price_ignored(again) else 0
+        assert again["counts"]["admitted"] - stay == promise["admits"] > 0
+        compared += 1
+    assert compared
+
+
 @pytest.mark.parametrize("share", range(SHARES))
 def test_an_estimate_repeats_the_layout_the_rate_and_the_hours_of_a_choice(
     share: int, client: TestClient, vocabulary: Vocabulary
