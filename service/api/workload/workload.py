@@ -265,6 +265,20 @@ def not_on_policy(value: Any) -> Any:
     return value
 
 
+CLASSICAL_LIBRARIES = frozenset({"xgboost", "lightgbm", "catboost", "scikit-learn", "sklearn", "cuml", "random-forest"})
+"""Libraries whose models have no size of their own: it grows with the data."""
+
+
+def no_classical_library(value: Any) -> Any:
+    """Returns a model that is not the name of a library of classical machine learning. Raises `ValueError`."""
+    if isinstance(value, str) and value.lower() in CLASSICAL_LIBRARIES:
+        raise ValueError(
+            f"{value} is a library of classical machine learning, and no model of it has a known cost: send task "
+            "classical without a model, and a name, so that measurements under that name give the rates"
+        )
+    return value
+
+
 def no_purpose(value: Any) -> Any:
     """Returns a task or a method that is not the name of a purpose. Raises `ValueError`."""
     if isinstance(value, str) and value.lower() in PREFERENCE_LOSSES:
@@ -289,7 +303,7 @@ class WorkloadRequest(BodyModel):
         Field(description="What one sample is, such as `image 1024x1024 in 30 steps`: an answer states it."),
     ] = None
     name: Name | None = None
-    model: Named[Name, ModelDimensionsRequest] | None = None
+    model: Annotated[Named[Name, ModelDimensionsRequest] | None, BeforeValidator(no_classical_library)] = None
     method: Annotated[Literal["full", "lora", "qlora", "adapters"] | None, BeforeValidator(no_purpose)] = None
     purpose: Annotated[
         Purpose | None,

@@ -148,6 +148,14 @@ def test_training_on_preferences_is_refused_with_what_to_ask_instead(
     assert says in error["message"]
 
 
+def test_libraries_of_classical_machine_learning_are_referred_to_their_task(client: TestClient) -> None:
+    response = client.post("/recommend", json={"workload": {"task": "training", "model": "XGBoost"}})
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
+    assert error["field"] == "workload.model"
+    assert "send task classical" in error["message"]
+
+
 def test_samples_of_pairs_are_ambiguous(client: TestClient) -> None:
     work = training("qwen3-8b", purpose="orpo", amount={"samples": 1000})
     response = client.post("/estimate", json={"workload": work, "machine": "p5.48xlarge"})
