@@ -158,7 +158,7 @@ class Calibration:
     ) -> NDArray[np.float64] | float:
         """Logarithm that the columns of a table add in each row, by the patterns that name one of them."""
         total: NDArray[np.float64] | float = 0.0
-        for fitted in self.reads_of(kind, term, columns):
+        for fitted in self.reads_of(kind, term, columns) if columns else ():
             total = total + _coefficients_by_row(fitted, features, columns)
         return total
 

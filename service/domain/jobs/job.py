@@ -252,10 +252,10 @@ def samples_of(amount: Amount, length: float, samples_per_step: Sequence[float] 
 
 def _precision_on(job: Job, gpu: Gpu) -> str | None:
     """The first precision asked for that the GPU runs, or the fastest usual one."""
-    # Formats that are only stored, or that the GPU lacks, are multiplied in a usual precision.
-    usual = _usual_precision(job.task, gpu)
     if not job.precisions:
-        return usual
+        return _usual_precision(job.task, gpu)
+    # Formats that are only stored, or that the GPU lacks, are multiplied in a usual precision.
+    usual = any(gpu.runs(name) for name in JOB_PRECISIONS[job.task])
     for support in ("native", "any"):
         for name in job.precisions:
             if (usual and format_of(name).stored_only) or gpu.runs(runs_as(name), support):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,14 +178,15 @@ def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: Fixed
     cuts = cuts_of(config, [shape.size for shape in shapes], replace(fixed, context=None))
     if not config.model.generates:
         cuts = {name: column[~cuts["crossing"]] for name, column in cuts.items()}
-    starts = np.searchsorted(cuts["shape"], np.arange(len(shapes) + 1)).tolist()
-    cluster, cut = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for shape, (start, end) in zip(shapes, pairwise(starts), strict=True):
-        cluster.append(np.repeat(shape.indices, end - start))
-        cut.append(np.tile(np.arange(start, end), len(shape.indices)))
+    starts = np.searchsorted(cuts["shape"], np.arange(len(shapes) + 1))
+    clusters = [len(shape.indices) for shape in shapes]
+    first, count = np.repeat(starts[:-1], clusters), np.repeat(np.diff(starts), clusters)
+    cluster = np.concatenate([np.zeros(0, dtype=np.int64), *(shape.indices for shape in shapes)])
+    # The pairs of a cluster follow those of the clusters before it, each with the next layout of its shape.
+    cut = np.arange(count.sum()) + np.repeat(first - (np.cumsum(count) - count), count)
     degrees = {name: cuts[name] for name in ("tensor", "pipeline", "data", "expert")}
-    layouts, of_pairs = replace(LayoutTable.plain(len(cuts["shape"])), **degrees), np.concatenate(cut)
-    return _Pairs(np.concatenate(cluster), of_pairs, layouts, cuts["crossing"][of_pairs])
+    layouts = replace(LayoutTable.plain(len(cuts["shape"])), **degrees)
+    return _Pairs(np.repeat(cluster, count), cut, layouts, cuts["crossing"][cut])
 
 
 class _Memory(NamedTuple):
@@ -220,11 +220,13 @@ def _room_and_bytes(
     without requests.
     """
     cuts, cut = pairs.cuts, pairs.cut
-    without = _bytes_needed(factors, config, cuts, 0.0)
+    parts = (inference_parts(config, cuts, requests) for requests in (0.0, 1.0))
+    needed = (np.broadcast_to(total, len(cuts.tensor)) for total in factors.totals(MEMORY, parts, {}))
+    without = next(needed)
     empty = without[cut]
     if not config.model.generates:
         return np.full(len(usable), forward_batch(config)), empty, empty, empty
-    each = (_bytes_needed(factors, config, cuts, 1.0) - without)[cut]
+    each = (next(needed) - without)[cut]
     # The few bytes of a request may vanish next to those of a large model: any number then fits, or no request at all.
     any_number = np.where(usable >= empty, np.inf, -np.inf)
     fit = np.divide(usable - empty, each, out=any_number, where=each > 0)
@@ -234,12 +236,6 @@ def _room_and_bytes(
     asked = (config.concurrency / np.asarray(replicas_in_use(config, cuts)))[cut] if config.concurrency else room
     held = np.where(room > 0, np.maximum(1.0, np.minimum(asked, room)), config.longest_over_mean)
     return room, empty + each * held, empty + each, empty
-
-
-def _bytes_needed(factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, sequences: float) -> Floats:
-    parts = inference_parts(config, layouts, sequences)
-    needed: Floats = np.broadcast_to(factors.total(MEMORY, parts, {}), len(layouts.tensor))
-    return needed
 
 
 def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
