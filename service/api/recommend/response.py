@@ -496,10 +496,12 @@ def _prior(cited: CitedPrior, catalog: Catalog) -> PriorResponse:
 
 
 def _rejection(rejection: Rejection) -> RejectionResponse:
-    return like(
-        RejectionResponse,
-        rejection,
+    return RejectionResponse(
+        code=rejection.code,
+        ground=rejection.ground,
         text=rejection_text(rejection),
+        count=rejection.count,
+        only_this=rejection.only_this,
         instances=list(rejection.instances),
         relax=None if rejection.relaxation is None else _relaxation(rejection.relaxation),
     )

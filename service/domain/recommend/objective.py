@@ -28,20 +28,18 @@ class Objective:
     weights: Mapping[str, float]
     usual_gpus: int = 1
     """Number of GPUs that `fewer_gpus` counts from, in both directions."""
+    criteria: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Criteria with a weight."""
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         highest = max(self.weights.values(), default=0.0) or 1.0
         object.__setattr__(self, "weights", {name: weight / highest for name, weight in self.weights.items()})
+        object.__setattr__(self, "criteria", tuple([name for name, weight in self.weights.items() if weight]))
         object.__setattr__(self, "_hash", hash((frozenset(self.weights.items()), self.usual_gpus)))
 
     def __hash__(self) -> int:
         return self._hash
-
-    @property
-    def criteria(self) -> tuple[str, ...]:
-        """Criteria with a weight."""
-        return tuple([name for name, weight in self.weights.items() if weight])
 
     def needs(self, criteria: frozenset[str]) -> bool:
         """Returns whether any of the criteria has a weight."""

@@ -78,18 +78,21 @@ def _pairs(prior: Prior) -> set[tuple[str, str]]:
     return {(one, other) for better, worse in combinations(prior.groups, 2) for one in better for other in worse}
 
 
-def _priors_for(catalog: Catalog, task: str) -> tuple[Prior, ...]:
-    return tuple(prior for prior in catalog.reference.priors if prior.task == task and prior.holds_on(catalog.day))
+def _priors_for(catalog: Catalog, task: str, has_subjects: bool) -> tuple[Prior, ...]:
+    """Returns the priors on a task that hold; those about a subject only for a question that names one."""
+    priors = (prior for prior in catalog.reference.priors if prior.task == task and prior.holds_on(catalog.day))
+    return tuple(prior for prior in priors if has_subjects or not prior.subjects)
 
 
 def _applying(question: Question, catalog: Catalog) -> tuple[Prior, ...]:
-    return tuple([prior for prior in catalog.derive(_priors_for, question.task) if _applies(prior, question)])
+    # Most rules are about subjects, and most questions name none.
+    priors = catalog.derive(_priors_for, question.task, bool(question.subjects))
+    return tuple([prior for prior in priors if _applies(prior, question)])
 
 
 def _applies(prior: Prior, question: Question) -> bool:
     if prior.deadline_hours is not None:
         return "workload.amount" in question.given and question.limits.deadline_hours is None
-    # Most rules are about subjects that the question does not name, so these are compared first.
     if prior.subjects and prior.subjects.isdisjoint(question.subjects):
         return False
     limits = question.constraints
