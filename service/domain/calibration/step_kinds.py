@@ -43,11 +43,12 @@ TRAINING = _kind(
     {
         WIDE: ("class", "stack", "family", "measured stack"),
         MIDDLE: (
-            "release", "model", "gpu", "method", "purpose", "architecture precision", "stack precision",
+            "release", "model", "method", "purpose", "architecture precision", "stack precision",
             "stack architecture", "stack family", "release family", "model stack", "method stack",
         ),
         NARROW: (
-            "recipe", "model precision", "model architecture", "stack gpu", "gpu precision", "purpose stack",
+            # Cards with one chip differ by their power, which has a term, so that little is left for "gpu".
+            "gpu", "recipe", "model precision", "model architecture", "stack gpu", "gpu precision", "purpose stack",
             "checkpointing stack", "zero stack", "#log_gpus several", "measured family",
         ),
         0.1: ("#log_gpus measured", "#log_length family", "#log_length stack"),
@@ -58,15 +59,16 @@ TRAINING = _kind(
         "narrow": (0.15, {BROAD: (EVERYTHING,), WIDE: ("family",), MIDDLE: ("architecture",)}),
         "attention": (0.5, {BROAD: (EVERYTHING,), MIDDLE: ("architecture",)}),
         "memory": (0.8, {
-            BROAD: (EVERYTHING, "family"),
-            WIDE: ("class", "class family", "model"),
+            BROAD: (EVERYTHING, "family", "class"),
+            WIDE: ("class family", "model"),
             MIDDLE: ("architecture",),
         }),
+        "power": (1.0, {BROAD: (EVERYTHING,), WIDE: ("family",)}),
         "weights": (0.5, {BROAD: (EVERYTHING,)}),
         "launch": (0.5, {BROAD: (EVERYTHING, "class", "family"), WIDE: ("stack",)}),
         "tensor": (0.7, {BROAD: (EVERYTHING,), WIDE: ("class",), MIDDLE: ("link",)}),
         "context": (0.5, {BROAD: (EVERYTHING,)}),
-        "routing": (1.0, {BROAD: (EVERYTHING, "release"), WIDE: ("stack",)}),
+        "routing": (1.0, {BROAD: (EVERYTHING,), WIDE: ("stack", "release")}),
         "expert": (0.8, {BROAD: (EVERYTHING,), WIDE: ("stack",), MIDDLE: ("link", "architecture")}),
         "bubble": (0.8, {BROAD: (EVERYTHING,), MIDDLE: ("stack",)}),
         "pipeline": (0.5, {BROAD: (EVERYTHING,), MIDDLE: ("link",)}),

@@ -25,6 +25,10 @@ UNSTATED_NETWORK_GBPS = 10.0
 
 DEFAULT_VCPUS_PER_GPU = 16.0
 
+USUAL_JOULES_PER_BYTE = 2e-10
+"""Rated power over memory bandwidth, for a GPU that states no power: 400 W and 2.0 TB/s of an A100, 700 W and 3.35 TB/s
+of an H100, 72 W and 0.3 TB/s of an L4 (makers' data sheets)."""
+
 USABLE_SHARE_OF_LABEL = 0.975
 """Usable share of the nominal memory, which is GiB in practice: 79.1 of 80, 39.4 of 40 and 23.6 of 24 GiB (device
 memory logs)."""
@@ -70,6 +74,11 @@ class Cluster:
     def memory_bandwidth(self) -> float:
         """Bytes per second of one GPU's memory."""
         return (self.gpu.memory_bandwidth_gb_per_second or 100.0) * 1e9
+
+    @property
+    def watts(self) -> float:
+        """Rated power of one GPU, or the usual one for its bandwidth, such as for a part of a card."""
+        return self.gpu.tdp_watts or USUAL_JOULES_PER_BYTE * self.memory_bandwidth
 
     @property
     def usable_bytes(self) -> float:

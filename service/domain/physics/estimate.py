@@ -34,12 +34,14 @@ MOST_OVER = 1.25
 
 TERMS_BY_BOTTLENECK = {
     "gpu_compute": ("matrix", "narrow", "attention", "prefill"),
-    "gpu_memory_bandwidth": ("memory", "weights", "cache", "vocabulary", "prefill_memory", "pass", "optimizer"),
+    "gpu_memory_bandwidth": (
+        "memory", "power", "weights", "cache", "vocabulary", "prefill_memory", "pass", "optimizer",
+    ),
     "host_overhead": ("launch", "routing", "step", "offload", "request", "prompt_launch", "prompt_routing"),
     "communication": ("tensor", "latency", "context", "expert", "pipeline", "data"),
     "pipeline_bubble": ("bubble",),
     "input": ("input",),
-}
+}  # fmt: skip
 """The terms that wait for each part of a cluster."""
 
 

@@ -16,8 +16,8 @@ Demands: TypeAlias = dict[tuple[str, str], Number]
 """(Term, resource) -> amount for one GPU. A term may use several resources, one after another.
 
 Resources are FLOPs at the job's precision (`flops`) and at 16 bits at least (`wide_flops`); bytes of GPU memory
-(`memory`), of the fast link, of the slower of link and network (`slow_link`), and of the network; seconds of one vCPU;
-and seconds that no hardware shortens.
+(`memory`), of the fast link, of the slower of link and network (`slow_link`), and of the network; energy (`joules`) at
+its rated power; seconds of one vCPU; and seconds that no hardware shortens.
 """
 
 
@@ -58,6 +58,7 @@ def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:
         "link": 1 / cluster.link_bytes_per_second,
         "slow_link": 1 / min(cluster.link_bytes_per_second, cluster.network_bytes_per_second),
         "network": 1 / cluster.network_bytes_per_second,
+        "joules": 1 / cluster.watts,
         "vcpu": 1 / (cluster.vcpus_per_gpu or DEFAULT_VCPUS_PER_GPU),
         "seconds": 1.0,
     }

@@ -49,6 +49,11 @@ BYTES_MOVED_PER_VALUE = 15.5
 writes 11.1 million and moves about 0.52 GB per trained image, a third of it forward (measured 2,375 images/s on an A100
 at 80 % of its bandwidth)."""
 
+JOULES_PER_BYTE_MOVED = 2e-10
+"""Energy to move a byte and to compute with it outside of matrix work, up to a fitted factor: an A100 (400 W) spends as
+much at its full bandwidth of 2.0 TB/s. ResNet-50 takes equally long in MLPerf Training on an A100 with PCIe (300 W) as
+on one with SXM (400 W, 40 GB) that has 0.8 times its bandwidth."""
+
 LAYER_BYTES_PER_VALUE = 34.0
 """Bytes that a transformer layer writes per token and hidden value (Korthikanti et al. 2022, Table 2)."""
 
@@ -123,6 +128,7 @@ def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
     tokens = layout.micro_batch * length / layout.context
     recompute, again = layout.checkpoints("full") * 1.0, passes_of_recomputation(layout)
     body = 2.0 * multiplied_parameters(model) * tokens / cut
+    moved = _bytes_moved(config, t, length) * tokens / cut
     attention = mean_attention_flops_per_token(t, length) * tokens / cut
     matrix = body * (passes(config) + again)
     width = t.expert_ffn or (t.ffn if t.experts else t.hidden)
@@ -137,7 +143,8 @@ def _micro_batch_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus:
         ("matrix", "flops"): matrix,
         ("narrow", "flops"): matrix * NARROW * layout.tensor / width,
         ("attention", "wide_flops"): attention * (3.5 + recompute + config.has_reference),
-        ("memory", "memory"): _bytes_moved(config, t, length) * tokens / cut,
+        ("memory", "memory"): moved,
+        ("power", "joules"): JOULES_PER_BYTE_MOVED * moved,
         ("weights", "memory"): traversals(config) * on_each_gpu(stored, layout, routed_share(model), 0),
         ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * traversals(config) * here * LAUNCH_SECONDS,
         ("routing", "seconds"): routed * ROUTING_SECONDS,
@@ -240,6 +247,7 @@ def _network_demands(config: TrainingConfig, layout: AnyLayout, linked_gpus: Num
     return {
         ("matrix", "flops"): (passes(config) + again) * network_flops(model) * samples,
         ("memory", "memory"): moved * samples,
+        ("power", "joules"): JOULES_PER_BYTE_MOVED * moved * samples,
         ("launch", "seconds"): kernels * LAUNCH_SECONDS * layout.accumulation,
         ("input", "vcpu"): samples * decode,
         **_gradient_demands(config, layout, linked_gpus),

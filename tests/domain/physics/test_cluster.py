@@ -62,3 +62,9 @@ def test_a_rack_links_the_gpus_of_several_nodes() -> None:
 def test_usable_memory_is_measured_or_a_share_of_the_label() -> None:
     assert cluster_of(gpu(usable_memory_gib=39.4), 1).usable_bytes == 39.4 * GIB
     assert cluster_of(gpu(usable_memory_gib=None, memory_gb=40.0), 1).usable_bytes == pytest.approx(39.0 * GIB)
+
+
+def test_a_gpu_that_states_no_power_has_as_much_as_its_bandwidth_takes() -> None:
+    assert cluster_of(gpu(tdp_watts=400.0), 1).watts == 400.0
+    part = gpu(tdp_watts=None, memory_bandwidth_gb_per_second=1555.0 / 4)
+    assert cluster_of(part, 1).watts == pytest.approx(2e-10 * 1555e9 / 4)

@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.jobs.config import TrainingConfig
 from service.domain.models.counts import routed_share
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.training_roofline import OPTIMIZER_BYTES, training_demands, training_terms
 from tests.builders.clusters import cluster
 from tests.builders.gpus import gpu_with_peaks
-from tests.builders.jobs import MIXTRAL, training
+from tests.builders.jobs import MIXTRAL, model, training
+
+RESNET_TRAINING = TrainingConfig(model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9), global_batch=512)
 
 
 def test_activations_between_matrix_products_stay_at_16_bits() -> None:
@@ -44,6 +47,24 @@ def test_twice_the_flops_halve_the_products_and_nothing_else() -> None:
     assert fast["matrix"] == pytest.approx(slow["matrix"] / 2)
     assert fast["data"] == slow["data"]
     assert fast["memory"] == slow["memory"]
+
+
+@pytest.mark.parametrize("work", [training(), RESNET_TRAINING], ids=["transformer", "network"])
+def test_a_card_with_half_of_the_power_moves_data_as_if_at_half_of_the_speed_and_does_nothing_else_slower(
+    work: TrainingConfig,
+) -> None:
+    half, full = (
+        training_terms(work, cluster(replace(gpu_with_peaks(), tdp_watts=watts)), Layout(data=8)).seconds
+        for watts in (200.0, 400.0)
+    )
+    assert full["power"] > 0
+    assert half["power"] == pytest.approx(2 * full["power"])
+    assert half | {"power": 0.0} == full | {"power": 0.0}
+
+
+def test_the_power_of_an_a100_is_enough_for_its_full_bandwidth() -> None:
+    step = training_terms(training(), cluster(replace(gpu_with_peaks(), tdp_watts=400.0)), Layout(data=8)).seconds
+    assert step["power"] == pytest.approx(step["memory"], rel=0.03)
 
 
 def test_one_gpu_sends_nothing() -> None:
