@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from service.domain.arrays import Number
+
 Features = Mapping[str, str | float]
 """Name of a feature → its value, a name or a number; coefficients are looked up by them."""
 
@@ -67,6 +69,24 @@ class StepKind:
 
     banded_by: Sequence[Pattern] = ()
     """Patterns whose scopes have error bands of their own, the narrowest first."""
+    on_host: frozenset[str] = frozenset()
+    """Terms that the host spends on the next kernels while the GPU works."""
+    overlap: float = 1.0
+    """How the seconds of the host and of the GPU combine, (host^p + gpu^p)^(1/p): with p = 1 one waits for the other,
+    and the longer time decides where p is large."""
+
+    def overlapped(self, parts: Mapping[str, Number]) -> dict[str, Number]:
+        """The seconds that each part adds to a step, from those that it takes alone; scalars, or columns of equal length."""
+        if self.overlap == 1.0:
+            return dict(parts)
+        host, gpu = (
+            sum(seconds for term, seconds in parts.items() if (term in self.on_host) is on_host)
+            for on_host in (True, False)
+        )
+        step = (host**self.overlap + gpu**self.overlap) ** (1.0 / self.overlap)
+        # These shares add up to the step, and each is its derivative by the logarithm of the part.
+        of_host, of_gpu = ((own / step) ** (self.overlap - 1.0) for own in (host, gpu))
+        return {term: seconds * (of_host if term in self.on_host else of_gpu) for term, seconds in parts.items()}
 
     def sign_of(self, pattern: Pattern) -> int:
         """The sign that coefficients of a pattern must have; 0 where both are possible."""
@@ -153,11 +173,9 @@ class Calibration:
                 total += value
         return total
 
-    def log_factors(
-        self, kind: StepKind, term: str, features: Features, columns: Mapping[str, Column]
-    ) -> NDArray[np.float64] | float:
+    def log_factors(self, kind: StepKind, term: str, features: Features, columns: Mapping[str, Column]) -> Number:
         """Logarithm that the columns of a table add in each row, by the patterns that name one of them."""
-        total: NDArray[np.float64] | float = 0.0
+        total: Number = 0.0
         for fitted in self.reads_of(kind, term, columns) if columns else ():
             total = total + _coefficients_by_row(fitted, features, columns)
         return total
@@ -180,12 +198,11 @@ class Calibration:
             for term, value in ideal.items()
             if value > 0 and term in kind.start
         }
-        return {term: ideal[term] * (factor + (term in kind.bounded)) for term, factor in factors.items()}
+        alone = {term: ideal[term] * (factor + (term in kind.bounded)) for term, factor in factors.items()}
+        return {term: float(seconds) for term, seconds in kind.overlapped(alone).items()}
 
 
-def _coefficients_by_row(
-    fitted: FittedPattern, features: Features, columns: Mapping[str, Column]
-) -> NDArray[np.float64] | float:
+def _coefficients_by_row(fitted: FittedPattern, features: Features, columns: Mapping[str, Column]) -> Number:
     """Coefficient times number of a pattern in each row: looked up once per combination of names, then spread out."""
     levels: list[tuple[str, ...]] = []
     codes: list[NDArray[np.int64] | int] = []
@@ -196,7 +213,7 @@ def _coefficients_by_row(
     by_level = [fitted.coefficients.get(names, 0.0) for names in product(*levels)]
     if not any(by_level):
         return 0.0
-    number: NDArray[np.float64] | float = 1.0
+    number: Number = 1.0
     for name in fitted.numbers:
         factor = columns.get(name, features.get(name, 0.0))
         assert not isinstance(factor, str | Levels)

@@ -81,6 +81,8 @@ class _Scopes:
 class _Problem:
     """Runs as arrays: a row per run, a column per term or per coefficient."""
 
+    kind: StepKind
+    terms: list[str]
     names: list[tuple[str, str]]
     """Term and scope of each coefficient."""
     counts: Floats
@@ -94,8 +96,6 @@ class _Problem:
     """Seconds of each term of each run that no coefficient moves."""
     whole: "_Scopes"
     by_term: list["_Scopes"]
-    huber: float
-    """Residuals above this count by their size and not by its square."""
     target: Floats
     weight: Floats
     bound: Floats
@@ -108,8 +108,9 @@ class _Problem:
         """Seconds of each term of each run."""
         # Clipped, because a trial step may go so far that the exponential overflows.
         factors = np.exp(np.clip(np.stack([scopes.log_factor(theta) for scopes in self.by_term], axis=1), -12, 12))
-        result: Floats = self.ideal * factors * np.exp(self.whole.log_factor(theta))[:, None] + self.least
-        return result
+        alone = self.ideal * factors * np.exp(self.whole.log_factor(theta))[:, None] + self.least
+        overlapped = self.kind.overlapped(dict(zip(self.terms, alone.T, strict=True)))
+        return np.stack([overlapped[term] for term in self.terms], axis=1)
 
     def residuals(self, parts: Floats) -> Floats:
         """Logarithm of predicted ÷ published; 0 where a bound holds."""
@@ -118,7 +119,8 @@ class _Problem:
 
     def loss(self, theta: Floats) -> float:
         size = np.abs(self.residuals(self.parts(theta)))
-        robust = np.where(size < self.huber, size**2 / 2, self.huber * (size - self.huber / 2))
+        huber = self.kind.huber
+        robust = np.where(size < huber, size**2 / 2, huber * (size - huber / 2))
         return float((self.weight * robust).sum() + 0.5 * (self.penalty * theta**2).sum())
 
     def normal_equations(self, theta: Floats) -> tuple[Floats, Floats]:
@@ -132,7 +134,7 @@ class _Problem:
         residuals = self.residuals(parts)
         # A bound that holds has no residual, and must not pull on the coefficients either.
         held = np.where((self.bound != 0) & (residuals == 0), 0.0, 1.0)
-        robust = held * self.weight * np.minimum(1.0, self.huber / np.maximum(np.abs(residuals), 1e-9))
+        robust = held * self.weight * np.minimum(1.0, self.kind.huber / np.maximum(np.abs(residuals), 1e-9))
         # The product of an array with itself takes half of the work of a product of two.
         weighted = jacobian * np.sqrt(robust)[:, None]
         hessian = weighted.T @ weighted + np.diag(self.penalty)
@@ -162,13 +164,14 @@ def _problem_of(kind: StepKind, runs: Sequence[CalibrationRun]) -> _Problem:
     scopes = {term: _scopes(entries, len(runs)) for term, entries in cells.items()}
     ideal = np.array([[run.ideal.get(term, 0.0) for term in terms] for run in runs])
     return _Problem(
+        kind=kind,
+        terms=terms,
         names=list(index),
         counts=np.bincount([column for entries in cells.values() for _, column, _ in entries]).astype(np.float64),
         penalty=kind.noise**2 / np.array(spreads) ** 2,
         sign=np.array(signs, np.float64),
         ideal=ideal * [kind.start[term] for term in terms],
         least=ideal * [term in kind.bounded for term in terms],
-        huber=kind.huber,
         whole=scopes["*"],
         by_term=[scopes[term] for term in terms],
         target=np.log([run.seconds for run in runs]),

@@ -64,6 +64,8 @@ class Stack:
     """Expands narrow weights to 16 bits before each product (bitsandbytes): they save memory and no time."""
     fp8_cache_with: tuple[str, ...] = ()
     """Precisions with which it keeps the KV cache in fp8 by default."""
+    fuses_kernels: bool = False
+    """Compiles a network, so that a layer answers in one kernel and not in one for each of its operations."""
     accumulates_in_16_bits: bool = False
     """Adds products of 16 bits up in 16 bits, which GeForce cards do at twice the rate of sums in 32 bits."""
     bits_of_whole_file: bool = False
@@ -100,7 +102,14 @@ STACKS = (
         fp8_cache_with=("fp8", "fp4", "nvfp4", "mxfp4"),
         disaggregates=True,
     ),
-    Stack("tensorrt", _GRAPH, ("trt", "mlperf-inference"), multiplies_int8=True, static_batches=True),
+    Stack(
+        "tensorrt",
+        _GRAPH,
+        ("trt", "mlperf-inference"),
+        multiplies_int8=True,
+        fuses_kernels=True,
+        static_batches=True,
+    ),
     # The default of max_num_seqs on GPUs of 70 GB.
     Stack("vllm", _ENGINE, most_in_flight=1024.0, disaggregates=True),
     Stack("early-vllm", _EARLY_ENGINE, most_in_flight=256.0),  # its default of max_num_seqs
@@ -122,7 +131,7 @@ STACKS = (
     Stack("mlc-llm", _GRAPH, ("mlc",)),
     Stack("neuronx-distributed", _NEURON, ("nxd", "nxdt")),
     Stack("transformers-neuronx", _NEURON, ("optimum-neuron",)),
-    Stack("torch-neuronx", _NEURON, ("neuron", "neuronx"), before_flash=True),
+    Stack("torch-neuronx", _NEURON, ("neuron", "neuronx"), before_flash=True, fuses_kernels=True),
     Stack("gpt-neox", _MEGATRON),
     Stack("deepspeed-inference", _ENGINE, static_batches=True),
     Stack("deepspeed-mii", _ENGINE),
@@ -149,8 +158,14 @@ STACKS = (
         expands_weights=True,
         static_batches=True,
     ),
-    Stack("onnxruntime", _GRAPH, ("ort", "onnx-runtime", "onnxruntime-gpu"), static_batches=True),
-    Stack("jax", _XLA, ("flax",)),
+    Stack(
+        "onnxruntime",
+        _GRAPH,
+        ("ort", "onnx-runtime", "onnxruntime-gpu"),
+        fuses_kernels=True,
+        static_batches=True,
+    ),
+    Stack("jax", _XLA, ("flax",), fuses_kernels=True),
     Stack("maxtext", _XLA),
     Stack("hai-llm", _MEGATRON),
 )

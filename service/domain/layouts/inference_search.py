@@ -327,12 +327,12 @@ def _forward_seconds(physics: Physics, config: InferenceConfig, clusters: Cluste
     features = {**inference_config_features(config), "offline": "no" if config.concurrency else "yes"}
     factors = ConfigFactors(physics.calibration, features)
     rates, of_clusters = clusters.rates(config), clusters.factors(factors, FORWARD, FORWARD.start)
-    seconds = sum(
-        amount * factors.of(FORWARD, term, {}) * of_clusters[term] * rates[resource]
+    parts = {
+        term: amount * factors.of(FORWARD, term, {}) * of_clusters[term] * rates[resource]
         for (term, resource), amount in forward_demands(config).items()
-        if term in FORWARD.start and np.any(amount)
-    )
-    of_pairs: Floats = np.asarray(seconds)[pairs.cluster] * factors.of(FORWARD, "*", cut_columns(pairs.layouts))
+    }
+    seconds = np.asarray(sum(FORWARD.overlapped(parts).values()))
+    of_pairs: Floats = seconds[pairs.cluster] * factors.of(FORWARD, "*", cut_columns(pairs.layouts))
     return of_pairs
 
 

@@ -58,6 +58,10 @@ class EngineTerms(NamedTuple):
     arrival: Mapping[str, float]
 
 
+FUSED_KERNELS = 5.0
+"""Kernels that a stack which fuses them joins into one: a convolution with its normalisation, activation and sum, or a
+product of an encoder with what is done to its result."""
+
 EXPANDED_BYTES = 2.0
 """Bytes of a weight in the 16-bit format to which stacks without narrow kernels expand it."""
 
@@ -201,6 +205,8 @@ def forward_demands(config: InferenceConfig) -> Demands:
         flops = config.passes * network_flops(model) + (model.other_flops_per_sample or 0.0)
         moved = config.passes * bytes_moved_forward(model)
         kernels = kernels_forward(model)
+    if config.software.stack.fuses_kernels:
+        kernels /= FUSED_KERNELS
     return {
         ("matrix", "flops"): batch * flops,
         ("memory", "memory"): batch * moved * value / 2,

@@ -1,7 +1,7 @@
 """Fitting finds the coefficients that made the data, borrows from similar groups, and keeps to bounds."""
 
 from dataclasses import replace
-from math import exp
+from math import exp, hypot
 
 import pytest
 
@@ -45,6 +45,30 @@ def test_the_law_is_found_again() -> None:
     for one in made({"fast": 1.0, "slow": 1.5}):
         assert sum(calibration.seconds(KIND, one.ideal, one.features).values()) == pytest.approx(one.seconds, rel=0.02)
     assert {c.name for c in coefficients} == {"work.*", "work.matrix", "work.launch"}
+
+
+OVERLAPPING = replace(KIND, on_host=frozenset({"launch"}), overlap=2.0)
+
+
+def test_a_host_that_runs_ahead_costs_less_than_its_time_alone() -> None:
+    """3 s of matrix work and 4 s of launches: 5 s at p = 2, of which the longer part takes most."""
+    parts = OVERLAPPING.overlapped({"matrix": 3.0, "launch": 4.0})
+    assert parts == pytest.approx({"matrix": 9 / 5, "launch": 16 / 5})
+    assert KIND.overlapped({"matrix": 3.0, "launch": 4.0}) == {"matrix": 3.0, "launch": 4.0}
+    one_hides = replace(OVERLAPPING, overlap=60.0).overlapped({"matrix": 3.0, "launch": 4.0})
+    assert one_hides == pytest.approx({"matrix": 0.0, "launch": 4.0}, abs=1e-3)
+
+
+def test_the_law_is_found_again_where_the_host_runs_ahead() -> None:
+    runs = [
+        replace(one, seconds=factor * hypot(2.0 * one.ideal["matrix"], 0.5 * one.ideal["launch"]))
+        for stack, factor in (("fast", 1.0), ("slow", 1.5))
+        for one in made({stack: 1.0})
+    ]
+    calibration = physics_of(fit(OVERLAPPING, runs)).calibration
+    for one in runs:
+        parts = calibration.seconds(OVERLAPPING, one.ideal, one.features)
+        assert sum(parts.values()) == pytest.approx(one.seconds, rel=0.02)
 
 
 def test_an_unknown_stack_takes_what_is_common() -> None:

@@ -23,9 +23,10 @@ from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
 from service.domain.physics.features import config_features
+from service.domain.physics.parallelism import Layout
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
-from tests.builders.jobs import LARGE_MODEL, inference
+from tests.builders.jobs import LARGE_MODEL, inference, model
 from tests.oracles.layouts import every_inference_layout, samples_per_second
 from tests.strategies.layouts import clusters, inference_configs
 
@@ -140,6 +141,17 @@ def test_figures_are_finite_and_parts_add_up(
 
 
 # Choices
+
+
+@given(physics, st.sampled_from([1.0, 8.0, 256.0]), clusters())
+def test_the_search_times_a_network_as_its_estimate_does(with_: Physics, batch: float, where: Cluster) -> None:
+    resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
+    work = inference(model=resnet, concurrency=batch, software=SoftwareStack("pytorch"))
+    found = fastest_inference_layouts(with_, work, cluster_table([where]))
+    assume(bool(found.fits[0]))
+    step = estimate_config(with_, work, where, Layout(data=where.gpus)).step
+    assert step is not None
+    assert found.units_per_second[0] == pytest.approx(step.rate * where.gpus)
 
 
 def test_what_divides_nothing_is_said() -> None:

@@ -154,3 +154,36 @@ def test_the_kernels_of_a_network_grow_with_its_layers() -> None:
 
     assert launches(densenet) == pytest.approx([121 / 54 * seconds for seconds in launches(resnet)])
     assert launches(unknown) == launches(resnet)
+
+
+@pytest.mark.parametrize("family", ["cnn", "encoder"])
+def test_a_stack_that_compiles_a_network_launches_a_kernel_per_layer(family: str) -> None:
+    """ResNet-50 and an encoder of 32 layers launch a fifth of the kernels that PyTorch does."""
+    network = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9) if family == "cnn" else model()
+
+    def launches(stack: str) -> float:
+        config = inference(model=network, software=SoftwareStack(stack))
+        return forward_terms(config, cluster(gpus=1)).seconds["launch"]
+
+    assert launches("tensorrt") == launches("onnxruntime") == pytest.approx(launches("pytorch") / 5)
+    assert launches("mxnet") == launches("pytorch")
+
+
+def test_one_image_waits_for_the_host_and_many_hide_it() -> None:
+    """ResNet-50 in PyTorch answers 1 and 8 images in about the same time, and 1,024 in that of their FLOPs."""
+    resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
+    one, eight, many = (
+        estimate_config(
+            UNFITTED,
+            inference(model=resnet, concurrency=batch, software=SoftwareStack("pytorch")),
+            cluster(gpus=1),
+            Layout(),
+        ).step
+        for batch in (1.0, 8.0, 1024.0)
+    )
+    assert one is not None
+    assert eight is not None
+    assert many is not None
+    assert one.bottleneck == eight.bottleneck == "host_overhead"
+    assert eight.seconds < 1.25 * one.seconds
+    assert many.parts["launch"] + many.parts["step"] < 0.1 * many.seconds
