@@ -76,7 +76,7 @@ class StepKind:
     and the longer time decides where p is large."""
 
     def overlapped(self, parts: Mapping[str, Number]) -> dict[str, Number]:
-        """The seconds that each part adds to a step, from those that it takes alone; scalars, or columns of equal length."""
+        """Returns the seconds that each part adds to a step, from those that it takes alone: numbers or columns."""
         if self.overlap == 1.0:
             return dict(parts)
         host, gpu = (
