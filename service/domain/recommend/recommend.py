@@ -107,7 +107,7 @@ def _lacks_prices(question: Question, selection: Selection) -> bool:
         question.constraints.needs_price
         and not selection.admitted.types
         and question.limits.budget_usd is None
-        and any(obstacle.code == "price_unknown" for obstacle in selection.obstacles)
+        and any(constraint.code == "price_unknown" for constraint in selection.failed)
     )
 
 

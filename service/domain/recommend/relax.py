@@ -14,7 +14,7 @@ from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.plans import LIMITS_BY_FIELD, plans_of, types_among
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.offers import AdmittedOffers
-from service.domain.selection.relax import Obstacle, Relaxation
+from service.domain.selection.relax import FailedConstraint, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import Selection
 from service.domain.typeset import TypeSet, members_of
@@ -35,7 +35,7 @@ HOPELESS = 100.0
 
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
     """Returns the rejections of a selection, the most frequent first and equal ones by code."""
-    rejected = [_rejection(basis, obstacle, catalog) for obstacle in selection.obstacles]
+    rejected = [_rejection(basis, constraint, catalog) for constraint in selection.failed]
     return tuple(sorted(rejected, key=lambda rejection: (-rejection.count, rejection.code)))
 
 
@@ -68,11 +68,11 @@ def nearest_miss(selection: Selection, rejected: Sequence[Rejection], catalog: C
     if selection.admitted.types or is_helped or not catalog.instance_types:
         return None
     missed = np.zeros(len(catalog.instance_types))
-    for obstacle in selection.obstacles:
-        missed += catalog.mask(obstacle.fails) * (1.0 if obstacle.rule is not None else HOPELESS)
+    for constraint in selection.failed:
+        missed += catalog.mask(constraint.fails) * (1.0 if constraint.rule is not None else HOPELESS)
     memory = np.nan_to_num(catalog.columns.numbers["total_gpu_memory_gb"])
     index = int(np.lexsort((-memory, missed))[0])
-    codes = (obstacle.code for obstacle in selection.obstacles if obstacle.fails >> index & 1)
+    codes = (constraint.code for constraint in selection.failed if constraint.fails >> index & 1)
     return NearestMiss(catalog.instance_types[index].id, tuple(codes))
 
 
@@ -93,17 +93,17 @@ def _best(basis: Basis, constraints: Constraints, needs: Requirements, catalog: 
     return ranked_offer(basis, ranked, 0, catalog) if len(ranked.score) else None
 
 
-def _rejection(basis: Basis, obstacle: Obstacle, catalog: Catalog) -> Rejection:
-    alone = obstacle.alone
-    relaxation = obstacle.relax(catalog) if alone else None
+def _rejection(basis: Basis, constraint: FailedConstraint, catalog: Catalog) -> Rejection:
+    alone = constraint.alone
+    relaxation = constraint.relax(catalog) if alone else None
     outcome = None if relaxation is None else _outcome(basis, relaxation, catalog)
     return Rejection(
-        code=obstacle.code,
-        ground=obstacle.ground,
-        count=obstacle.fails.bit_count(),
+        code=constraint.code,
+        ground=constraint.ground,
+        count=constraint.fails.bit_count(),
         only_this=alone.bit_count(),
         relaxation=outcome,
-        instances=_some_of(alone or obstacle.fails, catalog),
+        instances=_some_of(alone or constraint.fails, catalog),
     )
 
 
@@ -118,7 +118,7 @@ def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> t
         Explained(
             instance=name,
             admitted=bool(selection.admitted.types >> index & 1),
-            grounds=tuple((each.code, each.ground) for each in selection.obstacles if each.fails >> index & 1),
+            grounds=tuple((each.code, each.ground) for each in selection.failed if each.fails >> index & 1),
         )
         for name, index in zip(names, indices, strict=True)
     )

@@ -59,7 +59,7 @@ class Check(NamedTuple):
     """Whether its relaxation changes the plans of a job, so that types may keep several limits that they miss."""
 
 
-class Obstacle(NamedTuple):
+class FailedConstraint(NamedTuple):
     """A constraint that rejects instance types."""
 
     code: str

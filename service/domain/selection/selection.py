@@ -19,9 +19,9 @@ from service.domain.selection.relax import (
     AddOfferWord,
     AllowUnknownRegion,
     Check,
+    FailedConstraint,
     Ground,
     KeepingOffers,
-    Obstacle,
     RaisePriceAge,
     RaisePriceLimit,
     RelaxationRule,
@@ -46,7 +46,7 @@ class Selection(NamedTuple):
     """The offers that a question admits, and the constraints that reject the others."""
 
     admitted: AdmittedOffers
-    obstacles: list[Obstacle]
+    failed: list[FailedConstraint]
 
 
 def select(
@@ -66,12 +66,14 @@ def select(
     by_others = union(check.fails for check in checks if not check.of_plans)
     out = _Rejected(catalog.everyone & ~admitted.types, failing, by_limits & ~by_others)
     helped = passing.only(failing_one | out.by_limits)
-    obstacles = [
-        Obstacle(check.code, check.ground, check.fails, rejected, check.rule, helped if check.changes_plans else None)
+    failed = [
+        FailedConstraint(
+            check.code, check.ground, check.fails, rejected, check.rule, helped if check.changes_plans else None
+        )
         for check in checks
     ]
-    obstacles += _offer_obstacles(asked, choice, out, keeping, catalog)
-    return Selection(admitted, [obstacle for obstacle in obstacles if obstacle.fails])
+    failed += _failed_by_offers(asked, choice, out, keeping, catalog)
+    return Selection(admitted, [constraint for constraint in failed if constraint.fails])
 
 
 class _Rejected(NamedTuple):
@@ -84,9 +86,9 @@ class _Rejected(NamedTuple):
     """Types that fail no check but limits on the job, which another offer may keep."""
 
 
-def _offer_obstacles(
+def _failed_by_offers(
     asked: Constraints, choice: OfferChoice, out: _Rejected, keeping: KeepingOffers | None, catalog: Catalog
-) -> Iterator[Obstacle]:
+) -> Iterator[FailedConstraint]:
     """The constraints on offers; a type that fails none of the other checks is rejected by these alone."""
     cheapest, limit, only_by_offers = choice.cheapest, asked.max_usd_per_hour, out.types & ~out.failing
     for code, near_misses in choice.near_misses.items():
@@ -97,15 +99,15 @@ def _offer_obstacles(
         # A spot price that is unknown is missing data; a provider without spot machines does not meet the constraint.
         unknown = catalog.derive(sold_at_spot) if code == "market" and asked.market == ("spot",) else 0
         if unknown & fails:
-            yield Obstacle("spot_price_unknown", "data", fails & unknown, helped, rule)
+            yield FailedConstraint("spot_price_unknown", "data", fails & unknown, helped, rule)
         if fails & ~unknown:
-            yield Obstacle(code, OFFER_CODES[code], fails & ~unknown, helped, rule)
-    yield Obstacle("no_offer", "data", out.types & choice.unoffered, AdmittedOffers(cheapest, 0, limit))
+            yield FailedConstraint(code, OFFER_CODES[code], fails & ~unknown, helped, rule)
+    yield FailedConstraint("no_offer", "data", out.types & choice.unoffered, AdmittedOffers(cheapest, 0, limit))
     if limit is not None:
         too_expensive = cheapest.types & ~cheapest.within(limit)
         helped_types = only_by_offers | _kept(out, cheapest, keeping)
         helped = AdmittedOffers(cheapest, helped_types & cheapest.prices.known, None)
-        yield Obstacle("max_usd_per_hour", "constraint", too_expensive, helped, RaisePriceLimit(limit, keeping))
+        yield FailedConstraint("max_usd_per_hour", "constraint", too_expensive, helped, RaisePriceLimit(limit, keeping))
 
 
 def _kept(out: _Rejected, offers: CheapestOffers, keeping: KeepingOffers | None) -> TypeSet:

@@ -42,11 +42,11 @@ def test_it_admits_what_a_plain_loop_over_every_offer_admits(world: World, asked
 
 @MANY
 @given(worlds(), constraints())
-def test_every_type_is_admitted_or_has_an_obstacle(world: World, asked: Constraints) -> None:
+def test_every_type_is_admitted_or_fails_a_constraint(world: World, asked: Constraints) -> None:
     selection = select(asked, world.catalog)
     blocked = 0
-    for obstacle in selection.obstacles:
-        blocked |= obstacle.fails
+    for constraint in selection.failed:
+        blocked |= constraint.fails
     inside = admitted_types(selection.admitted)
     assert members(selection.admitted.types, world) == inside
     assert inside | members(blocked, world) == set(range(len(world.catalog.instance_types)))
@@ -54,14 +54,14 @@ def test_every_type_is_admitted_or_has_an_obstacle(world: World, asked: Constrai
 
 @MANY
 @given(worlds(), constraints())
-def test_an_obstacle_names_just_the_types_that_miss_its_constraint(world: World, asked: Constraints) -> None:
+def test_a_failed_constraint_names_just_the_types_that_miss_it(world: World, asked: Constraints) -> None:
     selection = select(asked, world.catalog)
-    for obstacle in selection.obstacles:
-        if obstacle.code in OFFER_CODES:
+    for constraint in selection.failed:
+        if constraint.code in OFFER_CODES:
             continue
         kinds = enumerate(world.catalog.instance_types)
-        missing = {place for place, kind in kinds if obstacle.code in type_misses(asked, kind)}
-        assert members(obstacle.fails, world) == missing
+        missing = {place for place, kind in kinds if constraint.code in type_misses(asked, kind)}
+        assert members(constraint.fails, world) == missing
 
 
 @MANY
@@ -74,41 +74,41 @@ def test_too_dear_is_what_has_offers_that_miss_the_price_limit_alone_and_none_th
         misses = [offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
         if ["max_usd_per_hour"] in misses and [] not in misses:
             expected.add(place)
-    answer = [each.fails for each in select(asked, world.catalog).obstacles if each.code == "max_usd_per_hour"]
+    answer = [each.fails for each in select(asked, world.catalog).failed if each.code == "max_usd_per_hour"]
     assert (members(answer[0], world) if answer else set()) == expected
 
 
 @MANY
 @given(worlds(), constraints())
 def test_only_this_means_that_without_it_the_type_would_be_in(world: World, asked: Constraints) -> None:
-    for obstacle in select(asked, world.catalog).obstacles:
-        for place in members(obstacle.alone, world):
+    for constraint in select(asked, world.catalog).failed:
+        for place in members(constraint.alone, world):
             kind = world.catalog.instance_types[place]
             hardware = type_misses(asked, kind)
             offers = [offer_misses(asked, offer) for offer in world.offers if offer[0] == place]
-            assert ([obstacle.code] == hardware and [] in offers) or (not hardware and [obstacle.code] in offers)
+            assert ([constraint.code] == hardware and [] in offers) or (not hardware and [constraint.code] in offers)
 
 
 @MANY
 @given(worlds(), constraints())
 def test_applying_a_relaxation_admits_just_what_it_promised(world: World, asked: Constraints) -> None:
     before = admitted_types(select(asked, world.catalog).admitted)
-    for obstacle in select(asked, world.catalog).obstacles:
-        relaxed = obstacle.relax(world.catalog)
+    for constraint in select(asked, world.catalog).failed:
+        relaxed = constraint.relax(world.catalog)
         if relaxed is None:
             continue
         to, promised = relaxed
         after = admitted_types(select(relaxed_constraints(asked, to), world.catalog).admitted)
-        assert after - before == admitted_types(promised), (obstacle.code, to)
+        assert after - before == admitted_types(promised), (constraint.code, to)
         assert before <= after
 
 
 @MANY
 @given(worlds(), constraints())
 def test_whatever_one_constraint_alone_keeps_out_has_a_relaxation(world: World, asked: Constraints) -> None:
-    for obstacle in select(asked, world.catalog).obstacles:
-        if obstacle.alone and obstacle.code not in ("price_unknown", "precision"):
-            assert obstacle.relax(world.catalog) is not None, obstacle.code
+    for constraint in select(asked, world.catalog).failed:
+        if constraint.alone and constraint.code not in ("price_unknown", "precision"):
+            assert constraint.relax(world.catalog) is not None, constraint.code
 
 
 @MANY
@@ -118,7 +118,7 @@ def test_the_order_of_offers_does_not_matter(world: World, asked: Constraints, r
     again = catalog_of(list(world.catalog.instance_types), shuffled)
     first, second = select(asked, world.catalog), select(asked, again)
     assert first.admitted.types == second.admitted.types
-    assert [o.fails for o in first.obstacles] == [o.fails for o in second.obstacles]
+    assert [o.fails for o in first.failed] == [o.fails for o in second.failed]
 
 
 @MANY
