@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import sqrt
 from typing import Literal
 
 from service.domain.arrays import Number
@@ -90,6 +91,26 @@ class InferenceConfig:
     def shared_prompt(self) -> float:
         """Tokens that all prompts have in common."""
         return 0.0 if self.serving is None else self.serving.prefix_cache_hit_rate * self.input_length
+
+    @property
+    def written_share(self) -> tuple[float, float]:
+        """Mean and standard deviation of the cache that a running request holds, over that of a whole conversation.
+
+        Long answers run longer, so that a request that runs at a random moment has one more often, and has written an
+        even share of it: E[a^2] / 2 E[a] tokens in the mean, and E[a^3] / 3 E[a] in the mean square. Stacks that
+        reserve the cache of an answer hold it whole; so do the requests of a burst, which write side by side.
+        """
+        own = self.whole_length - self.shared_prompt
+        if not self.software.stack.grows_cache or self.burst or own <= 0:
+            return 1.0, 0.0
+        prompts, answers = (
+            (0.0, 0.0) if self.serving is None else (self.serving.prompt.variation, self.serving.answer.variation)
+        )
+        prompt = self.input_length - self.shared_prompt
+        written = self.output_length * (1.0 + answers) / 2.0
+        squared = self.output_length**2 * (1.0 + answers) ** 3 / 3.0
+        variance = prompt**2 * prompts + squared - written**2
+        return (prompt + written) / own, sqrt(variance) / own
 
     def longest_answer(self, requests: Number) -> Number | None:
         """Mean tokens of the longest of so many answers, for which a static batch waits; None for other engines."""

@@ -70,6 +70,8 @@ class Stack:
     """Adds products of 16 bits up in 16 bits, which GeForce cards do at twice the rate of sums in 32 bits."""
     bits_of_whole_file: bool = False
     """Its bits per weight include the embedding and the head."""
+    grows_cache: bool = False
+    """Gives a request cache as its answer grows, and not for its longest answer from the start."""
     static_batches: bool = False
     """Starts a batch of requests when all of the last one have ended, and reserves cache for the longest of them."""
     disaggregates: bool = False
@@ -78,7 +80,7 @@ class Stack:
     """Most sequences that are decoded together; the default is TensorRT-LLM's."""
 
 
-UNKNOWN_STACK = Stack("unknown", _UNKNOWN_CLASS, disaggregates=True)
+UNKNOWN_STACK = Stack("unknown", _UNKNOWN_CLASS, grows_cache=True, disaggregates=True)
 STACKS = (
     Stack("megatron-bridge", _MEGATRON),
     Stack("nemo-automodel", _FSDP, ("automodel",)),
@@ -111,11 +113,11 @@ STACKS = (
         static_batches=True,
     ),
     # The default of max_num_seqs on GPUs of 70 GB.
-    Stack("vllm", _ENGINE, most_in_flight=1024.0, disaggregates=True),
-    Stack("early-vllm", _EARLY_ENGINE, most_in_flight=256.0),  # its default of max_num_seqs
-    Stack("sglang", _ENGINE, disaggregates=True),
+    Stack("vllm", _ENGINE, grows_cache=True, most_in_flight=1024.0, disaggregates=True),
+    Stack("early-vllm", _EARLY_ENGINE, grows_cache=True, most_in_flight=256.0),  # its default of max_num_seqs
+    Stack("sglang", _ENGINE, grows_cache=True, disaggregates=True),
     Stack("mlperf-serving", _ENGINE, fp8_cache_with=("fp8", "fp4", "nvfp4")),
-    Stack("vllm-ascend", _ENGINE),
+    Stack("vllm-ascend", _ENGINE, grows_cache=True),
     Stack("mindie", _ENGINE),
     Stack("tgi", _ENGINE, ("text-generation-inference",)),
     # cuBLAS computes in 16 bits (CUBLAS_COMPUTE_16F) unless llama.cpp is built otherwise (its pull request 19697).

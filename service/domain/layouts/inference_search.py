@@ -23,6 +23,7 @@ from service.domain.physics.inference_roofline import forward_batch, forward_dem
 from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
     cache_need,
+    conversations_held,
     inference_parts,
     places_in_cache,
     replicas_in_use,
@@ -232,9 +233,10 @@ def _room_and_bytes(
     fit = np.divide(usable - empty, each, out=any_number, where=each > 0)
     others, of_request = (np.asarray(need)[cut] for need in cache_need(config, cuts))
     in_cache = places_in_cache(config, usable, others, of_request)
-    room = np.asarray(room_by_memory(fit, in_cache, config.longest_over_mean))
+    room = np.asarray(room_by_memory(config, fit, in_cache))
     asked = (config.concurrency / np.asarray(replicas_in_use(config, cuts)))[cut] if config.concurrency else room
-    held = np.where(room > 0, np.maximum(1.0, np.minimum(asked, room)), config.longest_over_mean)
+    running = np.maximum(1.0, np.minimum(asked, room))
+    held = np.where(room > 0, conversations_held(config, running), config.longest_over_mean)
     return room, empty + each * held, empty + each, empty
 
 

@@ -20,6 +20,7 @@ from service.domain.physics.inference_roofline import (
 )
 from service.domain.physics.memory import (
     cache_tokens_that_fit,
+    conversations_held,
     figures,
     inference_parts,
     replicas_in_use,
@@ -291,7 +292,9 @@ def _estimate_generation(
         float(replicas_in_use(config, layout)),
     )
     # An engine takes all the cache that it may use, whatever its load.
-    held = in_flight if served is None else engine.room
+    running = in_flight if served is None else engine.room
+    held = float(conversations_held(config, running)) if engine.room else running
+    in_cache = float(conversations_held(config, engine.room)) * (config.whole_length - config.shared_prompt)
     parts, least = (inference_parts(config, layout, requests) for requests in (held, min(1.0, held)))
     need = _memory_need(physics, config, cluster, parts, features, least)
     estimate = Estimate(
@@ -303,8 +306,7 @@ def _estimate_generation(
         served=served,
         # By published runs, more may fit than by arithmetic.
         kv_cache_tokens=max(
-            cache_tokens_that_fit(config, cluster.usable_bytes, layout),
-            config.shared_prompt + engine.room * (config.whole_length - config.shared_prompt),
+            cache_tokens_that_fit(config, cluster.usable_bytes, layout), config.shared_prompt + in_cache
         ),
     )
     if not (timed and need.may_fit and host.fits):

@@ -27,6 +27,7 @@ from service.domain.physics.memory import (
     figures,
     inference_parts,
     replicas_in_use,
+    requests_in,
     requests_with_room,
     sent_cache_bytes,
 )
@@ -110,15 +111,15 @@ def _room(
     )
     fit = (cluster.usable_bytes - empty) / (one - empty)
     in_cache = requests_with_room(config, cluster.usable_bytes, layout)
-    return float(room_by_memory(fit, in_cache, config.longest_over_mean))
+    return float(room_by_memory(config, fit, in_cache))
 
 
-def room_by_memory(fit: Number, in_cache: Number, longest: float) -> Number:
-    """Whole requests that fit in memory and in the engine's share of it for the cache, which has room for one.
-
-    None has where the longest, which is as long as so many, does not fit.
+def room_by_memory(config: InferenceConfig, fit: Number, in_cache: Number) -> Number:
+    """Requests that run at once where so many whole ones fit in memory, and so many run in the engine's cache, which
+    has room for one; 0 where the longest does not fit.
     """
-    return np.where(fit >= longest, np.maximum(1.0, np.minimum(np.floor(fit), in_cache)), 0.0)
+    running = np.minimum(np.floor(requests_in(config, fit)), in_cache)
+    return np.where(fit >= config.longest_over_mean, np.maximum(1.0, running), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

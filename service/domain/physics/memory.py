@@ -61,6 +61,10 @@ blocks, and the values of the block that is recomputed. FLUX.2 Klein keeps 3.7 o
 CACHE_SHARE = 0.92
 """Share of a GPU's usable memory that weights, activations and cache may take together."""
 
+SAFE_DEVIATIONS = 2.0
+"""Standard deviations above the mean for which an engine whose requests grow their cache has room (assumed): where it
+runs out, a request is stopped and computed again."""
+
 TOKENS_PER_PASS = 512.0
 """Tokens that an engine with continuous batching reads in one pass (assumed); other stacks decode one by one."""
 
@@ -273,8 +277,23 @@ def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
     return np.minimum(layout.data, max(1.0, config.concurrency)) if config.concurrency else layout.data
 
 
+def conversations_held(config: InferenceConfig, requests: Number) -> Number:
+    """Whole conversations that take as much cache as so many running requests hold, but for one moment in 44."""
+    mean, deviation = config.written_share
+    safe = mean * requests + SAFE_DEVIATIONS * deviation * np.sqrt(requests)
+    return np.minimum(max(1.0, mean) * requests, safe)
+
+
+def requests_in(config: InferenceConfig, conversations: Number) -> Number:
+    """Returns the most running requests for which there is cache for so many whole conversations."""
+    mean, deviation = config.written_share
+    half = SAFE_DEVIATIONS * deviation / 2.0
+    root = (np.sqrt(half**2 + mean * np.maximum(0.0, conversations)) - half) / mean
+    return np.maximum(conversations / max(1.0, mean), root**2)
+
+
 def requests_with_room(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
-    """Requests whose whole conversations fit at once on one replica, and that its stack takes; 0 if not one fits."""
+    """Requests that run at once in the cache of one replica, and that its stack takes; 0 if not one fits whole."""
     return places_in_cache(config, usable_bytes, *cache_need(config, layout))
 
 
@@ -282,9 +301,9 @@ def places_in_cache(config: InferenceConfig, usable_bytes: Number, others: Numbe
     """Returns `requests_with_room` by what `cache_need` returns of the layout."""
     if config.software.stack.static_batches:  # the cache is not paged
         bytes_each = bytes_each * config.longest_over_mean
-    return np.minimum(
-        config.software.stack.most_in_flight, np.floor(_room_for_cache(usable_bytes, others) / bytes_each)
-    )
+    whole = _room_for_cache(usable_bytes, others) / bytes_each
+    running = np.where(whole >= 1.0, np.maximum(1.0, np.floor(requests_in(config, whole))), 0.0)
+    return np.minimum(config.software.stack.most_in_flight, running)
 
 
 def cache_tokens_that_fit(config: InferenceConfig, usable_bytes: float, layout: Layout) -> float:

@@ -1,18 +1,23 @@
 """Bytes of each part of a training step and of a forward pass on one GPU."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 from service.domain.catalog.precision import bytes_per_value
+from service.domain.jobs.config import InferenceConfig
+from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.physics.memory import (
     CACHE_SHARE,
     cache_tokens_that_fit,
+    conversations_held,
     figures,
     inference_parts,
     layer_activation_bytes,
     replicas_in_use,
+    requests_in,
     requests_with_room,
     sequence_cache_bytes,
     stored_weight_bytes,
@@ -21,6 +26,7 @@ from service.domain.physics.memory import (
 )
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout
 from tests.builders.jobs import GPT_175B, LLAMA_2_7B, inference, model, training
+from tests.oracles.growing_cache import mean_running
 
 
 def test_mixed_adam_takes_16_bytes_per_parameter() -> None:
@@ -133,11 +139,45 @@ def test_the_cache_takes_the_room_that_weights_and_activations_leave() -> None:
     assert cache_tokens_that_fit(config, 10 * GB, layout) == 0
 
 
-def test_as_many_requests_run_as_fit_whole() -> None:
-    many = inference(concurrency=None)
+def test_as_many_requests_run_as_fit_whole_in_an_engine_that_reserves_cache() -> None:
+    many = inference(concurrency=None, software=SoftwareStack("tgi"))
     room = cache_tokens_that_fit(many, 40 * GB, Layout()) / 1500
     assert requests_with_room(many, 40 * GB, Layout()) == int(room)
     assert requests_with_room(many, 1 * GB, Layout()) == 0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "p95"), [(500, 1000, None), (2000, 200, None), (1000, 1000, 2500.0), (50, 1000, 3000.0)]
+)
+@pytest.mark.parametrize("conversations", [20, 60])
+def test_as_many_requests_run_in_a_growing_cache_as_in_the_simulation(
+    prompt: int, answer: int, p95: float | None, conversations: int
+) -> None:
+    length = Length(answer, p95)
+    config = inference(
+        concurrency=None,
+        input_length=prompt,
+        output_length=answer,
+        software=SoftwareStack("vllm"),
+        serving=Serving(prompt=Length(prompt), answer=length),
+    )
+
+    def draw(random: Random) -> int:
+        return max(1, round(length.at(random.random()) if p95 else answer))
+
+    simulated = mean_running(conversations * (prompt + answer), prompt, draw, 600)
+    running = requests_in(config, conversations)
+    assert running == pytest.approx(simulated, rel=0.16)
+    assert conversations_held(config, running) == pytest.approx(conversations)
+
+
+@pytest.mark.parametrize("config", [inference(software=SoftwareStack("tgi")), inference(burst=100.0)])
+def test_requests_hold_whole_conversations_where_cache_is_reserved_or_all_write_at_once(
+    config: InferenceConfig,
+) -> None:
+    assert config.written_share == (1.0, 0.0)
+    assert conversations_held(config, 7.0) == 7.0
+    assert requests_in(config, 7.0) == pytest.approx(7.0)
 
 
 def test_a_stack_limits_how_many_requests_run() -> None:
