@@ -82,6 +82,7 @@ def read_offers(
         },
         UNKNOWN,
     )
+    # An array indexed by database id maps 200,000 offers at once, which a dictionary does one by one.
     type_index = np.zeros(max(index_of, default=0) + 1, np.int64)
     type_index[list(index_of)] = list(index_of.values())
     region_names, region_code = regions.sorted()
@@ -122,6 +123,7 @@ def read_prices(
         },
         UNKNOWN,
     )
+    # Rows come in the order of the table, which differs between databases; the columns are searched by offer and time.
     offer_by_id = np.argsort(offer_ids)
     offer_id = columns["offer_id"]
     offer = offer_by_id[np.searchsorted(offer_ids, offer_id, sorter=offer_by_id)] if len(offer_id) else offer_id

@@ -110,6 +110,7 @@ class Fetcher:
     def _request(self, target: str, url: str, body: object) -> Iterator[httpx2.Response]:
         limits = self.limits
         headers = {"User-Agent": AGENT, "Accept-Encoding": "gzip"}
+        # A redirect to another server must not carry the key there.
         headers |= self.key if _server_of(target) == _server_of(self.base_url) else {}
         if self.last and self.last.url == url:
             headers |= {"If-None-Match": self.last.etag} if self.last.etag else {}

@@ -96,6 +96,7 @@ def _refresh_part(engine: Engine, feed: Feed, source: FeedSource, part: str, ups
         problem = str(error)
     except DocumentRefused as error:
         state, problem = "refused", str(error)
+    # What a parser raises on a document of another shape must not stop the other feeds.
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         state, problem = "refused", f"A document has not the shape of its feed ({type(error).__name__})."
     else:

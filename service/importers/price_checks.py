@@ -24,6 +24,7 @@ def _cells_are_possible(batch: Batch, prices: Sequence[SeedLine]) -> Problems:
     regions = {(region["provider"], region["id"]) for region in batch.tables["region"]}
     sources = {source["id"] for source in batch.tables["source"]}
     words = {**vocabulary("offer"), **vocabulary("price")}
+    # Rows that are set aside may enter the catalog later, so that an error in one is found when it is written.
     for line in prices:
         cell = line.cells
         if cell["per_hour"] and float(cell["per_hour"]) <= 0:

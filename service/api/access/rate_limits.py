@@ -82,6 +82,7 @@ def counted_as(address: str) -> str:
     """Returns the network of an address; an empty text for this machine and for a local socket."""
     try:
         parsed = ip_address(address)
+    # A client over a local socket has a path instead of an address.
     except ValueError:
         return ""
     return "" if parsed.is_loopback else str(ip_network((parsed, NETWORK_BITS[parsed.version]), strict=False))

@@ -139,12 +139,14 @@ def _store(connection: Connection, capture: Capture, now: datetime) -> bool:
     before, later = _state_around(connection, capture)
     after = _by_key(capture.rows)
     changes = _changes(before, after)
+    # Only a document that was read whole shows that an offer is gone.
     if capture.complete:
         changes += _absences(connection, [chain for key, chain in before.items() if key not in after])
     document = {name: getattr(capture, name) for name in DOCUMENT_COLUMNS}
     document |= {"recorded_at": now, "questioned": _many_changed(before, after)}
     (document_id,) = connection.execute(insert(DOCUMENT).values(document).returning(DOCUMENT.c.id)).one()
     _insert_rows(connection, changes, document_id, capture.fetched_at, now)
+    # A capture that comes late must not change what the next one has shown for the time after it.
     restored = [] if later is None else _restored(changes, before, later)
     if later is not None:
         _insert_rows(connection, restored, later.document_id, later.fetched_at, now)

@@ -150,6 +150,7 @@ def _problem_of(kind: StepKind, runs: Sequence[CalibrationRun]) -> _Problem:
     spreads: list[float] = []
     signs: list[int] = []
     terms = [term for term in kind.start if any(run.ideal.get(term, 0.0) > 0 for run in runs)]
+    # The scopes of "*" multiply the whole step, those of a term only that term.
     cells: dict[str, list[tuple[int, int, float]]] = {term: [] for term in ("*", *terms)}
     for term, entries in cells.items():
         rows = [row for row, run in enumerate(runs) if term == "*" or run.ideal.get(term, 0.0) > 0]

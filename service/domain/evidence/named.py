@@ -119,6 +119,7 @@ def rate_by_own_runs(
         modelled = modelled_on(run.machine)
         return modelled is None or run.samples_per_second <= modelled.at_peak
 
+    # A run above the peak of its machine is of other work under the same name.
     own = [run for run in groups.get(instance_type.id, ()) if is_possible(run)]
     measured = measured_rate(own, workload, instance_type.id, as_of)
     if measured is not None or instance_type.gpu is None:

@@ -167,6 +167,7 @@ def cuts_of(config: Config, shapes: Sequence[Size], fixed: FixedLayout) -> Colum
     The column `crossing` marks tensor parallelism across slow links that the caller did not ask for.
     """
     limits = _limits(config)
+    # A fourth degree makes many more candidates, so context parallelism takes part only where a job can use it.
     factors = 4 if fixed.context is not None or limits.contexts > 1 else 3
     products = [_factorisations(gpus, factors) for gpus, _, _ in shapes]
     sizes = [len(product) for product in products]

@@ -255,6 +255,7 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
     fitting = tried.cluster[best]
     fits, index, exists = np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
     fits[fitting] = True
+    # The answer says how much memory a machine lacks, by the layout that needs the least.
     lightest = pairs.best(np.flatnonzero(~fits[pairs.cluster]), pairs.crossing, memory.least)
     for chosen in (lightest, rows[best]):
         index[pairs.cluster[chosen]], exists[pairs.cluster[chosen]] = chosen, True

@@ -293,6 +293,7 @@ def _nemotron_h(config: Config) -> Transformer:
     heads, head_size, state, groups = dimensions(
         config, "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups"
     )
+    # The general reader takes experts as part of every layer, but here they have layers of their own.
     without_experts = dict.fromkeys(("num_local_experts", "num_experts", "n_routed_experts"))
     read = _usual({**config, **without_experts, "num_hidden_layers": len(pattern)})
     experts = _expert_sizes({**config, "first_k_dense_replace": count["-"]}, len(pattern)) if count["E"] else {}

@@ -101,6 +101,7 @@ def rank(
     spot = catalog.offers.market[cells.offer] == SPOT
     total = np.nan_to_num(figures.usd_per_hour, nan=np.inf)
     machines = figures.gpu_count / gpu_counts(catalog)[cells.instance_type]
+    # `lexsort` sorts by its last key first.
     order = np.lexsort((cells.offer, cells.instance_type, spot, machines, total, compared(score)))
     lacking = np.bincount(cells.instance_type[np.isnan(score)], minlength=len(catalog.instance_types))
     return Ranked(
