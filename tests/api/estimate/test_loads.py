@@ -1,5 +1,6 @@
 """Loads on one machine: prefix caches and drafts change the work of an engine as their formulas say."""
 
+from math import sqrt
 from typing import Any
 
 import pytest
@@ -35,9 +36,16 @@ def test_hits_in_the_prefix_cache_save_reading_and_room(client: TestClient, aske
     for less, more in ((plain, half), (half, most)):
         assert more["seconds_to_first_token"] < less["seconds_to_first_token"]
         assert more["instances"] <= less["instances"]
-    # The rest of a prompt and its answer take 1,300 tokens instead of 2,300, and 500.
-    assert half["max_batch"] == pytest.approx(plain["max_batch"] * 2300 / 1300, rel=0.02)
-    assert most["max_batch"] == pytest.approx(plain["max_batch"] * 2300 / 500, rel=0.02)
+    room = tokens_held(plain["max_batch"], 2000)
+    assert tokens_held(half["max_batch"], 1000) == pytest.approx(room, rel=0.02)
+    # There is room for more, but vLLM runs at most 1,024 at once.
+    assert most["max_batch"] == 1024
+    assert tokens_held(1024, 200) < room
+
+
+def tokens_held(requests: float, prompt: int) -> float:
+    """Cached tokens of requests that have written any part of 300 tokens: two standard deviations above the mean."""
+    return requests * (prompt + 150) + 2 * 300 * sqrt(requests / 12)
 
 
 def test_one_request_gets_the_tokens_of_a_step_that_reads_the_weights_once(client: TestClient) -> None:
