@@ -23,6 +23,10 @@ log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 LONGEST_TEXT = 200
 RETRY_SECONDS = 10
+MAX_NEAR = 3
+DEEPEST_NAMESAKE = 2
+"""Objects around a field that has the name of an unknown one; a field that is hidden deeper is not what was meant."""
+
 MAX_ERRORS = 20
 """A request can be wrong in ten thousand places; a caller needs only the first few."""
 
@@ -122,9 +126,7 @@ def _field_error(fault: Mapping[str, Any], body: Any, request: Request, *, item:
     near: Sequence[str] = ()
     match fault["type"]:
         case "extra_forbidden":
-            parent = "".join(f"{step}." for step in steps[:-1])
-            siblings = _siblings(request, where, steps[:-1], item=item)
-            near = [parent + name for name in near_names(str(steps[-1]), siblings)]
+            near = _near_fields(request, where, steps, item=item)
             message = f"There is no {'query parameter' if where == 'query' else 'field'} '{field}'."
         case "literal_error":
             near = near_names(str(fault["input"]), re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
@@ -168,22 +170,47 @@ def _printable(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
 
-def _siblings(request: Request, where: str, parent: Sequence[Any], *, item: bool) -> list[str]:
-    """The query parameters of the operation, or the fields that the object at a path into the body has."""
-    document = request.app.openapi()
-    path = getattr(request.scope.get("route"), "path_format", "")
-    # The document leaves the items of a batch open; each is a body of the operation that the batch repeats.
-    operations = document["paths"].get(path.removesuffix("/batch") if item else path, {})
-    operation = operations.get(request.method.lower(), {})
+def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bool) -> Sequence[str]:
+    """Returns the fields that are called so elsewhere in the body, and those of the same object that look like it."""
+    *parent, name = steps
+    name = str(name)
+    operation = _operation(request, item=item)
     if where != "body":
-        return [parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == where]
-    schemas = document["components"]["schemas"]
-    here = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
+        return near_names(name, [known["name"] for known in operation.get("parameters", []) if known["in"] == where])
+    schemas = request.app.openapi()["components"]["schemas"]
+    body = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
+    here = body
     for step in parent:
         parts = [part for schema in here for part in _alternatives(schema, schemas)]
         inner = (part.get("items") if isinstance(step, int) else part.get("properties", {}).get(step) for part in parts)
         here = [schema for schema in inner if schema]
-    return [name for schema in here for part in _alternatives(schema, schemas) for name in part.get("properties", ())]
+    path = "".join(f"{step}." for step in parent)
+    siblings = [field for schema in here for field, _ in _fields(schema, schemas)]
+    namesakes = [found for schema in body for found in _paths_to(name, schema, schemas)]
+    return list(dict.fromkeys([*namesakes, *(path + near for near in near_names(name, siblings))]))[:MAX_NEAR]
+
+
+def _operation(request: Request, *, item: bool) -> Mapping[str, Any]:
+    """Returns the operation in the OpenAPI document; of an item of a batch, the one that the batch repeats."""
+    path = getattr(request.scope.get("route"), "path_format", "")
+    operations = request.app.openapi()["paths"].get(path.removesuffix("/batch") if item else path, {})
+    operation: Mapping[str, Any] = operations.get(request.method.lower(), {})
+    return operation
+
+
+def _paths_to(name: str, schema: Mapping[str, Any], schemas: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Yields the paths of the fields with a name, those of outer objects first, down to `DEEPEST_NAMESAKE`."""
+    fields = list(_fields(schema, schemas))
+    yield from (path + name for field, _ in fields if field == name)
+    if path.count(".") < DEEPEST_NAMESAKE:
+        for field, inner in fields:
+            yield from _paths_to(name, inner, schemas, f"{path}{field}.")
+
+
+def _fields(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields the fields of an object with their schemas."""
+    for part in _alternatives(schema, schemas):
+        yield from part.get("properties", {}).items()
 
 
 def _alternatives(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

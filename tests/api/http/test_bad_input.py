@@ -286,7 +286,7 @@ TRAINING = {"task": "training", "model": "resnet-50"}
 @pytest.mark.parametrize(
     ("path", "body", "near"),
     [
-        ("/recommend", constrained(precision=["bf16"]), {"constraints.region"}),
+        ("/recommend", constrained(regions=["us-east-1"]), {"constraints.region"}),
         ("/estimate", {"hours": 1, "machine": {"gpu": "a100", "instance": "x"}}, set()),
         ("/estimate", {"hours": 1, "machine": {"gpus": "a100"}}, {"machine.gpu"}),
         ("/estimate", {"hours": 1, "machine": "p4d.24xlarge", "storage": [{"gibs": 1}]}, {"storage.0.gib"}),
@@ -311,6 +311,23 @@ def test_near_names_of_an_unknown_field_are_paths_of_fields_in_the_same_object(
     assert bool(near) == bool(error["near"])
     assert {name.rpartition(".")[0] for name in error["near"]} <= {parent}
     assert error["field"] not in error["near"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "near"),
+    [
+        ("/recommend", {"gpu": ["a100"]}, "constraints.gpu"),
+        ("/recommend", constrained(precision=["bf16"]), "workload.precision"),
+        ("/recommend", {"engine": "vllm"}, "workload.software.engine"),
+        ("/recommend", working(max_usd_per_hour=3), "constraints.max_usd_per_hour"),
+        ("/estimate", {"hours": 1, "gpu_count": 8}, "machine.gpu_count"),
+    ],
+)
+def test_a_field_in_the_wrong_object_gets_the_path_of_its_place(
+    app: FastAPI, path: str, body: dict[str, Any], near: str
+) -> None:
+    answer = call(app, "POST", path, headers=JSON, chunks=[json.dumps(body).encode()]).json()
+    assert any(error["near"][:1] == [near] for error in answer["errors"]), answer
 
 
 ODD: list[Any] = [None, True, 1, 1.5, -1, "x", "", [], [1], [None], [[]], [{}], {}, {"a": 1}, 10**400, [10**400]]
