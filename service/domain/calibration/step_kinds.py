@@ -92,10 +92,11 @@ GENERATION = _kind(
     "generation",
     {
         BROAD: ("apart",),
-        WIDE: ("apart stack",),
-        MIDDLE: ("source", "#log_pipeline stack", "apart architecture", "apart stack bits"),
+        WIDE: ("apart stack", "apart architecture"),
+        MIDDLE: ("source", "#log_pipeline stack", "apart stack bits"),
+        0.18: ("tier architecture",),
         NARROW: (
-            "group", "class", "stack", "release", "model", "gpu", "architecture", "family", "tier architecture",
+            "group", "class", "stack", "release", "model", "gpu", "architecture", "family",
             "stack architecture", "stack model", "stack bits", "apart gpu", "apart model",
         ),
     },
@@ -103,7 +104,8 @@ GENERATION = _kind(
         "weights": (1.3, {
             WIDE: ("apart", "apart stack", "apart stack bits"),
             MIDDLE: ("apart architecture",),
-            NARROW: (EVERYTHING, "stack", "stack bits", "architecture", "tier"),
+            NARROW: (EVERYTHING, "stack", "stack bits"),
+            0.05: ("architecture", "tier"),
         }),
         "cache": (1.15, {WIDE: ("apart",), NARROW: (EVERYTHING, "stack", "architecture")}),
         "matrix": (1.5, {WIDE: ("apart",), NARROW: (EVERYTHING, "stack", "family", "architecture precision")}),
@@ -130,7 +132,7 @@ GENERATION = _kind(
         "vocabulary": (1.0, {NARROW: (EVERYTHING, "stack")}),
         "arrival": (1.0, {NARROW: (EVERYTHING, "stack", "release")}),
         "prompt_launch": (1.0, {WIDE: (EVERYTHING,), MIDDLE: ("stack", "release")}),
-        "prompt_routing": (1.0, {BROAD: (EVERYTHING, "stack"), MIDDLE: ("release",)}),
+        "prompt_routing": (1.0, {1.6: ("stack",), BROAD: (EVERYTHING,), MIDDLE: ("release",)}),
     },
     # Published rates of serving differ by arrival patterns and schedulers, which no feature describes.
     noise=0.3,
