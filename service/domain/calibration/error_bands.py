@@ -104,12 +104,28 @@ class ErrorBands:
         low, high = (exp(self.values.get(f"band.{part}.{end}", {}).get("", 0.0)) for end in ("low", "high"))
         return Band(rate * low, rate, rate * high)
 
+    def of(self, kind: StepKind, features: Features, new: Sequence[str]) -> "ErrorFactors":
+        """The errors of the rates of a question."""
+        return ErrorFactors(*self.factors(kind, features, new), self.caution(kind, features, new))
+
     def around(
         self, likely: float, kind: StepKind, features: Features, new: Sequence[str], *, of_rate: bool = True
     ) -> Band:
         """The band of a rate, or of the seconds of a step."""
-        low, high = self.factors(kind, features, new)
-        middle = self.caution(kind, features, new)
+        return self.of(kind, features, new).around(likely, of_rate=of_rate)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFactors:
+    """Truth ÷ estimate of rates at the 10th and 90th percentile, and the caution of a new stack."""
+
+    low: float
+    high: float
+    middle: float
+
+    def around(self, likely: float, *, of_rate: bool = True) -> Band:
+        """The band of a rate, or of the seconds of a step."""
+        low, high, middle = self.low, self.high, self.middle
         if not of_rate:
             # Errors are kept as those of rates; a time is too long where its rate is too low.
             low, high, middle = 1.0 / high, 1.0 / low, 1.0 / middle

@@ -1,14 +1,13 @@
 """A language model on an engine: the calibrated seconds of its work, the requests it holds, and its steady state."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp
 
 import numpy as np
 
 from service.domain.arrays import Floats, Indices, Number, taken
 from service.domain.band import Band
-from service.domain.calibration.coefficients import Calibration, Features
+from service.domain.calibration.coefficients import Calibration, Features, StepFactors
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
@@ -32,8 +31,25 @@ from service.domain.physics.memory import (
     sent_cache_bytes,
 )
 from service.domain.physics.parallelism import AnyLayout, Layout
-from service.domain.physics.resources import Demands, seconds_per_flop, seconds_per_unit_of_hardware
+from service.domain.physics.resources import Demands, seconds_per_unit
 from service.domain.physics.serving import PARTS, BurstShares, EngineTimes, SteadyState, steady_state
+
+IN_MEMORY = ("weights", "context", "kv_cache", "activations")
+"""Parts of the memory of an engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFactors:
+    """Factors between ideal and real amounts of one engine."""
+
+    seconds: StepFactors
+    memory: StepFactors
+
+    @staticmethod
+    def of(calibration: Calibration, features: Features) -> "EngineFactors":
+        """Returns the factors of a question with these features."""
+        seconds = calibration.factors(GENERATION, GENERATION.start, features)
+        return EngineFactors(seconds, calibration.factors(MEMORY, IN_MEMORY, features))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +85,13 @@ class Engine:
         return seconds
 
 
-def engine_on(
-    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features
-) -> Engine:
+def engine_on(factors: EngineFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Engine:
     """Returns a replica with as many requests in flight as the configuration asks for, or as fit."""
-    room = _room(calibration, config, cluster, layout, features)
+    room = _room(factors, config, cluster, layout)
     in_flight, most = _in_flight(config, layout, room), max(1.0, room)
     # Terms that do not grow in proportion to the requests are taken as they are with all of them running.
     terms = engine_terms(config, cluster, layout, min(in_flight, most))
-    seconds = _calibrated(calibration, terms, features)
+    seconds = _calibrated(factors, terms)
     state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(min(in_flight, most)))
     return Engine(terms, seconds, room, state, *shares_of(config, layout, state, most))
 
@@ -101,14 +115,14 @@ def _in_flight(config: InferenceConfig, layout: Layout, room: float) -> float:
     return config.concurrency / float(replicas_in_use(config, layout))
 
 
-def _room(
-    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features
-) -> float:
+def engine_memory(factors: EngineFactors, config: InferenceConfig, layout: Layout, requests: float) -> dict[str, float]:
+    """Returns the calibrated bytes of a GPU by part, with so many requests at once."""
+    return factors.memory.seconds(figures(inference_parts(config, layout, requests)))
+
+
+def _room(factors: EngineFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> float:
     """Requests that fit by the memory that published runs took, and by the room that the engine gives its cache."""
-    empty, one = (
-        sum(calibration.seconds(MEMORY, figures(inference_parts(config, layout, requests)), features).values())
-        for requests in (0.0, 1.0)
-    )
+    empty, one = (sum(engine_memory(factors, config, layout, requests).values()) for requests in (0.0, 1.0))
     fit = (cluster.usable_bytes - empty) / (one - empty)
     in_cache = requests_with_room(config, cluster.usable_bytes, layout)
     return float(room_by_memory(config, fit, in_cache))
@@ -200,26 +214,24 @@ class CalibratedEngines:
 
 
 def _engine_with(
-    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features
+    factors: EngineFactors, config: InferenceConfig, cluster: Cluster, layout: Layout
 ) -> CalibratedEngines:
     """Returns the engine of one cluster and layout."""
-    rates = seconds_per_flop(config, cluster.gpu) | seconds_per_unit_of_hardware(cluster)
-    return CalibratedEngines(
-        config, layout, cluster.linked_gpus, rates, _factors(calibration, GENERATION.start, features)
-    )
+    rates = seconds_per_unit(config, cluster)
+    return CalibratedEngines(config, layout, cluster.linked_gpus, rates, factors.seconds.of_terms)
 
 
 def served_load(
-    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features, rates: Band
+    factors: EngineFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, rates: Band
 ) -> ServedLoad | None:
     """Returns the instances that serve the load of a configuration; None where it has none, or not one request fits.
 
     `rates` is the band of a rate of 1.
     """
     serving = config.serving
-    if serving is None or not (room := _room(calibration, config, cluster, layout, features)):
+    if serving is None or not (room := _room(factors, config, cluster, layout)):
         return None
-    engine = _engine_with(calibration, config, cluster, layout, features)
+    engine = _engine_with(factors, config, cluster, layout)
     # Engines as fast as the high end of the band, the likely figure and the low end.
     speeds = np.array([rates.high, rates.likely, rates.low])
     replicas = Replicas.of(engine, np.full(3, room), np.full(3, float(layout.data)), 1.0 / speeds)
@@ -256,17 +268,8 @@ def served_load(
     )
 
 
-def _calibrated(calibration: Calibration, terms: EngineTerms, features: Features) -> EngineTimes:
+def _calibrated(factors: EngineFactors, terms: EngineTerms) -> EngineTimes:
     """Real seconds of each part. No step is faster than reading the weights, and the cache of what runs in it."""
-    parts = [getattr(terms, part) for part in PARTS]
-    factors = _factors(calibration, {term for part in parts for term in part}, features)
-    step, request, prompt, arrival = (sum(seconds * factors[term] for term, seconds in part.items()) for part in parts)
+    of_terms, parts = factors.seconds.of_terms, [getattr(terms, part) for part in PARTS]
+    step, request, prompt, arrival = (sum(seconds * of_terms[term] for term, seconds in part.items()) for part in parts)
     return EngineTimes(max(step, terms.step["weights"]), max(request, terms.request["cache"]), prompt, arrival)
-
-
-def _factors(calibration: Calibration, terms: Iterable[str], features: Features) -> dict[str, float]:
-    """Real seconds over ideal ones of each term."""
-    whole = exp(calibration.log_factor(GENERATION, "*", features))
-    return {
-        term: GENERATION.start[term] * exp(calibration.log_factor(GENERATION, term, features)) * whole for term in terms
-    }

@@ -17,7 +17,14 @@ from service.domain.models.counts import (
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import sequence_cache_bytes
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, spread_of_experts
-from service.domain.physics.resources import Demands, StepTerms, ideal_terms, over_links
+from service.domain.physics.resources import (
+    Demands,
+    StepTerms,
+    ideal_seconds,
+    ideal_terms,
+    over_links,
+    seconds_per_unit,
+)
 from service.domain.physics.training_roofline import (
     KERNELS_PER_LAYER_FORWARD,
     LAUNCH_SECONDS,
@@ -166,17 +173,14 @@ def arrival_demands(config: InferenceConfig) -> Demands:
 
 def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, running: float) -> EngineTerms:
     """Ideal seconds of each part of an engine's work while so many requests run on a replica."""
-    decode = _seconds(decode_demands(config, layout, cluster.linked_gpus, running), config, cluster)
+    rates = seconds_per_unit(config, cluster)
+    decode = ideal_seconds(decode_demands(config, layout, cluster.linked_gpus, running), rates)
     return EngineTerms(
         {term: seconds for term, seconds in decode.items() if term not in PER_REQUEST},
         {term: seconds / running for term, seconds in decode.items() if term in PER_REQUEST},
-        _seconds(prompt_demands(config, layout, cluster.linked_gpus, running), config, cluster),
-        _seconds(arrival_demands(config), config, cluster),
+        ideal_seconds(prompt_demands(config, layout, cluster.linked_gpus, running), rates),
+        ideal_seconds(arrival_demands(config), rates),
     )
-
-
-def _seconds(demands: Demands, config: InferenceConfig, cluster: Cluster) -> dict[str, float]:
-    return ideal_terms(demands, 1.0, config, cluster).seconds
 
 
 def _shared_by_stages(layout: AnyLayout, demands: Demands) -> Demands:
