@@ -70,6 +70,8 @@ class ClusterTable:
     """The different GPUs."""
     gpu_type: Indices
     """Index of each cluster's GPU among them."""
+    linked_type: Indices
+    """Number of each cluster's GPU with its fast link: clusters that share it differ in their size and network."""
     gpus: Floats
     gpus_per_node: Floats
     nodes: Floats
@@ -163,6 +165,7 @@ def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
         for name in ("gpus", "gpus_per_node", "nodes", "linked_gpus", "usable_bytes", "host_memory_bytes")
     }
     gpu_types = {cluster.gpu.id: cluster.gpu for cluster in clusters}
+    linked = [(cluster.gpu.id, cluster.interconnect, cluster.link_bytes_per_second) for cluster in clusters]
     seconds = [seconds_per_unit_of_hardware(cluster) for cluster in clusters]
     keys = [_gpu_key(cluster) for cluster in clusters]
     some: dict[Hashable, Cluster] = {}
@@ -172,6 +175,7 @@ def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
         clusters=tuple(clusters),
         gpu_types=tuple(gpu_types.values()),
         gpu_type=_first_indices([cluster.gpu.id for cluster in clusters], list(gpu_types)),
+        linked_type=_first_indices(linked, list(dict.fromkeys(linked))),
         **columns,
         unit_seconds={name: np.array([each[name] for each in seconds]) for name in (seconds[0] if seconds else ())},
         features=_feature_columns(clusters),

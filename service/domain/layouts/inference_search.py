@@ -159,6 +159,26 @@ class _Pairs:
         inside = np.bincount(self.cluster, fits & ~self.crossing) > 0
         return fits & ~(self.crossing & inside[self.cluster])
 
+    def alike(self, clusters: ClusterTable, *, by_network: bool) -> tuple["_Pairs", Indices]:
+        """Returns pairs that all differ in GPUs, layouts or links in use, and which of them each pair equals.
+
+        Replicas that stay on fast links do not use the network, and many clusters differ in that alone. `by_network`
+        says that all pairs use it.
+        """
+        cuts, every = self.cuts, np.arange(len(self.cut))
+        _, degrees = np.unique(_packed(cuts), return_inverse=True)
+        uses_network = (
+            np.maximum(cuts.tensor, cuts.expert)[self.cut] > clusters.linked_gpus[self.cluster]
+        ) | by_network
+        rows, count = np.flatnonzero(~uses_network), int(degrees.max()) + 1
+        key = clusters.linked_type[self.cluster[rows]] * count + degrees[self.cut[rows]]
+        first = np.zeros(int(clusters.linked_type.max() + 1) * count, np.int64)
+        first[key[::-1]] = rows[::-1]
+        same_as = every.copy()
+        same_as[rows] = first[key]
+        differs = same_as == every
+        return self.rows(np.flatnonzero(differs)), (np.cumsum(differs) - 1)[same_as]
+
     def best(self, rows: Indices, *keys: NDArray[Any]) -> Indices:
         """Returns the best of these rows for each of their clusters: the one with the smallest first key; among equal
         ones that with the smallest next key, and so on; at last, the one that divides the model into the fewest parts.
@@ -169,6 +189,15 @@ class _Pairs:
             np.minimum.at(least, cluster, key[rows])
             rows = rows[key[rows] <= least[cluster]]
         return rows
+
+
+def _packed(cuts: LayoutTable) -> Indices:
+    """Returns a number for each layout that has the same degrees as others with that number."""
+    tensor, pipeline, gpus = (
+        degree.astype(np.int64) for degree in (cuts.tensor, cuts.pipeline, cuts.tensor * cuts.pipeline * cuts.data)
+    )
+    # Experts are on each GPU, or spread over all GPUs of a stage.
+    return ((gpus << 20 | tensor) << 20 | pipeline) << 1 | (cuts.expert > 1)
 
 
 def _factors(physics: Physics, config: InferenceConfig) -> ConfigFactors:
@@ -247,42 +276,44 @@ def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, 
     count, limits = len(clusters), 0 if config.serving is None else len(config.serving.limits)
     if not len(pairs.cluster):
         return FastestInference.nothing(count, limits)
-    memory = _memory(physics, config, clusters, pairs)
-    rows = np.flatnonzero(pairs.eligible(memory.fits))
-    tried, places = pairs.rows(rows), memory.room[rows]
-    speed = _speed(physics, config, clusters, tried, places)
-    best = tried.best(np.arange(len(rows)), ~speed.holds, speed.instances, speed.slowness)
+    different, kind = pairs.alike(clusters, by_network=config.serving is not None and config.serving.disaggregated)
+    memory = _memory(physics, config, clusters, different)
+    rows = np.flatnonzero(pairs.eligible(memory.fits[kind]))
+    tried, timed = pairs.rows(rows), np.flatnonzero(np.bincount(kind[rows], minlength=len(different.cut)))
+    speed = _speed(physics, config, clusters, different.rows(timed), memory.room[timed])
+    number = np.searchsorted(timed, kind[rows])
+    best = tried.best(np.arange(len(rows)), *(key[number] for key in (~speed.holds, speed.instances, speed.slowness)))
     fitting = tried.cluster[best]
     fits, index, exists = np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
     fits[fitting] = True
     # The answer says how much memory a machine lacks, by the layout that needs the least.
-    lightest = pairs.best(np.flatnonzero(~fits[pairs.cluster]), pairs.crossing, memory.least)
+    lightest = pairs.best(np.flatnonzero(~fits[pairs.cluster]), pairs.crossing, memory.least[kind])
     for chosen in (lightest, rows[best]):
         index[pairs.cluster[chosen]], exists[pairs.cluster[chosen]] = chosen, True
     spare, most_requests = np.zeros(count), np.zeros(count)
-    usable = clusters.usable_bytes[pairs.cluster]
-    np.maximum.at(spare, pairs.cluster, np.where(memory.room > 0, usable / memory.least, 0.0))
-    np.maximum.at(most_requests, tried.cluster, places * pairs.cuts.data[tried.cut])
+    usable = clusters.usable_bytes[different.cluster]
+    np.maximum.at(spare, pairs.cluster, np.where(memory.room > 0, usable / memory.least, 0.0)[kind])
+    np.maximum.at(most_requests, tried.cluster, memory.room[kind[rows]] * pairs.cuts.data[tried.cut])
 
     def of_best(figures: Floats, otherwise: float) -> Floats:
         column = np.full(count, otherwise)
-        column[fitting] = figures[best]
+        column[fitting] = figures[number[best]]
         return column
 
     return FastestInference(
         taken(pairs.cuts, pairs.cut[index]),
         exists,
         fits,
-        np.where(exists, memory.needed[index], np.inf),
-        np.where(exists, memory.sure[index], np.inf),
+        np.where(exists, memory.needed[kind[index]], np.inf),
+        np.where(exists, memory.sure[kind[index]], np.inf),
         spare,
         of_best(speed.concurrency, 0.0),
         of_best(speed.rate, 0.0),
         most_requests,
-        np.bincount(pairs.cluster, memory.holds_weights, count) > 0,
+        np.bincount(pairs.cluster, memory.holds_weights[kind], count) > 0,
         of_best(speed.instances, np.inf),
-        _least_of_each(count, tried, speed.alone),
-        _least_of_each(count, tried, speed.least),
+        _least_of_each(count, tried, speed.alone[number]),
+        _least_of_each(count, tried, speed.least[number]),
     )
 
 
