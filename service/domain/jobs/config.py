@@ -112,6 +112,16 @@ class InferenceConfig:
         variance = prompt**2 * prompts + squared - written**2
         return (prompt + written) / own, sqrt(variance) / own
 
+    @property
+    def tokens_verified(self) -> float:
+        """Tokens of each request that a decoding step verifies; 1 without drafts."""
+        return 1.0 if self.serving is None else self.serving.tokens_verified
+
+    @property
+    def steps_per_token(self) -> float:
+        """Decoding steps for each token of an answer; 1 without drafts."""
+        return 1.0 if self.serving is None else self.serving.steps_per_token
+
     def longest_answer(self, requests: Number) -> Number | None:
         """Mean tokens of the longest of so many answers, for which a static batch waits; None for other engines."""
         if not self.software.stack.static_batches:

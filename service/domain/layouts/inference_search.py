@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices, Mask, taken
+from service.domain.arrays import Floats, Indices, Mask, Number, taken
 from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import FORWARD, GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
@@ -417,11 +417,11 @@ def _serving(
 def _engines(
     physics: Physics, config: InferenceConfig, clusters: ClusterTable, cluster: Indices, layouts: LayoutTable
 ) -> CalibratedEngines:
-    factors = _factors(physics, config)
+    factors, rates = _factors(physics, config), clusters.rates(config)
     whole = factors.of(GENERATION, "*", cut_columns(layouts))
-    of_terms = {
-        term: (factors.of(GENERATION, term, {}) * of_clusters)[cluster] * whole
-        for term, of_clusters in clusters.factors(factors, GENERATION, GENERATION.start).items()
-    }
-    rates = {resource: rate[cluster] for resource, rate in clusters.rates(config).items()}
-    return CalibratedEngines(config, layouts, clusters.linked_gpus[cluster], rates, of_terms)
+    of_clusters = clusters.factors(factors, GENERATION, GENERATION.start)
+
+    def real(term: str, resource: str) -> Number:
+        return (factors.of(GENERATION, term, {}) * of_clusters[term] * rates[resource])[cluster] * whole
+
+    return CalibratedEngines.of(config, layouts, clusters.linked_gpus[cluster], rates["memory"][cluster], real)

@@ -1,6 +1,6 @@
 """A language model on an engine: the calibrated seconds of its work, the requests it holds, and its steady state."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +14,15 @@ from service.domain.jobs.serving import Serving
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.disaggregated import serve_load, times_of_load
 from service.domain.physics.inference_roofline import (
-    PER_REQUEST,
     EngineTerms,
     arrival_demands,
-    decode_demands,
     engine_terms,
+    pass_demands,
+    passes_of_prompt,
     prompt_demands,
+    request_demands,
+    step_demands,
+    step_weight_bytes,
 )
 from service.domain.physics.load import TIMES, Replicas, Served
 from service.domain.physics.memory import (
@@ -172,44 +175,71 @@ class ServedLoad:
     """Seconds in which one of them sends the cache of a prompt."""
 
 
+RealRates = Callable[[str, str], Number]
+"""Returns the real seconds per unit of a resource that a term needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class CalibratedEngines:
-    """Engines at any number of running requests, as `engine_on` computes one: a layout each, or one layout for all."""
+    """Engines at any number of running requests, as `engine_on` computes one: a layout each, or one layout for all.
+
+    Of their work, only the weights that a step reads and the passes of a prompt depend on the requests that run.
+    """
 
     config: InferenceConfig
     layouts: AnyLayout
-    linked_gpus: Number
-    rates: Mapping[str, Number]
-    """Seconds per unit of each resource at its rated speed."""
-    factors: Mapping[str, Number]
-    """Real seconds of each term over those."""
+    memory: Number
+    """Seconds per byte of memory at its rated speed."""
+    weights: Number
+    """Real seconds per byte of weights."""
+    step: Number
+    """Seconds of a step apart from its weights."""
+    request: Number
+    """Seconds that each running request adds to a step."""
+    prompt: Number
+    """Seconds of a prompt apart from its passes."""
+    one_pass: Number
+    arrival: Number
+
+    @staticmethod
+    def of(
+        config: InferenceConfig, layouts: AnyLayout, linked_gpus: Number, memory: Number, real: RealRates
+    ) -> "CalibratedEngines":
+        """Returns engines by their seconds per byte of memory at its rated speed, and their real rates."""
+
+        def total(demands: Demands) -> Number:
+            return sum(amount * real(term, resource) for (term, resource), amount in demands.items())
+
+        request = request_demands(config, layouts, linked_gpus)
+        return CalibratedEngines(
+            config,
+            layouts,
+            memory,
+            real("weights", "memory"),
+            total(step_demands(config, layouts)),
+            np.maximum(total(request), request["cache", "memory"] * memory),
+            total(prompt_demands(config, layouts, linked_gpus)),
+            total(pass_demands(config, layouts)),
+            total(arrival_demands(config)),
+        )
 
     def rows(self, rows: Indices) -> "CalibratedEngines":
         """Returns some of the engines."""
         if isinstance(self.layouts, Layout):
             return self
-        linked = np.asarray(self.linked_gpus)[rows]
-        rates, factors = (
-            {name: np.asarray(column)[rows] for name, column in columns.items()}
-            for columns in (self.rates, self.factors)
+        columns = self.memory, self.weights, self.step, self.request, self.prompt, self.one_pass, self.arrival
+        return CalibratedEngines(
+            self.config, taken(self.layouts, rows), *(np.asarray(column)[rows] for column in columns)
         )
-        return CalibratedEngines(self.config, taken(self.layouts, rows), linked, rates, factors)
 
     def at(self, running: Floats) -> EngineTimes:
-        """Returns the calibrated seconds of each part of an engine's work."""
-        decode, memory = decode_demands(self.config, self.layouts, self.linked_gpus, running), self.rates["memory"]
+        """Returns the calibrated seconds of each part of an engine's work. No step is faster than reading weights."""
+        weights = step_weight_bytes(self.config, self.layouts, running)
         return EngineTimes(
-            np.maximum(self._total(decode, per_request=False), decode["weights", "memory"] * memory),
-            np.maximum(self._total(decode, per_request=True), decode["cache", "memory"] * memory) / running,
-            self._total(prompt_demands(self.config, self.layouts, self.linked_gpus, running)),
-            self._total(arrival_demands(self.config)),
-        )
-
-    def _total(self, demands: Demands, *, per_request: bool | None = None) -> Number:
-        return sum(
-            amount * self.rates[resource] * self.factors[term]
-            for (term, resource), amount in demands.items()
-            if (per_request is None or (term in PER_REQUEST) == per_request) and np.any(amount)
+            np.maximum(weights * self.weights + self.step, weights * self.memory),
+            self.request,
+            self.prompt + passes_of_prompt(self.config, running) * self.one_pass,
+            self.arrival,
         )
 
 
@@ -217,8 +247,12 @@ def _engine_with(
     factors: EngineFactors, config: InferenceConfig, cluster: Cluster, layout: Layout
 ) -> CalibratedEngines:
     """Returns the engine of one cluster and layout."""
-    rates = seconds_per_unit(config, cluster)
-    return CalibratedEngines(config, layout, cluster.linked_gpus, rates, factors.seconds.of_terms)
+    rates, of_terms = seconds_per_unit(config, cluster), factors.seconds.of_terms
+
+    def real(term: str, resource: str) -> float:
+        return rates[resource] * of_terms[term]
+
+    return CalibratedEngines.of(config, layout, cluster.linked_gpus, rates["memory"], real)
 
 
 def served_load(
