@@ -136,17 +136,14 @@ class ErrorFactors:
 def bands_by_gpu(
     calibration: Calibration, bands: ErrorBands, kind: StepKind, features: Features, gpus: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Low, likely and high factors of the rate on each GPU, a row per GPU; they differ by what is new on it."""
-    by_novelty: dict[tuple[str, ...], Band] = {}
-    rows = []
-    for gpu in gpus:
+    """Low, likely and high factors of the rate on each GPU, a row per GPU; they differ by whether runs had the GPU."""
+    known = [calibration.knows(kind, "gpu", {"gpu": gpu}) for gpu in gpus]
+    rows: dict[bool, tuple[float, float, float]] = {}
+    for is_known, gpu in dict(zip(known, gpus, strict=True)).items():
         on_gpu = {**features, "gpu": gpu}
-        new = unseen(calibration, kind, on_gpu)
-        if new not in by_novelty:
-            by_novelty[new] = bands.around(1.0, kind, on_gpu, new)
-        band = by_novelty[new]
-        rows.append((band.low, band.likely, band.high))
-    return np.array(rows, dtype=np.float64).reshape(-1, 3)
+        band = bands.around(1.0, kind, on_gpu, unseen(calibration, kind, on_gpu))
+        rows[is_known] = (band.low, band.likely, band.high)
+    return np.array([rows[is_known] for is_known in known], dtype=np.float64).reshape(-1, 3)
 
 
 def _groups(kind: StepKind, features: Features, new: Sequence[str]) -> tuple[str, ...]:

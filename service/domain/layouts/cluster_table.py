@@ -126,9 +126,11 @@ class ClusterTable:
         whole = np.exp(np.zeros(len(self)) + log_factors("*"))
         return {term: whole * np.exp(log_factors(term)) for term in terms}
 
-    def rates(self, config: Config) -> dict[str, Floats]:
-        """Seconds per unit of each resource on each cluster at the rated speed of its parts."""
-        per_flop = [seconds_per_flop(config, gpu) for gpu in self.gpu_types]
+    def rates(self, configs: Iterable[Config]) -> dict[str, Floats]:
+        """Seconds per unit of each resource on each cluster at the rated speed of its parts, with a configuration for
+        each different GPU.
+        """
+        per_flop = [seconds_per_flop(config, gpu) for gpu, config in zip(self.gpu_types, configs, strict=False)]
         flops = {name: np.array([gpu[name] for gpu in per_flop])[self.gpu_type] for name in ("flops", "wide_flops")}
         return flops | self.unit_seconds
 

@@ -1,6 +1,6 @@
 """Estimates of a job as columns of instance types. Clusters that do not differ are estimated once, all together."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
+from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.inference_search import (
     FastestInference,
     fastest_inference_layouts,
@@ -39,8 +40,6 @@ from service.domain.physics.load import ALMOST
 from service.domain.physics.parallelism import Layout, LayoutTable, layout_of
 from service.domain.typeset import TypeSet, types_where
 from service.domain.units import SECONDS_AN_HOUR
-
-"""Requests that are divided over replicas and added up again may be fewer by a rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +119,9 @@ class FleetClusters(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The clusters on which a job runs in the same config."""
+    """The clusters on which a job runs in the same config, or in configs that differ in number formats alone."""
 
-    config: Config
+    config: TrainingConfig | InferenceConfigs
     table: ClusterTable
     indices: Indices
     wanted: Mask | None
@@ -231,7 +230,7 @@ def is_rated(gpu: Gpu) -> bool:
 
 
 def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None) -> Iterator[_Part]:
-    """Yields the clusters in groups that run the job in the same config."""
+    """Yields the clusters in groups that are estimated together."""
     clusters, nodes = _clusters_for(job, counts, catalog), _nodes_for(job, counts)
     wanted = None
     if among is not None:
@@ -240,12 +239,30 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
             wanted[of_types[catalog.mask(among)]] = True
     configs, config_of_gpu = catalog.derive(_configs, job, cache=catalog.outlooks)
     config_of_cluster = config_of_gpu[clusters.gpu]
-    for number, config in enumerate(configs):
-        indices = np.flatnonzero(config_of_cluster == number)
+    for numbers in _together(configs):
+        indices = np.flatnonzero(np.isin(config_of_cluster, numbers))
         here = None if wanted is None else wanted[indices]
         if len(indices) and (here is None or here.any()):
             table = catalog.derive(_table, nodes, tuple(indices.tolist()), cache=nodes.cache(catalog))
-            yield _Part(config, table, indices, here)
+            of_gpu = np.zeros(len(table.gpu_types), np.int64)
+            of_gpu[table.gpu_type] = np.searchsorted(numbers, config_of_cluster[indices])
+            some = [configs[number] for number in numbers]
+            yield _Part(_as_one(some, of_gpu), table, indices, here)
+
+
+def _together(configs: Sequence[Config]) -> Collection[list[int]]:
+    """Returns the numbers of the configs that are estimated together: of inference, all on the same stack."""
+    groups: dict[Hashable, list[int]] = {}
+    for number, config in enumerate(configs):
+        groups.setdefault(number if isinstance(config, TrainingConfig) else config.software, []).append(number)
+    return groups.values()
+
+
+def _as_one(configs: Sequence[Config], of_gpu: Indices) -> TrainingConfig | InferenceConfigs:
+    first = configs[0]
+    if isinstance(first, TrainingConfig):
+        return first
+    return InferenceConfigs(tuple(each for each in configs if isinstance(each, InferenceConfig)), of_gpu)
 
 
 class _Nodes(NamedTuple):
@@ -363,15 +380,15 @@ def _log_beyond_steps(physics: Physics, config: TrainingConfig, table: ClusterTa
 
 
 def _inference_columns(
-    physics: Physics, job: Job, config: InferenceConfig, table: ClusterTable, wanted: Mask | None
+    physics: Physics, job: Job, configs: InferenceConfigs, table: ClusterTable, wanted: Mask | None
 ) -> tuple[EstimateColumns, Floats]:
-    best = fastest_inference_layouts(physics, config, table, wanted=wanted)
+    best, config = fastest_inference_layouts(physics, configs, table, wanted=wanted), configs.any
     generates = config.model.generates
     units_per_sample = max(1.0, config.output_length) if generates else 1.0
     # A step of a model that does not generate is a batch on one GPU, as in the estimate of one cluster.
     per_step = best.concurrency if generates else np.full(len(table), forward_batch(config))
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
-    rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, config, table)
+    rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, configs, table)
     rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
     columns = _columns(job, table, best, best.sure_bytes, rates, samples, samples)
     if config.concurrency and generates:

@@ -229,7 +229,7 @@ class CalibratedEngines:
             return self
         columns = self.memory, self.weights, self.step, self.request, self.prompt, self.one_pass, self.arrival
         return CalibratedEngines(
-            self.config, taken(self.layouts, rows), *(np.asarray(column)[rows] for column in columns)
+            self.config.rows(rows), taken(self.layouts, rows), *(np.asarray(column)[rows] for column in columns)
         )
 
     def at(self, running: Floats) -> EngineTimes:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.arrays import Number
-from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import InferenceConfig
 from service.domain.models.counts import (
     mean_attention_flops_per_token,
@@ -67,10 +66,10 @@ EXPANDED_BYTES = 2.0
 """Bytes of a weight in the 16-bit format to which stacks without narrow kernels expand it."""
 
 
-def _weight_bytes(config: InferenceConfig) -> float:
+def _weight_bytes(config: InferenceConfig) -> Number:
     """Bytes that a product reads per weight: as it is stored, or expanded to 16 bits."""
-    stored = config.weight_bits / 8 if config.weight_bits else bytes_per_value(config.precision)
-    return max(stored, EXPANDED_BYTES) if config.software.stack.expands_weights else stored
+    stored = config.formats.weight_bits / 8
+    return np.maximum(stored, EXPANDED_BYTES) if config.software.stack.expands_weights else stored
 
 
 def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number) -> Number:

@@ -97,13 +97,14 @@ def trainable_parameters(config: TrainingConfig) -> float:
     return dense * (1.0 if config.method == "full" else ADAPTER_SHARE)
 
 
-def stored_weight_bytes(model: Model, bits: float) -> float:
+def stored_weight_bytes(model: Model, bits: Number) -> Number:
     """Bytes of the weights at so many bits each; below 8 bits, embedding and head stay at 16."""
     t = model.transformer
-    if t is None or bits >= 8:
+    if t is None:
         return model.parameters * bits / 8
     wide = t.vocabulary * t.hidden * (1 if t.tied else 2)
-    return max(0.0, model.parameters - wide) * bits / 8 + wide * 2.0
+    narrow = max(0.0, model.parameters - wide) * bits / 8 + wide * 2.0
+    return np.where(bits >= 8, model.parameters * bits / 8, narrow)
 
 
 def learned_routed_share(config: TrainingConfig) -> float:
@@ -138,7 +139,7 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     }
 
 
-def on_each_gpu(whole: float, layout: AnyLayout, routed: float, sharded: Number) -> Number:
+def on_each_gpu(whole: Number, layout: AnyLayout, routed: float, sharded: Number) -> Number:
     """Returns the part on each GPU of what tensor, pipeline and expert parallelism divide, and ZeRO shards over copies.
 
     An expert group includes the ranks of a tensor group: experts lie whole on its GPUs.
@@ -171,7 +172,7 @@ def frozen_weight_bytes(config: TrainingConfig) -> float:
     if config.method == "full" and not config.has_reference:
         return 0.0
     bits = 8 * (bytes_per_value(config.weight_precision) if config.weight_precision else RECIPES[config.recipe][0])
-    return stored_weight_bytes(config.model, bits)
+    return float(stored_weight_bytes(config.model, bits))
 
 
 def _table_bytes(config: TrainingConfig) -> float:
@@ -222,8 +223,7 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
 def sequence_cache_bytes(config: InferenceConfig, tokens: float, tensor: Number = 1) -> Number:
     """Bytes of the KV cache of one sequence, over all layers, on one GPU of a tensor-parallel group."""
     assert config.model.transformer is not None
-    value = bytes_per_value(config.kv_precision) if config.kv_precision else 2.0
-    return cache_bytes(config.model.transformer, tokens, value, tensor)
+    return cache_bytes(config.model.transformer, tokens, config.formats.cache_bytes, tensor)
 
 
 def sent_cache_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
@@ -235,10 +235,9 @@ def sent_cache_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
 def inference_parts(config: InferenceConfig, layout: AnyLayout, sequences: Number) -> dict[str, Number]:
     """Bytes per GPU of weights, KV cache, activations of one forward pass, and the context."""
     model, t = config.model, config.model.transformer
-    bits = config.weight_bits or bytes_per_value(config.precision) * 8
-    stack = config.software.stack
+    bits, stack = config.formats.weight_bits, config.software.stack
     weights = model.parameters * bits / 8 if stack.bits_of_whole_file else stored_weight_bytes(model, bits)
-    weights += (model.other_parameters or 0.0) * bits / 8
+    weights = weights + (model.other_parameters or 0.0) * bits / 8
     parts: dict[str, Number] = {
         "weights": on_each_gpu(weights, layout, routed_share(model), 0),
         "context": CONTEXT_BYTES,
