@@ -1,6 +1,6 @@
 """Clusters as columns, so that the formulas are evaluated for all of them at once."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,14 +34,10 @@ class ConfigFactors:
         """Factor of a term, in each row."""
         return kind.start.get(term, 1.0) * np.exp(self.log_of(kind, term, columns))
 
-    def totals(
-        self, kind: StepKind, sums: Iterable[Mapping[str, Number]], columns: Mapping[str, Column]
-    ) -> Iterator[Number]:
-        """Calibrated sums of the amounts of all terms, in each row; each factor is computed once for all sums."""
-        whole, factors = self.of(kind, "*", columns), dict[str, Number]()
-        for amounts in sums:
-            factors |= {term: self.of(kind, term, columns) for term in amounts if term not in factors}
-            yield sum(amount * factors[term] for term, amount in amounts.items()) * whole
+    def total(self, kind: StepKind, amounts: Mapping[str, Number], columns: Mapping[str, Column]) -> Number:
+        """Calibrated sum of the amounts of all terms, in each row."""
+        parts = sum(amount * self.of(kind, term, columns) for term, amount in amounts.items())
+        return parts * self.of(kind, "*", columns)
 
 
 @dataclass(frozen=True, slots=True)

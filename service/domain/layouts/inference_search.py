@@ -22,8 +22,9 @@ from service.domain.physics.generation import CalibratedEngines, room_by_memory,
 from service.domain.physics.inference_roofline import forward_batch, forward_demands
 from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
+    CACHE,
     conversations_held,
-    inference_parts,
+    inference_memory,
     replicas_in_use,
     requests_with_room,
     sent_cache_bytes,
@@ -244,16 +245,12 @@ def _room_and_bytes(
     need (those of one request where none fits), the bytes without which no request runs, and those of a replica
     without requests.
     """
-    parts = (inference_parts(config, layouts, requests) for requests in (0.0, 1.0))
-    needed = (np.broadcast_to(total, len(usable)) for total in factors.totals(MEMORY, parts, {}))
-    empty = next(needed)
+    memory = inference_memory(config, layouts)
+    empty = np.asarray(factors.total(MEMORY, memory.empty, {}))
     if not config.model.generates:
         return np.full(len(usable), forward_batch(config)), empty, empty, empty
-    each = next(needed) - empty
-    # The few bytes of a request may vanish next to those of a large model: any number then fits, or no request at all.
-    any_number = np.where(usable >= empty, np.inf, -np.inf)
-    fit = np.divide(usable - empty, each, out=any_number, where=each > 0)
-    in_cache = requests_with_room(config, usable, layouts)
+    each = factors.total(MEMORY, {CACHE: memory.request}, {})
+    in_cache, fit = requests_with_room(config, usable, memory), (usable - empty) / each
     room = np.asarray(room_by_memory(config, fit, in_cache))
     asked = config.concurrency / np.asarray(replicas_in_use(config, layouts)) if config.concurrency else room
     running = np.maximum(1.0, np.minimum(asked, room))

@@ -161,7 +161,7 @@ class _Search:
 
     def _bytes_needed(self, layouts: LayoutTable) -> Floats:
         parts = training_parts(self.config, layouts)
-        (needed,) = self.factors.totals(MEMORY, [parts], layout_columns(layouts))
+        needed = self.factors.total(MEMORY, parts, layout_columns(layouts))
         return np.asarray(needed)
 
     def _choose_fastest(

@@ -10,7 +10,7 @@ from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATI
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.features import config_features, inference_features, training_features
-from service.domain.physics.generation import EngineFactors, ServedLoad, engine_memory, engine_on, served_load
+from service.domain.physics.generation import EngineMemory, ServedLoad, engine_factors, engine_on, served_load
 from service.domain.physics.host_memory import HostNeed, host_memory_need
 from service.domain.physics.inference_roofline import (
     forward_batch,
@@ -275,22 +275,23 @@ def _estimate_generation(
     physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
 ) -> Estimate:
     features = inference_features(config, cluster, layout)
-    factors, new = EngineFactors.of(physics.calibration, features), unseen(physics.calibration, GENERATION, features)
+    factors, new = engine_factors(physics.calibration, features), unseen(physics.calibration, GENERATION, features)
+    memory = EngineMemory.of(physics.calibration, config, layout, features)
+    room = memory.room(config, cluster.usable_bytes)
     errors, of_first = (physics.bands.of(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
-    served = served_load(factors, config, cluster, layout, errors.around(1.0))
+    served = served_load(factors, config, cluster, layout, room, errors.around(1.0))
     if served is not None:
         config = replace(config, concurrency=served.in_flight / served.instances.likely)
-    engine = engine_on(factors, config, cluster, layout)
+    engine = engine_on(factors, config, cluster, layout, room)
     in_flight, replicas = (
-        min(float(engine.state.in_flight), max(config.longest_over_mean, engine.room)),
+        min(float(engine.state.in_flight), max(config.longest_over_mean, room)),
         float(replicas_in_use(config, layout)),
     )
     # An engine takes all the cache that it may use, whatever its load.
-    running = in_flight if served is None else engine.room
-    held = float(conversations_held(config, running)) if engine.room else running
-    in_cache = float(conversations_held(config, engine.room)) * (config.whole_length - config.shared_prompt)
-    parts, least = (engine_memory(factors, config, layout, requests) for requests in (held, min(1.0, held)))
-    need = _memory_need(physics, config, cluster, parts, least)
+    running = in_flight if served is None else room
+    held = float(conversations_held(config, running)) if room else running
+    in_cache = float(conversations_held(config, room)) * (config.whole_length - config.shared_prompt)
+    need = _memory_need(physics, config, cluster, memory.holding(held), memory.holding(min(1.0, held)))
     estimate = Estimate(
         need,
         host := host_memory_need(config, cluster, layout),
@@ -300,7 +301,7 @@ def _estimate_generation(
         served=served,
         # By published runs, more may fit than by arithmetic.
         kv_cache_tokens=max(
-            cache_tokens_that_fit(config, cluster.usable_bytes, layout), config.shared_prompt + in_cache
+            cache_tokens_that_fit(config, cluster.usable_bytes, layout, memory.ideal), config.shared_prompt + in_cache
         ),
     )
     if not (timed and need.may_fit and host.fits):
@@ -313,7 +314,7 @@ def _estimate_generation(
         first, token = (served.mean_to_first_token * caution, served.mean_per_token * caution)
     tokens, per_token = errors.around(rate), errors.around(token, of_rate=False)
     ideal = engine.ideal(engine.per_token)
-    step = step_of(StepTerms(ideal, in_flight), factors.seconds.seconds(ideal))
+    step = step_of(StepTerms(ideal, in_flight), factors.seconds(ideal))
     prefill = max(1.0, config.input_length) * layout.data / float(engine.seconds.prompt)
     return replace(
         estimate,

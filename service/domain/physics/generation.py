@@ -26,8 +26,10 @@ from service.domain.physics.inference_roofline import (
 )
 from service.domain.physics.load import TIMES, Replicas, Served
 from service.domain.physics.memory import (
+    CACHE,
+    InferenceMemory,
     figures,
-    inference_parts,
+    inference_memory,
     replicas_in_use,
     requests_in,
     requests_with_room,
@@ -37,22 +39,36 @@ from service.domain.physics.parallelism import AnyLayout, Layout
 from service.domain.physics.resources import Demands, seconds_per_unit
 from service.domain.physics.serving import PARTS, BurstShares, EngineTimes, SteadyState, steady_state
 
-IN_MEMORY = ("weights", "context", "kv_cache", "activations")
+IN_MEMORY = ("weights", "context", CACHE, "activations")
 """Parts of the memory of an engine."""
 
 
 @dataclass(frozen=True, slots=True)
-class EngineFactors:
-    """Factors between ideal and real amounts of one engine."""
+class EngineMemory:
+    """Calibrated bytes of an engine on each of its GPUs."""
 
-    seconds: StepFactors
-    memory: StepFactors
+    ideal: InferenceMemory
+    factors: StepFactors
 
     @staticmethod
-    def of(calibration: Calibration, features: Features) -> "EngineFactors":
-        """Returns the factors of a question with these features."""
-        seconds = calibration.factors(GENERATION, GENERATION.start, features)
-        return EngineFactors(seconds, calibration.factors(MEMORY, IN_MEMORY, features))
+    def of(calibration: Calibration, config: InferenceConfig, layout: Layout, features: Features) -> "EngineMemory":
+        """Returns what an engine with these features holds in a layout."""
+        return EngineMemory(inference_memory(config, layout), calibration.factors(MEMORY, IN_MEMORY, features))
+
+    def holding(self, requests: float) -> dict[str, float]:
+        """Bytes by part with so many requests at once."""
+        return self.factors.seconds(figures(self.ideal.holding(requests)))
+
+    def room(self, config: InferenceConfig, usable_bytes: float) -> float:
+        """Requests that fit by the memory that published runs took, and by the room that an engine gives its cache."""
+        empty, each = sum(self.holding(0.0).values()), self.factors.of_terms[CACHE] * float(self.ideal.request)
+        in_cache = requests_with_room(config, usable_bytes, self.ideal)
+        return float(room_by_memory(config, (usable_bytes - empty) / each, in_cache))
+
+
+def engine_factors(calibration: Calibration, features: Features) -> StepFactors:
+    """Returns the factors of an engine's seconds."""
+    return calibration.factors(GENERATION, GENERATION.start, features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +104,8 @@ class Engine:
         return seconds
 
 
-def engine_on(factors: EngineFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> Engine:
-    """Returns a replica with as many requests in flight as the configuration asks for, or as fit."""
-    room = _room(factors, config, cluster, layout)
+def engine_on(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float) -> Engine:
+    """Returns a replica with as many requests in flight as the configuration asks for, or as there is room for."""
     in_flight, most = _in_flight(config, layout, room), max(1.0, room)
     # Terms that do not grow in proportion to the requests are taken as they are with all of them running.
     terms = engine_terms(config, cluster, layout, min(in_flight, most))
@@ -116,19 +131,6 @@ def _in_flight(config: InferenceConfig, layout: Layout, room: float) -> float:
     if not config.concurrency:
         return max(1.0, room)
     return config.concurrency / float(replicas_in_use(config, layout))
-
-
-def engine_memory(factors: EngineFactors, config: InferenceConfig, layout: Layout, requests: float) -> dict[str, float]:
-    """Returns the calibrated bytes of a GPU by part, with so many requests at once."""
-    return factors.memory.seconds(figures(inference_parts(config, layout, requests)))
-
-
-def _room(factors: EngineFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> float:
-    """Requests that fit by the memory that published runs took, and by the room that the engine gives its cache."""
-    empty, one = (sum(engine_memory(factors, config, layout, requests).values()) for requests in (0.0, 1.0))
-    fit = (cluster.usable_bytes - empty) / (one - empty)
-    in_cache = requests_with_room(config, cluster.usable_bytes, layout)
-    return float(room_by_memory(config, fit, in_cache))
 
 
 def room_by_memory(config: InferenceConfig, fit: Number, in_cache: Number) -> Number:
@@ -243,11 +245,9 @@ class CalibratedEngines:
         )
 
 
-def _engine_with(
-    factors: EngineFactors, config: InferenceConfig, cluster: Cluster, layout: Layout
-) -> CalibratedEngines:
+def _engine_with(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> CalibratedEngines:
     """Returns the engine of one cluster and layout."""
-    rates, of_terms = seconds_per_unit(config, cluster), factors.seconds.of_terms
+    rates, of_terms = seconds_per_unit(config, cluster), factors.of_terms
 
     def real(term: str, resource: str) -> float:
         return rates[resource] * of_terms[term]
@@ -256,14 +256,14 @@ def _engine_with(
 
 
 def served_load(
-    factors: EngineFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, rates: Band
+    factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float, rates: Band
 ) -> ServedLoad | None:
     """Returns the instances that serve the load of a configuration; None where it has none, or not one request fits.
 
     `rates` is the band of a rate of 1.
     """
     serving = config.serving
-    if serving is None or not (room := _room(factors, config, cluster, layout)):
+    if serving is None or not room:
         return None
     engine = _engine_with(factors, config, cluster, layout)
     # Engines as fast as the high end of the band, the likely figure and the low end.
@@ -302,8 +302,8 @@ def served_load(
     )
 
 
-def _calibrated(factors: EngineFactors, terms: EngineTerms) -> EngineTimes:
+def _calibrated(factors: StepFactors, terms: EngineTerms) -> EngineTimes:
     """Real seconds of each part. No step is faster than reading the weights, and the cache of what runs in it."""
-    of_terms, parts = factors.seconds.of_terms, [getattr(terms, part) for part in PARTS]
+    of_terms, parts = factors.of_terms, [getattr(terms, part) for part in PARTS]
     step, request, prompt, arrival = (sum(seconds * of_terms[term] for term, seconds in part.items()) for part in parts)
     return EngineTimes(max(step, terms.step["weights"]), max(request, terms.request["cache"]), prompt, arrival)
