@@ -226,6 +226,8 @@ def _coefficients_by_row(fitted: FittedPattern, features: Features, columns: Map
     codes: list[NDArray[np.int64] | int] = []
     for name in fitted.names:
         value = columns.get(name, features.get(name, ""))
+        if isinstance(value, str) and not value:
+            return 0.0
         levels.append(value.names if isinstance(value, Levels) else (str(value),))
         codes.append(value.codes if isinstance(value, Levels) else 0)
     by_level = [fitted.coefficients.get(names, 0.0) for names in product(*levels)]

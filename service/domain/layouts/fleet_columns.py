@@ -1,7 +1,8 @@
 """Estimates of a job as columns of instance types. Clusters that do not differ are estimated once, all together."""
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -238,27 +239,25 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
         for of_types in clusters.of_types:
             wanted[of_types[catalog.mask(among)]] = True
     configs, config_of_gpu = catalog.derive(_configs, job, cache=catalog.outlooks)
-    config_of_cluster = config_of_gpu[clusters.gpu]
-    for numbers in _together(configs):
-        indices = np.flatnonzero(np.isin(config_of_cluster, numbers))
+    config_of_cluster, first = config_of_gpu[clusters.gpu], 0
+    for _, some in groupby(configs, _together):
+        group = tuple(some)
+        number, first = config_of_cluster - first, first + len(group)
+        indices = np.flatnonzero((number >= 0) & (number < len(group)))
         here = None if wanted is None else wanted[indices]
         if len(indices) and (here is None or here.any()):
             table = catalog.derive(_table, nodes, tuple(indices.tolist()), cache=nodes.cache(catalog))
             of_gpu = np.zeros(len(table.gpu_types), np.int64)
-            of_gpu[table.gpu_type] = np.searchsorted(numbers, config_of_cluster[indices])
-            some = [configs[number] for number in numbers]
-            yield _Part(_as_one(some, of_gpu), table, indices, here)
+            of_gpu[table.gpu_type] = number[indices]
+            yield _Part(_as_one(group, of_gpu), table, indices, here)
 
 
-def _together(configs: Sequence[Config]) -> Collection[list[int]]:
-    """Returns the numbers of the configs that are estimated together: of inference, all on the same stack."""
-    groups: dict[Hashable, list[int]] = {}
-    for number, config in enumerate(configs):
-        groups.setdefault(number if isinstance(config, TrainingConfig) else config.software, []).append(number)
-    return groups.values()
+def _together(config: Config) -> Hashable:
+    """Returns what configs that are estimated together have in common: those of inference, their stack."""
+    return config if isinstance(config, TrainingConfig) else config.software
 
 
-def _as_one(configs: Sequence[Config], of_gpu: Indices) -> TrainingConfig | InferenceConfigs:
+def _as_one(configs: tuple[Config, ...], of_gpu: Indices) -> TrainingConfig | InferenceConfigs:
     first = configs[0]
     if isinstance(first, TrainingConfig):
         return first
@@ -310,10 +309,15 @@ def _clusters(catalog: Catalog, nodes: _Nodes) -> FleetClusters:
 
 
 def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
-    """Returns the distinct configs, and the one of each rated GPU; -1 if it lacks every requested precision."""
+    """Returns the distinct configs, those that are estimated together in a row, and the one of each rated GPU; -1 if it
+    lacks every requested precision.
+    """
     examples, sort_of_gpu = catalog.derive(_sorts_of_gpus)
     of_sorts = [config_on(job, gpu) for gpu in examples]
-    distinct_configs = list(dict.fromkeys(config for config in of_sorts if config is not None))
+    groups: dict[Hashable, list[Config]] = {}
+    for config in dict.fromkeys(config for config in of_sorts if config is not None):
+        groups.setdefault(_together(config), []).append(config)
+    distinct_configs = list(chain.from_iterable(groups.values()))
     number: dict[Config | None, int] = {config: index for index, config in enumerate(distinct_configs)}
     return distinct_configs, np.array([number.get(config, -1) for config in of_sorts], np.int64)[sort_of_gpu]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from service.domain.arrays import Floats, Indices
 from service.domain.calibration.coefficients import Levels, StepKind
-from service.domain.calibration.error_bands import Physics, bands_by_gpu
+from service.domain.calibration.error_bands import Physics
 from service.domain.jobs.config import InferenceConfig, NumberFormats
 from service.domain.layouts.cluster_table import ClusterTable, ConfigFactors
 from service.domain.physics.estimate import memory_margin
@@ -16,7 +16,7 @@ from service.domain.physics.features import FORMAT_FEATURES, inference_config_fe
 
 @dataclass(frozen=True, slots=True)
 class InferenceConfigs:
-    """A configuration for each GPU of a table."""
+    """A configuration for each GPU of a table. All have the same error bands: none depends on number formats."""
 
     different: tuple[InferenceConfig, ...]
     of_gpu: Indices
@@ -44,18 +44,13 @@ class InferenceConfigs:
         """The configuration of each GPU of the table."""
         return (self.different[number] for number in self.of_gpu.tolist())
 
-    def margins(self, physics: Physics, gpu_types: Indices) -> Floats:
-        """Bytes that suffice with the confidence of the job over the likely ones, in rows with these GPUs."""
-        return np.array([memory_margin(physics, config) for config in self.different])[self.of_gpu[gpu_types]]
+    def margin(self, physics: Physics) -> float:
+        """Bytes that suffice with the confidence of the job, over the likely ones."""
+        return memory_margin(physics, self.any)
 
     def bands(self, physics: Physics, kind: StepKind, clusters: ClusterTable) -> Floats:
         """Low, likely and high rates of each cluster, over the calibrated rate."""
-        factors = np.ones((len(self.of_gpu), 3))
-        for number, config in enumerate(self.different):
-            rows, features = np.flatnonzero(self.of_gpu == number), inference_config_features(config)
-            gpus = [clusters.gpu_types[row].id for row in rows.tolist()]
-            factors[rows] = bands_by_gpu(physics.calibration, physics.bands, kind, features, gpus)
-        return factors[clusters.gpu_type]
+        return clusters.bands(physics, kind, ConfigFactors(physics.calibration, inference_config_features(self.any)))
 
     def factors(self, physics: Physics, clusters: ClusterTable) -> tuple[ConfigFactors, ClusterTable]:
         """Returns the factors of what they have in common, and the clusters with the features in which they differ."""

@@ -232,7 +232,7 @@ class _Memory(NamedTuple):
 
 def _memory(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, pairs: _Pairs) -> _Memory:
     gpu_type, (factors, _) = clusters.gpu_type[pairs.cluster], configs.factors(physics, clusters)
-    usable, margin = clusters.usable_bytes[pairs.cluster], configs.margins(physics, gpu_type)
+    usable, margin = clusters.usable_bytes[pairs.cluster], configs.margin(physics)
     room, needed, least, empty = _room_and_bytes(factors, configs.on(gpu_type), pairs.layouts, usable)
     sure = np.maximum(needed, least * margin)
     return _Memory(room, needed, least, sure, (sure <= usable) & (room > 0), empty * margin <= usable)
@@ -272,7 +272,7 @@ def _fastest(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable
     tried, timed = pairs.rows(rows), np.flatnonzero(np.bincount(kind[rows], minlength=len(different.cut)))
     speed = _speed(physics, configs, clusters, different.rows(timed), memory.room[timed])
     number = np.searchsorted(timed, kind[rows])
-    best = tried.best(np.arange(len(rows)), *(key[number] for key in (~speed.holds, speed.instances, speed.slowness)))
+    best = tried.best(np.arange(len(rows)), *(key[number] for key in speed.keys))
     fitting = tried.cluster[best]
     fits, index, exists = np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
     fits[fitting] = True
@@ -321,19 +321,17 @@ class _Speed(NamedTuple):
     """Output tokens (or samples) per second."""
     concurrency: Floats
     """Requests (or samples) at once."""
-    holds: Mask
-    """Whether as many requests run at once as are asked for."""
-    slowness: Floats
-    """Orders layouts that serve on equally many instances, the best first."""
     instances: Floats
     alone: Floats
     least: Floats
+    keys: tuple[NDArray[Any], ...]
+    """Order the layouts of a cluster, see `_Pairs.best`."""
 
     @staticmethod
-    def of_one(rate: Floats, concurrency: Floats, holds: Mask) -> "_Speed":
-        """Figures without a load."""
+    def of_one(rate: Floats, concurrency: Floats, *keys: NDArray[Any]) -> "_Speed":
+        """Figures without a load, with what comes before the rate in the order of layouts."""
         none = np.zeros((len(rate), 0))
-        return _Speed(rate, concurrency, holds, -rate, np.ones(len(rate)), none, none)
+        return _Speed(rate, concurrency, np.ones(len(rate)), none, none, (*keys, -rate))
 
 
 def _speed(
@@ -343,7 +341,7 @@ def _speed(
     if not config.model.generates:
         samples = places * clusters.gpus[tried.cluster]
         rate = samples / _forward_seconds(physics, configs, clusters, tried)
-        return _Speed.of_one(rate, samples, np.ones(len(places), np.bool_))
+        return _Speed.of_one(rate, samples)
     layouts = tried.layouts
     engines = _engines(physics, configs, clusters, tried.cluster, layouts)
     if config.serving is None:
@@ -381,11 +379,8 @@ def _generation(config: InferenceConfig, engines: CalibratedEngines, layouts: La
     seconds = engines.at(running)
     state = steady_state(seconds, in_flight, places, config.output_length, config.longest_answer(running))
     shares = shares_of(config, layouts, state, places)
-    return _Speed.of_one(
-        np.asarray(max(1.0, config.output_length) / shares.per_request.total(seconds) * replicas),
-        running * replicas,
-        np.asarray(in_flight <= places),
-    )
+    rate = np.asarray(max(1.0, config.output_length) / shares.per_request.total(seconds) * replicas)
+    return _Speed.of_one(rate, running * replicas, in_flight > places)
 
 
 def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
@@ -395,12 +390,11 @@ def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
     return _Speed(
         rate=rate,
         concurrency=at_once,
-        holds=np.ones(len(at_once), np.bool_),
-        # Clients that are answered sooner send more, so that room for more of them than there are is no gain.
-        slowness=served.utilisation if serving.concurrency is None else -rate,
         instances=served.instances,
         alone=served.alone,
         least=served.least,
+        # Clients that are answered sooner send more, so that room for more of them than there are is no gain.
+        keys=(served.instances, served.utilisation if serving.concurrency is None else -rate),
     )
 
 

@@ -49,7 +49,8 @@ def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
     # Attention scores keep 16 bits where the rest is narrower, and engines always compute them at 16.
     narrow = isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2
     wide = "bf16" if narrow else config.precision
-    return {"flops": 1 / peak_in(config, gpu, config.precision), "wide_flops": 1 / peak_in(config, gpu, wide)}
+    own = 1 / peak_in(config, gpu, config.precision)
+    return {"flops": own, "wide_flops": own if wide == config.precision else 1 / peak_in(config, gpu, wide)}
 
 
 def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:

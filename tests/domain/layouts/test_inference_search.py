@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
-from service.domain.calibration.error_bands import Physics
-from service.domain.calibration.step_kinds import GENERATION
+from service.domain.calibration.error_bands import HARDER, NOVELTIES, Physics
+from service.domain.calibration.step_kinds import FORWARD, GENERATION, INFERENCE_MEMORY
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Length, Serving
@@ -21,7 +21,7 @@ from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
-from service.domain.physics.features import config_features
+from service.domain.physics.features import FORMAT_FEATURES, config_features
 from service.domain.physics.parallelism import Layout
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
@@ -118,6 +118,13 @@ def test_number_formats_of_several_gpus_at_once_are_each_as_alone(
         for name in ("fits", "needed_bytes", "sure_bytes", "units_per_second", "concurrency", "most_requests"):
             assert getattr(together, name)[row] == pytest.approx(getattr(alone, name)[0]), name
         assert bands[row] == pytest.approx(inference_bands(with_, InferenceConfigs.same(config, one), one)[0])
+
+
+def test_no_band_depends_on_number_formats() -> None:
+    """The search takes the bands of one configuration for GPUs that run a job in others."""
+    names = {name for kind in (GENERATION, FORWARD, INFERENCE_MEMORY) for pattern in kind.banded_by for name in pattern}
+    assert not names & {*FORMAT_FEATURES, *NOVELTIES}
+    assert not {*FORMAT_FEATURES} & {*NOVELTIES, *HARDER}
 
 
 @given(physics, inference_configs(), clusters(), st.lists(network_rates, min_size=2, max_size=4))
