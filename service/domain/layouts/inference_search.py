@@ -328,6 +328,12 @@ class _Speed(NamedTuple):
     """Order the layouts of a cluster, see `_Pairs.best`."""
 
     @staticmethod
+    def nothing(limits: int) -> "_Speed":
+        """Figures of no pairs."""
+        empty, none = np.zeros(0), np.zeros((0, limits))
+        return _Speed(empty, empty, empty, none, none, ())
+
+    @staticmethod
     def of_one(rate: Floats, concurrency: Floats, *keys: NDArray[Any]) -> "_Speed":
         """Figures without a load, with what comes before the rate in the order of layouts."""
         none = np.zeros((len(rate), 0))
@@ -338,6 +344,8 @@ def _speed(
     physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, tried: _Pairs, places: Floats
 ) -> _Speed:
     config = configs.any
+    if not len(places):
+        return _Speed.nothing(0 if config.serving is None else len(config.serving.limits))
     if not config.model.generates:
         samples = places * clusters.gpus[tried.cluster]
         rate = samples / _forward_seconds(physics, configs, clusters, tried)
