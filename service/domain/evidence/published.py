@@ -238,7 +238,8 @@ def _log_ratio(one: float | None, other: float | None) -> float:
 
 def _log_ratios(one: float, others: Floats) -> Floats:
     """`_log_ratio` of a figure to each of a column, NaN where unknown."""
-    return np.nan_to_num(np.abs(np.log(one / others)), nan=log(SIMILAR_WITHIN))
+    ratios = np.abs(np.log(one / others))
+    return np.where(np.isnan(ratios), log(SIMILAR_WITHIN), ratios)
 
 
 def _distance_of_kind(run: PublishedRun, query: EvidenceQuery, reference: Reference) -> float:

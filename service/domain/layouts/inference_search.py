@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, Number, taken
 from service.domain.calibration.error_bands import Physics
@@ -178,16 +177,25 @@ class _Pairs:
         differs = same_as == every
         return self.rows(np.flatnonzero(differs)), (np.cumsum(differs) - 1)[same_as]
 
-    def best(self, rows: Indices, *keys: NDArray[Any]) -> Indices:
+    def best(self, rows: Indices, *keys: Floats) -> Indices:
         """Returns the best of these rows for each of their clusters: the one with the smallest first key; among equal
         ones that with the smallest next key, and so on; at last, the one that divides the model into the fewest parts.
+        Each key has a number for each of the rows.
         """
-        cuts = self.cuts
-        for key in (*keys, *(part[self.cut] for part in (cuts.tensor * cuts.pipeline, cuts.pipeline, cuts.expert))):
-            least, cluster = np.full(int(self.cluster.max(initial=0)) + 1, np.inf), self.cluster[rows]
-            np.minimum.at(least, cluster, key[rows])
-            rows = rows[key[rows] <= least[cluster]]
+        cuts, chosen = self.cuts, np.arange(len(rows))
+        for key in keys:
+            chosen = chosen[self._is_least(rows[chosen], key[chosen])]
+        rows = rows[chosen]
+        for parts in (cuts.tensor * cuts.pipeline, cuts.pipeline, cuts.expert):
+            rows = rows[self._is_least(rows, parts[self.cut[rows]])]
         return rows
+
+    def _is_least(self, rows: Indices, key: Floats) -> Mask:
+        """Whether each of these rows has the least key of its cluster."""
+        cluster = self.cluster[rows]
+        least = np.full(int(cluster.max(initial=0)) + 1, np.inf)
+        np.minimum.at(least, cluster, key)
+        return np.asarray(key <= least[cluster])
 
 
 def _packed(cuts: LayoutTable) -> Indices:
@@ -271,13 +279,16 @@ def _fastest(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable
     rows = np.flatnonzero(pairs.eligible(memory.fits[kind]))
     tried, timed = pairs.rows(rows), np.flatnonzero(np.bincount(kind[rows], minlength=len(different.cut)))
     speed = _speed(physics, configs, clusters, different.rows(timed), memory.room[timed])
-    number = np.searchsorted(timed, kind[rows])
+    number_of = np.zeros(len(different.cut), np.int64)
+    number_of[timed] = np.arange(len(timed))
+    number = number_of[kind[rows]]
     best = tried.best(np.arange(len(rows)), *(key[number] for key in speed.keys))
     fitting = tried.cluster[best]
     fits, index, exists = np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
     fits[fitting] = True
     # The answer says how much memory a machine lacks, by the layout that needs the least.
-    lightest = pairs.best(np.flatnonzero(~fits[pairs.cluster]), pairs.crossing, memory.least[kind])
+    full = np.flatnonzero(~fits[pairs.cluster])
+    lightest = pairs.best(full, pairs.crossing[full].astype(np.float64), memory.least[kind[full]])
     for chosen in (lightest, rows[best]):
         index[pairs.cluster[chosen]], exists[pairs.cluster[chosen]] = chosen, True
     spare, most_requests = np.zeros(count), np.zeros(count)
@@ -324,7 +335,7 @@ class _Speed(NamedTuple):
     instances: Floats
     alone: Floats
     least: Floats
-    keys: tuple[NDArray[Any], ...]
+    keys: tuple[Floats, ...]
     """Order the layouts of a cluster, see `_Pairs.best`."""
 
     @staticmethod
@@ -334,7 +345,7 @@ class _Speed(NamedTuple):
         return _Speed(empty, empty, empty, none, none, ())
 
     @staticmethod
-    def of_one(rate: Floats, concurrency: Floats, *keys: NDArray[Any]) -> "_Speed":
+    def of_one(rate: Floats, concurrency: Floats, *keys: Floats) -> "_Speed":
         """Figures without a load, with what comes before the rate in the order of layouts."""
         none = np.zeros((len(rate), 0))
         return _Speed(rate, concurrency, np.ones(len(rate)), none, none, (*keys, -rate))
@@ -388,7 +399,7 @@ def _generation(config: InferenceConfig, engines: CalibratedEngines, layouts: La
     state = steady_state(seconds, in_flight, places, config.output_length, config.longest_answer(running))
     shares = shares_of(config, layouts, state, places)
     rate = np.asarray(max(1.0, config.output_length) / shares.per_request.total(seconds) * replicas)
-    return _Speed.of_one(rate, running * replicas, in_flight > places)
+    return _Speed.of_one(rate, running * replicas, (in_flight > places).astype(np.float64))
 
 
 def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
