@@ -10,7 +10,14 @@ from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATI
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.features import config_features, inference_features, training_features
-from service.domain.physics.generation import EngineMemory, ServedLoad, engine_factors, engine_on, served_load
+from service.domain.physics.generation import (
+    EngineMemory,
+    ServedLoad,
+    engine_factors,
+    engine_on,
+    requests_in_flight,
+    served_load,
+)
 from service.domain.physics.host_memory import HostNeed, host_memory_need
 from service.domain.physics.inference_roofline import (
     forward_batch,
@@ -282,11 +289,8 @@ def _estimate_generation(
     served = served_load(factors, config, cluster, layout, room, errors.around(1.0))
     if served is not None:
         config = replace(config, concurrency=served.in_flight / served.instances.likely)
-    engine = engine_on(factors, config, cluster, layout, room)
-    in_flight, replicas = (
-        min(float(engine.state.in_flight), max(config.longest_over_mean, room)),
-        float(replicas_in_use(config, layout)),
-    )
+    asked, replicas = requests_in_flight(config, layout, room), float(replicas_in_use(config, layout))
+    in_flight = min(asked, max(config.longest_over_mean, room))
     # An engine takes all the cache that it may use, whatever its load.
     running = in_flight if served is None else room
     held = float(conversations_held(config, running)) if room else running
@@ -306,6 +310,7 @@ def _estimate_generation(
     )
     if not (timed and need.may_fit and host.fits):
         return estimate
+    engine = engine_on(factors, config, cluster, layout, room)
     output, caution = max(1.0, config.output_length), errors.middle
     rate, first, token = (float(figure) for figure in engine.figures)
     rate *= output * replicas

@@ -106,7 +106,7 @@ class Engine:
 
 def engine_on(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float) -> Engine:
     """Returns a replica with as many requests in flight as the configuration asks for, or as there is room for."""
-    in_flight, most = _in_flight(config, layout, room), max(1.0, room)
+    in_flight, most = requests_in_flight(config, layout, room), max(1.0, room)
     # Terms that do not grow in proportion to the requests are taken as they are with all of them running.
     terms = engine_terms(config, cluster, layout, min(in_flight, most))
     seconds = _calibrated(factors, terms)
@@ -127,7 +127,8 @@ def shares_of(config: InferenceConfig, layout: AnyLayout, state: SteadyState, mo
     return shares._replace(per_request=shares.per_request.times(waits))
 
 
-def _in_flight(config: InferenceConfig, layout: Layout, room: float) -> float:
+def requests_in_flight(config: InferenceConfig, layout: Layout, room: float) -> float:
+    """Requests in flight on each replica: as many as the configuration asks for, or as there is room for."""
     if not config.concurrency:
         return max(1.0, room)
     return config.concurrency / float(replicas_in_use(config, layout))
