@@ -312,7 +312,7 @@ def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
     """Returns the distinct configs, those that are estimated together in a row, and the one of each rated GPU; -1 if it
     lacks every requested precision.
     """
-    examples, sort_of_gpu = catalog.derive(_sorts_of_gpus)
+    examples, sort_of_gpu = catalog.derive(_sorts_of_gpus, frozenset(job.precisions))
     of_sorts = [config_on(job, gpu) for gpu in examples]
     groups: dict[Hashable, list[Config]] = {}
     for config in dict.fromkeys(config for config in of_sorts if config is not None):
@@ -328,10 +328,12 @@ def _rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
     return tuple({gpu.id: gpu for gpu in gpus if is_rated(gpu)}.values())
 
 
-def _sorts_of_gpus(catalog: Catalog) -> tuple[tuple[Gpu, ...], Indices]:
-    """Returns a GPU of each sort that runs any job in the same config, and the sort of each rated GPU."""
+def _sorts_of_gpus(catalog: Catalog, precisions: frozenset[str]) -> tuple[tuple[Gpu, ...], Indices]:
+    """Returns a GPU of each sort that runs any job in these precisions in the same config, and the sort of each rated
+    GPU.
+    """
     gpus = catalog.derive(_rated_gpus)
-    traits = list(map(gpu_traits, gpus))
+    traits = [gpu_traits(gpu, precisions) for gpu in gpus]
     examples = dict(zip(traits, gpus, strict=True))
     number = {sort: index for index, sort in enumerate(examples)}
     return tuple(examples.values()), np.array([number[sort] for sort in traits], np.int64)
