@@ -32,7 +32,7 @@ from service.domain.models.counts import published_training_flops_per_sample
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import step_of
 from service.domain.physics.features import UNNAMED, inference_features, training_features
-from service.domain.physics.generation import engine_on
+from service.domain.physics.generation import EngineMemory, engine_factors, engine_on
 from service.domain.physics.inference_roofline import (
     forward_batch,
     forward_terms,
@@ -105,7 +105,7 @@ class Case:
 
     def estimated_seconds(self, calibration: Calibration) -> float:
         """Time of the step by the calibration."""
-        return step_of(calibration, self.kind, self.terms, self.features).seconds
+        return step_of(self.terms, calibration.seconds(self.kind, self.terms.seconds, self.features)).seconds
 
     def predicted(self, calibration: Calibration) -> float:
         """The figure that the calibration predicts; for a decision, 1 if the run fits."""
@@ -217,7 +217,8 @@ def _generation_case(
 ) -> Case:
     """A figure of an engine, with the requests that run at once by a calibration."""
     features = inference_features(config, cluster, layout)
-    engine = engine_on(calibration, config, cluster, layout, features)
+    room = EngineMemory.of(calibration, config, layout, features).room(config, cluster.usable_bytes)
+    engine = engine_on(engine_factors(calibration, features), config, cluster, layout, room)
     state, replicas = engine.state, float(replicas_in_use(config, layout))
 
     def case(share: EngineTimes, scale: float, *, is_rate: bool, bands: StepKind = GENERATION) -> Case:

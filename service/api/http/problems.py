@@ -25,7 +25,7 @@ LONGEST_TEXT = 200
 RETRY_SECONDS = 10
 MAX_NEAR = 3
 DEEPEST_NAMESAKE = 2
-"""Objects around a field that has the name of an unknown one; a field that is hidden deeper is not what was meant."""
+"""Most objects around a field that has the name of an unknown one; few callers mean a field that is deeper."""
 
 MAX_ERRORS = 20
 """A request can be wrong in ten thousand places; a caller needs only the first few."""
@@ -184,10 +184,10 @@ def _near_fields(request: Request, where: str, steps: Sequence[Any], *, item: bo
         parts = [part for schema in here for part in _alternatives(schema, schemas)]
         inner = (part.get("items") if isinstance(step, int) else part.get("properties", {}).get(step) for part in parts)
         here = [schema for schema in inner if schema]
-    path = "".join(f"{step}." for step in parent)
+    prefix = "".join(f"{step}." for step in parent)
     siblings = [field for schema in here for field, _ in _fields(schema, schemas)]
-    namesakes = [found for schema in body for found in _paths_to(name, schema, schemas)]
-    return list(dict.fromkeys([*namesakes, *(path + near for near in near_names(name, siblings))]))[:MAX_NEAR]
+    namesakes = [path for schema in body for path in _paths_to(name, schema, schemas)]
+    return list(dict.fromkeys([*namesakes, *(prefix + near for near in near_names(name, siblings))]))[:MAX_NEAR]
 
 
 def _operation(request: Request, *, item: bool) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from service.domain.arrays import Floats, Number
+from service.domain.arrays import Floats, Number, taken
 from service.domain.band import DEVIATIONS_TO_AN_END, Band
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.tariffs import InterruptionPrior, prior_of
@@ -268,12 +268,12 @@ def expected(hours: Floats, hours_high: Floats, nodes: Floats, rates: Rates, che
 
     Hours are infinite where a run would not end, and unchanged where the rates are unknown.
     """
-    gang = gang_rate(1.0, nodes, rates.lost_together)
-    likely, high = rates.likely * gang, rates.high * gang
-    interval = interval_of(checkpoints, hours * SECONDS_AN_HOUR, likely)
-    paid = hours_with_luck(hours, interval, checkpoints, likely, 0.0)
-    paid_high = hours_with_luck(hours_high, interval, checkpoints, high, DEVIATIONS_TO_AN_END)
     # An unknown rate must not make known hours unknown: the choice stays, without its interruptions.
-    unknown = np.isnan(likely) & ~np.isnan(hours)
-    paid, paid_high = np.where(unknown, hours, paid), np.where(unknown, hours_high, paid_high)
+    known = np.flatnonzero(~np.isnan(rates.likely + rates.lost_together))
+    paid, paid_high, some = hours.copy(), hours_high.copy(), taken(rates, known)
+    gang = gang_rate(1.0, nodes[..., known], some.lost_together)
+    likely, high = some.likely * gang, some.high * gang
+    interval = interval_of(checkpoints, hours[..., known] * SECONDS_AN_HOUR, likely)
+    paid[..., known] = hours_with_luck(hours[..., known], interval, checkpoints, likely, 0.0)
+    paid_high[..., known] = hours_with_luck(hours_high[..., known], interval, checkpoints, high, DEVIATIONS_TO_AN_END)
     return Expected(paid, paid_high, paid / rates.available_share, paid_high / rates.available_share)

@@ -190,16 +190,34 @@ class Calibration:
         """Whether a run with this value of the feature was fitted for this kind of step."""
         return f"{feature}={features.get(feature)}" in self.values.get(f"{kind.name}.*", {})
 
+    def factors(self, kind: StepKind, terms: Iterable[str], features: Features) -> "StepFactors":
+        """Returns the factors of some terms."""
+        whole = exp(self.log_factor(kind, "*", features))
+        of_terms = {term: kind.start[term] * exp(self.log_factor(kind, term, features)) * whole for term in terms}
+        return StepFactors(kind, of_terms)
+
     def seconds(self, kind: StepKind, ideal: Mapping[str, float], features: Features) -> dict[str, float]:
         """Real seconds of each part of a step, from its ideal seconds."""
-        whole = exp(self.log_factor(kind, "*", features))
-        factors = {
-            term: kind.start[term] * exp(self.log_factor(kind, term, features)) * whole
+        terms = [term for term, value in ideal.items() if value > 0 and term in kind.start]
+        return self.factors(kind, terms, features).seconds(ideal)
+
+
+@dataclass(frozen=True, slots=True)
+class StepFactors:
+    """Factors between the ideal and the real amounts of the terms of a step, for one question."""
+
+    kind: StepKind
+    of_terms: Mapping[str, float]
+
+    def seconds(self, ideal: Mapping[str, float]) -> dict[str, float]:
+        """Real seconds of each part of a step, from its ideal seconds; parts without a factor are left out."""
+        bounded, factors = self.kind.bounded, self.of_terms
+        alone = {
+            term: value * (factors[term] + (term in bounded))
             for term, value in ideal.items()
-            if value > 0 and term in kind.start
+            if value > 0 and term in factors
         }
-        alone = {term: ideal[term] * (factor + (term in kind.bounded)) for term, factor in factors.items()}
-        return {term: float(seconds) for term, seconds in kind.overlapped(alone).items()}
+        return {term: float(seconds) for term, seconds in self.kind.overlapped(alone).items()}
 
 
 def _coefficients_by_row(fitted: FittedPattern, features: Features, columns: Mapping[str, Column]) -> Number:
@@ -208,6 +226,8 @@ def _coefficients_by_row(fitted: FittedPattern, features: Features, columns: Map
     codes: list[NDArray[np.int64] | int] = []
     for name in fitted.names:
         value = columns.get(name, features.get(name, ""))
+        if isinstance(value, str) and not value:
+            return 0.0
         levels.append(value.names if isinstance(value, Levels) else (str(value),))
         codes.append(value.codes if isinstance(value, Levels) else 0)
     by_level = [fitted.coefficients.get(names, 0.0) for names in product(*levels)]

@@ -104,12 +104,28 @@ class ErrorBands:
         low, high = (exp(self.values.get(f"band.{part}.{end}", {}).get("", 0.0)) for end in ("low", "high"))
         return Band(rate * low, rate, rate * high)
 
+    def of(self, kind: StepKind, features: Features, new: Sequence[str]) -> "ErrorFactors":
+        """The errors of the rates of a question."""
+        return ErrorFactors(*self.factors(kind, features, new), self.caution(kind, features, new))
+
     def around(
         self, likely: float, kind: StepKind, features: Features, new: Sequence[str], *, of_rate: bool = True
     ) -> Band:
         """The band of a rate, or of the seconds of a step."""
-        low, high = self.factors(kind, features, new)
-        middle = self.caution(kind, features, new)
+        return self.of(kind, features, new).around(likely, of_rate=of_rate)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFactors:
+    """Truth ÷ estimate of rates at the 10th and 90th percentile, and the caution of a new stack."""
+
+    low: float
+    high: float
+    middle: float
+
+    def around(self, likely: float, *, of_rate: bool = True) -> Band:
+        """The band of a rate, or of the seconds of a step."""
+        low, high, middle = self.low, self.high, self.middle
         if not of_rate:
             # Errors are kept as those of rates; a time is too long where its rate is too low.
             low, high, middle = 1.0 / high, 1.0 / low, 1.0 / middle
@@ -120,17 +136,14 @@ class ErrorBands:
 def bands_by_gpu(
     calibration: Calibration, bands: ErrorBands, kind: StepKind, features: Features, gpus: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Low, likely and high factors of the rate on each GPU, a row per GPU; they differ by what is new on it."""
-    by_novelty: dict[tuple[str, ...], Band] = {}
-    rows = []
-    for gpu in gpus:
+    """Low, likely and high factors of the rate on each GPU, a row per GPU; they differ by whether runs had the GPU."""
+    known = [calibration.knows(kind, "gpu", {"gpu": gpu}) for gpu in gpus]
+    rows: dict[bool, tuple[float, float, float]] = {}
+    for is_known, gpu in dict(zip(known, gpus, strict=True)).items():
         on_gpu = {**features, "gpu": gpu}
-        new = unseen(calibration, kind, on_gpu)
-        if new not in by_novelty:
-            by_novelty[new] = bands.around(1.0, kind, on_gpu, new)
-        band = by_novelty[new]
-        rows.append((band.low, band.likely, band.high))
-    return np.array(rows, dtype=np.float64).reshape(-1, 3)
+        band = bands.around(1.0, kind, on_gpu, unseen(calibration, kind, on_gpu))
+        rows[is_known] = (band.low, band.likely, band.high)
+    return np.array([rows[is_known] for is_known in known], dtype=np.float64).reshape(-1, 3)
 
 
 def _groups(kind: StepKind, features: Features, new: Sequence[str]) -> tuple[str, ...]:

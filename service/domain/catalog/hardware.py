@@ -282,14 +282,15 @@ def peak_flops(gpu: Gpu, precision: str) -> float:
     # Frameworks fall back to plain fp32 on a GPU without TF32, and so does the estimate.
     if name == "tf32" and not gpu.runs("tf32"):
         name = "fp32"
-    own = gpu.tflops(name)
-    if own and gpu.runs(name):
+    rate = gpu.rate_at(name)
+    own = rate.dense_tflops if rate else None
+    if rate and own and rate.support in ENOUGH["native"]:
         return own * 1e12
     for other, share in format_of(name).stand_ins:
-        rate = gpu.tflops(other)
-        if rate and gpu.runs(other, "any"):
+        tflops = gpu.tflops(other)
+        if tflops and gpu.runs(other, "any"):
             more = MATRIX_ENGINE_OVER_FP32 if other == "fp32" and gpu.runs(name, "accelerated") else 1.0
-            return rate * share * more * 1e12
+            return tflops * share * more * 1e12
     # A reduced rate without a stand-in, such as that of fp64 on a graphics card, is the rate that the work gets.
     return (own or gpu.tflops("fp32") or gpu.tflops("fp16") or 1.0) * 1e12
 

@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from heapq import nsmallest
 from math import log
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
+from service.domain.arrays import Floats, Indices
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.reference import PublishedRun, Reference
@@ -106,7 +109,47 @@ class Evidence:
         return str(self.run.year)
 
 
-Near = Mapping[Nearness, Sequence[PublishedRun]]
+@dataclass(frozen=True, slots=True, eq=False)
+class EquallyNear:
+    """Published runs in the order of their ids, with columns that decide how far each is from a question."""
+
+    runs: tuple[PublishedRun, ...]
+    apart: Floats
+    """Distance by their age, quality, kind, model and GPU."""
+    precision: NDArray[Any]
+    framework: NDArray[Any]
+    gpus: Floats
+    """NaN where unknown, as the next."""
+    length: Floats
+
+    @staticmethod
+    def of(runs: Sequence[PublishedRun], query: "EvidenceQuery", reference: Reference) -> "EquallyNear":
+        """Returns runs as columns for questions about the model, the GPU and the kind of a query."""
+        runs = sorted(runs, key=lambda run: run.id)
+        return EquallyNear(
+            tuple(runs),
+            np.array([_distance_of_kind(run, query, reference) for run in runs]),
+            np.array([run.precision for run in runs], object),
+            np.array([run.framework for run in runs], object),
+            np.array([run.gpus or np.nan for run in runs]),
+            np.array([_length_of(run) or np.nan for run in runs]),
+        )
+
+    def nearest(self, query: "EvidenceQuery", most: int) -> Indices:
+        """Returns the rows of the runs that are nearest to a question; of those equally far, the first by id."""
+        distance = self.apart
+        if query.precision is not None:
+            distance = distance + OTHER_PRECISION * (self.precision != query.precision)
+        if query.framework is not None:
+            distance = distance + OTHER_FRAMEWORK * (self.framework != query.framework)
+        if query.gpus:
+            distance = distance + OTHER_COUNT * _log_ratios(query.gpus, self.gpus)
+        if query.length:
+            distance = distance + OTHER_LENGTH * _log_ratios(query.length, self.length)
+        return np.argsort(distance, kind="stable")[:most]
+
+
+Near = Mapping[Nearness, EquallyNear]
 """Runs by how near they are, the nearest first."""
 
 
@@ -134,10 +177,10 @@ def nearest_runs(
 ) -> tuple[Evidence, ...]:
     """Returns the published runs nearest to a question, nearest first. `near` is the result of `runs_by_nearness`."""
     evidence: list[Evidence] = []
-    for nearness, runs in near.items():
-        # Only the nearest few are described, since a description takes longer than a distance.
-        ranked = nsmallest(most - len(evidence), runs, key=lambda run: (_distance(run, query, reference), run.id))
-        evidence += [Evidence(run, nearness, _differences(run, query), _description(run, reference)) for run in ranked]
+    for nearness, equally_near in near.items():
+        for row in equally_near.nearest(query, most - len(evidence)).tolist():
+            run = equally_near.runs[row]
+            evidence.append(Evidence(run, nearness, _differences(run, query), _description(run, reference)))
         if len(evidence) == most:
             break
     return tuple(evidence)
@@ -155,7 +198,7 @@ def runs_by_nearness(reference: Reference, query: EvidenceQuery) -> Near:
             nearness = known[key]
             if nearness is not None:
                 near[nearness].append(run)
-    return near
+    return {nearness: EquallyNear.of(runs, query, reference) for nearness, runs in near.items() if runs}
 
 
 def _is_relevant(run: PublishedRun, kind: str) -> bool:
@@ -193,13 +236,16 @@ def _log_ratio(one: float | None, other: float | None) -> float:
     return abs(log(one / other)) if one and other else log(SIMILAR_WITHIN)
 
 
-def _distance(run: PublishedRun, query: EvidenceQuery, reference: Reference) -> float:
+def _log_ratios(one: float, others: Floats) -> Floats:
+    """`_log_ratio` of a figure to each of a column, NaN where unknown."""
+    ratios = np.abs(np.log(one / others))
+    return np.where(np.isnan(ratios), log(SIMILAR_WITHIN), ratios)
+
+
+def _distance_of_kind(run: PublishedRun, query: EvidenceQuery, reference: Reference) -> float:
+    """The part of the distance that the model, the GPU, the kind and the day of a question decide."""
     distance = YEAR * (query.as_of.year - run.year) + QUALITY_B * (run.quality != "A")
     distance += OTHER_KIND * RELEVANT_KINDS[query.kind].index(run.kind)
-    distance += OTHER_PRECISION * (query.precision not in (None, run.precision))
-    distance += OTHER_FRAMEWORK * (query.framework not in (None, run.framework))
-    distance += OTHER_COUNT * _log_ratio(query.gpus, run.gpus) if query.gpus else 0.0
-    distance += OTHER_LENGTH * _log_ratio(query.length, _length_of(run)) if query.length else 0.0
     if run.gpu != query.gpu.id:
         bandwidth = reference.gpus[run.gpu].memory_bandwidth_gb_per_second
         distance += _log_ratio(bandwidth, query.gpu.memory_bandwidth_gb_per_second)

@@ -1,11 +1,14 @@
 """A job in the numbers that one GPU would run it in: the input of the formulas."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from service.domain.arrays import Number
+import numpy as np
+
+from service.domain.arrays import Indices, Number
+from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.serving import Serving
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
 from service.domain.models.model import Model
@@ -54,6 +57,15 @@ class TrainingConfig:
     """Probability with which the GPUs' memory has to suffice."""
 
 
+class NumberFormats(NamedTuple):
+    """Sizes of the numbers of an engine; columns where the rows of a table differ in them."""
+
+    weight_bits: Number
+    """Bits of a stored weight."""
+    cache_bytes: Number
+    """Bytes of a cached key or value."""
+
+
 @dataclass(frozen=True, slots=True)
 class InferenceConfig:
     """Inference. `concurrency` is the number of requests at once, or None for as many as fit."""
@@ -81,6 +93,22 @@ class InferenceConfig:
     software: SoftwareStack = UNKNOWN
     memory_confidence: float = USUAL_CONFIDENCE
     """Probability with which the GPUs' memory has to suffice."""
+    by_row: NumberFormats | None = None
+    """Number formats of the rows of a table, in place of `precision`, `weight_bits` and `kv_precision`."""
+
+    def rows(self, rows: Indices) -> "InferenceConfig":
+        """Returns the configuration of some rows of a table."""
+        if self.by_row is None:
+            return self
+        return replace(self, by_row=NumberFormats(*(np.asarray(column)[rows] for column in self.by_row)))
+
+    @property
+    def formats(self) -> NumberFormats:
+        """Sizes of weights and cache."""
+        if self.by_row is not None:
+            return self.by_row
+        cached = bytes_per_value(self.kv_precision) if self.kv_precision else 2.0
+        return NumberFormats(self.weight_bits or 8 * bytes_per_value(self.precision), cached)
 
     @property
     def whole_length(self) -> float:
@@ -111,6 +139,16 @@ class InferenceConfig:
         squared = self.output_length**2 * (1.0 + answers) ** 3 / 3.0
         variance = prompt**2 * prompts + squared - written**2
         return (prompt + written) / own, sqrt(variance) / own
+
+    @property
+    def tokens_verified(self) -> float:
+        """Tokens of each request that a decoding step verifies; 1 without drafts."""
+        return 1.0 if self.serving is None else self.serving.tokens_verified
+
+    @property
+    def steps_per_token(self) -> float:
+        """Decoding steps for each token of an answer; 1 without drafts."""
+        return 1.0 if self.serving is None else self.serving.steps_per_token
 
     def longest_answer(self, requests: Number) -> Number | None:
         """Mean tokens of the longest of so many answers, for which a static batch waits; None for other engines."""

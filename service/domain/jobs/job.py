@@ -1,6 +1,6 @@
 """A job: what shall run, as requested, and its configuration on one GPU."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -142,10 +142,13 @@ def required_config_on(job: Job, gpu: Gpu) -> Config:
     return config
 
 
-def gpu_traits(gpu: Gpu) -> Hashable:
-    """Traits of a GPU that decide a job's configuration: GPUs that share them share it, however fast they are."""
+def gpu_traits(gpu: Gpu, precisions: Collection[str] = ()) -> Hashable:
+    """Traits of a GPU that decide the configuration of jobs in these precisions: GPUs that share them share it, however
+    fast they are.
+    """
     usual = tuple(_usual_precision(task, gpu) for task in JOB_PRECISIONS)
-    support = frozenset((name, rate.support) for name, rate in gpu.rates.items())
+    names = {*USUAL_PRECISIONS, *precisions, *map(runs_as, precisions)}
+    support = frozenset((name, rate.support) for name, rate in gpu.rates.items() if name in names)
     platform = gpu.platform if gpu.platform in PLATFORMS_WITH_STACKS else None
     return gpu.has_flash_attention, usual, support, platform
 
@@ -255,13 +258,17 @@ def _precision_on(job: Job, gpu: Gpu) -> str | None:
     if not job.precisions:
         return _usual_precision(job.task, gpu)
     # Formats that are only stored, or that the GPU lacks, are multiplied in a usual precision.
-    usual = any(gpu.runs(name) for name in JOB_PRECISIONS[job.task])
+    usual = _runs_usual(job.task, gpu)
     for support in ("native", "any"):
         for name in job.precisions:
             if (usual and format_of(name).stored_only) or gpu.runs(runs_as(name), support):
                 return name
     narrow = (name for name in job.precisions if format_of(name).stored_bits <= _NARROW_BITS)
     return next(narrow, None) if usual and job.task == "inference" else None
+
+
+def _runs_usual(task: str, gpu: Gpu) -> bool:
+    return any(gpu.runs(name) for name in JOB_PRECISIONS[task])
 
 
 def _usual_precision(task: str, gpu: Gpu) -> str | None:
@@ -352,7 +359,7 @@ def _purpose(job: Job) -> str:
 
 def _multiplies_at_16_bits(job: Job, precision: str, gpu: Gpu) -> bool:
     """Whether weights are stored in this precision and multiplied at 16 bits, which chips for integers lack."""
-    if _usual_precision(job.task, gpu) is None:
+    if not _runs_usual(job.task, gpu):
         return False
     number_format = format_of(precision)
     if number_format.stored_only or not gpu.runs(runs_as(precision), "any"):

@@ -1,6 +1,6 @@
 """Clusters as columns, so that the formulas are evaluated for all of them at once."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,14 +34,10 @@ class ConfigFactors:
         """Factor of a term, in each row."""
         return kind.start.get(term, 1.0) * np.exp(self.log_of(kind, term, columns))
 
-    def totals(
-        self, kind: StepKind, sums: Iterable[Mapping[str, Number]], columns: Mapping[str, Column]
-    ) -> Iterator[Number]:
-        """Calibrated sums of the amounts of all terms, in each row; each factor is computed once for all sums."""
-        whole, factors = self.of(kind, "*", columns), dict[str, Number]()
-        for amounts in sums:
-            factors |= {term: self.of(kind, term, columns) for term in amounts if term not in factors}
-            yield sum(amount * factors[term] for term, amount in amounts.items()) * whole
+    def total(self, kind: StepKind, amounts: Mapping[str, Number], columns: Mapping[str, Column]) -> Number:
+        """Calibrated sum of the amounts of all terms, in each row."""
+        parts = sum(amount * self.of(kind, term, columns) for term, amount in amounts.items())
+        return parts * self.of(kind, "*", columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +66,8 @@ class ClusterTable:
     """The different GPUs."""
     gpu_type: Indices
     """Index of each cluster's GPU among them."""
+    linked_type: Indices
+    """Number of each cluster's GPU with its fast link: clusters that share it differ in their size and network."""
     gpus: Floats
     gpus_per_node: Floats
     nodes: Floats
@@ -124,9 +122,11 @@ class ClusterTable:
         whole = np.exp(np.zeros(len(self)) + log_factors("*"))
         return {term: whole * np.exp(log_factors(term)) for term in terms}
 
-    def rates(self, config: Config) -> dict[str, Floats]:
-        """Seconds per unit of each resource on each cluster at the rated speed of its parts."""
-        per_flop = [seconds_per_flop(config, gpu) for gpu in self.gpu_types]
+    def rates(self, configs: Iterable[Config]) -> dict[str, Floats]:
+        """Seconds per unit of each resource on each cluster at the rated speed of its parts, with a configuration for
+        each different GPU.
+        """
+        per_flop = [seconds_per_flop(config, gpu) for gpu, config in zip(self.gpu_types, configs, strict=False)]
         flops = {name: np.array([gpu[name] for gpu in per_flop])[self.gpu_type] for name in ("flops", "wide_flops")}
         return flops | self.unit_seconds
 
@@ -163,6 +163,7 @@ def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
         for name in ("gpus", "gpus_per_node", "nodes", "linked_gpus", "usable_bytes", "host_memory_bytes")
     }
     gpu_types = {cluster.gpu.id: cluster.gpu for cluster in clusters}
+    linked = [(cluster.gpu.id, cluster.interconnect, cluster.link_bytes_per_second) for cluster in clusters]
     seconds = [seconds_per_unit_of_hardware(cluster) for cluster in clusters]
     keys = [_gpu_key(cluster) for cluster in clusters]
     some: dict[Hashable, Cluster] = {}
@@ -172,6 +173,7 @@ def cluster_table(clusters: Sequence[Cluster]) -> ClusterTable:
         clusters=tuple(clusters),
         gpu_types=tuple(gpu_types.values()),
         gpu_type=_first_indices([cluster.gpu.id for cluster in clusters], list(gpu_types)),
+        linked_type=_first_indices(linked, list(dict.fromkeys(linked))),
         **columns,
         unit_seconds={name: np.array([each[name] for each in seconds]) for name in (seconds[0] if seconds else ())},
         features=_feature_columns(clusters),

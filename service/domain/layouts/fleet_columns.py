@@ -1,7 +1,8 @@
 """Estimates of a job as columns of instance types. Clusters that do not differ are estimated once, all together."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Job, config_on, gpu_traits, samples_of
 from service.domain.jobs.loading import SampleLoading
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
+from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.inference_search import (
     FastestInference,
     fastest_inference_layouts,
@@ -39,8 +41,6 @@ from service.domain.physics.load import ALMOST
 from service.domain.physics.parallelism import Layout, LayoutTable, layout_of
 from service.domain.typeset import TypeSet, types_where
 from service.domain.units import SECONDS_AN_HOUR
-
-"""Requests that are divided over replicas and added up again may be fewer by a rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,9 @@ class FleetClusters(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The clusters on which a job runs in the same config."""
+    """The clusters on which a job runs in the same config, or in configs that differ in number formats alone."""
 
-    config: Config
+    config: TrainingConfig | InferenceConfigs
     table: ClusterTable
     indices: Indices
     wanted: Mask | None
@@ -231,7 +231,7 @@ def is_rated(gpu: Gpu) -> bool:
 
 
 def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet | None) -> Iterator[_Part]:
-    """Yields the clusters in groups that run the job in the same config."""
+    """Yields the clusters in groups that are estimated together."""
     clusters, nodes = _clusters_for(job, counts, catalog), _nodes_for(job, counts)
     wanted = None
     if among is not None:
@@ -239,13 +239,29 @@ def _parts(job: Job, counts: tuple[int, ...], catalog: Catalog, among: TypeSet |
         for of_types in clusters.of_types:
             wanted[of_types[catalog.mask(among)]] = True
     configs, config_of_gpu = catalog.derive(_configs, job, cache=catalog.outlooks)
-    config_of_cluster = config_of_gpu[clusters.gpu]
-    for number, config in enumerate(configs):
-        indices = np.flatnonzero(config_of_cluster == number)
+    config_of_cluster, first = config_of_gpu[clusters.gpu], 0
+    for _, some in groupby(configs, _together):
+        group = tuple(some)
+        number, first = config_of_cluster - first, first + len(group)
+        indices = np.flatnonzero((number >= 0) & (number < len(group)))
         here = None if wanted is None else wanted[indices]
         if len(indices) and (here is None or here.any()):
             table = catalog.derive(_table, nodes, tuple(indices.tolist()), cache=nodes.cache(catalog))
-            yield _Part(config, table, indices, here)
+            of_gpu = np.zeros(len(table.gpu_types), np.int64)
+            of_gpu[table.gpu_type] = number[indices]
+            yield _Part(_as_one(group, of_gpu), table, indices, here)
+
+
+def _together(config: Config) -> Hashable:
+    """Returns what configs that are estimated together have in common: those of inference, their stack."""
+    return config if isinstance(config, TrainingConfig) else config.software
+
+
+def _as_one(configs: tuple[Config, ...], of_gpu: Indices) -> TrainingConfig | InferenceConfigs:
+    first = configs[0]
+    if isinstance(first, TrainingConfig):
+        return first
+    return InferenceConfigs(tuple(each for each in configs if isinstance(each, InferenceConfig)), of_gpu)
 
 
 class _Nodes(NamedTuple):
@@ -293,10 +309,15 @@ def _clusters(catalog: Catalog, nodes: _Nodes) -> FleetClusters:
 
 
 def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
-    """Returns the distinct configs, and the one of each rated GPU; -1 if it lacks every requested precision."""
-    examples, sort_of_gpu = catalog.derive(_sorts_of_gpus)
+    """Returns the distinct configs, those that are estimated together in a row, and the one of each rated GPU; -1 if it
+    lacks every requested precision.
+    """
+    examples, sort_of_gpu = catalog.derive(_sorts_of_gpus, frozenset(job.precisions))
     of_sorts = [config_on(job, gpu) for gpu in examples]
-    distinct_configs = list(dict.fromkeys(config for config in of_sorts if config is not None))
+    groups: dict[Hashable, list[Config]] = {}
+    for config in dict.fromkeys(config for config in of_sorts if config is not None):
+        groups.setdefault(_together(config), []).append(config)
+    distinct_configs = list(chain.from_iterable(groups.values()))
     number: dict[Config | None, int] = {config: index for index, config in enumerate(distinct_configs)}
     return distinct_configs, np.array([number.get(config, -1) for config in of_sorts], np.int64)[sort_of_gpu]
 
@@ -307,10 +328,12 @@ def _rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
     return tuple({gpu.id: gpu for gpu in gpus if is_rated(gpu)}.values())
 
 
-def _sorts_of_gpus(catalog: Catalog) -> tuple[tuple[Gpu, ...], Indices]:
-    """Returns a GPU of each sort that runs any job in the same config, and the sort of each rated GPU."""
+def _sorts_of_gpus(catalog: Catalog, precisions: frozenset[str]) -> tuple[tuple[Gpu, ...], Indices]:
+    """Returns a GPU of each sort that runs any job in these precisions in the same config, and the sort of each rated
+    GPU.
+    """
     gpus = catalog.derive(_rated_gpus)
-    traits = list(map(gpu_traits, gpus))
+    traits = [gpu_traits(gpu, precisions) for gpu in gpus]
     examples = dict(zip(traits, gpus, strict=True))
     number = {sort: index for index, sort in enumerate(examples)}
     return tuple(examples.values()), np.array([number[sort] for sort in traits], np.int64)
@@ -363,15 +386,15 @@ def _log_beyond_steps(physics: Physics, config: TrainingConfig, table: ClusterTa
 
 
 def _inference_columns(
-    physics: Physics, job: Job, config: InferenceConfig, table: ClusterTable, wanted: Mask | None
+    physics: Physics, job: Job, configs: InferenceConfigs, table: ClusterTable, wanted: Mask | None
 ) -> tuple[EstimateColumns, Floats]:
-    best = fastest_inference_layouts(physics, config, table, wanted=wanted)
+    best, config = fastest_inference_layouts(physics, configs, table, wanted=wanted), configs.any
     generates = config.model.generates
     units_per_sample = max(1.0, config.output_length) if generates else 1.0
     # A step of a model that does not generate is a batch on one GPU, as in the estimate of one cluster.
     per_step = best.concurrency if generates else np.full(len(table), forward_batch(config))
     samples = _samples(job, config.output_length or config.mean_length or config.input_length, per_step)
-    rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, config, table)
+    rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, configs, table)
     rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
     columns = _columns(job, table, best, best.sure_bytes, rates, samples, samples)
     if config.concurrency and generates:

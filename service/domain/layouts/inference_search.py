@@ -2,31 +2,30 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from service.domain.arrays import Floats, Indices, Mask, taken
+from service.domain.arrays import Floats, Indices, Mask, Number, taken
 from service.domain.calibration.error_bands import Physics
 from service.domain.calibration.step_kinds import FORWARD, GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import cuts_of
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
+from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.disaggregated import serve_load
-from service.domain.physics.estimate import memory_margin
-from service.domain.physics.features import cut_columns, inference_config_features
+from service.domain.physics.features import cut_columns
 from service.domain.physics.generation import CalibratedEngines, room_by_memory, shares_of
 from service.domain.physics.inference_roofline import forward_batch, forward_demands
 from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
-    cache_need,
+    CACHE,
     conversations_held,
-    inference_parts,
-    places_in_cache,
+    inference_memory,
     replicas_in_use,
+    requests_with_room,
     sent_cache_bytes,
 )
 from service.domain.physics.parallelism import LayoutTable
@@ -87,15 +86,14 @@ class FastestInference:
         )
 
 
-def inference_bands(physics: Physics, config: InferenceConfig, clusters: ClusterTable) -> Floats:
+def inference_bands(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable) -> Floats:
     """Low, likely and high rates of each cluster, over units_per_second."""
-    kind = GENERATION if config.model.generates else FORWARD
-    return clusters.bands(physics, kind, _factors(physics, config))
+    return configs.bands(physics, GENERATION if configs.any.model.generates else FORWARD, clusters)
 
 
 def fastest_inference_layouts(
     physics: Physics,
-    config: InferenceConfig,
+    configs: InferenceConfigs,
     clusters: ClusterTable,
     fixed: FixedLayout = FREE,
     *,
@@ -109,8 +107,8 @@ def fastest_inference_layouts(
     keep the others waiting, which tokens per second counts and time per token does not. Ties go to the layout with the
     fewest parts.
     """
-    table, these = clusters.without_hosts(wanted)
-    fastest = _fastest(physics, config, table, _pairs(config, table.shapes_of(these), fixed))
+    (table, these), config = clusters.without_hosts(wanted), configs.any
+    fastest = _fastest(physics, configs, table, _pairs(config, table.shapes_of(these), fixed))
     fastest = taken(fastest, clusters.row_by_gpus)
     hosts_fit = clusters.hosts_fit(config, 1)
     fits, spare = fastest.fits & hosts_fit, np.where(hosts_fit, fastest.spare, 0.0)
@@ -120,12 +118,12 @@ def fastest_inference_layouts(
 
 
 def where_inference_fits(
-    physics: Physics, config: InferenceConfig, clusters: ClusterTable, *, wanted: Mask | None = None
+    physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, *, wanted: Mask | None = None
 ) -> Mask:
     """Whether the fastest layout fits and holds the concurrency that is asked for."""
-    table, these = clusters.without_hosts(wanted)
+    (table, these), config = clusters.without_hosts(wanted), configs.any
     pairs = _pairs(config, table.shapes_of(these), FREE)
-    memory = _memory(physics, config, table, pairs)
+    memory = _memory(physics, configs, table, pairs)
     rows = np.flatnonzero(pairs.eligible(memory.fits))
     tried = pairs.rows(rows)
     in_flight, _ = _in_flight(config, tried.layouts, memory.room[rows])
@@ -159,20 +157,54 @@ class _Pairs:
         inside = np.bincount(self.cluster, fits & ~self.crossing) > 0
         return fits & ~(self.crossing & inside[self.cluster])
 
-    def best(self, rows: Indices, *keys: NDArray[Any]) -> Indices:
+    def alike(self, clusters: ClusterTable, *, by_network: bool) -> tuple["_Pairs", Indices]:
+        """Returns pairs that all differ in GPUs, layouts or links in use, and which of them each pair equals.
+
+        Replicas that stay on fast links do not use the network, and many clusters differ in that alone. `by_network`
+        says that all pairs use it.
+        """
+        cuts, every = self.cuts, np.arange(len(self.cut))
+        _, degrees = np.unique(_packed(cuts), return_inverse=True)
+        uses_network = (
+            np.maximum(cuts.tensor, cuts.expert)[self.cut] > clusters.linked_gpus[self.cluster]
+        ) | by_network
+        rows, count = np.flatnonzero(~uses_network), int(degrees.max()) + 1
+        key = clusters.linked_type[self.cluster[rows]] * count + degrees[self.cut[rows]]
+        first = np.zeros(int(clusters.linked_type.max() + 1) * count, np.int64)
+        first[key[::-1]] = rows[::-1]
+        same_as = every.copy()
+        same_as[rows] = first[key]
+        differs = same_as == every
+        return self.rows(np.flatnonzero(differs)), (np.cumsum(differs) - 1)[same_as]
+
+    def best(self, rows: Indices, *keys: Floats) -> Indices:
         """Returns the best of these rows for each of their clusters: the one with the smallest first key; among equal
         ones that with the smallest next key, and so on; at last, the one that divides the model into the fewest parts.
+        Each key has a number for each of the rows.
         """
-        cuts = self.cuts
-        for key in (*keys, *(part[self.cut] for part in (cuts.tensor * cuts.pipeline, cuts.pipeline, cuts.expert))):
-            least, cluster = np.full(int(self.cluster.max(initial=0)) + 1, np.inf), self.cluster[rows]
-            np.minimum.at(least, cluster, key[rows])
-            rows = rows[key[rows] <= least[cluster]]
+        cuts, chosen = self.cuts, np.arange(len(rows))
+        for key in keys:
+            chosen = chosen[self._is_least(rows[chosen], key[chosen])]
+        rows = rows[chosen]
+        for parts in (cuts.tensor * cuts.pipeline, cuts.pipeline, cuts.expert):
+            rows = rows[self._is_least(rows, parts[self.cut[rows]])]
         return rows
 
+    def _is_least(self, rows: Indices, key: Floats) -> Mask:
+        """Whether each of these rows has the least key of its cluster."""
+        cluster = self.cluster[rows]
+        least = np.full(int(cluster.max(initial=0)) + 1, np.inf)
+        np.minimum.at(least, cluster, key)
+        return np.asarray(key <= least[cluster])
 
-def _factors(physics: Physics, config: InferenceConfig) -> ConfigFactors:
-    return ConfigFactors(physics.calibration, inference_config_features(config))
+
+def _packed(cuts: LayoutTable) -> Indices:
+    """Returns a number for each layout that has the same degrees as others with that number."""
+    tensor, pipeline, gpus = (
+        degree.astype(np.int64) for degree in (cuts.tensor, cuts.pipeline, cuts.tensor * cuts.pipeline * cuts.data)
+    )
+    # Experts are on each GPU, or spread over all GPUs of a stage.
+    return ((gpus << 20 | tensor) << 20 | pipeline) << 1 | (cuts.expert > 1)
 
 
 def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: FixedLayout) -> _Pairs:
@@ -206,83 +238,83 @@ class _Memory(NamedTuple):
     """Whether it surely fits without a request."""
 
 
-def _memory(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> _Memory:
-    usable, margin = clusters.usable_bytes[pairs.cluster], memory_margin(physics, config)
-    room, needed, least, empty = _room_and_bytes(_factors(physics, config), config, pairs, usable)
+def _memory(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, pairs: _Pairs) -> _Memory:
+    gpu_type, (factors, _) = clusters.gpu_type[pairs.cluster], configs.factors(physics, clusters)
+    usable, margin = clusters.usable_bytes[pairs.cluster], configs.margin(physics)
+    room, needed, least, empty = _room_and_bytes(factors, configs.on(gpu_type), pairs.layouts, usable)
     sure = np.maximum(needed, least * margin)
     return _Memory(room, needed, least, sure, (sure <= usable) & (room > 0), empty * margin <= usable)
 
 
 def _room_and_bytes(
-    factors: ConfigFactors, config: InferenceConfig, pairs: _Pairs, usable: Floats
+    factors: ConfigFactors, config: InferenceConfig, layouts: LayoutTable, usable: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Returns four columns: the requests or samples that one replica can run at once, the bytes per GPU that these
     need (those of one request where none fits), the bytes without which no request runs, and those of a replica
     without requests.
     """
-    cuts, cut = pairs.cuts, pairs.cut
-    parts = (inference_parts(config, cuts, requests) for requests in (0.0, 1.0))
-    needed = (np.broadcast_to(total, len(cuts.tensor)) for total in factors.totals(MEMORY, parts, {}))
-    without = next(needed)
-    empty = without[cut]
+    memory = inference_memory(config, layouts)
+    empty = np.asarray(factors.total(MEMORY, memory.empty, {}))
     if not config.model.generates:
         return np.full(len(usable), forward_batch(config)), empty, empty, empty
-    each = (next(needed) - without)[cut]
-    # The few bytes of a request may vanish next to those of a large model: any number then fits, or no request at all.
-    any_number = np.where(usable >= empty, np.inf, -np.inf)
-    fit = np.divide(usable - empty, each, out=any_number, where=each > 0)
-    others, of_request = (np.asarray(need)[cut] for need in cache_need(config, cuts))
-    in_cache = places_in_cache(config, usable, others, of_request)
+    each = factors.total(MEMORY, {CACHE: memory.request}, {})
+    in_cache, fit = requests_with_room(config, usable, memory), (usable - empty) / each
     room = np.asarray(room_by_memory(config, fit, in_cache))
-    asked = (config.concurrency / np.asarray(replicas_in_use(config, cuts)))[cut] if config.concurrency else room
+    asked = config.concurrency / np.asarray(replicas_in_use(config, layouts)) if config.concurrency else room
     running = np.maximum(1.0, np.minimum(asked, room))
     held = np.where(room > 0, conversations_held(config, running), config.longest_over_mean)
     return room, empty + each * held, empty + each, empty
 
 
-def _fastest(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
+def _fastest(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
     """The best pair of each cluster: inside its fast links, holding the concurrency asked for, then the fastest; for a
     load, inside its fast links, then on the fewest instances. Where none fits, the one that needs the least memory.
     """
-    count, limits = len(clusters), 0 if config.serving is None else len(config.serving.limits)
+    count, serving = len(clusters), configs.any.serving
+    limits = 0 if serving is None else len(serving.limits)
     if not len(pairs.cluster):
         return FastestInference.nothing(count, limits)
-    memory = _memory(physics, config, clusters, pairs)
-    rows = np.flatnonzero(pairs.eligible(memory.fits))
-    tried, places = pairs.rows(rows), memory.room[rows]
-    speed = _speed(physics, config, clusters, tried, places)
-    best = tried.best(np.arange(len(rows)), ~speed.holds, speed.instances, speed.slowness)
+    different, kind = pairs.alike(clusters, by_network=serving is not None and serving.disaggregated)
+    memory = _memory(physics, configs, clusters, different)
+    rows = np.flatnonzero(pairs.eligible(memory.fits[kind]))
+    tried, timed = pairs.rows(rows), np.flatnonzero(np.bincount(kind[rows], minlength=len(different.cut)))
+    speed = _speed(physics, configs, clusters, different.rows(timed), memory.room[timed])
+    number_of = np.zeros(len(different.cut), np.int64)
+    number_of[timed] = np.arange(len(timed))
+    number = number_of[kind[rows]]
+    best = tried.best(np.arange(len(rows)), *(key[number] for key in speed.keys))
     fitting = tried.cluster[best]
     fits, index, exists = np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
     fits[fitting] = True
     # The answer says how much memory a machine lacks, by the layout that needs the least.
-    lightest = pairs.best(np.flatnonzero(~fits[pairs.cluster]), pairs.crossing, memory.least)
+    full = np.flatnonzero(~fits[pairs.cluster])
+    lightest = pairs.best(full, pairs.crossing[full].astype(np.float64), memory.least[kind[full]])
     for chosen in (lightest, rows[best]):
         index[pairs.cluster[chosen]], exists[pairs.cluster[chosen]] = chosen, True
     spare, most_requests = np.zeros(count), np.zeros(count)
-    usable = clusters.usable_bytes[pairs.cluster]
-    np.maximum.at(spare, pairs.cluster, np.where(memory.room > 0, usable / memory.least, 0.0))
-    np.maximum.at(most_requests, tried.cluster, places * pairs.cuts.data[tried.cut])
+    usable = clusters.usable_bytes[different.cluster]
+    np.maximum.at(spare, pairs.cluster, np.where(memory.room > 0, usable / memory.least, 0.0)[kind])
+    np.maximum.at(most_requests, tried.cluster, memory.room[kind[rows]] * pairs.cuts.data[tried.cut])
 
     def of_best(figures: Floats, otherwise: float) -> Floats:
         column = np.full(count, otherwise)
-        column[fitting] = figures[best]
+        column[fitting] = figures[number[best]]
         return column
 
     return FastestInference(
         taken(pairs.cuts, pairs.cut[index]),
         exists,
         fits,
-        np.where(exists, memory.needed[index], np.inf),
-        np.where(exists, memory.sure[index], np.inf),
+        np.where(exists, memory.needed[kind[index]], np.inf),
+        np.where(exists, memory.sure[kind[index]], np.inf),
         spare,
         of_best(speed.concurrency, 0.0),
         of_best(speed.rate, 0.0),
         most_requests,
-        np.bincount(pairs.cluster, memory.holds_weights, count) > 0,
+        np.bincount(pairs.cluster, memory.holds_weights[kind], count) > 0,
         of_best(speed.instances, np.inf),
-        _least_of_each(count, tried, speed.alone),
-        _least_of_each(count, tried, speed.least),
+        _least_of_each(count, tried, speed.alone[number]),
+        _least_of_each(count, tried, speed.least[number]),
     )
 
 
@@ -300,39 +332,54 @@ class _Speed(NamedTuple):
     """Output tokens (or samples) per second."""
     concurrency: Floats
     """Requests (or samples) at once."""
-    holds: Mask
-    """Whether as many requests run at once as are asked for."""
-    slowness: Floats
-    """Orders layouts that serve on equally many instances, the best first."""
     instances: Floats
     alone: Floats
     least: Floats
+    keys: tuple[Floats, ...]
+    """Order the layouts of a cluster, see `_Pairs.best`."""
 
     @staticmethod
-    def of_one(rate: Floats, concurrency: Floats, holds: Mask) -> "_Speed":
-        """Figures without a load."""
+    def nothing(limits: int) -> "_Speed":
+        """Figures of no pairs."""
+        empty, none = np.zeros(0), np.zeros((0, limits))
+        return _Speed(empty, empty, empty, none, none, ())
+
+    @staticmethod
+    def of_one(rate: Floats, concurrency: Floats, *keys: Floats) -> "_Speed":
+        """Figures without a load, with what comes before the rate in the order of layouts."""
         none = np.zeros((len(rate), 0))
-        return _Speed(rate, concurrency, holds, -rate, np.ones(len(rate)), none, none)
+        return _Speed(rate, concurrency, np.ones(len(rate)), none, none, (*keys, -rate))
 
 
-def _speed(physics: Physics, config: InferenceConfig, clusters: ClusterTable, tried: _Pairs, places: Floats) -> _Speed:
+def _speed(
+    physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, tried: _Pairs, places: Floats
+) -> _Speed:
+    config = configs.any
+    if not len(places):
+        return _Speed.nothing(0 if config.serving is None else len(config.serving.limits))
     if not config.model.generates:
         samples = places * clusters.gpus[tried.cluster]
-        rate = samples / _forward_seconds(physics, config, clusters, tried)
-        return _Speed.of_one(rate, samples, np.ones(len(places), np.bool_))
+        rate = samples / _forward_seconds(physics, configs, clusters, tried)
+        return _Speed.of_one(rate, samples)
+    layouts = tried.layouts
+    engines = _engines(physics, configs, clusters, tried.cluster, layouts)
     if config.serving is None:
-        return _generation(physics, config, clusters, tried, places)
-    return _serving(physics, config, clusters, tried, places, config.serving)
+        return _generation(config, engines, layouts, places)
+    caution = inference_bands(physics, configs, clusters)[tried.cluster, 1]
+    transfer = sent_cache_bytes(engines.config, layouts) * clusters.unit_seconds["network"][tried.cluster]
+    return _serving(config.serving, Replicas.of(engines, places, layouts.data, 1.0 / caution), transfer)
 
 
-def _forward_seconds(physics: Physics, config: InferenceConfig, clusters: ClusterTable, pairs: _Pairs) -> Floats:
+def _forward_seconds(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, pairs: _Pairs) -> Floats:
     """Likely seconds of a forward pass of each pair."""
-    features = {**inference_config_features(config), "offline": "no" if config.concurrency else "yes"}
-    factors = ConfigFactors(physics.calibration, features)
-    rates, of_clusters = clusters.rates(config), clusters.factors(factors, FORWARD, FORWARD.start)
+    common, clusters = configs.factors(physics, clusters)
+    factors = ConfigFactors(
+        common.calibration, {**common.features, "offline": "no" if configs.any.concurrency else "yes"}
+    )
+    rates, of_clusters = clusters.rates(configs.by_gpu()), clusters.factors(factors, FORWARD, FORWARD.start)
     parts = {
         term: amount * factors.of(FORWARD, term, {}) * of_clusters[term] * rates[resource]
-        for (term, resource), amount in forward_demands(config).items()
+        for (term, resource), amount in forward_demands(configs.on(clusters.gpu_type)).items()
     }
     seconds = np.asarray(sum(FORWARD.overlapped(parts).values()))
     of_pairs: Floats = seconds[pairs.cluster] * factors.of(FORWARD, "*", cut_columns(pairs.layouts))
@@ -345,52 +392,40 @@ def _in_flight(config: InferenceConfig, layouts: LayoutTable, places: Floats) ->
     return config.concurrency / replicas if config.concurrency else places, replicas
 
 
-def _generation(
-    physics: Physics, config: InferenceConfig, clusters: ClusterTable, tried: _Pairs, places: Floats
-) -> _Speed:
-    layouts = tried.layouts
+def _generation(config: InferenceConfig, engines: CalibratedEngines, layouts: LayoutTable, places: Floats) -> _Speed:
     in_flight, replicas = _in_flight(config, layouts, places)
     running = np.minimum(in_flight, places)
-    seconds = _engines(physics, config, clusters, tried.cluster, layouts).at(running)
+    seconds = engines.at(running)
     state = steady_state(seconds, in_flight, places, config.output_length, config.longest_answer(running))
     shares = shares_of(config, layouts, state, places)
-    return _Speed.of_one(
-        np.asarray(max(1.0, config.output_length) / shares.per_request.total(seconds) * replicas),
-        running * replicas,
-        np.asarray(in_flight <= places),
-    )
+    rate = np.asarray(max(1.0, config.output_length) / shares.per_request.total(seconds) * replicas)
+    return _Speed.of_one(rate, running * replicas, (in_flight > places).astype(np.float64))
 
 
-def _serving(
-    physics: Physics, config: InferenceConfig, clusters: ClusterTable, tried: _Pairs, places: Floats, serving: Serving
-) -> _Speed:
+def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
     """Instances that serve a load; the rate is that of the load on one of them, before the caution of bands."""
-    layouts = tried.layouts
-    caution = inference_bands(physics, config, clusters)[tried.cluster, 1]
-    engines = _engines(physics, config, clusters, tried.cluster, layouts)
-    transfer = sent_cache_bytes(config, layouts) * clusters.unit_seconds["network"][tried.cluster]
-    served = serve_load(Replicas.of(engines, places, layouts.data, 1.0 / caution), transfer, serving)
-    rate = served.rate * layouts.data * serving.answer.mean / caution
+    served, at_once = serve_load(replicas, transfer, serving), replicas.places * replicas.count
+    rate = served.rate * replicas.count * serving.answer.mean * replicas.slowness
     return _Speed(
         rate=rate,
-        concurrency=places * layouts.data,
-        holds=np.ones(len(places), np.bool_),
-        # Clients that are answered sooner send more, so that room for more of them than there are is no gain.
-        slowness=served.utilisation if serving.concurrency is None else -rate,
+        concurrency=at_once,
         instances=served.instances,
         alone=served.alone,
         least=served.least,
+        # Clients that are answered sooner send more, so that room for more of them than there are is no gain.
+        keys=(served.instances, served.utilisation if serving.concurrency is None else -rate),
     )
 
 
 def _engines(
-    physics: Physics, config: InferenceConfig, clusters: ClusterTable, cluster: Indices, layouts: LayoutTable
+    physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, cluster: Indices, layouts: LayoutTable
 ) -> CalibratedEngines:
-    factors = _factors(physics, config)
-    whole = factors.of(GENERATION, "*", cut_columns(layouts))
-    of_terms = {
-        term: (factors.of(GENERATION, term, {}) * of_clusters)[cluster] * whole
-        for term, of_clusters in clusters.factors(factors, GENERATION, GENERATION.start).items()
-    }
-    rates = {resource: rate[cluster] for resource, rate in clusters.rates(config).items()}
-    return CalibratedEngines(config, layouts, clusters.linked_gpus[cluster], rates, of_terms)
+    factors, clusters = configs.factors(physics, clusters)
+    rates, whole = clusters.rates(configs.by_gpu()), factors.of(GENERATION, "*", cut_columns(layouts))
+    of_clusters = clusters.factors(factors, GENERATION, GENERATION.start)
+
+    def real(term: str, resource: str) -> Number:
+        return (factors.of(GENERATION, term, {}) * of_clusters[term] * rates[resource])[cluster] * whole
+
+    config, linked_gpus = configs.on(clusters.gpu_type[cluster]), clusters.linked_gpus[cluster]
+    return CalibratedEngines.of(config, layouts, linked_gpus, rates["memory"][cluster], real)

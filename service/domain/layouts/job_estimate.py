@@ -12,7 +12,7 @@ from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FREE, FixedLayout, usual_layout
 from service.domain.models.counts import published_training_flops_per_sample, training_flops_per_sample
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.estimate import Estimate, estimate_config, fed, overhead_beyond_steps
+from service.domain.physics.estimate import Estimate, MemoryNeed, estimate_config, fed, overhead_beyond_steps
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import peak_in
@@ -81,6 +81,11 @@ def estimate_job_in(physics: Physics, job: Job, cluster: Cluster, layout: Layout
     """Estimates the job in a layout that is known to be possible."""
     config = required_config_on(job, cluster.gpu)
     return _of_whole(physics, job, config, cluster, estimate_config(physics, config, cluster, layout))
+
+
+def memory_of_job_in(physics: Physics, job: Job, cluster: Cluster, layout: Layout) -> MemoryNeed:
+    """Returns the memory of the job in a layout that is known to be possible."""
+    return estimate_config(physics, required_config_on(job, cluster.gpu), cluster, layout, timed=False).memory
 
 
 def at_rate(estimated: JobEstimate, rate: Band, *, measured: bool) -> JobEstimate:

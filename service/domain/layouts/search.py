@@ -8,6 +8,7 @@ from service.domain.jobs.config import Config, TrainingConfig
 from service.domain.layouts.candidates import crosses_slow_links
 from service.domain.layouts.checks import check_fixed
 from service.domain.layouts.cluster_table import ClusterTable, cluster_table
+from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.inference_search import FastestInference, fastest_inference_layouts
 from service.domain.layouts.training_search import FastestTraining, fastest_training_layouts
 from service.domain.layouts.usual import FREE, FixedLayout
@@ -36,7 +37,7 @@ def fastest_layouts(
     """Returns the best layout on every cluster of a table, with its figures."""
     if isinstance(config, TrainingConfig):
         return fastest_training_layouts(physics, config, clusters, fixed)
-    return fastest_inference_layouts(physics, config, clusters, fixed)
+    return fastest_inference_layouts(physics, InferenceConfigs.same(config, clusters), clusters, fixed)
 
 
 def _no_layout(config: Config, cluster: Cluster, fixed: FixedLayout) -> QuestionError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 
@@ -160,7 +161,7 @@ class _Search:
 
     def _bytes_needed(self, layouts: LayoutTable) -> Floats:
         parts = training_parts(self.config, layouts)
-        (needed,) = self.factors.totals(MEMORY, [parts], layout_columns(layouts))
+        needed = self.factors.total(MEMORY, parts, layout_columns(layouts))
         return np.asarray(needed)
 
     def _choose_fastest(
@@ -231,7 +232,10 @@ class _Search:
             amounts[index] *= factors[key[0]]
         for index, key in enumerate(bounded, len(keys)):
             np.divide(demands[key], layouts.global_batch, out=amounts[index])
-        rates, of_clusters = self.clusters.rates(self.config), self.clusters.factors(self.factors, TRAINING, factors)
+        rates, of_clusters = (
+            self.clusters.rates(repeat(self.config)),
+            self.clusters.factors(self.factors, TRAINING, factors),
+        )
         costs = [rates[resource] * of_clusters[term] for term, resource in keys]
         carried = [
             (demands[key] / layouts.global_batch, np.asarray(rates[key[1]])) for key in keys if key[0] == GRADIENTS

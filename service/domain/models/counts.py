@@ -306,20 +306,20 @@ def kv_bytes_per_token(t: Transformer, bytes_per_value: float) -> float:
     return t.caching_layers * _kv_values_per_layer(t) * bytes_per_value
 
 
-def kv_cache_bytes(t: Transformer, tokens: float, bytes_per_value: float) -> float:
+def kv_cache_bytes(t: Transformer, tokens: float, bytes_per_value: Number) -> Number:
     """Bytes of the cached keys and values of one sequence; windowed layers keep at most the window."""
     windowed = min(t.windowed_layers, t.caching_layers)
     in_layers = (t.caching_layers - windowed) * tokens + windowed * min(tokens, t.sliding_window)
     return in_layers * _kv_values_per_layer(t) * bytes_per_value
 
 
-def ssm_state_bytes(t: Transformer, bytes_per_value: float) -> float:
+def ssm_state_bytes(t: Transformer, bytes_per_value: Number) -> Number:
     """Bytes that state spaces keep of one sequence of any length: the state, and the convolution's last inputs."""
     mixed = t.ssm_inner + 2 * t.ssm_groups * t.ssm_state
     return t.ssm_layers * (t.ssm_inner * t.ssm_state + t.ssm_convolution * mixed) * bytes_per_value
 
 
-def cache_bytes(t: Transformer, tokens: float, bytes_per_value: float, tensor: Number = 1) -> Number:
+def cache_bytes(t: Transformer, tokens: float, bytes_per_value: Number, tensor: Number = 1) -> Number:
     """Bytes of one sequence on one GPU of a tensor-parallel group: keys and values of its heads, its channels' states.
 
     Key-value heads are copied where there are fewer than GPUs. The cache of MLA has no heads to divide.

@@ -4,15 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import expm1, floor
 
-from service.domain.arrays import Number
 from service.domain.band import Band
-from service.domain.calibration.coefficients import Calibration, Features, StepKind
 from service.domain.calibration.error_bands import HARDER, Physics, unseen
 from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, INFERENCE_MEMORY, MEMORY, TRAINING
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.features import config_features, inference_features, training_features
-from service.domain.physics.generation import ServedLoad, engine_on, served_load
+from service.domain.physics.generation import (
+    EngineMemory,
+    ServedLoad,
+    engine_factors,
+    engine_on,
+    requests_in_flight,
+    served_load,
+)
 from service.domain.physics.host_memory import HostNeed, host_memory_need
 from service.domain.physics.inference_roofline import (
     forward_batch,
@@ -81,9 +86,8 @@ class Step:
         return max(shares, key=lambda name: (shares[name], name))
 
 
-def step_of(calibration: Calibration, kind: StepKind, terms: StepTerms, features: Features) -> Step:
-    """Calibrates the ideal seconds of a step. What compute cannot hide of the gradients adds to their part."""
-    parts = calibration.seconds(kind, terms.seconds, features)
+def step_of(terms: StepTerms, parts: dict[str, float]) -> Step:
+    """Returns a step of so many real seconds by part. What compute cannot hide of the gradients adds to their part."""
     if (exposed := terms.least_seconds - sum(parts.values())) > 0:
         parts[GRADIENTS] += exposed
     return Step(sum(parts.values()), parts, terms.units)
@@ -232,31 +236,26 @@ def memory_margin(physics: Physics, config: Config) -> float:
 
 
 def _memory_need(
-    physics: Physics,
-    config: Config,
-    cluster: Cluster,
-    parts: Mapping[str, Number],
-    features: Features,
-    least: Mapping[str, Number] | None = None,
+    physics: Physics, config: Config, cluster: Cluster, parts: Mapping[str, float], least: Mapping[str, float]
 ) -> MemoryNeed:
-    real = physics.calibration.seconds(MEMORY, figures(parts), features)
-    needed = sum(real.values())
+    """Returns the need of a GPU from calibrated bytes: of what runs, and of the least that does."""
+    needed = sum(parts.values())
     band = memory_band(physics, config).times(needed)
-    kept = physics.calibration.seconds(MEMORY, figures(least or parts), features)
-    return MemoryNeed(needed, cluster.usable_bytes, real, band, sum(kept.values()), config.memory_confidence)
+    return MemoryNeed(needed, cluster.usable_bytes, parts, band, sum(least.values()), config.memory_confidence)
 
 
 def _estimate_training(
     physics: Physics, config: TrainingConfig, cluster: Cluster, layout: Layout, *, timed: bool
 ) -> Estimate:
     features = training_features(config, cluster, layout)
-    need = _memory_need(physics, config, cluster, training_parts(config, layout), features)
+    parts = physics.calibration.seconds(MEMORY, figures(training_parts(config, layout)), features)
+    need = _memory_need(physics, config, cluster, parts, parts)
     new, host = unseen(physics.calibration, TRAINING, features), host_memory_need(config, cluster, layout)
     estimate = Estimate(need, host, layout, new)
     if not (timed and need.may_fit and host.fits):
         return estimate
     terms = training_terms(config, cluster, layout)
-    step = step_of(physics.calibration, TRAINING, terms, features)
+    step = step_of(terms, physics.calibration.seconds(TRAINING, terms.seconds, features))
     samples = physics.bands.around(step.rate, TRAINING, features, new)
     length = config.mean_length or config.sequence_length
     tokens = samples.times(length) if length else None
@@ -267,12 +266,14 @@ def _estimate_forward(
     physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
 ) -> Estimate:
     features = {**inference_features(config, cluster, layout), "offline": "no" if config.concurrency else "yes"}
-    need = _memory_need(physics, config, cluster, inference_parts(config, layout, 0.0), features)
+    parts = physics.calibration.seconds(MEMORY, figures(inference_parts(config, layout, 0.0)), features)
+    need = _memory_need(physics, config, cluster, parts, parts)
     new, host = unseen(physics.calibration, FORWARD, features), host_memory_need(config, cluster, layout)
     estimate = Estimate(need, host, layout, new, concurrency=forward_batch(config))
     if not (timed and need.may_fit and host.fits):
         return estimate
-    step = step_of(physics.calibration, FORWARD, forward_terms(config, cluster), features)
+    terms = forward_terms(config, cluster)
+    step = step_of(terms, physics.calibration.seconds(FORWARD, terms.seconds, features))
     samples = physics.bands.around(step.rate * cluster.gpus, FORWARD, features, new)
     return replace(estimate, step=step, samples_per_second=samples)
 
@@ -281,22 +282,20 @@ def _estimate_generation(
     physics: Physics, config: InferenceConfig, cluster: Cluster, layout: Layout, *, timed: bool
 ) -> Estimate:
     features = inference_features(config, cluster, layout)
-    calibration, bands = physics.calibration, physics.bands
-    new = unseen(calibration, GENERATION, features)
-    served = served_load(calibration, config, cluster, layout, features, bands.around(1.0, GENERATION, features, new))
+    factors, new = engine_factors(physics.calibration, features), unseen(physics.calibration, GENERATION, features)
+    memory = EngineMemory.of(physics.calibration, config, layout, features)
+    room = memory.room(config, cluster.usable_bytes)
+    errors, of_first = (physics.bands.of(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
+    served = served_load(factors, config, cluster, layout, room, errors.around(1.0))
     if served is not None:
         config = replace(config, concurrency=served.in_flight / served.instances.likely)
-    engine = engine_on(calibration, config, cluster, layout, features)
-    in_flight, replicas = (
-        min(float(engine.state.in_flight), max(config.longest_over_mean, engine.room)),
-        float(replicas_in_use(config, layout)),
-    )
+    asked, replicas = requests_in_flight(config, layout, room), float(replicas_in_use(config, layout))
+    in_flight = min(asked, max(config.longest_over_mean, room))
     # An engine takes all the cache that it may use, whatever its load.
-    running = in_flight if served is None else engine.room
-    held = float(conversations_held(config, running)) if engine.room else running
-    in_cache = float(conversations_held(config, engine.room)) * (config.whole_length - config.shared_prompt)
-    parts, least = (inference_parts(config, layout, requests) for requests in (held, min(1.0, held)))
-    need = _memory_need(physics, config, cluster, parts, features, least)
+    running = in_flight if served is None else room
+    held = float(conversations_held(config, running)) if room else running
+    in_cache = float(conversations_held(config, room)) * (config.whole_length - config.shared_prompt)
+    need = _memory_need(physics, config, cluster, memory.holding(held), memory.holding(min(1.0, held)))
     estimate = Estimate(
         need,
         host := host_memory_need(config, cluster, layout),
@@ -306,20 +305,21 @@ def _estimate_generation(
         served=served,
         # By published runs, more may fit than by arithmetic.
         kv_cache_tokens=max(
-            cache_tokens_that_fit(config, cluster.usable_bytes, layout), config.shared_prompt + in_cache
+            cache_tokens_that_fit(config, cluster.usable_bytes, layout, memory.ideal), config.shared_prompt + in_cache
         ),
     )
     if not (timed and need.may_fit and host.fits):
         return estimate
-    output, caution = max(1.0, config.output_length), bands.caution(GENERATION, features, new)
+    engine = engine_on(factors, config, cluster, layout, room)
+    output, caution = max(1.0, config.output_length), errors.middle
     rate, first, token = (float(figure) for figure in engine.figures)
     rate *= output * replicas
     if served is not None:  # figures are those of the load, which include the caution of bands
         rate = output * served.requests_per_second / served.instances.likely / caution
         first, token = (served.mean_to_first_token * caution, served.mean_per_token * caution)
-    tokens = bands.around(rate, GENERATION, features, new)
-    per_token = bands.around(token, GENERATION, features, new, of_rate=False)
-    step = step_of(calibration, GENERATION, StepTerms(engine.ideal(engine.per_token), in_flight), features)
+    tokens, per_token = errors.around(rate), errors.around(token, of_rate=False)
+    ideal = engine.ideal(engine.per_token)
+    step = step_of(StepTerms(ideal, in_flight), factors.seconds(ideal))
     prefill = max(1.0, config.input_length) * layout.data / float(engine.seconds.prompt)
     return replace(
         estimate,
@@ -327,9 +327,7 @@ def _estimate_generation(
         samples_per_second=tokens.times(1.0 / output),
         tokens_per_second=tokens,
         # An engine is likely as slow with prompts as with answers, so that its rate times its seconds is its requests.
-        prefill_tokens_per_second=bands.around(prefill, FIRST_TOKEN, features, new).with_likely(prefill * caution),
-        seconds_to_first_token=bands.around(first, FIRST_TOKEN, features, new, of_rate=False).with_likely(
-            first / caution
-        ),
+        prefill_tokens_per_second=of_first.around(prefill).with_likely(prefill * caution),
+        seconds_to_first_token=of_first.around(first, of_rate=False).with_likely(first / caution),
         seconds_per_output_token=per_token,
     )

@@ -85,6 +85,10 @@ SMALL_BATCH = 128
 """Samples below which a forward pass is mostly launches of kernels."""
 
 
+FORMAT_FEATURES = ("precision", "bits")
+"""Features of the number formats of inference."""
+
+
 def inference_config_features(config: InferenceConfig) -> dict[str, str | float]:
     """Features of an inference configuration on any cluster."""
     bits = config.weight_bits or format_of(config.precision).stored_bits

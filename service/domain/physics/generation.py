@@ -1,39 +1,74 @@
 """A language model on an engine: the calibrated seconds of its work, the requests it holds, and its steady state."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import exp
 
 import numpy as np
 
 from service.domain.arrays import Floats, Indices, Number, taken
 from service.domain.band import Band
-from service.domain.calibration.coefficients import Calibration, Features
+from service.domain.calibration.coefficients import Calibration, Features, StepFactors
 from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.disaggregated import serve_load, times_of_load
 from service.domain.physics.inference_roofline import (
-    PER_REQUEST,
     EngineTerms,
     arrival_demands,
-    decode_demands,
     engine_terms,
+    pass_demands,
+    passes_of_prompt,
     prompt_demands,
+    request_demands,
+    step_demands,
+    step_weight_bytes,
 )
 from service.domain.physics.load import TIMES, Replicas, Served
 from service.domain.physics.memory import (
+    CACHE,
+    InferenceMemory,
     figures,
-    inference_parts,
+    inference_memory,
     replicas_in_use,
     requests_in,
     requests_with_room,
     sent_cache_bytes,
 )
 from service.domain.physics.parallelism import AnyLayout, Layout
-from service.domain.physics.resources import Demands, seconds_per_flop, seconds_per_unit_of_hardware
+from service.domain.physics.resources import Demands, seconds_per_unit
 from service.domain.physics.serving import PARTS, BurstShares, EngineTimes, SteadyState, steady_state
+
+IN_MEMORY = ("weights", "context", CACHE, "activations")
+"""Parts of the memory of an engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMemory:
+    """Calibrated bytes of an engine on each of its GPUs."""
+
+    ideal: InferenceMemory
+    factors: StepFactors
+
+    @staticmethod
+    def of(calibration: Calibration, config: InferenceConfig, layout: Layout, features: Features) -> "EngineMemory":
+        """Returns what an engine with these features holds in a layout."""
+        return EngineMemory(inference_memory(config, layout), calibration.factors(MEMORY, IN_MEMORY, features))
+
+    def holding(self, requests: float) -> dict[str, float]:
+        """Bytes by part with so many requests at once."""
+        return self.factors.seconds(figures(self.ideal.holding(requests)))
+
+    def room(self, config: InferenceConfig, usable_bytes: float) -> float:
+        """Requests that fit by the memory that published runs took, and by the room that an engine gives its cache."""
+        empty, each = sum(self.holding(0.0).values()), self.factors.of_terms[CACHE] * float(self.ideal.request)
+        in_cache = requests_with_room(config, usable_bytes, self.ideal)
+        return float(room_by_memory(config, (usable_bytes - empty) / each, in_cache))
+
+
+def engine_factors(calibration: Calibration, features: Features) -> StepFactors:
+    """Returns the factors of an engine's seconds."""
+    return calibration.factors(GENERATION, GENERATION.start, features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +104,12 @@ class Engine:
         return seconds
 
 
-def engine_on(
-    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features
-) -> Engine:
-    """Returns a replica with as many requests in flight as the configuration asks for, or as fit."""
-    room = _room(calibration, config, cluster, layout, features)
-    in_flight, most = _in_flight(config, layout, room), max(1.0, room)
+def engine_on(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float) -> Engine:
+    """Returns a replica with as many requests in flight as the configuration asks for, or as there is room for."""
+    in_flight, most = requests_in_flight(config, layout, room), max(1.0, room)
     # Terms that do not grow in proportion to the requests are taken as they are with all of them running.
     terms = engine_terms(config, cluster, layout, min(in_flight, most))
-    seconds = _calibrated(calibration, terms, features)
+    seconds = _calibrated(factors, terms)
     state = steady_state(seconds, in_flight, most, config.output_length, config.longest_answer(min(in_flight, most)))
     return Engine(terms, seconds, room, state, *shares_of(config, layout, state, most))
 
@@ -95,23 +127,11 @@ def shares_of(config: InferenceConfig, layout: AnyLayout, state: SteadyState, mo
     return shares._replace(per_request=shares.per_request.times(waits))
 
 
-def _in_flight(config: InferenceConfig, layout: Layout, room: float) -> float:
+def requests_in_flight(config: InferenceConfig, layout: Layout, room: float) -> float:
+    """Requests in flight on each replica: as many as the configuration asks for, or as there is room for."""
     if not config.concurrency:
         return max(1.0, room)
     return config.concurrency / float(replicas_in_use(config, layout))
-
-
-def _room(
-    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features
-) -> float:
-    """Requests that fit by the memory that published runs took, and by the room that the engine gives its cache."""
-    empty, one = (
-        sum(calibration.seconds(MEMORY, figures(inference_parts(config, layout, requests)), features).values())
-        for requests in (0.0, 1.0)
-    )
-    fit = (cluster.usable_bytes - empty) / (one - empty)
-    in_cache = requests_with_room(config, cluster.usable_bytes, layout)
-    return float(room_by_memory(config, fit, in_cache))
 
 
 def room_by_memory(config: InferenceConfig, fit: Number, in_cache: Number) -> Number:
@@ -158,68 +178,95 @@ class ServedLoad:
     """Seconds in which one of them sends the cache of a prompt."""
 
 
+RealRates = Callable[[str, str], Number]
+"""Returns the real seconds per unit of a resource that a term needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class CalibratedEngines:
-    """Engines at any number of running requests, as `engine_on` computes one: a layout each, or one layout for all."""
+    """Engines at any number of running requests, as `engine_on` computes one: a layout each, or one layout for all.
+
+    Of their work, only the weights that a step reads and the passes of a prompt depend on the requests that run.
+    """
 
     config: InferenceConfig
     layouts: AnyLayout
-    linked_gpus: Number
-    rates: Mapping[str, Number]
-    """Seconds per unit of each resource at its rated speed."""
-    factors: Mapping[str, Number]
-    """Real seconds of each term over those."""
+    memory: Number
+    """Seconds per byte of memory at its rated speed."""
+    weights: Number
+    """Real seconds per byte of weights."""
+    step: Number
+    """Seconds of a step apart from its weights."""
+    request: Number
+    """Seconds that each running request adds to a step."""
+    prompt: Number
+    """Seconds of a prompt apart from its passes."""
+    one_pass: Number
+    arrival: Number
+
+    @staticmethod
+    def of(
+        config: InferenceConfig, layouts: AnyLayout, linked_gpus: Number, memory: Number, real: RealRates
+    ) -> "CalibratedEngines":
+        """Returns engines by their seconds per byte of memory at its rated speed, and their real rates."""
+
+        def total(demands: Demands) -> Number:
+            return sum(amount * real(term, resource) for (term, resource), amount in demands.items())
+
+        request = request_demands(config, layouts, linked_gpus)
+        return CalibratedEngines(
+            config,
+            layouts,
+            memory,
+            real("weights", "memory"),
+            total(step_demands(config, layouts)),
+            np.maximum(total(request), request["cache", "memory"] * memory),
+            total(prompt_demands(config, layouts, linked_gpus)),
+            total(pass_demands(config, layouts)),
+            total(arrival_demands(config)),
+        )
 
     def rows(self, rows: Indices) -> "CalibratedEngines":
         """Returns some of the engines."""
         if isinstance(self.layouts, Layout):
             return self
-        linked = np.asarray(self.linked_gpus)[rows]
-        rates, factors = (
-            {name: np.asarray(column)[rows] for name, column in columns.items()}
-            for columns in (self.rates, self.factors)
+        columns = self.memory, self.weights, self.step, self.request, self.prompt, self.one_pass, self.arrival
+        return CalibratedEngines(
+            self.config.rows(rows), taken(self.layouts, rows), *(np.asarray(column)[rows] for column in columns)
         )
-        return CalibratedEngines(self.config, taken(self.layouts, rows), linked, rates, factors)
 
     def at(self, running: Floats) -> EngineTimes:
-        """Returns the calibrated seconds of each part of an engine's work."""
-        decode, memory = decode_demands(self.config, self.layouts, self.linked_gpus, running), self.rates["memory"]
+        """Returns the calibrated seconds of each part of an engine's work. No step is faster than reading weights."""
+        weights = step_weight_bytes(self.config, self.layouts, running)
         return EngineTimes(
-            np.maximum(self._total(decode, per_request=False), decode["weights", "memory"] * memory),
-            np.maximum(self._total(decode, per_request=True), decode["cache", "memory"] * memory) / running,
-            self._total(prompt_demands(self.config, self.layouts, self.linked_gpus, running)),
-            self._total(arrival_demands(self.config)),
-        )
-
-    def _total(self, demands: Demands, *, per_request: bool | None = None) -> Number:
-        return sum(
-            amount * self.rates[resource] * self.factors[term]
-            for (term, resource), amount in demands.items()
-            if (per_request is None or (term in PER_REQUEST) == per_request) and np.any(amount)
+            np.maximum(weights * self.weights + self.step, weights * self.memory),
+            self.request,
+            self.prompt + passes_of_prompt(self.config, running) * self.one_pass,
+            self.arrival,
         )
 
 
-def _engine_with(
-    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features
-) -> CalibratedEngines:
+def _engine_with(factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout) -> CalibratedEngines:
     """Returns the engine of one cluster and layout."""
-    rates = seconds_per_flop(config, cluster.gpu) | seconds_per_unit_of_hardware(cluster)
-    return CalibratedEngines(
-        config, layout, cluster.linked_gpus, rates, _factors(calibration, GENERATION.start, features)
-    )
+    rates, of_terms = seconds_per_unit(config, cluster), factors.of_terms
+
+    def real(term: str, resource: str) -> float:
+        return rates[resource] * of_terms[term]
+
+    return CalibratedEngines.of(config, layout, cluster.linked_gpus, rates["memory"], real)
 
 
 def served_load(
-    calibration: Calibration, config: InferenceConfig, cluster: Cluster, layout: Layout, features: Features, rates: Band
+    factors: StepFactors, config: InferenceConfig, cluster: Cluster, layout: Layout, room: float, rates: Band
 ) -> ServedLoad | None:
     """Returns the instances that serve the load of a configuration; None where it has none, or not one request fits.
 
     `rates` is the band of a rate of 1.
     """
     serving = config.serving
-    if serving is None or not (room := _room(calibration, config, cluster, layout, features)):
+    if serving is None or not room:
         return None
-    engine = _engine_with(calibration, config, cluster, layout, features)
+    engine = _engine_with(factors, config, cluster, layout)
     # Engines as fast as the high end of the band, the likely figure and the low end.
     speeds = np.array([rates.high, rates.likely, rates.low])
     replicas = Replicas.of(engine, np.full(3, room), np.full(3, float(layout.data)), 1.0 / speeds)
@@ -256,17 +303,8 @@ def served_load(
     )
 
 
-def _calibrated(calibration: Calibration, terms: EngineTerms, features: Features) -> EngineTimes:
+def _calibrated(factors: StepFactors, terms: EngineTerms) -> EngineTimes:
     """Real seconds of each part. No step is faster than reading the weights, and the cache of what runs in it."""
-    parts = [getattr(terms, part) for part in PARTS]
-    factors = _factors(calibration, {term for part in parts for term in part}, features)
-    step, request, prompt, arrival = (sum(seconds * factors[term] for term, seconds in part.items()) for part in parts)
+    of_terms, parts = factors.of_terms, [getattr(terms, part) for part in PARTS]
+    step, request, prompt, arrival = (sum(seconds * of_terms[term] for term, seconds in part.items()) for part in parts)
     return EngineTimes(max(step, terms.step["weights"]), max(request, terms.request["cache"]), prompt, arrival)
-
-
-def _factors(calibration: Calibration, terms: Iterable[str], features: Features) -> dict[str, float]:
-    """Real seconds over ideal ones of each term."""
-    whole = exp(calibration.log_factor(GENERATION, "*", features))
-    return {
-        term: GENERATION.start[term] * exp(calibration.log_factor(GENERATION, term, features)) * whole for term in terms
-    }

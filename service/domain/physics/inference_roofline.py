@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from service.domain.arrays import Number
-from service.domain.catalog.precision import bytes_per_value
 from service.domain.jobs.config import InferenceConfig
 from service.domain.models.counts import (
     mean_attention_flops_per_token,
@@ -17,7 +16,14 @@ from service.domain.models.counts import (
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import sequence_cache_bytes
 from service.domain.physics.parallelism import AnyLayout, Layout, all_reduce_bytes, spread_of_experts
-from service.domain.physics.resources import Demands, StepTerms, ideal_terms, over_links
+from service.domain.physics.resources import (
+    Demands,
+    StepTerms,
+    ideal_seconds,
+    ideal_terms,
+    over_links,
+    seconds_per_unit,
+)
 from service.domain.physics.training_roofline import (
     KERNELS_PER_LAYER_FORWARD,
     LAUNCH_SECONDS,
@@ -42,12 +48,6 @@ TOKENS_PER_STEP = 8192.0
 USUAL_FORWARD_BATCH = 128.0
 """Samples in a forward pass by default (assumed: large enough to fill a GPU)."""
 
-PER_REQUEST = ("cache", "matrix", "vocabulary", "tensor", "expert", "request")
-"""Terms of a step that grow with the requests that run in it."""
-
-SHARED_BY_STAGES = ("cache", "matrix", "prefill", "attention", "prefill_memory", "vocabulary", "tensor", "expert")
-"""Terms that the stages of a pipeline share: they work on different requests at the same time."""
-
 
 class EngineTerms(NamedTuple):
     """Ideal seconds of each term of a step, of a request that runs in it, of a prompt, and of an arrival."""
@@ -66,10 +66,10 @@ EXPANDED_BYTES = 2.0
 """Bytes of a weight in the 16-bit format to which stacks without narrow kernels expand it."""
 
 
-def _weight_bytes(config: InferenceConfig) -> float:
+def _weight_bytes(config: InferenceConfig) -> Number:
     """Bytes that a product reads per weight: as it is stored, or expanded to 16 bits."""
-    stored = config.weight_bits / 8 if config.weight_bits else bytes_per_value(config.precision)
-    return max(stored, EXPANDED_BYTES) if config.software.stack.expands_weights else stored
+    stored = config.formats.weight_bits / 8
+    return np.maximum(stored, EXPANDED_BYTES) if config.software.stack.expands_weights else stored
 
 
 def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number) -> Number:
@@ -82,71 +82,101 @@ def weight_bytes_read(config: InferenceConfig, layout: AnyLayout, tokens: Number
     return (always + experts / spread) * _weight_bytes(config) / layout.tensor
 
 
-def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, tokens: Number) -> Demands:
-    """Sums over tensor groups, and the way of tokens to spread experts and back."""
+def step_weight_bytes(config: InferenceConfig, layout: AnyLayout, running: Number) -> Number:
+    """Bytes of the weights that a GPU reads for a token of each of so many running requests: each weight once.
+
+    With drafts, a step verifies several tokens of each request, and yields some of them.
+    """
+    return weight_bytes_read(config, layout, running * config.tokens_verified) * config.steps_per_token
+
+
+def step_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
+    """A decoding step of a replica apart from its weights, whatever runs in it; with drafts, for the mean token."""
+    t, steps = config.model.transformer, config.steps_per_token
+    assert t is not None
+    return {
+        ("launch", "seconds"): steps * KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
+        ("routing", "seconds"): steps * ROUTING_SECONDS * t.moe_layers,
+        ("latency", "seconds"): steps * t.sublayers * HOP_SECONDS * (layout.tensor > 1),
+        # Each stage of a pipeline has requests of its own to schedule.
+        ("step", "seconds"): steps * 1e-3 * layout.pipeline,
+    }
+
+
+def request_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
+    """Adds of each running request to a decoding step: its whole KV cache is read.
+
+    Stages of a pipeline work on different requests at the same time, so that they neither add bandwidth nor lose it;
+    GPUs of a tensor group share the work. With drafts, the demands are those of the mean token.
+    """
+    t, steps, gpus = config.model.transformer, config.steps_per_token, layout.tensor * layout.pipeline
+    assert t is not None
+    tokens, mean_context = steps * config.tokens_verified, config.input_length + config.output_length / 2
+    return {
+        ("cache", "memory"): steps * sequence_cache_bytes(config, mean_context, layout.tensor) / layout.pipeline,
+        ("matrix", "flops"): tokens * 2.0 * multiplied_parameters(config.model) / gpus,
+        ("request", "seconds"): steps * REQUEST_SECONDS,
+        ("vocabulary", "memory"): tokens * t.vocabulary * 4 * 3 / gpus,
+        **_links(config, layout, linked_gpus, tokens),
+    }
+
+
+def _links(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, tokens: float) -> Demands:
+    """Sums over tensor groups, and the way of tokens to spread experts and back; stages share both."""
     t = config.model.transformer
     assert t is not None
-    sums = all_reduce_bytes(t.sublayers * 2.0 * tokens * t.hidden, layout.tensor)
+    sums = all_reduce_bytes(t.sublayers * 2.0 * tokens * t.hidden, layout.tensor) / layout.pipeline
+    of_tensor = over_links("tensor", sums, layout.tensor <= linked_gpus)
+    if not t.moe_layers:
+        return of_tensor
     spread = spread_of_experts(layout)
-    copies = 2 * t.moe_layers * np.minimum(t.experts_per_token, spread) * (1.0 - 1.0 / spread)
-    return over_links("tensor", sums, layout.tensor <= linked_gpus) | over_links(
-        "expert", copies * 2.0 * tokens * t.routed_size, layout.expert <= linked_gpus
-    )
+    copies = 2 * t.moe_layers * np.minimum(t.experts_per_token, spread) * (1.0 - 1.0 / spread) / layout.pipeline
+    return of_tensor | over_links("expert", copies * 2.0 * tokens * t.routed_size, layout.expert <= linked_gpus)
 
 
-def decode_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, running: Number) -> Demands:
-    """One decoding step of a replica: reads every weight that its tokens use once, and the whole KV cache.
-
-    Pipeline stages take turns, so they neither add bandwidth nor lose it; GPUs of a tensor group share the work. With
-    drafts, a step verifies several tokens of each request, and the demands are those of the mean token that it yields.
-    """
-    t, wide = config.model.transformer, layout.tensor
-    assert t is not None
-    verified, steps = (1.0, 1.0)
-    if config.serving is not None:
-        verified, steps = config.serving.tokens_verified, config.serving.steps_per_token
-    tokens = running * verified
-    mean_context = config.input_length + config.output_length / 2
-    demands = _shared_by_stages(layout, {
-        ("weights", "memory"): weight_bytes_read(config, layout, tokens),
-        ("launch", "seconds"): KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
-        ("routing", "seconds"): ROUTING_SECONDS * t.moe_layers,
-        ("latency", "seconds"): t.sublayers * HOP_SECONDS * (wide > 1),
-        # Each stage of a pipeline has requests of its own to schedule.
-        ("step", "seconds"): 1e-3 * layout.pipeline,
-        ("cache", "memory"): running * sequence_cache_bytes(config, mean_context, wide),
-        ("matrix", "flops"): tokens * 2.0 * multiplied_parameters(config.model) / wide,
-        ("request", "seconds"): REQUEST_SECONDS * running,
-        ("vocabulary", "memory"): tokens * t.vocabulary * 4 * 3 / wide,
-        **_links(config, layout, linked_gpus, tokens),
-    })  # fmt: skip
-    return {key: amount * steps for key, amount in demands.items()}
-
-
-def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number, running: Number) -> Demands:
-    """Reading one prompt, 2 N s FLOPs and causal attention, while so many requests run.
+def prompt_demands(config: InferenceConfig, layout: AnyLayout, linked_gpus: Number) -> Demands:
+    """Reading one prompt apart from its passes: 2 N s FLOPs and causal attention, which the stages share.
 
     The part that prompts have in common is in the cache: the others attend to it, and nothing else is done for it.
-    A pass takes a part of a long prompt, or several short ones where many requests run: they end as often as B / o
-    in a step. How much of a pass adds to the step that it shares is for the calibration.
     """
-    t, wide, prompt = config.model.transformer, layout.tensor, max(1.0, config.input_length)
+    t, gpus, prompt = config.model.transformer, layout.tensor * layout.pipeline, max(1.0, config.input_length)
     assert t is not None
-    tokens = prompt - config.shared_prompt
+    tokens = _tokens_to_read(config)
     attention = prompt * mean_attention_flops_per_token(t, prompt)
     if config.shared_prompt:
         attention -= config.shared_prompt * mean_attention_flops_per_token(t, config.shared_prompt)
     images = min(config.image_tokens, tokens) * (config.model.other_flops_per_sample or 0.0)
-    later = max(1.0, config.output_length - 1.0)
-    passes = np.maximum(tokens / TOKENS_PER_STEP, np.minimum(1.0, later / running))
-    return _shared_by_stages(layout, {
-        ("prefill", "flops"): (tokens * 2.0 * multiplied_parameters(config.model) + images) / wide,
-        ("attention", "wide_flops"): attention / wide,
-        ("prefill_memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * t.sublayers / 2 / wide,
-        ("pass", "memory"): passes * weight_bytes_read(config, layout, tokens),
-        ("pass", "seconds"): passes * KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
+    return {
+        ("prefill", "flops"): (tokens * 2.0 * multiplied_parameters(config.model) + images) / gpus,
+        ("attention", "wide_flops"): attention / gpus,
+        ("prefill_memory", "memory"): LAYER_BYTES_PER_VALUE * tokens * t.hidden * t.sublayers / 2 / gpus,
         **_links(config, layout, linked_gpus, tokens),
-    })  # fmt: skip
+    }
+
+
+def pass_demands(config: InferenceConfig, layout: AnyLayout) -> Demands:
+    """A pass over the tokens of a prompt. How much of it adds to the step that it shares is for the calibration."""
+    t = config.model.transformer
+    assert t is not None
+    return {
+        ("pass", "memory"): weight_bytes_read(config, layout, _tokens_to_read(config)),
+        ("pass", "seconds"): KERNELS_PER_LAYER_FORWARD * t.sublayers / 2 * LAUNCH_SECONDS,
+    }
+
+
+def passes_of_prompt(config: InferenceConfig, running: Number) -> Number:
+    """Passes that read one prompt while so many requests run.
+
+    A pass takes a part of a long prompt, or several short ones where many requests run: they end as often as B / o
+    in a step.
+    """
+    later = max(1.0, config.output_length - 1.0)
+    return np.maximum(_tokens_to_read(config) / TOKENS_PER_STEP, np.minimum(1.0, later / running))
+
+
+def _tokens_to_read(config: InferenceConfig) -> float:
+    """Tokens of a prompt that are not in the cache already."""
+    return max(1.0, config.input_length) - config.shared_prompt
 
 
 def arrival_demands(config: InferenceConfig) -> Demands:
@@ -166,21 +196,19 @@ def arrival_demands(config: InferenceConfig) -> Demands:
 
 def engine_terms(config: InferenceConfig, cluster: Cluster, layout: Layout, running: float) -> EngineTerms:
     """Ideal seconds of each part of an engine's work while so many requests run on a replica."""
-    decode = _seconds(decode_demands(config, layout, cluster.linked_gpus, running), config, cluster)
-    return EngineTerms(
-        {term: seconds for term, seconds in decode.items() if term not in PER_REQUEST},
-        {term: seconds / running for term, seconds in decode.items() if term in PER_REQUEST},
-        _seconds(prompt_demands(config, layout, cluster.linked_gpus, running), config, cluster),
-        _seconds(arrival_demands(config), config, cluster),
+    rates, linked_gpus, passes = (
+        seconds_per_unit(config, cluster),
+        cluster.linked_gpus,
+        passes_of_prompt(config, running),
     )
-
-
-def _seconds(demands: Demands, config: InferenceConfig, cluster: Cluster) -> dict[str, float]:
-    return ideal_terms(demands, 1.0, config, cluster).seconds
-
-
-def _shared_by_stages(layout: AnyLayout, demands: Demands) -> Demands:
-    return {key: amount / layout.pipeline if key[0] in SHARED_BY_STAGES else amount for key, amount in demands.items()}
+    weights = float(step_weight_bytes(config, layout, running)) * rates["memory"]
+    of_passes = {key: amount * passes for key, amount in pass_demands(config, layout).items()}
+    return EngineTerms(
+        {"weights": weights, **ideal_seconds(step_demands(config, layout), rates)},
+        ideal_seconds(request_demands(config, layout, linked_gpus), rates),
+        ideal_seconds(prompt_demands(config, layout, linked_gpus) | of_passes, rates),
+        ideal_seconds(arrival_demands(config), rates),
+    )
 
 
 def forward_batch(config: InferenceConfig) -> float:

@@ -1,6 +1,7 @@
 """Bytes that a configuration needs on each GPU, in parts, before calibration; and how much KV cache fits."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,6 +59,9 @@ RECOMPUTED_SHARE = 0.15
 blocks, and the values of the block that is recomputed. FLUX.2 Klein keeps 3.7 of 24.5 GB (mflux), and SDXL trains in
 11 of 24 GB."""
 
+CACHE = "kv_cache"
+"""The part of the memory that grows with the requests."""
+
 CACHE_SHARE = 0.92
 """Share of a GPU's usable memory that weights, activations and cache may take together."""
 
@@ -97,13 +101,14 @@ def trainable_parameters(config: TrainingConfig) -> float:
     return dense * (1.0 if config.method == "full" else ADAPTER_SHARE)
 
 
-def stored_weight_bytes(model: Model, bits: float) -> float:
+def stored_weight_bytes(model: Model, bits: Number) -> Number:
     """Bytes of the weights at so many bits each; below 8 bits, embedding and head stay at 16."""
     t = model.transformer
-    if t is None or bits >= 8:
+    if t is None:
         return model.parameters * bits / 8
     wide = t.vocabulary * t.hidden * (1 if t.tied else 2)
-    return max(0.0, model.parameters - wide) * bits / 8 + wide * 2.0
+    narrow = max(0.0, model.parameters - wide) * bits / 8 + wide * 2.0
+    return np.where(bits >= 8, model.parameters * bits / 8, narrow)
 
 
 def learned_routed_share(config: TrainingConfig) -> float:
@@ -138,7 +143,7 @@ def training_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Numbe
     }
 
 
-def on_each_gpu(whole: float, layout: AnyLayout, routed: float, sharded: Number) -> Number:
+def on_each_gpu(whole: Number, layout: AnyLayout, routed: float, sharded: Number) -> Number:
     """Returns the part on each GPU of what tensor, pipeline and expert parallelism divide, and ZeRO shards over copies.
 
     An expert group includes the ranks of a tensor group: experts lie whole on its GPUs.
@@ -171,7 +176,7 @@ def frozen_weight_bytes(config: TrainingConfig) -> float:
     if config.method == "full" and not config.has_reference:
         return 0.0
     bits = 8 * (bytes_per_value(config.weight_precision) if config.weight_precision else RECIPES[config.recipe][0])
-    return stored_weight_bytes(config.model, bits)
+    return float(stored_weight_bytes(config.model, bits))
 
 
 def _table_bytes(config: TrainingConfig) -> float:
@@ -222,8 +227,7 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
 def sequence_cache_bytes(config: InferenceConfig, tokens: float, tensor: Number = 1) -> Number:
     """Bytes of the KV cache of one sequence, over all layers, on one GPU of a tensor-parallel group."""
     assert config.model.transformer is not None
-    value = bytes_per_value(config.kv_precision) if config.kv_precision else 2.0
-    return cache_bytes(config.model.transformer, tokens, value, tensor)
+    return cache_bytes(config.model.transformer, tokens, config.formats.cache_bytes, tensor)
 
 
 def sent_cache_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
@@ -232,44 +236,49 @@ def sent_cache_bytes(config: InferenceConfig, layout: AnyLayout) -> Number:
     return sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
 
 
-def inference_parts(config: InferenceConfig, layout: AnyLayout, sequences: Number) -> dict[str, Number]:
-    """Bytes per GPU of weights, KV cache, activations of one forward pass, and the context."""
+class InferenceMemory(NamedTuple):
+    """Bytes of inference on a GPU before calibration, on one layout or in each row of a table of layouts."""
+
+    empty: dict[str, Number]
+    """By part without requests: weights, the context, the cache that all share, activations of one forward pass."""
+    request: Number
+    """Cache of one request; 0 for networks without sequences."""
+
+    def holding(self, requests: Number) -> dict[str, Number]:
+        """Bytes by part with so many requests at once."""
+        return {
+            name: amount + requests * self.request if name == CACHE else amount for name, amount in self.empty.items()
+        }
+
+
+def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMemory:
+    """Returns what a GPU holds in a layout."""
     model, t = config.model, config.model.transformer
-    bits = config.weight_bits or bytes_per_value(config.precision) * 8
-    stack = config.software.stack
+    bits, stack = config.formats.weight_bits, config.software.stack
     weights = model.parameters * bits / 8 if stack.bits_of_whole_file else stored_weight_bytes(model, bits)
-    weights += (model.other_parameters or 0.0) * bits / 8
-    parts: dict[str, Number] = {
-        "weights": on_each_gpu(weights, layout, routed_share(model), 0),
-        "context": CONTEXT_BYTES,
-    }
-    if t is not None:
-        shared, each = _cache_bytes_of_requests(config, layout)
-        parts["kv_cache"] = shared + sequences * each
-        tokens = TOKENS_PER_PASS if stack.stack_class.batches_continuously else 1.0
-        parts["activations"] = tokens * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
-    return parts
-
-
-def _cache_bytes_of_requests(config: InferenceConfig, layout: AnyLayout) -> tuple[Number, Number]:
-    """Bytes on each GPU of the part of the cache that all requests share, and of the part of each request."""
+    weights = weights + (model.other_parameters or 0.0) * bits / 8
+    empty = {"weights": on_each_gpu(weights, layout, routed_share(model), 0), "context": CONTEXT_BYTES}
+    if t is None:
+        return InferenceMemory(empty, 0.0)
 
     def cached(tokens: float) -> Number:
         return sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
 
+    empty[CACHE] = cached(config.shared_prompt) if config.shared_prompt else 0.0
+    tokens = TOKENS_PER_PASS if stack.stack_class.batches_continuously else 1.0
+    empty["activations"] = tokens * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
     # A request keeps its own tokens and its own recurrent state, even where a window has passed the shared part.
-    own = cached(max(1.0, config.whole_length - config.shared_prompt))
-    return cached(config.shared_prompt) if config.shared_prompt else 0.0, own
+    return InferenceMemory(empty, cached(max(1.0, config.whole_length - config.shared_prompt)))
 
 
-def cache_need(config: InferenceConfig, layout: AnyLayout) -> tuple[Number, Number]:
-    """Returns the bytes of a GPU that weights and activations take, and those of the cache of one request."""
-    return sum(inference_parts(config, layout, 0.0).values()), _cache_bytes_of_requests(config, layout)[1]
+def inference_parts(config: InferenceConfig, layout: AnyLayout, requests: Number) -> dict[str, Number]:
+    """Bytes per GPU by part with so many requests at once."""
+    return inference_memory(config, layout).holding(requests)
 
 
-def _room_for_cache(usable_bytes: Number, others: Number) -> Number:
+def _room_for_cache(usable_bytes: Number, memory: InferenceMemory) -> Number:
     """Bytes of a GPU that weights and activations leave for the KV cache."""
-    return np.maximum(0.0, CACHE_SHARE * usable_bytes - others)
+    return np.maximum(0.0, CACHE_SHARE * usable_bytes - sum(memory.empty.values()))
 
 
 def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
@@ -292,26 +301,23 @@ def requests_in(config: InferenceConfig, conversations: Number) -> Number:
     return np.maximum(conversations / max(1.0, mean), root**2)
 
 
-def requests_with_room(config: InferenceConfig, usable_bytes: Number, layout: AnyLayout) -> Number:
+def requests_with_room(config: InferenceConfig, usable_bytes: Number, memory: InferenceMemory) -> Number:
     """Requests that run at once in the cache of one replica, and that its stack takes; 0 if not one fits whole."""
-    return places_in_cache(config, usable_bytes, *cache_need(config, layout))
-
-
-def places_in_cache(config: InferenceConfig, usable_bytes: Number, others: Number, bytes_each: Number) -> Number:
-    """Returns `requests_with_room` by what `cache_need` returns of the layout."""
+    each = memory.request
     if config.software.stack.static_batches:  # the cache is not paged
-        bytes_each = bytes_each * config.longest_over_mean
-    whole = _room_for_cache(usable_bytes, others) / bytes_each
+        each = each * config.longest_over_mean
+    whole = _room_for_cache(usable_bytes, memory) / each
     running = np.where(whole >= 1.0, np.maximum(1.0, np.floor(requests_in(config, whole))), 0.0)
     return np.minimum(config.software.stack.most_in_flight, running)
 
 
-def cache_tokens_that_fit(config: InferenceConfig, usable_bytes: float, layout: Layout) -> float:
+def cache_tokens_that_fit(
+    config: InferenceConfig, usable_bytes: float, layout: Layout, memory: InferenceMemory
+) -> float:
     """Tokens of one conversation whose keys and values fit on the GPUs of one replica."""
     tokens = max(1.0, config.whole_length)
     bytes_each = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline / tokens
-    room = _room_for_cache(usable_bytes, cache_need(config, layout)[0])
-    return float(room / bytes_each) if bytes_each else 0.0
+    return float(_room_for_cache(usable_bytes, memory) / bytes_each) if bytes_each else 0.0
 
 
 def figures(parts: Mapping[str, Number]) -> dict[str, float]:

@@ -4,6 +4,7 @@ Amounts depend on the job and its layout, seconds per unit on the cluster alone;
 layouts with many clusters.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from service.domain.arrays import Number
@@ -48,7 +49,8 @@ def seconds_per_flop(config: Config, gpu: Gpu) -> dict[str, float]:
     # Attention scores keep 16 bits where the rest is narrower, and engines always compute them at 16.
     narrow = isinstance(config, InferenceConfig) or bytes_per_value(config.precision) < 2
     wide = "bf16" if narrow else config.precision
-    return {"flops": 1 / peak_in(config, gpu, config.precision), "wide_flops": 1 / peak_in(config, gpu, wide)}
+    own = 1 / peak_in(config, gpu, config.precision)
+    return {"flops": own, "wide_flops": own if wide == config.precision else 1 / peak_in(config, gpu, wide)}
 
 
 def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:
@@ -64,14 +66,24 @@ def seconds_per_unit_of_hardware(cluster: Cluster) -> dict[str, float]:
     }
 
 
-def ideal_terms(demands: Demands, units: float, config: Config, cluster: Cluster) -> StepTerms:
-    """Returns the seconds of each term at the rated speed of every part of a cluster."""
-    rates = seconds_per_flop(config, cluster.gpu) | seconds_per_unit_of_hardware(cluster)
+def seconds_per_unit(config: Config, cluster: Cluster) -> dict[str, float]:
+    """Returns seconds per unit of each resource of a cluster at its rated speed."""
+    return seconds_per_flop(config, cluster.gpu) | seconds_per_unit_of_hardware(cluster)
+
+
+def ideal_seconds(demands: Demands, rates: Mapping[str, float]) -> dict[str, float]:
+    """Returns the seconds of each term at these seconds per unit of each resource."""
     seconds: dict[str, float] = {}
     for (term, resource), amount in demands.items():
         seconds[term] = seconds.get(term, 0.0) + float(amount) * rates[resource]
+    return seconds
+
+
+def ideal_terms(demands: Demands, units: float, config: Config, cluster: Cluster) -> StepTerms:
+    """Returns the seconds of each term at the rated speed of every part of a cluster."""
+    rates = seconds_per_unit(config, cluster)
     carried = (amount * rates[resource] for (term, resource), amount in demands.items() if term == GRADIENTS)
-    return StepTerms(seconds, units, float(max(carried, default=0.0)))
+    return StepTerms(ideal_seconds(demands, rates), units, float(max(carried, default=0.0)))
 
 
 def over_links(name: str, amount: Number, linked: Number) -> Demands:

@@ -4,11 +4,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import ceil
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from service.domain.arrays import Mask, either
+from service.domain.arrays import Indices, Mask
 from service.domain.band import Band
 from service.domain.bill.estimate import modelled_rate
 from service.domain.catalog.catalog import Catalog
@@ -32,7 +33,7 @@ from service.domain.layouts.fleet_columns import (
     types_that_fit_with,
     types_that_run,
 )
-from service.domain.layouts.job_estimate import JobEstimate, at_rate, estimate_job_in
+from service.domain.layouts.job_estimate import JobEstimate, at_rate, estimate_job_in, memory_of_job_in
 from service.domain.physics.cluster import Cluster, cluster_of_instance
 from service.domain.physics.parallelism import Layout
 from service.domain.selection.offers import AdmittedOffers
@@ -78,21 +79,22 @@ class Blockers(NamedTuple):
     def of(cls, options: Sequence[EstimateColumns], catalog: Catalog) -> "Blockers":
         """Uses the smallest node count that works; if none does, the one that needs the least memory."""
         no_gpu, unrated = catalog.derive(_without_figures)
-        best, *others = options
-        for option in others:
-            best = either(best, option, ~best.works & (option.works | (option.needed_bytes < best.needed_bytes)))
+        works, needed = np.array([option.works for option in options]), [option.needed_bytes for option in options]
+        best = np.where(works.any(axis=0), works.argmax(axis=0), np.argmin(needed, axis=0))
+        of_best = partial(_chosen, options, best)
         rated = ~mask_of(no_gpu | unrated, len(catalog.instance_types))
-        full = rated & best.runs & best.exists & ~best.fits
-        over_gpu_memory = full & (best.sure_bytes > best.usable_bytes)
+        runs, exists, fits, holds_weights = (of_best(name) for name in ("runs", "exists", "fits", "holds_weights"))
+        full = rated & runs & exists & ~fits
+        over_gpu_memory = full & (of_best("sure_bytes") > of_best("usable_bytes"))
         return cls(
             gpu=no_gpu,
             figures=unrated,
-            precision=types_where(rated & ~best.runs),
-            layout=types_where(rated & best.runs & ~best.exists),
-            gpu_memory=types_where(over_gpu_memory & ~best.holds_weights),
-            kv_cache=types_where(over_gpu_memory & best.holds_weights),
+            precision=types_where(rated & ~runs),
+            layout=types_where(rated & runs & ~exists),
+            gpu_memory=types_where(over_gpu_memory & ~holds_weights),
+            kv_cache=types_where(over_gpu_memory & holds_weights),
             host_memory=types_where(full & ~over_gpu_memory),
-            concurrency=types_where(rated & best.runs & best.exists & best.fits & ~best.holds),
+            concurrency=types_where(rated & runs & exists & fits & ~of_best("holds")),
         )
 
     @property
@@ -125,6 +127,11 @@ class FleetEstimate(Generic[W]):
     def layout(self, index: int, nodes: int) -> Layout:
         """Returns the best layout on a number of nodes of an instance type."""
         return self.layouts[self.counts.index(nodes)].of(index)
+
+
+def _chosen(options: Sequence[EstimateColumns], option: Indices, name: str) -> NDArray[Any]:
+    """Returns a column with the figure of the chosen option in each row."""
+    return np.array([getattr(each, name) for each in options])[option, np.arange(len(option))]
 
 
 def node_counts(least: int, most: int) -> tuple[int, ...]:
@@ -212,8 +219,9 @@ def _highest_confidence(catalog: Catalog, fleet: FleetEstimate[Job], among: Type
     columns, nodes = options[int(option)], fleet.counts[int(option)]
     if not wanted.any() or columns.needed_bytes[index] > columns.usable_bytes[index]:
         return None
-    estimate, _ = estimate_on(fleet, int(index), nodes, catalog)
-    return estimate.estimate.memory.highest_confidence
+    cluster = cluster_of_instance(catalog.instance_types[index], nodes, fleet.job.assumed_network_gbps)
+    layout = fleet.layout(int(index), nodes)
+    return memory_of_job_in(catalog.reference.physics, fleet.job, cluster, layout).highest_confidence
 
 
 def estimate_on(fleet: FleetEstimate[Job], index: int, nodes: int, catalog: Catalog) -> tuple[JobEstimate, Cluster]:

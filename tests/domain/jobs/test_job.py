@@ -114,6 +114,13 @@ def test_gpus_with_equal_traits_share_a_configuration() -> None:
     assert gpu_traits(A100) != gpu_traits(V100)
 
 
+def test_precisions_that_a_job_does_not_ask_for_decide_nothing() -> None:
+    wider = replace(A100, rates={**A100.rates, "fp8": rate("fp8")})
+    assert gpu_traits(A100) == gpu_traits(wider)
+    assert inference_on(INFERENCE, A100) == inference_on(INFERENCE, wider)
+    assert gpu_traits(A100, ("fp8",)) != gpu_traits(wider, ("fp8",))
+
+
 def test_the_stack_of_a_platform_does_the_work_of_the_one_that_is_named() -> None:
     neuron = replace(A100, platform="neuron")
     vllm, sglang = (replace(INFERENCE, software=SoftwareStack(name)) for name in ("vllm", "sglang"))

@@ -3,32 +3,31 @@
 from dataclasses import replace
 from math import isfinite
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
-from service.domain.calibration.error_bands import Physics
-from service.domain.calibration.step_kinds import GENERATION
+from service.domain.calibration.error_bands import HARDER, NOVELTIES, Physics
+from service.domain.calibration.step_kinds import FORWARD, GENERATION, INFERENCE_MEMORY
 from service.domain.errors import QuestionError
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import SoftwareStack
-from service.domain.layouts.cluster_table import cluster_table, distinct
-from service.domain.layouts.inference_search import (
-    fastest_inference_layouts,
-    inference_bands,
-)
+from service.domain.layouts.cluster_table import ClusterTable, cluster_table, distinct
+from service.domain.layouts.inference_configs import InferenceConfigs
+from service.domain.layouts.inference_search import FastestInference, fastest_inference_layouts, inference_bands
 from service.domain.layouts.search import best_layout
 from service.domain.layouts.usual import FixedLayout
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
-from service.domain.physics.features import config_features
+from service.domain.physics.features import FORMAT_FEATURES, config_features
 from service.domain.physics.parallelism import Layout
 from tests.builders.calibrations import FITTED, UNFITTED
 from tests.builders.clusters import cluster, faster
 from tests.builders.jobs import LARGE_MODEL, inference, model
 from tests.oracles.layouts import every_inference_layout, samples_per_second
-from tests.strategies.layouts import clusters, inference_configs
+from tests.strategies.layouts import clusters, inference_configs, network_rates
 
 physics = st.sampled_from([UNFITTED, FITTED])
 more = st.floats(1.0, 8.0)
@@ -42,6 +41,10 @@ def found_for(with_: Physics, work: InferenceConfig, where: Cluster, fixed: Fixe
         return best_layout(with_, work, where, fixed or FixedLayout())
     except QuestionError:
         reject()
+
+
+def found_on(with_: Physics, work: InferenceConfig, table: ClusterTable) -> FastestInference:
+    return fastest_inference_layouts(with_, InferenceConfigs.same(work, table), table)
 
 
 def _holds(found: Estimate, work: InferenceConfig) -> bool:
@@ -80,8 +83,8 @@ def test_the_search_equals_the_loop_over_every_layout(
 @given(physics, inference_configs(), st.lists(clusters(), min_size=1, max_size=6))
 def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: InferenceConfig, some: list[Cluster]) -> None:
     known, _ = distinct(some)
-    together = fastest_inference_layouts(with_, work, cluster_table(known))
-    turned = fastest_inference_layouts(with_, work, cluster_table(known[::-1]))
+    together = found_on(with_, work, cluster_table(known))
+    turned = found_on(with_, work, cluster_table(known[::-1]))
     for place, where in enumerate(known):
         alone = found_for(with_, work, where)
         assert together.fits[place] == alone.fits_surely == turned.fits[-1 - place]
@@ -89,9 +92,51 @@ def test_many_machines_at_once_are_each_as_alone(with_: Physics, work: Inference
             assert table.needed_bytes[row] == pytest.approx(alone.memory.needed_bytes)
             assert table.units_per_second[row] == pytest.approx(_rate(with_, work, alone))
         if alone.fits_surely and alone.tokens_per_second is not None:
-            rates = together.units_per_second[place] * inference_bands(with_, work, cluster_table([where]))[0]
+            one = cluster_table([where])
+            bands = inference_bands(with_, InferenceConfigs.same(work, one), one)[0]
+            rates = together.units_per_second[place] * bands
             band = alone.tokens_per_second
             assert list(rates) == pytest.approx([band.low, band.likely, band.high])
+
+
+FORMATS: list[dict[str, object]] = [{}, {"precision": "fp16", "weight_bits": 4.25}, {"kv_precision": "fp8"}]
+
+
+@given(physics, inference_configs(), st.lists(clusters(), min_size=3, max_size=3))
+def test_number_formats_of_several_gpus_at_once_are_each_as_alone(
+    with_: Physics, work: InferenceConfig, some: list[Cluster]
+) -> None:
+    some = [replace(each, gpu=replace(each.gpu, id=f"gpu-{number}")) for number, each in enumerate(some)]
+    configs = tuple(replace(work, **formats) for formats in FORMATS)  # type: ignore[arg-type]
+    table, of_gpu = cluster_table(some), np.arange(len(some))
+    together = fastest_inference_layouts(with_, InferenceConfigs(configs, of_gpu), table)
+    bands = inference_bands(with_, InferenceConfigs(configs, of_gpu), table)
+    for row, (where, config) in enumerate(zip(some, configs, strict=True)):
+        one = cluster_table([where])
+        alone = found_on(with_, config, one)
+        assert together.layouts.row(row) == alone.layouts.row(0)
+        for name in ("fits", "needed_bytes", "sure_bytes", "units_per_second", "concurrency", "most_requests"):
+            assert getattr(together, name)[row] == pytest.approx(getattr(alone, name)[0]), name
+        assert bands[row] == pytest.approx(inference_bands(with_, InferenceConfigs.same(config, one), one)[0])
+
+
+def test_no_band_depends_on_number_formats() -> None:
+    """The search takes the bands of one configuration for GPUs that run a job in others."""
+    names = {name for kind in (GENERATION, FORWARD, INFERENCE_MEMORY) for pattern in kind.banded_by for name in pattern}
+    assert not names & {*FORMAT_FEATURES, *NOVELTIES}
+    assert not {*FORMAT_FEATURES} & {*NOVELTIES, *HARDER}
+
+
+@given(physics, inference_configs(), clusters(), st.lists(network_rates, min_size=2, max_size=4))
+def test_clusters_that_differ_in_their_network_are_each_as_alone(
+    with_: Physics, work: InferenceConfig, where: Cluster, rates: list[float]
+) -> None:
+    some, _ = distinct(replace(where, network_bytes_per_second=rate * 1e8) for rate in rates)
+    together = found_on(with_, work, cluster_table(some))
+    for row, each in enumerate(some):
+        alone = found_on(with_, work, cluster_table([each]))
+        assert together.layouts.row(row) == alone.layouts.row(0)
+        assert together.units_per_second[row] == pytest.approx(alone.units_per_second[0])
 
 
 def _rate(with_: Physics, work: InferenceConfig, found: Estimate) -> float:
@@ -147,7 +192,7 @@ def test_figures_are_finite_and_parts_add_up(
 def test_the_search_times_a_network_as_its_estimate_does(with_: Physics, batch: float, where: Cluster) -> None:
     resnet = model(None, 25.6e6, family="cnn", forward_flops_per_sample=8.2e9)
     work = inference(model=resnet, concurrency=batch, software=SoftwareStack("pytorch"))
-    found = fastest_inference_layouts(with_, work, cluster_table([where]))
+    found = found_on(with_, work, cluster_table([where]))
     assume(bool(found.fits[0]))
     step = estimate_config(with_, work, where, Layout(data=where.gpus)).step
     assert step is not None

@@ -10,9 +10,11 @@ from service.domain.models.model import Model
 from service.domain.physics.estimate import estimate_config
 from service.domain.physics.inference_roofline import (
     arrival_demands,
-    decode_demands,
     forward_terms,
     prompt_demands,
+    request_demands,
+    step_demands,
+    step_weight_bytes,
 )
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import seconds_per_flop
@@ -33,17 +35,17 @@ def test_decoding_alone_waits_for_memory() -> None:
 def test_decoding_reads_every_weight_once_and_the_cache_of_every_conversation() -> None:
     """8.03e9 parameters without an embedding of 0.53e9, and 131,072 bytes of cache per token, at 16 bits."""
     config = inference(input_length=900.0, output_length=200.0)
-    demands = decode_demands(config, Layout(), 1, 4.0)
-    assert demands["weights", "memory"] == pytest.approx(2 * 7.5e9, rel=0.01)
-    assert demands["cache", "memory"] == pytest.approx(4 * 1000 * 131_072)
-    quantised = decode_demands(replace(config, weight_bits=4.0), Layout(), 1, 4.0)
-    assert quantised["weights", "memory"] == pytest.approx(demands["weights", "memory"] / 4)
+    weights = step_weight_bytes(config, Layout(), 4.0)
+    assert weights == pytest.approx(2 * 7.5e9, rel=0.01)
+    assert request_demands(config, Layout(), 1)["cache", "memory"] == pytest.approx(1000 * 131_072)
+    quantised = step_weight_bytes(replace(config, weight_bits=4.0), Layout(), 4.0)
+    assert quantised == pytest.approx(weights / 4)
 
 
 def test_narrow_weights_are_no_faster_in_a_stack_that_expands_them() -> None:
     def read(stack: str, bits: float | None) -> float:
         config = inference(weight_bits=bits, software=SoftwareStack(stack))
-        return float(decode_demands(config, Layout(), 1, 4.0)["weights", "memory"])
+        return float(step_weight_bytes(config, Layout(), 4.0))
 
     assert read("transformers", 8.0) == read("transformers", 4.25) == read("transformers", None)
     assert read("vllm", 8.0) == pytest.approx(read("vllm", None) / 2)
@@ -65,7 +67,7 @@ def test_sums_in_16_bits_double_the_rate_of_cards_with_slow_sums_in_32(int8: flo
 
 
 def test_a_prompt_takes_two_flops_per_parameter_and_token() -> None:
-    demands = prompt_demands(inference(input_length=2000.0), Layout(), 1, 1.0)
+    demands = prompt_demands(inference(input_length=2000.0), Layout(), 1)
     assert demands["prefill", "flops"] == pytest.approx(2 * 7.5e9 * 2000, rel=0.01)
 
 
@@ -79,26 +81,24 @@ def test_the_kernels_of_a_prompt_start_one_by_one_and_experts_get_their_tokens_f
 def test_spread_experts_are_read_by_the_gpus_that_hold_them() -> None:
     """Mixtral on 4 GPUs with 2 of its 8 experts each: many tokens use all experts, each GPU reads a quarter."""
     config = inference(model=MIXTRAL)
-    whole, spread = (
-        decode_demands(config, Layout(data=4, expert=expert), 8, 1e4)["weights", "memory"] for expert in (1, 4)
-    )
+    whole, spread = (step_weight_bytes(config, Layout(data=4, expert=expert), 1e4) for expert in (1, 4))
     experts = 2.0 * (46.7e9 - 12.88e9) / 6 * 8
     assert whole - spread == pytest.approx(0.75 * experts, rel=1e-3)
-    assert ("expert", "link") in decode_demands(config, Layout(data=4, expert=4), 8, 1e4)
+    assert ("expert", "link") in request_demands(config, Layout(data=4, expert=4), 8)
 
 
 def test_each_stage_of_a_pipeline_is_scheduled_for_itself() -> None:
     config = inference()
-    one, four = (decode_demands(config, Layout(pipeline=stages), 8, 4.0) for stages in (1, 4))
-    assert four["step", "seconds"] == 4 * one["step", "seconds"]
-    assert four["matrix", "flops"] == one["matrix", "flops"] / 4
+    one, four = (Layout(pipeline=stages) for stages in (1, 4))
+    assert step_demands(config, four)["step", "seconds"] == 4 * step_demands(config, one)["step", "seconds"]
+    assert request_demands(config, four, 8)["matrix", "flops"] == request_demands(config, one, 8)["matrix", "flops"] / 4
 
 
 def test_tokens_travel_to_spread_experts_in_the_width_that_the_experts_read() -> None:
     layout, transformer = Layout(data=4, expert=4), MIXTRAL.transformer
     assert transformer is not None
     narrow = replace(MIXTRAL, transformer=replace(transformer, expert_latent=1024))
-    whole, latent = (decode_demands(inference(model=each), layout, 8, 64.0) for each in (MIXTRAL, narrow))
+    whole, latent = (request_demands(inference(model=each), layout, 8) for each in (MIXTRAL, narrow))
     assert latent["expert", "link"] == whole["expert", "link"] / 4
 
 
@@ -106,7 +106,7 @@ def test_no_step_is_faster_than_reading_the_weights() -> None:
     config = inference(concurrency=1.0)
     found = estimate_config(FITTED, config, cluster(gpus=1), Layout())
     assert found.seconds_per_output_token is not None
-    weights = decode_demands(config, Layout(), 1, 1.0)["weights", "memory"]
+    weights = step_weight_bytes(config, Layout(), 1.0)
     assert found.seconds_per_output_token.likely >= weights / cluster(gpus=1).memory_bandwidth
 
 

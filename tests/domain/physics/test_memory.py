@@ -14,6 +14,7 @@ from service.domain.physics.memory import (
     cache_tokens_that_fit,
     conversations_held,
     figures,
+    inference_memory,
     inference_parts,
     layer_activation_bytes,
     replicas_in_use,
@@ -135,15 +136,17 @@ def test_the_cache_takes_the_room_that_weights_and_activations_leave() -> None:
     """A token of Llama 3 8B takes 131,072 bytes."""
     config, layout = inference(), Layout()
     room = CACHE_SHARE * 80 * GB - sum(inference_parts(config, layout, 0.0).values())
-    assert cache_tokens_that_fit(config, 80 * GB, layout) == pytest.approx(room / 131_072)
-    assert cache_tokens_that_fit(config, 10 * GB, layout) == 0
+    assert cache_tokens_that_fit(config, 80 * GB, layout, inference_memory(config, layout)) == pytest.approx(
+        room / 131_072
+    )
+    assert cache_tokens_that_fit(config, 10 * GB, layout, inference_memory(config, layout)) == 0
 
 
 def test_as_many_requests_run_as_fit_whole_in_an_engine_that_reserves_cache() -> None:
     many = inference(concurrency=None, software=SoftwareStack("tgi"))
-    room = cache_tokens_that_fit(many, 40 * GB, Layout()) / 1500
-    assert requests_with_room(many, 40 * GB, Layout()) == int(room)
-    assert requests_with_room(many, 1 * GB, Layout()) == 0
+    room = cache_tokens_that_fit(many, 40 * GB, Layout(), inference_memory(many, Layout())) / 1500
+    assert requests_with_room(many, 40 * GB, inference_memory(many, Layout())) == int(room)
+    assert requests_with_room(many, 1 * GB, inference_memory(many, Layout())) == 0
 
 
 @pytest.mark.parametrize(
@@ -182,7 +185,8 @@ def test_requests_hold_whole_conversations_where_cache_is_reserved_or_all_write_
 
 def test_a_stack_limits_how_many_requests_run() -> None:
     config = inference(concurrency=None, input_length=10.0, output_length=10.0)
-    assert requests_with_room(replace(config, software=SoftwareStack("vllm")), 80 * GB, Layout()) == 1024
+    config = replace(config, software=SoftwareStack("vllm"))
+    assert requests_with_room(config, 80 * GB, inference_memory(config, Layout())) == 1024
 
 
 def test_replicas_without_a_request_stay_idle() -> None:

@@ -1,0 +1,64 @@
+"""The configurations of one inference job on the GPUs of a table, which differ in their number formats alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from service.domain.arrays import Floats, Indices
+from service.domain.calibration.coefficients import Levels, StepKind
+from service.domain.calibration.error_bands import Physics
+from service.domain.jobs.config import InferenceConfig, NumberFormats
+from service.domain.layouts.cluster_table import ClusterTable, ConfigFactors
+from service.domain.physics.estimate import memory_margin
+from service.domain.physics.features import FORMAT_FEATURES, inference_config_features
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceConfigs:
+    """A configuration for each GPU of a table. All have the same error bands: none depends on number formats."""
+
+    different: tuple[InferenceConfig, ...]
+    of_gpu: Indices
+    """Configuration of each of `ClusterTable.gpu_types`."""
+
+    @staticmethod
+    def same(config: InferenceConfig, clusters: ClusterTable) -> "InferenceConfigs":
+        """Returns one configuration for all GPUs of a table."""
+        return InferenceConfigs((config,), np.zeros(len(clusters.gpu_types), np.int64))
+
+    @property
+    def any(self) -> InferenceConfig:
+        """One of them, for everything but number formats."""
+        return self.different[0]
+
+    def on(self, gpu_types: Indices) -> InferenceConfig:
+        """Returns the configuration of rows with these GPUs; its number formats are columns where they differ."""
+        if len(self.different) == 1:
+            return self.any
+        rows, each = self.of_gpu[gpu_types], [config.formats for config in self.different]
+        weights, cache = (np.array(column)[rows] for column in zip(*each, strict=True))
+        return replace(self.any, by_row=NumberFormats(weights, cache))
+
+    def by_gpu(self) -> Iterator[InferenceConfig]:
+        """The configuration of each GPU of the table."""
+        return (self.different[number] for number in self.of_gpu.tolist())
+
+    def margin(self, physics: Physics) -> float:
+        """Bytes that suffice with the confidence of the job, over the likely ones."""
+        return memory_margin(physics, self.any)
+
+    def bands(self, physics: Physics, kind: StepKind, clusters: ClusterTable) -> Floats:
+        """Low, likely and high rates of each cluster, over the calibrated rate."""
+        return clusters.bands(physics, kind, ConfigFactors(physics.calibration, inference_config_features(self.any)))
+
+    def factors(self, physics: Physics, clusters: ClusterTable) -> tuple[ConfigFactors, ClusterTable]:
+        """Returns the factors of what they have in common, and the clusters with the features in which they differ."""
+        features = inference_config_features(self.any)
+        if len(self.different) == 1:
+            return ConfigFactors(physics.calibration, features), clusters
+        rows, each = self.of_gpu[clusters.gpu_type], [inference_config_features(config) for config in self.different]
+        columns = {name: Levels(tuple(str(config[name]) for config in each), rows) for name in FORMAT_FEATURES}
+        common = {name: value for name, value in features.items() if name not in FORMAT_FEATURES}
+        by_cluster = replace(clusters, features={**clusters.features, **columns})
+        return ConfigFactors(physics.calibration, common), by_cluster
