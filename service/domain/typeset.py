@@ -5,7 +5,7 @@ takes 50 ns; numpy masks take ten to fifty times as long, because of the cost of
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 from typing import NamedTuple, Self
@@ -29,12 +29,14 @@ def mask_of(types: TypeSet, count: int) -> NDArray[np.bool_]:
     return np.unpackbits(held, count=count, bitorder="little").view(np.bool_)
 
 
-def members_of(types: TypeSet) -> Iterator[int]:
-    """Yields the index of each type in the set, ascending."""
-    while types:
+def first_of(types: TypeSet, most: int) -> list[int]:
+    """Returns the indices of the first types in the set, ascending; all of them if there are no more than `most`."""
+    indices: list[int] = []
+    while types and len(indices) < most:
         lowest = types & -types
-        yield lowest.bit_length() - 1
+        indices.append(lowest.bit_length() - 1)
         types ^= lowest
+    return indices
 
 
 class ThresholdIndex(NamedTuple):

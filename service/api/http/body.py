@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
@@ -21,15 +23,18 @@ LARGE_BODY_BYTES = 32 * 1024
 WHITE_SPACE = b" \t\r\n"
 MAX_NAMES_OF_ITEMS = 100_000
 """Names in a body of up to 1,000 items, each as large as a question may usefully be."""
+JSON_TYPE = re.compile(r"\s*application/([^/;]*\+)?json\s*(;.*)?", re.IGNORECASE | re.DOTALL)
 
 
 def read_json(body: bytes, max_names: int = MAX_NAMES) -> Any:
-    """Returns the value that the body holds. Raises `BodyUnreadable`, or `JSONDecodeError` if it is not JSON."""
+    """Returns the value that the body holds. Raises `BodyUnreadable`."""
     try:
         # Some editors begin a file with a byte order mark, which the JSON parser would refuse.
         value = _DECODER.decode(body.removeprefix(BOM_UTF8).decode())
     except UnicodeDecodeError:
         raise BodyUnreadable("The body is not UTF-8.") from None
+    except json.JSONDecodeError:
+        raise BodyUnreadable("The body is not valid JSON.") from None
     except RecursionError:
         raise _too_deep() from None
     _check_size(value, max_names)
@@ -136,3 +141,34 @@ class JsonItemsRoute(JsonRoute):
     """A route whose JSON body is a list of many items, and may therefore hold more names."""
 
     request_class = JsonItemsRequest
+
+
+class _CheckedRoute(APIRoute):
+    """A route whose endpoint takes the checked body and the request, and returns the response.
+
+    FastAPI has then nothing else to read or to encode, but would search the request for parameters all the same.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Returns a handler that refuses the same bodies as FastAPI's."""
+        field, endpoint = self.body_field, self.endpoint
+        assert field is not None, "the endpoint takes a body"
+
+        async def handle(request: Request) -> Response:
+            body = await request.body()
+            if not body:
+                raise RequestValidationError([{"type": "missing", "loc": ("body",)}])
+            if not JSON_TYPE.fullmatch(request.headers.get("content-type", "")):
+                raise RequestValidationError([], body=body)
+            value = await request.json()
+            asked, errors = field.validate(value, loc=("body",))
+            if errors:
+                raise RequestValidationError(errors, body=value)
+            response: Response = await endpoint(asked, request)
+            return response
+
+        return handle
+
+
+class QuestionRoute(JsonRoute, _CheckedRoute):
+    """A route for questions so frequent that the time of FastAPI's own handler counts: a tenth of an answer."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import FailedConstraint, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import Selection
-from service.domain.typeset import TypeSet, members_of
+from service.domain.typeset import first_of
 
 SOME = 3
 """Most instance types that a rejection names."""
@@ -94,21 +93,15 @@ def _best(basis: Basis, constraints: Constraints, needs: Requirements, catalog: 
 
 
 def _rejection(basis: Basis, constraint: FailedConstraint, catalog: Catalog) -> Rejection:
-    alone = constraint.alone
-    relaxation = constraint.relax(catalog) if alone else None
-    outcome = None if relaxation is None else _outcome(basis, relaxation, catalog)
+    alone, relaxation = constraint.alone, constraint.relax(catalog)
     return Rejection(
         code=constraint.code,
         ground=constraint.ground,
         count=constraint.fails.bit_count(),
         only_this=alone.bit_count(),
-        relaxation=outcome,
-        instances=_some_of(alone or constraint.fails, catalog),
+        relaxation=None if relaxation is None else _outcome(basis, relaxation, catalog),
+        instances=tuple([catalog.ids[index] for index in first_of(alone or constraint.fails, SOME)]),
     )
-
-
-def _some_of(types: TypeSet, catalog: Catalog) -> tuple[str, ...]:
-    return tuple([catalog.ids[index] for index in islice(members_of(types), SOME)])
 
 
 def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> tuple[Explained, ...]:
@@ -132,7 +125,7 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
     if not admitted.types:
         return None
     index, offer = best_by(basis, admitted, catalog)
-    has_price = bool(np.isfinite(admitted.cheapest.usd[admitted.rows]).any())
+    has_price = bool(admitted.types & admitted.cheapest.priced)
     count = admitted.types.bit_count()
     return RelaxationOutcome(to, count, catalog.instance_types[index], offer, catalog.offer(offer), has_price)
 
