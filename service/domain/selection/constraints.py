@@ -19,7 +19,7 @@ from service.domain.catalog.software_support import (
 from service.domain.selection.filters import flag_checks, range_checks, word_check
 from service.domain.selection.offers import OfferConstraints
 from service.domain.selection.relax import AddWord, BestOption, Check, drop
-from service.domain.typeset import TypeSet, types_where, union
+from service.domain.typeset import TypeSet, WordIndex, types_where, union
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _precision_check(catalog: Catalog, any_of: tuple[str, ...], support: Support
     usable = {name: types & rated[name] for name, types in runs.items()} if needs_peak else runs
     # Another precision also admits types whose peak is unknown at all of the named ones.
     unusable = catalog.everyone & ~union(usable[precision] for precision in any_of)
-    return Check("precision", "hardware", fails, AddWord("workload.precision", any_of, unusable, usable))
+    return Check("precision", "hardware", fails, AddWord("workload.precision", any_of, unusable, WordIndex.of(usable)))
 
 
 def without_gpu(catalog: Catalog) -> TypeSet:
