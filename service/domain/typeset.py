@@ -108,14 +108,14 @@ class WordIndex(NamedTuple):
 
     def most(self, types: TypeSet) -> str | None:
         """Returns the word that most of the types have, the first of several such words; None if they have no word."""
-        best, found = (0, 0), None
+        most, first, best_word = 0, 0, None
         for size, place, word in self.largest_first:
-            if size < best[0]:
+            if size < most:
                 break
-            held = ((types & self.types_of[word]).bit_count(), -place)
-            if held > best:
-                best, found = held, word
-        return found
+            count = (types & self.types_of[word]).bit_count()
+            if count > most or (count == most and place < first):
+                most, first, best_word = count, place, word
+        return best_word
 
 
 def types_by_code(codes: NDArray[np.int32]) -> dict[int, TypeSet]:

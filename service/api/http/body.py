@@ -21,6 +21,7 @@ MAX_NAMES = 10_000
 LARGE_BODY_BYTES = 32 * 1024
 """Reading and checking a body of this size takes about ten milliseconds, and other requests should not wait longer."""
 WHITE_SPACE = b" \t\r\n"
+CONTAINERS = (list, dict)
 MAX_NAMES_OF_ITEMS = 100_000
 """Names in a body of up to 1,000 items, each as large as a question may usefully be."""
 JSON_TYPE = re.compile(r"\s*application/([^/;]*\+)?json\s*(;.*)?", re.IGNORECASE | re.DOTALL)
@@ -64,7 +65,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)
 def _check_size(value: Any, max_names: int) -> None:
     """Raises `BodyUnreadable` for more names than that, and for lists and objects nested deeper than `MAX_DEPTH`."""
     # Level by level: a recursive walk would itself fail on a body that is nested too deeply.
-    containers, names = [value] if isinstance(value, list | dict) else [], 0
+    containers, names = [value] if isinstance(value, CONTAINERS) else [], 0
     for _ in range(MAX_DEPTH):
         if not containers:
             return
@@ -75,7 +76,7 @@ def _check_size(value: Any, max_names: int) -> None:
             inner
             for outer in containers
             for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, list | dict)
+            if isinstance(inner, CONTAINERS)
         ]
     if containers:
         raise _too_deep()
