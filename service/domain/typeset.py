@@ -5,7 +5,7 @@ takes 50 ns; numpy masks take ten to fifty times as long, because of the cost of
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 from typing import NamedTuple, Self
@@ -29,12 +29,14 @@ def mask_of(types: TypeSet, count: int) -> NDArray[np.bool_]:
     return np.unpackbits(held, count=count, bitorder="little").view(np.bool_)
 
 
-def members_of(types: TypeSet) -> Iterator[int]:
-    """Yields the index of each type in the set, ascending."""
-    while types:
+def first_of(types: TypeSet, most: int) -> list[int]:
+    """Returns the indices of the first types in the set, ascending; all of them if there are no more than `most`."""
+    indices: list[int] = []
+    while types and len(indices) < most:
         lowest = types & -types
-        yield lowest.bit_length() - 1
+        indices.append(lowest.bit_length() - 1)
         types ^= lowest
+    return indices
 
 
 class ThresholdIndex(NamedTuple):
@@ -89,6 +91,31 @@ class ThresholdIndex(NamedTuple):
         """Returns the greatest number among types of which at least one is known."""
         known = types & self.known
         return self.values[bisect_left(self.first, 1, key=lambda first: (known & first) == known) - 1]
+
+
+class WordIndex(NamedTuple):
+    """The types that have each word, indexed for the word that most of some types have."""
+
+    types_of: dict[str, TypeSet]
+    largest_first: list[tuple[int, int, str]]
+    """The number of types that have each word, the place of the word among all words, and the word."""
+
+    @classmethod
+    def of(cls, types_of: dict[str, TypeSet]) -> Self:
+        """Indexes words with their types."""
+        sizes = [(types.bit_count(), place, word) for place, (word, types) in enumerate(types_of.items())]
+        return cls(types_of, sorted(sizes, reverse=True))
+
+    def most(self, types: TypeSet) -> str | None:
+        """Returns the word that most of the types have, the first of several such words; None if they have no word."""
+        most, first, best_word = 0, 0, None
+        for size, place, word in self.largest_first:
+            if size < most:
+                break
+            count = (types & self.types_of[word]).bit_count()
+            if count > most or (count == most and place < first):
+                most, first, best_word = count, place, word
+        return best_word
 
 
 def types_by_code(codes: NDArray[np.int32]) -> dict[int, TypeSet]:

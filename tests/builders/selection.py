@@ -1,6 +1,9 @@
-"""Relaxations of a check that is the only one that types fail."""
+"""Questions in the catalog's words, and relaxations of a check that is the only one that types fail."""
+
+from typing import Any
 
 from service.domain.catalog.catalog import Catalog
+from service.domain.recommend.answer import Question, WorkContext
 from service.domain.selection.offers import AdmittedOffers, OfferConstraints, offer_choice
 from service.domain.selection.relax import Check, Relaxation
 from service.domain.typeset import TypeSet
@@ -11,3 +14,21 @@ def relaxed_check(check: Check, catalog: Catalog, types: TypeSet | None = None) 
     offers = offer_choice(OfferConstraints(), catalog).cheapest
     rejected = AdmittedOffers(offers, catalog.everyone if types is None else types, None)
     return check.rule.relax(rejected, catalog) if check.rule else None
+
+
+def question_of(**given: Any) -> Question:
+    """The question with these fields, some of which belong to its work; that has the providers of its constraints."""
+    constraints = given["constraints"]
+    of_work = {"providers": constraints.words.get("provider", ()), "part_of_gpu": constraints.part_of_gpu}
+    of_work |= _of_work(given)
+    return Question(WorkContext(**of_work), **given)
+
+
+def changed_question(question: Question, **given: Any) -> Question:
+    """The question with other fields, some of which belong to its work."""
+    return question._replace(work=question.work._replace(**_of_work(given)), **given)
+
+
+def _of_work(given: dict[str, Any]) -> dict[str, Any]:
+    """Takes the fields that belong to the work out of those given."""
+    return {name: given.pop(name) for name in WorkContext._fields if name in given}

@@ -1,6 +1,5 @@
 """The selection again, as a plain loop over every type and offer: slow, and obviously right."""
 
-import dataclasses
 from typing import Any
 
 from service.domain.catalog.hardware import InstanceType
@@ -128,7 +127,7 @@ def relaxed_constraints(asked: Constraints, to: dict[str, object]) -> Constraint
             simple[name] = tuple(value) if isinstance(value, list) else value if value is not None else ()
             if value is None and name.startswith("max_"):
                 simple[name] = None
-    return dataclasses.replace(asked, words=words, at_least=low, at_most=high, flags=flags, **simple)
+    return asked._replace(words=words, at_least=low, at_most=high, flags=flags, **simple)
 
 
 def _put(fields: dict[str, Any], name: str, value: object) -> None:

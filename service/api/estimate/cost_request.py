@@ -144,9 +144,9 @@ def run_of(body: BillingRequest, catalog: Catalog, nodes: int = 1, instances: in
         instances=instances,
         setup_minutes=body.setup_minutes,
         idle_fraction=body.idle_fraction,
-        stored=tuple(StoredData(data.what, data.gib, data.storage_class, data.hours) for data in body.storage),
+        stored=tuple([StoredData(data.what, data.gib, data.storage_class, data.hours) for data in body.storage]),
         # Nothing sent needs no known price.
-        sent=tuple(TransferredData(gb, destination, already) for gb, destination, already in sent if gb),
+        sent=tuple([TransferredData(gb, destination, already) for gb, destination, already in sent if gb]),
         commitments_held=resolved("commitment", body.commitments_held, catalog, field="commitments_held"),
     )
 

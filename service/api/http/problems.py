@@ -97,8 +97,6 @@ def document_of(error: QuestionError) -> ProblemDocument:
 async def _validation_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors: Sequence[Any] = error.errors()
-    if any(fault["type"] == "json_invalid" for fault in errors):
-        return _body_problem(400, "The body is not valid JSON.")
     if isinstance(error.body, bytes):
         return _body_problem(415, "Send the body as JSON, with the header Content-Type: application/json.")
     # Thousands of errors and the first look at the document take long.

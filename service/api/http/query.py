@@ -6,6 +6,7 @@ of `GET /instances` that took two fifths of the time of a request, so its handle
 
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, get_origin
+from urllib.parse import parse_qsl
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +22,8 @@ def query_reader(model: type[Model]) -> Callable[[Request], Model]:
 
     def read(request: Request) -> Model:
         values: dict[str, Any] = {}
-        for name, value in request.query_params.multi_items():
+        # As Starlette reads it, without the two copies of each pair that `request.query_params` makes.
+        for name, value in parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True):
             if name in lists:
                 values.setdefault(name, []).append(value)
             else:

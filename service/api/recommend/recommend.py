@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import TypeAdapter
 
 from service.api.http.batch import BatchRoute, RefusedItem, answered, items_of
-from service.api.http.body import JsonRoute
+from service.api.http.body import QuestionRoute
 from service.api.http.computing import in_thread
 from service.api.http.current import Live, catalog_on, seen_by_caller
 from service.api.http.examples import QUESTION_BATCH, QUESTIONS
@@ -20,7 +20,7 @@ from service.db.live_catalog import PinnedCatalog
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.recommend import recommend
 
-router = APIRouter(tags=["decision"], route_class=JsonRoute)
+router = APIRouter(tags=["decision"], route_class=QuestionRoute)
 batch_router = APIRouter(tags=["decision"], route_class=BatchRoute)
 read_query = query_reader(RequestModel)
 """Refuses every query parameter: there are none."""

@@ -1,9 +1,9 @@
 """The request of POST /recommend, and its translation into a question in the catalog's words."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
@@ -41,7 +41,7 @@ from service.domain.catalog.software_support import portable_libraries
 from service.domain.errors import QuestionError
 from service.domain.jobs.job import JOB_PRECISIONS, Job
 from service.domain.jobs.serving import MOST_INSTANCES
-from service.domain.recommend.answer import Limits, Question
+from service.domain.recommend.answer import Limits, Question, WorkContext
 from service.domain.recommend.basis import usual_precisions
 from service.domain.recommend.objective import NEEDS_PRICE, NEEDS_SPEED, OBJECTIVES, TERMS, Objective
 from service.domain.selection.constraints import Constraints
@@ -161,7 +161,7 @@ def in_full(request: RecommendRequest, question: Question, catalog: Catalog) -> 
     constraints = request.constraints.model_copy(
         update={**_left_open(request, question.run, catalog), "max_instances": _instances(request)}
     )
-    sample = question.job.sample_name if isinstance(question.job, Job) else None
+    sample = question.work.job.sample_name if isinstance(question.work.job, Job) else None
     load = request.workload.serving
     filled = {"sample": sample, "serving": load and with_usual_limit(load)}
     workload = request.workload.model_copy(update=filled)
@@ -194,7 +194,7 @@ def hosted(request: RecommendRequest, catalog: Catalog) -> Catalog:
 
 def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     """Returns the request in the catalog's words. Raises `QuestionError` naming the field."""
-    work, limits = request.workload, request.constraints
+    work, limits, given = request.workload, request.constraints, request.constraints.given()
     objective, previous = _objective(request.objective, "objective"), request.previous_objective
     job, run = _job(request, catalog), _run(request, catalog)
     # A name without measurements ranks nothing; hardware and price then decide.
@@ -204,22 +204,40 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
     )
     if work.amount and work.amount.hours_on:
         resolve_instance(work.amount.hours_on.instance, catalog, "workload.amount.hours_on.instance")
-    current, platform = request.current_instance, _platform_named_by(request, catalog, has_job=job is not None)
-    return Question(
+    current = request.current_instance
+    # Hardware that is named says what the code runs on.
+    names_hardware = not HARDWARE_NAMES.isdisjoint(given)
+    platform = None if names_hardware else platform_named_by(work, catalog, has_job=job is not None)
+    constraints = _constraints(
+        request, given, objective, precisions.preferred, run, catalog,
+        has_job=named is not None, mainstream=platform == frozenset(),
+    )  # fmt: skip
+    context = WorkContext(
         task=work.task,
-        precisions=precisions.needed,
-        asked_precision=precisions.asked,
-        usual=precisions.usual,
+        job=named,
+        framework=work.software.framework,
+        needs=requirements_of(work, precisions.required, catalog, has_job=job is not None, platform_named_by=platform),
+        loading=loading_of(work, None) if job is None else job.loading,
+        samples=None if work.amount is None else work.amount.samples,
+        decodes_on_gpu=work.host.gpu_decoding,
+        concurrent_runs=work.concurrent_runs,
+        fault_tolerant=bool(work.fault_tolerant),
         refused_precisions=refused_precisions(work, catalog),
-        constraints=_constraints(
-            request, precisions.preferred, run, catalog, has_job=named is not None, mainstream=platform == frozenset()
-        ),
+        asked_precision=precisions.asked,
+        current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
+        providers=constraints.words.get("provider", ()),
+        part_of_gpu=constraints.part_of_gpu,
+        commitments_held=run.commitments_held,
+    )
+    return Question(
+        work=context,
+        precisions=precisions.needed,
+        usual=precisions.usual,
+        constraints=constraints,
         objective=objective,
         previous_objective=None if previous is None else _objective(previous, "previous_objective"),
-        current_instance=None if current is None else resolve_instance(current, catalog, "current_instance"),
         limit=request.limit,
         per_offer=request.per == "offer",
-        job=named,
         name=work.name,
         nodes=(limits.min_nodes, limits.max_nodes),
         limits=_limits(request, job),
@@ -227,24 +245,11 @@ def to_question(request: RecommendRequest, catalog: Catalog) -> Question:
         run=run,
         managed_service=_service(request, catalog),
         diversify=request.diversify,
-        needs=requirements_of(
-            work,
-            precisions.required,
-            catalog,
-            has_job=job is not None,
-            platform_named_by=platform,
-        ),
-        given=frozenset(_given_fields(request)),
-        framework=work.software.framework,
-        loading=loading_of(work, None) if job is None else job.loading,
-        decodes_on_gpu=work.host.gpu_decoding,
-        samples=None if work.amount is None else work.amount.samples,
-        concurrent_runs=work.concurrent_runs,
-        fault_tolerant=bool(work.fault_tolerant),
+        given=_given_fields(request),
         spot_left_out=_leaves_spot_out(request),
         software_unknown=tuple(unknown_software(work, catalog)),
         explain=resolve_instances(request.explain, catalog, "explain"),
-        subjects=frozenset(_subject(name) for name in (work.dataset, work.goal, work.model_size) if name is not None),
+        subjects=frozenset([_subject(name) for name in (work.dataset, work.goal, work.model_size) if name is not None]),
     )
 
 
@@ -312,15 +317,17 @@ def _faster_formats(work: WorkloadRequest, precisions: tuple[str, ...], catalog:
     return tuple(dict.fromkeys((*precisions, *tolerated))) if precisions else ()
 
 
-def _given_fields(request: RecommendRequest) -> Iterator[str]:
-    """Yields the paths of the fields that the caller set, down to those of the host."""
-    work, limits = request.workload, request.constraints
-    yield from request.model_fields_set
-    yield from (f"workload.{name}" for name in work.model_fields_set)
-    yield from (f"workload.host.{name}" for name in work.host.model_fields_set)
-    if work.serving is not None:
-        yield from (f"workload.serving.{name}" for name in work.serving.model_fields_set)
-    yield from (f"constraints.{name}" for name in limits.model_fields_set)
+def _given_fields(request: RecommendRequest) -> frozenset[str]:
+    """Returns the paths of the fields that the caller set, down to those of the host and of the load."""
+    work, given = request.workload, list(request.model_fields_set)
+    parts = {
+        "workload": work, "workload.host": work.host, "workload.serving": work.serving,
+        "constraints": request.constraints,
+    }  # fmt: skip
+    for path, part in parts.items():
+        if part is not None:
+            given += [f"{path}.{name}" for name in part.model_fields_set]
+    return frozenset(given)
 
 
 def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
@@ -333,17 +340,17 @@ def _objective(sent: str | ObjectiveWeightsRequest, field: str) -> Objective:
 
 
 def _constraints(
-    request: RecommendRequest, precisions: tuple[str, ...], run: BilledRun, catalog: Catalog,
-    *, has_job: bool, mainstream: bool,
+    request: RecommendRequest, given: Mapping[str, Any], objective: Objective, precisions: tuple[str, ...],
+    run: BilledRun, catalog: Catalog, *, has_job: bool, mainstream: bool,
 ) -> Constraints:  # fmt: skip
-    limits, work, objective = request.constraints, request.workload, _objective(request.objective, "objective")
+    limits, work = request.constraints, request.workload
     if limits.min_nodes > limits.max_nodes:
         raise QuestionError(
             f"min_nodes ({limits.min_nodes}) is above max_nodes ({limits.max_nodes}).", field="constraints.min_nodes"
         )
     # The estimate of a job decides which GPUs run it.
     needed = () if has_job else precisions or usual_precisions(work.task, catalog)
-    if not needed and not limits.given().keys().isdisjoint(("min_tflops", "max_tflops")):
+    if not needed and not given.keys().isdisjoint(("min_tflops", "max_tflops")):
         raise QuestionError("min_tflops and max_tflops need workload.precision.", field="workload.precision")
     return constraints_of(
         limits,
@@ -356,11 +363,11 @@ def _constraints(
         mainstream=mainstream,
         method=work.method if work.task == "training" else None,
         of_a_job=has_job,
-        with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(request, catalog),
+        with_gpu=work.task not in TASKS_WITHOUT_GPU and not _asks_for_cpus(given, work, catalog),
         platforms=work.software.platforms,
         grows=work.growth is not None,
         in_clusters=_only_clusters(request) and not limits.allow_marketplace_clusters,
-        exclude=tuple(dict.fromkeys(word for name in limits.exclude for word in _excluded_by(name, catalog))),
+        exclude=tuple(dict.fromkeys([word for name in limits.exclude for word in _excluded_by(name, catalog)])),
         needs_price=objective.needs(NEEDS_PRICE) or limits.budget_usd is not None,
         needs_peak=objective.needs(NEEDS_SPEED) and not has_job,
         managed_service=_service(request, catalog),
@@ -377,25 +384,18 @@ def _run(request: RecommendRequest, catalog: Catalog) -> BilledRun:
     return run
 
 
-def _platform_named_by(request: RecommendRequest, catalog: Catalog, *, has_job: bool) -> frozenset[str] | None:
-    """Returns `platform_named_by`; None where the question names hardware, and with it the platform of its code."""
-    names_hardware = not HARDWARE_NAMES.isdisjoint(request.constraints.given())
-    return None if names_hardware else platform_named_by(request.workload, catalog, has_job=has_job)
-
-
-def _asks_for_cpus(request: RecommendRequest, catalog: Catalog) -> bool:
+def _asks_for_cpus(given: Mapping[str, Any], work: WorkloadRequest, catalog: Catalog) -> bool:
     """Returns whether a question asks for machines without a GPU: by platform, count, name, or a portable library.
 
     Otherwise they would be the cheapest of all for work that takes months on them.
     """
-    limits, software = request.constraints.given(), request.workload.software
-    library = requirement(software.framework, "workload.software.framework", catalog)
-    named = {*limits.get("family", ()), *(name.rpartition("/")[2] for name in limits.get("instance", ()))}
+    library = requirement(work.software.framework, "workload.software.framework", catalog)
+    named = [*given.get("family", ()), *[name.rpartition("/")[2] for name in given.get("instance", ())]]
     return (
-        "cpu" in software.platforms
-        or limits.get("max_gpu_count", 1) < 1
+        "cpu" in work.software.platforms
+        or given.get("max_gpu_count", 1) < 1
         or (library is not None and library.software in catalog.derive(portable_libraries))
-        or not named.isdisjoint(catalog.derive(_names_without_gpu))
+        or any(name in catalog.derive(_names_without_gpu) for name in named)
     )
 
 

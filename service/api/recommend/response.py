@@ -500,7 +500,7 @@ def _rejection(rejection: Rejection) -> RejectionResponse:
         code=rejection.code,
         ground=rejection.ground,
         text=rejection_text(rejection),
-        count=rejection.count,
+        count=rejection.rejects,
         only_this=rejection.only_this,
         instances=list(rejection.instances),
         relax=None if rejection.relaxation is None else _relaxation(rejection.relaxation),

@@ -35,7 +35,7 @@ def note(value: Note) -> NoteResponse:
 
 def rejection_text(rejection: Rejection) -> str:
     """Returns what a rejection means, and how many instance types it rejects."""
-    types = "1 instance type was" if rejection.count == 1 else f"{rejection.count} instance types were"
+    types = "1 instance type was" if rejection.rejects == 1 else f"{rejection.rejects} instance types were"
     alone = f", {rejection.only_this} of them by this alone" if rejection.only_this else ""
     return f"{REJECTIONS[rejection.code]} {types} rejected{alone}."
 

@@ -8,8 +8,8 @@ from service.domain.bill.interruption import Checkpoints
 
 def checkpoints_in(sent: CheckpointRequest, work: WorkloadRequest | None) -> Checkpoints:
     """Returns how the run saves; one that is stated not to be fault-tolerant saves only at its end."""
-    seconds = {name: getattr(sent, name) for name in ("save_seconds", "restart_seconds")}
-    given = {name: value for name, value in seconds.items() if value is not None}
+    fields = ("save_seconds", "restart_seconds")
+    given = {name: seconds for name in fields if (seconds := getattr(sent, name)) is not None}
     if sent.interval_minutes is not None:
         return Checkpoints(**given, interval_seconds=sent.interval_minutes * 60)
     # A run that cannot resume has nothing to gain from saving before its end.

@@ -92,6 +92,8 @@ def software_of(work: WorkloadRequest, catalog: Catalog) -> tuple[Requirement, .
 
 def unknown_software(work: WorkloadRequest, catalog: Catalog) -> list[str]:
     """Returns the fields that name software without any rule about where it runs."""
+    if "software" not in work.model_fields_set:
+        return []
     unknown = []
     for name in STACK_FIELDS:
         text, field = getattr(work.software, name), f"workload.software.{name}"

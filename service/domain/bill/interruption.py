@@ -10,7 +10,7 @@ higher order estimate of the optimum checkpoint interval for restart dumps" (FGC
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,8 +38,7 @@ GRID, SEARCHES = 200, 3
 NEVER_ENDS = "Interruptions come so often that the run would hardly ever finish."
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(NamedTuple):
     """How a run saves its work. None as the interval means the best one; `inf` saves only at the end."""
 
     save_seconds: float = 30.0

@@ -36,7 +36,7 @@ class PricedRun:
     def of(cls, run: BilledRun, amount: RunAmount, checkpoints: Checkpoints, served: ServedLoad | None) -> "PricedRun":
         """Gives a run without hours those of an amount of work."""
         hours = amount.billable_hours
-        timed = run if isinstance(hours, Unknown) else replace(run, hours=hours, basis=amount.basis)
+        timed = run if isinstance(hours, Unknown) else run._replace(hours=hours, basis=amount.basis)
         return cls(timed, amount, checkpoints, served)
 
 

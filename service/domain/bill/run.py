@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import isfinite
+from typing import NamedTuple
 
 from service.domain.band import Band
 from service.domain.errors import ImpossibleRun
@@ -52,8 +53,7 @@ class RunAmount:
         return self.hours
 
 
-@dataclass(frozen=True, slots=True)
-class BilledRun:
+class BilledRun(NamedTuple):
     """Hours of undisturbed work on each of `nodes` x `instances` machines, and the data that comes with it.
 
     `nodes` work as one gang, `instances` independently. `idle_fraction` is the share of the paid time in which nothing

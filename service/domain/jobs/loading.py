@@ -1,10 +1,9 @@
 """How samples reach the GPUs of a job."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class SampleLoading:
+class SampleLoading(NamedTuple):
     """The caller's description of how the job loads its samples; None where it is left open."""
 
     vcpus_per_gpu: float | None = None

@@ -1,7 +1,7 @@
 """The question that a recommendation answers, and the answer: values without behaviour."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -28,8 +28,7 @@ from service.domain.statement import Statement
 Code = TypeVar("Code", bound=StrEnum)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Limits on the job, and on its whole amount at the likely end of the estimates or, if `safe`, the pessimistic."""
 
     deadline_hours: float | None = None
@@ -50,9 +49,8 @@ class Limits:
         return self.of_load or self.deadline_hours is not None or self.budget_usd is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedWork:
-    """The work that a question is about, as far as choices and advice depend on it."""
+class WorkContext(NamedTuple):
+    """Everything of a question that choices and advice depend on, apart from what is admitted and how it is ranked."""
 
     task: str
     job: Job | NamedWork | None = None
@@ -60,7 +58,7 @@ class AskedWork:
     framework: str | None = None
     """The name that the caller wrote, with versions."""
     needs: Requirements = NOTHING
-    loading: SampleLoading = field(default_factory=SampleLoading)
+    loading: SampleLoading = SampleLoading()
     samples: float | None = None
     """Samples of one epoch, if the amount is given in samples."""
     decodes_on_gpu: bool = False
@@ -71,6 +69,11 @@ class AskedWork:
     asked_precision: str | None = None
     """The precision that the caller lets faster formats replace."""
     current_instance: str | None = None
+    providers: tuple[str, ...] = ()
+    """Requested providers; empty: any."""
+    part_of_gpu: float | None = None
+    """The part of a card that is asked for, as the minimum or the maximum of GPUs."""
+    commitments_held: tuple[str, ...] = ()
 
     @property
     def has_amount(self) -> bool:
@@ -78,21 +81,10 @@ class AskedWork:
         return self.job is not None and self.job.amount is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkContext(AskedWork):
-    """Everything of a question that choices and advice depend on, apart from what is admitted and how it is ranked."""
-
-    providers: tuple[str, ...]
-    """Requested providers; empty: any."""
-    part_of_gpu: float | None
-    """The part of a card that is asked for, as the minimum or the maximum of GPUs."""
-    commitments_held: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question(AskedWork):
+class Question(NamedTuple):
     """A request in the catalog's own words."""
 
+    work: WorkContext
     precisions: tuple[str, ...]
     """In order of preference; empty: the best of the task's usual ones that each GPU has."""
     constraints: Constraints
@@ -103,8 +95,8 @@ class Question(AskedWork):
     """The name under which the workload was measured."""
     nodes: tuple[int, int] = (1, 1)
     """Minimum and maximum number of nodes."""
-    limits: Limits = field(default_factory=Limits)
-    checkpoints: Checkpoints = field(default_factory=lambda: Checkpoints(save_seconds=0.0, restart_seconds=0.0))
+    limits: Limits = Limits()
+    checkpoints: Checkpoints = Checkpoints(save_seconds=0.0, restart_seconds=0.0)
     run: BilledRun = ONE_MACHINE
     """The set-up, idle time and data that are paid for with a job."""
     managed_service: str | None = None
@@ -128,32 +120,13 @@ class Question(AskedWork):
     @property
     def modelled(self) -> Job | None:
         """The job, if physics can estimate it."""
-        return None if isinstance(self.job, NamedWork) else self.job
+        return None if isinstance(self.work.job, NamedWork) else self.work.job
 
     @property
     def asks_for_least_hardware(self) -> bool:
         """Whether the caller asked for the cheapest hour of any work, which a weak GPU has where no price is known."""
         by_value = self.objective.weights.get("samples_per_usd")
-        return self.job is None and not by_value and "objective" in self.given
-
-    @property
-    def _part_of_gpu(self) -> float | None:
-        limits = (self.constraints.at_least, self.constraints.at_most)
-        counts = [limit["gpu_count"] for limit in limits if "gpu_count" in limit]
-        return next((count for count in counts if 0 < count < 1), None)
-
-    @property
-    def work_context(self) -> WorkContext:
-        """The part of the question that choices and advice depend on, whatever the constraints admit."""
-        return WorkContext(
-            **{name: getattr(self, name) for name in _OF_WORK},
-            providers=self.constraints.words.get("provider", ()),
-            part_of_gpu=self._part_of_gpu,
-            commitments_held=self.run.commitments_held,
-        )
-
-
-_OF_WORK = tuple(each.name for each in fields(AskedWork))
+        return self.work.job is None and not by_value and "objective" in self.given
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,13 +292,12 @@ class RelaxationOutcome(NamedTuple):
     """Whether a price is known of anything that it admits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Number of types that a constraint rejects, and of those that only it rejects."""
+class Rejection(NamedTuple):
+    """A constraint with the number of types that it rejects, and of those that nothing else rejects."""
 
     code: str
     ground: str
-    count: int
+    rejects: int
     only_this: int
     relaxation: RelaxationOutcome | None
     instances: tuple[str, ...] = ()

@@ -79,12 +79,12 @@ class Basis:
 
 def basis_of(question: Question, catalog: Catalog) -> Basis:
     """Returns the basis of a question's ranking; estimates the fleet if there is a job."""
-    if question.job is None:
+    if question.work.job is None:
         support = question.constraints.precision_support
-        peaks = assumed_peaks(question.task, question.precisions, question.usual, support, catalog)
+        peaks = assumed_peaks(question.work.task, question.precisions, question.usual, support, catalog)
         most = question.limits.max_instances if "constraints.max_instances" in question.given else None
-        return Basis(question.objective, None, peaks, question.nodes[0], question.concurrent_runs, most)
-    fleet = _fleet(question.job, question.name, node_counts(*question.nodes), catalog)
+        return Basis(question.objective, None, peaks, question.nodes[0], question.work.concurrent_runs, most)
+    fleet = _fleet(question.work.job, question.name, node_counts(*question.nodes), catalog)
     planner = Planner(
         fleet, question.objective, question.limits, question.checkpoints, question.run, question.managed_service
     )

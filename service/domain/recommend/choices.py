@@ -123,7 +123,7 @@ def work_estimate(offer: RankedOffer, planner: Planner, catalog: Catalog) -> Wor
     columns = fleet.on(offer.nodes)
     if not (columns.runs[offer.index] and columns.exists[offer.index]):
         return None
-    run = replace(planner.run, nodes=offer.nodes, instances=offer.instances)
+    run = planner.run._replace(nodes=offer.nodes, instances=offer.instances)
     # Questions that differ in limits alone have the same estimates and bills, which take most of the time of a choice.
     return catalog.derive(
         _work_on, fleet, offer.offer_index, run, planner.checkpoints, planner.managed_service, cache=catalog.outlooks

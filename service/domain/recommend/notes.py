@@ -78,7 +78,7 @@ def notes_on(
     `nearest` is the cheapest offer in time and the fastest within the budget; `miss` is the machine that misses the
     fewest constraints, where no single change admits any. `spot_unpriced` is whether spot is allowed and unknown.
     """
-    given, job = question.given, question.job
+    given, job = question.given, question.work.job
     if given and "objective" not in given:
         yield Note(NoteCode.OBJECTIVE_DEFAULTED, ("objective",))
     if price_ignored:
@@ -147,15 +147,15 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
     given = frozenset(name for name in paths if "." not in name)
     for name in sorted(given & _without_effect(question, given)):
         yield f"workload.{name}"
-    yield from (name for name in CHARGES if name in question.given and not question.has_amount)
+    yield from (name for name in CHARGES if name in question.given and not question.work.has_amount)
     # The rate at which samples are needed is known only for a job.
-    loads = question.loading.samples_per_second is not None
-    if question.job is None and not loads and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:
+    loads = question.work.loading.samples_per_second is not None
+    if question.work.job is None and not loads and "workload.host.cpu_samples_per_second_per_vcpu" in question.given:
         yield "workload.host.cpu_samples_per_second_per_vcpu"
     applied = (
-        *(LIMITS_OF_A_JOB if question.job is not None else LIMITS_OF_PEAKS),
-        *(LIMITS_OF_AN_AMOUNT if question.has_amount else ()),
-        *(("max_instances",) if question.concurrent_runs > 1 else ()),
+        *(LIMITS_OF_A_JOB if question.work.job is not None else LIMITS_OF_PEAKS),
+        *(LIMITS_OF_AN_AMOUNT if question.work.has_amount else ()),
+        *(("max_instances",) if question.work.concurrent_runs > 1 else ()),
         *(("max_instances",) if question.limits.of_load else ()),
     )
     for name in LIMITS:
@@ -165,15 +165,15 @@ def _fields_without_effect(question: Question) -> Iterator[str]:
 
 def _without_effect(question: Question, given: frozenset[str]) -> frozenset[str]:
     """Returns the fields of the workload that cannot affect this ranking, whether given or not."""
-    if question.job is None:
+    if question.work.job is None:
         of_loading = (
-            {"sample_mb", "reads_from"} if question.loading.samples_per_second is not None else frozenset[str]()
+            {"sample_mb", "reads_from"} if question.work.loading.samples_per_second is not None else frozenset[str]()
         )
         return given - ALWAYS_WEIGHED - {"name"} - of_loading
-    if isinstance(question.job, NamedWork):
+    if isinstance(question.work.job, NamedWork):
         return given - ALWAYS_WEIGHED - WEIGHED_BY_NAME
-    of_another_task = INFERENCE_ONLY if question.task == "training" else TRAINING_ONLY
-    without_amount = frozenset[str]() if question.has_amount else frozenset({"checkpoint"})
+    of_another_task = INFERENCE_ONLY if question.work.task == "training" else TRAINING_ONLY
+    without_amount = frozenset[str]() if question.work.has_amount else frozenset({"checkpoint"})
     # Instances serve a load together, however many runs there are.
     of_runs = frozenset({"concurrent_runs"}) if question.limits.of_load else frozenset[str]()
     return of_another_task | without_amount | of_runs

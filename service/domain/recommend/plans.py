@@ -82,7 +82,7 @@ class Planner:
     def resumable(self) -> "Planner":
         """A planner of the job with checkpoints, so that it goes on after an interruption."""
         kept = self.checkpoints.interval_seconds != inf
-        return self if kept else replace(self, checkpoints=replace(self.checkpoints, interval_seconds=None))
+        return self if kept else replace(self, checkpoints=self.checkpoints._replace(interval_seconds=None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ OTHERS = ("*",)
 
 
 def cited_priors(
-    question: Question, context: WorkContext, basis: Basis, admitted: AdmittedOffers, catalog: Catalog
+    question: Question, basis: Basis, admitted: AdmittedOffers, catalog: Catalog
 ) -> tuple[CitedPrior, ...]:
     """Returns the rules of thumb that the ranking of the admitted types follows or overrules, by their ids."""
     applying = _applying(question, catalog)
     if not applying or not admitted.types:
         return ()
-    return catalog.derive(_cited, applying, basis, admitted, context, cache=catalog.outlooks)
+    return catalog.derive(_cited, applying, basis, admitted, question.work, cache=catalog.outlooks)
 
 
 def _cited(
@@ -56,7 +56,7 @@ def usual_gpus(question: Question, catalog: Catalog) -> int:
 
     It is 1 without such a rule, and where the question itself asks for the least hardware.
     """
-    if question.job is not None or question.asks_for_least_hardware:
+    if question.work.job is not None or question.asks_for_least_hardware:
         return 1
     rules = (prior.min_gpus for prior in _applying(question, catalog))
     return max((gpus for gpus in rules if gpus is not None), default=1)
@@ -86,7 +86,7 @@ def _priors_for(catalog: Catalog, task: str, has_subjects: bool) -> tuple[Prior,
 
 def _applying(question: Question, catalog: Catalog) -> tuple[Prior, ...]:
     # Most rules are about subjects, and most questions name none.
-    priors = catalog.derive(_priors_for, question.task, bool(question.subjects))
+    priors = catalog.derive(_priors_for, question.work.task, bool(question.subjects))
     return tuple([prior for prior in priors if _applies(prior, question)])
 
 

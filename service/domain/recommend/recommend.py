@@ -55,23 +55,25 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
 
     If nothing admitted has a price, the ranking is by hardware alone and the answer says so.
     """
-    basis, constraints, needs = basis_of(question, catalog), question.constraints, question.needs
+    basis, constraints, needs = basis_of(question, catalog), question.constraints, question.work.needs
     selection, priced = select_by(basis, constraints, needs, catalog), None
     if _lacks_prices(question, selection):
-        unpriced = replace(constraints, needs_price=False)
+        unpriced = constraints._replace(needs_price=False)
         by_hardware = basis.under(_without_price(question, basis, catalog))
         without_price = select_by(by_hardware, unpriced, needs, catalog)
         if without_price.admitted.types:
             priced = rejections(basis, selection, catalog)
             basis, constraints, selection = by_hardware, unpriced, without_price
-    admitted, context = selection.admitted.tightened(), question.work_context
-    leading = _leading(basis, question, context, constraints, admitted, catalog)
+    admitted = selection.admitted.tightened()
+    leading = _leading(basis, question, constraints, admitted, catalog)
     choices, current, rented = leading.choices, None, _current(basis, question, catalog)
     if rented is not None:
-        current = Completer(context, basis.planner, basis.objective.criteria, leading.ranked, catalog).complete(rented)
-        choices = tuple(compared(choice, current, context) for choice in choices)
+        current = Completer(question.work, basis.planner, basis.objective.criteria, leading.ranked, catalog).complete(
+            rented
+        )
+        choices = tuple(compared(choice, current, question.work) for choice in choices)
     near = (None, None) if admitted.types else nearest(basis, constraints, needs, catalog)
-    priors = cited_priors(question, context, basis, admitted, catalog)
+    priors = cited_priors(question, basis, admitted, catalog)
     rejected = rejections(basis, selection, catalog)
     if priced is not None:
         rejected = priced_first(rejected, priced)
@@ -145,34 +147,31 @@ class _Leading:
 
 
 def _leading(
-    basis: Basis, question: Question, context: WorkContext, constraints: Constraints, admitted: AdmittedOffers,
-    catalog: Catalog,
-) -> _Leading:  # fmt: skip
+    basis: Basis, question: Question, constraints: Constraints, admitted: AdmittedOffers, catalog: Catalog
+) -> _Leading:
     types, limit = admitted.types, question.limit
     if not (question.per_offer or question.diversify):
         # Many questions differ in limits alone and admit the same offers.
-        best, kept = (context, basis, admitted, limit), limit <= MOST_KEPT
+        best, kept = (question.work, basis, admitted, limit), limit <= MOST_KEPT
         return catalog.derive(_best_types, *best, cache=catalog.outlooks) if kept else _best_types(catalog, *best)
     offers = passing_offers(constraints.of_offers, types, constraints.max_usd_per_hour, catalog)
     ranked = rank_by(basis, offers, catalog).keeping_limits()
     if question.diversify:
         ranked = _diverse(ranked, question, catalog)
     count = len(ranked.score) if question.per_offer else types.bit_count()
-    return _completed(context, basis, ranked, count, limit, catalog)
+    return _completed(question.work, basis, ranked, count, limit, catalog)
 
 
-def _best_types(catalog: Catalog, context: WorkContext, basis: Basis, admitted: AdmittedOffers, limit: int) -> _Leading:
+def _best_types(catalog: Catalog, work: WorkContext, basis: Basis, admitted: AdmittedOffers, limit: int) -> _Leading:
     """Returns the best offer of each of the best types."""
     ranked = best_of_types(basis, admitted, catalog)
-    return _completed(context, basis, ranked, admitted.types.bit_count(), limit, catalog)
+    return _completed(work, basis, ranked, admitted.types.bit_count(), limit, catalog)
 
 
-def _completed(
-    context: WorkContext, basis: Basis, ranked: Ranked, count: int, limit: int, catalog: Catalog
-) -> _Leading:
-    completer = Completer(context, basis.planner, basis.objective.criteria, count, catalog)
+def _completed(work: WorkContext, basis: Basis, ranked: Ranked, count: int, limit: int, catalog: Catalog) -> _Leading:
+    completer = Completer(work, basis.planner, basis.objective.criteria, count, catalog)
     choices = tuple(completer.complete(offer) for offer in _ranked_offers(basis, ranked, limit, catalog))
-    return _Leading(choices, count, advise(situation_of(context, choices, catalog), catalog))
+    return _Leading(choices, count, advise(situation_of(work, choices, catalog), catalog))
 
 
 def _diverse(ranked: Ranked, question: Question, catalog: Catalog) -> Ranked:
@@ -227,10 +226,10 @@ def _estimates(basis: Basis, ranked: Ranked, scores: Sequence[float], catalog: C
 
 def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer | None:
     """Returns the caller's current machine at its cheapest offer in the requested regions, countries and markets."""
-    if question.current_instance is None:
+    if question.work.current_instance is None:
         return None
     constraints = Constraints(
-        words={"instance": (question.current_instance,)},
+        words={"instance": (question.work.current_instance,)},
         region=question.constraints.region,
         country=question.constraints.country,
         continent=question.constraints.continent,
@@ -239,7 +238,7 @@ def _current(basis: Basis, question: Question, catalog: Catalog) -> RankedOffer 
     admitted = select(constraints, catalog).admitted
     offers = admitted.cheapest.offer[admitted.rows]
     if not len(offers):
-        offers = np.array(catalog.offers_of(catalog.index_of[question.current_instance])[:1])
+        offers = np.array(catalog.offers_of(catalog.index_of[question.work.current_instance])[:1])
     if not len(offers):
         return None
     cheapest = int(offers[np.argmin(np.nan_to_num(catalog.offers.usd_per_hour_at(offers), nan=np.inf))])

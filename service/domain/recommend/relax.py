@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import FailedConstraint, Relaxation
 from service.domain.selection.requirements import Requirements
 from service.domain.selection.selection import Selection
-from service.domain.typeset import TypeSet, members_of
+from service.domain.typeset import first_of
 
 SOME = 3
 """Most instance types that a rejection names."""
@@ -36,7 +35,7 @@ HOPELESS = 100.0
 def rejections(basis: Basis, selection: Selection, catalog: Catalog) -> tuple[Rejection, ...]:
     """Returns the rejections of a selection, the most frequent first and equal ones by code."""
     rejected = [_rejection(basis, constraint, catalog) for constraint in selection.failed]
-    return tuple(sorted(rejected, key=lambda rejection: (-rejection.count, rejection.code)))
+    return tuple(sorted(rejected, key=lambda rejection: (-rejection.rejects, rejection.code)))
 
 
 def priced_first(rejected: Sequence[Rejection], priced: Sequence[Rejection]) -> tuple[Rejection, ...]:
@@ -47,7 +46,7 @@ def priced_first(rejected: Sequence[Rejection], priced: Sequence[Rejection]) -> 
     """
     unpriced = {each.code: each.relaxation for each in rejected if each.relaxation and not each.relaxation.has_price}
     relaxations = unpriced | {each.code: each.relaxation for each in priced if each.relaxation}
-    return tuple(replace(each, relaxation=relaxations.get(each.code)) for each in rejected)
+    return tuple(each._replace(relaxation=relaxations.get(each.code)) for each in rejected)
 
 
 class NearestMiss(NamedTuple):
@@ -83,8 +82,8 @@ def nearest(
     planner = basis.planner
     if planner is None or planner.limits.deadline_hours is None or planner.limits.budget_usd is None:
         return None, None
-    in_time = basis.under(OBJECTIVES["cheapest"], replace(planner.limits, budget_usd=None))
-    in_budget = basis.under(OBJECTIVES["fastest"], replace(planner.limits, deadline_hours=None))
+    in_time = basis.under(OBJECTIVES["cheapest"], planner.limits._replace(budget_usd=None))
+    in_budget = basis.under(OBJECTIVES["fastest"], planner.limits._replace(deadline_hours=None))
     return _best(in_time, constraints, needs, catalog), _best(in_budget, constraints, needs, catalog)
 
 
@@ -94,21 +93,15 @@ def _best(basis: Basis, constraints: Constraints, needs: Requirements, catalog: 
 
 
 def _rejection(basis: Basis, constraint: FailedConstraint, catalog: Catalog) -> Rejection:
-    alone = constraint.alone
-    relaxation = constraint.relax(catalog) if alone else None
-    outcome = None if relaxation is None else _outcome(basis, relaxation, catalog)
+    alone, relaxation = constraint.alone, constraint.relax(catalog)
     return Rejection(
         code=constraint.code,
         ground=constraint.ground,
-        count=constraint.fails.bit_count(),
+        rejects=constraint.fails.bit_count(),
         only_this=alone.bit_count(),
-        relaxation=outcome,
-        instances=_some_of(alone or constraint.fails, catalog),
+        relaxation=None if relaxation is None else _outcome(basis, relaxation, catalog),
+        instances=tuple([catalog.ids[index] for index in first_of(alone or constraint.fails, SOME)]),
     )
-
-
-def _some_of(types: TypeSet, catalog: Catalog) -> tuple[str, ...]:
-    return tuple([catalog.ids[index] for index in islice(members_of(types), SOME)])
 
 
 def explained(names: Sequence[str], selection: Selection, catalog: Catalog) -> tuple[Explained, ...]:
@@ -132,7 +125,7 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
     if not admitted.types:
         return None
     index, offer = best_by(basis, admitted, catalog)
-    has_price = bool(np.isfinite(admitted.cheapest.usd[admitted.rows]).any())
+    has_price = bool(admitted.types & admitted.cheapest.priced)
     count = admitted.types.bit_count()
     return RelaxationOutcome(to, count, catalog.instance_types[index], offer, catalog.offer(offer), has_price)
 
@@ -147,7 +140,7 @@ def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
     resumed = planner.resumable if "workload.fault_tolerant" in to else planner
     if resumed is planner and not changed:
         return basis
-    return replace(basis, planner=replace(resumed, limits=replace(planner.limits, **changed)))
+    return replace(basis, planner=replace(resumed, limits=planner.limits._replace(**changed)))
 
 
 def _keeping(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:

@@ -1,7 +1,8 @@
 """The constraints of a question, each checked on every instance type, so that an empty answer can say what to relax."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,17 +20,18 @@ from service.domain.catalog.software_support import (
 from service.domain.selection.filters import flag_checks, range_checks, word_check
 from service.domain.selection.offers import OfferConstraints
 from service.domain.selection.relax import AddWord, BestOption, Check, drop
-from service.domain.typeset import TypeSet, types_where, union
+from service.domain.typeset import TypeSet, WordIndex, types_where, union
+
+NO_LIMITS: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Constraints:
+class Constraints(NamedTuple):
     """The constraints of a question, in the catalog's names. An empty field admits everything."""
 
-    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    at_least: Mapping[str, float] = field(default_factory=dict)
-    at_most: Mapping[str, float] = field(default_factory=dict)
-    flags: Mapping[str, bool] = field(default_factory=dict)
+    words: Mapping[str, tuple[str, ...]] = NO_LIMITS
+    at_least: Mapping[str, float] = NO_LIMITS
+    at_most: Mapping[str, float] = NO_LIMITS
+    flags: Mapping[str, bool] = NO_LIMITS
     precision_all: tuple[str, ...] = ()
     precision_any: tuple[str, ...] = ()
     precision_support: SupportAsked = "native"
@@ -66,6 +68,12 @@ class Constraints:
     """Whether storage or transfer is paid for, whose prices differ between the regions of a provider."""
     spot_refused: bool = False
     """Whether the workload is said not to tolerate interruptions, which leaves spot out of a list of markets."""
+
+    @property
+    def part_of_gpu(self) -> float | None:
+        """The part of a card that is asked for, as the minimum or the maximum of GPUs."""
+        counts = [limits["gpu_count"] for limits in (self.at_least, self.at_most) if "gpu_count" in limits]
+        return next((count for count in counts if 0 < count < 1), None)
 
     @property
     def usual_platforms(self) -> tuple[str, ...]:
@@ -136,7 +144,7 @@ def _precision_check(catalog: Catalog, any_of: tuple[str, ...], support: Support
     usable = {name: types & rated[name] for name, types in runs.items()} if needs_peak else runs
     # Another precision also admits types whose peak is unknown at all of the named ones.
     unusable = catalog.everyone & ~union(usable[precision] for precision in any_of)
-    return Check("precision", "hardware", fails, AddWord("workload.precision", any_of, unusable, usable))
+    return Check("precision", "hardware", fails, AddWord("workload.precision", any_of, unusable, WordIndex.of(usable)))
 
 
 def without_gpu(catalog: Catalog) -> TypeSet:

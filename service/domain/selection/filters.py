@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, NUMBERS, WORDS
 from service.domain.selection.relax import AddWord, Check, Ground, MoveLimit, drop
-from service.domain.typeset import ThresholdIndex, TypeSet, types_by_code, types_where, union
+from service.domain.typeset import ThresholdIndex, WordIndex, types_by_code, types_where, union
 
 INCLUDED_WORDS: dict[str, dict[str, tuple[str, ...]]] = {"interconnect": {"nvlink": ("nvswitch",)}}
 """Words that a requested word includes: NVSwitch is NVLink through a switch."""
@@ -38,10 +38,10 @@ FILTER_CODES: dict[str, str] = {
 
 def word_check(catalog: Catalog, name: str, words: tuple[str, ...]) -> Check:
     """Checks that a type has one of the words in a column."""
-    types_of = catalog.derive(_types_of_words, name)
-    fails = catalog.everyone & ~union(types_of.get(word, 0) for word in words)
+    index = catalog.derive(_word_index, name)
+    fails = catalog.everyone & ~union(index.types_of.get(word, 0) for word in words)
     ground: Ground = WORDS[name].ground if name in WORDS else "availability"
-    return Check(name, ground, fails, AddWord(name, words, fails, types_of, or_drop=True))
+    return Check(name, ground, fails, AddWord(name, words, fails, index, or_drop=True))
 
 
 def flag_checks(catalog: Catalog, name: str, required: bool) -> list[Check]:
@@ -86,12 +86,14 @@ def _index(catalog: Catalog, name: str, precision: str | None) -> ThresholdIndex
     return ThresholdIndex.of(catalog.columns.numbers[name] if precision is None else catalog.columns.tflops[precision])
 
 
-def _types_of_words(catalog: Catalog, name: str) -> dict[str, TypeSet]:
+def _word_index(catalog: Catalog, name: str) -> WordIndex:
     """The types that each word of a column finds, those that include other words last."""
     column = catalog.columns.words[name]
     types_of = {column.words[code]: types for code, types in types_by_code(column.codes).items()}
     included = INCLUDED_WORDS.get(name, {})
-    return {
-        word: union(types_of.get(other, 0) for other in (word, *included.get(word, ())))
-        for word in sorted({*types_of, *included}, key=lambda word: (word in included, word))
-    }
+    return WordIndex.of(
+        {
+            word: union(types_of.get(other, 0) for other in (word, *included.get(word, ())))
+            for word in sorted({*types_of, *included}, key=lambda word: (word in included, word))
+        }
+    )

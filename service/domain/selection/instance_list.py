@@ -1,7 +1,6 @@
 """Instance types that pass constraints, each with its best offer, in the requested order, and counts of values."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ def list_instances(constraints: Constraints, words: str | None, sort: Sequence[s
 
 def _admitted(constraints: Constraints, catalog: Catalog) -> tuple[Indices, Indices]:
     if constraints.of_offers != OfferConstraints() or constraints.max_usd_per_hour is not None:
-        by_the_hour = replace(constraints, market=constraints.market or BY_THE_HOUR)
+        by_the_hour = constraints._replace(market=constraints.market or BY_THE_HOUR)
         return offers_of_types(select(by_the_hour, catalog).admitted)
     failing = union(check.fails for check in type_checks(constraints, catalog))
     types = np.flatnonzero(catalog.mask(catalog.everyone & ~failing))

@@ -65,6 +65,11 @@ class CheapestOffers:
         """Finds the types whose lowest price is within a limit."""
         return ThresholdIndex.of(self.lowest_usd)
 
+    @cached_property
+    def priced(self) -> TypeSet:
+        """Types with an offer whose price is known."""
+        return types_where(np.isfinite(self.lowest_usd))
+
     def within(self, limit: float | None) -> TypeSet:
         """Types with an offer that costs no more than the limit."""
         return self.types if limit is None else self.prices.at_most(limit)

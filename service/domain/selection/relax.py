@@ -20,7 +20,7 @@ from service.domain.selection.offers import (
     first_of_run,
     within,
 )
-from service.domain.typeset import ThresholdIndex, TypeSet
+from service.domain.typeset import ThresholdIndex, TypeSet, WordIndex
 
 KeepingOffers = Callable[[CheapestOffers], Mask]
 """Returns which of some offers keep the limits on the whole job."""
@@ -89,7 +89,7 @@ class AddWord:
     field: str
     words: tuple[str, ...]
     fails: TypeSet
-    types_of: Mapping[str, TypeSet]
+    index: WordIndex
     """Types that have each word. Among words that admit equally many types, the first is added."""
     or_drop: bool = False
     """Whether to remove the constraint if no word admits anything."""
@@ -97,10 +97,9 @@ class AddWord:
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
         """Returns the change to the list of words; None where no word helps."""
         types = rejected.types & self.fails
-        counts = [(types & of_word).bit_count() for of_word in self.types_of.values()]
-        if most := max(counts, default=0):
-            word = list(self.types_of)[counts.index(most)]
-            return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.types_of[word]))
+        word = self.index.most(types)
+        if word is not None:
+            return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.index.types_of[word]))
         return Relaxation({self.field: []}, rejected.only(types)) if self.or_drop else None
 
 

@@ -24,7 +24,7 @@ from service.domain.selection.constraints import types_with_peak, types_with_sup
 from service.domain.selection.filters import number_index
 from service.domain.selection.offers import AdmittedOffers
 from service.domain.selection.relax import AddWord, BestOption, Check, MoveLimit, Relaxation, drop
-from service.domain.typeset import TypeSet, types_where, union
+from service.domain.typeset import TypeSet, WordIndex, types_where, union
 from service.domain.versions import EVERY, Versions, known_versions
 
 FEWEST_EXPONENT_BITS = 6
@@ -275,7 +275,10 @@ def _platforms_check(catalog: Catalog, platforms: tuple[str, ...], cpu_suffices:
     fails = catalog.everyone & ~union(runs[name] for name in platforms)
     others = {name: types for name, types in runs.items() if name not in platforms}
     return Check(
-        "software_platforms", "software", fails, AddWord("workload.software.platforms", platforms, fails, others)
+        "software_platforms",
+        "software",
+        fails,
+        AddWord("workload.software.platforms", platforms, fails, WordIndex.of(others)),
     )
 
 

@@ -18,7 +18,7 @@ from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Length, Serving
-from service.domain.recommend.answer import Answer, Limits, Question
+from service.domain.recommend.answer import Answer, Limits
 from service.domain.recommend.codes import NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.recommend import recommend
@@ -32,6 +32,7 @@ from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import event, instance_type
 from tests.builders.jobs import LARGE_MODEL, model
 from tests.builders.offers import priced
+from tests.builders.selection import question_of
 from tests.builders.sources import DAY, SOURCE
 
 BF16, LOW_FP16 = rate("bf16", "accelerated", 312.0), rate("fp16", "reduced", 20.0)
@@ -96,7 +97,7 @@ def ask(job: Job | NamedWork | None = None, world: Catalog = WORLD, **given: Any
         "task": "training", "precisions": (), "objective": OBJECTIVES["cheapest"], "current_instance": None,
         "limit": 20, "per_offer": True, "job": job,
     }  # fmt: skip
-    return recommend(Question(**{**plain, **given, "constraints": constraints}), world)
+    return recommend(question_of(**{**plain, **given, "constraints": constraints}), world)
 
 
 HOURS, USD = 0.022, 0.6
@@ -154,7 +155,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "no peak": lambda: ask(world=catalog(priced(DARK, 1.0)), objective=OBJECTIVES["fastest"]),
     "an end": lambda: ask(world=catalog(priced(ENDING, 1.0))),
     "no GPU": lambda: ask(world=catalog(priced(HOST, 0.2), priced(P4D, 32.0))),
-    "an unknown charge": lambda: ask(SMALL_JOB, run=replace(ONE_MACHINE, sent=(TransferredData(1.0),))),
+    "an unknown charge": lambda: ask(SMALL_JOB, run=ONE_MACHINE._replace(sent=(TransferredData(1.0),))),
     "a suspect price": lambda: ask(world=SUSPECT),
     "no price": lambda: ask(world=catalog(priced(P4D, None)), constraints={"needs_price": True}),
     "fields without effect": lambda: ask(

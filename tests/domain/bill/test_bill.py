@@ -258,9 +258,9 @@ def exactly(count: int) -> Band:
 @given(st.data())
 def test_a_run_of_two_halves_costs_the_two(data: st.DataObject) -> None:
     """Additive over machines: n nodes cost what n single nodes cost, but for what is shared."""
-    job = replace(data.draw(jobs()), sent=(), stored=())
+    job = data.draw(jobs())._replace(sent=(), stored=())
     on = replace(data.draw(offers(job.hours)), storage=(), transfer=(), interruptions=None)
-    single = bill_of(replace(job, nodes=1, instances=1), on)
+    single = bill_of(job._replace(nodes=1, instances=1), on)
     every = bill_of(job, on)
     assert abs(total(every) - job.machines * total(single)) <= job.machines
 
@@ -278,8 +278,8 @@ def test_cost_grows_with_price(data: st.DataObject, more: int) -> None:
 def test_cost_grows_with_hours(data: st.DataObject, more: int) -> None:
     job = data.draw(jobs())
     on = replace(data.draw(offers(job.hours)), interruptions=None)
-    longer = replace(
-        job, hours=Band(*(each + more / 3600 for each in (job.hours.low, job.hours.likely, job.hours.high)))
+    longer = job._replace(
+        hours=Band(*(each + more / 3600 for each in (job.hours.low, job.hours.likely, job.hours.high)))
     )
     assert_grows(bill_of(job, on), bill_of(longer, on))
 

@@ -9,7 +9,7 @@ from service.domain.calibration.price_belief import PriceMovement
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import Offer
 from service.domain.catalog.reference import Provider
-from service.domain.recommend.answer import Answer, Question
+from service.domain.recommend.answer import Answer
 from service.domain.recommend.codes import WarningCode
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.recommend import recommend
@@ -18,6 +18,7 @@ from tests.builders.catalogs import catalog, provider
 from tests.builders.gpus import gpu, precision, rate
 from tests.builders.instance_types import instance_type
 from tests.builders.offers import Priced, priced
+from tests.builders.selection import question_of
 
 DAY = date(2026, 11, 22)
 H100 = gpu("h100", rates=(rate("bf16", "accelerated", 989.0),))
@@ -45,7 +46,7 @@ FRESH = (offered("two", 2.0, 10), offered("three", 2.2, 10), offered("four", 2.4
 def asked(known: Catalog, **constraints: float) -> Answer:
     cheapest = OBJECTIVES["cheapest"]
     limits = Constraints(precision_any=("bf16",), needs_price=True, **constraints)  # type: ignore[arg-type]
-    question = Question(
+    question = question_of(
         task="training", precisions=("bf16",), constraints=limits, objective=cheapest, limit=10, per_offer=False
     )
     return recommend(question, known)

@@ -1,6 +1,5 @@
 """Question in, answer out."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from tests.builders.catalogs import catalog
 from tests.builders.gpus import gpu, precision, rate
 from tests.builders.instance_types import instance_type
 from tests.builders.offers import Priced, priced
+from tests.builders.selection import question_of
 
 T4 = gpu("t4", rates=(rate("fp16", "accelerated", 65.0), rate("fp32", "native", 8.1)), tdp_watts=70.0)
 H100 = gpu("h100", rates=(rate("bf16", "accelerated", 989.0),), tdp_watts=700.0)
@@ -48,7 +48,7 @@ def question(objective: str = "cheapest", *, task: str = "training", **given: An
         "limit": 5,
         "per_offer": False,
     }
-    return Question(**{**plain, **given, "constraints": Constraints(**asked)})
+    return question_of(**{**plain, **given, "constraints": Constraints(**asked)})
 
 
 def names(answer: Answer) -> list[str]:
@@ -56,7 +56,7 @@ def names(answer: Answer) -> list[str]:
 
 
 def codes(answer: Answer) -> dict[str, int]:
-    return {rejection.code: rejection.count for rejection in answer.rejections}
+    return {rejection.code: rejection.rejects for rejection in answer.rejections}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_each_objective_ranks_by_its_own_figure(objective: str, order: list[str]
 @pytest.mark.parametrize("weight", [1e-15, 1e-9, 1.0, 1e12])
 def test_only_the_ratios_of_weights_count(weight: float) -> None:
     world = world_of(priced(SLOW, 1.0), priced(FAST, 50.0))
-    asked = replace(question("fastest"), objective=Objective({"hours": weight}))
+    asked = question("fastest")._replace(objective=Objective({"hours": weight}))
     answer = recommend(asked, world)
     assert names(answer) == ["fast", "slow"]
     assert [choice.tied_with for choice in answer.choices] == [(), ()]

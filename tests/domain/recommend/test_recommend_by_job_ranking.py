@@ -19,6 +19,7 @@ from service.domain.recommend.plans import LIMITS_BY_FIELD
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from tests.builders.calibrations import FITTED
+from tests.builders.selection import question_of
 from tests.oracles.fleet import NodeEstimate, PlainPlan, estimate_on_nodes, plan_on_offer
 from tests.oracles.selection import offer_misses, relaxed_constraints, type_misses
 from tests.strategies.catalogs import Offer, World, catalog_of, constraints
@@ -44,11 +45,11 @@ def question(job: Job, objective: str, asked: Constraints, **given_: Any) -> Que
     limits = given_.pop("limits", Limits())
     if job.serving is not None:
         limits = Limits(of_load=True, **job.serving.limits)
-    return Question(
+    return question_of(
         task=job.task,
         precisions=(),
-        constraints=replace(
-            asked, precision_any=(), needs_price=weights.needs(NEEDS_PRICE) or limits.budget_usd is not None
+        constraints=asked._replace(
+            precision_any=(), needs_price=weights.needs(NEEDS_PRICE) or limits.budget_usd is not None
         ),
         objective=weights,
         current_instance=None,
@@ -124,7 +125,7 @@ class Loop:
 
     def figures(self, *, needs_price: bool) -> Iterator[tuple[int, float]]:
         """The best number of nodes of each offer."""
-        limits = replace(self.asked.constraints, needs_price=needs_price)
+        limits = self.asked.constraints._replace(needs_price=needs_price)
         for place, kind in enumerate(self.world.catalog.instance_types):
             if type_misses(limits, kind):
                 continue
@@ -222,15 +223,15 @@ def test_a_relaxation_admits_what_it_promises(
 
 def relaxed(asked: Question, to: dict[str, Any]) -> Question:
     if "max_nodes" in to:
-        return replace(asked, nodes=(asked.nodes[0], to["max_nodes"]))
+        return asked._replace(nodes=(asked.nodes[0], to["max_nodes"]))
     fields = {path.rpartition(".")[2]: value for path, value in to.items()}
     if fields.keys() & LIMITS_BY_FIELD.keys():
-        limits, job = replace(asked.limits, **fields), asked.modelled
+        limits, job = asked.limits._replace(**fields), asked.modelled
         if job is not None and job.serving is not None:
             fields = {name: value for name, value in fields.items() if name in job.serving.limits}
             job = replace(job, serving=replace(job.serving, **fields))
-        return replace(asked, limits=limits, job=job)
-    return replace(asked, constraints=relaxed_constraints(asked.constraints, to))
+        return asked._replace(limits=limits, work=asked.work._replace(job=job))
+    return asked._replace(constraints=relaxed_constraints(asked.constraints, to))
 
 
 @some
@@ -241,8 +242,8 @@ def test_types_add_up(
     answer = recommend(question(job, objective, asked_for, nodes=span, limits=limits), world.catalog)
     assert len(answer.choices) == answer.admitted
     rejected = answer.considered - answer.admitted
-    assert all(rejection.only_this <= rejection.count <= rejected for rejection in answer.rejections)
-    assert sum(rejection.count for rejection in answer.rejections) >= rejected
+    assert all(rejection.only_this <= rejection.rejects <= rejected for rejection in answer.rejections)
+    assert sum(rejection.rejects for rejection in answer.rejections) >= rejected
     for choice in answer.choices:
         assert span[0] <= choice.nodes <= span[1]
         assert choice.speed is not None
@@ -259,9 +260,9 @@ def test_types_add_up(
 def test_what_the_price_alone_keeps_out_comes_in_without_it(
     world: World, job: Job, objective: str, asked_for: Constraints, limits: Limits, usd: float
 ) -> None:
-    asked = question(job, objective, replace(asked_for, max_usd_per_hour=usd), limits=limits)
+    asked = question(job, objective, asked_for._replace(max_usd_per_hour=usd), limits=limits)
     answer = recommend(asked, world.catalog)
-    after = recommend(replace(asked, constraints=replace(asked.constraints, max_usd_per_hour=None)), world.catalog)
+    after = recommend(asked._replace(constraints=asked.constraints._replace(max_usd_per_hour=None)), world.catalog)
     if answer.price_ignored or after.price_ignored:
         return
     alone = sum(each.only_this for each in answer.rejections if each.code == "max_usd_per_hour")
@@ -307,13 +308,13 @@ def best(asked: Question, objective: str, world: World) -> float:
 def test_a_wider_question_never_has_a_worse_best(
     world: World, job: Job, objective: str, asked_for: Constraints, span: tuple[int, int], limits: Limits
 ) -> None:
-    limits = replace(limits, max_instances=1)  # as few share the work as are in time, and that changes with the time
+    limits = limits._replace(max_instances=1)  # as few share the work as are in time, and that changes with the time
     asked = question(job, objective, asked_for, nodes=span, limits=limits)
     assume(not recommend(asked, world.catalog).price_ignored)
     narrow = best(asked, objective, world)
     for wider in (
         *(relaxed(asked, {field: None}) for field in LIMITS_BY_FIELD if field != "max_instances"),
-        replace(asked, constraints=question(job, objective, Constraints(), limits=limits).constraints),
+        asked._replace(constraints=question(job, objective, Constraints(), limits=limits).constraints),
     ):
         assert best(wider, objective, world) <= narrow * (1 + 1e-9)
 
@@ -344,4 +345,4 @@ def test_the_order_of_offers_does_not_matter(
 
 
 def codes(answer: Answer) -> Mapping[str, int]:
-    return {rejection.code: rejection.count for rejection in answer.rejections}
+    return {rejection.code: rejection.rejects for rejection in answer.rejections}

@@ -26,6 +26,7 @@ from service.domain.recommend.objective import (
 from service.domain.recommend.recommend import recommend
 from service.domain.selection.constraints import Constraints
 from service.domain.selection.requirements import Requirements
+from tests.builders.selection import changed_question, question_of
 from tests.oracles.selection import offer_misses, relaxed_constraints, runs, type_misses
 from tests.strategies.catalogs import (
     PRECISIONS,
@@ -92,22 +93,21 @@ def questions(draw: st.DrawFn, asked: st.SearchStrategy[Constraints] = wide) -> 
         if task in ("development", "classical")
         else draw(st.one_of(st.just(()), one_or_two_of("bf16", "fp16", "fp32", "fp64")))
     )
-    limits = replace(
-        draw(asked),
+    limits = draw(asked)._replace(
         precision_any=answer or PRECISION_BY_TASK.get(task, ()),
         needs_price=objective.needs(NEEDS_PRICE),
         needs_peak=objective.needs(NEEDS_SPEED),
     )
-    return Question(
+    return question_of(
         task=task, precisions=answer, constraints=limits, objective=objective, limit=100, per_offer=draw(st.booleans())
     )
 
 
 def speed(kind: InstanceType, asked: Question) -> float | None:
     """The first known peak of the precisions given, or the highest of the usual ones; else vCPUs; to develop, one."""
-    usual = PRECISION_BY_TASK.get(asked.task, ())
+    usual = PRECISION_BY_TASK.get(asked.work.task, ())
     if not (asked.precisions or usual):
-        return None if kind.vcpus is None else min(kind.vcpus, 1.0 if asked.task == "development" else inf)
+        return None if kind.vcpus is None else min(kind.vcpus, 1.0 if asked.work.task == "development" else inf)
     running = [name for name in asked.precisions or usual if runs(kind, name, asked.constraints)]
     peaks = [peak for name in running if (peak := kind.tflops(name)) is not None]
     return max(peaks[:1] if asked.precisions else peaks, default=None)
@@ -144,7 +144,7 @@ def score(kind: InstanceType, offer: Offer, asked: Question, objective: Objectiv
 
 
 def rows(asked: Question, world: World, objective: Objective) -> Iterator[Row]:
-    limits = replace(asked.constraints, needs_price=objective.needs(NEEDS_PRICE))
+    limits = asked.constraints._replace(needs_price=objective.needs(NEEDS_PRICE))
     for place, kind in enumerate(world.catalog.instance_types):
         lacks_peak = objective.needs(NEEDS_SPEED) and speed(kind, asked) is None
         lacks_power = objective.needs(NEEDS_POWER) and kind.tdp_watts is None
@@ -225,7 +225,7 @@ def summary_of(answer: Answer) -> list[tuple[int, float | None, str, str | None]
 
 
 def turned_away(answer: Answer) -> Mapping[str, tuple[int, int]]:
-    return {each.code: (each.count, each.only_this) for each in answer.rejections}
+    return {each.code: (each.rejects, each.only_this) for each in answer.rejections}
 
 
 @MANY
@@ -237,8 +237,8 @@ def test_a_higher_price_never_raises_a_rank(world: World, asked: Question, times
         for kind, where, how, usd, age in world.offers
     ]
     cheapest = OBJECTIVES["cheapest"]
-    asked = replace(
-        asked, objective=cheapest, per_offer=False, constraints=replace(asked.constraints, needs_price=True)
+    asked = asked._replace(
+        objective=cheapest, per_offer=False, constraints=asked.constraints._replace(needs_price=True)
     )
     before, after = recommend(asked, world.catalog), recommend(asked, again(world, pricier).catalog)
     assert before.price_ignored == after.price_ignored
@@ -262,7 +262,7 @@ def test_a_constraint_that_rejects_nobody_changes_nothing(world: World, asked: Q
     assume(not already if isinstance(already, tuple) else not set(value) & set(already))
     value = value if isinstance(already, tuple) else {**already, **value}
     before = recommend(asked, world.catalog)
-    after = recommend(replace(asked, constraints=with_(limits, name, value)), world.catalog)
+    after = recommend(asked._replace(constraints=with_(limits, name, value)), world.catalog)
     assert summary_of(after) == summary_of(before)
     assert turned_away(after) == turned_away(before)
     assert after.admitted == before.admitted
@@ -278,7 +278,7 @@ def test_an_offer_with_only_a_higher_price_changes_no_choice(
         return
     kind, where, how, usd, age = data.draw(st.sampled_from(known))
     assert usd is not None
-    asked = replace(asked, per_offer=False)
+    asked = asked._replace(per_offer=False)
     before = recommend(asked, world.catalog)
     after = recommend(asked, again(world, [*world.offers, (kind, where, how, usd * times, age)]).catalog)
     assert summary_of(after) == summary_of(before)
@@ -292,7 +292,7 @@ def test_a_wider_question_never_has_a_worse_best(world: World, asked: Question) 
     if not narrow.choices or narrow.price_ignored:
         return
     for wider in wider_than(asked.constraints):
-        found = recommend(replace(asked, constraints=wider), world.catalog)
+        found = recommend(asked._replace(constraints=wider), world.catalog)
         assert found.admitted >= narrow.admitted
         best, before = (score_of(each.choices[0], asked, asked.objective) for each in (found, narrow))
         assert best <= before + 1e-9
@@ -306,13 +306,13 @@ def wider_than(asked: Constraints) -> Iterator[Constraints]:
             yield with_(asked, group, {other: value for other, value in held.items() if other != name})
     for name in ("exclude", "region", "market"):
         yield with_(asked, name, ())
-    yield replace(asked, max_usd_per_hour=None)
-    yield replace(asked, max_price_age_days=None)
+    yield asked._replace(max_usd_per_hour=None)
+    yield asked._replace(max_price_age_days=None)
 
 
 def with_(asked: Constraints, name: str, value: object) -> Constraints:
     changed: dict[str, Any] = {name: value}
-    return replace(asked, **changed)
+    return asked._replace(**changed)
 
 
 @MANY
@@ -335,9 +335,9 @@ def test_a_relaxation_admits_what_it_promises_and_its_best_is_the_best_of_them(w
         if rejection.relaxation is None:
             continue
         to = rejection.relaxation.to
-        changed = replace(asked, constraints=relaxed_constraints(asked.constraints, to))
+        changed = asked._replace(constraints=relaxed_constraints(asked.constraints, to))
         if "workload.precision" in to:
-            changed = replace(changed, precisions=changed.constraints.precision_any)
+            changed = changed._replace(precisions=changed.constraints.precision_any)
         after = recommend(changed, world.catalog)
         added = [choice for choice in after.choices if choice.index not in inside]
         assert len({choice.index for choice in added}) == rejection.relaxation.admits, rejection
@@ -367,8 +367,8 @@ ONE_CHANGE: tuple[dict[str, Any], ...] = (
 def test_an_answer_does_not_depend_on_similar_questions_before_it(
     world: World, asked: Question, change: dict[str, Any], max_usd_per_hour: float | None
 ) -> None:
-    asked = replace(asked, limit=5, per_offer=False)
-    limited = replace(asked.constraints, max_usd_per_hour=max_usd_per_hour)
-    for similar in (asked, replace(asked, constraints=limited), replace(asked, constraints=limited, **change)):
+    asked = asked._replace(limit=5, per_offer=False)
+    limited = asked.constraints._replace(max_usd_per_hour=max_usd_per_hour)
+    for similar in (asked, asked._replace(constraints=limited), changed_question(asked, constraints=limited, **change)):
         fresh = catalog_of(list(world.catalog.instance_types), world.offers)
         assert repr(recommend(similar, world.catalog)) == repr(recommend(similar, fresh))
