@@ -123,11 +123,11 @@ def where_inference_fits(
     """Whether the fastest layout fits and holds the concurrency that is asked for."""
     (table, these), config = clusters.without_hosts(wanted), configs.any
     pairs = _pairs(config, table.shapes_of(these), FREE)
-    memory = _memory(physics, configs, table, pairs)
-    rows = np.flatnonzero(pairs.eligible(memory.fits))
-    tried = pairs.rows(rows)
-    in_flight, _ = _in_flight(config, tried.layouts, memory.room[rows])
-    fits = np.bincount(tried.cluster, in_flight <= memory.room[rows], len(table)) > 0
+    held, kind = pairs.by_gpu(table)
+    memory = _memory(physics, configs, table, held)
+    in_flight, _ = _in_flight(config, held.layouts, memory.room)
+    rows = np.flatnonzero(pairs.eligible(memory.fits[kind]) & (in_flight <= memory.room)[kind])
+    fits = np.bincount(pairs.cluster[rows], minlength=len(table)) > 0
     return np.asarray(fits[clusters.row_by_gpus] & clusters.hosts_fit(config, 1))
 
 
@@ -140,6 +140,8 @@ class _Pairs:
     """Row of the layout in `cuts`."""
     cuts: LayoutTable
     """The layouts of each shape: many clusters share them."""
+    degrees: Indices
+    """A number for each layout: those with equal numbers have the same degrees."""
     crossing: Mask
     """Whether tensor parallelism crosses slow links unasked, see `LayoutCandidates`."""
 
@@ -150,30 +152,35 @@ class _Pairs:
 
     def rows(self, rows: Indices) -> "_Pairs":
         """Returns some of the pairs."""
-        return _Pairs(self.cluster[rows], self.cut[rows], self.cuts, self.crossing[rows])
+        return _Pairs(self.cluster[rows], self.cut[rows], self.cuts, self.degrees, self.crossing[rows])
 
     def eligible(self, fits: Mask) -> Mask:
         """Whether a pair fits, and does not cross slow links where another pair of its cluster fits inside them."""
         inside = np.bincount(self.cluster, fits & ~self.crossing) > 0
         return fits & ~(self.crossing & inside[self.cluster])
 
-    def alike(self, clusters: ClusterTable, *, by_network: bool) -> tuple["_Pairs", Indices]:
-        """Returns pairs that all differ in GPUs, layouts or links in use, and which of them each pair equals.
+    def by_gpu(self, clusters: ClusterTable) -> tuple["_Pairs", Indices]:
+        """Returns pairs that all differ in GPU or layout, which decide memory, and which of them each pair equals."""
+        kinds = int(self.degrees.max(initial=0)) + 1
+        return self._distinct(clusters.gpu_type[self.cluster] * kinds + self.degrees[self.cut])
 
-        Replicas that stay on fast links do not use the network, and many clusters differ in that alone. `by_network`
-        says that all pairs use it.
+    def by_link(self, clusters: ClusterTable, *, network: bool) -> tuple["_Pairs", Indices]:
+        """Returns pairs that all differ in GPU, layout or links in use, and which of them each pair equals.
+
+        Replicas that stay on fast links do not use the network, and many clusters differ in that alone. `network` says
+        that all pairs use it.
         """
-        cuts, every = self.cuts, np.arange(len(self.cut))
-        _, degrees = np.unique(_packed(cuts), return_inverse=True)
-        uses_network = (
-            np.maximum(cuts.tensor, cuts.expert)[self.cut] > clusters.linked_gpus[self.cluster]
-        ) | by_network
-        rows, count = np.flatnonzero(~uses_network), int(degrees.max()) + 1
-        key = clusters.linked_type[self.cluster[rows]] * count + degrees[self.cut[rows]]
-        first = np.zeros(int(clusters.linked_type.max() + 1) * count, np.int64)
-        first[key[::-1]] = rows[::-1]
-        same_as = every.copy()
-        same_as[rows] = first[key]
+        cuts, kinds = self.cuts, int(self.degrees.max(initial=0)) + 1
+        across = np.maximum(cuts.tensor, cuts.expert)[self.cut] > clusters.linked_gpus[self.cluster]
+        inside = clusters.linked_type[self.cluster] * kinds + self.degrees[self.cut]
+        own = int(inside.max(initial=0)) + 1 + np.arange(len(inside))
+        return self._distinct(np.where(across | network, own, inside))
+
+    def _distinct(self, key: Indices) -> tuple["_Pairs", Indices]:
+        """Returns the first pair with each key, and which of them each pair equals."""
+        every, first = np.arange(len(key)), np.zeros(int(key.max(initial=0)) + 1, np.int64)
+        first[key[::-1]] = every[::-1]
+        same_as = first[key]
         differs = same_as == every
         return self.rows(np.flatnonzero(differs)), (np.cumsum(differs) - 1)[same_as]
 
@@ -219,7 +226,8 @@ def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: Fixed
     cut = np.arange(count.sum()) + np.repeat(first - (np.cumsum(count) - count), count)
     degrees = {name: cuts[name] for name in ("tensor", "pipeline", "data", "expert")}
     layouts = replace(LayoutTable.plain(len(cuts["shape"])), **degrees)
-    return _Pairs(np.repeat(cluster, count), cut, layouts, cuts["crossing"][cut])
+    _, numbers = np.unique(_packed(layouts), return_inverse=True)
+    return _Pairs(np.repeat(cluster, count), cut, layouts, numbers, cuts["crossing"][cut])
 
 
 class _Memory(NamedTuple):
@@ -274,14 +282,14 @@ def _fastest(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable
     limits = 0 if serving is None else len(serving.limits)
     if not len(pairs.cluster):
         return FastestInference.nothing(count, limits)
-    different, kind = pairs.alike(clusters, by_network=serving is not None and serving.disaggregated)
-    memory = _memory(physics, configs, clusters, different)
+    held, kind = pairs.by_gpu(clusters)
+    memory = _memory(physics, configs, clusters, held)
     rows = np.flatnonzero(pairs.eligible(memory.fits[kind]))
-    tried, timed = pairs.rows(rows), np.flatnonzero(np.bincount(kind[rows], minlength=len(different.cut)))
-    speed = _speed(physics, configs, clusters, different.rows(timed), memory.room[timed])
-    number_of = np.zeros(len(different.cut), np.int64)
-    number_of[timed] = np.arange(len(timed))
-    number = number_of[kind[rows]]
+    tried, places = pairs.rows(rows), memory.room[kind[rows]]
+    timed, number = tried.by_link(clusters, network=serving is not None and serving.disaggregated)
+    places_of_timed = np.zeros(len(timed.cut))
+    places_of_timed[number] = places
+    speed = _speed(physics, configs, clusters, timed, places_of_timed)
     best = tried.best(np.arange(len(rows)), *(key[number] for key in speed.keys))
     fitting = tried.cluster[best]
     fits, index, exists = np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
@@ -292,9 +300,9 @@ def _fastest(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable
     for chosen in (lightest, rows[best]):
         index[pairs.cluster[chosen]], exists[pairs.cluster[chosen]] = chosen, True
     spare, most_requests = np.zeros(count), np.zeros(count)
-    usable = clusters.usable_bytes[different.cluster]
+    usable = clusters.usable_bytes[held.cluster]
     np.maximum.at(spare, pairs.cluster, np.where(memory.room > 0, usable / memory.least, 0.0)[kind])
-    np.maximum.at(most_requests, tried.cluster, memory.room[kind[rows]] * pairs.cuts.data[tried.cut])
+    np.maximum.at(most_requests, tried.cluster, places * pairs.cuts.data[tried.cut])
 
     def of_best(figures: Floats, otherwise: float) -> Floats:
         column = np.full(count, otherwise)
