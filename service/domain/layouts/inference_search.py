@@ -17,7 +17,7 @@ from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.disaggregated import serve_load
 from service.domain.physics.features import cut_columns
-from service.domain.physics.generation import CalibratedEngines, room_by_memory, shares_of
+from service.domain.physics.generation import CalibratedEngines, engine_factors, room_by_memory, shares_of
 from service.domain.physics.inference_roofline import forward_batch, forward_demands
 from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
@@ -108,7 +108,7 @@ def fastest_inference_layouts(
     fewest parts.
     """
     (table, these), config = clusters.without_hosts(wanted), configs.any
-    fastest = _fastest(physics, configs, table, _pairs(config, table.shapes_of(these), fixed))
+    fastest = _fastest(_Search.of(physics, configs, table), _pairs(config, table.shapes_of(these), fixed))
     fastest = taken(fastest, clusters.row_by_gpus)
     hosts_fit = clusters.hosts_fit(config, 1)
     fits, spare = fastest.fits & hosts_fit, np.where(hosts_fit, fastest.spare, 0.0)
@@ -124,11 +124,35 @@ def where_inference_fits(
     (table, these), config = clusters.without_hosts(wanted), configs.any
     pairs = _pairs(config, table.shapes_of(these), FREE)
     held, kind = pairs.by_gpu(table)
-    memory = _memory(physics, configs, table, held)
+    memory = _memory(_Search.of(physics, configs, table), held)
     in_flight, _ = _in_flight(config, held.layouts, memory.room)
     rows = np.flatnonzero(pairs.eligible(memory.fits[kind]) & (in_flight <= memory.room)[kind])
     fits = np.bincount(pairs.cluster[rows], minlength=len(table)) > 0
     return np.asarray(fits[clusters.row_by_gpus] & clusters.hosts_fit(config, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A job in its configurations on the clusters of a table."""
+
+    physics: Physics
+    configs: InferenceConfigs
+    clusters: ClusterTable
+    """With the number formats among their features."""
+    factors: ConfigFactors
+    """Factors of what the configurations have in common."""
+
+    @staticmethod
+    def of(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable) -> "_Search":
+        """Returns the search on a table."""
+        common, of_clusters = configs.features(clusters)
+        factors = ConfigFactors(physics.calibration, common)
+        return _Search(physics, configs, replace(clusters, features=of_clusters), factors)
+
+    @property
+    def config(self) -> InferenceConfig:
+        """A configuration, for everything but number formats."""
+        return self.configs.any
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +270,10 @@ class _Memory(NamedTuple):
     """Whether it surely fits without a request."""
 
 
-def _memory(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, pairs: _Pairs) -> _Memory:
-    gpu_type, (factors, _) = clusters.gpu_type[pairs.cluster], configs.factors(physics, clusters)
-    usable, margin = clusters.usable_bytes[pairs.cluster], configs.margin(physics)
-    room, needed, least, empty = _room_and_bytes(factors, configs.on(gpu_type), pairs.layouts, usable)
+def _memory(search: _Search, pairs: _Pairs) -> _Memory:
+    usable, margin = search.clusters.usable_bytes[pairs.cluster], search.configs.margin(search.physics)
+    config = search.configs.on(search.clusters.gpu_type[pairs.cluster])
+    room, needed, least, empty = _room_and_bytes(search.factors, config, pairs.layouts, usable)
     sure = np.maximum(needed, least * margin)
     return _Memory(room, needed, least, sure, (sure <= usable) & (room > 0), empty * margin <= usable)
 
@@ -274,22 +298,23 @@ def _room_and_bytes(
     return room, empty + each * held, empty + each, empty
 
 
-def _fastest(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
+def _fastest(search: _Search, pairs: _Pairs) -> FastestInference:
     """The best pair of each cluster: inside its fast links, holding the concurrency asked for, then the fastest; for a
     load, inside its fast links, then on the fewest instances. Where none fits, the one that needs the least memory.
     """
-    count, serving = len(clusters), configs.any.serving
+    clusters, serving = search.clusters, search.config.serving
+    count = len(clusters)
     limits = 0 if serving is None else len(serving.limits)
     if not len(pairs.cluster):
         return FastestInference.nothing(count, limits)
     held, kind = pairs.by_gpu(clusters)
-    memory = _memory(physics, configs, clusters, held)
+    memory = _memory(search, held)
     rows = np.flatnonzero(pairs.eligible(memory.fits[kind]))
     tried, places = pairs.rows(rows), memory.room[kind[rows]]
     timed, number = tried.by_link(clusters, network=serving is not None and serving.disaggregated)
     places_of_timed = np.zeros(len(timed.cut))
     places_of_timed[number] = places
-    speed = _speed(physics, configs, clusters, timed, places_of_timed)
+    speed = _speed(search, timed, places_of_timed)
     best = tried.best(np.arange(len(rows)), *(key[number] for key in speed.keys))
     fitting = tried.cluster[best]
     fits, index, exists = np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
@@ -359,35 +384,31 @@ class _Speed(NamedTuple):
         return _Speed(rate, concurrency, np.ones(len(rate)), none, none, (*keys, -rate))
 
 
-def _speed(
-    physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, tried: _Pairs, places: Floats
-) -> _Speed:
-    config = configs.any
+def _speed(search: _Search, tried: _Pairs, places: Floats) -> _Speed:
+    config, clusters = search.config, search.clusters
     if not len(places):
         return _Speed.nothing(0 if config.serving is None else len(config.serving.limits))
     if not config.model.generates:
         samples = places * clusters.gpus[tried.cluster]
-        rate = samples / _forward_seconds(physics, configs, clusters, tried)
+        rate = samples / _forward_seconds(search, tried)
         return _Speed.of_one(rate, samples)
     layouts = tried.layouts
-    engines = _engines(physics, configs, clusters, tried.cluster, layouts)
+    engines = _engines(search, tried.cluster, layouts)
     if config.serving is None:
         return _generation(config, engines, layouts, places)
-    caution = inference_bands(physics, configs, clusters)[tried.cluster, 1]
+    caution = inference_bands(search.physics, search.configs, clusters)[tried.cluster, 1]
     transfer = sent_cache_bytes(engines.config, layouts) * clusters.unit_seconds["network"][tried.cluster]
     return _serving(config.serving, Replicas.of(engines, places, layouts.data, 1.0 / caution), transfer)
 
 
-def _forward_seconds(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, pairs: _Pairs) -> Floats:
+def _forward_seconds(search: _Search, pairs: _Pairs) -> Floats:
     """Likely seconds of a forward pass of each pair."""
-    common, clusters = configs.factors(physics, clusters)
-    factors = ConfigFactors(
-        common.calibration, {**common.features, "offline": "no" if configs.any.concurrency else "yes"}
-    )
-    rates, of_clusters = clusters.rates(configs.by_gpu()), clusters.factors(factors, FORWARD, FORWARD.start)
+    clusters, offline = search.clusters, "no" if search.config.concurrency else "yes"
+    factors = replace(search.factors, features={**search.factors.features, "offline": offline})
+    rates, of_clusters = clusters.rates(search.configs.by_gpu()), clusters.factors(factors, FORWARD, FORWARD.start)
     parts = {
         term: amount * factors.of(FORWARD, term, {}) * of_clusters[term] * rates[resource]
-        for (term, resource), amount in forward_demands(configs.on(clusters.gpu_type)).items()
+        for (term, resource), amount in forward_demands(search.configs.on(clusters.gpu_type)).items()
     }
     seconds = np.asarray(sum(FORWARD.overlapped(parts).values()))
     of_pairs: Floats = seconds[pairs.cluster] * factors.of(FORWARD, "*", cut_columns(pairs.layouts))
@@ -425,15 +446,17 @@ def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
     )
 
 
-def _engines(
-    physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, cluster: Indices, layouts: LayoutTable
-) -> CalibratedEngines:
-    factors, clusters = configs.factors(physics, clusters)
-    rates, whole = clusters.rates(configs.by_gpu()), factors.of(GENERATION, "*", cut_columns(layouts))
-    of_clusters = clusters.factors(factors, GENERATION, GENERATION.start)
+def _engines(search: _Search, cluster: Indices, layouts: LayoutTable) -> CalibratedEngines:
+    clusters, factors, gpu_types = search.clusters, search.factors, search.clusters.gpu_type[cluster]
+    rates, of_clusters = (
+        clusters.rates(search.configs.by_gpu()),
+        clusters.factors(factors, GENERATION, GENERATION.start),
+    )
+    of_config = engine_factors(factors.calibration, factors.features).of_terms
+    of_cuts = np.exp(factors.of_columns(GENERATION, "*", cut_columns(layouts)))
 
     def real(term: str, resource: str) -> Number:
-        return (factors.of(GENERATION, term, {}) * of_clusters[term] * rates[resource])[cluster] * whole
+        return (of_config[term] * of_clusters[term] * rates[resource])[cluster] * of_cuts
 
-    config, linked_gpus = configs.on(clusters.gpu_type[cluster]), clusters.linked_gpus[cluster]
-    return CalibratedEngines.of(config, layouts, linked_gpus, rates["memory"][cluster], real)
+    memory, linked_gpus = rates["memory"][cluster], clusters.linked_gpus[cluster]
+    return CalibratedEngines.of(search.configs.on(gpu_types), layouts, linked_gpus, memory, real)
