@@ -1,6 +1,6 @@
 """Array types of the domain, and tables whose columns are arrays of equal length."""
 
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ Table = TypeVar("Table")
 
 def taken(table: Table, rows: Indices) -> Table:
     """Returns some rows of a table, in the given order."""
-    return type(table)(**{name: _taken(value, rows) for name, value in _columns(table).items()})
+    return type(table)(*[_taken(value, rows) for value in _columns(table).values()])
 
 
 def either(first: Table, second: Table, second_is_better: NDArray[np.bool_]) -> Table:
@@ -30,16 +30,16 @@ def either(first: Table, second: Table, second_is_better: NDArray[np.bool_]) -> 
 
 
 def _columns(table: object) -> dict[str, Any]:
-    assert is_dataclass(table)
-    return {field.name: getattr(table, field.name) for field in fields(table)}
+    names: Iterable[str] = table.__dataclass_fields__  # type: ignore[attr-defined]  # a dataclass
+    return {name: getattr(table, name) for name in names}
 
 
 def _taken(value: Any, rows: Indices) -> Any:
-    return taken(value, rows) if is_dataclass(value) else value[rows]
+    return value[rows] if isinstance(value, np.ndarray) else taken(value, rows)
 
 
 def _either(first: Any, second: Any, second_is_better: NDArray[np.bool_]) -> Any:
-    if is_dataclass(first):
+    if not isinstance(first, np.ndarray):
         return either(first, second, second_is_better)
     # The mask has one dimension; the added ones let it apply to columns of vectors.
     return np.where(second_is_better.reshape(-1, *[1] * (first.ndim - 1)), second, first)

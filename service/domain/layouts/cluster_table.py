@@ -27,8 +27,11 @@ class ConfigFactors:
 
     def log_of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
         """Sum of the coefficients of a term, in each row."""
-        of_columns = self.calibration.log_factors(kind, term, self.features, columns)
-        return self.calibration.log_factor(kind, term, self.features) + of_columns
+        return self.calibration.log_factor(kind, term, self.features) + self.of_columns(kind, term, columns)
+
+    def of_columns(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
+        """Sum of the coefficients of a term that the columns decide, in each row."""
+        return self.calibration.log_factors(kind, term, self.features, columns)
 
     def of(self, kind: StepKind, term: str, columns: Mapping[str, Column]) -> Number:
         """Factor of a term, in each row."""

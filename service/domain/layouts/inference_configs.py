@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.domain.arrays import Floats, Indices
-from service.domain.calibration.coefficients import Levels, StepKind
+from service.domain.calibration.coefficients import Column, Features, Levels, StepKind
 from service.domain.calibration.error_bands import Physics
 from service.domain.jobs.config import InferenceConfig, NumberFormats
 from service.domain.layouts.cluster_table import ClusterTable, ConfigFactors
@@ -52,13 +52,12 @@ class InferenceConfigs:
         """Low, likely and high rates of each cluster, over the calibrated rate."""
         return clusters.bands(physics, kind, ConfigFactors(physics.calibration, inference_config_features(self.any)))
 
-    def factors(self, physics: Physics, clusters: ClusterTable) -> tuple[ConfigFactors, ClusterTable]:
-        """Returns the factors of what they have in common, and the clusters with the features in which they differ."""
-        features = inference_config_features(self.any)
-        if len(self.different) == 1:
-            return ConfigFactors(physics.calibration, features), clusters
-        rows, each = self.of_gpu[clusters.gpu_type], [inference_config_features(config) for config in self.different]
-        columns = {name: Levels(tuple(str(config[name]) for config in each), rows) for name in FORMAT_FEATURES}
-        common = {name: value for name, value in features.items() if name not in FORMAT_FEATURES}
-        by_cluster = replace(clusters, features={**clusters.features, **columns})
-        return ConfigFactors(physics.calibration, common), by_cluster
+    def features(self, clusters: ClusterTable) -> tuple[Features, dict[str, Column]]:
+        """Returns the features that they have in common, and those of the clusters with their number formats."""
+        each = [inference_config_features(config) for config in self.different]
+        if len(each) == 1:
+            return each[0], clusters.features
+        rows = self.of_gpu[clusters.gpu_type]
+        formats = {name: Levels(tuple(str(features[name]) for features in each), rows) for name in FORMAT_FEATURES}
+        common = {name: value for name, value in each[0].items() if name not in FORMAT_FEATURES}
+        return common, {**clusters.features, **formats}

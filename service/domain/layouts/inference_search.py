@@ -17,7 +17,7 @@ from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.disaggregated import serve_load
 from service.domain.physics.features import cut_columns
-from service.domain.physics.generation import CalibratedEngines, room_by_memory, shares_of
+from service.domain.physics.generation import CalibratedEngines, engine_factors, room_by_memory, shares_of
 from service.domain.physics.inference_roofline import forward_batch, forward_demands
 from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
@@ -108,7 +108,7 @@ def fastest_inference_layouts(
     fewest parts.
     """
     (table, these), config = clusters.without_hosts(wanted), configs.any
-    fastest = _fastest(physics, configs, table, _pairs(config, table.shapes_of(these), fixed))
+    fastest = _fastest(_Search.of(physics, configs, table), _pairs(config, table.shapes_of(these), fixed))
     fastest = taken(fastest, clusters.row_by_gpus)
     hosts_fit = clusters.hosts_fit(config, 1)
     fits, spare = fastest.fits & hosts_fit, np.where(hosts_fit, fastest.spare, 0.0)
@@ -123,12 +123,36 @@ def where_inference_fits(
     """Whether the fastest layout fits and holds the concurrency that is asked for."""
     (table, these), config = clusters.without_hosts(wanted), configs.any
     pairs = _pairs(config, table.shapes_of(these), FREE)
-    memory = _memory(physics, configs, table, pairs)
-    rows = np.flatnonzero(pairs.eligible(memory.fits))
-    tried = pairs.rows(rows)
-    in_flight, _ = _in_flight(config, tried.layouts, memory.room[rows])
-    fits = np.bincount(tried.cluster, in_flight <= memory.room[rows], len(table)) > 0
+    held, kind = pairs.by_gpu(table)
+    memory = _memory(_Search.of(physics, configs, table), held)
+    in_flight, _ = _in_flight(config, held.layouts, memory.room)
+    rows = np.flatnonzero(pairs.eligible(memory.fits[kind]) & (in_flight <= memory.room)[kind])
+    fits = np.bincount(pairs.cluster[rows], minlength=len(table)) > 0
     return np.asarray(fits[clusters.row_by_gpus] & clusters.hosts_fit(config, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A job in its configurations on the clusters of a table."""
+
+    physics: Physics
+    configs: InferenceConfigs
+    clusters: ClusterTable
+    """With the number formats among their features."""
+    factors: ConfigFactors
+    """Factors of what the configurations have in common."""
+
+    @staticmethod
+    def of(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable) -> "_Search":
+        """Returns the search on a table."""
+        common, of_clusters = configs.features(clusters)
+        factors = ConfigFactors(physics.calibration, common)
+        return _Search(physics, configs, replace(clusters, features=of_clusters), factors)
+
+    @property
+    def config(self) -> InferenceConfig:
+        """A configuration, for everything but number formats."""
+        return self.configs.any
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +164,8 @@ class _Pairs:
     """Row of the layout in `cuts`."""
     cuts: LayoutTable
     """The layouts of each shape: many clusters share them."""
+    degrees: Indices
+    """A number for each layout: those with equal numbers have the same degrees."""
     crossing: Mask
     """Whether tensor parallelism crosses slow links unasked, see `LayoutCandidates`."""
 
@@ -150,30 +176,35 @@ class _Pairs:
 
     def rows(self, rows: Indices) -> "_Pairs":
         """Returns some of the pairs."""
-        return _Pairs(self.cluster[rows], self.cut[rows], self.cuts, self.crossing[rows])
+        return _Pairs(self.cluster[rows], self.cut[rows], self.cuts, self.degrees, self.crossing[rows])
 
     def eligible(self, fits: Mask) -> Mask:
         """Whether a pair fits, and does not cross slow links where another pair of its cluster fits inside them."""
         inside = np.bincount(self.cluster, fits & ~self.crossing) > 0
         return fits & ~(self.crossing & inside[self.cluster])
 
-    def alike(self, clusters: ClusterTable, *, by_network: bool) -> tuple["_Pairs", Indices]:
-        """Returns pairs that all differ in GPUs, layouts or links in use, and which of them each pair equals.
+    def by_gpu(self, clusters: ClusterTable) -> tuple["_Pairs", Indices]:
+        """Returns pairs that all differ in GPU or layout, which decide memory, and which of them each pair equals."""
+        kinds = int(self.degrees.max(initial=0)) + 1
+        return self._distinct(clusters.gpu_type[self.cluster] * kinds + self.degrees[self.cut])
 
-        Replicas that stay on fast links do not use the network, and many clusters differ in that alone. `by_network`
-        says that all pairs use it.
+    def by_link(self, clusters: ClusterTable, *, network: bool) -> tuple["_Pairs", Indices]:
+        """Returns pairs that all differ in GPU, layout or links in use, and which of them each pair equals.
+
+        Replicas that stay on fast links do not use the network, and many clusters differ in that alone. `network` says
+        that all pairs use it.
         """
-        cuts, every = self.cuts, np.arange(len(self.cut))
-        _, degrees = np.unique(_packed(cuts), return_inverse=True)
-        uses_network = (
-            np.maximum(cuts.tensor, cuts.expert)[self.cut] > clusters.linked_gpus[self.cluster]
-        ) | by_network
-        rows, count = np.flatnonzero(~uses_network), int(degrees.max()) + 1
-        key = clusters.linked_type[self.cluster[rows]] * count + degrees[self.cut[rows]]
-        first = np.zeros(int(clusters.linked_type.max() + 1) * count, np.int64)
-        first[key[::-1]] = rows[::-1]
-        same_as = every.copy()
-        same_as[rows] = first[key]
+        cuts, kinds = self.cuts, int(self.degrees.max(initial=0)) + 1
+        across = np.maximum(cuts.tensor, cuts.expert)[self.cut] > clusters.linked_gpus[self.cluster]
+        inside = clusters.linked_type[self.cluster] * kinds + self.degrees[self.cut]
+        own = int(inside.max(initial=0)) + 1 + np.arange(len(inside))
+        return self._distinct(np.where(across | network, own, inside))
+
+    def _distinct(self, key: Indices) -> tuple["_Pairs", Indices]:
+        """Returns the first pair with each key, and which of them each pair equals."""
+        every, first = np.arange(len(key)), np.zeros(int(key.max(initial=0)) + 1, np.int64)
+        first[key[::-1]] = every[::-1]
+        same_as = first[key]
         differs = same_as == every
         return self.rows(np.flatnonzero(differs)), (np.cumsum(differs) - 1)[same_as]
 
@@ -219,7 +250,8 @@ def _pairs(config: InferenceConfig, shapes: Sequence[ClusterShape], fixed: Fixed
     cut = np.arange(count.sum()) + np.repeat(first - (np.cumsum(count) - count), count)
     degrees = {name: cuts[name] for name in ("tensor", "pipeline", "data", "expert")}
     layouts = replace(LayoutTable.plain(len(cuts["shape"])), **degrees)
-    return _Pairs(np.repeat(cluster, count), cut, layouts, cuts["crossing"][cut])
+    _, numbers = np.unique(_packed(layouts), return_inverse=True)
+    return _Pairs(np.repeat(cluster, count), cut, layouts, numbers, cuts["crossing"][cut])
 
 
 class _Memory(NamedTuple):
@@ -238,10 +270,10 @@ class _Memory(NamedTuple):
     """Whether it surely fits without a request."""
 
 
-def _memory(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, pairs: _Pairs) -> _Memory:
-    gpu_type, (factors, _) = clusters.gpu_type[pairs.cluster], configs.factors(physics, clusters)
-    usable, margin = clusters.usable_bytes[pairs.cluster], configs.margin(physics)
-    room, needed, least, empty = _room_and_bytes(factors, configs.on(gpu_type), pairs.layouts, usable)
+def _memory(search: _Search, pairs: _Pairs) -> _Memory:
+    usable, margin = search.clusters.usable_bytes[pairs.cluster], search.configs.margin(search.physics)
+    config = search.configs.on(search.clusters.gpu_type[pairs.cluster])
+    room, needed, least, empty = _room_and_bytes(search.factors, config, pairs.layouts, usable)
     sure = np.maximum(needed, least * margin)
     return _Memory(room, needed, least, sure, (sure <= usable) & (room > 0), empty * margin <= usable)
 
@@ -266,22 +298,23 @@ def _room_and_bytes(
     return room, empty + each * held, empty + each, empty
 
 
-def _fastest(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, pairs: _Pairs) -> FastestInference:
+def _fastest(search: _Search, pairs: _Pairs) -> FastestInference:
     """The best pair of each cluster: inside its fast links, holding the concurrency asked for, then the fastest; for a
     load, inside its fast links, then on the fewest instances. Where none fits, the one that needs the least memory.
     """
-    count, serving = len(clusters), configs.any.serving
+    clusters, serving = search.clusters, search.config.serving
+    count = len(clusters)
     limits = 0 if serving is None else len(serving.limits)
     if not len(pairs.cluster):
         return FastestInference.nothing(count, limits)
-    different, kind = pairs.alike(clusters, by_network=serving is not None and serving.disaggregated)
-    memory = _memory(physics, configs, clusters, different)
+    held, kind = pairs.by_gpu(clusters)
+    memory = _memory(search, held)
     rows = np.flatnonzero(pairs.eligible(memory.fits[kind]))
-    tried, timed = pairs.rows(rows), np.flatnonzero(np.bincount(kind[rows], minlength=len(different.cut)))
-    speed = _speed(physics, configs, clusters, different.rows(timed), memory.room[timed])
-    number_of = np.zeros(len(different.cut), np.int64)
-    number_of[timed] = np.arange(len(timed))
-    number = number_of[kind[rows]]
+    tried, places = pairs.rows(rows), memory.room[kind[rows]]
+    timed, number = tried.by_link(clusters, network=serving is not None and serving.disaggregated)
+    places_of_timed = np.zeros(len(timed.cut))
+    places_of_timed[number] = places
+    speed = _speed(search, timed, places_of_timed)
     best = tried.best(np.arange(len(rows)), *(key[number] for key in speed.keys))
     fitting = tried.cluster[best]
     fits, index, exists = np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
@@ -292,9 +325,9 @@ def _fastest(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable
     for chosen in (lightest, rows[best]):
         index[pairs.cluster[chosen]], exists[pairs.cluster[chosen]] = chosen, True
     spare, most_requests = np.zeros(count), np.zeros(count)
-    usable = clusters.usable_bytes[different.cluster]
+    usable = clusters.usable_bytes[held.cluster]
     np.maximum.at(spare, pairs.cluster, np.where(memory.room > 0, usable / memory.least, 0.0)[kind])
-    np.maximum.at(most_requests, tried.cluster, memory.room[kind[rows]] * pairs.cuts.data[tried.cut])
+    np.maximum.at(most_requests, tried.cluster, places * pairs.cuts.data[tried.cut])
 
     def of_best(figures: Floats, otherwise: float) -> Floats:
         column = np.full(count, otherwise)
@@ -351,35 +384,31 @@ class _Speed(NamedTuple):
         return _Speed(rate, concurrency, np.ones(len(rate)), none, none, (*keys, -rate))
 
 
-def _speed(
-    physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, tried: _Pairs, places: Floats
-) -> _Speed:
-    config = configs.any
+def _speed(search: _Search, tried: _Pairs, places: Floats) -> _Speed:
+    config, clusters = search.config, search.clusters
     if not len(places):
         return _Speed.nothing(0 if config.serving is None else len(config.serving.limits))
     if not config.model.generates:
         samples = places * clusters.gpus[tried.cluster]
-        rate = samples / _forward_seconds(physics, configs, clusters, tried)
+        rate = samples / _forward_seconds(search, tried)
         return _Speed.of_one(rate, samples)
     layouts = tried.layouts
-    engines = _engines(physics, configs, clusters, tried.cluster, layouts)
+    engines = _engines(search, tried.cluster, layouts)
     if config.serving is None:
         return _generation(config, engines, layouts, places)
-    caution = inference_bands(physics, configs, clusters)[tried.cluster, 1]
+    caution = inference_bands(search.physics, search.configs, clusters)[tried.cluster, 1]
     transfer = sent_cache_bytes(engines.config, layouts) * clusters.unit_seconds["network"][tried.cluster]
     return _serving(config.serving, Replicas.of(engines, places, layouts.data, 1.0 / caution), transfer)
 
 
-def _forward_seconds(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, pairs: _Pairs) -> Floats:
+def _forward_seconds(search: _Search, pairs: _Pairs) -> Floats:
     """Likely seconds of a forward pass of each pair."""
-    common, clusters = configs.factors(physics, clusters)
-    factors = ConfigFactors(
-        common.calibration, {**common.features, "offline": "no" if configs.any.concurrency else "yes"}
-    )
-    rates, of_clusters = clusters.rates(configs.by_gpu()), clusters.factors(factors, FORWARD, FORWARD.start)
+    clusters, offline = search.clusters, "no" if search.config.concurrency else "yes"
+    factors = replace(search.factors, features={**search.factors.features, "offline": offline})
+    rates, of_clusters = clusters.rates(search.configs.by_gpu()), clusters.factors(factors, FORWARD, FORWARD.start)
     parts = {
         term: amount * factors.of(FORWARD, term, {}) * of_clusters[term] * rates[resource]
-        for (term, resource), amount in forward_demands(configs.on(clusters.gpu_type)).items()
+        for (term, resource), amount in forward_demands(search.configs.on(clusters.gpu_type)).items()
     }
     seconds = np.asarray(sum(FORWARD.overlapped(parts).values()))
     of_pairs: Floats = seconds[pairs.cluster] * factors.of(FORWARD, "*", cut_columns(pairs.layouts))
@@ -417,15 +446,17 @@ def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
     )
 
 
-def _engines(
-    physics: Physics, configs: InferenceConfigs, clusters: ClusterTable, cluster: Indices, layouts: LayoutTable
-) -> CalibratedEngines:
-    factors, clusters = configs.factors(physics, clusters)
-    rates, whole = clusters.rates(configs.by_gpu()), factors.of(GENERATION, "*", cut_columns(layouts))
-    of_clusters = clusters.factors(factors, GENERATION, GENERATION.start)
+def _engines(search: _Search, cluster: Indices, layouts: LayoutTable) -> CalibratedEngines:
+    clusters, factors, gpu_types = search.clusters, search.factors, search.clusters.gpu_type[cluster]
+    rates, of_clusters = (
+        clusters.rates(search.configs.by_gpu()),
+        clusters.factors(factors, GENERATION, GENERATION.start),
+    )
+    of_config = engine_factors(factors.calibration, factors.features).of_terms
+    of_cuts = np.exp(factors.of_columns(GENERATION, "*", cut_columns(layouts)))
 
     def real(term: str, resource: str) -> Number:
-        return (factors.of(GENERATION, term, {}) * of_clusters[term] * rates[resource])[cluster] * whole
+        return (of_config[term] * of_clusters[term] * rates[resource])[cluster] * of_cuts
 
-    config, linked_gpus = configs.on(clusters.gpu_type[cluster]), clusters.linked_gpus[cluster]
-    return CalibratedEngines.of(config, layouts, linked_gpus, rates["memory"][cluster], real)
+    memory, linked_gpus = rates["memory"][cluster], clusters.linked_gpus[cluster]
+    return CalibratedEngines.of(search.configs.on(gpu_types), layouts, linked_gpus, memory, real)
