@@ -1,15 +1,13 @@
 """A code of a closed list with the figures of its sentence; the sentence itself is written where it is shown."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 Code = TypeVar("Code", bound=StrEnum)
 
 
-@dataclass(frozen=True, slots=True)
-class Statement(Generic[Code]):
+class Statement(NamedTuple, Generic[Code]):
     """A code of a closed list with the figures of its sentence."""
 
     code: Code

@@ -92,7 +92,7 @@ class Catalog:
         known = "" if self.known_at is None else f"-{self.known_at.isoformat()}"
         return f"{self.version}-{self.day.isoformat()}{known}{caller}"
 
-    @property
+    @cached_property
     def everyone(self) -> TypeSet:
         """All instance types."""
         return (1 << len(self.instance_types)) - 1

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isnan
+from math import ceil, isnan
+from typing import NamedTuple
 
 import numpy as np
 
-from service.domain.arrays import Floats, Indices, Mask
+from service.domain.arrays import Floats, Mask
 from service.domain.catalog.catalog import Catalog
+from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job
@@ -55,8 +57,7 @@ class Peaks:
     """Types that run such a precision, but whose peak is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
+class Basis(NamedTuple):
     """The objective with the planner of a job or with peaks; exactly one of these is set."""
 
     objective: Objective
@@ -74,7 +75,7 @@ class Basis:
         planner = self.planner
         if planner is not None:
             planner = replace(planner, objective=objective, limits=planner.limits if limits is None else limits)
-        return replace(self, objective=objective, planner=planner)
+        return self._replace(objective=objective, planner=planner)
 
 
 def basis_of(question: Question, catalog: Catalog) -> Basis:
@@ -166,7 +167,7 @@ def _best_of_types(catalog: Catalog, basis: Basis, admitted: AdmittedOffers) -> 
 def best_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> tuple[int, int]:
     """Returns the instance type and the offer of the best admitted offer, by index."""
     ranked = _order_of(basis, admitted, catalog)
-    row = admitted.among(ranked.instance_type, ranked.usd).argmax()
+    row = ranked.first_row(admitted)
     return int(ranked.instance_type[row]), int(ranked.offer[row])
 
 
@@ -204,8 +205,8 @@ def ranked_offer(
     if ranked.plans is None:
         assert basis.peaks is not None
         nodes, (precision, peak) = basis.nodes, basis.peaks.assumed[index]
-        (share,), (machines,) = shares_of_runs(basis, np.array([index]), catalog)
-        instances, speed = int(machines), None if peak is None else peak * nodes * float(share)
+        share, machines = share_of_runs(basis, catalog.instance_types[index])
+        instances, speed = int(machines), None if peak is None else peak * nodes * share
     else:
         plans, cell = ranked.plans, int(ranked.cell[row])
         nodes, instances = int(plans.nodes[cell]), int(plans.instances[cell])
@@ -250,23 +251,24 @@ def usual_precisions(task: str, catalog: Catalog) -> tuple[str, ...]:
     return tuple(name for name in PRECISION_BY_TASK.get(task, ()) if name in catalog.reference.precisions)
 
 
-def shares_of_runs(basis: Basis, types: Indices, catalog: Catalog) -> tuple[Floats, Floats]:
+def share_of_runs(basis: Basis, instance_type: InstanceType) -> tuple[float, float]:
     """Returns the part of a machine's peak that the runs keep busy, and how many machines they take.
 
     A run keeps one GPU busy; work without a GPU takes one machine. A single run is taken to use all GPUs.
     """
-    gpus = np.array([max(catalog.instance_types[index].gpu_count, 1) for index in types.tolist()], np.float64)
     if basis.runs == 1:
-        return np.ones(len(types)), np.ones(len(types))
-    machines = np.ceil(basis.runs / gpus)
+        return 1.0, 1.0
+    gpus = float(max(instance_type.gpu_count, 1))
+    machines = float(ceil(basis.runs / gpus))
     if basis.most_machines is not None:
-        machines = np.minimum(machines, float(basis.most_machines))
-    return np.minimum(float(basis.runs), machines * gpus) / gpus, machines
+        machines = min(machines, float(basis.most_machines))
+    return min(float(basis.runs), machines * gpus) / gpus, machines
 
 
 def figures_of(cells: CheapestOffers, basis: Basis, peaks: Peaks, catalog: Catalog) -> Figures:
     """Returns what the objective weighs for some offers."""
-    share, machines = shares_of_runs(basis, cells.instance_type, catalog)
+    shares = [share_of_runs(basis, catalog.instance_types[index]) for index in cells.instance_type.tolist()]
+    share, machines = np.array(shares, np.float64).reshape(-1, 2).T
     price, speed = catalog.offers.usd_per_hour_at(cells.offer) * machines, peaks.peak[cells.instance_type] * share
     return Figures(
         usd=price,

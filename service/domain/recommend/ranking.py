@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, log
 from typing import Any, NamedTuple
 
@@ -16,8 +17,8 @@ from service.domain.layouts.fleet_columns import EstimateColumns
 from service.domain.pareto import pareto
 from service.domain.recommend.objective import EVEN, NEEDS_PRICE, Figures, Objective, compared, scores
 from service.domain.recommend.plans import SPEED_CRITERIA, SPOT, Plans, gpu_counts
-from service.domain.selection.offers import CheapestOffers
-from service.domain.typeset import TypeSet, types_where
+from service.domain.selection.offers import AdmittedOffers, CheapestOffers
+from service.domain.typeset import ThresholdIndex, TypeSet, types_where
 
 PEAKS_APART = log(1.1)
 """Peaks that differ by less do not show which machine is faster: for eight of ten rates that are scaled by peaks, the
@@ -30,7 +31,7 @@ NO_WORSE_THAN = log(2.0) + EVEN
 """A fallback that differs is preferred while it is at most twice as bad as the best; scores are logarithms."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ranked:
     """Candidates, best first. An unknown cost or speed is NaN.
 
@@ -68,16 +69,34 @@ class Ranked:
             self.unknown,
         )
 
+    @property
+    def _first(self) -> Indices:
+        """The first row of each type; the number of rows for a type that has none."""
+        rows = np.arange(len(self.instance_type))
+        first = np.full(int(self.instance_type.max(initial=-1)) + 1, len(rows))
+        first[self.instance_type[::-1]] = rows[::-1]  # of several rows of a type, the first is written last
+        return first
+
+    @cached_property
+    def _places(self) -> ThresholdIndex:
+        """Finds the first row of some types."""
+        return ThresholdIndex.of(self._first.astype(np.float64))
+
+    def first_row(self, admitted: AdmittedOffers) -> int:
+        """Returns the first row that belongs to some offers, of which there is one."""
+        row = int(self._places.least(admitted.types))
+        if admitted.limit is None or self.usd[row] <= admitted.limit:
+            return row
+        # Another offer of the type is within the limit, or ranks before it.
+        return int(admitted.among(self.instance_type, self.usd).argmax())
+
     def keeping_limits(self) -> "Ranked":
         """Returns the rows that keep the limits on the whole job."""
         return self if self.plans is None else self.rows(self.score != inf)
 
     def best_of_each(self) -> "Ranked":
         """Returns the best row of each instance type."""
-        indices = np.arange(len(self.instance_type))
-        first = np.zeros(int(self.instance_type.max(initial=-1)) + 1, np.int64)
-        first[self.instance_type[::-1]] = indices[::-1]  # of several rows of a type, the first is written last
-        return self.rows(first[self.instance_type] == indices)
+        return self.rows(self._first[self.instance_type] == np.arange(len(self.instance_type)))
 
     def front(self, limit: int) -> list[bool]:
         """Returns for each of the first rows whether it is on the Pareto front of all rows."""
@@ -187,25 +206,23 @@ def uncertain(
     return Uncertain(score, weight * log(high / likely), weight * log(likely / low), hardware)
 
 
-def tied_with(index: int, ranked: Sequence[Uncertain]) -> tuple[int, ...]:
-    """Returns the ranks of the choices whose order relative to this one the uncertainty leaves open.
+def ties(ranked: Sequence[Uncertain], shown: int) -> list[tuple[int, ...]]:
+    """Returns for each of the first choices the ranks of those whose order relative to it the uncertainty leaves open.
 
     For estimates, the likely scores must lie within each other's bands; the bands of prices need only overlap.
     """
-    one, ranks = ranked[index], list[int]()
-    # Scores rise with the rank, so on either side the first one that no band reaches ends the search.
-    widest = max(max(each.price_better, each.price_worse) for each in ranked)
-    for better in range(index - 1, -1, -1):
-        if one.score - ranked[better].score > max(EVEN, one.better) + one.price_better + widest:
-            break
-        if tie(ranked[better], one):
-            ranks.insert(0, better + 1)
-    for worse in range(index + 1, len(ranked)):
-        if ranked[worse].score - one.score > max(EVEN, one.worse) + one.price_worse + widest:
-            break
-        if tie(one, ranked[worse]):
-            ranks.append(worse + 1)
-    return tuple(ranks)
+    tied: list[list[int]] = [[] for _ in ranked]
+    widest = max((max(one.price_better, one.price_worse) for one in ranked), default=0.0)
+    for place, one in enumerate(ranked[:shown]):
+        reach = max(EVEN, one.worse) + one.price_worse + widest
+        for other in range(place + 1, len(ranked)):
+            # Scores rise with the rank, so the first one that no band reaches ends the search.
+            if ranked[other].score - one.score > reach:
+                break
+            if tie(one, ranked[other]):
+                tied[place].append(other + 1)
+                tied[other].append(place + 1)
+    return [tuple(ranks) for ranks in tied[:shown]]
 
 
 def tie(first: Uncertain, second: Uncertain) -> bool:
@@ -218,11 +235,16 @@ def tie(first: Uncertain, second: Uncertain) -> bool:
     return lead <= max(EVEN, min(first.worse, second.better))
 
 
-def with_price(one: Uncertain, weight: float, offers: Offers, row: int) -> Uncertain:
-    """Adds the uncertainty of a believed price; `weight` is how much a price counts in the score."""
-    low, likely, high = offers.low.item(row), offers.likely.item(row), offers.high.item(row)
-    ranked_at = high if offers.old.item(row) else likely
-    return one._replace(price_better=weight * log(ranked_at / low), price_worse=weight * log(high / ranked_at))
+def with_prices(estimates: Sequence[Uncertain], weight: float, offers: Offers, rows: Indices) -> list[Uncertain]:
+    """Adds the uncertainty of believed prices; `weight` is how much a price counts in the score."""
+    columns = (offers.low, offers.likely, offers.high, offers.old)
+    believed = zip(estimates, *[column[rows].tolist() for column in columns], strict=True)
+    uncertain = []
+    for one, low, likely, high, old in believed:
+        ranked_at = high if old else likely
+        better, worse = weight * log(ranked_at / low), weight * log(high / ranked_at)
+        uncertain.append(Uncertain(one.score, one.better, one.worse, one.hardware, better, worse))
+    return uncertain
 
 
 def weight_of_price(objective: Objective) -> float:

@@ -21,11 +21,11 @@ from service.domain.recommend.ranking import (
     Uncertain,
     fallbacks,
     tie_distance_of_peaks,
-    tied_with,
+    ties,
     uncertain,
     weight_of_price,
     weight_of_speed,
-    with_price,
+    with_prices,
 )
 from service.domain.recommend.relax import explained, nearest, nearest_miss, priced_first, rejections
 from service.domain.selection.constraints import Constraints
@@ -64,7 +64,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         if without_price.admitted.types:
             priced = rejections(basis, selection, catalog)
             basis, constraints, selection = by_hardware, unpriced, without_price
-    admitted = selection.admitted.tightened()
+    admitted = selection.admitted.tightened(catalog)
     leading = _leading(basis, question, constraints, admitted, catalog)
     choices, current, rented = leading.choices, None, _current(basis, question, catalog)
     if rented is not None:
@@ -187,19 +187,16 @@ def _diverse(ranked: Ranked, question: Question, catalog: Catalog) -> Ranked:
 
 def _ranked_offers(basis: Basis, ranked: Ranked, limit: int, catalog: Catalog) -> list[RankedOffer]:
     front = ranked.front(limit)
-    ties = _ties(basis, ranked, len(front), catalog)
-    return [ranked_offer(basis, ranked, row, catalog, ties[row], pareto=on_front) for row, on_front in enumerate(front)]
+    tied = _ties(basis, ranked, len(front), catalog)
+    return [ranked_offer(basis, ranked, row, catalog, tied[row], pareto=on_front) for row, on_front in enumerate(front)]
 
 
 def _ties(basis: Basis, ranked: Ranked, shown: int, catalog: Catalog) -> list[tuple[int, ...]]:
     """Returns for each of the shown rows the ranks of those within the uncertainty of its estimate."""
     scores = ranked.score[: shown + MAX_TIES].tolist()
-    weight = weight_of_price(basis.objective)
-    rivals = [
-        with_price(one, weight, catalog.offers, row)
-        for one, row in zip(_estimates(basis, ranked, scores, catalog), ranked.offer.tolist(), strict=False)
-    ]
-    return [tied_with(row, rivals)[:MAX_TIES] for row in range(shown)]
+    estimates, weight = _estimates(basis, ranked, scores, catalog), weight_of_price(basis.objective)
+    rivals = with_prices(estimates, weight, catalog.offers, ranked.offer[: len(scores)])
+    return [ranks[:MAX_TIES] for ranks in ties(rivals, shown)]
 
 
 def _estimates(basis: Basis, ranked: Ranked, scores: Sequence[float], catalog: Catalog) -> list[Uncertain]:

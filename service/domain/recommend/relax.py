@@ -140,7 +140,7 @@ def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:
     resumed = planner.resumable if "workload.fault_tolerant" in to else planner
     if resumed is planner and not changed:
         return basis
-    return replace(basis, planner=replace(resumed, limits=planner.limits._replace(**changed)))
+    return basis._replace(planner=replace(resumed, limits=planner.limits._replace(**changed)))
 
 
 def _keeping(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> AdmittedOffers:

@@ -4,6 +4,7 @@ Few combinations of region, market and price age occur, so each is checked again
 limit can be any number; it is applied per question, to the cheapest offer of each instance type in each market.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -97,20 +98,25 @@ class AdmittedOffers(NamedTuple):
         of_types: Mask = mask_of(self.types, len(self.cheapest.lowest_usd)).take(instance_type)
         return of_types if self.limit is None else of_types & (usd <= self.limit)
 
-    def tightened(self) -> "AdmittedOffers":
+    def tightened(self, catalog: Catalog) -> "AdmittedOffers":
         """Returns the same offers with the highest price among them as their limit.
 
         Limits can be any number, but the offers of few types change at few prices: such equal parts are equal values.
         """
         if self.limit is None:
             return self
-        cheapest = self.cheapest
-        within = cheapest.usd[self.among(cheapest.instance_type, cheapest.usd)]
-        return AdmittedOffers(cheapest, self.types, float(within.max(initial=0.0)))
+        # Most limits between two such prices admit the same types.
+        prices = catalog.derive(_prices_of, self.cheapest, self.types, cache=catalog.outlooks)
+        return AdmittedOffers(self.cheapest, self.types, prices[bisect_right(prices, self.limit) - 1])
 
     def only(self, types: TypeSet) -> "AdmittedOffers":
         """The part of these offers that belongs to some types."""
         return AdmittedOffers(self.cheapest, self.types & types, self.limit)
+
+
+def _prices_of(_catalog: Catalog, cheapest: CheapestOffers, types: TypeSet) -> list[float]:
+    """Returns the prices of the offers of some types, ascending, after 0."""
+    return [0.0, *np.sort(cheapest.usd[mask_of(types, len(cheapest.lowest_usd)).take(cheapest.instance_type)]).tolist()]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,6 @@ types that miss a single constraint are admitted by relaxing it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -82,14 +81,13 @@ class FailedConstraint(NamedTuple):
         return self.rule.relax(self.helped or self.rejected, catalog) if self.rule and self.alone else None
 
 
-@dataclass(frozen=True, slots=True)
-class AddWord:
+class AddWord(NamedTuple):
     """Adds the word that admits the most types to a list of words."""
 
     field: str
     words: tuple[str, ...]
     fails: TypeSet
-    index: WordIndex
+    vocabulary: WordIndex
     """Types that have each word. Among words that admit equally many types, the first is added."""
     or_drop: bool = False
     """Whether to remove the constraint if no word admits anything."""
@@ -97,21 +95,20 @@ class AddWord:
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
         """Returns the change to the list of words; None where no word helps."""
         types = rejected.types & self.fails
-        word = self.index.most(types)
+        word = self.vocabulary.most(types)
         if word is not None:
-            return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.index.types_of[word]))
+            return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.vocabulary.types_of[word]))
         return Relaxation({self.field: []}, rejected.only(types)) if self.or_drop else None
 
 
-@dataclass(frozen=True, slots=True)
-class MoveLimit:
+class MoveLimit(NamedTuple):
     """Moves a limit to the nearest value that occurs."""
 
     field: str
     side: Literal["min", "max"]
     fails: TypeSet
     """Types that another limit may admit."""
-    index: ThresholdIndex
+    numbers: ThresholdIndex
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
         """Returns the limit that admits a type at the nearest value."""
@@ -119,14 +116,13 @@ class MoveLimit:
         if not types:
             return None
         if self.side == "min":
-            limit = self.index.most(types)
-            return Relaxation({self.field: limit}, rejected.only(types & ~self.index.below(limit)))
-        limit = self.index.least(types)
-        return Relaxation({self.field: limit}, rejected.only(types & self.index.at_most(limit)))
+            limit = self.numbers.most(types)
+            return Relaxation({self.field: limit}, rejected.only(types & ~self.numbers.below(limit)))
+        limit = self.numbers.least(types)
+        return Relaxation({self.field: limit}, rejected.only(types & self.numbers.at_most(limit)))
 
 
-@dataclass(frozen=True, slots=True)
-class BestOption:
+class BestOption(NamedTuple):
     """Makes the change that admits the most types, at least one of which fails the constraint."""
 
     fails: TypeSet
@@ -152,8 +148,7 @@ def drop(to: Mapping[str, object], types: TypeSet) -> BestOption:
 # Rules for constraints on offers
 
 
-@dataclass(frozen=True, slots=True)
-class AddOfferWord:
+class AddOfferWord(NamedTuple):
     """Adds the region, country, continent or market that admits the most types."""
 
     field: str
@@ -180,8 +175,7 @@ class AddOfferWord:
         return Relaxation(to, offers.candidates(rejected.types, rejected.limit))
 
 
-@dataclass(frozen=True, slots=True)
-class AllowUnknownRegion:
+class AllowUnknownRegion(NamedTuple):
     """Admits the offers whose region, country or continent is unknown."""
 
     keeping: KeepingOffers | None = None
@@ -193,8 +187,7 @@ class AllowUnknownRegion:
         return Relaxation({"allow_unknown_region": True}, rejected)
 
 
-@dataclass(frozen=True, slots=True)
-class RaisePriceAge:
+class RaisePriceAge(NamedTuple):
     """Raises the age limit of prices to the lowest age that admits something."""
 
     near_misses: NearMisses
@@ -210,8 +203,7 @@ class RaisePriceAge:
         return Relaxation({"max_price_age_days": age}, AdmittedOffers(cheapest, cheapest.types, rejected.limit))
 
 
-@dataclass(frozen=True, slots=True)
-class RaisePriceLimit:
+class RaisePriceLimit(NamedTuple):
     """Raises the price limit to the lowest price above it that admits something."""
 
     limit: float

@@ -230,8 +230,7 @@ def _runs(requirement: Requirement, catalog: Catalog, enough: tuple[str, ...] = 
     return types_where(catalog.derive(software_mask, *requirement, enough))
 
 
-@dataclass(frozen=True, slots=True)
-class WidenVersions:
+class WidenVersions(NamedTuple):
     """Widens the versions of a piece of software to the nearest range that runs on the most types.
 
     If no version runs on any of the types, the software is no longer required.

@@ -14,7 +14,7 @@ from service.domain.recommend.ranking import (
     fallbacks,
     tie,
     tie_distance_of_peaks,
-    tied_with,
+    ties,
     weight_of_speed,
 )
 
@@ -31,25 +31,25 @@ wide = st.builds(
 
 def test_a_lead_within_both_bands_is_a_tie() -> None:
     first, second = Uncertain(0.0, 0.3, 0.3, "a"), Uncertain(0.2, 0.3, 0.3, "b")
-    assert tied_with(0, [first, second]) == (2,)
-    assert tied_with(1, [first, second]) == (1,)
+    assert ties([first, second], 2)[0] == (2,)
+    assert ties([first, second], 2)[1] == (1,)
 
 
 @pytest.mark.parametrize(("worse", "better"), [(0.1, 0.3), (0.3, 0.1)])
 def test_a_lead_beyond_either_band_is_none(worse: float, better: float) -> None:
-    assert tied_with(0, [Uncertain(0.0, 0.3, worse, "a"), Uncertain(0.2, better, 0.3, "b")]) == ()
+    assert ties([Uncertain(0.0, 0.3, worse, "a"), Uncertain(0.2, better, 0.3, "b")], 2)[0] == ()
 
 
 def test_of_the_same_hardware_the_cheaper_offer_wins() -> None:
-    assert tied_with(0, [Uncertain(0.0, 0.3, 0.3, "a"), Uncertain(0.02, 0.3, 0.3, "a")]) == ()
-    assert tied_with(0, [Uncertain(0.02, 0.3, 0.3, "a"), Uncertain(0.02, 0.3, 0.3, "a")]) == (2,)
+    assert ties([Uncertain(0.0, 0.3, 0.3, "a"), Uncertain(0.02, 0.3, 0.3, "a")], 2)[0] == ()
+    assert ties([Uncertain(0.02, 0.3, 0.3, "a"), Uncertain(0.02, 0.3, 0.3, "a")], 2)[0] == (2,)
 
 
 def test_of_the_same_hardware_uncertain_prices_can_change_the_order() -> None:
     first, second = Uncertain(0.0, 0, 0, "a", 0.1, 0.0), Uncertain(0.2, 0, 0, "a", 0.1, 0.3)
-    assert tied_with(0, [first, second]) == ()
-    assert tied_with(0, [first._replace(price_worse=0.11), second]) == (2,)
-    assert tied_with(0, [first, second._replace(price_better=0.21)]) == (2,)
+    assert ties([first, second], 2)[0] == ()
+    assert ties([first._replace(price_worse=0.11), second], 2)[0] == (2,)
+    assert ties([first, second._replace(price_better=0.21)], 2)[0] == (2,)
 
 
 @given(st.lists(wide, min_size=1, max_size=8))
@@ -58,15 +58,15 @@ def test_the_search_for_ties_finds_every_pair_that_is_tied(every: list[Uncertain
     for place, one in enumerate(ranked):
         before = [rank for rank, other in enumerate(ranked[:place], 1) if tie(other, one)]
         after = [rank for rank, other in enumerate(ranked[place + 1 :], place + 2) if tie(one, other)]
-        assert tied_with(place, ranked) == (*before, *after)
+        assert ties(ranked, len(ranked))[place] == (*before, *after)
 
 
 @given(st.lists(wide, min_size=1, max_size=6))
 def test_whoever_is_tied_with_one_has_that_one_tied(every: list[Uncertain]) -> None:
     ranked = sorted(every, key=lambda one: one.score)
-    ties = {(place, other - 1) for place in range(len(ranked)) for other in tied_with(place, ranked)}
-    assert ties == {(other, place) for place, other in ties}
-    assert all(place != other for place, other in ties)
+    pairs = {(place, other - 1) for place, others in enumerate(ties(ranked, len(ranked))) for other in others}
+    assert pairs == {(other, place) for place, other in pairs}
+    assert all(place != other for place, other in pairs)
 
 
 def test_dollars_of_a_whole_job_are_as_uncertain_as_its_hours() -> None:

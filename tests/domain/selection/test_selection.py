@@ -128,7 +128,7 @@ def test_tightened_offers_are_the_same_and_equal_just_where_their_rows_are(
 ) -> None:
     cheapest = select(asked, world.catalog).admitted.cheapest
     parts = [cheapest.candidates(world.catalog.everyone, limit) for limit in limits]
-    tight = [part.tightened() for part in parts]
+    tight = [part.tightened(world.catalog) for part in parts]
     rows = [part.rows.tolist() for part in parts]
     assert [part.rows.tolist() for part in tight] == rows
     assert (tight[0] == tight[1]) == (rows[0] == rows[1])
