@@ -108,7 +108,7 @@ def fastest_inference_layouts(
     fewest parts.
     """
     (table, these), config = clusters.without_hosts(wanted), configs.any
-    fastest = _fastest(_Search.of(physics, configs, table), _pairs(config, table.shapes_of(these), fixed))
+    fastest = _fastest(_InferenceSearch.of(physics, configs, table), _pairs(config, table.shapes_of(these), fixed))
     fastest = taken(fastest, clusters.row_by_gpus)
     hosts_fit = clusters.hosts_fit(config, 1)
     fits, spare = fastest.fits & hosts_fit, np.where(hosts_fit, fastest.spare, 0.0)
@@ -124,7 +124,7 @@ def where_inference_fits(
     (table, these), config = clusters.without_hosts(wanted), configs.any
     pairs = _pairs(config, table.shapes_of(these), FREE)
     held, kind = pairs.by_gpu(table)
-    memory = _memory(_Search.of(physics, configs, table), held)
+    memory = _memory(_InferenceSearch.of(physics, configs, table), held)
     in_flight, _ = _in_flight(config, held.layouts, memory.room)
     rows = np.flatnonzero(pairs.eligible(memory.fits[kind]) & (in_flight <= memory.room)[kind])
     fits = np.bincount(pairs.cluster[rows], minlength=len(table)) > 0
@@ -132,7 +132,7 @@ def where_inference_fits(
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class _InferenceSearch:
     """A job in its configurations on the clusters of a table."""
 
     physics: Physics
@@ -143,11 +143,11 @@ class _Search:
     """Factors of what the configurations have in common."""
 
     @staticmethod
-    def of(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable) -> "_Search":
+    def of(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable) -> "_InferenceSearch":
         """Returns the search on a table."""
         common, of_clusters = configs.features(clusters)
         factors = ConfigFactors(physics.calibration, common)
-        return _Search(physics, configs, replace(clusters, features=of_clusters), factors)
+        return _InferenceSearch(physics, configs, replace(clusters, features=of_clusters), factors)
 
     @property
     def config(self) -> InferenceConfig:
@@ -270,7 +270,7 @@ class _Memory(NamedTuple):
     """Whether it surely fits without a request."""
 
 
-def _memory(search: _Search, pairs: _Pairs) -> _Memory:
+def _memory(search: _InferenceSearch, pairs: _Pairs) -> _Memory:
     usable, margin = search.clusters.usable_bytes[pairs.cluster], search.configs.margin(search.physics)
     config = search.configs.on(search.clusters.gpu_type[pairs.cluster])
     room, needed, least, empty = _room_and_bytes(search.factors, config, pairs.layouts, usable)
@@ -298,7 +298,7 @@ def _room_and_bytes(
     return room, empty + each * held, empty + each, empty
 
 
-def _fastest(search: _Search, pairs: _Pairs) -> FastestInference:
+def _fastest(search: _InferenceSearch, pairs: _Pairs) -> FastestInference:
     """The best pair of each cluster: inside its fast links, holding the concurrency asked for, then the fastest; for a
     load, inside its fast links, then on the fewest instances. Where none fits, the one that needs the least memory.
     """
@@ -384,7 +384,7 @@ class _Speed(NamedTuple):
         return _Speed(rate, concurrency, np.ones(len(rate)), none, none, (*keys, -rate))
 
 
-def _speed(search: _Search, tried: _Pairs, places: Floats) -> _Speed:
+def _speed(search: _InferenceSearch, tried: _Pairs, places: Floats) -> _Speed:
     config, clusters = search.config, search.clusters
     if not len(places):
         return _Speed.nothing(0 if config.serving is None else len(config.serving.limits))
@@ -401,7 +401,7 @@ def _speed(search: _Search, tried: _Pairs, places: Floats) -> _Speed:
     return _serving(config.serving, Replicas.of(engines, places, layouts.data, 1.0 / caution), transfer)
 
 
-def _forward_seconds(search: _Search, pairs: _Pairs) -> Floats:
+def _forward_seconds(search: _InferenceSearch, pairs: _Pairs) -> Floats:
     """Likely seconds of a forward pass of each pair."""
     clusters, offline = search.clusters, "no" if search.config.concurrency else "yes"
     factors = replace(search.factors, features={**search.factors.features, "offline": offline})
@@ -446,7 +446,7 @@ def _serving(serving: Serving, replicas: Replicas, transfer: Floats) -> _Speed:
     )
 
 
-def _engines(search: _Search, cluster: Indices, layouts: LayoutTable) -> CalibratedEngines:
+def _engines(search: _InferenceSearch, cluster: Indices, layouts: LayoutTable) -> CalibratedEngines:
     clusters, factors, gpu_types = search.clusters, search.factors, search.clusters.gpu_type[cluster]
     rates, of_clusters = (
         clusters.rates(search.configs.by_gpu()),
