@@ -2,7 +2,12 @@
 
 from math import inf, isnan
 
+import numpy as np
+
 from service.domain.arrays import Floats
+
+EQUAL_BITS = 30
+"""Figures that agree in so many binary digits, a part in a billion, are equal: rounding alone can tell them apart."""
 
 
 def pareto(usd: Floats, speed: Floats, shown: int) -> list[bool]:
@@ -11,6 +16,7 @@ def pareto(usd: Floats, speed: Floats, shown: int) -> list[bool]:
     A choice with an unknown figure (NaN) is not on the front.
     """
     front = [False] * shown
+    usd, speed = _rounded(usd), _rounded(speed)
     # Only what is as cheap as the most expensive of them and as fast as the slowest can beat one.
     prices, speeds = usd[:shown].tolist(), speed[:shown].tolist()
     highest = max((price for price in prices if price < inf), default=-inf)
@@ -26,3 +32,9 @@ def pareto(usd: Floats, speed: Floats, shown: int) -> list[bool]:
             if index < shown:
                 front[index] = True
     return front
+
+
+def _rounded(figures: Floats) -> Floats:
+    mantissa, exponent = np.frexp(figures)
+    scaled: Floats = np.ldexp(np.rint(np.ldexp(mantissa, EQUAL_BITS)), exponent - EQUAL_BITS)
+    return scaled

@@ -24,3 +24,10 @@ def test_the_front_is_beaten_by_no_other(points: list[tuple[float, float]], data
         for index, point in enumerate(points[:shown])
     ]
     assert pareto(usd, speed, shown) == expected
+
+
+def test_a_figure_that_differs_by_rounding_alone_puts_nothing_on_the_front() -> None:
+    rounded, exact = 0.1 + 0.2, 0.3
+    assert rounded > exact
+    assert pareto(np.array([1.0, 2.0]), np.array([exact, rounded]), 2) == [True, False]
+    assert pareto(np.array([rounded, exact]), np.array([2.0, 1.0]), 2) == [True, False]

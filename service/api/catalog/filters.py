@@ -167,7 +167,7 @@ def constraints_of(
         {name: given[field] for name, field in fields.items() if field in given} for fields in (LEAST, MOST)
     )
     # An empty range is a slip of the caller: without the error it would look like an empty catalog.
-    for name in at_least.keys() & at_most.keys():
+    for name in sorted(at_least.keys() & at_most.keys()):
         if at_least[name] > at_most[name]:
             raise QuestionError(
                 f"min_{name} ({at_least[name]:g}) is above max_{name} ({at_most[name]:g}), so nothing can match.",

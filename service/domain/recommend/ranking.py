@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from math import inf, log
 from typing import Any, NamedTuple
 
@@ -207,26 +208,30 @@ def uncertain(
 
 
 def ties(ranked: Sequence[Uncertain], shown: int) -> list[tuple[int, ...]]:
-    """Returns for each of the first choices the ranks of those whose order relative to it the uncertainty leaves open.
+    """Returns for each of the first choices the ranks of those that the uncertainty may place on its other side.
 
     For estimates, the likely scores must lie within each other's bands; the bands of prices need only overlap.
     """
+    # Scores rise with the rank, except among fallbacks.
+    order = np.argsort([one.score for one in ranked], kind="stable").tolist()
     tied: list[list[int]] = [[] for _ in ranked]
     widest = max((max(one.price_better, one.price_worse) for one in ranked), default=0.0)
-    for place, one in enumerate(ranked[:shown]):
+    last = max((position for position, place in enumerate(order) if place < shown), default=-1)
+    for position, place in enumerate(order[: last + 1]):
+        one = ranked[place]
         reach = max(EVEN, one.worse) + one.price_worse + widest
-        for other in range(place + 1, len(ranked)):
-            # Scores rise with the rank, so the first one that no band reaches ends the search.
+        for other in islice(order, position + 1, None):
+            # All later ones have higher scores, so the first one that no band reaches ends the search.
             if ranked[other].score - one.score > reach:
                 break
             if tie(one, ranked[other]):
                 tied[place].append(other + 1)
                 tied[other].append(place + 1)
-    return [tuple(ranks) for ranks in tied[:shown]]
+    return [tuple(sorted(ranks)) for ranks in tied[:shown]]
 
 
 def tie(first: Uncertain, second: Uncertain) -> bool:
-    """Returns whether the lead of a choice over a later one is within the uncertainty of estimates and prices."""
+    """Returns whether the lead of a choice over one with a worse score is within the uncertainty of both."""
     # A price that is certain leaves the order open if the other's band reaches it.
     lead = second.score - first.score - first.price_worse - second.price_better
     if first.hardware == second.hardware:

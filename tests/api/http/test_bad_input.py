@@ -106,6 +106,11 @@ def test_near_names_do_not_depend_on_the_order_of_a_set(app: FastAPI) -> None:
         ("/instances?min_vcpus=-1", "min_vcpus"),
         ("/instances?max_usd_per_hour=-0.01", "max_usd_per_hour"),
         ("/instances?min_vcpus=9&max_vcpus=2", "min_vcpus"),
+        # Of several empty ranges, every process names the same one.
+        (
+            "/instances?min_vcpus=9&max_vcpus=2&min_gpu_count=9&max_gpu_count=2&min_memory_gib=9&max_memory_gib=2",
+            "min_gpu_count",
+        ),
         ("/instances?min_vcpus=nan", "min_vcpus"),
         ("/instances?min_vcpus=Infinity", "min_vcpus"),
         ("/instances?min_vcpus=-inf", "min_vcpus"),
