@@ -72,8 +72,16 @@ def texts_of(path: Path) -> Iterator[tuple[int, str]]:
                 yield token.start[0], token.string
 
 
+def named_things(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The names of functions and classes as words: those of tests are sentences."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name.replace("_", " ")
+
+
 def plain_english(path: Path) -> Iterator[Finding]:
-    for line, text in texts_of(path):
+    named = named_things(tree_of(path)) if path.suffix == ".py" else ()
+    for line, text in (*texts_of(path), *named):
         unquoted = QUOTED.sub("", text)
         for word, instead in WORDS.items() if ANY_WORD.search(unquoted) else ():
             if match := word.search(unquoted):
@@ -123,6 +131,8 @@ def test_every_file_keeps_the_rules_or_is_listed_as_unfinished(check: Check, pat
         ('"""Reads the field `told` of a request."""', False),
         ('KEY = "told"', False),
         ("# a number tells them apart", False),
+        ("def test_a_price_that_nobody_knows() -> None: ...", True),
+        ("class Seen: ...", True),
     ],
 )
 def test_the_rules_find_what_they_forbid(text: str, is_found: bool, tmp_path: Path) -> None:

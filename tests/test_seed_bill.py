@@ -93,7 +93,7 @@ def test_nobodys_usual_price_is_that_of_a_commitment(history: CatalogHistory) ->
     assert all(catalog.offers.offer(int(place)).market != "reserved" for place in firsts)
 
 
-def test_every_term_tells_what_it_commits_to(history: CatalogHistory) -> None:
+def test_every_term_states_its_commitment(history: CatalogHistory) -> None:
     assert len(history.offers.terms) >= 6
     assert all(commitment_in(term) for term in history.offers.terms)
 

@@ -120,8 +120,8 @@ class LiveCatalog:
         @lru_cache(VIEWS_KEPT)
         def catalog_of(day: date, owner: Owner) -> Catalog:
             facts = facts_of(day)
-            is_seen = owner is None and facts.version == history.version
-            return facts if is_seen else facts.seen_by(owner, history.version)
+            is_visible = owner is None and facts.version == history.version
+            return facts if is_visible else facts.visible_to(owner, history.version)
 
         current = PinnedCatalog(history, history.known_at or self._today(), facts_of, catalog_of, replay)
         current.on(None)
@@ -147,7 +147,7 @@ class LiveCatalog:
         """Returns the catalog of a day, by default of today."""
         return self._current.on(day or self._today())
 
-    def seen_by(self, owner: Owner) -> PinnedCatalog:
+    def visible_to(self, owner: Owner) -> PinnedCatalog:
         """Returns the catalogs of the current version as the owner of a key sees them."""
         current, day = self._current, self._today()
         return current if (current.today, current.owner) == (day, owner) else replace(current, today=day, owner=owner)

@@ -37,7 +37,7 @@ def test_no_question_comes_twice_in_a_spell(question: Question) -> None:
     assert len(set(question.requests(0, INSTANCES))) == MOST_A_SPELL
 
 
-def test_what_was_never_seen_differs_in_more_than_the_amount_of_work() -> None:
+def test_new_questions_differ_in_more_than_the_amount_of_work() -> None:
     works = [json.loads(request.partition(b"\r\n\r\n")[2])["workload"] for request in TRAINED.requests(0, ())]
     assert len({(work["sequence_length"], work["global_batch_size"]) for work in works}) == MOST_A_SPELL
 
@@ -53,6 +53,6 @@ def test_a_batch_is_its_questions_one_by_one_and_no_other_batch_has_its_workload
     assert not workloads[0] & workloads[1]
 
 
-def test_what_was_seen_before_is_one_question() -> None:
+def test_a_repeated_question_is_one_question() -> None:
     assert len(TRAINED_AGAIN.requests(7, ())) == 1
     assert TRAINED_AGAIN.ask(7, ()) == TRAINED.ask(0, ())

@@ -99,7 +99,7 @@ def test_a_silent_service_and_a_missing_file_exit_with_2(job: Path, capsys: pyte
     assert main(["estimate", "--file", str(job), "--url", "what"]) == 2
 
 
-def test_a_cost_that_nobody_knows_is_no_answer(server: Server, tmp_path: Path) -> None:
+def test_an_unknown_cost_is_no_answer(server: Server, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text('{"hours": 1, "machine": {"gpu": "h100-sxm5-80gb"}, "budget_usd": 5}')
     assert main(["estimate", "--file", str(path), "--url", server.url]) == 2

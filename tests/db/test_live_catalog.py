@@ -50,7 +50,7 @@ def test_a_row_changed_by_plain_sql_shows_up(live: LiveCatalog, engine: Engine) 
     assert before.instance_types[before.index_of["aws/p4d.24xlarge"]].vcpus == 96
 
 
-def test_a_change_is_seen_whole_or_not_at_all(live: LiveCatalog, engine: Engine) -> None:
+def test_readers_get_a_whole_change_or_none_of_it(live: LiveCatalog, engine: Engine) -> None:
     """Two rows change together; readers meanwhile see both as they were or both as they are."""
     torn: list[tuple[object, object]] = []
     stopping = threading.Event()
@@ -128,7 +128,7 @@ def test_what_is_rolled_back_never_shows(live: LiveCatalog, engine: Engine) -> N
 
 
 def test_a_catalog_in_use_stays_as_it_is(live: LiveCatalog, engine: Engine) -> None:
-    before, pinned = live.on(None), live.seen_by(None)
+    before, pinned = live.on(None), live.visible_to(None)
     pricier = batch("more expensive", offers=[offer_record("g5.xlarge", price_record(9_000_000))])
     written = write(engine, pricier, datetime(2026, 11, 22, tzinfo=UTC))
     await_version(live, written.version)
@@ -174,7 +174,7 @@ def test_a_database_that_never_answers_has_a_problem(engine: Engine, monkeypatch
         live.stop_watching()
 
 
-def test_lost_connections_are_made_anew(postgres_tables: str) -> None:
+def test_lost_connections_are_made_again(postgres_tables: str) -> None:
     engine = connect(postgres_tables)
     write(engine, batch(), datetime(2026, 11, 21, tzinfo=UTC))
     live = LiveCatalog(engine, today=lambda: DAY, poll_seconds=0.1)
@@ -192,7 +192,7 @@ def test_lost_connections_are_made_anew(postgres_tables: str) -> None:
         engine.dispose()
 
 
-def test_postgres_tells_of_a_change_long_before_the_next_poll(postgres_tables: str) -> None:
+def test_postgres_announces_a_change_long_before_the_next_poll(postgres_tables: str) -> None:
     engine = connect(postgres_tables)
     live = LiveCatalog(engine, today=lambda: DAY, poll_seconds=60)
     live.start_watching()

@@ -34,7 +34,7 @@ def served(url: str) -> TestClient:
     return TestClient(create_app(Settings(database_url=url), today=lambda: examples.DAY))
 
 
-def test_another_start_and_the_other_database_answer_alike(seeded_file: Path, seeded_postgres: str) -> None:
+def test_another_start_and_the_other_database_give_the_same_answers(seeded_file: Path, seeded_postgres: str) -> None:
     with served(f"sqlite:///{seeded_file}") as client:
         answer = answers(client)
     for url in (f"sqlite:///{seeded_file}", seeded_postgres):

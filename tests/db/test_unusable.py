@@ -183,7 +183,7 @@ def test_whatever_the_driver_asked_for_the_one_that_is_installed_is_used(scheme:
 
 
 @pytest.mark.parametrize("command", [["serve"], ["seed"], ["migrate"], ["instances"]])
-def test_the_command_line_tells_the_sentence_and_ends_with_1(
+def test_the_command_line_prints_the_sentence_and_ends_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as other:

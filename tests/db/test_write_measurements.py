@@ -100,7 +100,7 @@ def test_a_bad_one_among_them_keeps_all_out(engine: Engine) -> None:
     write(engine, batch("the next import works"), NOW)
 
 
-def test_an_import_replaces_its_own_and_leaves_what_was_sent(engine: Engine) -> None:
+def test_an_import_replaces_its_own_rows_and_leaves_sent_ones(engine: Engine) -> None:
     write_measurements.write_measurements(engine, [SENT], NOW)
     write(engine, batch("another", tables={"measurement": [seeded("newer")]}), NOW)
     assert ids(engine) == ["newer", "sent-1"]
@@ -177,7 +177,7 @@ def test_a_measurement_that_an_older_release_writes_is_read(engine: Engine) -> N
     assert [each.id for each in live.on(None).measurements] == ["of-the-seed", "older"]
 
 
-def test_what_changed_beside_a_measurement_is_read_too(engine: Engine) -> None:
+def test_other_changes_are_read_together_with_a_measurement(engine: Engine) -> None:
     live = LiveCatalog(engine, today=lambda: DAY)
     with engine.begin() as connection:
         connection.execute(text("UPDATE instance_type SET vcpus = 97 WHERE name = 'g5.xlarge'"))
@@ -191,7 +191,7 @@ def test_what_changed_beside_a_measurement_is_read_too(engine: Engine) -> None:
     assert [each.note for each in live.on(None).measurements][-1] == "by hand"
 
 
-def test_many_at_once_are_all_kept_and_all_seen(engine: Engine) -> None:
+def test_many_measurements_at_once_are_all_kept_and_all_listed(engine: Engine) -> None:
     live = LiveCatalog(engine, today=lambda: DAY)
     unseen: list[str] = []
 

@@ -70,6 +70,6 @@ def test_a_requirement_has_a_name_and_versions(text: str, name: str, versions: s
 
 
 @pytest.mark.parametrize("specifier", ["new", ">=", ">=3,<2", ">=2,", "2" * 13])
-def test_what_tells_no_version_is_said(specifier: str) -> None:
+def test_a_text_without_a_version_is_reported(specifier: str) -> None:
     with pytest.raises(QuestionError):
         versions_of(specifier, "workload.software.cuda")

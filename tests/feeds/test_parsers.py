@@ -92,7 +92,7 @@ def test_gpuhunt_names_regions_zones_and_markets() -> None:
     assert (content.version, content.published_at) == ("20261120-7", datetime(2026, 11, 20, tzinfo=UTC))
 
 
-def test_gpuhunt_tells_secure_from_community_machines() -> None:
+def test_gpuhunt_separates_secure_from_community_machines() -> None:
     rows = (
         "NVIDIA H100 80GB HBM3,US-TX-3,21,160,1800,8,H100,80,False,,nvidia,\nNVIDIA A40,CA,1,9,50,1,A40,48,False,,,\n"
     )

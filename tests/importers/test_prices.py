@@ -25,7 +25,7 @@ KNOWN = Catalogued(
 )
 
 
-def seen(per_hour: str | None = "3.06", on: date | None = date(2022, 1, 1), **given: Any) -> Observation:
+def observation(per_hour: str | None = "3.06", on: date | None = date(2022, 1, 1), **given: Any) -> Observation:
     plain = Observation(
         provider="aws",
         name="p3.2xlarge",
@@ -58,7 +58,9 @@ def day(year: int, month: int = 1, day: int = 1) -> datetime:
 
 
 def test_a_price_holds_until_the_next_one() -> None:
-    prices = chain(seen("3", date(2023, 1, 1)), seen("2", date(2022, 1, 1)), seen("4", date(2024, 1, 1)))
+    prices = chain(
+        observation("3", date(2023, 1, 1)), observation("2", date(2022, 1, 1)), observation("4", date(2024, 1, 1))
+    )
     assert [(each["per_hour_micros"], each["valid_from"], each["valid_to"]) for each in prices] == [
         (2_000_000, day(2022), day(2023)),
         (3_000_000, day(2023), day(2024)),
@@ -67,34 +69,34 @@ def test_a_price_holds_until_the_next_one() -> None:
 
 
 def test_millionths_of_a_dollar_are_kept() -> None:
-    assert chain(seen("21.957642"))[0]["per_hour_micros"] == 21_957_642
+    assert chain(observation("21.957642"))[0]["per_hour_micros"] == 21_957_642
 
 
 def test_a_price_that_is_not_known_is_none() -> None:
-    assert chain(seen(None, note="the page states none"))[0]["per_hour_micros"] is None
+    assert chain(observation(None, note="the page states none"))[0]["per_hour_micros"] is None
 
 
 def test_an_observation_without_a_day_holds_from_the_day_its_source_was_retrieved() -> None:
-    (price,) = chain(seen(on=None))
+    (price,) = chain(observation(on=None))
     assert (price["valid_from"], price["observed_on"], price["dated"]) == (day(2024, 6), None, "unknown")
 
 
 def test_an_observation_without_a_day_gives_way_to_a_dated_one() -> None:
-    offers, aside = offers_from([seen("9", on=None), seen("3.06")], KNOWN)
+    offers, aside = offers_from([observation("9", on=None), observation("3.06")], KNOWN)
     assert [price["per_hour_micros"] for price in offers[0]["prices"]] == [3_060_000]
     assert aside == {"undated_beside_dated": 1}
 
 
 def test_the_most_trusted_source_of_a_day_is_taken() -> None:
     for place, kind in enumerate(MOST_TRUSTED_FIRST):
-        others = [seen("1", kind=less) for less in MOST_TRUSTED_FIRST[place + 1 :]]
-        offers, aside = offers_from([*others, seen("7", kind=kind)], KNOWN)
+        others = [observation("1", kind=less) for less in MOST_TRUSTED_FIRST[place + 1 :]]
+        offers, aside = offers_from([*others, observation("7", kind=kind)], KNOWN)
         assert [price["per_hour_micros"] for price in offers[0]["prices"]] == [7_000_000]
         assert sum(aside.values()) == aside["another_source_for_the_same_day"] == len(others)
 
 
-def test_the_less_trusted_source_still_tells_of_other_days() -> None:
-    prices = chain(seen("1", kind="api"), seen("2", date(2022, 2, 1), kind="assumed"))
+def test_the_less_trusted_source_still_counts_for_other_days() -> None:
+    prices = chain(observation("1", kind="api"), observation("2", date(2022, 2, 1), kind="assumed"))
     assert [price["kind"] for price in prices] == ["api", "assumed"]
 
 
@@ -107,37 +109,37 @@ def test_markets_zones_and_currencies_are_offers_of_their_own() -> None:
         {"operating_system": "windows"},
         {"region": "us-west-2"},
     ]
-    offers, _ = offers_from([seen(), *(seen(**other) for other in others)], KNOWN)
+    offers, _ = offers_from([observation(), *(observation(**other) for other in others)], KNOWN)
     assert len(offers) == len({offer["key"] for offer in offers}) == 1 + len(others)
 
 
-def test_a_price_without_a_region_tells_nothing_where_prices_differ_by_region() -> None:
-    assert offers_from([seen(region=None)], KNOWN) == ([], {"region_missing": 1})
+def test_a_price_without_a_region_does_not_count_where_prices_differ_by_region() -> None:
+    assert offers_from([observation(region=None)], KNOWN) == ([], {"region_missing": 1})
 
 
 def test_a_price_without_a_region_is_fine_where_there_are_no_regions() -> None:
-    assert chain(seen(provider="vast", name="a100", region=None))
+    assert chain(observation(provider="vast", name="a100", region=None))
 
 
 def test_that_there_is_no_price_may_be_said_without_a_region() -> None:
-    assert chain(seen(None, region=None))[0]["per_hour_micros"] is None
+    assert chain(observation(None, region=None))[0]["per_hour_micros"] is None
 
 
 def test_what_cannot_be_used_is_counted_with_its_reason() -> None:
     wrong = {
-        "unknown_instance_type": seen(name="p3.3xlarge"),
-        "unknown_source": seen(source="hearsay"),
-        "region_missing": seen(region=None),
-        "price_not_positive": seen("0"),
+        "unknown_instance_type": observation(name="p3.3xlarge"),
+        "unknown_source": observation(source="hearsay"),
+        "region_missing": observation(region=None),
+        "price_not_positive": observation("0"),
     }
-    for reason, observation in wrong.items():
-        assert offers_from([observation], KNOWN) == ([], {reason: 1})
+    for reason, unusable in wrong.items():
+        assert offers_from([unusable], KNOWN) == ([], {reason: 1})
         assert reason in QUARANTINE_REASONS
 
 
 @st.composite
 def observations(draw: st.DrawFn) -> Observation:
-    return seen(
+    return observation(
         per_hour=draw(st.sampled_from([None, "0", "1", "2.5"])),
         on=draw(st.none() | st.dates(date(2022, 1, 1), date(2022, 1, 9))),
         name=draw(st.sampled_from(["p3.2xlarge", "p3.2xlarge", "unheard-of"])),

@@ -47,11 +47,11 @@ def caller_of(request: Request) -> ApiKey | None:
     return caller
 
 
-def seen_by_caller(request: Request) -> PinnedCatalog:
+def visible_to_caller(request: Request) -> PinnedCatalog:
     """Returns what `Live` gives, for endpoints so frequent that the time of a dependency counts."""
     live: LiveCatalog = request.app.state.live_catalog
     caller = caller_of(request)
-    return live.seen_by(None if caller is None else caller.owner)
+    return live.visible_to(None if caller is None else caller.owner)
 
 
 async def _followed(request: Request) -> LiveCatalog:
@@ -60,7 +60,7 @@ async def _followed(request: Request) -> LiveCatalog:
 
 
 async def _live(request: Request) -> PinnedCatalog:
-    return seen_by_caller(request)
+    return visible_to_caller(request)
 
 
 Followed = Annotated[LiveCatalog, Depends(_followed)]

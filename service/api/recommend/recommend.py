@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from service.api.http.batch import BatchRoute, RefusedItem, answered, items_of
 from service.api.http.body import QuestionRoute
 from service.api.http.computing import in_thread
-from service.api.http.current import Live, catalog_on, seen_by_caller
+from service.api.http.current import Live, catalog_on, visible_to_caller
 from service.api.http.examples import QUESTION_BATCH, QUESTIONS
 from service.api.http.fields import BodyModel, RequestModel
 from service.api.http.query import query_reader
@@ -59,7 +59,7 @@ async def post_recommend(
     rejections, not an error.
     """
     read_query(request)
-    live = seen_by_caller(request)
+    live = visible_to_caller(request)
     if _may_take_long(asked, live):
         return await in_thread(_answer_to, asked, live)
     return _answer_to(asked, live)

@@ -189,7 +189,7 @@ def hosted(request: RecommendRequest, catalog: Catalog) -> Catalog:
         return catalog
     # Kept for every caller; each sees measurements of its own in it.
     grown = catalog.derive(with_hosts, host.vcpus, host.memory_gib)
-    return grown.seen_by(catalog.measurements.owner, catalog.version)
+    return grown.visible_to(catalog.measurements.owner, catalog.version)
 
 
 def to_question(request: RecommendRequest, catalog: Catalog) -> Question:

@@ -67,7 +67,7 @@ class Catalog:
         columns = Columns.of(instance_types, day, reference)
         return cls(version, day, instance_types, columns, offers, starts, reference, known_at, measurements)
 
-    def seen_by(self, owner: Owner, version: int) -> "Catalog":
+    def visible_to(self, owner: Owner, version: int) -> "Catalog":
         """Returns the same facts in a version that added measurements, as the owner of a key sees them."""
         seen = replace(self, version=version, measurements=replace(self.measurements, version=version, owner=owner))
         vars(seen).update({name: value for name, value in vars(self).items() if name not in vars(seen)})

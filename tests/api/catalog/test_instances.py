@@ -658,7 +658,7 @@ def test_no_choice_commits_to_a_term_unless_it_is_asked(client: TestClient) -> N
     assert {choice["market"] for choice in choices} == {"on_demand", "spot"}
 
 
-def test_every_region_can_be_asked_for_beside_another(client: TestClient) -> None:
+def test_every_region_can_be_named_together_with_another(client: TestClient) -> None:
     """Some have commas in their names."""
     for region in all_items(client, "/regions"):
         get_json(client, f"/instances?limit=1&region={region['id']},us-east-1")

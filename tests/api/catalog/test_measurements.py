@@ -31,7 +31,7 @@ def test_a_workload_is_listed_by_name_with_its_machine(client: TestClient) -> No
     assert (found[0]["measured_on"], found[0]["year"], found[0]["model"]) == ("2017-08-01", 2017, None)
 
 
-def test_a_machine_that_nobody_rents_out_has_no_known_gpu(client: TestClient) -> None:
+def test_a_machine_that_is_not_rented_out_has_no_known_gpu(client: TestClient) -> None:
     found = get_json(client, "/measurements?q=dgx-1")["items"]
     assert [(item["machine"], item["gpu"], item["gpu_count"]) for item in found] == [("nvidia/dgx-1-v100", None, 8)]
 

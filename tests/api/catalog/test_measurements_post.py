@@ -54,7 +54,7 @@ def named(client: TestClient, workload: str) -> list[Any]:
     return answer.json()["items"] if answer.status_code == 200 else []
 
 
-def test_what_is_sent_is_in_the_next_list_as_it_was_answered(client: TestClient) -> None:
+def test_a_sent_measurement_is_in_the_next_list_as_it_was_answered(client: TestClient) -> None:
     (kept,) = send(
         client,
         item(
@@ -106,7 +106,7 @@ def test_a_workload_is_named_in_three_ways(client: TestClient) -> None:
     assert len(ids) == len(named(client, "three-ways")) == 1
 
 
-def test_the_same_again_is_kept_once_and_answered_alike(client: TestClient) -> None:
+def test_a_repeated_measurement_is_kept_once_and_has_the_same_answer(client: TestClient) -> None:
     one, other = item(name="again", samples_per_second=1), item(name="again", samples_per_second=2)
     first = send(client, one)
     before = get_json(client, "/catalog")["catalog"]["version"]
@@ -122,7 +122,7 @@ def test_a_measurement_counts_from_its_day_on(client: TestClient) -> None:
     assert client.get("/measurements?workload=in-spring&as_of=2024-03-31").status_code == 422
 
 
-def test_compare_takes_what_was_sent_of_one_machine(client: TestClient) -> None:
+def test_compare_takes_sent_measurements_of_one_machine(client: TestClient) -> None:
     send(client, item(name="to-compare"), item(name="to-compare", nodes=4, samples_per_second=1400))
     row = get_json(client, "/compare?instance=aws/g5.xlarge&workload=to-compare")["items"][0]
     assert (row["basis"], row["speed"]) == ("measured", 360.0)

@@ -320,7 +320,7 @@ def test_a_limit_on_a_time_takes_more_instances_with_fewer_requests_each(client:
     assert never["cost"][0]["month"]["usd"] is None
 
 
-def test_a_load_may_be_sent_beside_the_workload(client: TestClient) -> None:
+def test_a_load_may_be_sent_next_to_the_workload(client: TestClient) -> None:
     inside = serving(requests_per_second=500)
     workload = dict(inside["workload"])
     load = workload.pop("serving")

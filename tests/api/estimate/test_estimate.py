@@ -209,7 +209,7 @@ def test_hours_alone_are_priced(client: TestClient) -> None:
             assert cost["usd"]["likely"] > 2 * 10 * cost["usd_per_hour"]
 
 
-def test_serving_tells_latency_and_throughput(client: TestClient) -> None:
+def test_a_served_model_has_a_latency_and_a_throughput(client: TestClient) -> None:
     one = post_estimate(client, changed(SERVING, workload__concurrency=1))["estimate"]
     most = post_estimate(client, SERVING)["estimate"]
     assert most["tokens_per_second"]["likely"] > 5 * one["tokens_per_second"]["likely"]

@@ -177,7 +177,7 @@ def test_an_unknown_parameter(app: FastAPI, path: str) -> None:
         "eyJhIjogMX0=", "WyJhIiwgdHJ1ZSwgImIiXQ==",
     ],
 )  # fmt: skip
-def test_a_cursor_that_nobody_gave_out(app: FastAPI, path: str, cursor: str) -> None:
+def test_a_cursor_that_no_answer_contained(app: FastAPI, path: str, cursor: str) -> None:
     is_problem(get(app, f"{path}?cursor={cursor}"), 422, "cursor")
 
 
@@ -552,7 +552,7 @@ def test_a_large_body_is_refused(app: FastAPI, size: int) -> None:
     is_problem(answer, 413, "body")
 
 
-def test_a_problem_tells_the_first_errors_only(app: FastAPI) -> None:
+def test_a_problem_contains_only_the_first_errors(app: FastAPI) -> None:
     answer = recommend(app, constrained(gpu=[[]] * 90)).json()
     assert len(answer["errors"]) == 20
     assert "89 more" in answer["detail"]

@@ -84,7 +84,7 @@ def test_what_rests_on_a_catalog_has_an_etag_and_a_list_has_csv(operation: dict[
     assert ("cursor" in names) == ("text/csv" in answer["content"]) == ("410" in operation["responses"])
 
 
-def test_the_service_tells_the_same_document(client: TestClient) -> None:
+def test_the_service_serves_the_committed_document(client: TestClient) -> None:
     answer = client.get("/openapi.json")
     assert answer.json() == json.loads(openapi_text(build_app()))
 

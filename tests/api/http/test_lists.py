@@ -158,7 +158,7 @@ def test_an_answer_that_the_client_has_is_not_sent_again(client: TestClient, pat
 
 
 @pytest.mark.parametrize("path", [*LISTS, *ONES, "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"])
-def test_head_tells_the_headers_of_get(server: Server, path: str) -> None:
+def test_head_has_the_headers_of_get(server: Server, path: str) -> None:
     get, head = httpx2.get(server.url + path), httpx2.head(server.url + path)
     assert head.status_code == get.status_code == 200
     assert head.content == b""
@@ -246,7 +246,7 @@ def test_a_cursor_whose_item_is_gone_says_so(changing: Changing) -> None:
 # Operations
 
 
-def test_the_service_tells_how_it_is(client: TestClient) -> None:
+def test_the_service_reports_its_health(client: TestClient) -> None:
     assert get_json(client, "/healthz") == {"status": "ok"}
     ready = get_json(client, "/readyz")
     assert ready["status"] == "ready"

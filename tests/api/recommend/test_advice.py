@@ -162,7 +162,7 @@ def test_g3_is_superseded_and_p4_was_not(client: TestClient) -> None:
     assert "g4dn.xlarge is newer: 65 TFLOPS" in response["g3s.xlarge"]["superseded"]
 
 
-def test_a_choice_says_what_its_host_needs_and_nothing_of_what_nobody_knows(client: TestClient) -> None:
+def test_a_choice_states_the_needs_of_its_host_as_far_as_they_are_known(client: TestClient) -> None:
     answer = ask(client, "training", {"instance": ["g5.12xlarge"]}, host={"memory_gib": 64})
     assert answer["choices"][0]["host"] == {"needed_vcpus": 16.0, "ideal_vcpus": 32.0, "needed_memory_gib": 64.0}
     assert answer["choices"][0]["availability"] == {"state": "unknown", "confidence": None, "observed_on": None}
@@ -193,7 +193,7 @@ def test_the_rule_of_thumb_speaks_of_logical_cores() -> None:
     assert not list(too_few_cores(instance_type(vcpus=None), SampleLoading()))
 
 
-def test_a_jobs_own_rate_tells_what_cores_and_network_let_through(client: TestClient) -> None:
+def test_the_rate_of_a_job_decides_what_cores_and_network_let_through(client: TestClient) -> None:
     one = {"instance": ["p4d.24xlarge"]}
     slow = {"cpu_samples_per_second_per_vcpu": 100}
     choice = ask(client, "training", one, **RESNET, host=slow)["choices"][0]
@@ -240,7 +240,7 @@ def test_nodes_of_one_pod_do_not_warn_of_the_network(client: TestClient) -> None
     assert network_warnings("ct6e-standard-8t") == {"slow_network", "network_unknown"}  # eight chips stand alone
 
 
-def test_spot_tells_the_notice(client: TestClient) -> None:
+def test_spot_states_its_notice(client: TestClient) -> None:
     answer = ask(client, "training", {**AWS, "market": ["spot"]}, fault_tolerant=True)
     assert "120 seconds' notice" in warnings(answer["choices"][0])["spot_can_be_interrupted"]
 
@@ -295,7 +295,7 @@ def test_unknown_software_rejects_nothing_and_is_reported(client: TestClient) ->
 # Numbers
 
 
-def test_a_job_takes_numbers_that_it_bears(client: TestClient) -> None:
+def test_a_job_runs_in_number_formats_that_it_tolerates(client: TestClient) -> None:
     job = {"model": "resnet-50", "global_batch_size": 256}
     answer = ask(client, "training", {"instance": ["p3.2xlarge"]}, **job, as_of="2023-06-07")
     assert answer["choices"][0]["estimate"]["precision"] == "fp16"

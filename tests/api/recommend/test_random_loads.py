@@ -51,7 +51,7 @@ def estimated(question: Body, choice: Body) -> Body:
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_a_choice_keeps_what_was_asked_and_is_the_estimate_of_its_machine(
+def test_a_choice_keeps_its_question_and_is_the_estimate_of_its_machine(
     share: int, client: TestClient, vocabulary: Vocabulary
 ) -> None:
     questions, compared = Questions(vocabulary, Random(share)), 0

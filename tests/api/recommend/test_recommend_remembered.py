@@ -63,7 +63,7 @@ def questions(workload: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_what_was_asked_before_changes_no_answer(app: FastAPI, name: str) -> None:
+def test_earlier_questions_change_no_answer(app: FastAPI, name: str) -> None:
     catalog: Catalog = app.state.live_catalog.on(None)
     warm, asked = forgetful(catalog), questions(WORKLOADS[name])
     expected = [answer_in(REQUEST.validate_python(each), forgetful(catalog)) for each in asked]

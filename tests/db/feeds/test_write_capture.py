@@ -192,7 +192,7 @@ def test_a_price_of_an_unknown_type_waits_until_the_type_is_known(engine: Engine
     assert [price[1:] for price in prices(engine, "p9")] == [(70, day(1), None)]
 
 
-def test_what_was_known_then_can_be_replayed(engine: Engine) -> None:
+def test_knowledge_of_an_earlier_day_can_be_replayed(engine: Engine) -> None:
     write_capture(engine, capture(day(1), {TYPE: 30}), day(1))
     write_capture(engine, capture(day(5), {TYPE: 33}), day(5))
     write_capture(engine, capture(day(3), {TYPE: 32}), day(8))

@@ -21,12 +21,12 @@ from tests.builders.bills import price
         ("dws_calendar", "dws_calendar", None),
     ],
 )
-def test_a_term_tells_its_plan_and_length(term: str, plan: str, hours: int | None) -> None:
+def test_a_term_names_its_plan_and_length(term: str, plan: str, hours: int | None) -> None:
     assert commitment_in(term) == Commitment(plan, hours)
 
 
 @pytest.mark.parametrize("term", [None, "", "weekly", "1y", "y_reserved"])
-def test_a_term_that_does_not_tell_is_none(term: str | None) -> None:
+def test_a_term_without_a_plan_or_length_is_none(term: str | None) -> None:
     assert commitment_in(term) is None
 
 

@@ -90,7 +90,7 @@ def test_a_twin_contains_the_premium_whatever_is_asked() -> None:
     assert found(twin).fee == "contained"
 
 
-def test_storage_and_transfer_stand_beside_the_runs_entries() -> None:
+def test_storage_and_transfer_are_entries_next_to_those_of_the_run() -> None:
     asked = run(stored=(StoredData("volume", 10, "gp3"),), sent=(TransferredData(10), TransferredData(10, "region")))
     terms = found(priced(), asked)
     assert terms.storage == (stored_at(0.08),)

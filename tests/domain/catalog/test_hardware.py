@@ -26,7 +26,7 @@ def test_a_series_holds_its_variants() -> None:
 
 
 @pytest.mark.parametrize(("provider", "name"), [("azure", "Standard_NC6"), ("gcp", "a2-highgpu-1g"), ("aws", "odd")])
-def test_a_name_without_a_rule_tells_nothing(provider: str, name: str) -> None:
+def test_a_name_without_a_rule_has_no_meaning(provider: str, name: str) -> None:
     assert name_parts(provider, name) is None
 
 

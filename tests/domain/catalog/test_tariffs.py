@@ -92,7 +92,7 @@ def test_tiers_are_paid_one_after_the_other(gb: int, usd: str) -> None:
     assert transfer_cost(AWS_OUT, gb) == Exact.same(Fraction(usd))
 
 
-def test_what_was_sent_before_in_the_month_uses_up_the_free_tier() -> None:
+def test_earlier_transfer_in_the_month_uses_up_the_free_tier() -> None:
     assert transfer_cost(AWS_OUT, 50, already_gb=100) == Exact.same(Fraction("4.5"))
 
 

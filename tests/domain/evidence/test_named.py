@@ -19,7 +19,9 @@ from tests.builders.sources import SOURCE
 DAY = date(2025, 6, 1)
 
 
-def seen(machine: str = "aws/a", samples: float = 100.0, on: date = date(2025, 5, 1), **given: Any) -> Measurement:
+def measurement(
+    machine: str = "aws/a", samples: float = 100.0, on: date = date(2025, 5, 1), **given: Any
+) -> Measurement:
     plain = Measurement(
         id=f"{machine} {on} {samples}",
         workload="nightly",
@@ -44,7 +46,7 @@ def machine(name: str, bandwidth: float | None = 1000.0, tflops: float | None = 
 
 
 def test_several_nodes_say_nothing_of_one() -> None:
-    together, alone = seen(samples=700.0, nodes=8), seen(on=date(2025, 1, 1))
+    together, alone = measurement(samples=700.0, nodes=8), measurement(on=date(2025, 1, 1))
     answer = measured_rate([together, alone], "nightly", "aws/a", DAY)
     assert answer is not None
     assert answer.evidence == alone
@@ -53,7 +55,11 @@ def test_several_nodes_say_nothing_of_one() -> None:
 
 def test_the_newest_measurement_is_likely_and_the_others_make_the_band() -> None:
     answer = measured_rate(
-        [seen(samples=90.0, on=date(2025, 2, 1)), seen(samples=100.0), seen(samples=110.0, on=date(2025, 3, 1))],
+        [
+            measurement(samples=90.0, on=date(2025, 2, 1)),
+            measurement(samples=100.0),
+            measurement(samples=110.0, on=date(2025, 3, 1)),
+        ],
         "nightly",
         "aws/a",
         DAY,
@@ -66,8 +72,8 @@ def test_the_newest_measurement_is_likely_and_the_others_make_the_band() -> None
 
 
 def test_stale_measurements_count_only_alone_and_say_so() -> None:
-    old = seen(samples=10.0, on=date(2020, 1, 1))
-    answer = measured_rate([old, seen()], "nightly", "aws/a", DAY)
+    old = measurement(samples=10.0, on=date(2020, 1, 1))
+    answer = measured_rate([old, measurement()], "nightly", "aws/a", DAY)
     assert answer is not None
     assert answer.samples_per_second.low == pytest.approx(100.0 / REPEATED_WITHIN)
     alone = measured_rate([old], "nightly", "aws/a", DAY)
@@ -77,7 +83,7 @@ def test_stale_measurements_count_only_alone_and_say_so() -> None:
 
 @pytest.mark.parametrize("other", [{"workload": "weekly"}, {"machine": "aws/b"}, {"on": date(2025, 6, 2)}])
 def test_other_names_other_machines_and_the_future_say_nothing(other: dict[str, Any]) -> None:
-    assert measured_rate([seen(**other)], "nightly", "aws/a", DAY) is None
+    assert measured_rate([measurement(**other)], "nightly", "aws/a", DAY) is None
 
 
 @given(st.floats(1, 1e6), st.floats(10, 1e4), st.floats(10, 1e4), st.integers(1, 16), st.integers(1, 16))
@@ -85,7 +91,7 @@ def test_a_scaled_rate_follows_the_memory_bandwidth(
     samples: float, here: float, there: float, count_here: int, count_there: int
 ) -> None:
     b, a = machine("b", here, count=count_here), machine("a", there, count=count_there)
-    answer = scaled_rate([seen(samples=samples)], "nightly", b, {"aws/a": a, "aws/b": b}, DAY)
+    answer = scaled_rate([measurement(samples=samples)], "nightly", b, {"aws/a": a, "aws/b": b}, DAY)
     assert answer is not None
     band = answer.samples_per_second
     assert isclose(band.likely, samples * here * count_here / (there * count_there))
@@ -103,14 +109,14 @@ def test_the_peak_stands_in_where_the_bandwidth_is_not_known(
     bandwidth: float | None, precision: str | None, likely: float | None
 ) -> None:
     kinds = {"aws/a": machine("a"), "aws/b": machine("b", bandwidth, 300.0)}
-    answer = scaled_rate([seen()], "nightly", kinds["aws/b"], kinds, DAY, precision=precision)
+    answer = scaled_rate([measurement()], "nightly", kinds["aws/b"], kinds, DAY, precision=precision)
     assert (answer and answer.samples_per_second.likely) == likely
 
 
 def test_the_most_similar_machine_is_scaled_and_its_age_is_stated() -> None:
     kinds = {f"aws/{name}": machine(name, bandwidth) for name, bandwidth in (("a", 500.0), ("b", 900.0), ("c", 1000.0))}
     old = DAY - timedelta(days=400)
-    measured = [seen("aws/a"), seen("aws/b", on=old), seen("aws/c"), seen("on-premises/d")]
+    measured = [measurement("aws/a"), measurement("aws/b", on=old), measurement("aws/c"), measurement("on-premises/d")]
     answer = scaled_rate(measured, "nightly", kinds["aws/c"], kinds, DAY)
     assert answer is not None
     assert answer.evidence.machine == "aws/b"
@@ -130,7 +136,7 @@ def test_the_same_gpu_is_scaled_before_another_and_its_vendor_before_others() ->
     }
 
     def source_of(name: str, *measured: str) -> str:
-        rows = [seen(f"aws/{machine}") for machine in measured]
+        rows = [measurement(f"aws/{machine}") for machine in measured]
         answer = scaled_rate(rows, "nightly", kinds[f"aws/{name}"], kinds, DAY)
         assert answer is not None
         return answer.evidence.machine
@@ -142,4 +148,4 @@ def test_the_same_gpu_is_scaled_before_another_and_its_vendor_before_others() ->
 
 def test_a_machine_without_a_gpu_is_not_scaled_to() -> None:
     bare = instance_type("bare", gpu=None)
-    assert scaled_rate([seen()], "nightly", bare, {"aws/a": machine("a"), "aws/bare": bare}, DAY) is None
+    assert scaled_rate([measurement()], "nightly", bare, {"aws/a": machine("a"), "aws/bare": bare}, DAY) is None

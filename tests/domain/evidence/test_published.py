@@ -111,21 +111,21 @@ def near(
     return nearest_runs(reference, query, runs_by_nearness(reference, query), most)
 
 
-def test_the_same_comes_first_then_kin() -> None:
+def test_runs_of_the_same_gpu_come_before_those_of_similar_ones() -> None:
     runs = [
-        run("kin-both", model="mistral", gpu="a100-pcie"),
+        run("similar-both", model="mistral", gpu="a100-pcie"),
         run("another-card", gpu="h100"),
-        run("kin-model", model="mistral"),
-        run("kin-card", gpu="a100-pcie"),
+        run("similar-model", model="mistral"),
+        run("similar-card", gpu="a100-pcie"),
         run("same"),
     ]
     found = near(runs, most=10)
-    assert [each.id for each in found] == ["same", "kin-card", "kin-model", "another-card", "kin-both"]
+    assert [each.id for each in found] == ["same", "similar-card", "similar-model", "another-card", "similar-both"]
     assert [each.nearness for each in found] == list(NEAREST_FIRST)
     assert [each.differs for each in found] == [(), ("gpu",), ("model",), ("gpu",), ("model", "gpu")]
 
 
-def test_a_card_of_one_architecture_and_a_third_of_the_speed_is_no_kin() -> None:
+def test_a_card_of_one_architecture_and_a_third_of_the_speed_is_not_similar() -> None:
     assert [each.nearness for each in near([run(gpu="a10g")])] == ["same_model"]
     assert near([run(gpu="a10g", model="mistral")]) == ()
 
@@ -173,7 +173,7 @@ def test_a_measurement_is_described_in_words() -> None:
     assert (found[0].source, found[0].date) == (SOURCE, "2024")
 
 
-def test_a_model_without_a_preset_has_kin() -> None:
+def test_a_model_without_a_preset_has_similar_models() -> None:
     own = model("my-llama", 8.5e9)
     found = near([run()], of=own)
     assert [each.nearness for each in found] == ["same_gpu_similar_model"]

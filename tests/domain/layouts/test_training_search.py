@@ -97,7 +97,7 @@ def test_what_is_not_wanted_changes_nothing(
 
 
 @given(physics, training_configs(), st.lists(clusters(), min_size=1, max_size=6))
-def test_the_lightest_layout_tells_whether_the_fastest_fits(
+def test_the_lightest_layout_shows_whether_the_fastest_fits(
     with_: Physics, work: TrainingConfig, some: list[Cluster]
 ) -> None:
     known, _ = distinct(some)

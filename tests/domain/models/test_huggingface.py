@@ -361,7 +361,7 @@ def test_a_language_model_inside_another_is_read_with_the_defaults_of_its_class(
     assert (read.heads, read.kv_heads, read.sliding_window, read.global_layers, read.tied) == (8, 4, 1024, 5, True)
 
 
-def test_layer_types_tell_the_window() -> None:
+def test_layer_types_determine_the_window() -> None:
     read = transformer(GPT_OSS_120B)
     assert (read.sliding_window, read.global_layers) == (128, 18)
 

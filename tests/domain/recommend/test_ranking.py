@@ -63,6 +63,13 @@ def test_the_search_for_ties_finds_every_pair_that_is_tied(ranked: list[Uncertai
         assert ties(ranked, len(ranked))[place] == tuple(expected)
 
 
+@given(st.lists(wide, min_size=1, max_size=6))
+def test_ties_are_mutual(ranked: list[Uncertain]) -> None:
+    pairs = {(place, other - 1) for place, others in enumerate(ties(ranked, len(ranked))) for other in others}
+    assert pairs == {(other, place) for place, other in pairs}
+    assert all(place != other for place, other in pairs)
+
+
 @given(st.lists(wide, min_size=1, max_size=8), st.integers(1, 8))
 def test_choices_that_are_not_shown_change_no_tie(ranked: list[Uncertain], shown: int) -> None:
     assert ties(ranked, shown) == ties(ranked, len(ranked))[:shown]

@@ -82,7 +82,7 @@ def test_only_the_ratios_of_weights_count(weight: float) -> None:
     assert [choice.tied_with for choice in answer.choices] == [(), ()]
 
 
-def test_of_even_ones_the_cheaper_comes_first_however_their_sums_round() -> None:
+def test_of_tied_choices_the_cheaper_comes_first_however_their_sums_round() -> None:
     several = [instance_type(f"x{count}", gpu=T4, gpu_count=count) for count in (1, 3, 5, 7)]
     world = world_of(*(priced(kind, 0.526 * kind.gpu_count) for kind in several))
     assert names(recommend(question("best_value"), world)) == ["x1", "x3", "x5", "x7"]
@@ -94,7 +94,7 @@ def test_the_first_precision_that_runs_is_the_one_assumed() -> None:
     assert [(choice.precision, choice.speed) for choice in answer.choices] == [("bf16", 8 * 989.0), ("fp16", 65.0)]
 
 
-def test_a_peak_that_nobody_tells_is_a_rejection_only_where_the_objective_needs_it() -> None:
+def test_an_unknown_peak_is_a_rejection_only_where_the_objective_needs_it() -> None:
     world = world_of(priced(SLOW, 1.0), priced(FAST, 50.0), priced(SILENT, 0.5))
     assert names(recommend(question("cheapest"), world))[0] == "silent"
     fastest = recommend(question("fastest"), world)

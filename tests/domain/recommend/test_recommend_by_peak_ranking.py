@@ -189,7 +189,7 @@ def score_of(choice: Choice, asked: Question, objective: Objective) -> float:
 
 @MANY
 @given(rich_worlds(), questions())
-def test_ties_are_even_and_the_front_is_beaten_by_none(world: World, asked: Question) -> None:
+def test_ties_have_equal_scores_and_no_choice_beats_the_front(world: World, asked: Question) -> None:
     answer = recommend(asked, world.catalog)
     for choice in answer.choices:
         for other in choice.tied_with:
@@ -256,7 +256,7 @@ REJECTS_NOBODY: list[dict[str, Any]] = [
 
 @MANY
 @given(rich_worlds(), questions(), st.sampled_from(REJECTS_NOBODY))
-def test_a_constraint_that_rejects_nobody_changes_nothing(world: World, asked: Question, more: dict[str, Any]) -> None:
+def test_a_constraint_that_rejects_no_type_changes_nothing(world: World, asked: Question, more: dict[str, Any]) -> None:
     (name, value), limits = next(iter(more.items())), asked.constraints
     already = getattr(limits, name)
     assume(not already if isinstance(already, tuple) else not set(value) & set(already))

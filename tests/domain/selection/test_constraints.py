@@ -37,7 +37,7 @@ def world() -> Catalog:
     return catalog(instance_types=ALL)
 
 
-def test_a_least_turns_away_what_has_less_but_not_what_nobody_knows(world: Catalog) -> None:
+def test_a_minimum_rejects_types_with_less_but_not_unknown_ones(world: Catalog) -> None:
     asked = Constraints(at_least={"vcpus": 40})
     assert names(the_check(asked, "min_vcpus", world).fails, world) == {"small"}
     assert names(the_check(asked, "vcpus_unknown", world).fails, world) == {"large"}

@@ -66,7 +66,7 @@ def test_a_failed_constraint_names_just_the_types_that_miss_it(world: World, ask
 
 @MANY
 @given(worlds(), constraints())
-def test_too_dear_is_what_has_offers_that_miss_the_price_limit_alone_and_none_that_pass(
+def test_types_are_too_expensive_if_offers_miss_the_price_limit_alone_and_none_passes(
     world: World, asked: Constraints
 ) -> None:
     expected = set()

@@ -55,7 +55,7 @@ def test_a_card_that_is_worse_or_not_known_does_not(changed: dict[str, Any]) -> 
     assert found(replace(NEW, gpu=replace(NEW_CARD, **changed))) is None
 
 
-def test_a_more_expensive_machine_or_one_that_is_not_to_be_had_does_not() -> None:
+def test_a_more_expensive_or_unavailable_machine_does_not() -> None:
     assert found(NEW, 0.76) is None
     assert found(NEW, market="spot") is None
     assert found(replace(NEW, provider="gcp")) is None
