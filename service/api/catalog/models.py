@@ -55,6 +55,10 @@ class ModelResponse(ResponseModel):
     saved_values_per_sample: float | None = Field(
         description="Values that a training step keeps of a sample for its backward pass, without checkpointing."
     )
+    blocks: int | None = Field(
+        description="Equal blocks of a network without `dimensions`, which checkpointing recomputes one by one."
+    )
+    block_inputs_per_sample: float | None = Field(description="Values that all of these blocks read of a sample.")
     weight_layers: int | None = Field(description="Convolutions and matrix products of a network without `dimensions`.")
     input_tokens_per_sample: float | None = Field(description="Tokens that it reads of a sample, if it fixes them.")
     output_tokens_per_sample: float | None = Field(description="Tokens that it usually writes for a sample.")

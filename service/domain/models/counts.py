@@ -44,6 +44,26 @@ def saved_values(model: Model) -> float:
     return model.saved_values_per_sample or share * written_values(model)
 
 
+USUAL_RECOMPUTED_SHARE = 0.15
+"""Share of its saved values that a network of unknown blocks keeps with full checkpointing: the inputs of all blocks,
+and the values of the block that is recomputed. FLUX.2 Klein keeps 3.7 of 24.5 GB (mflux), and SDXL trains in 11 of
+24 GB."""
+BLOCK_WITH_GRADIENTS = 1.5
+"""Values that recomputing a block takes per value that it saves: half of them have gradients at a time (assumed).
+Training of LoRA in finetrainers takes 17.6 GiB above weights and states with HunyuanVideo (13.0 by this rule), and
+9.6 GiB with CogVideoX 5B (9.6 by this rule), on videos of 49 frames."""
+
+
+def recomputed_values(model: Model) -> float:
+    """Returns the values that training with full checkpointing keeps of a sample, for a network of unknown dimensions.
+
+    They are the inputs of all blocks, and the values of the block that is recomputed.
+    """
+    if model.blocks is None or model.block_inputs_per_sample is None:
+        return USUAL_RECOMPUTED_SHARE * saved_values(model)
+    return model.block_inputs_per_sample + BLOCK_WITH_GRADIENTS * saved_values(model) / model.blocks
+
+
 def table_parameters(model: Model) -> float:
     """Returns the parameters in tables of which a sample reads a few rows; none in a network of known dimensions."""
     return 0.0 if model.transformer or is_routed(model) else model.parameters - model.active_parameters

@@ -145,6 +145,8 @@ POSITIVE = (
     "forward_flops_per_sample",
     "activation_values_per_sample",
     "saved_values_per_sample",
+    "blocks",
+    "block_inputs_per_sample",
     "weight_layers",
 )
 """Fields of a model that are above 0 where they are known."""
@@ -174,6 +176,10 @@ class Model:
     saved_values_per_sample: float | None = None
     """Values that a training step keeps of one sample for its backward pass, without checkpointing; None if not
     counted."""
+    blocks: int | None = None
+    """Equal blocks of a network without known dimensions, which checkpointing recomputes one by one."""
+    block_inputs_per_sample: float | None = None
+    """Values that all of these blocks read of one sample."""
     weight_layers: int | None = None
     """Convolutions and matrix products in a forward pass, whose kernels must be launched; None if not counted."""
     steps_per_sample: float | None = None

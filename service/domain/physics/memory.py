@@ -8,7 +8,14 @@ import numpy as np
 from service.domain.arrays import Number
 from service.domain.catalog.precision import SINGLE_PRECISIONS, bytes_per_value
 from service.domain.jobs.config import InferenceConfig, TrainingConfig
-from service.domain.models.counts import cache_bytes, logits_per_token, routed_share, saved_values, table_parameters
+from service.domain.models.counts import (
+    cache_bytes,
+    logits_per_token,
+    recomputed_values,
+    routed_share,
+    saved_values,
+    table_parameters,
+)
 from service.domain.models.model import Model, Transformer
 from service.domain.physics.parallelism import AnyLayout, Layout, spread_of_experts
 
@@ -53,11 +60,6 @@ the rows that a step reads have gradients (Naumov et al. 2019, 1906.00091; Torch
 
 USUAL_LAYERS = 10
 """Layers of a network whose layers are unknown (assumed)."""
-
-RECOMPUTED_SHARE = 0.15
-"""Share of its saved values that a network without known dimensions keeps with full checkpointing: the inputs of all
-blocks, and the values of the block that is recomputed. FLUX.2 Klein keeps 3.7 of 24.5 GB (mflux), and SDXL trains in
-11 of 24 GB."""
 
 CACHE = "kv_cache"
 """The part of the memory that grows with the requests."""
@@ -201,7 +203,7 @@ def _activation_parts(config: TrainingConfig, layout: AnyLayout) -> dict[str, Nu
     if t is None:
         saved = saved_values(model) * layout.micro_batch * value
         return {
-            "activations": RECOMPUTED_SHARE * saved * layout.checkpoints("full"),
+            "activations": recomputed_values(model) * layout.micro_batch * value * layout.checkpoints("full"),
             "selected": SELECTED_SHARE * saved * layout.checkpoints("selective"),
             "kept": saved * layout.checkpoints("none"),
         }

@@ -95,6 +95,35 @@ def test_a_network_keeps_the_values_that_its_training_saves() -> None:
     assert training_parts(uncounted, Layout(micro_batch=64))["kept"] == pytest.approx(64 * 2 * 2 * 11.1e6)
 
 
+def test_checkpointing_keeps_the_inputs_of_known_blocks_and_one_block_with_gradients() -> None:
+    values = {"activation_values_per_sample": 10e9, "saved_values_per_sample": 35e9}
+    network = model(family="diffusion", transformer=None, **values, blocks=50, block_inputs_per_sample=1e9)
+    layout = Layout(micro_batch=2, activation_checkpointing="full")
+    checkpointed = training_parts(training(model=network), layout)["activations"]
+    assert checkpointed == pytest.approx(2 * 2 * (1e9 + 1.5 * 35e9 / 50))
+    unknown = training(model=replace(network, blocks=None))
+    assert training_parts(unknown, layout)["activations"] == pytest.approx(2 * 2 * 0.15 * 35e9)
+
+
+@pytest.mark.parametrize(("tokens", "width", "blocks", "gib"), [(20_224, 3072, 60, 17.6), (17_776, 3072, 42, 9.6)])
+def test_checkpointed_video_models_keep_about_what_is_published(
+    tokens: int, width: int, blocks: int, gib: float
+) -> None:
+    """LoRA of HunyuanVideo and of CogVideoX 5B on videos of 49 frames, above the memory before training (finetrainers,
+    docs/training/hunyuan_video.md and cogvideox.md).
+    """
+    inputs = float(tokens * width * blocks)
+    network = model(
+        family="diffusion",
+        transformer=None,
+        activation_values_per_sample=10 * inputs,
+        blocks=blocks,
+        block_inputs_per_sample=inputs,
+    )
+    layout = Layout(micro_batch=1, activation_checkpointing="full")
+    assert training_parts(training(model=network), layout)["activations"] / 2**30 == pytest.approx(gib, rel=0.3)
+
+
 def test_a_dropout_mask_takes_a_byte_in_any_precision() -> None:
     t, tokens, length = GPT_175B, 1024, 2048
     scores = {
