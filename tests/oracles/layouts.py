@@ -10,11 +10,10 @@ from service.domain.layouts.candidates import (
     LONG_SEQUENCE,
     MOST_PADDING,
     assumed_batch,
-    most_samples_per_micro_batch,
     ways_to_run,
 )
 from service.domain.layouts.checks import check_fixed
-from service.domain.layouts.usual import FREE, FixedLayout
+from service.domain.layouts.usual import FREE, FixedLayout, most_samples_per_micro_batch
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, estimate_config
 from service.domain.physics.parallelism import CHECKPOINTINGS, Layout

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from service.domain.arrays import Floats, Indices, Mask, Number, still, taken
 from service.domain.jobs.config import Config, InferenceConfig, Method, TrainingConfig
-from service.domain.layouts.usual import FixedLayout
-from service.domain.models.counts import network_flops
+from service.domain.layouts.usual import FixedLayout, most_samples_per_micro_batch
 from service.domain.models.model import Model
 from service.domain.physics.parallelism import CHECKPOINTINGS, LayoutTable
 
@@ -29,12 +28,6 @@ LONG_SEQUENCE = 8192
 
 MOST_PADDING = 0.05
 """Largest share of a stage's time that uneven pipeline stages may idle in training (126 layers on 4 stages: 1.6 %)."""
-
-MOST_TOKENS_IN_A_MICRO_BATCH = 65536
-MOST_SAMPLES_IN_A_MICRO_BATCH = 512
-"""Larger micro-batches gain nothing: a GPU is full before."""
-FLOPS_OF_A_MICRO_BATCH = 1e11
-"""Forward FLOPs up to which a micro-batch of a small network may have more samples: a millisecond of a GPU."""
 
 USUAL_TOKENS_PER_STEP = {"full": 2**20, "lora": 2**17, "qlora": 2**17, "adapter": 2**17}
 """About a million tokens when all weights learn (GPT-3 0.5-3.2 million, Llama 2 4 million), else 32 long sequences."""
@@ -106,13 +99,6 @@ def assumed_batch(config: TrainingConfig, gpus: int) -> int:
         return config.global_batch
     usual = usual_batch(config.model, config.method, config.sequence_length or 0)
     return gpus * max(1, round(usual / gpus))
-
-
-def most_samples_per_micro_batch(config: TrainingConfig) -> int:
-    """Samples that fill a GPU."""
-    if not config.sequence_length:
-        return max(MOST_SAMPLES_IN_A_MICRO_BATCH, int(FLOPS_OF_A_MICRO_BATCH / network_flops(config.model)))
-    return max(1, min(MOST_SAMPLES_IN_A_MICRO_BATCH, MOST_TOKENS_IN_A_MICRO_BATCH // config.sequence_length))
 
 
 def ways_to_run(config: TrainingConfig, fixed: FixedLayout, highest: int) -> list[Way]:

@@ -14,12 +14,11 @@ from service.domain.jobs.config import TrainingConfig
 from service.domain.layouts.candidates import (
     LayoutCandidates,
     Way,
-    most_samples_per_micro_batch,
     training_candidates,
     ways_to_run,
 )
 from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, ConfigFactors
-from service.domain.layouts.usual import FREE, FixedLayout
+from service.domain.layouts.usual import FREE, FixedLayout, most_samples_per_micro_batch
 from service.domain.physics.estimate import memory_margin
 from service.domain.physics.features import layout_columns, training_config_features
 from service.domain.physics.memory import training_parts

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
+from service.domain.models.counts import network_flops
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.memory import inference_parts
 from service.domain.physics.parallelism import Checkpointing, Layout
@@ -20,6 +21,12 @@ USABLE_SHARE_FOR_WEIGHTS = 0.8
 
 STATE_BYTES, FROZEN_BYTES = 18.0, 2.5
 """Bytes of states per parameter, when all parameters learn (mixed-precision Adam) and when few do."""
+
+MOST_TOKENS_IN_A_MICRO_BATCH = 65536
+MOST_SAMPLES_IN_A_MICRO_BATCH = 512
+"""Larger micro-batches gain nothing: a GPU is full before."""
+FLOPS_OF_A_MICRO_BATCH = 1e11
+"""Forward FLOPs up to which a micro-batch of a small network may have more samples: a millisecond of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +109,19 @@ def _usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:
     return min(tensor, cluster.gpus_per_node), pipeline
 
 
+def most_samples_per_micro_batch(config: TrainingConfig) -> int:
+    """Samples that fill a GPU."""
+    if not config.sequence_length:
+        return max(MOST_SAMPLES_IN_A_MICRO_BATCH, int(FLOPS_OF_A_MICRO_BATCH / network_flops(config.model)))
+    return max(1, min(MOST_SAMPLES_IN_A_MICRO_BATCH, MOST_TOKENS_IN_A_MICRO_BATCH // config.sequence_length))
+
+
 def _usual_micro_batch(config: TrainingConfig, data: int) -> int:
     """One sequence for language models, a full GPU for others, and never more than the global batch allows."""
     t = config.model.transformer
     usual = 1 if t is not None and t.decoder else USUAL_MICRO_BATCH.get(config.model.family, 32)
     if config.global_batch and t is None:
-        return min(512, max(1, config.global_batch // data))
+        return min(most_samples_per_micro_batch(config), max(1, config.global_batch // data))
     return min(usual, max(1, (config.global_batch or usual * data) // data))
 
 
