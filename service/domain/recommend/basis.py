@@ -156,11 +156,7 @@ def rank_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
 
 
 def best_of_types(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
-    """Returns the best admitted offer of each type that keeps the limits on the whole job, best first; cached."""
-    return catalog.derive(_best_of_types, basis, admitted, cache=catalog.outlooks)
-
-
-def _best_of_types(catalog: Catalog, basis: Basis, admitted: AdmittedOffers) -> Ranked:
+    """Returns the best admitted offer of each type that keeps the limits on the whole job, best first."""
     return rank_by(basis, admitted, catalog).keeping_limits().best_of_each()
 
 
@@ -218,7 +214,7 @@ def ranked_offer(
         instance_type=catalog.instance_types[index],
         index=index,
         offer_index=offer_index,
-        offer=catalog.offer(offer_index),
+        offer=catalog.offers.offer(offer_index),
         precision=precision,
         speed=speed,
         nodes=nodes,
