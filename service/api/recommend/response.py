@@ -346,7 +346,7 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         platform=instance_type.platform,
         code_change_required=choice.code_change,
         usd_per_hour=_usd_per_hour(choice),
-        price=catalog.derive(_price, choice.offer_index, cache=catalog.outlooks),
+        price=PriceResponse.of(offer),
         placement=None if choice.nodes == 1 else PlacementResponse(together, placement_text(choice, together=together)),
         specs=catalog.derive(_specs, choice.index),
         compared_to_current=None if choice.comparison is None else _compared(choice.comparison),
@@ -369,10 +369,6 @@ def _work(catalog: Catalog, work: WorkEstimate, index: int) -> dict[str, Any]:
         "spot": None if work.spot is None else _spot(work.spot),
         "evidence": [*own_run(work.measured), *map(published_run, work.evidence)],
     }
-
-
-def _price(catalog: Catalog, row: int) -> PriceResponse:
-    return PriceResponse.of(catalog.offer(row))
 
 
 def _specs(catalog: Catalog, index: int) -> InstanceTypeResponse:
@@ -508,6 +504,7 @@ def _rejection(rejection: Rejection) -> RejectionResponse:
 
 
 def _relaxation(relaxation: RelaxationOutcome) -> RelaxationResponse:
-    offer = relaxation.offer
-    best = RelaxationBestResponse(relaxation.instance_type.id, offer.region, offer.market, offer.price.usd_per_hour)
+    best = RelaxationBestResponse(
+        relaxation.instance_type.id, relaxation.region, relaxation.market, relaxation.usd_per_hour
+    )
     return RelaxationResponse(relaxation.to, relaxation.admits, best)
