@@ -152,7 +152,8 @@ def _figure_checks(basis: Basis, catalog: Catalog) -> Iterator[Check]:
 def rank_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
     """Returns the admitted offers, best first; those that miss a limit on the whole job come last."""
     ranked = _order_of(basis, admitted, catalog)
-    return ranked.rows(admitted.among(ranked.instance_type, ranked.usd))
+    # Few of many rows: indices take the columns faster than a mask.
+    return ranked.rows(np.flatnonzero(admitted.among(ranked.instance_type, ranked.usd)))
 
 
 def best_of_types(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
