@@ -330,9 +330,9 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
     gpu, estimate = instance_type.gpu, choice.estimate
     assert estimate is not None, "every choice can run the job"
     if isinstance(estimate, WorkEstimate):
-        work = catalog.derive(_work, estimate, choice.index, cache=catalog.outlooks)
+        work = catalog.derive(_work, estimate, choice.offer_index, cache=catalog.outlooks)
     else:
-        work = NO_WORK | {"estimate": _estimate(estimate)}
+        work = NO_WORK | {"price": PriceResponse.of(offer), "estimate": _estimate(estimate)}
     return ChoiceResponse(
         rank=choice.rank,
         provider=instance_type.provider,
@@ -346,7 +346,6 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         platform=instance_type.platform,
         code_change_required=choice.code_change,
         usd_per_hour=_usd_per_hour(choice),
-        price=catalog.derive(_price, choice.offer_index, cache=catalog.outlooks),
         placement=None if choice.nodes == 1 else PlacementResponse(together, placement_text(choice, together=together)),
         specs=catalog.derive(_specs, choice.index),
         compared_to_current=None if choice.comparison is None else _compared(choice.comparison),
@@ -360,19 +359,17 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
     )
 
 
-def _work(catalog: Catalog, work: WorkEstimate, index: int) -> dict[str, Any]:
-    """Returns the fields of a choice that show its work; choices of many answers share them."""
+def _work(catalog: Catalog, work: WorkEstimate, offer_index: int) -> dict[str, Any]:
+    """Returns the fields of a choice that show its offer and its work; choices of many answers share them."""
+    offer = catalog.offers.offer(offer_index)
     return {
+        "price": PriceResponse.of(offer),
         "estimate": _estimate(work),
-        "cost": CostResponse.of(work.bill, catalog.instance_types[index]),
+        "cost": CostResponse.of(work.bill, catalog.instance_types[offer.instance_type]),
         "serving": priced_load(work.modelled, work.bill),
         "spot": None if work.spot is None else _spot(work.spot),
         "evidence": [*own_run(work.measured), *map(published_run, work.evidence)],
     }
-
-
-def _price(catalog: Catalog, row: int) -> PriceResponse:
-    return PriceResponse.of(catalog.offer(row))
 
 
 def _specs(catalog: Catalog, index: int) -> InstanceTypeResponse:
@@ -508,6 +505,7 @@ def _rejection(rejection: Rejection) -> RejectionResponse:
 
 
 def _relaxation(relaxation: RelaxationOutcome) -> RelaxationResponse:
-    offer = relaxation.offer
-    best = RelaxationBestResponse(relaxation.instance_type.id, offer.region, offer.market, offer.price.usd_per_hour)
+    best = RelaxationBestResponse(
+        relaxation.instance_type.id, relaxation.region, relaxation.market, relaxation.usd_per_hour
+    )
     return RelaxationResponse(relaxation.to, relaxation.admits, best)

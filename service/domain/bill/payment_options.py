@@ -134,7 +134,7 @@ class _TypeOffers:
         offers = self.catalog.offers
         keys = offers.market[among].astype(np.int64) * (len(offers.terms) + 1) + offers.term[among] + 1
         _, first = np.unique(keys, return_index=True)
-        cheapest = [self.catalog.offer(index) for index in among[first].tolist()]
+        cheapest = [self.catalog.offers.offer(index) for index in among[first].tolist()]
         return sorted(cheapest, key=lambda offer: (MARKETS.index(offer.market), offer.term or ""))
 
     def sold_as(self, market: str) -> OfferIndices:
@@ -218,6 +218,6 @@ def _gpu_hours(catalog: Catalog, gpu: str) -> list[GpuHour]:
         usd = float(offers.usd_per_hour[first])
         on_demand = offers.market[first] == MARKETS.index("on_demand")
         if on_demand and np.isfinite(usd) and instance_type.state_on(catalog.day) == "available":
-            offer, count = catalog.offer(int(first)), instance_type.gpu_count
+            offer, count = catalog.offers.offer(int(first)), instance_type.gpu_count
             hours.append(GpuHour(instance_type.id, offer, count, usd / count))
     return sorted(hours, key=lambda hour: (hour.usd_per_gpu_hour, hour.instance))

@@ -15,7 +15,7 @@ from service.domain.cache import Cache
 from service.domain.catalog.columns import Category, Columns
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.measurement_log import Owner, VisibleMeasurements
-from service.domain.catalog.offer import MARKETS, Offer, Offers
+from service.domain.catalog.offer import MARKETS, Offers
 from service.domain.catalog.reference import PublishedRun, Reference, SoftwareRule
 from service.domain.typeset import TypeSet, mask_of
 
@@ -79,10 +79,6 @@ class Catalog:
         The key is the function with all its arguments, so it cannot lack a field that the value depends on.
         """
         return (cache or self.memory).get_or_compute((compute, *args), lambda: compute(self, *args))
-
-    def offer(self, row: int) -> Offer:
-        """Returns the offer in a row. Offers are cached, because most questions have the same few at the top."""
-        return self.derive(_offer, row, cache=self.outlooks)
 
     @property
     def identity(self) -> str:
@@ -188,10 +184,6 @@ class Catalog:
             return None, None
         today = self.day.toordinal()
         return date.fromordinal(today - int(known.max())), date.fromordinal(today - int(known.min()))
-
-
-def _offer(catalog: Catalog, row: int) -> Offer:
-    return catalog.offers.offer(row)
 
 
 def with_hosts(catalog: Catalog, vcpus_per_gpu: float | None, memory_gib_per_gpu: float | None) -> Catalog:

@@ -1,8 +1,8 @@
 """Offers and their prices, as values and as columns. An offer is an instance type in a region and a market."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import date
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,7 @@ def offer_key(offer: Any) -> str:
     return "\n".join(getattr(offer, name) or "" for name in ("provider", "name", *OFFER_FIELDS))
 
 
-@dataclass(frozen=True, slots=True)
-class Belief:
+class Belief(NamedTuple):
     """A believed price: the listed one in millionths, and the ends of the band as factors of the likely one."""
 
     usd_micros_listed: int | None
@@ -50,8 +49,7 @@ class Belief:
     suspect: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(NamedTuple):
     """The price of an offer over `[valid_from, valid_to)`; money in millionths, None if it is unknown.
 
     A recorded price is as its seller listed it; that of a catalog is the believed one, with its `belief`.
@@ -89,16 +87,14 @@ class Price:
     def believed(self, low: float, likely: float, high: float, *, old: bool, suspect: bool) -> "Price":
         """Returns the believed price, given factors of the listed one."""
         usd, native = self.usd_micros_per_hour, self.native_micros_per_hour
-        return replace(
-            self,
+        return self._replace(
             usd_micros_per_hour=None if usd is None else round(usd * likely),
             native_micros_per_hour=None if native is None else round(native * likely),
             belief=Belief(usd, native, low / likely, high / likely, old, suspect),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """An instance type in a region and a market, with its price on the catalog's day."""
 
     instance_type: int
@@ -125,14 +121,23 @@ class OfferColumns:
     term: NDArray[np.int16]
     terms: tuple[str, ...]
 
+    def region_at(self, row: int) -> str | None:
+        """Returns the region of the offer in a row; None if it is unknown."""
+        region = self.region.item(row)
+        return None if region == UNKNOWN else self.places[region]
+
+    def market_at(self, row: int) -> Market:
+        """Returns the market of the offer in a row."""
+        return MARKETS[self.market.item(row)]
+
     def offer_at(self, row: int, price: Price) -> Offer:
         """Returns the offer in a row, with one of its prices."""
-        region, zone, term = int(self.region[row]), int(self.zone[row]), int(self.term[row])
+        zone, term = self.zone.item(row), self.term.item(row)
         return Offer(
-            instance_type=int(self.instance_type[row]),
-            region=None if region == UNKNOWN else self.places[region],
+            instance_type=self.instance_type.item(row),
+            region=self.region_at(row),
             zone=None if zone == UNKNOWN else self.places[zone],
-            market=MARKETS[self.market[row]],
+            market=self.market_at(row),
             price=price,
             term=None if term == UNKNOWN else self.terms[term],
         )
@@ -166,18 +171,18 @@ class PriceColumns:
     def price(self, row: int) -> Price:
         """Returns the price in a row."""
         # Figures of arrays become plain numbers here, because JSON knows no others.
-        observed, usd, native = int(self.observed_day[row]), int(self.usd_micros[row]), int(self.native_micros[row])
-        note, end = int(self.note[row]), int(self.valid_to[row])
+        observed, usd, native = self.observed_day.item(row), self.usd_micros.item(row), self.native_micros.item(row)
+        note, end = self.note.item(row), self.valid_to.item(row)
         return Price(
             usd_micros_per_hour=None if usd == UNKNOWN else usd,
             native_micros_per_hour=None if native == UNKNOWN else native,
-            currency=self.words[self.currency[row]],
-            valid_from=int(self.valid_from[row]),
+            currency=self.words[self.currency.item(row)],
+            valid_from=self.valid_from.item(row),
             valid_to=None if end == FOREVER else end,
             observed_on=None if observed == UNKNOWN else date.fromordinal(observed),
-            dated=DATED[self.dated[row]],
-            kind=PRICE_KINDS[self.kind[row]],
-            source=self.words[self.source[row]],
+            dated=DATED[self.dated.item(row)],
+            kind=PRICE_KINDS[self.kind.item(row)],
+            source=self.words[self.source.item(row)],
             note=None if note == UNKNOWN else self.words[note],
         )
 
@@ -228,9 +233,9 @@ class Offers(OfferColumns):
 
     def offer(self, row: int) -> Offer:
         """Returns the offer in a row, with the price that is believed on the day."""
-        listed = self.prices.price(int(self.price_row[row]))
-        factors = (float(column[row]) for column in (self.low, self.likely, self.high))
-        return self.offer_at(row, listed.believed(*factors, old=bool(self.old[row]), suspect=bool(self.suspect[row])))
+        listed = self.prices.price(self.price_row.item(row))
+        factors = (self.low.item(row), self.likely.item(row), self.high.item(row))
+        return self.offer_at(row, listed.believed(*factors, old=self.old.item(row), suspect=self.suspect.item(row)))
 
     def ranking_factor(self, rows: Indices) -> Floats:
         """Returns ranking price / believed price of some rows: an old price ranks at its high end."""

@@ -1,6 +1,6 @@
 """Advice besides the first choice: codes with figures, each only where it applies."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -171,7 +171,7 @@ def _part_of_a_card(context: WorkContext, modelled: JobEstimate | None) -> float
 
 def _by_price(catalog: Catalog) -> list[_Priced]:
     """Returns the available machines with their on-demand price, the cheapest first."""
-    usd = on_demand_prices(catalog)
+    usd = catalog.derive(on_demand_prices)
     priced = [(float(usd[index]), catalog.instance_types[index]) for index in np.flatnonzero(usd > 0).tolist()]
     # Advice names machines to rent, and those closed to new customers cannot be rented.
     available = [pair for pair in priced if pair[1].state_on(catalog.day) == "available"]
@@ -377,8 +377,9 @@ def _upgrade_path(situation: Situation, catalog: Catalog) -> Figures | None:
         "memory": memory and (memory[0].id, memory[1]),
         "speed": speed and (speed[0].id, speed[2] / now),
         "value": _better_value(
-            top,
-            [each for each, _, peak in cards if peak >= now and each.cpu_architecture == top.cpu_architecture],
+            top.id,
+            now,
+            {each.id: peak for each, _, peak in cards if peak >= now and each.cpu_architecture == top.cpu_architecture},
             catalog,
         ),
     }
@@ -402,14 +403,17 @@ def _single_cards(
     return sorted(cards, key=lambda card: (card[0].vcpus or 0.0, card[0].id))
 
 
-def _better_value(top: InstanceType, others: Sequence[InstanceType], catalog: Catalog) -> tuple[str, float] | None:
-    """Returns the machine with the most peak per dollar, and how many times the top's; None if it is no better."""
-    usd = on_demand_prices(catalog)
-    value = {each.id: best_peak(each) / float(usd[catalog.index_of[each.id]]) for each in (top, *others)}
+def _better_value(top: str, peak: float, others: Mapping[str, float], catalog: Catalog) -> tuple[str, float] | None:
+    """Returns the machine with the most peak per dollar, and how many times the top's; None if it is no better.
+
+    `others` are the peaks of machines by their ids.
+    """
+    usd = catalog.derive(on_demand_prices)
+    value = {name: tflops / usd.item(catalog.index_of[name]) for name, tflops in {top: peak, **others}.items()}
     known = {name: figure for name, figure in value.items() if not isnan(figure)}
-    best = max(known, key=lambda name: known[name], default=top.id)
-    better = top.id in known and known[best] >= WORTH_A_CHANGE * known[top.id]
-    return (best, known[best] / known[top.id]) if better else None
+    best = max(known, key=lambda name: known[name], default=top)
+    better = top in known and known[best] >= WORTH_A_CHANGE * known[top]
+    return (best, known[best] / known[top]) if better else None
 
 
 def _evaluate_next(situation: Situation, _catalog: Catalog) -> Figures | None:

@@ -10,7 +10,7 @@ from service.domain.bill.interruption import Checkpoints, Expectation
 from service.domain.bill.market_bills import MarketBill
 from service.domain.bill.run import ONE_MACHINE, BilledRun
 from service.domain.catalog.hardware import InstanceType
-from service.domain.catalog.offer import Offer
+from service.domain.catalog.offer import Market, Offer
 from service.domain.catalog.reference import Prior
 from service.domain.evidence.named import NamedRate, NamedWork
 from service.domain.evidence.published import Evidence
@@ -286,8 +286,9 @@ class RelaxationOutcome(NamedTuple):
     to: dict[str, object]
     admits: int
     instance_type: InstanceType
-    offer_index: int
-    offer: Offer
+    region: str | None
+    market: Market
+    usd_per_hour: float | None
     has_price: bool
     """Whether a price is known of anything that it admits."""
 

@@ -152,15 +152,12 @@ def _figure_checks(basis: Basis, catalog: Catalog) -> Iterator[Check]:
 def rank_by(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
     """Returns the admitted offers, best first; those that miss a limit on the whole job come last."""
     ranked = _order_of(basis, admitted, catalog)
-    return ranked.rows(admitted.among(ranked.instance_type, ranked.usd))
+    # Few of many rows: indices take the columns faster than a mask.
+    return ranked.rows(np.flatnonzero(admitted.among(ranked.instance_type, ranked.usd)))
 
 
 def best_of_types(basis: Basis, admitted: AdmittedOffers, catalog: Catalog) -> Ranked:
-    """Returns the best admitted offer of each type that keeps the limits on the whole job, best first; cached."""
-    return catalog.derive(_best_of_types, basis, admitted, cache=catalog.outlooks)
-
-
-def _best_of_types(catalog: Catalog, basis: Basis, admitted: AdmittedOffers) -> Ranked:
+    """Returns the best admitted offer of each type that keeps the limits on the whole job, best first."""
     return rank_by(basis, admitted, catalog).keeping_limits().best_of_each()
 
 
@@ -218,7 +215,7 @@ def ranked_offer(
         instance_type=catalog.instance_types[index],
         index=index,
         offer_index=offer_index,
-        offer=catalog.offer(offer_index),
+        offer=catalog.offers.offer(offer_index),
         precision=precision,
         speed=speed,
         nodes=nodes,

@@ -135,7 +135,7 @@ def _work_on(
     checkpoints: Checkpoints, service: str | None,
 ) -> WorkEstimate:  # fmt: skip
     """Returns a run on an offer with its bill, as an estimate of the same run computes them."""
-    offer = catalog.offer(offer_index)
+    offer = catalog.offers.offer(offer_index)
     instance_type = catalog.instance_types[offer.instance_type]
     measured = fleet.measured.get(offer.instance_type) if run.nodes == 1 else None
     modelled, cluster, evidence = _modelled(fleet, offer.instance_type, run.nodes, catalog)

@@ -7,30 +7,19 @@ from itertools import combinations, pairwise
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.reference import Prior
 from service.domain.recommend.answer import CitedPrior, Question, RankedOffer, WorkContext
-from service.domain.recommend.basis import Basis, best_of_types, ranked_offer
+from service.domain.recommend.basis import Basis, ranked_offer
 from service.domain.recommend.choices import criterion_figures
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.ranking import Ranked
-from service.domain.selection.offers import AdmittedOffers
 
 OTHERS = ("*",)
 
 
 def cited_priors(
-    question: Question, basis: Basis, admitted: AdmittedOffers, catalog: Catalog
+    applying: Sequence[Prior], basis: Basis, ranked: Ranked, context: WorkContext, catalog: Catalog
 ) -> tuple[CitedPrior, ...]:
-    """Returns the rules of thumb that the ranking of the admitted types follows or overrules, by their ids."""
-    applying = _applying(question, catalog)
-    if not applying or not admitted.types:
-        return ()
-    return catalog.derive(_cited, applying, basis, admitted, question.work, cache=catalog.outlooks)
-
-
-def _cited(
-    catalog: Catalog, applying: tuple[Prior, ...], basis: Basis, admitted: AdmittedOffers, context: WorkContext
-) -> tuple[CitedPrior, ...]:
-    ranked = best_of_types(basis, admitted, catalog)
-    if not len(ranked.score):
+    """Returns the rules of thumb, of those that apply, that a ranking of types follows or overrules, in their order."""
+    if not applying or not len(ranked.score):
         return ()
     rows = _first_rows(ranked, catalog)
     first = ranked_offer(basis, ranked, 0, catalog)
@@ -58,7 +47,7 @@ def usual_gpus(question: Question, catalog: Catalog) -> int:
     """
     if question.work.job is not None or question.asks_for_least_hardware:
         return 1
-    rules = (prior.min_gpus for prior in _applying(question, catalog))
+    rules = (prior.min_gpus for prior in applying_priors(question, catalog))
     return max((gpus for gpus in rules if gpus is not None), default=1)
 
 
@@ -84,7 +73,8 @@ def _priors_for(catalog: Catalog, task: str, has_subjects: bool) -> tuple[Prior,
     return tuple(prior for prior in priors if has_subjects or not prior.subjects)
 
 
-def _applying(question: Question, catalog: Catalog) -> tuple[Prior, ...]:
+def applying_priors(question: Question, catalog: Catalog) -> tuple[Prior, ...]:
+    """Returns the rules of thumb that apply to a question, by their ids."""
     # Most rules are about subjects, and most questions name none.
     priors = catalog.derive(_priors_for, question.work.task, bool(question.subjects))
     return tuple([prior for prior in priors if _applies(prior, question)])

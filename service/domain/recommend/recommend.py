@@ -7,15 +7,16 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import UNKNOWN
+from service.domain.catalog.reference import Prior
 from service.domain.recommend.advice import advise, situation_of
-from service.domain.recommend.answer import Answer, Choice, Note, Question, RankedOffer, WorkContext
+from service.domain.recommend.answer import Answer, Choice, CitedPrior, Note, Question, RankedOffer, WorkContext
 from service.domain.recommend.basis import Basis, basis_of, best_of_types, order, rank_by, ranked_offer, select_by
 from service.domain.recommend.choices import Completer, compared
 from service.domain.recommend.codes import AdviceCode, NoteCode
 from service.domain.recommend.notes import notes_on
 from service.domain.recommend.objective import Objective
 from service.domain.recommend.plans import SPOT
-from service.domain.recommend.priors import cited_priors, usual_gpus
+from service.domain.recommend.priors import applying_priors, cited_priors, usual_gpus
 from service.domain.recommend.ranking import (
     Ranked,
     Uncertain,
@@ -73,14 +74,13 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         )
         choices = tuple(compared(choice, current, question.work) for choice in choices)
     near = (None, None) if admitted.types else nearest(basis, constraints, needs, catalog)
-    priors = cited_priors(question, basis, admitted, catalog)
     rejected = rejections(basis, selection, catalog)
     if priced is not None:
         rejected = priced_first(rejected, priced)
     miss = nearest_miss(selection, rejected, catalog)
     no_spot = _lacks_spot(constraints, admitted, catalog)
     notes = notes_on(
-        question, near, miss, catalog, priors, rejected, price_ignored=priced is not None, spot_unpriced=no_spot
+        question, near, miss, catalog, leading.priors, rejected, price_ignored=priced is not None, spot_unpriced=no_spot
     )
     return Answer(
         choices=choices,
@@ -92,7 +92,7 @@ def recommend(question: Question, catalog: Catalog) -> Answer:
         price_ignored=priced is not None,
         advice=leading.advice,
         notes=(*_changed_objective(question, basis, selection.admitted, choices, catalog), *notes),
-        priors=priors,
+        priors=leading.priors,
         explained=explained(question.explain, selection, catalog),
     )
 
@@ -139,39 +139,47 @@ def _changed_objective(
 
 @dataclass(frozen=True, slots=True)
 class _Leading:
-    """The first choices of a ranking, the number of choices that it has without a limit, and advice on them."""
+    """The first choices of a ranking, how many it has without a limit, advice, and rules of thumb with verdicts."""
 
     choices: tuple[Choice, ...]
     ranked: int
     advice: tuple[Statement[AdviceCode], ...]
+    priors: tuple[CitedPrior, ...]
 
 
 def _leading(
     basis: Basis, question: Question, constraints: Constraints, admitted: AdmittedOffers, catalog: Catalog
 ) -> _Leading:
-    types, limit = admitted.types, question.limit
+    types, limit, priors = admitted.types, question.limit, applying_priors(question, catalog)
     if not (question.per_offer or question.diversify):
         # Many questions differ in limits alone and admit the same offers.
-        best, kept = (question.work, basis, admitted, limit), limit <= MOST_KEPT
+        best, kept = (question.work, basis, admitted, priors, limit), limit <= MOST_KEPT
         return catalog.derive(_best_types, *best, cache=catalog.outlooks) if kept else _best_types(catalog, *best)
     offers = passing_offers(constraints.of_offers, types, constraints.max_usd_per_hour, catalog)
     ranked = rank_by(basis, offers, catalog).keeping_limits()
     if question.diversify:
         ranked = _diverse(ranked, question, catalog)
     count = len(ranked.score) if question.per_offer else types.bit_count()
-    return _completed(question.work, basis, ranked, count, limit, catalog)
+    cited = cited_priors(priors, basis, best_of_types(basis, admitted, catalog), question.work, catalog)
+    return _completed(question.work, basis, ranked, count, limit, cited, catalog)
 
 
-def _best_types(catalog: Catalog, work: WorkContext, basis: Basis, admitted: AdmittedOffers, limit: int) -> _Leading:
+def _best_types(
+    catalog: Catalog, work: WorkContext, basis: Basis, admitted: AdmittedOffers, priors: Sequence[Prior], limit: int
+) -> _Leading:
     """Returns the best offer of each of the best types."""
     ranked = best_of_types(basis, admitted, catalog)
-    return _completed(work, basis, ranked, admitted.types.bit_count(), limit, catalog)
+    cited = cited_priors(priors, basis, ranked, work, catalog)
+    return _completed(work, basis, ranked, admitted.types.bit_count(), limit, cited, catalog)
 
 
-def _completed(work: WorkContext, basis: Basis, ranked: Ranked, count: int, limit: int, catalog: Catalog) -> _Leading:
+def _completed(
+    work: WorkContext, basis: Basis, ranked: Ranked, count: int, limit: int, cited: tuple[CitedPrior, ...],
+    catalog: Catalog,
+) -> _Leading:  # fmt: skip
     completer = Completer(work, basis.planner, basis.objective.criteria, count, catalog)
     choices = tuple(completer.complete(offer) for offer in _ranked_offers(basis, ranked, limit, catalog))
-    return _Leading(choices, count, advise(situation_of(work, choices, catalog), catalog))
+    return _Leading(choices, count, advise(situation_of(work, choices, catalog), catalog), cited)
 
 
 def _diverse(ranked: Ranked, question: Question, catalog: Catalog) -> Ranked:

@@ -8,7 +8,7 @@ import numpy as np
 
 from service.domain.catalog.catalog import Catalog
 from service.domain.recommend.answer import Explained, RankedOffer, Rejection, RelaxationOutcome
-from service.domain.recommend.basis import Basis, best_by, rank_by, ranked_offer, select_by
+from service.domain.recommend.basis import Basis, best_by, known, rank_by, ranked_offer, select_by
 from service.domain.recommend.objective import OBJECTIVES
 from service.domain.recommend.plans import LIMITS_BY_FIELD, plans_of, types_among
 from service.domain.selection.constraints import Constraints
@@ -125,9 +125,15 @@ def _outcome(basis: Basis, relaxation: Relaxation, catalog: Catalog) -> Relaxati
     if not admitted.types:
         return None
     index, offer = best_by(basis, admitted, catalog)
-    has_price = bool(admitted.types & admitted.cheapest.priced)
-    count = admitted.types.bit_count()
-    return RelaxationOutcome(to, count, catalog.instance_types[index], offer, catalog.offer(offer), has_price)
+    return RelaxationOutcome(
+        to=to,
+        admits=admitted.types.bit_count(),
+        instance_type=catalog.instance_types[index],
+        region=catalog.offers.region_at(offer),
+        market=catalog.offers.market_at(offer),
+        usd_per_hour=known(catalog.offers.usd_per_hour.item(offer)),
+        has_price=bool(admitted.types & admitted.cheapest.priced),
+    )
 
 
 def _with_limits(basis: Basis, to: Mapping[str, Any]) -> Basis:

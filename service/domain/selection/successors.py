@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.domain.arrays import Floats
+from service.domain.arrays import Floats, still
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import number_column
 from service.domain.catalog.hardware import InstanceType
@@ -50,10 +50,10 @@ def on_demand_prices(catalog: Catalog) -> Floats:
     """Returns the lowest on-demand price of each instance type in any region; NaN if unknown."""
     offers, default = catalog.offers, catalog.default_offers
     if not len(offers):
-        return np.full(len(default), np.nan)
+        return still(np.full(len(default), np.nan))
     # A default offer is on demand if the type has any such offer with a known price.
     on_demand = offers.market[default] == MARKETS.index("on_demand")
-    return np.where(on_demand, offers.usd_per_hour_at(default), np.nan)
+    return still(np.where(on_demand, offers.usd_per_hour_at(default), np.nan))
 
 
 def _successors(catalog: Catalog) -> dict[int, Successor]:
@@ -72,7 +72,7 @@ def _successors(catalog: Catalog) -> dict[int, Successor]:
 
 def _successors_among(indices: list[int], catalog: Catalog) -> dict[int, Successor]:
     types = [catalog.instance_types[index] for index in indices]
-    usd = on_demand_prices(catalog)[indices]
+    usd = catalog.derive(on_demand_prices)[indices]
     peak = number_column([best_peak(instance_type) for instance_type in types])
     year = number_column([_release_year(instance_type) for instance_type in types])
     available = np.array([instance_type.state_on(catalog.day) == "available" for instance_type in types])

@@ -57,7 +57,7 @@ def sellers(answer: Answer) -> list[str]:
 
 
 def offer_of(known: Catalog, seller: str) -> Offer:
-    return known.offer(known.offers_of(known.index_of[f"{seller}/h100"]).start)
+    return known.offers.offer(known.offers_of(known.index_of[f"{seller}/h100"]).start)
 
 
 @pytest.mark.parametrize("age", [600, None])
