@@ -74,6 +74,8 @@ class Stack:
     """Gives a request cache as its answer grows, and not for its longest answer from the start."""
     static_batches: bool = False
     """Starts a batch of requests when all of the last one have ended, and reserves cache for the longest of them."""
+    splits_layers: bool = False
+    """Gives whole layers to each GPU, which work one after another, unless it is asked to split the layers."""
     disaggregates: bool = False
     """Reads prompts on other instances than those that write the answers, where it is asked to."""
     most_in_flight: float = 2048.0
@@ -127,6 +129,7 @@ STACKS = (
         ("llamacpp", "llama-cpp", "ollama"),
         accumulates_in_16_bits=True,
         bits_of_whole_file=True,
+        splits_layers=True,  # its default of --split-mode
     ),
     Stack("gpt-fast", _GRAPH, static_batches=True),
     Stack("exllamav2", _GRAPH, ("exllama",)),
