@@ -27,16 +27,17 @@ DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zo
 # The estimate
 
 
-def _gpu_memory(memory: MemoryNeed) -> str:
+def _gpu_memory(memory: MemoryNeed, of_cpus: bool) -> str:
+    each = "" if of_cpus else " per GPU"
     shown, least = memory_response(memory), memory.least_band.times(1 / GIB)
     if memory.fits:
         asked = "" if memory.fits_surely else f" and not of {memory.confidence:.0%} as asked"
         return (
             f"The job fits with a probability of {shown.fit_probability:.0%}{asked}: in eight of ten runs it needs "
-            f"{least.low:.1f} to {least.high:.1f} GiB per GPU, and {shown.usable_gib_per_gpu:.1f} can be used."
+            f"{least.low:.1f} to {least.high:.1f} GiB{each}, and {shown.usable_gib_per_gpu:.1f} can be used."
         )
     needed = f"{shown.needed_gib_per_gpu:.1f}: {_largest_first(shown.parts)}"
-    return f"{shown.usable_gib_per_gpu:.1f} GiB per GPU can be used; needs {needed}."
+    return f"{shown.usable_gib_per_gpu:.1f} GiB{each} can be used; needs {needed}."
 
 
 def _host_memory(host: HostNeed) -> str:
@@ -101,6 +102,13 @@ def _network_unknown(*, gbps: float, disaggregated: bool) -> str:
     return f"The network between the machines is not stated: {gbps:g} Gbps are assumed, and {crosses} crosses it."
 
 
+def _beyond_context(*, model: str, most: int, tokens: float) -> str:
+    return (
+        f"{model} is published for sequences of up to {most:,} tokens, and the longest here have {tokens:,.0f}: "
+        "engines refuse them unless its positions are scaled, and answers may get worse."
+    )
+
+
 def _slow_first_token(*, seconds: float, percentile: float, usual: float) -> str:
     return (
         f"The first token takes up to {seconds:.3g} s in {100 * percentile:g} % of requests, and MLPerf Inference v4.0 "
@@ -113,6 +121,7 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.HOST_MEMORY: _host_memory,
     EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
     EstimateWarningCode.NETWORK_UNKNOWN: _network_unknown,
+    EstimateWarningCode.BEYOND_CONTEXT: _beyond_context,
     EstimateWarningCode.SLOW_FIRST_TOKEN: _slow_first_token,
     EstimateWarningCode.NO_CLUSTER_THERE: (
         "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."
@@ -145,15 +154,15 @@ def warning_text(warning: Statement[EstimateWarningCode]) -> str:
     return WARNINGS[warning.code](**warning.figures)
 
 
-def fit_change_text(change: FitChange) -> str:
-    """Returns the sentence of a change that would make a job fit."""
+def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:
+    """Returns the sentence of a change that would make a job fit on GPUs, or on the CPUs of machines without one."""
     needed = f"{change.needed_bytes / GIB:.1f} GiB"
-    place = "of host memory per node" if change.of_host else "per GPU"
+    place = "of host memory per node" if change.of_host else "per machine" if of_cpus else "per GPU"
     match change.code:
         case "nodes":
             return f"On {change.to:g} nodes it needs {needed} {place}."
         case "usable_memory_gib":
-            return f"A GPU with {change.to:.1f} GiB of usable memory holds it."
+            return f"A {'machine' if of_cpus else 'GPU'} with {change.to:.1f} GiB of usable memory holds it."
         case "memory_confidence":
             return f"It fits with a probability of {change.to:.0%}: it likely needs {needed} per GPU."
         case "host_memory_gib":

@@ -457,3 +457,31 @@ def test_weights_in_8_bit_floats_are_stored_where_the_gpu_does_not_multiply_in_t
     (sentence,) = [each["text"] for each in stored["warnings"] if each["code"] == "precision_stored"]
     assert "stored in it, and multiplied in bf16" in sentence
     assert "precision_stored" not in {each["code"] for each in native["warnings"]}
+
+
+def test_4_bit_floats_are_stored_where_the_gpu_does_not_multiply_in_them(client: TestClient) -> None:
+    asked = changed(SERVING, workload__precision=["nvfp4"], workload__model="llama-3.1-70b")
+    stored, native = (
+        post_estimate(client, changed(asked, machine=machine))
+        for machine in ("aws/p5.48xlarge", "aws/p6-b200.48xlarge")
+    )
+    assert (stored["estimate"]["precision"], native["estimate"]["precision"]) == ("bf16", "nvfp4")
+    assert "precision_stored" in {each["code"] for each in stored["warnings"]}
+    assert "precision_stored" not in {each["code"] for each in native["warnings"]}
+
+
+def test_a_model_that_is_too_large_for_cpus_is_stated_without_gpus(client: TestClient) -> None:
+    answer = post_estimate(client, changed(SERVING, workload__model="llama-3.1-70b", machine="aws/c5.9xlarge"))
+    texts = [each["text"] for each in (*answer["warnings"], *answer["nearest_changes"])]
+    memory = [text for text in texts if "GiB" in text]
+    assert answer["fits"] is False
+    assert len(memory) > 1
+    assert not [text for text in memory if "GPU" in text]
+
+
+def test_checkpoints_of_spot_are_stated_only_with_a_price_that_rests_on_them(client: TestClient) -> None:
+    rented = changed(SERVING, machine="aws/p5.48xlarge")
+    work = changed(rented, workload__amount={"samples": 1e6})
+    billed, open_ended = (post_estimate(client, body)["notes"] for body in (work, rented))
+    assert any("checkpoint" in note for note in billed)
+    assert not any("checkpoint" in note for note in open_ended)
