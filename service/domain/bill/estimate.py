@@ -31,7 +31,7 @@ from service.domain.evidence.named import (
     rate_by_own_runs,
 )
 from service.domain.evidence.published import Evidence, evidence_for
-from service.domain.jobs.config import TrainingConfig
+from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Amount, Job
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
 from service.domain.layouts.usual import FixedLayout
@@ -394,8 +394,20 @@ def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
         epochs=epochs,
         samples_per_second=physics.samples_per_second,
         input_tokens_per_second=physics.prefill_tokens_per_second,
-        output_tokens_per_second=physics.tokens_per_second if inference else None,
+        output_tokens_per_second=_rate_of_answers(estimate) if inference else None,
     )
+
+
+def _rate_of_answers(estimate: JobEstimate) -> Band | None:
+    """Returns the output tokens for a second of the time that prompts leave, so that a request costs its prompt at the
+    price of the one rate and its answer at that of the other.
+    """
+    physics, rate = estimate.estimate, estimate.estimate.tokens_per_second
+    prompts, requests = physics.prefill_tokens_per_second, physics.samples_per_second
+    if rate is None or prompts is None or requests is None or not isinstance(estimate.config, InferenceConfig):
+        return rate
+    share = requests.likely * estimate.config.input_length / prompts.likely
+    return rate.times(1.0 / (1.0 - share)) if share < 1.0 else rate
 
 
 def _elsewhere(question: EstimateQuestion, bills: Sequence[MarketBill], catalog: Catalog) -> tuple[Elsewhere, ...]:
