@@ -152,6 +152,9 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "The {gpu} does not multiply in {asked}: the weights are stored in it, and multiplied in {precision}."
     ).format,
     EstimateWarningCode.SOFTWARE_UNRECOGNISED: _software_unrecognised,
+    EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS: (
+        "{engine} is an engine for language models, and no source says that it runs {model}: the figures assume it."
+    ).format,
     EstimateWarningCode.SOFTWARE_PARTLY: _software_partly,
     EstimateWarningCode.SOFTWARE_UNSUPPORTED: (
         "{software} is not known to run on the {gpu}: the figures assume that it does."

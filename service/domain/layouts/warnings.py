@@ -36,6 +36,7 @@ class EstimateWarningCode(StrEnum):
     PRECISION_REDUCED = "precision_reduced"
     PRECISION_STORED = "precision_stored"
     SOFTWARE_UNRECOGNISED = "software_unrecognised"
+    ENGINE_OF_LANGUAGE_MODELS = "engine_of_language_models"
     SOFTWARE_PARTLY = "software_partly"
     SOFTWARE_UNSUPPORTED = "software_unsupported"
     EXTRAPOLATES = "extrapolates"
@@ -71,8 +72,11 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
         yield statement(EstimateWarningCode.PRECISION_STORED, gpu=gpu.name, asked=asked[0], precision=precision)
     if names := job_estimate.job.unrecognised_software:
         yield statement(EstimateWarningCode.SOFTWARE_UNRECOGNISED, names=names)
+    job = job_estimate.job
+    if job.software.stack_class.batches_continuously and not job.model.has_tokens:
+        figures = {"engine": job.software.line, "model": job.model.name}
+        yield statement(EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS, **figures)
     if estimate.extrapolates:
-        job = job_estimate.job
         named = job.software != UNKNOWN or bool(job.unrecognised_software)
         yield statement(EstimateWarningCode.EXTRAPOLATES, properties=estimate.extrapolates, stack_named=named)
 

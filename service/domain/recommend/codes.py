@@ -87,6 +87,10 @@ class WarningCode(MeaningfulCode):
         auto(),
         "No stack has the name of the framework or engine; the estimate assumes none.",
     )
+    ENGINE_OF_LANGUAGE_MODELS = (
+        auto(),
+        "The engine serves language models, and the workload's model is none.",
+    )
     EXTRAPOLATES = auto(), "No published run covers some property of the job, so the band is wider."
 
 

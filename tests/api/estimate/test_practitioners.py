@@ -217,3 +217,14 @@ def test_a_format_that_the_name_does_not_settle_is_answered_with_what_to_send(
     answer = client.post("/estimate", json={"workload": work, "machine": "aws/g6e.xlarge"})
     assert answer.status_code == 422
     assert says in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(("model", "stated"), [("resnet-50", True), ("sdxl", True), ("bge-m3", False)])
+def test_a_network_without_tokens_in_an_engine_of_language_models_is_stated(
+    client: TestClient, model: str, stated: bool
+) -> None:
+    work = {"task": "inference", "model": model, "software": {"engine": "vllm"}}
+    codes = {
+        each["code"] for each in post_estimate(client, {"workload": work, "machine": "aws/g6e.xlarge"})["warnings"]
+    }
+    assert ("engine_of_language_models" in codes) is stated

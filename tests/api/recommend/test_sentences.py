@@ -18,6 +18,7 @@ from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Length, Serving
+from service.domain.jobs.stacks import SoftwareStack
 from service.domain.recommend.answer import Answer, Limits
 from service.domain.recommend.codes import NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.objective import OBJECTIVES
@@ -136,6 +137,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     ),
     "conversations beyond the context": lambda: ask(
         replace(SERVING, model=model(replace(LLAMA_3_8B, context_tokens=512))), task="inference"
+    ),
+    "a network in an engine of language models": lambda: ask(
+        Job("inference", PICTURES, ("fp16",), software=SoftwareStack("vllm")), task="inference"
     ),
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
