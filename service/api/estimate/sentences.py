@@ -135,6 +135,10 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
     EstimateWarningCode.NETWORK_UNKNOWN: _network_unknown,
     EstimateWarningCode.BEYOND_CONTEXT: _beyond_context,
+    EstimateWarningCode.REQUESTS_WAIT: (
+        "{running:,.0f} of {asked:,.0f} requests run at once, as many as the cache has room for and the engine takes; "
+        "the time to the first token includes the wait of the others."
+    ).format,
     EstimateWarningCode.SLOW_FIRST_TOKEN: _slow_first_token,
     EstimateWarningCode.NO_CLUSTER_THERE: (
         "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."

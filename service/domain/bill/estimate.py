@@ -273,7 +273,7 @@ def _warnings(
         return (statement(EstimateWarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second),)
     if job is None or cluster is None:
         return ()
-    warnings, instance_type = (*estimate_warnings(job, cluster), *_assumed_batch(job)), question.instance_type
+    warnings, instance_type = (*estimate_warnings(job, cluster), *_of_the_job(job)), question.instance_type
     if instance_type is None or cluster.nodes == 1:
         return warnings
     alone = catalog.derive(without_cluster)[catalog.index_of[instance_type.id]]
@@ -288,9 +288,16 @@ def _ended(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[E
         yield statement(EstimateWarningCode.ENDED, instance=machine.id, state=event.state, since=event.starts_on)
 
 
-def _assumed_batch(job: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+def _of_the_job(job: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields a batch that is assumed, and requests that wait; a recommendation rejects machines for the second."""
+    estimate, asked = job.estimate, job.job.concurrency
     if isinstance(job.config, TrainingConfig) and job.config.global_batch is None:
-        yield statement(EstimateWarningCode.BATCH_ASSUMED, samples=job.estimate.layout.global_batch)
+        yield statement(EstimateWarningCode.BATCH_ASSUMED, samples=estimate.layout.global_batch)
+    if not job.job.serves or estimate.served is not None or not asked or not estimate.concurrency:
+        return
+    # A replica runs whole requests, so that a fraction of one is no place.
+    if job.fits and estimate.concurrency <= asked - 1:
+        yield statement(EstimateWarningCode.REQUESTS_WAIT, asked=asked, running=estimate.concurrency)
 
 
 def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | None:

@@ -29,6 +29,7 @@ class EstimateWarningCode(StrEnum):
     NO_CLUSTER_THERE = "no_cluster_there"
     VCPUS_UNKNOWN = "vcpus_unknown"
     BEYOND_CONTEXT = "beyond_context"
+    REQUESTS_WAIT = "requests_wait"
     SLOW_FIRST_TOKEN = "slow_first_token"  # noqa: S105 - a token of an answer
     BATCH_ASSUMED = "batch_assumed"
     HOST_BOUND = "host_bound"

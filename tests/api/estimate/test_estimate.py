@@ -485,3 +485,13 @@ def test_checkpoints_of_spot_are_stated_only_with_a_price_that_rests_on_them(cli
     billed, open_ended = (post_estimate(client, body)["notes"] for body in (work, rented))
     assert any("checkpoint" in note for note in billed)
     assert not any("checkpoint" in note for note in open_ended)
+
+
+@pytest.mark.parametrize(("concurrency", "waits"), [(16, False), (100_000, True)])
+def test_requests_that_wait_for_a_place_are_stated(client: TestClient, concurrency: int, waits: bool) -> None:
+    answer = post_estimate(client, changed(SERVING, workload__concurrency=concurrency))
+    texts = [each["text"] for each in answer["warnings"] if each["code"] == "requests_wait"]
+    running = answer["estimate"]["concurrency"]
+    assert (running < concurrency) is waits
+    assert texts == ([text for text in texts if f"{running:,.0f} of 100,000 requests" in text] if waits else [])
+    assert len(texts) == waits
