@@ -495,3 +495,15 @@ def test_requests_that_wait_for_a_place_are_stated(client: TestClient, concurren
     assert (running < concurrency) is waits
     assert texts == ([text for text in texts if f"{running:,.0f} of 100,000 requests" in text] if waits else [])
     assert len(texts) == waits
+
+
+def test_an_encoder_holds_the_activations_of_the_batch_that_is_asked_for(client: TestClient) -> None:
+    """A token of BGE large takes 8 x 1024 + 6 x 4096 bytes at once: 32 kB, so 4,096 sequences of 512 take 64 GiB."""
+    work = {"task": "inference", "model": "bge-large-en-v1.5", "input_length": 512, "precision": ["fp16"]}
+    small, large, more = (
+        post_estimate(client, {"workload": {**work, "batch_size": batch}, "machine": machine})
+        for batch, machine in ((64, "aws/g6.xlarge"), (4096, "aws/g6.xlarge"), (4096, "aws/p5en.48xlarge"))
+    )
+    held = [each["estimate"]["memory"]["parts"]["activations"] for each in (small, large)]
+    assert held == pytest.approx([1.0, 64.0], rel=0.2)
+    assert (small["fits"], large["fits"], more["fits"]) == (True, False, True)
