@@ -228,3 +228,28 @@ def test_a_network_without_tokens_in_an_engine_of_language_models_is_stated(
         each["code"] for each in post_estimate(client, {"workload": work, "machine": "aws/g6e.xlarge"})["warnings"]
     }
     assert ("engine_of_language_models" in codes) is stated
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("Qwen/Qwen3-32B-AWQ", "qwen3-32b"),
+        ("nvidia/DeepSeek-R1-FP4", "deepseek-v3"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "llama-3.1-8b"),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2.5-72b"),
+    ],
+)
+def test_a_quantised_release_is_answered_with_its_model_and_where_to_name_the_format(
+    client: TestClient, name: str, model: str
+) -> None:
+    answer = client.post(
+        "/estimate", json={"workload": {"task": "inference", "model": name}, "machine": "aws/g6.xlarge"}
+    )
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["near"]) == ("workload.model", [model])
+    assert "workload.weight_precision" in error["message"]
+
+
+def test_brackets_are_no_part_of_the_name_of_a_model(client: TestClient) -> None:
+    assert get_json(client, "/models/FLUX.1 [dev]")["id"] == "flux.1-dev"
