@@ -132,7 +132,7 @@ STACKS = (
         splits_layers=True,  # its default of --split-mode
     ),
     Stack("gpt-fast", _GRAPH, static_batches=True),
-    Stack("exllamav2", _GRAPH, ("exllama",)),
+    Stack("exllamav2", _GRAPH, ("exllama",), splits_layers=True),  # load_autosplit, its default loader
     Stack("mlc-llm", _GRAPH, ("mlc",)),
     Stack("neuronx-distributed", _NEURON, ("nxd", "nxdt")),
     Stack("transformers-neuronx", _NEURON, ("optimum-neuron",)),
@@ -148,6 +148,7 @@ STACKS = (
         half_weights=True,
         expands_weights=True,
         static_batches=True,
+        splits_layers=True,  # device_map of Accelerate
     ),
     Stack("pytorch-ngc", _EAGER, ("ngc-pytorch",), before_flash=True, static_batches=True),
     # NVIDIA's own tuned code, in its containers.

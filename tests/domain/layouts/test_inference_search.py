@@ -233,8 +233,9 @@ def test_a_model_too_big_for_a_gpu_is_cut() -> None:
     assert found.layout.model_ranks >= 2
 
 
-def test_a_stack_that_splits_layers_has_no_tensor_parallelism_unless_it_is_asked_for() -> None:
-    work = inference(model=LARGE_MODEL, concurrency=1.0, software=SoftwareStack("llama.cpp"))
+@pytest.mark.parametrize("stack", ["llama.cpp", "exllamav2", "transformers"])
+def test_a_stack_that_splits_layers_has_no_tensor_parallelism_unless_it_is_asked_for(stack: str) -> None:
+    work = inference(model=LARGE_MODEL, concurrency=1.0, software=SoftwareStack(stack))
     free, asked = (best_layout(FITTED, work, cluster(), each) for each in (FixedLayout(), FixedLayout(tensor=4)))
     assert (free.layout.tensor, free.layout.pipeline > 1) == (1, True)
     assert asked.layout.tensor == 4
