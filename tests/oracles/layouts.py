@@ -80,8 +80,9 @@ def every_inference_layout(
     """Tensor and pipeline degrees of one replica, the fewest GPUs first. Raises `QuestionError` as above."""
     check_fixed(fixed, config, cluster)
     t = config.model.transformer
-    gpus = cluster.gpus
-    tensors = [fixed.tensor] if fixed.tensor else [each for each in _divisors(gpus) if t and t.heads % each == 0] or [1]
+    gpus, whole_layers = cluster.gpus, config.software.stack.splits_layers
+    cut_by_heads = [each for each in _divisors(gpus) if t and t.heads % each == 0 and not whole_layers]
+    tensors = [fixed.tensor] if fixed.tensor else cut_by_heads or [1]
     cuts = [
         (tensor, pipeline)
         for tensor in tensors
@@ -94,7 +95,8 @@ def every_inference_layout(
         if fixed.data in (None, layout.data):
             yield replace(layout, expert=fixed.expert or 1)
             ranks = layout.tensor * layout.data
-            if fixed.expert is None and layout.data > 1 and t and t.experts and t.experts % ranks == 0:
+            spreads_experts = fixed.expert is None and layout.data > 1 and not whole_layers
+            if spreads_experts and t and t.experts and t.experts % ranks == 0:
                 yield replace(layout, expert=ranks)
 
 

@@ -16,6 +16,7 @@ from tests.strategies.made_once import between, one_of
 
 STACKS = ["unknown", "megatron-bridge", "torchtune", "torchtitan", "deepspeed", "pytorch-ngc", "vllm", "tensorrt-llm"]
 stacks = st.sampled_from(STACKS).map(SoftwareStack)
+serving_stacks = st.sampled_from([*STACKS, "llama.cpp"]).map(SoftwareStack)
 
 
 @st.composite
@@ -88,5 +89,5 @@ def inference_configs(draw: st.DrawFn) -> InferenceConfig:
         input_length=draw(one_of(1.0, 1000.0, 30000.0)),
         output_length=draw(one_of(1.0, 500.0)),
         weight_bits=draw(one_of(None, 4.25, 8.0)),
-        software=draw(stacks),
+        software=draw(serving_stacks),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, create_model
 
-from service.api.http.fields import Amount, Names, RequestModel
+from service.api.http.fields import Amount, Name, Names, RequestModel
 from service.domain.bill.payment_options import markets_known
 from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.columns import FLAGS, WORDS
@@ -31,6 +31,7 @@ from service.domain.selection.filters import RANGES
 MARKET = "`on_demand`, `spot`, `reserved`, or the term of a commitment such as `1y_reserved_no_upfront`."
 Task = Literal["training", "inference", "hpc", "graphics", "development", "classical", "sequential"]
 PrecisionSupport = Literal["accelerated", "native", "any"]
+PrecisionName = Annotated[Name, AfterValidator(precision_called)]
 Precisions = Annotated[Names, AfterValidator(lambda names: tuple(map(precision_called, names)))]
 """Precisions by any of their names; a name with two meanings is an error."""
 

@@ -159,7 +159,7 @@ def response_of(body: EstimateRequest, answer: EstimateAnswer, catalog: Catalog)
         verdict_of=None if answer.verdict is None else VerdictResponse.of(answer.verdict, answer),
         warnings=[StatementResponse(warning.code, warning_text(warning)) for warning in answer.warnings],
         evidence=[*own_run(answer.measured), *map(published_run, answer.evidence)],
-        nearest_changes=None if changes is None else [_fit_change(change) for change in changes],
+        nearest_changes=None if changes is None else [_fit_change(change, cluster) for change in changes],
         largest_batch=answer.largest_batch,
         notes=_notes(body, answer),
     )
@@ -186,14 +186,17 @@ def _machine(cluster: Cluster, name: str | None) -> MachineResponse:
     )
 
 
-def _fit_change(change: FitChange) -> FitChangeResponse:
+def _fit_change(change: FitChange, cluster: Cluster | None) -> FitChangeResponse:
     to = rounded(change.to) if isinstance(change.to, float) else change.to
-    return FitChangeResponse(change.code, to, rounded(change.needed_bytes / GIB), fit_change_text(change))
+    of_cpus = cluster is not None and cluster.gpu.kind == CPU
+    text = fit_change_text(change, of_cpus=of_cpus)
+    return FitChangeResponse(change.code, to, rounded(change.needed_bytes / GIB), text)
 
 
 def _notes(body: EstimateRequest, answer: EstimateAnswer) -> list[str]:
     notes = [OWN_MACHINE] if answer.question.instance_type is None else []
     notes += [] if answer.measured is None else [answer.measured.text]
     assumed = assumed_of(body.checkpoint_of(body.workload), body.workload)
-    at_spot = any(bill.option is not None and bill.option.offer.market == "spot" for bill in answer.bills)
+    billed = [bill.option for bill in answer.bills if bill.bill is not None]
+    at_spot = any(option is not None and option.offer.market == "spot" for option in billed)
     return [*notes, assumed] if assumed is not None and at_spot else notes

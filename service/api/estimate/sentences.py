@@ -1,6 +1,9 @@
 """The sentences of POST /estimate: each says in words the figures that the domain has computed."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import chain
 
 from service.api.estimate.response import memory_response
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
@@ -8,7 +11,9 @@ from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Verdict
+from service.domain.catalog.names import LONGEST_NAME, VERY_CLOSE
 from service.domain.catalog.reference import Fee
+from service.domain.jobs.stacks import stack_names
 from service.domain.layouts.warnings import EstimateWarningCode
 from service.domain.layouts.would_fit import FitChange
 from service.domain.money import MICRO, Micros, number
@@ -27,16 +32,17 @@ DESTINATION_WORDS = {"internet": "the internet", "region": "another region", "zo
 # The estimate
 
 
-def _gpu_memory(memory: MemoryNeed) -> str:
+def _gpu_memory(memory: MemoryNeed, of_cpus: bool) -> str:
+    each = "" if of_cpus else " per GPU"
     shown, least = memory_response(memory), memory.least_band.times(1 / GIB)
     if memory.fits:
         asked = "" if memory.fits_surely else f" and not of {memory.confidence:.0%} as asked"
         return (
             f"The job fits with a probability of {shown.fit_probability:.0%}{asked}: in eight of ten runs it needs "
-            f"{least.low:.1f} to {least.high:.1f} GiB per GPU, and {shown.usable_gib_per_gpu:.1f} can be used."
+            f"{least.low:.1f} to {least.high:.1f} GiB{each}, and {shown.usable_gib_per_gpu:.1f} can be used."
         )
     needed = f"{shown.needed_gib_per_gpu:.1f}: {_largest_first(shown.parts)}"
-    return f"{shown.usable_gib_per_gpu:.1f} GiB per GPU can be used; needs {needed}."
+    return f"{shown.usable_gib_per_gpu:.1f} GiB{each} can be used; needs {needed}."
 
 
 def _host_memory(host: HostNeed) -> str:
@@ -74,8 +80,16 @@ def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float) -> str:
     )
 
 
-def _software_unrecognised(names: Iterable[str]) -> str:
-    return f"No stack is called {' or '.join(names)}: the estimate assumes no stack, is cautious and has a wider band."
+def _software_unrecognised(names: Sequence[str]) -> str:
+    near = dict.fromkeys(chain.from_iterable(map(_near_stacks, names)))
+    assumed = f"No stack is called {' or '.join(names)}: the estimate assumes none, is cautious and has a wider band."
+    return f"{assumed} Did you mean {' or '.join(near)}?" if near else assumed
+
+
+@lru_cache(64)  # every choice of an answer has the same names
+def _near_stacks(name: str) -> list[str]:
+    """Names of stacks that differ by a letter or two: a name may well be that of software without a stack."""
+    return get_close_matches(name.lower()[:LONGEST_NAME], stack_names(), n=1, cutoff=VERY_CLOSE)
 
 
 def _software_partly(software: Sequence[tuple[str, str | None]]) -> str:
@@ -101,6 +115,13 @@ def _network_unknown(*, gbps: float, disaggregated: bool) -> str:
     return f"The network between the machines is not stated: {gbps:g} Gbps are assumed, and {crosses} crosses it."
 
 
+def _beyond_context(*, model: str, most: int, tokens: float) -> str:
+    return (
+        f"{model} is published for sequences of up to {most:,} tokens, and the longest here have {tokens:,.0f}: "
+        "engines refuse them unless its positions are scaled, and answers may get worse."
+    )
+
+
 def _slow_first_token(*, seconds: float, percentile: float, usual: float) -> str:
     return (
         f"The first token takes up to {seconds:.3g} s in {100 * percentile:g} % of requests, and MLPerf Inference v4.0 "
@@ -113,6 +134,11 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.HOST_MEMORY: _host_memory,
     EstimateWarningCode.TENSOR_OVER_SLOW_LINKS: _tensor_over_slow_links,
     EstimateWarningCode.NETWORK_UNKNOWN: _network_unknown,
+    EstimateWarningCode.BEYOND_CONTEXT: _beyond_context,
+    EstimateWarningCode.REQUESTS_WAIT: (
+        "{running:,.0f} of {asked:,.0f} requests run at once, as many as the cache has room for and the engine takes; "
+        "the time to the first token includes the wait of the others."
+    ).format,
     EstimateWarningCode.SLOW_FIRST_TOKEN: _slow_first_token,
     EstimateWarningCode.NO_CLUSTER_THERE: (
         "The machines are those of a marketplace, each of another owner: no network joins the {nodes} nodes."
@@ -130,6 +156,9 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
         "The {gpu} does not multiply in {asked}: the weights are stored in it, and multiplied in {precision}."
     ).format,
     EstimateWarningCode.SOFTWARE_UNRECOGNISED: _software_unrecognised,
+    EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS: (
+        "{engine} is an engine for language models, and no source says that it runs {model}: the figures assume it."
+    ).format,
     EstimateWarningCode.SOFTWARE_PARTLY: _software_partly,
     EstimateWarningCode.SOFTWARE_UNSUPPORTED: (
         "{software} is not known to run on the {gpu}: the figures assume that it does."
@@ -145,15 +174,15 @@ def warning_text(warning: Statement[EstimateWarningCode]) -> str:
     return WARNINGS[warning.code](**warning.figures)
 
 
-def fit_change_text(change: FitChange) -> str:
-    """Returns the sentence of a change that would make a job fit."""
+def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:
+    """Returns the sentence of a change that would make a job fit on GPUs, or on the CPUs of machines without one."""
     needed = f"{change.needed_bytes / GIB:.1f} GiB"
-    place = "of host memory per node" if change.of_host else "per GPU"
+    place = "of host memory per node" if change.of_host else "per machine" if of_cpus else "per GPU"
     match change.code:
         case "nodes":
             return f"On {change.to:g} nodes it needs {needed} {place}."
         case "usable_memory_gib":
-            return f"A GPU with {change.to:.1f} GiB of usable memory holds it."
+            return f"A {'machine' if of_cpus else 'GPU'} with {change.to:.1f} GiB of usable memory holds it."
         case "memory_confidence":
             return f"It fits with a probability of {change.to:.0%}: it likely needs {needed} per GPU."
         case "host_memory_gib":

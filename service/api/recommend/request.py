@@ -27,6 +27,7 @@ from service.domain.bill.payment_options import markets_of_service, service_know
 from service.domain.bill.run import BilledRun
 from service.domain.bill.seller_terms import known_storage_class
 from service.domain.catalog.catalog import Catalog, with_hosts
+from service.domain.catalog.hardware import CPU
 from service.domain.catalog.names import (
     NO_LETTER_OR_DIGIT,
     provider_names,
@@ -391,8 +392,9 @@ def _asks_for_cpus(given: Mapping[str, Any], work: WorkloadRequest, catalog: Cat
     """
     library = requirement(work.software.framework, "workload.software.framework", catalog)
     named = [*given.get("family", ()), *[name.rpartition("/")[2] for name in given.get("instance", ())]]
+    platforms = (*work.software.platforms, *map(str.lower, given.get("platform", ())))
     return (
-        "cpu" in work.software.platforms
+        CPU in platforms
         or given.get("max_gpu_count", 1) < 1
         or (library is not None and library.software in catalog.derive(portable_libraries))
         or any(name in catalog.derive(_names_without_gpu) for name in named)

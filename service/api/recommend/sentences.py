@@ -198,6 +198,9 @@ def _spot_can_be_interrupted(notice_seconds: int | None) -> str:
     return f"Spot machines can be taken away{notice}; the work must save and resume."
 
 
+OF_ONE_MACHINE = (EstimateWarningCode.BATCH_ASSUMED, EstimateWarningCode.REQUESTS_WAIT, EstimateWarningCode.ENDED)
+"""Warnings of POST /estimate that a choice does not have."""
+
 WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PCIE_MULTI_GPU: "The {gpus} GPUs are linked by PCIe only. Training one model on all of them can be "
     "slow; measure it.",
@@ -241,8 +244,8 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     **{
         WarningCode(code): sentence
         for code, sentence in WARNINGS_OF_ESTIMATES.items()
-        # A note says the first of every choice; the state of a choice has warnings of its own.
-        if code not in (EstimateWarningCode.BATCH_ASSUMED, EstimateWarningCode.ENDED)
+        # A note says the first of every choice; a rejection says the second; states have warnings of their own.
+        if code not in OF_ONE_MACHINE
     },
     WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",
     WarningCode.MEASUREMENT_OTHER_SOFTWARE: "Measured with {measured}; the workload asks for {requested}. Measure it "

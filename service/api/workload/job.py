@@ -29,6 +29,12 @@ UNITS_OF_WORK = ("tokens", "samples", "pairs", "audio_hours", "steps", "hours_on
 METHODS = {"full": "full", "lora": "lora", "qlora": "qlora", "adapters": "adapter"}
 """Methods of training as the domain names them."""
 
+HINTS_ON_FORMATS = {
+    "weight_precision": "For a format that is not listed, such as those of GGUF, send workload.weight_bits instead.",
+    "kv_cache_precision": "",
+}
+"""Sentences on what else to send, by the field of an unknown format."""
+
 AS_SENT = (
     "weight_precision", "weight_bits", "trainable_parameters", "sequence_length", "mean_length", "flash_attention",
     "mixed_precision", "chunked_loss", "fused_optimizer", "offload_activations", "offload_optimizer", "image_tokens",
@@ -42,9 +48,9 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
 
     Raises `QuestionError`.
     """
-    for field in ("weight_precision", "kv_cache_precision"):
+    for field, hint in HINTS_ON_FORMATS.items():
         if (name := getattr(work, field)) is not None and name not in FORMATS:
-            raise unknown("number format", name, FORMATS, f"workload.{field}")
+            raise unknown("number format", name, FORMATS, f"workload.{field}", hint)
     optimizer = _listed("optimizer", work.optimizer or "adamw", OPTIMIZER_STATES)
     if work.model is None or work.task not in get_args(Task):
         return None

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from service.api.catalog.filters import Precisions, PrecisionSupport, Task
+from service.api.catalog.filters import PrecisionName, Precisions, PrecisionSupport, Task
 from service.api.http.fields import (
     LARGEST,
     Amount,
@@ -327,12 +327,13 @@ class WorkloadRequest(BodyModel):
         bool, Field(description="If false, only TF32 counts as a faster format, since it needs no change of the code.")
     ] = True
     weight_precision: Annotated[
-        Name | None, Field(description="Format of stored weights if it differs, such as `int4`, `nf4` or `fp8`.")
+        PrecisionName | None,
+        Field(description="Format of stored weights if it differs, such as `int4`, `nf4` or `fp8`."),
     ] = None
     weight_bits: Annotated[
         float | None, Field(gt=0, le=64, description="Bits per stored weight, including its scales.")
     ] = None
-    kv_cache_precision: Name | None = None
+    kv_cache_precision: PrecisionName | None = None
     optimizer: Annotated[Name | None, Field(description=f"One of {', '.join(OPTIMIZER_STATES)}.")] = None
     trainable_parameters: Positive | None = None
     mixed_precision: Annotated[

@@ -31,7 +31,7 @@ from service.domain.evidence.named import (
     rate_by_own_runs,
 )
 from service.domain.evidence.published import Evidence, evidence_for
-from service.domain.jobs.config import TrainingConfig
+from service.domain.jobs.config import InferenceConfig, TrainingConfig
 from service.domain.jobs.job import Amount, Job
 from service.domain.layouts.job_estimate import Choose, JobEstimate, at_rate, estimate_job
 from service.domain.layouts.usual import FixedLayout
@@ -273,7 +273,7 @@ def _warnings(
         return (statement(EstimateWarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second),)
     if job is None or cluster is None:
         return ()
-    warnings, instance_type = (*estimate_warnings(job, cluster), *_assumed_batch(job)), question.instance_type
+    warnings, instance_type = (*estimate_warnings(job, cluster), *_of_the_job(job)), question.instance_type
     if instance_type is None or cluster.nodes == 1:
         return warnings
     alone = catalog.derive(without_cluster)[catalog.index_of[instance_type.id]]
@@ -288,9 +288,16 @@ def _ended(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[E
         yield statement(EstimateWarningCode.ENDED, instance=machine.id, state=event.state, since=event.starts_on)
 
 
-def _assumed_batch(job: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+def _of_the_job(job: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields a batch that is assumed, and requests that wait; a recommendation rejects machines for the second."""
+    estimate, asked = job.estimate, job.job.concurrency
     if isinstance(job.config, TrainingConfig) and job.config.global_batch is None:
-        yield statement(EstimateWarningCode.BATCH_ASSUMED, samples=job.estimate.layout.global_batch)
+        yield statement(EstimateWarningCode.BATCH_ASSUMED, samples=estimate.layout.global_batch)
+    if not job.job.serves or estimate.served is not None or not asked or not estimate.concurrency:
+        return
+    # A replica runs whole requests, so that a fraction of one is no place.
+    if job.fits and estimate.concurrency <= asked - 1:
+        yield statement(EstimateWarningCode.REQUESTS_WAIT, asked=asked, running=estimate.concurrency)
 
 
 def _joules_per_sample(question: EstimateQuestion, job: JobEstimate) -> float | None:
@@ -394,8 +401,20 @@ def job_amount(estimate: JobEstimate, instances: int) -> RunAmount:
         epochs=epochs,
         samples_per_second=physics.samples_per_second,
         input_tokens_per_second=physics.prefill_tokens_per_second,
-        output_tokens_per_second=physics.tokens_per_second if inference else None,
+        output_tokens_per_second=_rate_of_answers(estimate) if inference else None,
     )
+
+
+def _rate_of_answers(estimate: JobEstimate) -> Band | None:
+    """Returns the output tokens for a second of the time that prompts leave, so that a request costs its prompt at the
+    price of the one rate and its answer at that of the other.
+    """
+    physics, rate = estimate.estimate, estimate.estimate.tokens_per_second
+    prompts, requests = physics.prefill_tokens_per_second, physics.samples_per_second
+    if rate is None or prompts is None or requests is None or not isinstance(estimate.config, InferenceConfig):
+        return rate
+    share = requests.likely * estimate.config.input_length / prompts.likely
+    return rate.times(1.0 / (1.0 - share)) if share < 1.0 else rate
 
 
 def _elsewhere(question: EstimateQuestion, bills: Sequence[MarketBill], catalog: Catalog) -> tuple[Elsewhere, ...]:

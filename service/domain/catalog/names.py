@@ -26,6 +26,11 @@ _BETWEEN_PARTS = re.compile(r"[\s_-]")
 VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
 """Endings of published names that mean another training of the same model, of the same size."""
 
+_ENDING_OF_A_FORMAT = re.compile(
+    r"(?:[-.](?:awq|gptq|gguf|bnb|quantized|dynamic|int[48]|(?:nv|mx)?fp[48]|[48]bit|w\d+a\d+))+$"
+)
+"""Endings of published names that mean the weights of the same model in another format."""
+
 MODELS_CAN_BE_DESCRIBED = (
     "A workload can describe any other model: by its config.json as model.huggingface_config, by its dimensions, or by "
     "its parameters and forward_flops_per_sample."
@@ -200,11 +205,14 @@ def _instance_names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
     return spellings
 
 
+_FOLDED = str.maketrans({"_": "-", " ": "-", "[": None, "]": None})
+
+
 def fold_model(name: str) -> str:
-    """Returns a model's name without the publisher before a slash, and with one spelling of spaces and dashes."""
+    """Returns a model's name without the publisher before a slash and brackets, and with one spelling of dashes."""
     published, _, last = name.lower().rpartition("/")
     named = last if not published or any(letter.isalpha() for letter in last) else f"{published}-{last}"  # ViT-B/16
-    return named.replace("_", "-").replace(" ", "-")
+    return named.translate(_FOLDED)
 
 
 def _model_names(catalog: Catalog) -> dict[str, str]:
@@ -218,12 +226,24 @@ def resolve_model(name: str, catalog: Catalog, field: str = "model") -> Model:
     """Returns the model of an id, name or alias; a chat variant is the model itself. Raises `UnknownName`."""
     spellings = catalog.derive(_model_names)
     folded = fold_model(name[:LONGEST_NAME])
+    model_id = _model_id(folded, spellings)
+    if model_id is not None:
+        return catalog.reference.models[model_id]
+    # The format decides speed and memory, so that the caller has to name it where it counts.
+    if (base := _model_id(_ENDING_OF_A_FORMAT.sub("", folded), spellings)) is not None:
+        raise UnknownName(
+            f"'{name}' is {base} with its weights in another format: name the model {base}, and the format in "
+            "workload.precision, or in workload.weight_precision where it only stores them.",
+            field=field,
+            near=(base,),
+        )
+    raise unknown("model", name, spellings, field, MODELS_CAN_BE_DESCRIBED)
+
+
+def _model_id(folded: str, spellings: Mapping[str, str]) -> str | None:
     # A variant with an entry of its own wins; only without one does it mean the base model.
     ending = next((variant for variant in VARIANTS if folded.endswith(variant)), "")
-    model_id = spellings.get(folded) or spellings.get(folded.removesuffix(ending))
-    if model_id is None:
-        raise unknown("model", name, spellings, field, MODELS_CAN_BE_DESCRIBED)
-    return catalog.reference.models[model_id]
+    return spellings.get(folded) or spellings.get(folded.removesuffix(ending))
 
 
 def published_model(model: Model, catalog: Catalog) -> Model:

@@ -69,12 +69,21 @@ SPELLINGS = {
     "tensorfloat32": "tf32",
     "tensorfloat-32": "tf32",
     "float8": "fp8",
+    "fp8_e4m3": "fp8",
+    "fp8_e5m2": "fp8",
+    "awq": "int4",
+    "w4a16": "int4",
 }
 """Other names of precisions, without the word `precision`."""
 
 _NO_PART_OF_A_NAME = re.compile(r"precision|tensor[ -]?cores?")
-SEVERAL_MEANINGS = {"full": ("fp32", "fp64"), "mixed": ("fp16", "bf16")}
-"""Names that mean different precisions to different readers."""
+SEVERAL_MEANINGS = {
+    "full": ("fp32", "fp64"),
+    "mixed": ("fp16", "bf16"),
+    "gptq": ("int4", "int8"),
+    "bitsandbytes": ("nf4", "int8"),
+}
+"""Names that mean different precisions to different readers, or in different files."""
 
 
 def precision_called(name: str) -> str:

@@ -74,6 +74,8 @@ class Stack:
     """Gives a request cache as its answer grows, and not for its longest answer from the start."""
     static_batches: bool = False
     """Starts a batch of requests when all of the last one have ended, and reserves cache for the longest of them."""
+    splits_layers: bool = False
+    """Gives whole layers to each GPU, which work one after another, unless it is asked to split the layers."""
     disaggregates: bool = False
     """Reads prompts on other instances than those that write the answers, where it is asked to."""
     most_in_flight: float = 2048.0
@@ -113,23 +115,24 @@ STACKS = (
         static_batches=True,
     ),
     # The default of max_num_seqs on GPUs of 70 GB.
-    Stack("vllm", _ENGINE, grows_cache=True, most_in_flight=1024.0, disaggregates=True),
+    Stack("vllm", _ENGINE, ("vllm-openai",), grows_cache=True, most_in_flight=1024.0, disaggregates=True),
     Stack("early-vllm", _EARLY_ENGINE, grows_cache=True, most_in_flight=256.0),  # its default of max_num_seqs
     Stack("sglang", _ENGINE, grows_cache=True, disaggregates=True),
     Stack("mlperf-serving", _ENGINE, fp8_cache_with=("fp8", "fp4", "nvfp4")),
     Stack("vllm-ascend", _ENGINE, grows_cache=True),
     Stack("mindie", _ENGINE),
-    Stack("tgi", _ENGINE, ("text-generation-inference",)),
+    Stack("tgi", _ENGINE, ("text-generation-inference", "huggingface-tgi", "hf-tgi")),
     # cuBLAS computes in 16 bits (CUBLAS_COMPUTE_16F) unless llama.cpp is built otherwise (its pull request 19697).
     Stack(
         "llama.cpp",
         _GRAPH,
-        ("llamacpp", "llama-cpp", "ollama"),
+        ("llamacpp", "llama-cpp", "llama-server", "ollama", "lm-studio", "koboldcpp"),
         accumulates_in_16_bits=True,
         bits_of_whole_file=True,
+        splits_layers=True,  # its default of --split-mode
     ),
     Stack("gpt-fast", _GRAPH, static_batches=True),
-    Stack("exllamav2", _GRAPH, ("exllama",)),
+    Stack("exllamav2", _GRAPH, ("exllama",), splits_layers=True),  # load_autosplit, its default loader
     Stack("mlc-llm", _GRAPH, ("mlc",)),
     Stack("neuronx-distributed", _NEURON, ("nxd", "nxdt")),
     Stack("transformers-neuronx", _NEURON, ("optimum-neuron",)),
@@ -141,10 +144,11 @@ STACKS = (
     Stack(
         "transformers",
         _EAGER,
-        ("accelerate", "hugging-face", "huggingface", "hf", "peft", "trl", "llama-recipes"),
+        ("accelerate", "hugging-face", "huggingface", "hf", "peft", "trl", "llama-recipes", "sentence-transformers"),
         half_weights=True,
         expands_weights=True,
         static_batches=True,
+        splits_layers=True,  # device_map of Accelerate
     ),
     Stack("pytorch-ngc", _EAGER, ("ngc-pytorch",), before_flash=True, static_batches=True),
     # NVIDIA's own tuned code, in its containers.
@@ -156,7 +160,8 @@ STACKS = (
     Stack(
         "pytorch",
         _EAGER,
-        ("torch", "pytorch-lightning", "lightning", "fsdp"),
+        # Libraries of networks that PyTorch runs.
+        ("torch", "pytorch-lightning", "lightning", "fsdp", "diffusers", "timm", "torchvision", "ultralytics"),
         expands_weights=True,
         static_batches=True,
     ),
@@ -274,6 +279,11 @@ def software_name(name: str, known: Collection[str]) -> str | None:
     joined = name.lower().replace(" ", "-").replace("_", "-")
     names = (name.lower(), joined, OTHER_NAMES.get(joined), software_called(name).line)
     return next((each for each in names if each in known), None)
+
+
+def stack_names() -> Collection[str]:
+    """Returns all names of stacks."""
+    return _BY_NAME.keys()
 
 
 def aliases_of(name: str) -> list[str]:

@@ -195,6 +195,8 @@ def _limits(config: Config) -> CutLimits:
     if t is None:
         return CutLimits()
     if isinstance(config, InferenceConfig):
+        if config.software.stack.splits_layers:
+            return CutLimits(layers=t.layers)
         return CutLimits(t.heads, t.layers, experts=t.experts)
     contexts = max(1, config.sequence_length // LONG_SEQUENCE)
     if config.software.stack_class.cuts_models:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from service.domain.arrays import Number
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.models.counts import network_flops
 from service.domain.physics.cluster import Cluster
@@ -87,13 +88,21 @@ def usual_inference_layout(config: InferenceConfig, cluster: Cluster, fixed: Fix
     The other GPUs of the node run further replicas.
     """
     tensor, pipeline = fixed.tensor or 1, fixed.pipeline or 1
-    if fixed.tensor is None:
-        weights = inference_parts(config, Layout(), 0.0)["weights"] / pipeline
-        while tensor < cluster.gpus_per_node and weights / tensor > USABLE_SHARE_FOR_WEIGHTS * cluster.usable_bytes:
-            tensor *= 2
-        tensor = min(tensor, cluster.gpus_per_node)
+    weights = inference_parts(config, Layout(), 0.0)["weights"] / (tensor * pipeline)
+    if config.software.stack.splits_layers:
+        pipeline = fixed.pipeline or _parts(weights, cluster, cluster.gpus_per_node // tensor)
+    else:
+        tensor = fixed.tensor or _parts(weights, cluster, cluster.gpus_per_node)
     data = fixed.data or max(1, cluster.gpus // (tensor * pipeline))
     return Layout(tensor=tensor, pipeline=pipeline, data=data, expert=fixed.expert or 1)
+
+
+def _parts(weights: Number, cluster: Cluster, most: int) -> int:
+    """GPUs, a power of two or the most, over which weights take no more than their share of each."""
+    parts = 1
+    while parts < most and weights / parts > USABLE_SHARE_FOR_WEIGHTS * cluster.usable_bytes:
+        parts *= 2
+    return max(1, min(parts, most))
 
 
 def _usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from enum import StrEnum
 
-from service.domain.catalog.precision import bytes_per_value
-from service.domain.jobs.config import USUAL_CONFIDENCE
+from service.domain.catalog.hardware import CPU
+from service.domain.catalog.precision import bytes_per_value, format_of
+from service.domain.jobs.config import USUAL_CONFIDENCE, InferenceConfig
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
@@ -27,6 +28,8 @@ class EstimateWarningCode(StrEnum):
     NETWORK_UNKNOWN = "network_unknown"
     NO_CLUSTER_THERE = "no_cluster_there"
     VCPUS_UNKNOWN = "vcpus_unknown"
+    BEYOND_CONTEXT = "beyond_context"
+    REQUESTS_WAIT = "requests_wait"
     SLOW_FIRST_TOKEN = "slow_first_token"  # noqa: S105 - a token of an answer
     BATCH_ASSUMED = "batch_assumed"
     HOST_BOUND = "host_bound"
@@ -34,6 +37,7 @@ class EstimateWarningCode(StrEnum):
     PRECISION_REDUCED = "precision_reduced"
     PRECISION_STORED = "precision_stored"
     SOFTWARE_UNRECOGNISED = "software_unrecognised"
+    ENGINE_OF_LANGUAGE_MODELS = "engine_of_language_models"
     SOFTWARE_PARTLY = "software_partly"
     SOFTWARE_UNSUPPORTED = "software_unsupported"
     EXTRAPOLATES = "extrapolates"
@@ -45,7 +49,7 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     estimate, gpu, precision = job_estimate.estimate, cluster.gpu, job_estimate.precision
     unsure = not estimate.memory.fits_surely or estimate.memory.fit_probability < USUAL_CONFIDENCE
     if unsure and not job_estimate.measured:
-        yield statement(EstimateWarningCode.GPU_MEMORY, memory=estimate.memory)
+        yield statement(EstimateWarningCode.GPU_MEMORY, memory=estimate.memory, of_cpus=gpu.kind == CPU)
     if not estimate.host.fits:
         yield statement(EstimateWarningCode.HOST_MEMORY, host=estimate.host)
     tensor = estimate.layout.tensor
@@ -57,20 +61,39 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     if (cluster.crosses_network or disaggregated) and not cluster.network_known:
         gbps = cluster.network_bytes_per_second * cluster.gpus_per_node * BITS_PER_BYTE / 1e9
         yield statement(EstimateWarningCode.NETWORK_UNKNOWN, gbps=gbps, disaggregated=disaggregated)
+    yield from _length_warnings(job_estimate)
     yield from _load_warnings(estimate.served)
     yield from _feed_warnings(job_estimate, cluster)
     # Narrower formats only store weights.
     if not gpu.runs(precision) and bytes_per_value(precision) >= 1 and precision in gpu.rates:
         yield statement(EstimateWarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)
     asked = job_estimate.job.precisions
-    if asked and precision not in asked and bytes_per_value(asked[0]) >= 1:
+    # All GPUs multiply integers of 4 bits and NormalFloat at 16 bits, so that a reader expects it.
+    if asked and precision not in asked and not format_of(asked[0]).stored_only:
         yield statement(EstimateWarningCode.PRECISION_STORED, gpu=gpu.name, asked=asked[0], precision=precision)
     if names := job_estimate.job.unrecognised_software:
         yield statement(EstimateWarningCode.SOFTWARE_UNRECOGNISED, names=names)
+    job = job_estimate.job
+    if job.software.stack_class.batches_continuously and not job.model.has_tokens:
+        figures = {"engine": job.software.line, "model": job.model.name}
+        yield statement(EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS, **figures)
     if estimate.extrapolates:
-        job = job_estimate.job
         named = job.software != UNKNOWN or bool(job.unrecognised_software)
         yield statement(EstimateWarningCode.EXTRAPOLATES, properties=estimate.extrapolates, stack_named=named)
+
+
+def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields a conversation with more tokens than the model is published for. It rejects no machine, because rotary
+    positions can be scaled.
+    """
+    config, transformer = job_estimate.config, job_estimate.job.model.transformer
+    # An encoder reads a fixed number of tokens, and the context is that of the decoder.
+    if not isinstance(config, InferenceConfig) or transformer is None or transformer.encoder_layers:
+        return
+    tokens = max(config.whole_length * config.longest_over_mean, config.input_length + (config.longest_output or 0.0))
+    if 0 < transformer.context_tokens < tokens:
+        model, most = job_estimate.job.model.name, transformer.context_tokens
+        yield statement(EstimateWarningCode.BEYOND_CONTEXT, model=model, most=most, tokens=tokens)
 
 
 def _load_warnings(served: ServedLoad | None) -> Iterator[Statement[EstimateWarningCode]]:

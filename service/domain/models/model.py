@@ -9,6 +9,8 @@ FAMILIES = (
     "llm", "moe", "hybrid_moe", "encoder", "enc_dec", "cnn", "detection", "segmentation", "vit", "diffusion", "speech",
     "recommender", "recurrent", "other",
 )  # fmt: skip
+FAMILIES_OF_TEXT = frozenset({"llm", "moe", "hybrid_moe", "encoder", "enc_dec"})
+"""Families that read text, whether or not their dimensions are known."""
 
 # Far beyond any network built: a larger number is a slip of the caller, and would overflow what is computed from it.
 MOST = {"layers": 4096, "hidden": 1 << 20, "vocabulary": 1 << 27, "context_tokens": 1 << 40}
@@ -218,6 +220,11 @@ class Model:
     def generates(self) -> bool:
         """Whether the model produces tokens one after another, as decoders do."""
         return self.transformer is not None and self.transformer.decoder
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the model reads or writes tokens: a transformer, or a model of text of unknown dimensions."""
+        return self.transformer is not None or self.family in FAMILIES_OF_TEXT
 
 
 def _check_sizes(t: Transformer) -> None:

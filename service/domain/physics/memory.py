@@ -267,10 +267,19 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
         return sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
 
     empty[CACHE] = cached(config.shared_prompt) if config.shared_prompt else 0.0
-    tokens = TOKENS_PER_PASS if stack.stack_class.batches_continuously else 1.0
-    empty["activations"] = tokens * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
+    empty["activations"] = _tokens_of_a_pass(config) * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
     # A request keeps its own tokens and its own recurrent state, even where a window has passed the shared part.
     return InferenceMemory(empty, cached(max(1.0, config.whole_length - config.shared_prompt)))
+
+
+def _tokens_of_a_pass(config: InferenceConfig) -> float:
+    """Tokens whose activations a GPU holds at once. Other models than decoders read whole samples, all of a batch that
+    is asked for together; where none is, the stack may take them one by one.
+    """
+    usual = TOKENS_PER_PASS if config.software.stack.stack_class.batches_continuously else 1.0
+    if config.model.generates:
+        return usual
+    return max(usual, (config.concurrency or 1.0) * (config.mean_length or config.input_length or 1.0))
 
 
 def inference_parts(config: InferenceConfig, layout: AnyLayout, requests: Number) -> dict[str, Number]:

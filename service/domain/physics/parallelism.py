@@ -42,6 +42,11 @@ class Layout:
         return self.tensor * self.pipeline
 
     @property
+    def spreads_model(self) -> bool:
+        """Whether no GPU holds a whole copy of the model, whose experts may be on the GPUs of other replicas."""
+        return self.model_ranks > 1 or self.expert > 1
+
+    @property
     def global_batch(self) -> int:
         """Samples of one step."""
         return self.data * self.micro_batch * self.accumulation - self.empty_samples

@@ -113,7 +113,7 @@ def situation_of(context: WorkContext, choices: tuple[Choice, ...], catalog: Cat
         host_memory_gib=context.needs.host_memory_gib,
         part=_part_of_a_card(context, modelled),
         asks_for_part=context.part_of_gpu is not None,
-        cut_over_gpus=modelled is not None and modelled.estimate.layout.model_ranks > 1,
+        cut_over_gpus=modelled is not None and modelled.estimate.layout.spreads_model,
     )
     if top is None:
         return situation

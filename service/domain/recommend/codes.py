@@ -76,6 +76,7 @@ class WarningCode(MeaningfulCode):
     SOFTWARE_UNSUPPORTED = auto(), "The software is not known to run there; an estimate assumes that it does."
     SOFTWARE_PARTLY = auto(), "The software runs there only in part, or an optional library does not run there."
     NETWORK_UNKNOWN = auto(), "The network between the nodes is not stated, so that a usual slow one is assumed."
+    BEYOND_CONTEXT = auto(), "The longest conversations have more tokens than the model is published for."
     SLOW_FIRST_TOKEN = auto(), "The first token takes more than 2 s, and the load names no limit on that time."
     TENSOR_OVER_SLOW_LINKS = auto(), "Tensor parallelism crosses slow links, so every layer waits for them."
     PRECISION_REDUCED = auto(), "The GPU runs the precision only at a token rate or by conversion."
@@ -85,6 +86,10 @@ class WarningCode(MeaningfulCode):
     SOFTWARE_UNRECOGNISED = (
         auto(),
         "No stack has the name of the framework or engine; the estimate assumes none.",
+    )
+    ENGINE_OF_LANGUAGE_MODELS = (
+        auto(),
+        "The engine serves language models, and the workload's model is none.",
     )
     EXTRAPOLATES = auto(), "No published run covers some property of the job, so the band is wider."
 

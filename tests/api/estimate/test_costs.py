@@ -267,13 +267,17 @@ def test_an_epoch_a_token_and_a_sample_have_their_price(client: TestClient) -> N
     assert tokens["per_unit"]["usd_per_million_output_tokens"] is None
 
 
-def test_answers_are_priced_by_tokens_read_and_written(client: TestClient) -> None:
-    answer = post_estimate(client, SERVING)
+@pytest.mark.parametrize("concurrency", [None, 1, 16])
+def test_a_request_costs_its_prompt_at_one_price_and_its_answer_at_another(
+    client: TestClient, concurrency: int | None
+) -> None:
+    answer = post_estimate(client, changed(SERVING, workload__concurrency=concurrency))
     (cost,) = answer["cost"]
-    for unit, rate in (("output", "tokens_per_second"), ("input", "prefill_tokens_per_second")):
-        per_second = answer["estimate"][rate]["likely"]
-        price = cost["per_unit"][f"usd_per_million_{unit}_tokens"]["likely"]
-        assert price == pytest.approx(3.0 / 3600 / per_second * 1e6, rel=1e-4)
+    estimate, work = answer["estimate"], SERVING["workload"]
+    prompt, reply = (cost["per_unit"][f"usd_per_million_{unit}_tokens"]["likely"] for unit in ("input", "output"))
+    assert prompt == pytest.approx(3.0 / 3600 / estimate["prefill_tokens_per_second"]["likely"] * 1e6, rel=1e-4)
+    request = (prompt * work["input_length"] + reply * work["output_length"]) / 1e6
+    assert request * estimate["samples_per_second"]["likely"] == pytest.approx(3.0 / 3600, rel=1e-3)
 
 
 def serving(**load: Any) -> Body:

@@ -457,3 +457,53 @@ def test_weights_in_8_bit_floats_are_stored_where_the_gpu_does_not_multiply_in_t
     (sentence,) = [each["text"] for each in stored["warnings"] if each["code"] == "precision_stored"]
     assert "stored in it, and multiplied in bf16" in sentence
     assert "precision_stored" not in {each["code"] for each in native["warnings"]}
+
+
+def test_4_bit_floats_are_stored_where_the_gpu_does_not_multiply_in_them(client: TestClient) -> None:
+    asked = changed(SERVING, workload__precision=["nvfp4"], workload__model="llama-3.1-70b")
+    stored, native = (
+        post_estimate(client, changed(asked, machine=machine))
+        for machine in ("aws/p5.48xlarge", "aws/p6-b200.48xlarge")
+    )
+    assert (stored["estimate"]["precision"], native["estimate"]["precision"]) == ("bf16", "nvfp4")
+    assert "precision_stored" in {each["code"] for each in stored["warnings"]}
+    assert "precision_stored" not in {each["code"] for each in native["warnings"]}
+
+
+def test_a_model_that_is_too_large_for_cpus_is_stated_without_gpus(client: TestClient) -> None:
+    answer = post_estimate(client, changed(SERVING, workload__model="llama-3.1-70b", machine="aws/c5.9xlarge"))
+    texts = [each["text"] for each in (*answer["warnings"], *answer["nearest_changes"])]
+    memory = [text for text in texts if "GiB" in text]
+    assert answer["fits"] is False
+    assert len(memory) > 1
+    assert not [text for text in memory if "GPU" in text]
+
+
+def test_checkpoints_of_spot_are_stated_only_with_a_price_that_rests_on_them(client: TestClient) -> None:
+    rented = changed(SERVING, machine="aws/p5.48xlarge")
+    work = changed(rented, workload__amount={"samples": 1e6})
+    billed, open_ended = (post_estimate(client, body)["notes"] for body in (work, rented))
+    assert any("checkpoint" in note for note in billed)
+    assert not any("checkpoint" in note for note in open_ended)
+
+
+@pytest.mark.parametrize(("concurrency", "waits"), [(16, False), (100_000, True)])
+def test_requests_that_wait_for_a_place_are_stated(client: TestClient, concurrency: int, waits: bool) -> None:
+    answer = post_estimate(client, changed(SERVING, workload__concurrency=concurrency))
+    texts = [each["text"] for each in answer["warnings"] if each["code"] == "requests_wait"]
+    running = answer["estimate"]["concurrency"]
+    assert (running < concurrency) is waits
+    assert texts == ([text for text in texts if f"{running:,.0f} of 100,000 requests" in text] if waits else [])
+    assert len(texts) == waits
+
+
+def test_an_encoder_holds_the_activations_of_the_batch_that_is_asked_for(client: TestClient) -> None:
+    """A token of BGE large takes 8 x 1024 + 6 x 4096 bytes at once: 32 kB, so 4,096 sequences of 512 take 64 GiB."""
+    work = {"task": "inference", "model": "bge-large-en-v1.5", "input_length": 512, "precision": ["fp16"]}
+    small, large, more = (
+        post_estimate(client, {"workload": {**work, "batch_size": batch}, "machine": machine})
+        for batch, machine in ((64, "aws/g6.xlarge"), (4096, "aws/g6.xlarge"), (4096, "aws/p5en.48xlarge"))
+    )
+    held = [each["estimate"]["memory"]["parts"]["activations"] for each in (small, large)]
+    assert held == pytest.approx([1.0, 64.0], rel=0.2)
+    assert (small["fits"], large["fits"], more["fits"]) == (True, False, True)

@@ -99,6 +99,24 @@ def test_a_late_first_token_that_no_limit_covers_is_stated(client: TestClient) -
         assert "slow_first_token" not in {each["code"] for each in answer["warnings"]}
 
 
+@pytest.mark.parametrize(
+    ("lengths", "longest"),
+    [
+        ({"input_length": 130_000, "output_length": 1072}, None),
+        ({"input_length": 131_000, "output_length": 1000}, "132,000"),
+        # The longest of 95 in 100 conversations, where the mean one is within the context.
+        ({"input_length": {"mean": 100_000, "p95": 150_000}, "output_length": 1000}, "151,000"),
+    ],
+)
+def test_conversations_beyond_the_context_of_a_model_are_stated(
+    client: TestClient, lengths: dict[str, Any], longest: str | None
+) -> None:
+    answer = answer_to(client, concurrency=1, percentile=95, **lengths)
+    texts = [each["text"] for each in answer["warnings"] if each["code"] == "beyond_context"]
+    assert len(texts) == (longest is not None)
+    assert all(f"of up to 131,072 tokens, and the longest here have {longest}" in text for text in texts)
+
+
 # Prompts and answers on different instances
 
 

@@ -170,3 +170,86 @@ def test_readers_of_deepseek_are_served_by_eight_linked_gpus(client: TestClient)
     first, *_ = post_recommend(client, {"workload": work, "limit": 1})["choices"]
     assert (first["gpu"]["id"], first["gpu"]["per_node"]) == ("h200-sxm-141gb", 8)
     assert first["serving"]["seconds_per_output_token"] < 0.1
+
+
+@pytest.mark.parametrize(("name", "near"), [("vlm", "Did you mean vllm"), ("my-own-server", None)])
+def test_an_engine_that_no_stack_has_is_stated_with_near_names(client: TestClient, name: str, near: str | None) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "output_length": 100, "software": {"engine": name}}
+    answer = post_estimate(client, {"workload": work, "machine": "aws/g6e.xlarge"})
+    (text,) = (each["text"] for each in answer["warnings"] if each["code"] == "software_unrecognised")
+    assert near in text if near else "Did you mean" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "stack"),
+    [("diffusers", "pytorch"), ("sentence-transformers", "transformers"), ("lm-studio", "llama.cpp")],
+)
+def test_a_library_is_estimated_as_the_stack_that_does_its_work(client: TestClient, name: str, stack: str) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "output_length": 100, "software": {"framework": name}}
+    estimate = post_estimate(client, {"workload": work, "machine": "aws/g6e.xlarge"})["estimate"]
+    assert estimate["software_profile"] == stack
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "same"),
+    [
+        ("weight_precision", "AWQ", "int4"),
+        ("weight_precision", "w4a16", "int4"),
+        ("weight_precision", "float8", "fp8"),
+        ("kv_cache_precision", "fp8_e5m2", "fp8"),
+    ],
+)
+def test_formats_of_weights_and_cache_have_the_names_that_engines_give_them(
+    client: TestClient, field: str, name: str, same: str
+) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "input_length": 100, "output_length": 100}
+    named, plain = (
+        post_estimate(client, {"workload": {**work, field: each}, "machine": "aws/g6e.xlarge"}) for each in (name, same)
+    )
+    assert named["estimate"] == plain["estimate"]
+
+
+@pytest.mark.parametrize(("name", "says"), [("gptq", "write int4 or int8"), ("q4_k_m", "workload.weight_bits")])
+def test_a_format_that_the_name_does_not_settle_is_answered_with_what_to_send(
+    client: TestClient, name: str, says: str
+) -> None:
+    work = {"task": "inference", "model": "llama-3.1-8b", "weight_precision": name}
+    answer = client.post("/estimate", json={"workload": work, "machine": "aws/g6e.xlarge"})
+    assert answer.status_code == 422
+    assert says in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(("model", "stated"), [("resnet-50", True), ("sdxl", True), ("bge-m3", False)])
+def test_a_network_without_tokens_in_an_engine_of_language_models_is_stated(
+    client: TestClient, model: str, stated: bool
+) -> None:
+    work = {"task": "inference", "model": model, "software": {"engine": "vllm"}}
+    codes = {
+        each["code"] for each in post_estimate(client, {"workload": work, "machine": "aws/g6e.xlarge"})["warnings"]
+    }
+    assert ("engine_of_language_models" in codes) is stated
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("Qwen/Qwen3-32B-AWQ", "qwen3-32b"),
+        ("nvidia/DeepSeek-R1-FP4", "deepseek-v3"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "llama-3.1-8b"),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2.5-72b"),
+    ],
+)
+def test_a_quantised_release_is_answered_with_its_model_and_where_to_name_the_format(
+    client: TestClient, name: str, model: str
+) -> None:
+    answer = client.post(
+        "/estimate", json={"workload": {"task": "inference", "model": name}, "machine": "aws/g6.xlarge"}
+    )
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["near"]) == ("workload.model", [model])
+    assert "workload.weight_precision" in error["message"]
+
+
+def test_brackets_are_no_part_of_the_name_of_a_model(client: TestClient) -> None:
+    assert get_json(client, "/models/FLUX.1 [dev]")["id"] == "flux.1-dev"

@@ -162,6 +162,7 @@ SMALL = {"task": "inference", "model": "resnet-50", "amount": {"samples": 1e6}}
         {"workload": {**SMALL, "software": {"platforms": ["cpu"]}}, "constraints": {"provider": ["aws"]}},
         {"workload": SMALL, "constraints": {"family": ["c5", "c6i"]}},
         {"workload": SMALL, "constraints": {"provider": ["aws"], "max_gpu_count": 0}},
+        {"workload": SMALL, "constraints": {"provider": ["aws"], "platform": ["CPU"]}},
     ],
 )
 def test_a_job_on_cpus_is_estimated_within_their_peak(client: TestClient, ask: Any) -> None:

@@ -18,6 +18,7 @@ from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Amount, Job
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.serving import Length, Serving
+from service.domain.jobs.stacks import SoftwareStack
 from service.domain.recommend.answer import Answer, Limits
 from service.domain.recommend.codes import NoteCode, ReasonCode, WarningCode
 from service.domain.recommend.objective import OBJECTIVES
@@ -30,7 +31,7 @@ from tests.builders.calibrations import FITTED
 from tests.builders.catalogs import catalog, provider, software_rule
 from tests.builders.gpus import gpu, rate
 from tests.builders.instance_types import event, instance_type
-from tests.builders.jobs import LARGE_MODEL, model
+from tests.builders.jobs import LARGE_MODEL, LLAMA_3_8B, model
 from tests.builders.offers import priced
 from tests.builders.selection import question_of
 from tests.builders.sources import DAY, SOURCE
@@ -133,6 +134,12 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "a load of long prompts": lambda: ask(
         replace(SERVING, input_length=16384.0, serving=replace(OF_READERS, prompt=Length(16384.0), concurrency=4.0)),
         task="inference", limits=Limits(of_load=True),
+    ),
+    "conversations beyond the context": lambda: ask(
+        replace(SERVING, model=model(replace(LLAMA_3_8B, context_tokens=512))), task="inference"
+    ),
+    "a network in an engine of language models": lambda: ask(
+        Job("inference", PICTURES, ("fp16",), software=SoftwareStack("vllm")), task="inference"
     ),
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),

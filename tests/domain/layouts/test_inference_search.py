@@ -231,3 +231,11 @@ def test_a_model_too_big_for_a_gpu_is_cut() -> None:
     found = best_layout(FITTED, inference(model=LARGE_MODEL, concurrency=None), cluster())
     assert found.fits_surely
     assert found.layout.model_ranks >= 2
+
+
+@pytest.mark.parametrize("stack", ["llama.cpp", "exllamav2", "transformers"])
+def test_a_stack_that_splits_layers_has_no_tensor_parallelism_unless_it_is_asked_for(stack: str) -> None:
+    work = inference(model=LARGE_MODEL, concurrency=1.0, software=SoftwareStack(stack))
+    free, asked = (best_layout(FITTED, work, cluster(), each) for each in (FixedLayout(), FixedLayout(tensor=4)))
+    assert (free.layout.tensor, free.layout.pipeline > 1) == (1, True)
+    assert asked.layout.tensor == 4

@@ -37,3 +37,11 @@ def test_fixed_parts_stay() -> None:
 def test_inference_has_a_replica_on_each_gpu() -> None:
     assert usual_layout(inference(), cluster()).data == 8
     assert usual_layout(inference(), cluster(), FixedLayout(tensor=4)).data == 2
+
+
+def test_a_stack_that_splits_layers_makes_stages_of_a_large_model() -> None:
+    config = inference(model=LARGE_MODEL, software=SoftwareStack("llama.cpp"))
+    layout = usual_layout(config, cluster())
+    assert (layout.tensor, layout.pipeline, layout.data) == (1, 4, 2)
+    both = usual_layout(config, cluster(), FixedLayout(tensor=4))
+    assert (both.tensor, both.pipeline, both.data) == (4, 1, 2)
