@@ -134,6 +134,9 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.SOFTWARE_UNSUPPORTED: (
         "{software} is not known to run on the {gpu}: the figures assume that it does."
     ).format,
+    EstimateWarningCode.TASK_UNSUPPORTED: (
+        "No software is known to do {task} on {instance}: the figures assume that some does."
+    ).format,
     EstimateWarningCode.EXTRAPOLATES: _extrapolates,
     EstimateWarningCode.ENDED: ended,
 }

@@ -198,6 +198,12 @@ def _spot_can_be_interrupted(notice_seconds: int | None) -> str:
     return f"Spot machines can be taken away{notice}; the work must save and resume."
 
 
+_OF_ESTIMATES_ALONE = (
+    EstimateWarningCode.BATCH_ASSUMED,
+    EstimateWarningCode.ENDED,
+    EstimateWarningCode.TASK_UNSUPPORTED,
+)
+
 WARNINGS: Mapping[WarningCode, Sentence] = {
     WarningCode.PCIE_MULTI_GPU: "The {gpus} GPUs are linked by PCIe only. Training one model on all of them can be "
     "slow; measure it.",
@@ -241,8 +247,9 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     **{
         WarningCode(code): sentence
         for code, sentence in WARNINGS_OF_ESTIMATES.items()
-        # A note says the first of every choice; the state of a choice has warnings of its own.
-        if code not in (EstimateWarningCode.BATCH_ASSUMED, EstimateWarningCode.ENDED)
+        # A note says the first of every choice, the state of a choice has warnings of its own, and no choice lacks
+        # software for its task.
+        if code not in _OF_ESTIMATES_ALONE
     },
     WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",
     WarningCode.MEASUREMENT_OTHER_SOFTWARE: "Measured with {measured}; the workload asks for {requested}. Measure it "

@@ -36,6 +36,7 @@ class EstimateWarningCode(StrEnum):
     SOFTWARE_UNRECOGNISED = "software_unrecognised"
     SOFTWARE_PARTLY = "software_partly"
     SOFTWARE_UNSUPPORTED = "software_unsupported"
+    TASK_UNSUPPORTED = "task_unsupported"
     EXTRAPOLATES = "extrapolates"
     ENDED = "ended"
 

@@ -457,3 +457,30 @@ def test_weights_in_8_bit_floats_are_stored_where_the_gpu_does_not_multiply_in_t
     (sentence,) = [each["text"] for each in stored["warnings"] if each["code"] == "precision_stored"]
     assert "stored in it, and multiplied in bf16" in sentence
     assert "precision_stored" not in {each["code"] for each in native["warnings"]}
+
+
+@pytest.mark.parametrize(
+    ("machine", "unknown"),
+    [
+        ("aws/dl1.24xlarge", "The peak of the Intel Gaudi"),
+        ("aws/g6f.large", "The peak and the memory bandwidth of the"),
+        ({"gpu": "gaudi-32gb", "gpu_count": 8}, "The peak of the Intel Gaudi"),
+    ],
+)
+def test_no_job_is_estimated_on_a_gpu_whose_figures_are_unknown(
+    client: TestClient, machine: str | Body, unknown: str
+) -> None:
+    answer = client.post("/estimate", json=changed(NETWORK, machine=machine))
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(unknown)
+    assert "give hours or a measured rate instead" in answer.json()["detail"]
+
+
+def test_a_task_that_no_software_does_on_the_machine_is_a_warning(client: TestClient) -> None:
+    """Inferentia runs trained networks alone, and no framework runs on the Radeon Pro V520."""
+    for machine in ("aws/inf1.xlarge", "aws/g4ad.xlarge"):
+        warnings = post_estimate(client, changed(NETWORK, machine=machine))["warnings"]
+        texts = [each["text"] for each in warnings if each["code"] == "task_unsupported"]
+        assert texts == [f"No software is known to do training on {machine}: the figures assume that some does."]
+    codes = [each["code"] for each in post_estimate(client, NETWORK)["warnings"]]
+    assert "task_unsupported" not in codes
