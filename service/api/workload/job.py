@@ -77,17 +77,14 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),
         **{name: getattr(work, name) for name in AS_SENT},
     )
+    _check_work(job)
     _check_tokens(job)
     _check_pairs(work)
     _check_sample(work, job)
+    _check_sequences(job)
+    _check_batch(job)
     _check_images(job)
     _check_engine(job)
-    if model.transformer is None and model.forward_flops_per_sample is None and work.task == "inference":
-        raise QuestionError(
-            f"The work of a {model.sample} by {model.name} is unknown: describe the model by its parameters and "
-            "forward_flops_per_sample.",
-            field="workload.model",
-        )
     return job
 
 
@@ -146,6 +143,8 @@ def amount_of(sent: AmountRequest | None, model: Model | None = None) -> Amount 
     if not units or units == ["hours_on"]:
         return None
     samples = None if one_epoch is None else one_epoch * (sent.epochs or 1)
+    if sent.tokens is not None and model is not None and model.transformer is None and model.sample == "token":
+        return Amount(samples=sent.tokens, epochs=sent.epochs)
     if sent.audio_hours is not None:
         samples = sent.audio_hours * SECONDS_AN_HOUR / _audio_seconds(model)
     return Amount(samples=samples, tokens=sent.tokens, steps=sent.steps, epochs=sent.epochs)
@@ -180,6 +179,44 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
     if work.sample is not None and work.sample != job.sample_name:
         raise QuestionError(
             f"A sample of this workload is: {job.sample_name}. Leave workload.sample out.", field="workload.sample"
+        )
+
+
+def _check_work(job: Job) -> None:
+    """Raises `QuestionError` for a model of which the work of a sample is unknown."""
+    model = job.model
+    if model.transformer is None and model.forward_flops_per_sample is None:
+        raise QuestionError(
+            f"The work of a {model.sample} by {model.name} is unknown: describe the model by its parameters and "
+            "forward_flops_per_sample.",
+            field="workload.model",
+        )
+    # Its parameters alone give the work of a token, not of a sequence, of which a step has thousands of tokens.
+    if model.transformer is None and model.family == "llm" and job.task == "training":
+        raise QuestionError(
+            "Training of a language model depends on its dimensions: give layers, hidden and heads, its config.json as "
+            "model.huggingface_config, or the name of a model like it.",
+            field="workload.model",
+        )
+
+
+def _check_sequences(job: Job) -> None:
+    """Raises `QuestionError` for a length of sequences of a model whose samples have one size."""
+    for name in ("sequence_length", "mean_length"):
+        if getattr(job, name) is not None and job.model.transformer is None:
+            raise QuestionError(
+                f"The work of a sample of {job.model.name} is known for one size alone: leave {name} out.",
+                field=f"workload.{name}",
+            )
+
+
+def _check_batch(job: Job) -> None:
+    """Raises `QuestionError` for an optimizer step of fewer samples than a single GPU takes in one pass."""
+    if job.micro_batch and job.global_batch and job.micro_batch > job.global_batch:
+        raise QuestionError(
+            f"batch_size is the samples of one GPU and pass, so that it cannot exceed the {job.global_batch:,} of "
+            "global_batch_size, which all GPUs share.",
+            field="workload.batch_size",
         )
 
 

@@ -108,6 +108,8 @@ class Job:
         model, steps = self.model, _denoising_steps(self)
         if model.sample not in ("token", "sequence"):
             return f"{model.sample} in {steps:g} steps" if self.task == "inference" and steps > 1 else model.sample
+        if model.transformer is None:
+            return model.sample
         if self.task == "inference":
             return "request" if model.generates else f"sequence of {input_length(self):g} tokens"
         return f"sequence of {sequence_length(self)} tokens"

@@ -484,3 +484,41 @@ def test_a_task_that_no_software_does_on_the_machine_is_a_warning(client: TestCl
         assert texts == [f"No software is known to do training on {machine}: the figures assume that some does."]
     codes = [each["code"] for each in post_estimate(client, NETWORK)["warnings"]]
     assert "task_unsupported" not in codes
+
+
+@pytest.mark.parametrize("model", ["tacotron2", {"parameters": 7e9, "family": "llm"}])
+def test_training_is_not_estimated_where_the_work_of_a_sample_is_unknown(client: TestClient, model: str | Body) -> None:
+    """A language model of 7e9 parameters used to train at the work of one token for each sample of any length."""
+    answer = client.post("/estimate", json=changed(NETWORK, workload__model=model))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "workload.model"
+
+
+def test_a_sample_of_a_recurrent_network_is_a_token(client: TestClient) -> None:
+    bodies = [
+        changed(NETWORK, workload__model="lstm-large", workload__amount={unit: 1e9}) for unit in ("samples", "tokens")
+    ]
+    by_samples, by_tokens = (post_estimate(client, body)["estimate"] for body in bodies)
+    assert by_samples["sample"] == "token"
+    assert by_tokens["hours"] == by_samples["hours"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"workload__sequence_length": 512}, "workload.sequence_length"),
+        ({"workload__mean_length": 100}, "workload.mean_length"),
+        ({"workload__batch_size": 8, "workload__global_batch_size": 4}, "workload.batch_size"),
+    ],
+)
+def test_a_length_or_batch_that_cannot_count_is_refused(client: TestClient, changes: Body, field: str) -> None:
+    """They used to be ignored without a word."""
+    answer = client.post("/estimate", json=changed(NETWORK, **changes))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == field
+
+
+def test_a_training_sample_has_at_least_one_token(client: TestClient) -> None:
+    answer = client.post("/estimate", json=changed(TRAINING, workload__sequence_length=0))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "workload.sequence_length"
