@@ -18,7 +18,7 @@ from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, input_len
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.stacks import STACKS, UNKNOWN, software_called
-from service.domain.models.described import DIMENSIONS, described, recognised
+from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
 from service.domain.physics.memory import OPTIMIZER_STATES
@@ -51,6 +51,8 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     # An engine decides the speed of serving, whatever framework it is written in.
     engine, named = software_called(work.software.engine), (work.software.framework, work.software.engine)
     model = published_model(_model(work.model, catalog), catalog)
+    like = model_like(model, catalog.reference.models.values()) if _lacks_dimensions(model, work) else None
+    model = model if like is None else with_dimensions_of(like, model)
     serving = serving_of(work, model)
     job = Job(
         task=work.task,  # type: ignore[arg-type]
@@ -74,6 +76,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         prompt_field=f"workload.{'serving.' if work.input_length is None and serving else ''}input_length",
         loading=loading_of(work, model),
         assumed_network_gbps=work.assume_network_gbps,
+        dimensions_of=None if like is None else like.name,
         unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),
         **{name: getattr(work, name) for name in AS_SENT},
     )
@@ -94,6 +97,14 @@ def named_work_of(work: WorkloadRequest, catalog: Catalog) -> NamedWork | None:
         return None
     precision = next(iter(resolved("precision", work.precision, catalog, "workload.")), None)
     return NamedWork(work.name, work.task, precision, amount_of(work.amount), work.concurrent_runs)
+
+
+def _lacks_dimensions(model: Model, work: WorkloadRequest) -> bool:
+    """Whether a language model has to be trained of which only the parameters are known.
+
+    They give the work of a token. A step of training, its memory and its traffic depend on sequences and layers.
+    """
+    return work.task == "training" and model.family == "llm" and model.transformer is None
 
 
 def _precisions(work: WorkloadRequest, model: Model, catalog: Catalog) -> tuple[str, ...]:
@@ -189,13 +200,6 @@ def _check_work(job: Job) -> None:
         raise QuestionError(
             f"The work of a {model.sample} by {model.name} is unknown: describe the model by its parameters and "
             "forward_flops_per_sample.",
-            field="workload.model",
-        )
-    # Its parameters alone give the work of a token, not of a sequence, of which a step has thousands of tokens.
-    if model.transformer is None and model.family == "llm" and job.task == "training":
-        raise QuestionError(
-            "Training of a language model depends on its dimensions: give layers, hidden and heads, its config.json as "
-            "model.huggingface_config, or the name of a model like it.",
             field="workload.model",
         )
 
