@@ -185,6 +185,10 @@ class InstanceDetailResponse(InstanceTypeResponse):
     vcpus_per_gpu: float | None
     interconnect: str | None
     network_baseline_gbps: float | None
+    cpu_baseline_share: Annotated[
+        float | None,
+        Field(description="Share of its time that each vCPU of a burstable type can run without end; null: others."),
+    ]
     twin_of: str | None
     superseded_by: Annotated[
         str | None, Field(description="The newer type that is faster, costs no more and has as much memory.")

@@ -164,6 +164,7 @@ def estimate(
         warnings=(
             *_warnings(question, job, catalog),
             *_software_warnings(question, catalog),
+            *_burstable(question),
             *_ended(question, catalog),
         ),
         evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
@@ -283,6 +284,13 @@ def _warnings(
         return warnings
     alone = catalog.derive(without_cluster)[catalog.index_of[instance_type.id]]
     return (*warnings, statement(EstimateWarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)) if alone else warnings
+
+
+def _burstable(question: EstimateQuestion) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields the share of its speed that a burstable type sustains."""
+    machine = question.instance_type
+    if machine is not None and machine.cpu_baseline_share is not None:
+        yield statement(EstimateWarningCode.BURSTABLE, share=machine.cpu_baseline_share)
 
 
 def _ended(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[EstimateWarningCode]]:

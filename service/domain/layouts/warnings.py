@@ -38,6 +38,8 @@ class EstimateWarningCode(StrEnum):
     SOFTWARE_UNSUPPORTED = "software_unsupported"
     TASK_UNSUPPORTED = "task_unsupported"
     EXTRAPOLATES = "extrapolates"
+    BURSTABLE = "burstable"
+    DIMENSIONS_ASSUMED = "dimensions_assumed"
     ENDED = "ended"
 
 
@@ -66,6 +68,8 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     asked = job_estimate.job.precisions
     if asked and precision not in asked and bytes_per_value(asked[0]) >= 1:
         yield statement(EstimateWarningCode.PRECISION_STORED, gpu=gpu.name, asked=asked[0], precision=precision)
+    if (like := job_estimate.job.dimensions_of) is not None:
+        yield statement(EstimateWarningCode.DIMENSIONS_ASSUMED, model=like)
     if names := job_estimate.job.unrecognised_software:
         yield statement(EstimateWarningCode.SOFTWARE_UNRECOGNISED, names=names)
     if estimate.extrapolates:

@@ -50,7 +50,7 @@ ENDING = instance_type("end.1", lifecycle=(event(), event("retired", date(2024, 
 PARTLY = instance_type("part.1", gpu=PART, gpu_count=1, lifecycle=(event("closed_to_new"),))
 DARK = instance_type("dark.1", gpu=gpu("dark", rates=(rate("bf16", "accelerated", None),)))
 CARD = instance_type("card.1", provider="vast", gpu_count=1, vcpus=None, network_gbps=None)
-HOST = instance_type("c5.xlarge", gpu=None, cpu_fp32_tflops=0.4352)
+HOST = instance_type("t3.medium", gpu=None, cpu_fp32_tflops=0.16, cpu_baseline_share=0.2)
 OTHER = instance_type("mlu.8", gpu=NPU, gpu_count=8, rdma=False, network_gbps=None)
 
 PRIOR = InterruptionPrior("spot", "", "", date(2020, 1, 1), 0.01, 0.05, 0.2, 0.5, 0.9, SOURCE, None)
@@ -134,6 +134,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
         replace(SERVING, input_length=16384.0, serving=replace(OF_READERS, prompt=Length(16384.0), concurrency=4.0)),
         task="inference", limits=Limits(of_load=True),
     ),
+    "a model by its parameters": lambda: ask(replace(SMALL_JOB, dimensions_of="Llama 3 8B")),
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
     "a commitment": lambda: ask(world=catalog(priced(P4D, 1.0, market="reserved", term="1y_reserved"))),
