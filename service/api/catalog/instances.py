@@ -53,7 +53,10 @@ class InstancesRequest(InstanceFilters, PageRequest):
     task: Annotated[
         Task | None, Field(description="Leaves out types that no software can use for the task; nothing else.")
     ] = None
-    q: Annotated[Name | None, Field(description="Words to be found in names, families, CPUs, GPUs and aliases.")] = None
+    q: Annotated[
+        Name | None,
+        Field(description="Words to be found in names, families, CPUs, GPUs, aliases, links and networks such as EFA."),
+    ] = None
     sort: Annotated[
         Names,
         Field(description="Columns, `-` for descending: a numeric filter, `usd_per_hour`, `tflops_per_usd`, `name`."),
