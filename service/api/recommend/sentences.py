@@ -157,7 +157,8 @@ REASONS: Mapping[ReasonCode, Sentence] = {
         "confirms it."
     ),
     ReasonCode.SPARE_VCPUS: lambda vcpus, needed: (
-        f"{ceil(needed)} of its {vcpus:g} vCPUs prepare samples as fast as the GPUs take them; more bring no speed."
+        f"{ceil(needed)} of its {vcpus:g} vCPUs {'prepare' if needed > 1 else 'prepares'} samples as fast as the GPUs "
+        "take them; more bring no speed."
     ),
     ReasonCode.TIED: _tied,
 }

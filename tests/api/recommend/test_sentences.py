@@ -184,3 +184,9 @@ def test_every_note_has_the_figures_of_its_sentence(answers: list[Answer]) -> No
     notes = [each for answer in answers for each in answer.notes]
     assert all(note(each).text for each in notes)
     assert {each.code for each in notes} == set(NoteCode)
+
+
+@pytest.mark.parametrize(("needed", "start"), [(0.6, "1 of its 8 vCPUs prepares"), (1.2, "2 of its 8 vCPUs prepare ")])
+def test_one_vcpu_prepares_and_several_prepare(needed: float, start: str) -> None:
+    reason = Statement(ReasonCode.SPARE_VCPUS, {"vcpus": 8.0, "needed": needed})
+    assert with_text(reason).text.startswith(start)
