@@ -15,7 +15,7 @@ from service.domain.catalog.hardware import Gpu
 from service.domain.catalog.history import CatalogHistory
 from service.domain.catalog.names import resolve_gpus
 from service.domain.catalog.precision import FORMATS
-from service.domain.catalog.reference import RUN_KINDS
+from service.domain.catalog.reference import RDMA_FABRICS, RUN_KINDS
 from service.domain.errors import UnknownName
 from service.domain.jobs.stacks import STACKS
 
@@ -221,3 +221,10 @@ def test_published_runs_are_there_with_their_sources(history: CatalogHistory) ->
     assert {run.framework for run in known.published_runs} - {None} <= {stack.id for stack in STACKS}
     assert history.on(date(2015, 12, 31)).published_runs == ()
     assert len(history.on(date(2026, 11, 22)).published_runs) == 2873
+
+
+def test_every_network_with_rdma_has_a_name(history: CatalogHistory) -> None:
+    catalog = history.on(date(2026, 11, 1))
+    providers = {each.provider for each in catalog.instance_types if each.rdma}
+    assert len(providers) > 5
+    assert {catalog.reference.providers[provider].rdma_fabric for provider in providers} <= RDMA_FABRICS.keys()

@@ -17,7 +17,7 @@ Record = dict[str, Any]
 UNKNOWN_COLUMNS = (
     "interconnect_gb_per_second", "cpu_vendor", "cpu_model", "network_gbps", "network_baseline_gbps", "rdma",
     "gpudirect_rdma", "local_storage_gb", "bare_metal", "hypervisor", "cpu_fp32_tflops",
-    "cpu_memory_bandwidth_gb_per_second", "twin_of", "orderable",
+    "cpu_memory_bandwidth_gb_per_second", "cpu_baseline_share", "twin_of", "orderable",
 )  # fmt: skip
 NAMED_BY_FAMILY = ("aws", "gcp")
 SERIES = re.compile(r"(?:\d+x?[_ ]?)?(.+)[._][^._]+")

@@ -27,6 +27,7 @@ def provider(id: str = "aws", **given: Any) -> Provider:  # noqa: A002 - the fie
         priced_by_region=True,
         seller_class=None,
         gpus_exclusive=None,
+        rdma_fabric=None,
         source=SOURCE,
         note=None,
     )

@@ -39,6 +39,7 @@ def unknown_instance_type(name: str, **given: Any) -> InstanceType:
         orderable=None,
         cpu_fp32_tflops=None,
         cpu_memory_bandwidth_gb_per_second=None,
+        cpu_baseline_share=None,
         twin_of=None,
         source=SOURCE,
         note=None,

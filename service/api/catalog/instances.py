@@ -53,7 +53,10 @@ class InstancesRequest(InstanceFilters, PageRequest):
     task: Annotated[
         Task | None, Field(description="Leaves out types that no software can use for the task; nothing else.")
     ] = None
-    q: Annotated[Name | None, Field(description="Words to be found in names, families, CPUs, GPUs and aliases.")] = None
+    q: Annotated[
+        Name | None,
+        Field(description="Words to be found in names, families, CPUs, GPUs, aliases, links and networks such as EFA."),
+    ] = None
     sort: Annotated[
         Names,
         Field(description="Columns, `-` for descending: a numeric filter, `usd_per_hour`, `tflops_per_usd`, `name`."),
@@ -185,6 +188,10 @@ class InstanceDetailResponse(InstanceTypeResponse):
     vcpus_per_gpu: float | None
     interconnect: str | None
     network_baseline_gbps: float | None
+    cpu_baseline_share: Annotated[
+        float | None,
+        Field(description="Share of its time that each vCPU of a burstable type can run without end; null: others."),
+    ]
     twin_of: str | None
     superseded_by: Annotated[
         str | None, Field(description="The newer type that is faster, costs no more and has as much memory.")

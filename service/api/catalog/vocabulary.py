@@ -88,6 +88,10 @@ class ProviderResponse(copy_of(Provider, "priced_by_region"), ResponseModel):  #
         str | None, Field(description="`hyperscaler`, `neocloud`, `marketplace` or `reseller`; null: unknown.")
     ]
     gpus_exclusive: Annotated[bool | None, Field(description="Whether a renter has the GPUs alone; null: unknown.")]
+    rdma_fabric: Annotated[
+        str | None,
+        Field(description="Network of its machines with RDMA: `efa`, `infiniband` or `roce`; null: unknown or none."),
+    ]
     instance_types: int
     offers: int
     services: list[ServiceResponse]

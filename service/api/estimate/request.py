@@ -32,7 +32,7 @@ from service.domain.catalog.names import is_gpu, resolve_gpus, resolve_instance
 from service.domain.catalog.offer import Market
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
-from service.domain.layouts.fleet_columns import has_processor
+from service.domain.layouts.fleet_columns import has_processor, unknown_figures
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.cluster import Cluster, cluster_of, cluster_of_instance
 
@@ -218,6 +218,12 @@ def _work(
         )
     if cluster is None:
         raise QuestionError("The machine has no GPU, and the figures of its CPUs are unknown.", field="machine")
+    if unknown := unknown_figures(cluster.gpu):
+        raise QuestionError(
+            f"The {' and the '.join(unknown)} of the {cluster.gpu.name} {'are' if len(unknown) > 1 else 'is'} not "
+            "known, so that no job can be estimated on it: give hours or a measured rate instead.",
+            field="machine",
+        )
     if job.serving is not None and "instances" in body.model_fields_set:
         exactly = replace(job.serving, min_instances=body.instances, max_instances=body.instances)
         job = replace(job, serving=exactly)

@@ -93,7 +93,10 @@ class ModelledEstimateResponse:
     seconds_per_output_token: BandResponse | None
     concurrency: Annotated[float | None, Field(description="Requests in flight on all replicas.")]
     kv_cache_tokens: Annotated[float | None, Field(description="Tokens whose keys and values fit on one replica.")]
-    hours: Annotated[BandResponse | None, Field(description="Of the whole amount, without setup.")]
+    hours: Annotated[
+        BandResponse | None,
+        Field(description="Of the whole amount; those of a choice include its setup, idle time and interruptions."),
+    ]
     overhead_beyond_steps: Annotated[
         float | None,
         Field(description="The share of evaluation, saving and starting in `hours`, as published."),

@@ -129,6 +129,10 @@ def _slow_first_token(*, seconds: float, percentile: float, usual: float) -> str
     )
 
 
+def _burstable(*, share: float) -> str:
+    return f"Its CPUs sustain {100 * share:g} % of their speed: more takes saved credits, or costs extra."
+
+
 WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.GPU_MEMORY: _gpu_memory,
     EstimateWarningCode.HOST_MEMORY: _host_memory,
@@ -162,6 +166,13 @@ WARNINGS: Mapping[EstimateWarningCode, Callable[..., str]] = {
     EstimateWarningCode.SOFTWARE_PARTLY: _software_partly,
     EstimateWarningCode.SOFTWARE_UNSUPPORTED: (
         "{software} is not known to run on the {gpu}: the figures assume that it does."
+    ).format,
+    EstimateWarningCode.TASK_UNSUPPORTED: (
+        "No software is known to do {task} on {instance}: the figures assume that some does."
+    ).format,
+    EstimateWarningCode.BURSTABLE: _burstable,
+    EstimateWarningCode.DIMENSIONS_ASSUMED: (
+        "Only the number of parameters is known, so that layers and heads are taken to be those of {model}."
     ).format,
     EstimateWarningCode.EXTRAPOLATES: _extrapolates,
     EstimateWarningCode.ENDED: ended,

@@ -157,7 +157,8 @@ REASONS: Mapping[ReasonCode, Sentence] = {
         "confirms it."
     ),
     ReasonCode.SPARE_VCPUS: lambda vcpus, needed: (
-        f"{ceil(needed)} of its {vcpus:g} vCPUs prepare samples as fast as the GPUs take them; more bring no speed."
+        f"{ceil(needed)} of its {vcpus:g} vCPUs {'prepare' if needed > 1 else 'prepares'} samples as fast as the GPUs "
+        "take them; more bring no speed."
     ),
     ReasonCode.TIED: _tied,
 }
@@ -198,7 +199,12 @@ def _spot_can_be_interrupted(notice_seconds: int | None) -> str:
     return f"Spot machines can be taken away{notice}; the work must save and resume."
 
 
-OF_ONE_MACHINE = (EstimateWarningCode.BATCH_ASSUMED, EstimateWarningCode.REQUESTS_WAIT, EstimateWarningCode.ENDED)
+OF_ONE_MACHINE = (
+    EstimateWarningCode.BATCH_ASSUMED,
+    EstimateWarningCode.REQUESTS_WAIT,
+    EstimateWarningCode.ENDED,
+    EstimateWarningCode.TASK_UNSUPPORTED,
+)
 """Warnings of POST /estimate that a choice does not have."""
 
 WARNINGS: Mapping[WarningCode, Sentence] = {
@@ -244,7 +250,8 @@ WARNINGS: Mapping[WarningCode, Sentence] = {
     **{
         WarningCode(code): sentence
         for code, sentence in WARNINGS_OF_ESTIMATES.items()
-        # A note says the first of every choice; a rejection says the second; states have warnings of their own.
+        # A note says the first of every choice, a rejection says the second, states have warnings of their own, and no
+        # choice lacks software for its task.
         if code not in OF_ONE_MACHINE
     },
     WarningCode.MEASUREMENT_OLD: "Last measured on {measured_on}, on {machine}; measure it again.",

@@ -18,7 +18,7 @@ from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, input_len
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
 from service.domain.jobs.stacks import STACKS, UNKNOWN, software_called
-from service.domain.models.described import DIMENSIONS, described, recognised
+from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
 from service.domain.physics.memory import OPTIMIZER_STATES
@@ -57,6 +57,8 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     # An engine decides the speed of serving, whatever framework it is written in.
     engine, named = software_called(work.software.engine), (work.software.framework, work.software.engine)
     model = published_model(_model(work.model, catalog), catalog)
+    like = model_like(model, catalog.reference.models.values()) if _lacks_dimensions(model, work) else None
+    model = model if like is None else with_dimensions_of(like, model)
     serving = serving_of(work, model)
     job = Job(
         task=work.task,  # type: ignore[arg-type]
@@ -80,20 +82,18 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         prompt_field=f"workload.{'serving.' if work.input_length is None and serving else ''}input_length",
         loading=loading_of(work, model),
         assumed_network_gbps=work.assume_network_gbps,
+        dimensions_of=None if like is None else like.name,
         unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),
         **{name: getattr(work, name) for name in AS_SENT},
     )
+    _check_work(job)
     _check_tokens(job)
     _check_pairs(work)
     _check_sample(work, job)
+    _check_sequences(job)
+    _check_batch(job)
     _check_images(job)
     _check_engine(job)
-    if model.transformer is None and model.forward_flops_per_sample is None and work.task == "inference":
-        raise QuestionError(
-            f"The work of a {model.sample} by {model.name} is unknown: describe the model by its parameters and "
-            "forward_flops_per_sample.",
-            field="workload.model",
-        )
     return job
 
 
@@ -103,6 +103,14 @@ def named_work_of(work: WorkloadRequest, catalog: Catalog) -> NamedWork | None:
         return None
     precision = next(iter(resolved("precision", work.precision, catalog, "workload.")), None)
     return NamedWork(work.name, work.task, precision, amount_of(work.amount), work.concurrent_runs)
+
+
+def _lacks_dimensions(model: Model, work: WorkloadRequest) -> bool:
+    """Whether a language model has to be trained of which only the parameters are known.
+
+    They give the work of a token. A step of training, its memory and its traffic depend on sequences and layers.
+    """
+    return work.task == "training" and model.family == "llm" and model.transformer is None
 
 
 def _precisions(work: WorkloadRequest, model: Model, catalog: Catalog) -> tuple[str, ...]:
@@ -152,6 +160,8 @@ def amount_of(sent: AmountRequest | None, model: Model | None = None) -> Amount 
     if not units or units == ["hours_on"]:
         return None
     samples = None if one_epoch is None else one_epoch * (sent.epochs or 1)
+    if sent.tokens is not None and model is not None and model.transformer is None and model.sample == "token":
+        return Amount(samples=sent.tokens, epochs=sent.epochs)
     if sent.audio_hours is not None:
         samples = sent.audio_hours * SECONDS_AN_HOUR / _audio_seconds(model)
     return Amount(samples=samples, tokens=sent.tokens, steps=sent.steps, epochs=sent.epochs)
@@ -186,6 +196,37 @@ def _check_sample(work: WorkloadRequest, job: Job) -> None:
     if work.sample is not None and work.sample != job.sample_name:
         raise QuestionError(
             f"A sample of this workload is: {job.sample_name}. Leave workload.sample out.", field="workload.sample"
+        )
+
+
+def _check_work(job: Job) -> None:
+    """Raises `QuestionError` for a model of which the work of a sample is unknown."""
+    model = job.model
+    if model.transformer is None and model.forward_flops_per_sample is None:
+        raise QuestionError(
+            f"The work of a {model.sample} by {model.name} is unknown: describe the model by its parameters and "
+            "forward_flops_per_sample.",
+            field="workload.model",
+        )
+
+
+def _check_sequences(job: Job) -> None:
+    """Raises `QuestionError` for a length of sequences of a model whose samples have one size."""
+    for name in ("sequence_length", "mean_length"):
+        if getattr(job, name) is not None and job.model.transformer is None:
+            raise QuestionError(
+                f"The work of a sample of {job.model.name} is known for one size alone: leave {name} out.",
+                field=f"workload.{name}",
+            )
+
+
+def _check_batch(job: Job) -> None:
+    """Raises `QuestionError` for an optimizer step of fewer samples than a single GPU takes in one pass."""
+    if job.micro_batch and job.global_batch and job.micro_batch > job.global_batch:
+        raise QuestionError(
+            f"batch_size is the samples of one GPU and pass, so that it cannot exceed the {job.global_batch:,} of "
+            "global_batch_size, which all GPUs share.",
+            field="workload.batch_size",
         )
 
 

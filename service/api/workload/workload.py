@@ -349,7 +349,7 @@ class WorkloadRequest(BodyModel):
         bool,
         Field(description="Gradients and optimizer states are in host memory, and the CPU steps them (ZeRO-Offload)."),
     ] = False
-    sequence_length: Annotated[Length | None, Field(description="Tokens of a training sample.")] = None
+    sequence_length: Annotated[AtLeastOneOfMany | None, Field(description="Tokens of a training sample.")] = None
     mean_length: Annotated[
         Positive | None, Field(description="Mean number of real tokens per sample if samples are padded or packed.")
     ] = None

@@ -20,7 +20,7 @@ from service.domain.bill.verdict import Gate, Verdict
 from service.domain.catalog.catalog import Catalog, without_cluster
 from service.domain.catalog.hardware import ENDED, InstanceType
 from service.domain.catalog.offer import Market
-from service.domain.catalog.software_support import RUNS, code_change, rules_on_gpu, support_by
+from service.domain.catalog.software_support import RUNS, code_change, rules_on_gpu, support_by, task_mask
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import (
     ModelledRate,
@@ -164,6 +164,7 @@ def estimate(
         warnings=(
             *_warnings(question, job, catalog),
             *_software_warnings(question, catalog),
+            *_burstable(question),
             *_ended(question, catalog),
         ),
         evidence=() if job is None or cluster is None else evidence_for(job.config, cluster.gpu, cluster.gpus, catalog),
@@ -244,8 +245,13 @@ def _code_change(question: EstimateQuestion, catalog: Catalog) -> str | None:
 
 
 def _software_warnings(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[EstimateWarningCode]]:
-    """Yields the software that runs on the GPU in part only, or not at all."""
+    """Yields a task that no software does on the machine, or else software that runs in part only, or not at all."""
     if question.cluster is None:
+        return
+    machine, work = question.instance_type, question.work
+    task = None if machine is None or not isinstance(work, JobQuestion) else work.job.task
+    if machine is not None and task and not catalog.derive(task_mask, task)[catalog.index_of[machine.id]]:
+        yield statement(EstimateWarningCode.TASK_UNSUPPORTED, task=task, instance=machine.id)
         return
     gpu = question.cluster.gpu
     for software, versions in question.software:
@@ -278,6 +284,13 @@ def _warnings(
         return warnings
     alone = catalog.derive(without_cluster)[catalog.index_of[instance_type.id]]
     return (*warnings, statement(EstimateWarningCode.NO_CLUSTER_THERE, nodes=cluster.nodes)) if alone else warnings
+
+
+def _burstable(question: EstimateQuestion) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields the share of its speed that a burstable type sustains."""
+    machine = question.instance_type
+    if machine is not None and machine.cpu_baseline_share is not None:
+        yield statement(EstimateWarningCode.BURSTABLE, share=machine.cpu_baseline_share)
 
 
 def _ended(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[EstimateWarningCode]]:

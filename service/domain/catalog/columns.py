@@ -100,7 +100,7 @@ WORDS: dict[str, WordColumn] = {
     "gpu_kind": WordColumn(
         "kind of GPU",
         lambda t, _: t.gpu.kind if t.gpu else None,
-        "`gpu`, `tpu`, `npu` or `fpga`.",
+        "`gpu`, `tpu`, `npu` or `fpga`; machines without any have a `max_gpu_count` of 0.",
         "hardware",
         lambda reference: sorted({gpu.kind for gpu in reference.gpus.values()}),
     ),

@@ -178,8 +178,10 @@ class InstanceType:
     hypervisor: str | None
     """`nitro` or `xen` at AWS, `none` on bare metal; null if unknown."""
     cpu_fp32_tflops: float | None
-    cpu_memory_bandwidth_gb_per_second: float | None
     """Dense peak of all vCPUs in fp32, in 10^12 operations per second: cores x clock x operations per cycle."""
+    cpu_memory_bandwidth_gb_per_second: float | None
+    cpu_baseline_share: float | None
+    """Share of its time that each vCPU of a burstable type can run without end; null for all other types."""
     twin_of: str | None
     orderable: bool | None
     """Whether the provider takes this name in an order; a composed name or a listing of one GPU it does not."""
@@ -227,10 +229,15 @@ class InstanceType:
         """The rated power of all GPUs together."""
         return None if self.gpu is None or self.gpu.tdp_watts is None else self.gpu.tdp_watts * self.gpu_count
 
+    def sustained_by_cpus(self, figure: float | None) -> float | None:
+        """Returns the part of a figure of all vCPUs that a burstable type keeps without credits."""
+        share = self.cpu_baseline_share
+        return figure if figure is None or share is None else figure * share
+
     def tflops(self, precision: str) -> float | None:
-        """The dense peak of all GPUs together; without GPUs, that of the CPUs, which is known in fp32 alone."""
+        """The dense peak of all GPUs together; without GPUs, what the CPUs sustain of theirs, known in fp32 alone."""
         if self.gpu is None:
-            return self.cpu_fp32_tflops if precision == "fp32" else None
+            return self.sustained_by_cpus(self.cpu_fp32_tflops) if precision == "fp32" else None
         peak = self.gpu.tflops(precision)
         return None if peak is None else peak * self.gpu_count
 
@@ -264,14 +271,15 @@ def _cpus(host: InstanceType) -> Gpu:
         "architecture": CPU,
         "platform": CPU,
         "memory_gb": host.memory_gib,
-        "memory_bandwidth_gb_per_second": host.cpu_memory_bandwidth_gb_per_second,
+        # A CPU moves bytes only while it runs.
+        "memory_bandwidth_gb_per_second": host.sustained_by_cpus(host.cpu_memory_bandwidth_gb_per_second),
         "interconnect": "none",
         "consumer": False,
         "fraction": 1.0,
         "source": host.source,
         "aliases": (),
         "has_flash_attention": True,
-        "rates": {"fp32": Rate("fp32", "native", host.cpu_fp32_tflops, None, host.source, None)},
+        "rates": {"fp32": Rate("fp32", "native", host.tflops("fp32"), None, host.source, None)},
     }
     return Gpu(**{**unknown, **figures})  # type: ignore[arg-type]
 

@@ -30,6 +30,13 @@ class Source:
 SellerClass = Literal["hyperscaler", "neocloud", "marketplace", "reseller"]
 SELLER_CLASSES: tuple[SellerClass, ...] = get_args(SellerClass)
 
+RDMA_FABRICS = {
+    "efa": "EFA (Elastic Fabric Adapter)",
+    "infiniband": "InfiniBand",
+    "roce": "RoCE (RDMA over Converged Ethernet)",
+}
+"""Networks with RDMA, by the id that a provider has in the seed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Provider:
@@ -45,6 +52,8 @@ class Provider:
     seller_class: SellerClass | None
     gpus_exclusive: bool | None
     """Whether a renter has the GPUs alone."""
+    rdma_fabric: str | None
+    """The network of its machines with RDMA, one of `RDMA_FABRICS`."""
     source: str
     note: str | None
 

@@ -91,6 +91,8 @@ class Job:
     """Whether machines of marketplaces may work together."""
     unrecognised_software: tuple[str, ...] = ()
     """Names of a framework or an engine that no stack has."""
+    dimensions_of: str | None = None
+    """The model whose dimensions a language model is taken to have that is known by its parameters alone."""
 
     @property
     def as_published(self) -> bool:
@@ -108,6 +110,8 @@ class Job:
         model, steps = self.model, _denoising_steps(self)
         if model.sample not in ("token", "sequence"):
             return f"{model.sample} in {steps:g} steps" if self.task == "inference" and steps > 1 else model.sample
+        if model.transformer is None:
+            return model.sample
         if self.task == "inference":
             return "request" if model.generates else f"sequence of {input_length(self):g} tokens"
         return f"sequence of {sequence_length(self)} tokens"

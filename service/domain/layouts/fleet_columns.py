@@ -221,10 +221,14 @@ def has_processor(instance_type: InstanceType) -> bool:
     return instance_type.processor is not None and (instance_type.gpu is None or instance_type.gpu_count > 0)
 
 
-def is_rated(gpu: Gpu) -> bool:
-    """Returns whether the memory, the bandwidth and some rate of a GPU are known."""
-    rated = any(rate.dense_tflops for rate in gpu.rates.values())
-    return rated and gpu.memory_bandwidth_gb_per_second is not None and gpu.memory_gb is not None
+def unknown_figures(gpu: Gpu) -> tuple[str, ...]:
+    """Returns, in words, the figures of a GPU that estimates need and that are not known."""
+    known = {
+        "peak": any(rate.dense_tflops for rate in gpu.rates.values()),
+        "memory bandwidth": gpu.memory_bandwidth_gb_per_second is not None,
+        "memory": gpu.memory_gb is not None,
+    }
+    return tuple(name for name, is_known in known.items() if not is_known)
 
 
 # Clusters
@@ -293,7 +297,7 @@ def _table(catalog: Catalog, nodes: _Nodes, indices: tuple[int, ...]) -> Cluster
 def _clusters(catalog: Catalog, nodes: _Nodes) -> FleetClusters:
     types, counts = catalog.instance_types, nodes.counts
     processors = [each.processor if has_processor(each) else None for each in types]
-    usable = np.array([processor is not None and is_rated(processor) for processor in processors], np.bool_)
+    usable = np.array([processor is not None and not unknown_figures(processor) for processor in processors], np.bool_)
     rated = [each for each, is_usable in zip(types, usable.tolist(), strict=True) if is_usable]
     known, cluster = distinct(
         cluster_of_instance(each, count, nodes.assumed_network_gbps) for count in counts for each in rated
@@ -325,7 +329,7 @@ def _configs(catalog: Catalog, job: Job) -> tuple[list[Config], Indices]:
 def _rated_gpus(catalog: Catalog) -> tuple[Gpu, ...]:
     """Returns the rated GPUs and CPUs of all instance types, each once."""
     gpus = [each.processor for each in catalog.instance_types if each.processor is not None]
-    return tuple({gpu.id: gpu for gpu in gpus if is_rated(gpu)}.values())
+    return tuple({gpu.id: gpu for gpu in gpus if not unknown_figures(gpu)}.values())
 
 
 def _sorts_of_gpus(catalog: Catalog, precisions: frozenset[str]) -> tuple[tuple[Gpu, ...], Indices]:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from enum import StrEnum
 
-from service.domain.catalog.hardware import CPU
+from service.domain.catalog.hardware import CPU, Gpu
 from service.domain.catalog.precision import bytes_per_value, format_of
 from service.domain.jobs.config import USUAL_CONFIDENCE, InferenceConfig
+from service.domain.jobs.job import Job
 from service.domain.jobs.stacks import UNKNOWN
 from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.physics.cluster import Cluster
@@ -40,13 +41,16 @@ class EstimateWarningCode(StrEnum):
     ENGINE_OF_LANGUAGE_MODELS = "engine_of_language_models"
     SOFTWARE_PARTLY = "software_partly"
     SOFTWARE_UNSUPPORTED = "software_unsupported"
+    TASK_UNSUPPORTED = "task_unsupported"
     EXTRAPOLATES = "extrapolates"
+    BURSTABLE = "burstable"
+    DIMENSIONS_ASSUMED = "dimensions_assumed"
     ENDED = "ended"
 
 
 def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[Statement[EstimateWarningCode]]:
     """Yields the risks of an estimate: memory, slow links, a precision without its own units, no similar run."""
-    estimate, gpu, precision = job_estimate.estimate, cluster.gpu, job_estimate.precision
+    estimate, gpu = job_estimate.estimate, cluster.gpu
     unsure = not estimate.memory.fits_surely or estimate.memory.fit_probability < USUAL_CONFIDENCE
     if unsure and not job_estimate.measured:
         yield statement(EstimateWarningCode.GPU_MEMORY, memory=estimate.memory, of_cpus=gpu.kind == CPU)
@@ -64,22 +68,33 @@ def estimate_warnings(job_estimate: JobEstimate, cluster: Cluster) -> Iterator[S
     yield from _length_warnings(job_estimate)
     yield from _load_warnings(estimate.served)
     yield from _feed_warnings(job_estimate, cluster)
+    yield from _precision_warnings(job_estimate, gpu)
+    if (like := job_estimate.job.dimensions_of) is not None:
+        yield statement(EstimateWarningCode.DIMENSIONS_ASSUMED, model=like)
+    yield from _software_warnings(job_estimate.job)
+    if estimate.extrapolates:
+        named = job_estimate.job.software != UNKNOWN or bool(job_estimate.job.unrecognised_software)
+        yield statement(EstimateWarningCode.EXTRAPOLATES, properties=estimate.extrapolates, stack_named=named)
+
+
+def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields a precision that the GPU runs at a reduced rate, and a format in which it only stores weights."""
+    precision, asked = job_estimate.precision, job_estimate.job.precisions
     # Narrower formats only store weights.
     if not gpu.runs(precision) and bytes_per_value(precision) >= 1 and precision in gpu.rates:
         yield statement(EstimateWarningCode.PRECISION_REDUCED, gpu=gpu.name, precision=precision)
-    asked = job_estimate.job.precisions
     # All GPUs multiply integers of 4 bits and NormalFloat at 16 bits, so that a reader expects it.
     if asked and precision not in asked and not format_of(asked[0]).stored_only:
         yield statement(EstimateWarningCode.PRECISION_STORED, gpu=gpu.name, asked=asked[0], precision=precision)
-    if names := job_estimate.job.unrecognised_software:
+
+
+def _software_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:
+    """Yields software that is not known, and an engine that is made for other models."""
+    if names := job.unrecognised_software:
         yield statement(EstimateWarningCode.SOFTWARE_UNRECOGNISED, names=names)
-    job = job_estimate.job
     if job.software.stack_class.batches_continuously and not job.model.has_tokens:
         figures = {"engine": job.software.line, "model": job.model.name}
         yield statement(EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS, **figures)
-    if estimate.extrapolates:
-        named = job.software != UNKNOWN or bool(job.unrecognised_software)
-        yield statement(EstimateWarningCode.EXTRAPOLATES, properties=estimate.extrapolates, stack_named=named)
 
 
 def _length_warnings(job_estimate: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:

@@ -142,6 +142,37 @@ def _options(dimensions: Mapping[str, int | bool], name: str) -> tuple[bool, ...
     return (usual,) if dimensions.get("experts") else (usual, not usual)
 
 
+# A language model of which only the parameters are known
+
+FARTHEST = 2.0
+"""Largest ratio of the parameters of two models at which one is taken to have the dimensions of the other."""
+
+
+def model_like(model: Model, catalog_models: Iterable[Model]) -> Model:
+    """Returns the model of the family whose dimensions are known and whose parameters are nearest.
+
+    Raises `ImpossibleModel` where the nearest has more than twice or less than half as many.
+    """
+
+    def distance(other: Model) -> float:
+        return max(other.parameters / model.parameters, model.parameters / other.parameters)
+
+    of_family = [each for each in catalog_models if each.family == model.family and each.transformer is not None]
+    # The id breaks ties, so that the order of the catalog does not decide.
+    nearest = min(of_family, key=lambda each: (distance(each), each.id), default=None)
+    if nearest is None or distance(nearest) > FARTHEST:
+        raise ImpossibleModel(
+            "No model of the catalog has about as many parameters: give layers, hidden and heads as well.",
+            field="workload.model.layers",
+        )
+    return nearest
+
+
+def with_dimensions_of(like: Model, model: Model) -> Model:
+    """Returns the model with the dimensions of another one, and its own number of parameters."""
+    return replace(model, transformer=like.transformer, forward_flops_per_sample=None)
+
+
 # Recognising a model of the catalog
 
 SIZES = ("layers", "hidden", "heads", "kv_heads", "experts", "experts_per_token", "decoder")

@@ -136,6 +136,6 @@ def cluster_of_instance(instance: InstanceType, nodes: int = 1, assumed_network_
         instance.interconnect,
         instance.interconnect_gb_per_second,
         assumed_network_gbps if instance.network_gbps is None else instance.network_gbps,
-        instance.vcpus,
+        instance.sustained_by_cpus(instance.vcpus),
         instance.memory_gib,
     )

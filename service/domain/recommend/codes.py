@@ -41,6 +41,7 @@ class WarningCode(MeaningfulCode):
     PCIE_MULTI_GPU = auto(), "The GPUs are linked by PCIe only, which can slow down training on all of them."
     SOLD_FOR_INFERENCE = auto(), "The vendor positions this GPU for inference. Measure how well it trains."
     WITHOUT_GPU = auto(), "The machine has no GPU, so that its CPUs do the work."
+    BURSTABLE = auto(), "The CPUs sustain only a share of their speed, which the figures count."
     ARM_HOST = auto(), "The host CPU is Arm: every library of the workload must exist for it."
     PREVIEW = auto(), "The instance type is in preview: access must be granted and may be withdrawn."
     CLOSED_TO_NEW = auto(), "The provider no longer admits new customers to this instance type."
@@ -79,6 +80,10 @@ class WarningCode(MeaningfulCode):
     BEYOND_CONTEXT = auto(), "The longest conversations have more tokens than the model is published for."
     SLOW_FIRST_TOKEN = auto(), "The first token takes more than 2 s, and the load names no limit on that time."
     TENSOR_OVER_SLOW_LINKS = auto(), "Tensor parallelism crosses slow links, so every layer waits for them."
+    DIMENSIONS_ASSUMED = (
+        auto(),
+        "Only the parameters of the language model are known: layers and heads are those of a model of about the size.",
+    )
     PRECISION_REDUCED = auto(), "The GPU runs the precision only at a token rate or by conversion."
     PRECISION_STORED = auto(), "The GPU stores the weights in the precision and multiplies in a wider one."
     MEASUREMENT_OTHER_SOFTWARE = auto(), "The measurement was made with other software than the workload requires."

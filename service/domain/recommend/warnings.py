@@ -110,10 +110,7 @@ def _machine_warnings(subject: _Subject) -> Warnings:
         yield statement(WarningCode.PCIE_MULTI_GPU, gpus=instance_type.gpu_count)
     if trains and gpu and gpu.positioned_for == "inference":
         yield statement(WarningCode.SOLD_FOR_INFERENCE, gpu=gpu.name)
-    if gpu is None and subject.context.task in TASKS_THAT_LOAD:
-        yield statement(WarningCode.WITHOUT_GPU, tflops=instance_type.cpu_fp32_tflops)
-    if instance_type.cpu_architecture == "arm64":
-        yield statement(WarningCode.ARM_HOST)
+    yield from _cpu_warnings(subject)
     if gpu and gpu.fraction < 1:
         yield statement(WarningCode.PART_OF_A_CARD, fraction=gpu.fraction, card=gpu.partition_of)
     if (state := instance_type.state_on(subject.catalog.day)) in ("preview", "closed_to_new"):
@@ -126,6 +123,16 @@ def _machine_warnings(subject: _Subject) -> Warnings:
     # The peaks of successors are those of deep learning: one that runs fp64 at a token rate does not replace it.
     if newer and newer.instance_type.gpu and (precision is None or newer.instance_type.gpu.runs(precision)):
         yield statement(WarningCode.SUPERSEDED, successor=newer)
+
+
+def _cpu_warnings(subject: _Subject) -> Warnings:
+    instance_type = subject.instance_type
+    if instance_type.gpu is None and subject.context.task in TASKS_THAT_LOAD:
+        yield statement(WarningCode.WITHOUT_GPU, tflops=instance_type.cpu_fp32_tflops)
+    if (share := instance_type.cpu_baseline_share) is not None:
+        yield statement(WarningCode.BURSTABLE, share=share)
+    if instance_type.cpu_architecture == "arm64":
+        yield statement(WarningCode.ARM_HOST)
 
 
 def _software_warnings(subject: _Subject) -> Warnings:

@@ -11,6 +11,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.names import fold_gpu, near_names
 from service.domain.catalog.offer import BY_THE_HOUR
+from service.domain.catalog.reference import RDMA_FABRICS
 from service.domain.errors import QuestionError
 from service.domain.selection.constraints import Constraints, type_checks
 from service.domain.selection.offers import OfferConstraints, offers_of_types
@@ -24,8 +25,8 @@ UNIQUE_COLUMNS = ("instance",)
 def list_instances(constraints: Constraints, words: str | None, sort: Sequence[str], catalog: Catalog) -> Indices:
     """Returns a row per instance type that passes: its index, and that of its best offer (-1: none).
 
-    `words` must all occur in names, families, CPUs, GPUs or aliases. `sort` holds columns, `-` for descending. Raises
-    `QuestionError` for a column that does not exist.
+    `words` must all occur in names, families, CPUs, GPUs, aliases, links or networks. `sort` holds columns, `-` for
+    descending. Raises `QuestionError` for a column that does not exist.
     """
     types, offers = _admitted(constraints, catalog)
     if words:
@@ -51,7 +52,7 @@ def _admitted(constraints: Constraints, catalog: Catalog) -> tuple[Indices, Indi
 
 
 def _matching(text: str, catalog: Catalog) -> Mask:
-    """Types of which every word of the text is part of a name, family, CPU, GPU or alias; case does not matter."""
+    """Types of which every word of the text is part of a name, CPU, GPU, link or network; case does not matter."""
     spellings = [{word, fold_gpu(word)} for word in text.lower().split()]
     searched = catalog.derive(_searched)
     return np.array([all(any(word in names for word in each) for each in spellings) for names in searched], np.bool_)
@@ -66,7 +67,25 @@ def _names_of(instance_type: InstanceType, catalog: Catalog) -> tuple[str, ...]:
     of_gpu = (gpu.id, gpu.name, gpu.vendor, gpu.architecture, *gpu.aliases) if gpu else ()
     folded = map(fold_gpu, of_gpu)
     cpus = (instance_type.cpu_model or "", *(cpu.cpu_model for _, cpu in catalog.reference.cpus_of(instance_type)))
-    return (instance_type.id, instance_type.family, instance_type.service, *of_gpu, *folded, *cpus)
+    links = (*_names_of_links(instance_type), *_names_of_network(instance_type, catalog))
+    return (instance_type.id, instance_type.family, instance_type.service, *of_gpu, *folded, *cpus, *links)
+
+
+def _names_of_links(instance_type: InstanceType) -> tuple[str, ...]:
+    """The names of the links between the GPUs, in which NVLink is at both ends of a switch."""
+    interconnect = instance_type.interconnect
+    if interconnect is None or interconnect == "none":
+        return ()
+    return (interconnect, "nvlink") if interconnect == "nvswitch" else (interconnect,)
+
+
+def _names_of_network(instance_type: InstanceType, catalog: Catalog) -> tuple[str, ...]:
+    """The names of a network with RDMA."""
+    if not instance_type.rdma:
+        return ()
+    provider = catalog.reference.providers.get(instance_type.provider)
+    fabric = None if provider is None else provider.rdma_fabric
+    return ("rdma",) if fabric is None else ("rdma", fabric, RDMA_FABRICS.get(fabric, ""))
 
 
 def _column(name: str, constraints: Constraints, catalog: Catalog, types: Indices, offers: Indices) -> Floats | Indices:

@@ -92,6 +92,13 @@ FILTERS: dict[str, Predicate] = {
     "precision=fp64&precision_support=any": lambda item: runs(item, "fp64", (*RUNS, "reduced")),
     "q=A10G": lambda item: str(gpu(item, "id")).startswith("a10g"),
     "q=aws g5 48xlarge": lambda item: item["provider"] == "aws" and "g5" in item["name"] and "48xl" in item["name"],
+    "q=EFA": lambda item: item["provider"] == "aws" and item["rdma"] is True,
+    "q=h100 InfiniBand": lambda item: (
+        item["provider"] in ("azure", "coreweave", "crusoe", "nebius", "voltage-park")
+        and item["rdma"] is True
+        and str(gpu(item, "id")).startswith("h100")
+    ),
+    "q=nvswitch": lambda item: gpu(item, "interconnect") == "nvswitch",
     "min_vcpus=8&max_vcpus=16&provider=aws": lambda item: (
         item["provider"] == "aws" and item["vcpus"] is not None and 8 <= item["vcpus"] <= 16
     ),

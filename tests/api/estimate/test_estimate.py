@@ -507,3 +507,88 @@ def test_an_encoder_holds_the_activations_of_the_batch_that_is_asked_for(client:
     held = [each["estimate"]["memory"]["parts"]["activations"] for each in (small, large)]
     assert held == pytest.approx([1.0, 64.0], rel=0.2)
     assert (small["fits"], large["fits"], more["fits"]) == (True, False, True)
+
+
+@pytest.mark.parametrize(
+    ("machine", "unknown"),
+    [
+        ("aws/dl1.24xlarge", "The peak of the Intel Gaudi"),
+        ("aws/g6f.large", "The peak and the memory bandwidth of the"),
+        ({"gpu": "gaudi-32gb", "gpu_count": 8}, "The peak of the Intel Gaudi"),
+    ],
+)
+def test_no_job_is_estimated_on_a_gpu_whose_figures_are_unknown(
+    client: TestClient, machine: str | Body, unknown: str
+) -> None:
+    answer = client.post("/estimate", json=changed(NETWORK, machine=machine))
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(unknown)
+    assert "give hours or a measured rate instead" in answer.json()["detail"]
+
+
+def test_a_task_that_no_software_does_on_the_machine_is_a_warning(client: TestClient) -> None:
+    """Inferentia runs trained networks alone, and no framework runs on the Radeon Pro V520."""
+    for machine in ("aws/inf1.xlarge", "aws/g4ad.xlarge"):
+        warnings = post_estimate(client, changed(NETWORK, machine=machine))["warnings"]
+        texts = [each["text"] for each in warnings if each["code"] == "task_unsupported"]
+        assert texts == [f"No software is known to do training on {machine}: the figures assume that some does."]
+    codes = [each["code"] for each in post_estimate(client, NETWORK)["warnings"]]
+    assert "task_unsupported" not in codes
+
+
+def test_a_language_model_known_by_its_parameters_trains_like_one_of_its_size(client: TestClient) -> None:
+    """It used to train at the work of one token for each sample of any length."""
+    known = changed(TRAINING, workload__model="llama-3-8b")
+    alike = changed(TRAINING, workload__model={"parameters": 8.03e9, "family": "llm"})
+    of_known, of_alike = (post_estimate(client, body) for body in (known, alike))
+    likely = of_known["estimate"]["hours"]["likely"]
+    assert of_alike["estimate"]["hours"]["likely"] == pytest.approx(likely, rel=0.25)
+    assert of_alike["estimate"]["sample"] == of_known["estimate"]["sample"]
+    codes = {each["code"] for each in of_alike["warnings"]} - {each["code"] for each in of_known["warnings"]}
+    assert "dimensions_assumed" in codes
+
+
+@pytest.mark.parametrize("model", ["tacotron2", {"parameters": 9e13, "family": "llm"}])
+def test_training_is_not_estimated_where_the_work_of_a_sample_is_unknown(client: TestClient, model: str | Body) -> None:
+    answer = client.post("/estimate", json=changed(NETWORK, workload__model=model))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"].startswith("workload.model")
+
+
+def test_a_sample_of_a_recurrent_network_is_a_token(client: TestClient) -> None:
+    bodies = [
+        changed(NETWORK, workload__model="lstm-large", workload__amount={unit: 1e9}) for unit in ("samples", "tokens")
+    ]
+    by_samples, by_tokens = (post_estimate(client, body)["estimate"] for body in bodies)
+    assert by_samples["sample"] == "token"
+    assert by_tokens["hours"] == by_samples["hours"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"workload__sequence_length": 512}, "workload.sequence_length"),
+        ({"workload__mean_length": 100}, "workload.mean_length"),
+        ({"workload__batch_size": 8, "workload__global_batch_size": 4}, "workload.batch_size"),
+    ],
+)
+def test_a_length_or_batch_that_cannot_count_is_refused(client: TestClient, changes: Body, field: str) -> None:
+    """They used to be ignored without a word."""
+    answer = client.post("/estimate", json=changed(NETWORK, **changes))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == field
+
+
+def test_a_training_sample_has_at_least_one_token(client: TestClient) -> None:
+    answer = client.post("/estimate", json=changed(TRAINING, workload__sequence_length=0))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "workload.sequence_length"
+
+
+def test_a_burstable_machine_is_estimated_at_the_speed_that_it_sustains(client: TestClient) -> None:
+    """The CPUs of t3.large are as fast as those of t3.medium, and sustain 30 in place of 20 % of it."""
+    medium, large = (post_estimate(client, changed(NETWORK, machine=f"aws/t3.{size}")) for size in ("medium", "large"))
+    texts = [each["text"] for each in medium["warnings"] if each["code"] == "burstable"]
+    assert texts == ["Its CPUs sustain 20 % of their speed: more takes saved credits, or costs extra."]
+    faster = large["estimate"]["samples_per_second"]["likely"] / medium["estimate"]["samples_per_second"]["likely"]
+    assert faster == pytest.approx(1.5, rel=0.05)

@@ -51,7 +51,7 @@ ENDING = instance_type("end.1", lifecycle=(event(), event("retired", date(2024, 
 PARTLY = instance_type("part.1", gpu=PART, gpu_count=1, lifecycle=(event("closed_to_new"),))
 DARK = instance_type("dark.1", gpu=gpu("dark", rates=(rate("bf16", "accelerated", None),)))
 CARD = instance_type("card.1", provider="vast", gpu_count=1, vcpus=None, network_gbps=None)
-HOST = instance_type("c5.xlarge", gpu=None, cpu_fp32_tflops=0.4352)
+HOST = instance_type("t3.medium", gpu=None, cpu_fp32_tflops=0.16, cpu_baseline_share=0.2)
 OTHER = instance_type("mlu.8", gpu=NPU, gpu_count=8, rdma=False, network_gbps=None)
 
 PRIOR = InterruptionPrior("spot", "", "", date(2020, 1, 1), 0.01, 0.05, 0.2, 0.5, 0.9, SOURCE, None)
@@ -141,6 +141,7 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "a network in an engine of language models": lambda: ask(
         Job("inference", PICTURES, ("fp16",), software=SoftwareStack("vllm")), task="inference"
     ),
+    "a model by its parameters": lambda: ask(replace(SMALL_JOB, dimensions_of="Llama 3 8B")),
     "another stack": lambda: ask(replace(SMALL_JOB, unrecognised_software=("abacus",))),
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
     "a commitment": lambda: ask(world=catalog(priced(P4D, 1.0, market="reserved", term="1y_reserved"))),
@@ -190,3 +191,9 @@ def test_every_note_has_the_figures_of_its_sentence(answers: list[Answer]) -> No
     notes = [each for answer in answers for each in answer.notes]
     assert all(note(each).text for each in notes)
     assert {each.code for each in notes} == set(NoteCode)
+
+
+@pytest.mark.parametrize(("needed", "start"), [(0.6, "1 of its 8 vCPUs prepares"), (1.2, "2 of its 8 vCPUs prepare ")])
+def test_one_vcpu_prepares_and_several_prepare(needed: float, start: str) -> None:
+    reason = Statement(ReasonCode.SPARE_VCPUS, {"vcpus": 8.0, "needed": needed})
+    assert with_text(reason).text.startswith(start)

@@ -3,7 +3,9 @@
 import pytest
 
 from service.domain.catalog.hardware import name_parts, peak_flops
+from service.domain.physics.cluster import cluster_of_instance
 from tests.builders.gpus import rate, unknown_gpu
+from tests.builders.instance_types import unknown_instance_type
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,16 @@ def test_a_reduced_rate_is_the_peak_unless_another_format_stands_in() -> None:
     card = unknown_gpu(rates=[rate("fp32", "native", 20.0), rate("fp64", "reduced", 1.0), rate("fp16", "reduced", 0.3)])
     assert peak_flops(card, "fp64") == 1e12
     assert peak_flops(card, "fp16") == 20e12
+
+
+def test_a_burstable_type_counts_what_it_sustains() -> None:
+    """A t3.medium earns 24 credits an hour, which are 24 of the 120 minutes of its two vCPUs."""
+    figures = {"vcpus": 2.0, "cpu_fp32_tflops": 0.16, "cpu_memory_bandwidth_gb_per_second": 5.0}
+    whole = unknown_instance_type("m5.large", **figures)
+    burstable = unknown_instance_type("t3.medium", **figures, cpu_baseline_share=0.2)
+    assert whole.tflops("fp32") == 0.16
+    assert burstable.tflops("fp32") == pytest.approx(0.032)
+    cluster = cluster_of_instance(burstable)
+    assert cluster.gpu.tflops("fp32") == pytest.approx(0.032)
+    assert cluster.memory_bandwidth == pytest.approx(1e9)
+    assert cluster.vcpus_per_gpu == pytest.approx(0.4)
