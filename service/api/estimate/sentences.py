@@ -195,7 +195,7 @@ def fit_change_text(change: FitChange, *, of_cpus: bool = False) -> str:
         case "usable_memory_gib":
             return f"A {'machine' if of_cpus else 'GPU'} with {change.to:.1f} GiB of usable memory holds it."
         case "memory_confidence":
-            return f"It fits with a probability of {change.to:.0%}: it likely needs {needed} per GPU."
+            return f"A memory_confidence of {change.to:g} admits it: it likely needs {needed} per GPU."
         case "host_memory_gib":
             return f"A host with {needed} of memory holds it."
         case "layout":
