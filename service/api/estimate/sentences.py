@@ -1,9 +1,6 @@
 """The sentences of POST /estimate: each says in words the figures that the domain has computed."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from difflib import get_close_matches
-from functools import lru_cache
-from itertools import chain
 
 from service.api.estimate.response import memory_response
 from service.domain.bill.bill import MachineTime, Part, PartName, StoredVolume
@@ -11,9 +8,7 @@ from service.domain.bill.commitments import CommittedCost
 from service.domain.bill.market_bills import BreakEven, MarketBill
 from service.domain.bill.run import TransferredData
 from service.domain.bill.verdict import Verdict
-from service.domain.catalog.names import LONGEST_NAME, VERY_CLOSE
 from service.domain.catalog.reference import Fee
-from service.domain.jobs.stacks import stack_names
 from service.domain.layouts.warnings import EstimateWarningCode
 from service.domain.layouts.would_fit import FitChange
 from service.domain.money import MICRO, Micros, number
@@ -80,16 +75,9 @@ def _slow_reads(rate: float, gbps: float, read: float, sample_mb: float) -> str:
     )
 
 
-def _software_unrecognised(names: Sequence[str]) -> str:
-    near = dict.fromkeys(chain.from_iterable(map(_near_stacks, names)))
+def _software_unrecognised(names: Sequence[str], near: Sequence[str]) -> str:
     assumed = f"No stack is called {' or '.join(names)}: the estimate assumes none, is cautious and has a wider band."
     return f"{assumed} Did you mean {' or '.join(near)}?" if near else assumed
-
-
-@lru_cache(64)  # every choice of an answer has the same names
-def _near_stacks(name: str) -> list[str]:
-    """Names of stacks that differ by a letter or two: a name may well be that of software without a stack."""
-    return get_close_matches(name.lower()[:LONGEST_NAME], stack_names(), n=1, cutoff=VERY_CLOSE)
 
 
 def _software_partly(software: Sequence[tuple[str, str | None]]) -> str:

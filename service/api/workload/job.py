@@ -17,7 +17,7 @@ from service.domain.jobs.config import PREFERENCE_LOSSES
 from service.domain.jobs.job import JOB_PRECISIONS, Amount, Job, Task, input_length, tokens_per_sample
 from service.domain.jobs.loading import SampleLoading
 from service.domain.jobs.published_format import published_precision
-from service.domain.jobs.stacks import STACKS, UNKNOWN, software_called
+from service.domain.jobs.stacks import STACKS, UNKNOWN, similar_stack, software_called
 from service.domain.models.described import DIMENSIONS, described, model_like, recognised, with_dimensions_of
 from service.domain.models.huggingface import read_config
 from service.domain.models.model import FAMILIES, Model
@@ -60,6 +60,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     like = model_like(model, catalog.reference.models.values()) if _lacks_dimensions(model, work) else None
     model = model if like is None else with_dimensions_of(like, model)
     serving = serving_of(work, model)
+    unrecognised = tuple(name for name in named if name and software_called(name) is UNKNOWN)
     job = Job(
         task=work.task,  # type: ignore[arg-type]
         model=model,
@@ -83,7 +84,8 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
         loading=loading_of(work, model),
         assumed_network_gbps=work.assume_network_gbps,
         dimensions_of=None if like is None else like.name,
-        unrecognised_software=tuple(name for name in named if name and software_called(name) is UNKNOWN),
+        unrecognised_software=unrecognised,
+        similar_stacks=tuple(filter(None, map(similar_stack, unrecognised))),
         **{name: getattr(work, name) for name in AS_SENT},
     )
     _check_work(job)

@@ -91,6 +91,8 @@ class Job:
     """Whether machines of marketplaces may work together."""
     unrecognised_software: tuple[str, ...] = ()
     """Names of a framework or an engine that no stack has."""
+    similar_stacks: tuple[str, ...] = ()
+    """Names of stacks that these may mean, because they differ by a letter or two."""
     dimensions_of: str | None = None
     """The model whose dimensions a language model is taken to have that is known by its parameters alone."""
 

@@ -3,7 +3,10 @@
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Literal
+
+from service.domain.catalog.names import LONGEST_NAME, VERY_CLOSE
 
 # Digits after letters belong to another name, as in FSDP2.
 _VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)*)")
@@ -281,9 +284,12 @@ def software_name(name: str, known: Collection[str]) -> str | None:
     return next((each for each in names if each in known), None)
 
 
-def stack_names() -> Collection[str]:
-    """Returns all names of stacks."""
-    return _BY_NAME.keys()
+def similar_stack(name: str) -> str | None:
+    """Returns the name of a stack that differs by a letter or two; None if there is none.
+
+    A name that is less similar may well be that of software without a stack.
+    """
+    return next(iter(get_close_matches(name.lower()[:LONGEST_NAME], _BY_NAME, n=1, cutoff=VERY_CLOSE)), None)
 
 
 def aliases_of(name: str) -> list[str]:

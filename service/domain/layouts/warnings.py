@@ -91,7 +91,7 @@ def _precision_warnings(job_estimate: JobEstimate, gpu: Gpu) -> Iterator[Stateme
 def _software_warnings(job: Job) -> Iterator[Statement[EstimateWarningCode]]:
     """Yields software that is not known, and an engine that is made for other models."""
     if names := job.unrecognised_software:
-        yield statement(EstimateWarningCode.SOFTWARE_UNRECOGNISED, names=names)
+        yield statement(EstimateWarningCode.SOFTWARE_UNRECOGNISED, names=names, near=job.similar_stacks)
     if job.software.stack_class.batches_continuously and not job.model.has_tokens:
         figures = {"engine": job.software.line, "model": job.model.name}
         yield statement(EstimateWarningCode.ENGINE_OF_LANGUAGE_MODELS, **figures)
