@@ -278,6 +278,9 @@ class Questions:
             },
             rare,
         )
+        if {"batch_size", "global_batch_size"} <= work.keys():
+            # All GPUs share the global batch, of which one takes the other.
+            work["global_batch_size"] = max(work["global_batch_size"], work["batch_size"])
         return work
 
     def model(self) -> dict[str, Any]:
