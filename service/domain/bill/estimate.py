@@ -230,7 +230,8 @@ def _rate_by_own_runs(
         cluster = cluster_of_instance(by_id[name], 1, work.job.assumed_network_gbps)
         fixed = FixedLayout(micro_batch=work.job.micro_batch)
         other = estimate_job(catalog.reference.physics, work.job, cluster, fixed)
-        return modelled_rate(other) if other.estimate.fits_surely else None
+        # A recommendation scales no run of a machine on which the job would not run as it is asked for.
+        return modelled_rate(other) if other.estimate.fits_surely and other.holds_requests else None
 
     groups = newest_by_machine(runs, work.name, catalog.day)
     by_id = {name: catalog.instance_types[catalog.index_of[name]] for name in groups if name in catalog.index_of}

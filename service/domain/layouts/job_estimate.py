@@ -14,6 +14,7 @@ from service.domain.models.counts import published_training_flops_per_sample, tr
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import Estimate, MemoryNeed, estimate_config, fed, overhead_beyond_steps
 from service.domain.physics.input_pipeline import feed_of
+from service.domain.physics.load import ALMOST
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import peak_in
 from service.domain.physics.training_roofline import passes, passes_of_recomputation
@@ -61,6 +62,14 @@ class JobEstimate:
     def fits_surely(self) -> bool:
         """Whether the job fits with the probability that is asked for."""
         return self.measured or self.estimate.fits_surely
+
+    @property
+    def holds_requests(self) -> bool:
+        """Whether as many requests run at once as the job asks for; networks that do not generate take any batch."""
+        config, running = self.config, self.estimate.concurrency
+        if not isinstance(config, InferenceConfig) or not config.model.generates or not config.concurrency:
+            return True
+        return running is not None and running >= ALMOST * config.concurrency
 
     @property
     def precision(self) -> str:

@@ -173,3 +173,15 @@ def test_a_run_above_the_peak_was_of_other_work(client: TestClient) -> None:
     )
     assert named["samples_per_second"] == modelled["samples_per_second"]
     assert 0 < modelled["model_flops_utilisation"] < 1
+
+
+def test_a_run_is_not_scaled_from_a_machine_that_holds_fewer_requests_than_asked_for(client: TestClient) -> None:
+    """One K80 holds 35 of 204 requests, so that its run of other work says nothing about eight of them."""
+    work = {
+        "task": "inference", "name": "alexnet_train", "model": "whisper-medium", "concurrency": 204,
+        "output_length": 898, "amount": {"steps": 21_016},
+    }  # fmt: skip
+    body = {"workload": work, "machine": "aws/p2.8xlarge", "as_of": "2017-08-01"}
+    assert post_estimate(client, body)["estimate"]["basis"] == "modelled"
+    few = {**body, "workload": {**work, "concurrency": 1}}
+    assert post_estimate(client, few)["estimate"]["basis"] == "scaled"
