@@ -280,7 +280,7 @@ def _warnings(
         return (statement(EstimateWarningCode.HOST_BOUND, rate=work.of_gpus, fed=work.per_second),)
     if job is None or cluster is None:
         return ()
-    warnings, instance_type = (*estimate_warnings(job, cluster), *_of_the_job(job)), question.instance_type
+    warnings, instance_type = (*estimate_warnings(job, cluster), *_batch_warnings(job)), question.instance_type
     if instance_type is None or cluster.nodes == 1:
         return warnings
     alone = catalog.derive(without_cluster)[catalog.index_of[instance_type.id]]
@@ -302,7 +302,7 @@ def _ended(question: EstimateQuestion, catalog: Catalog) -> Iterator[Statement[E
         yield statement(EstimateWarningCode.ENDED, instance=machine.id, state=event.state, since=event.starts_on)
 
 
-def _of_the_job(job: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
+def _batch_warnings(job: JobEstimate) -> Iterator[Statement[EstimateWarningCode]]:
     """Yields a batch that is assumed, and requests that wait; a recommendation rejects machines for the second."""
     estimate, asked = job.estimate, job.job.concurrency
     if isinstance(job.config, TrainingConfig) and job.config.global_batch is None:

@@ -69,9 +69,9 @@ class Catalog:
 
     def visible_to(self, owner: Owner, version: int) -> "Catalog":
         """Returns the same facts in a version that added measurements, as the owner of a key sees them."""
-        seen = replace(self, version=version, measurements=replace(self.measurements, version=version, owner=owner))
-        vars(seen).update({name: value for name, value in vars(self).items() if name not in vars(seen)})
-        return seen
+        visible = replace(self, version=version, measurements=replace(self.measurements, version=version, owner=owner))
+        vars(visible).update({name: value for name, value in vars(self).items() if name not in vars(visible)})
+        return visible
 
     def derive(self, compute: Callable[["Catalog", *Arguments], T], *args: *Arguments, cache: Cache | None = None) -> T:
         """Returns `compute(catalog, *args)`, computed once and cached, by default in `memory`.

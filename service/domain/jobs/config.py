@@ -111,6 +111,11 @@ class InferenceConfig:
         return NumberFormats(self.weight_bits or 8 * bytes_per_value(self.precision), cached)
 
     @property
+    def required_requests(self) -> float:
+        """Requests that have to run at once; 0 without a number, or for a network that takes any batch."""
+        return self.concurrency or 0.0 if self.model.generates else 0.0
+
+    @property
     def whole_length(self) -> float:
         """Tokens of a conversation at its end."""
         return self.input_length + self.output_length

@@ -401,8 +401,8 @@ def _inference_columns(
     rate, bands = best.units_per_second / units_per_sample, inference_bands(physics, configs, table)
     rates = np.minimum(rate[:, None] * bands, _most_fed(physics, job.loading, table))
     columns = _columns(job, table, best, best.sure_bytes, rates, samples, samples)
-    if config.concurrency and generates:
-        columns = replace(columns, holds=best.concurrency >= ALMOST * config.concurrency)
+    if config.required_requests:
+        columns = replace(columns, holds=best.concurrency >= ALMOST * config.required_requests)
     columns = replace(columns, most_requests=best.most_requests, holds_weights=best.holds_weights)
     if job.serving is not None:
         columns = replace(columns, instances=best.instances, alone=best.alone, least=best.least)

@@ -65,11 +65,9 @@ class JobEstimate:
 
     @property
     def holds_requests(self) -> bool:
-        """Whether as many requests run at once as the job asks for; networks that do not generate take any batch."""
-        config, running = self.config, self.estimate.concurrency
-        if not isinstance(config, InferenceConfig) or not config.model.generates or not config.concurrency:
-            return True
-        return running is not None and running >= ALMOST * config.concurrency
+        """Whether as many requests run at once as the job asks for."""
+        required = self.config.required_requests if isinstance(self.config, InferenceConfig) else 0.0
+        return (self.estimate.concurrency or 0.0) >= ALMOST * required
 
     @property
     def precision(self) -> str:

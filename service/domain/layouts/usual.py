@@ -90,19 +90,19 @@ def usual_inference_layout(config: InferenceConfig, cluster: Cluster, fixed: Fix
     tensor, pipeline = fixed.tensor or 1, fixed.pipeline or 1
     weights = inference_parts(config, Layout(), 0.0)["weights"] / (tensor * pipeline)
     if config.software.stack.splits_layers:
-        pipeline = fixed.pipeline or _parts(weights, cluster, cluster.gpus_per_node // tensor)
+        pipeline = fixed.pipeline or _gpus_that_hold(weights, cluster, cluster.gpus_per_node // tensor)
     else:
-        tensor = fixed.tensor or _parts(weights, cluster, cluster.gpus_per_node)
+        tensor = fixed.tensor or _gpus_that_hold(weights, cluster, cluster.gpus_per_node)
     data = fixed.data or max(1, cluster.gpus // (tensor * pipeline))
     return Layout(tensor=tensor, pipeline=pipeline, data=data, expert=fixed.expert or 1)
 
 
-def _parts(weights: Number, cluster: Cluster, most: int) -> int:
+def _gpus_that_hold(weights: Number, cluster: Cluster, most: int) -> int:
     """GPUs, a power of two or the most, over which weights take no more than their share of each."""
-    parts = 1
-    while parts < most and weights / parts > USABLE_SHARE_FOR_WEIGHTS * cluster.usable_bytes:
-        parts *= 2
-    return max(1, min(parts, most))
+    gpus = 1
+    while gpus < most and weights / gpus > USABLE_SHARE_FOR_WEIGHTS * cluster.usable_bytes:
+        gpus *= 2
+    return max(1, min(gpus, most))
 
 
 def _usual_cut(config: TrainingConfig, cluster: Cluster) -> tuple[int, int]:

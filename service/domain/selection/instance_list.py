@@ -14,6 +14,7 @@ from service.domain.catalog.offer import BY_THE_HOUR
 from service.domain.catalog.reference import RDMA_FABRICS
 from service.domain.errors import QuestionError
 from service.domain.selection.constraints import Constraints, type_checks
+from service.domain.selection.filters import INCLUDED_WORDS
 from service.domain.selection.offers import OfferConstraints, offers_of_types
 from service.domain.selection.selection import select
 from service.domain.typeset import union
@@ -72,11 +73,12 @@ def _names_of(instance_type: InstanceType, catalog: Catalog) -> tuple[str, ...]:
 
 
 def _names_of_links(instance_type: InstanceType) -> tuple[str, ...]:
-    """The names of the links between the GPUs, in which NVLink is at both ends of a switch."""
+    """The names of the links between the GPUs, with the words that include them."""
     interconnect = instance_type.interconnect
     if interconnect is None or interconnect == "none":
         return ()
-    return (interconnect, "nvlink") if interconnect == "nvswitch" else (interconnect,)
+    including = INCLUDED_WORDS["interconnect"].items()
+    return (interconnect, *(word for word, included in including if interconnect in included))
 
 
 def _names_of_network(instance_type: InstanceType, catalog: Catalog) -> tuple[str, ...]:
