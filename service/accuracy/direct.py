@@ -37,7 +37,7 @@ from service.domain.physics.inference_roofline import (
     forward_batch,
     forward_terms,
 )
-from service.domain.physics.memory import figures, inference_parts, replicas_in_use, training_parts
+from service.domain.physics.memory import figures, inference_parts, plannable_bytes, replicas_in_use, training_parts
 from service.domain.physics.parallelism import Layout
 from service.domain.physics.resources import StepTerms
 from service.domain.physics.serving import PARTS, EngineTimes
@@ -169,7 +169,8 @@ def _training_case(question: RunQuestion, config: TrainingConfig, cluster: Clust
     layout = usual_training_layout(config, cluster, fixed)
     features = training_features(config, cluster, layout)
     if question.quantity in MEMORY_QUANTITIES:
-        return _memory_case(question, cluster, figures(training_parts(config, layout)), features, MEMORY)
+        parts = training_parts(config, layout)
+        return _memory_case(question, cluster.usable_bytes, figures(parts), features, MEMORY)
     terms = training_terms(config, cluster, layout)
     if question.quantity == "seconds":
         length = config.mean_length or config.sequence_length or 1
@@ -206,7 +207,8 @@ def _inference_case(question: RunQuestion, config: InferenceConfig, cluster: Clu
     features = dict(inference_features(config, cluster, layout))
     if quantity in MEMORY_QUANTITIES:
         parts = inference_parts(config, layout, config.concurrency or 1.0)
-        return _memory_case(question, cluster, figures(parts), features, INFERENCE_MEMORY)
+        plannable = float(plannable_bytes(config, cluster.usable_bytes))
+        return _memory_case(question, plannable, figures(parts), features, INFERENCE_MEMORY)
     if not config.model.generates:
         return _forward_case(question, config, cluster, features)
     return _generation_case(question, config, cluster, layout, Calibration({}))
@@ -217,7 +219,8 @@ def _generation_case(
 ) -> Case:
     """A figure of an engine, with the requests that run at once by a calibration."""
     features = inference_features(config, cluster, layout)
-    room = EngineMemory.of(calibration, config, layout, features).room(config, cluster.usable_bytes)
+    plannable = float(plannable_bytes(config, cluster.usable_bytes))
+    room = EngineMemory.of(calibration, config, layout, features).room(config, plannable)
     engine = engine_on(engine_factors(calibration, features), config, cluster, layout, room)
     state, replicas = engine.state, float(replicas_in_use(config, layout))
 
@@ -256,12 +259,12 @@ def _forward_case(
 
 
 def _memory_case(
-    question: RunQuestion, cluster: Cluster, parts: Mapping[str, float], features: Features, bands: StepKind
+    question: RunQuestion, usable: float, parts: Mapping[str, float], features: Features, bands: StepKind
 ) -> Case:
     terms = StepTerms(dict(parts), 1.0)
     if question.quantity == "memory_bytes_per_gpu":
         return Case(question, MEMORY, terms, features, question.value, 1.0, is_rate=False, banded_as=bands)
-    fits, usable = question.quantity != "fits" or bool(question.value), cluster.usable_bytes
+    fits = question.quantity != "fits" or bool(question.value)
     # Where a run fitted or failed is only a limit: 3 % on either side keep clear of the edge itself.
     edge, bound = (0.97 * usable, -1) if fits else (1.03 * usable, 1)
     return Case(

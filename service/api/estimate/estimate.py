@@ -48,7 +48,7 @@ class MachineResponse:
     interconnect: str
     link_gb_per_second: Annotated[float, Field(description="One direction, per GPU.")]
     network_gbps: float
-    usable_gib_per_gpu: float
+    usable_gib_per_gpu: Annotated[float, Field(description="Memory of a GPU that programs can allocate.")]
 
 
 @dataclass(frozen=True, slots=True)

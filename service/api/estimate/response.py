@@ -48,7 +48,13 @@ class MemoryResponse:
 
     needed_gib_per_gpu: float
     band_gib_per_gpu: Annotated[BandResponse, Field(description="In eight of ten runs the needed memory lies within.")]
-    usable_gib_per_gpu: float
+    usable_gib_per_gpu: Annotated[
+        float,
+        Field(
+            description="Memory that the job may take: all that a program can allocate on the GPU, or the share of it "
+            "in which an engine plans its weights, activations and cache."
+        ),
+    ]
     fit_probability: Annotated[
         float,
         Field(
@@ -162,6 +168,7 @@ MEMORY_PARTS: Mapping[str, str] = {
     "kept": "activations",
     "selected": "activations",
     "boundaries": "activations",
+    "prompts": "activations",
     "live": "buffers",
     "context": "overhead",
 }

@@ -196,6 +196,7 @@ MEMORY = _kind(
         "boundaries": (1.0, {WIDE: (EVERYTHING,), MIDDLE: ("stack",)}),
         "activations": (1.0, {WIDE: (EVERYTHING, "stack", "family", "model")}),
         "kv_cache": (1.0, {}),
+        "prompts": (1.0, {}),
     },
     noise=0.1,
 )  # fmt: skip

@@ -84,6 +84,11 @@ class Stack:
     most_in_flight: float = 2048.0
     """Most sequences that are decoded together; the default is TensorRT-LLM's."""
 
+    @property
+    def plans_memory(self) -> bool:
+        """Whether it fills a share of each GPU with cache before the first request, and leaves the rest alone."""
+        return (self.stack_class.batches_continuously and not self.static_batches) or self.stack_class is _UNKNOWN_CLASS
+
 
 UNKNOWN_STACK = Stack("unknown", _UNKNOWN_CLASS, grows_cache=True, disaggregates=True)
 STACKS = (
@@ -142,6 +147,7 @@ STACKS = (
     Stack("torch-neuronx", _NEURON, ("neuron", "neuronx"), before_flash=True, fuses_kernels=True),
     Stack("gpt-neox", _MEGATRON),
     Stack("deepspeed-inference", _ENGINE, static_batches=True),
+    Stack("fastertransformer", _ENGINE, ("ft",), static_batches=True),
     Stack("deepspeed-mii", _ENGINE),
     Stack("deepspeed", _FSDP),
     Stack(

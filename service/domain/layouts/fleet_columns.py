@@ -38,6 +38,7 @@ from service.domain.physics.features import training_config_features
 from service.domain.physics.inference_roofline import forward_batch
 from service.domain.physics.input_pipeline import feed_of
 from service.domain.physics.load import ALMOST
+from service.domain.physics.memory import plannable_bytes
 from service.domain.physics.parallelism import Layout, LayoutTable, layout_of
 from service.domain.typeset import TypeSet, types_where
 from service.domain.units import SECONDS_AN_HOUR
@@ -403,7 +404,8 @@ def _inference_columns(
     columns = _columns(job, table, best, best.sure_bytes, rates, samples, samples)
     if config.required_requests:
         columns = replace(columns, holds=best.concurrency >= ALMOST * config.required_requests)
-    columns = replace(columns, most_requests=best.most_requests, holds_weights=best.holds_weights)
+    usable = np.asarray(plannable_bytes(config, table.usable_bytes))
+    columns = replace(columns, usable_bytes=usable, most_requests=best.most_requests, holds_weights=best.holds_weights)
     if job.serving is not None:
         columns = replace(columns, instances=best.instances, alone=best.alone, least=best.least)
     return columns, best.layouts.rows()

@@ -21,9 +21,9 @@ from service.domain.physics.generation import CalibratedEngines, engine_factors,
 from service.domain.physics.inference_roofline import forward_batch, forward_demands
 from service.domain.physics.load import Replicas
 from service.domain.physics.memory import (
-    CACHE,
     conversations_held,
     inference_memory,
+    plannable_bytes,
     replicas_in_use,
     requests_with_room,
     sent_cache_bytes,
@@ -147,7 +147,8 @@ class _InferenceSearch:
         """Returns the search on a table."""
         common, of_clusters = configs.features(clusters)
         factors = ConfigFactors(physics.calibration, common)
-        return _InferenceSearch(physics, configs, replace(clusters, features=of_clusters), factors)
+        usable = np.asarray(plannable_bytes(configs.any, clusters.usable_bytes))
+        return _InferenceSearch(physics, configs, replace(clusters, features=of_clusters, usable_bytes=usable), factors)
 
     @property
     def config(self) -> InferenceConfig:
@@ -289,7 +290,7 @@ def _room_and_bytes(
     empty = np.asarray(factors.total(MEMORY, memory.empty, {}))
     if not config.model.generates:
         return np.full(len(usable), forward_batch(config)), empty, empty, empty
-    each = factors.total(MEMORY, {CACHE: memory.request}, {})
+    each = factors.total(MEMORY, memory.request, {})
     in_cache, fit = requests_with_room(config, usable, memory), (usable - empty) / each
     room = np.asarray(room_by_memory(config, fit, in_cache))
     asked = config.concurrency / np.asarray(replicas_in_use(config, layouts)) if config.concurrency else room

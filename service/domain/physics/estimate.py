@@ -28,6 +28,7 @@ from service.domain.physics.memory import (
     conversations_held,
     figures,
     inference_parts,
+    plannable_bytes,
     replicas_in_use,
     training_parts,
 )
@@ -236,12 +237,12 @@ def memory_margin(physics: Physics, config: Config) -> float:
 
 
 def _memory_need(
-    physics: Physics, config: Config, cluster: Cluster, parts: Mapping[str, float], least: Mapping[str, float]
+    physics: Physics, config: Config, usable_bytes: float, parts: Mapping[str, float], least: Mapping[str, float]
 ) -> MemoryNeed:
     """Returns the need of a GPU from calibrated bytes: of what runs, and of the least that does."""
     needed = sum(parts.values())
     band = memory_band(physics, config).times(needed)
-    return MemoryNeed(needed, cluster.usable_bytes, parts, band, sum(least.values()), config.memory_confidence)
+    return MemoryNeed(needed, usable_bytes, parts, band, sum(least.values()), config.memory_confidence)
 
 
 def _estimate_training(
@@ -249,7 +250,7 @@ def _estimate_training(
 ) -> Estimate:
     features = training_features(config, cluster, layout)
     parts = physics.calibration.seconds(MEMORY, figures(training_parts(config, layout)), features)
-    need = _memory_need(physics, config, cluster, parts, parts)
+    need = _memory_need(physics, config, cluster.usable_bytes, parts, parts)
     new, host = unseen(physics.calibration, TRAINING, features), host_memory_need(config, cluster, layout)
     estimate = Estimate(need, host, layout, new)
     if not (timed and need.may_fit and host.fits):
@@ -267,7 +268,7 @@ def _estimate_forward(
 ) -> Estimate:
     features = {**inference_features(config, cluster, layout), "offline": "no" if config.concurrency else "yes"}
     parts = physics.calibration.seconds(MEMORY, figures(inference_parts(config, layout, 0.0)), features)
-    need = _memory_need(physics, config, cluster, parts, parts)
+    need = _memory_need(physics, config, cluster.usable_bytes, parts, parts)
     new, host = unseen(physics.calibration, FORWARD, features), host_memory_need(config, cluster, layout)
     estimate = Estimate(need, host, layout, new, concurrency=forward_batch(config))
     if not (timed and need.may_fit and host.fits):
@@ -284,7 +285,8 @@ def _estimate_generation(
     features = inference_features(config, cluster, layout)
     factors, new = engine_factors(physics.calibration, features), unseen(physics.calibration, GENERATION, features)
     memory = EngineMemory.of(physics.calibration, config, layout, features)
-    room = memory.room(config, cluster.usable_bytes)
+    plannable = float(plannable_bytes(config, cluster.usable_bytes))
+    room = memory.room(config, plannable)
     errors, of_first = (physics.bands.of(kind, features, new) for kind in (GENERATION, FIRST_TOKEN))
     served = served_load(factors, config, cluster, layout, room, errors.around(1.0))
     if served is not None:
@@ -295,7 +297,7 @@ def _estimate_generation(
     running = in_flight if served is None else room
     held = float(conversations_held(config, running)) if room else running
     in_cache = float(conversations_held(config, room)) * (config.whole_length - config.shared_prompt)
-    need = _memory_need(physics, config, cluster, memory.holding(held), memory.holding(min(1.0, held)))
+    need = _memory_need(physics, config, plannable, memory.holding(held), memory.holding(min(1.0, held)))
     estimate = Estimate(
         need,
         host := host_memory_need(config, cluster, layout),
@@ -305,7 +307,7 @@ def _estimate_generation(
         served=served,
         # By published runs, more may fit than by arithmetic.
         kv_cache_tokens=max(
-            cache_tokens_that_fit(config, cluster.usable_bytes, layout, memory.ideal), config.shared_prompt + in_cache
+            cache_tokens_that_fit(config, plannable, layout, memory.ideal), config.shared_prompt + in_cache
         ),
     )
     if not (timed and need.may_fit and host.fits):

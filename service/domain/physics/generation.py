@@ -27,6 +27,7 @@ from service.domain.physics.inference_roofline import (
 from service.domain.physics.load import TIMES, Replicas, Served
 from service.domain.physics.memory import (
     CACHE,
+    PROMPTS,
     InferenceMemory,
     figures,
     inference_memory,
@@ -39,7 +40,7 @@ from service.domain.physics.parallelism import AnyLayout, Layout
 from service.domain.physics.resources import Demands, seconds_per_unit
 from service.domain.physics.serving import PARTS, BurstShares, EngineTimes, SteadyState, steady_state
 
-IN_MEMORY = ("weights", "context", CACHE, "activations")
+IN_MEMORY = ("weights", "context", CACHE, "activations", PROMPTS)
 """Parts of the memory of an engine."""
 
 
@@ -59,11 +60,11 @@ class EngineMemory:
         """Bytes by part with so many requests at once."""
         return self.factors.seconds(figures(self.ideal.holding(requests)))
 
-    def room(self, config: InferenceConfig, usable_bytes: float) -> float:
+    def room(self, config: InferenceConfig, plannable: float) -> float:
         """Requests that fit by the memory that published runs took, and by the room that an engine gives its cache."""
-        empty, each = sum(self.holding(0.0).values()), self.factors.of_terms[CACHE] * float(self.ideal.request)
-        in_cache = requests_with_room(config, usable_bytes, self.ideal)
-        return float(room_by_memory(config, (usable_bytes - empty) / each, in_cache))
+        empty, each = sum(self.holding(0.0).values()), sum(self.factors.seconds(figures(self.ideal.request)).values())
+        in_cache = requests_with_room(config, plannable, self.ideal)
+        return float(room_by_memory(config, (plannable - empty) / each, in_cache))
 
 
 def engine_factors(calibration: Calibration, features: Features) -> StepFactors:

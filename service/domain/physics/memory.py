@@ -61,11 +61,12 @@ the rows that a step reads have gradients (Naumov et al. 2019, 1906.00091; Torch
 USUAL_LAYERS = 10
 """Layers of a network whose layers are unknown (assumed)."""
 
-CACHE = "kv_cache"
-"""The part of the memory that grows with the requests."""
+CACHE, PROMPTS = "kv_cache", "prompts"
+"""The parts of the memory that grow with the requests: their cache, and activations of prompts of a static batch."""
 
-CACHE_SHARE = 0.92
-"""Share of a GPU's usable memory that weights, activations and cache may take together."""
+PLANNED_SHARE = 0.92
+"""Share of a GPU's usable memory in which an engine plans its weights, activations and cache (assumed; by default vLLM
+takes nine tenths of the whole card, `gpu_memory_utilization`)."""
 
 SAFE_DEVIATIONS = 2.0
 """Standard deviations above the mean for which an engine whose requests grow their cache has room (assumed): where it
@@ -73,6 +74,11 @@ runs out, a request is stopped and computed again."""
 
 TOKENS_PER_PASS = 512.0
 """Tokens that an engine with continuous batching reads in one pass (assumed); other stacks decode one by one."""
+
+VALUES_PER_TOKEN_OF_BATCH = 16.0
+"""Values, times the width of the model, that a stack with static batches keeps of each token of the prompts that it
+reads together: the workspace of DeepSpeed-Inference, which tensor parallelism does not divide. With it,
+FasterTransformer has room for Megatron-Turing NLG on 16 A100s just where published runs had."""
 
 
 def layer_activation_bytes(
@@ -243,14 +249,12 @@ class InferenceMemory(NamedTuple):
 
     empty: dict[str, Number]
     """By part without requests: weights, the context, the cache that all share, activations of one forward pass."""
-    request: Number
-    """Cache of one request; 0 for networks without sequences."""
+    request: dict[str, Number]
+    """By part, what each request adds; nothing for networks without sequences."""
 
     def holding(self, requests: Number) -> dict[str, Number]:
         """Bytes by part with so many requests at once."""
-        return {
-            name: amount + requests * self.request if name == CACHE else amount for name, amount in self.empty.items()
-        }
+        return {name: amount + requests * self.request.get(name, 0.0) for name, amount in self.empty.items()}
 
 
 def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMemory:
@@ -261,7 +265,7 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     weights = weights + (model.other_parameters or 0.0) * bits / 8
     empty = {"weights": on_each_gpu(weights, layout, routed_share(model), 0), "context": CONTEXT_BYTES}
     if t is None:
-        return InferenceMemory(empty, 0.0)
+        return InferenceMemory(empty, {})
 
     def cached(tokens: float) -> Number:
         return sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline
@@ -269,7 +273,19 @@ def inference_memory(config: InferenceConfig, layout: AnyLayout) -> InferenceMem
     empty[CACHE] = cached(config.shared_prompt) if config.shared_prompt else 0.0
     empty["activations"] = _tokens_of_a_pass(config) * (t.hidden * 8 + 3 * 2 * t.ffn / layout.tensor)
     # A request keeps its own tokens and its own recurrent state, even where a window has passed the shared part.
-    return InferenceMemory(empty, cached(max(1.0, config.whole_length - config.shared_prompt)))
+    request = {CACHE: cached(max(1.0, config.whole_length - config.shared_prompt))}
+    if model.generates and stack.static_batches:
+        values = VALUES_PER_TOKEN_OF_BATCH * t.hidden * config.input_length
+        request[PROMPTS] = values * activation_bytes(config.precision)
+        empty[PROMPTS] = 0.0
+    return InferenceMemory(empty, request)
+
+
+def plannable_bytes(config: InferenceConfig, usable_bytes: Number) -> Number:
+    """Returns the bytes of a GPU's usable memory in which the stack of a job plans what it holds."""
+    return (
+        PLANNED_SHARE * usable_bytes if config.model.generates and config.software.stack.plans_memory else usable_bytes
+    )
 
 
 def _tokens_of_a_pass(config: InferenceConfig) -> float:
@@ -287,9 +303,9 @@ def inference_parts(config: InferenceConfig, layout: AnyLayout, requests: Number
     return inference_memory(config, layout).holding(requests)
 
 
-def _room_for_cache(usable_bytes: Number, memory: InferenceMemory) -> Number:
-    """Bytes of a GPU that weights and activations leave for the KV cache."""
-    return np.maximum(0.0, CACHE_SHARE * usable_bytes - sum(memory.empty.values()))
+def _room_for_requests(plannable: Number, memory: InferenceMemory) -> Number:
+    """Bytes of a GPU that weights and activations leave for requests."""
+    return np.maximum(0.0, plannable - sum(memory.empty.values()))
 
 
 def replicas_in_use(config: InferenceConfig, layout: AnyLayout) -> Number:
@@ -312,23 +328,21 @@ def requests_in(config: InferenceConfig, conversations: Number) -> Number:
     return np.maximum(conversations / max(1.0, mean), root**2)
 
 
-def requests_with_room(config: InferenceConfig, usable_bytes: Number, memory: InferenceMemory) -> Number:
+def requests_with_room(config: InferenceConfig, plannable: Number, memory: InferenceMemory) -> Number:
     """Requests that run at once in the cache of one replica, and that its stack takes; 0 if not one fits whole."""
-    each = memory.request
+    each = sum(memory.request.values())
     if config.software.stack.static_batches:  # the cache is not paged
         each = each * config.longest_over_mean
-    whole = _room_for_cache(usable_bytes, memory) / each
+    whole = _room_for_requests(plannable, memory) / each
     running = np.where(whole >= 1.0, np.maximum(1.0, np.floor(requests_in(config, whole))), 0.0)
     return np.minimum(config.software.stack.most_in_flight, running)
 
 
-def cache_tokens_that_fit(
-    config: InferenceConfig, usable_bytes: float, layout: Layout, memory: InferenceMemory
-) -> float:
+def cache_tokens_that_fit(config: InferenceConfig, plannable: float, layout: Layout, memory: InferenceMemory) -> float:
     """Tokens of one conversation whose keys and values fit on the GPUs of one replica."""
     tokens = max(1.0, config.whole_length)
     bytes_each = sequence_cache_bytes(config, tokens, layout.tensor) / layout.pipeline / tokens
-    return float(_room_for_cache(usable_bytes, memory) / bytes_each) if bytes_each else 0.0
+    return float(_room_for_requests(plannable, memory) / bytes_each) if bytes_each else 0.0
 
 
 def figures(parts: Mapping[str, Number]) -> dict[str, float]:

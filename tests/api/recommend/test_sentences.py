@@ -146,7 +146,9 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
     "nothing at all": lambda: ask(constraints={"region": ("nowhere",), "market": ("reserved",)}),
     "a commitment": lambda: ask(world=catalog(priced(P4D, 1.0, market="reserved", term="1y_reserved"))),
     "weights in 8 bits": lambda: ask(replace(SERVING, precisions=("fp8",)), task="inference"),
-    "slow links": lambda: ask(replace(SERVING, model=LARGE_MODEL), task="inference", machines=(PCIE,)),
+    "slow links": lambda: ask(
+        replace(SERVING, model=LARGE_MODEL, memory_confidence=0.5), task="inference", machines=(PCIE,)
+    ),
     "no batch": lambda: ask(replace(SMALL_JOB, global_batch=None)),
     "too large": lambda: ask(HUGE_JOB, current_instance=P4D.id),
     "too large for the host": lambda: ask(

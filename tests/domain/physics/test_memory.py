@@ -10,13 +10,14 @@ from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Length, Serving
 from service.domain.jobs.stacks import SoftwareStack
 from service.domain.physics.memory import (
-    CACHE_SHARE,
+    PLANNED_SHARE,
     cache_tokens_that_fit,
     conversations_held,
     figures,
     inference_memory,
     inference_parts,
     layer_activation_bytes,
+    plannable_bytes,
     replicas_in_use,
     requests_in,
     requests_with_room,
@@ -164,11 +165,34 @@ GB = 1e9
 def test_the_cache_takes_the_room_that_weights_and_activations_leave() -> None:
     """A token of Llama 3 8B takes 131,072 bytes."""
     config, layout = inference(), Layout()
-    room = CACHE_SHARE * 80 * GB - sum(inference_parts(config, layout, 0.0).values())
+    room = 80 * GB - sum(inference_parts(config, layout, 0.0).values())
     assert cache_tokens_that_fit(config, 80 * GB, layout, inference_memory(config, layout)) == pytest.approx(
         room / 131_072
     )
     assert cache_tokens_that_fit(config, 10 * GB, layout, inference_memory(config, layout)) == 0
+
+
+@pytest.mark.parametrize(("stack", "share"), [("vllm", PLANNED_SHARE), ("unknown", PLANNED_SHARE), ("llama.cpp", 1.0)])
+def test_engines_plan_within_a_share_of_the_memory(stack: str, share: float) -> None:
+    """Other stacks take memory as they need it."""
+    assert plannable_bytes(inference(software=SoftwareStack(stack)), 80 * GB) == pytest.approx(share * 80 * GB)
+
+
+MT_NLG = model(replace(GPT_175B, layers=105, hidden=20480, heads=128, kv_heads=128, ffn=81920, head_size=160), 530e9)
+
+
+@pytest.mark.parametrize(
+    ("batch", "prompt", "answer", "ran"),
+    [(256, 20, 8, True), (128, 60, 20, True), (256, 60, 20, False), (64, 128, 8, True), (128, 128, 8, False)],
+)
+def test_a_static_batch_has_room_on_16_a100s_where_fastertransformer_had(
+    batch: int, prompt: int, answer: int, ran: bool
+) -> None:
+    """NVIDIA's guide of FasterTransformer, Performance of Megatron-530B; 79.15 GiB of an A100 are usable."""
+    software = SoftwareStack("fastertransformer")
+    config = InferenceConfig(MT_NLG, "fp16", input_length=prompt, output_length=answer, software=software)
+    needed = sum(inference_parts(config, Layout(tensor=16), batch).values())
+    assert (needed <= 79.15 * 1024**3) == ran
 
 
 def test_as_many_requests_run_as_fit_whole_in_an_engine_that_reserves_cache() -> None:
