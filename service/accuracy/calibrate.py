@@ -4,12 +4,13 @@ import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
+from itertools import chain
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from service.accuracy.direct import Case, also_fitted, case_of, fit_all
-from service.accuracy.report import score_lines
+from service.accuracy.report import coverage_lines, score_lines
 from service.accuracy.rows import UnansweredRun, counted_rows, question_of
 from service.accuracy.scoring import SPLITS, ScoredAnswer, fold_of
 from service.domain.band import Band
@@ -37,8 +38,10 @@ def calibrate(table: Path, catalog: Catalog, write: Path | None) -> str:
     if write:
         write_coefficients(write, [*fit_all(cases, better), *bands])
     lines = [f"{sum(case.scored for case in cases)} rows; refused: {dict(refused)}"]
-    for split, result in results.items():
-        lines += [f"== left out by {split}", *score_lines(_answers_of(result, physics_of(bands).bands))]
+    answers = {split: _answers_of(result, physics_of(bands).bands) for split, result in results.items()}
+    for split, of_split in answers.items():
+        lines += [f"== left out by {split}", *score_lines(of_split)]
+    lines += ["== inside the band, over all ways to leave out", *coverage_lines([*chain(*answers.values())])]
     return "\n".join([*lines, ""])
 
 

@@ -22,6 +22,11 @@ def accuracy_text(asked: AnsweredRuns) -> str:
     return "\n".join(lines)
 
 
+def coverage_lines(answers: Sequence[ScoredAnswer]) -> list[str]:
+    """Share of the published figures inside the band, by kind of work."""
+    return [f"{name:44} {line.inside:6.0%}" for name, line in scores(answers).items()]
+
+
 def score_lines(answers: Sequence[ScoredAnswer]) -> list[str]:
     """Median absolute percentage error, bias (predicted ÷ published, median) and share inside the band."""
     lines = [f"{'kind of work':44} rows  error   bias  inside"]

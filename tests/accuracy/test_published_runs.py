@@ -1,6 +1,7 @@
 """The published runs of the seed can be put as questions, and mean the same to the catalog."""
 
 import csv
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -137,3 +138,19 @@ def test_a_file_that_is_no_table_of_runs_is_refused(tmp_path: Path, capsys: pyte
     table = table_of({"model": "Llama-3.1-8B", "quality": "A"}, tmp_path / "runs.csv")
     assert main(["calibrate", str(table)]) == 1
     assert "runs.csv is no table of published runs. Columns that it lacks: accelerator, " in capsys.readouterr().err
+
+
+def test_the_share_inside_the_band_counts_every_way_to_leave_a_run_out(
+    rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "runs.csv"
+    with table.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(row for row in rows if row["source_id"] == "runs-litgpt")
+    assert main(["calibrate", str(table)]) == 0
+    *splits, over_all = re.split(r"^== .*\n", capsys.readouterr().out, flags=re.MULTILINE)[1:]
+    line = re.compile(r"^inference memory .* (\d+)%$", re.MULTILINE)
+    shares = [float(share) for part in splits for share in line.findall(part)]
+    assert len(shares) == len(SPLITS)
+    assert float(line.findall(over_all)[0]) == pytest.approx(sum(shares) / len(SPLITS), abs=1.0)
