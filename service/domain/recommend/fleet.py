@@ -77,10 +77,15 @@ class Blockers(NamedTuple):
 
     @classmethod
     def of(cls, options: Sequence[EstimateColumns], catalog: Catalog) -> "Blockers":
-        """Uses the smallest node count that works; if none does, the one that needs the least memory."""
+        """Uses the smallest node count that works; if none does, the one that runs the most requests at once; if the
+        job fits on none, the one that needs the least memory.
+        """
         no_gpu, unrated = catalog.derive(_without_figures)
-        works, needed = np.array([option.works for option in options]), [option.needed_bytes for option in options]
-        best = np.where(works.any(axis=0), works.argmax(axis=0), np.argmin(needed, axis=0))
+        works, fit = (np.array([getattr(option, name) for option in options]) for name in ("works", "fits"))
+        requests, needed = ([getattr(option, name) for option in options] for name in ("most_requests", "needed_bytes"))
+        most = np.argmax(np.where(fit, requests, -1.0), axis=0)
+        closest = np.where(fit.any(axis=0), most, np.argmin(needed, axis=0))
+        best = np.where(works.any(axis=0), works.argmax(axis=0), closest)
         of_best = partial(_chosen, options, best)
         rated = ~mask_of(no_gpu | unrated, len(catalog.instance_types))
         runs, exists, fits, holds_weights = (of_best(name) for name in ("runs", "exists", "fits", "holds_weights"))

@@ -326,6 +326,24 @@ def test_the_smallest_change_that_makes_room_for_the_cache_admits_what_it_says(c
         assert not any(each["admitted"] for each in beyond["explained"])
 
 
+def test_fewer_requests_admit_the_machines_that_hold_them_on_the_most_nodes(client: TestClient) -> None:
+    """On one node, g7e.24xlarge has too little memory; on two, it runs some hundred requests."""
+    asked = question(
+        "inference",
+        workload={
+            "model": "nemotron-4-340b", "precision": ["fp8"], "kv_cache_precision": "fp8", "input_length": 2048,
+            "output_length": 2, "concurrency": 807,
+        },
+        constraints={"max_nodes": 2},
+        explain=["aws/g7e.24xlarge"],
+    )  # fmt: skip
+    answer = post_recommend(client, asked)
+    assert [ground["code"] for ground in answer["explained"][0]["grounds"]] == ["concurrency"]
+    (rejection,) = (each for each in answer["rejections"] if each["code"] == "concurrency")
+    again = post_recommend(client, relaxed(asked, rejection["relax"]["to"]))
+    assert again["counts"]["admitted"] == answer["counts"]["admitted"] + rejection["relax"]["admits"]
+
+
 def with_longer_prompt(prompt: Any) -> Any:
     """A prompt that is longer by as much as the search leaves open."""
     if isinstance(prompt, dict):
