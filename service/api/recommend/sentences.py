@@ -492,7 +492,14 @@ NOTES: Mapping[NoteCode, Sentence] = {
         "No limit on a time was given, so answers are twice as fast as people read: at most {seconds:g} s per token. "
         "The time to the first token has no limit. Give another limit, or null for none."
     ),
-    NoteCode.NO_AMOUNT: "No amount of work was given, so the ranking is by the cost of an hour, not of the job.",
+    NoteCode.NO_AMOUNT: lambda given: (
+        (
+            "The work of the given hours is unknown, because the job is not estimated to run on that machine"
+            if given
+            else "No amount of work was given"
+        )
+        + ", so the ranking is by the cost of an hour, not of the job."
+    ),
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
     NoteCode.BATCH_ASSUMED: (
         "No `global_batch_size` was given, so an optimizer step is taken to have about {samples:,.0f} samples, "
