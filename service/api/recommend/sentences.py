@@ -95,9 +95,10 @@ def _precision(precision: str, tflops: float | None) -> str:
     return f"Rated at {precision}, with {peak}."
 
 
-def _tied(ranks: Sequence[int]) -> str:
-    others = f"number {ranks[0]}" if len(ranks) == 1 else f"numbers {', '.join(map(str, ranks))}"
-    return f"The estimates cannot tell it apart from {others}."
+def _tied(ranks: Sequence[int], beyond: bool) -> str:
+    numbers = f"number{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else ""
+    others = filter(None, (numbers, "some that a higher limit would show" if beyond else ""))
+    return f"The estimates cannot tell it apart from {' and from '.join(others)}."
 
 
 def _within_limits(

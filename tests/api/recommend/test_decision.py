@@ -117,8 +117,16 @@ def test_a_lead_within_the_bands_is_a_tie(client: TestClient) -> None:
     for choice in tied:
         assert "tied" in codes(choice["reasons"])
         for other in choice["tied_with"]:
-            if other <= len(choices):
-                assert choice["rank"] in choices[other - 1]["tied_with"]
+            assert choice["rank"] in choices[other - 1]["tied_with"]
+
+
+def test_ties_with_choices_that_are_not_shown_have_no_ranks(client: TestClient) -> None:
+    shown = ask(client, constraints=AWS, limit=20)["choices"]
+    assert shown[0]["tied_with"]
+    (alone,) = ask(client, constraints=AWS, limit=1)["choices"]
+    assert alone["tied_with"] == []
+    texts = {reason["code"]: reason["text"] for reason in alone["reasons"]}
+    assert texts["tied"] == "The estimates cannot tell it apart from some that a higher limit would show."
 
 
 def test_fallbacks_differ_in_what_can_fail_together(client: TestClient) -> None:
