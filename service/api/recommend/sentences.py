@@ -102,7 +102,13 @@ def _tied(ranks: Sequence[int], beyond: bool) -> str:
 
 
 def _within_limits(
-    hours: float, deadline_hours: float | None, usd: float | None, budget_usd: float | None, safe: bool, instances: int
+    hours: float,
+    deadline_hours: float | None,
+    usd: float | None,
+    budget_usd: float | None,
+    safe: bool,
+    instances: int,
+    runs: int,
 ) -> str:
     kept = []
     if deadline_hours is not None:
@@ -110,7 +116,8 @@ def _within_limits(
     if budget_usd is not None and usd is not None:
         kept.append(f"paid with ${readable(usd, 4)} of ${readable(budget_usd, 6)}")
     end = "; the limits hold at the pessimistic end as well" if safe else ""
-    subject = f"On {instances} independent instances that share the work, the job" if instances > 1 else "The job"
+    shared, job = (f"the {runs} runs", "the whole") if runs > 1 else ("the work", "the job")
+    subject = f"On {instances} independent instances that share {shared}, {job}" if instances > 1 else "The job"
     return f"{subject} is {' and '.join(kept)}{end}."
 
 

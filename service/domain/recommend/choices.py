@@ -307,7 +307,7 @@ def _limit_reasons(offer: RankedOffer, planner: Planner) -> Reasons:
         yield statement(
             ReasonCode.WITHIN_LIMITS,
             hours=offer.hours, deadline_hours=deadline, usd=offer.usd, budget_usd=budget,
-            safe=limits.safe, instances=offer.instances,
+            safe=limits.safe, instances=offer.instances, runs=planner.fleet.job.runs,
         )  # fmt: skip
 
 

@@ -93,6 +93,17 @@ def test_several_instances_share_the_work_to_be_in_time(client: TestClient) -> N
     assert "3 independent instances" in codes(shared["reasons"])["within_limits"]["text"]
 
 
+def test_instances_share_the_runs_of_a_sweep(client: TestClient) -> None:
+    limits = {**AWS, "instance": ["p4d.24xlarge"], "market": ["on_demand"], "deadline_hours": 1e4}
+    workload = {
+        "task": "training", "model": "resnet-50", "precision": ["fp16"], "amount": {"samples": 1e7},
+        "concurrent_runs": 6,
+    }  # fmt: skip
+    answer = client.post("/recommend", json={"workload": workload, "constraints": limits}).json()
+    text = codes(answer["choices"][0]["reasons"])["within_limits"]["text"]
+    assert text.startswith("On 6 independent instances that share the 6 runs, the whole is done in")
+
+
 def test_spot_is_priced_in_expectation(client: TestClient) -> None:
     answer = ask(client, constraints={"market": ["on_demand", "spot"]}, per="offer", limit=100)
     spot = [choice for choice in answer["choices"] if choice["market"] == "spot"]
