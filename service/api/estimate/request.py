@@ -87,7 +87,7 @@ class MeasuredRateRequest(BodyModel):
         Rate | None, Field(description="Samples that the CPUs prepare; the lesser of the two rates counts.")
     ] = None
     samples: Annotated[Positive | None, Field(description="Of one epoch, if epochs are given.")] = None
-    tokens: Positive | None = None
+    tokens: Annotated[Positive | None, Field(description="Of one epoch, if epochs are given.")] = None
     epochs: Positive | None = None
 
 
@@ -244,13 +244,13 @@ def _measured(rate: MeasuredRateRequest) -> MeasuredRate:
         raise QuestionError("Give either measured.samples_per_second or measured.tokens_per_second.", field="measured")
     if rate.samples is not None and rate.tokens is not None:
         raise QuestionError("Give either measured.samples or measured.tokens.", field="measured.tokens")
-    if rate.epochs is not None and rate.samples is None:
-        raise QuestionError("Epochs need samples: how many one epoch has.", field="measured.epochs")
+    if rate.epochs is not None and rate.samples is None and rate.tokens is None:
+        raise QuestionError("Epochs need the samples or tokens of one of them.", field="measured.epochs")
     unit, other = ("tokens", "samples") if rate.tokens_per_second is not None else ("samples", "tokens")
     if getattr(rate, other) is not None:
         raise QuestionError("The amount must be in the unit of the rate: samples or tokens.", field=f"measured.{other}")
-    # Samples are of one epoch if epochs are given; tokens are always those of the whole run.
-    amount = rate.tokens if unit == "tokens" else None if rate.samples is None else rate.samples * (rate.epochs or 1)
+    one_epoch = getattr(rate, unit)
+    amount = None if one_epoch is None else one_epoch * (rate.epochs or 1)
     measured, host = getattr(rate, f"{unit}_per_second"), rate.host_samples_per_second
     if host is not None and unit == "samples" and host < measured:
         return MeasuredRate(host, unit, amount, rate.epochs, of_gpus=measured)

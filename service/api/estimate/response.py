@@ -101,7 +101,10 @@ class ModelledEstimateResponse:
     kv_cache_tokens: Annotated[float | None, Field(description="Tokens whose keys and values fit on one replica.")]
     hours: Annotated[
         BandResponse | None,
-        Field(description="Of the whole amount; those of a choice include its setup, idle time and interruptions."),
+        Field(
+            description="Of all runs of the whole amount on one instance, where a bill has the hours that each of its "
+            "instances takes. Those of a choice are of its instances together, with setup, idle time and interruptions."
+        ),
     ]
     overhead_beyond_steps: Annotated[
         float | None,

@@ -319,11 +319,11 @@ def _faster_formats(work: WorkloadRequest, precisions: tuple[str, ...], catalog:
 
 
 def _given_fields(request: RecommendRequest) -> frozenset[str]:
-    """Returns the paths of the fields that the caller set, down to those of the host and of the load."""
+    """Returns the paths of the fields that the caller set, down to those of the host, the load and the amount."""
     work, given = request.workload, list(request.model_fields_set)
     parts = {
         "workload": work, "workload.host": work.host, "workload.serving": work.serving,
-        "constraints": request.constraints,
+        "workload.amount": work.amount, "constraints": request.constraints,
     }  # fmt: skip
     for path, part in parts.items():
         if part is not None:

@@ -182,7 +182,10 @@ class ChoiceResponse:
     availability: AvailabilityResponse
     warnings: list[StatementResponse]
     evidence: list[dict[str, str]]
-    tied_with: list[int]
+    tied_with: Annotated[
+        list[int],
+        Field(description="Ranks of choices of this answer that the estimates cannot tell apart from it."),
+    ]
     pareto: Annotated[
         bool,
         Field(description="No other candidate is both cheaper and faster: over a whole job, else by price and peak."),
@@ -353,7 +356,7 @@ def choice_response(choice: Choice, catalog: Catalog, *, together: bool) -> Choi
         host=_host(choice.host),
         availability=AVAILABILITY,
         warnings=[with_text(warning) for warning in choice.warnings],
-        tied_with=list(choice.tied_with),
+        tied_with=list(choice.tied.ranks),
         pareto=choice.pareto,
         **work,
     )

@@ -95,13 +95,20 @@ def _precision(precision: str, tflops: float | None) -> str:
     return f"Rated at {precision}, with {peak}."
 
 
-def _tied(ranks: Sequence[int]) -> str:
-    others = f"number {ranks[0]}" if len(ranks) == 1 else f"numbers {', '.join(map(str, ranks))}"
-    return f"The estimates cannot tell it apart from {others}."
+def _tied(ranks: Sequence[int], beyond: bool) -> str:
+    numbers = f"number{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else ""
+    others = filter(None, (numbers, "some that a higher limit would show" if beyond else ""))
+    return f"The estimates cannot tell it apart from {' and from '.join(others)}."
 
 
 def _within_limits(
-    hours: float, deadline_hours: float | None, usd: float | None, budget_usd: float | None, safe: bool, instances: int
+    hours: float,
+    deadline_hours: float | None,
+    usd: float | None,
+    budget_usd: float | None,
+    safe: bool,
+    instances: int,
+    runs: int,
 ) -> str:
     kept = []
     if deadline_hours is not None:
@@ -109,7 +116,8 @@ def _within_limits(
     if budget_usd is not None and usd is not None:
         kept.append(f"paid with ${readable(usd, 4)} of ${readable(budget_usd, 6)}")
     end = "; the limits hold at the pessimistic end as well" if safe else ""
-    subject = f"On {instances} independent instances that share the work, the job" if instances > 1 else "The job"
+    shared, job = (f"the {runs} runs", "the whole") if runs > 1 else ("the work", "the job")
+    subject = f"On {instances} independent instances that share {shared}, {job}" if instances > 1 else "The job"
     return f"{subject} is {' and '.join(kept)}{end}."
 
 
@@ -492,7 +500,14 @@ NOTES: Mapping[NoteCode, Sentence] = {
         "No limit on a time was given, so answers are twice as fast as people read: at most {seconds:g} s per token. "
         "The time to the first token has no limit. Give another limit, or null for none."
     ),
-    NoteCode.NO_AMOUNT: "No amount of work was given, so the ranking is by the cost of an hour, not of the job.",
+    NoteCode.NO_AMOUNT: lambda given: (
+        (
+            "The work of the given hours is unknown, because the job is not estimated to run on that machine"
+            if given
+            else "No amount of work was given"
+        )
+        + ", so the ranking is by the cost of an hour, not of the job."
+    ),
     NoteCode.NO_DEADLINE: "No deadline was given, so none was applied (typical: `deadline_hours: 24`).",
     NoteCode.BATCH_ASSUMED: (
         "No `global_batch_size` was given, so an optimizer step is taken to have about {samples:,.0f} samples, "

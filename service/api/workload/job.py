@@ -2,14 +2,15 @@
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from service.api.catalog.filters import resolved
 from service.api.workload.requirements import precision_requirement_of
 from service.api.workload.serving import serving_of
 from service.api.workload.workload import AmountRequest, ModelDimensionsRequest, WorkloadRequest
+from service.domain.bill.hours_on import amount_of_hours
 from service.domain.catalog.catalog import Catalog
-from service.domain.catalog.names import published_model, resolve, resolve_model, unknown
+from service.domain.catalog.names import published_model, resolve, resolve_instance, resolve_model, unknown
 from service.domain.catalog.precision import FORMATS
 from service.domain.errors import QuestionError
 from service.domain.evidence.named import NamedWork
@@ -25,6 +26,11 @@ from service.domain.physics.memory import OPTIMIZER_STATES
 from service.domain.units import SECONDS_AN_HOUR
 
 UNITS_OF_WORK = ("tokens", "samples", "pairs", "audio_hours", "steps", "hours_on")
+
+OF_ONE_EPOCH = frozenset({"tokens", "samples", "pairs", "audio_hours"})
+"""Units in which an amount is that of one epoch where epochs are sent."""
+
+JobOrName = TypeVar("JobOrName", Job, NamedWork)
 
 METHODS = {"full": "full", "lora": "lora", "qlora": "qlora", "adapters": "adapter"}
 """Methods of training as the domain names them."""
@@ -96,7 +102,7 @@ def job_of(work: WorkloadRequest, catalog: Catalog) -> Job | None:
     _check_batch(job)
     _check_images(job)
     _check_engine(job)
-    return job
+    return job if job.serving is not None else _with_hours_on(job, work, catalog)
 
 
 def named_work_of(work: WorkloadRequest, catalog: Catalog) -> NamedWork | None:
@@ -104,7 +110,17 @@ def named_work_of(work: WorkloadRequest, catalog: Catalog) -> NamedWork | None:
     if work.name is None or not catalog.measurements.under(work.name):
         return None
     precision = next(iter(resolved("precision", work.precision, catalog, "workload.")), None)
-    return NamedWork(work.name, work.task, precision, amount_of(work.amount), work.concurrent_runs)
+    named = NamedWork(work.name, work.task, precision, amount_of(work.amount), work.concurrent_runs)
+    return _with_hours_on(named, work, catalog)
+
+
+def _with_hours_on(job: JobOrName, work: WorkloadRequest, catalog: Catalog) -> JobOrName:
+    """Returns the work with the amount that takes the hours which are sent on the machine that is sent with them."""
+    sent = None if work.amount is None else work.amount.hours_on
+    if sent is None:
+        return job
+    machine = resolve_instance(sent.instance, catalog, "workload.amount.hours_on.instance")
+    return replace(job, amount=amount_of_hours(job, work.name, machine, sent.hours, catalog))
 
 
 def _lacks_dimensions(model: Model, work: WorkloadRequest) -> bool:
@@ -148,7 +164,7 @@ def loading_of(work: WorkloadRequest, model: Model | None) -> SampleLoading:
 
 
 def amount_of(sent: AmountRequest | None, model: Model | None = None) -> Amount | None:
-    """Returns the amount of work; None if it is not sent or sent as hours on a machine. Raises `QuestionError`."""
+    """Returns the amount of work; None if none is sent, or hours on a machine. Raises `QuestionError`."""
     if sent is None:
         return None
     units = [name for name in UNITS_OF_WORK if getattr(sent, name) is not None]
@@ -156,17 +172,21 @@ def amount_of(sent: AmountRequest | None, model: Model | None = None) -> Amount 
         raise QuestionError(
             f"The amount is given in {' and '.join(units)}; give it in one.", field=f"workload.amount.{units[1]}"
         )
-    one_epoch = sent.samples if sent.pairs is None else 2 * sent.pairs
-    if sent.epochs is not None and one_epoch is None:
-        raise QuestionError("Epochs need samples, the number of them in one epoch.", field="workload.amount.epochs")
+    if sent.epochs is not None and not OF_ONE_EPOCH.intersection(units):
+        raise QuestionError(
+            f"Epochs need the work of one of them: {', '.join(sorted(OF_ONE_EPOCH))}.", field="workload.amount.epochs"
+        )
     if not units or units == ["hours_on"]:
         return None
-    samples = None if one_epoch is None else one_epoch * (sent.epochs or 1)
-    if sent.tokens is not None and model is not None and model.transformer is None and model.sample == "token":
-        return Amount(samples=sent.tokens, epochs=sent.epochs)
+    epochs = sent.epochs or 1
+    tokens = None if sent.tokens is None else sent.tokens * epochs
+    if tokens is not None and model is not None and model.transformer is None and model.sample == "token":
+        return Amount(samples=tokens, epochs=sent.epochs)
+    one_epoch = sent.samples if sent.pairs is None else 2 * sent.pairs
     if sent.audio_hours is not None:
-        samples = sent.audio_hours * SECONDS_AN_HOUR / _audio_seconds(model)
-    return Amount(samples=samples, tokens=sent.tokens, steps=sent.steps, epochs=sent.epochs)
+        one_epoch = sent.audio_hours * SECONDS_AN_HOUR / _audio_seconds(model)
+    samples = None if one_epoch is None else one_epoch * epochs
+    return Amount(samples=samples, tokens=tokens, steps=sent.steps, epochs=sent.epochs)
 
 
 def _audio_seconds(model: Model | None) -> float:

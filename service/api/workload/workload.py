@@ -106,14 +106,16 @@ class CheckpointRequest(BodyModel):
 
 
 class HoursOnRequest(BodyModel):
-    """Work as the hours it takes on a machine."""
+    """Work as the hours it takes on one machine: at the rate that was measured there under the workload's name, else as
+    estimated.
+    """
 
     instance: Name
     hours: Positive
 
 
 class AmountRequest(BodyModel):
-    """How much work there is."""
+    """How much work there is, in one unit. With `epochs`, tokens, samples, pairs and audio_hours are those of one."""
 
     tokens: Positive | None = None
     samples: Positive | None = None

@@ -44,7 +44,7 @@ from service.domain.statement import Statement, statement
 from service.domain.units import SECONDS_AN_HOUR
 from service.domain.versions import Versions
 
-NO_AMOUNT = Unknown("No amount of work is given, so only its hours are priced.")
+NO_AMOUNT = Unknown("No amount of work is known, so only its hours are priced.")
 DOES_NOT_FIT = Unknown("The workload does not fit the machine, so it has no hours.")
 
 

@@ -21,6 +21,7 @@ _BEFORE_A_GPU = re.compile(r"^(?:(?:nvidia|amd|intel|google|aws|huawei|cambricon
 NO_LETTER_OR_DIGIT = re.compile(r"[\W_]")
 _IN_BRACKETS = re.compile(r"\(([^()]+)\)")
 _WITH_A_LETTER = re.compile(r"(?:^|(?<=\())(([^()]+?)(?: [A-Z]|[A-Z]区))(?= \(|\)|$)")
+_WORD = re.compile(r"[^\W\d_]+")
 _GIGABYTES = re.compile(r"[\s_-](\d+)[\s_-]?gb?$")
 _BETWEEN_PARTS = re.compile(r"[\s_-]")
 VARIANTS = ("-hf", "-instruct", "-chat", "-base", "-it")
@@ -108,21 +109,47 @@ def provider_names(catalog: Catalog) -> dict[str, str]:
 
 
 def resolve_regions(names: Collection[str], catalog: Catalog, field: str = "region") -> tuple[str, ...]:
-    """Returns region ids for ids and names, such as `Inner Mongolia A`. Raises `UnknownName`."""
-    ids = catalog.derive(_regions_by_name)
-    return tuple(dict.fromkeys(id_ for name in resolve("region", names, ids, field) for id_ in ids[name]))
+    """Returns region ids for ids and names, such as `Inner Mongolia A`, and for the words of several ids or names
+    without their numbers, such as `US West`. Raises `UnknownName`.
+    """
+    ids, by_words = catalog.derive(_regions_by_name), catalog.derive(_regions_by_words)
+    region_ids: list[str] = []
+    for name in names:
+        try:
+            region_ids += chain(*(ids[known] for known in resolve("region", [name], ids, field)))
+        except UnknownName:
+            if not (meant := by_words.get(_words(name), ())):
+                raise
+            region_ids += meant
+    return tuple(dict.fromkeys(region_ids))
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(name.lower()))
+
+
+def _regions_by_words(catalog: Catalog) -> dict[frozenset[str], tuple[str, ...]]:
+    """The ids of the regions by the words of their ids and of their names before brackets, in any order."""
+    ids: dict[frozenset[str], tuple[str, ...]] = {}
+    for region in catalog.reference.regions:
+        for words in {_words(region.id), _words((region.name or "").partition(" (")[0])} - {frozenset()}:
+            ids[words] = (*ids.get(words, ()), region.id)
+    return ids
 
 
 def _regions_by_name(catalog: Catalog) -> dict[str, tuple[str, ...]]:
     """The ids of the regions that an id, a name or a place in it means; sellers may share a name.
 
-    The place stands in brackets, or before the letter of a part of it, as in `Beijing A (北京A区)`.
+    The place stands in brackets, or before the letter of a part of it, as in `Beijing A (北京A区)`. Words of ids are no
+    place: most regions of the US West are no `AWS GovCloud (US-West)`.
     """
     regions = catalog.reference.regions
+    words_of_ids = {_words(region.id) for region in regions}
     ids: dict[str, tuple[str, ...]] = {region.id: (region.id,) for region in regions}
     for region in regions:
         called = region.name or ""
-        parts = (*_IN_BRACKETS.findall(called), *chain(*_WITH_A_LETTER.findall(called)))
+        in_brackets = (part for part in _IN_BRACKETS.findall(called) if _words(part) not in words_of_ids)
+        parts = (*in_brackets, *chain(*_WITH_A_LETTER.findall(called)))
         for name in dict.fromkeys(filter(None, (called, *parts))):
             if ids.get(name) != (name,):
                 ids[name] = tuple(dict.fromkeys((*ids.get(name, ()), region.id)))

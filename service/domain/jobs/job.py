@@ -130,7 +130,8 @@ def config_on(job: Job, gpu: Gpu) -> Config | None:
     if precision is None:
         return None
     if gpu.platform in PLATFORMS_WITH_STACKS:
-        job = replace(job, software=job.software.on(gpu.platform))
+        trains = job.task == "training" and job.model.generates
+        job = replace(job, software=job.software.on(gpu.platform, trains_language_model=trains))
     return _training_on(job, gpu, precision) if job.task == "training" else _inference_on(job, gpu, precision)
 
 
@@ -299,9 +300,9 @@ def _training_on(job: Job, gpu: Gpu, precision: str) -> TrainingConfig:
         mean_length=job.mean_length,
         global_batch=job.global_batch,
         flash_attention=_has_flash(job, gpu),
-        chunked_loss=job.chunked_loss,
+        chunked_loss=job.chunked_loss or job.software.stack.chunks_loss,
         fused_optimizer=job.fused_optimizer,
-        offload_activations=job.offload_activations,
+        offload_activations=job.offload_activations or job.software.stack.offloads_activations,
         offload_optimizer=job.offload_optimizer,
         task=_purpose(job),
         software=job.software,

@@ -35,8 +35,10 @@ USUAL_TOKENS_PER_STEP = {"full": 2**20, "lora": 2**17, "qlora": 2**17, "adapter"
 USUAL_SAMPLES_PER_STEP = {"full": 1024, "lora": 4, "qlora": 4, "adapter": 4}
 """About a thousand images when all weights learn (as for ImageNet), else 4 (diffusers' commands for LoRA)."""
 
-SAMPLES_PER_STEP_OF_A_RECOMMENDER = 65536
-"""MLPerf's DLRM trains with 55,296 to 65,536 rows in a step."""
+USUAL_SAMPLES_PER_FULL_STEP = {"recommender": 65536, "diffusion": 32}
+"""By family, where all weights learn and it is not about a thousand. MLPerf's DLRM trains with 55,296 to 65,536 rows in
+a step; a published diffusion model is tuned with 4 images on each of 8 GPUs (diffusers' command for SDXL).
+"""
 
 CUTS_OF_A_REPLICA = ("tensor", "pipeline", "context")
 """Degrees that divide a copy of the model over GPUs."""
@@ -90,7 +92,8 @@ def usual_batch(model: Model, method: Method, sequence_length: int) -> int:
     if model.transformer is not None and sequence_length:
         sequences = max(1, USUAL_TOKENS_PER_STEP[method] // sequence_length)
         return 1 << (sequences.bit_length() - 1)
-    return SAMPLES_PER_STEP_OF_A_RECOMMENDER if model.family == "recommender" else USUAL_SAMPLES_PER_STEP[method]
+    usual = USUAL_SAMPLES_PER_STEP[method]
+    return USUAL_SAMPLES_PER_FULL_STEP.get(model.family, usual) if method == "full" else usual
 
 
 def assumed_batch(config: TrainingConfig, gpus: int) -> int:

@@ -1,6 +1,6 @@
 """The question that a recommendation answers, and the answer: values without behaviour."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -209,6 +209,25 @@ class CurrentComparison:
     usd: float | None
 
 
+class Ties(NamedTuple):
+    """Choices that the estimates cannot tell apart from one: the ranks of those in the answer, and whether there are
+    others.
+    """
+
+    ranks: tuple[int, ...] = ()
+    beyond: bool = False
+
+    @classmethod
+    def among(cls, ranks: Iterable[int], shown: int) -> "Ties":
+        """Returns the ties with some ranks, of which so many first ones are in the answer."""
+        ranks = tuple(ranks)
+        within = tuple(rank for rank in ranks if rank <= shown)
+        return cls(within, len(within) < len(ranks))
+
+
+UNTIED = Ties()
+
+
 @dataclass(frozen=True, slots=True)
 class RankedOffer:
     """An offer in the order of the ranking."""
@@ -230,7 +249,7 @@ class RankedOffer:
     """Likely cost of the whole job, or of an hour if there is no amount; null without a job or a price."""
     samples_per_usd: float | None
     score: float
-    tied_with: tuple[int, ...] = ()
+    tied: Ties = UNTIED
     pareto: bool = False
 
     @property

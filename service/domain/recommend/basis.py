@@ -14,7 +14,7 @@ from service.domain.catalog.hardware import InstanceType
 from service.domain.catalog.precision import ENOUGH, SUPPORT_LEVELS, USUAL_PRECISIONS, SupportAsked
 from service.domain.evidence.named import NamedWork
 from service.domain.jobs.job import Job
-from service.domain.recommend.answer import Limits, Question, RankedOffer
+from service.domain.recommend.answer import UNTIED, Limits, Question, RankedOffer, Ties
 from service.domain.recommend.fleet import (
     FleetEstimate,
     estimate_by_name,
@@ -192,7 +192,7 @@ def ranked_offer(
     ranked: Ranked,
     row: int,
     catalog: Catalog,
-    tied_with: tuple[int, ...] = (),
+    tied: Ties = UNTIED,
     *,
     pareto: bool = False,
 ) -> RankedOffer:
@@ -224,7 +224,7 @@ def ranked_offer(
         usd=usd,
         samples_per_usd=per_usd,
         score=float(ranked.score[row]),
-        tied_with=tied_with,
+        tied=tied,
         pareto=pareto,
     )
 

@@ -21,6 +21,7 @@ from service.domain.layouts.job_estimate import JobEstimate
 from service.domain.money import Unknown, number
 from service.domain.physics.cluster import Cluster
 from service.domain.recommend.answer import (
+    UNTIED,
     Choice,
     CurrentComparison,
     HostNeeds,
@@ -104,8 +105,8 @@ class Completer:
         rated = work is not None and self.context.loading.samples_per_second_per_vcpu is not None
         if rated and needed is not None and vcpus is not None and needed < vcpus:
             yield statement(ReasonCode.SPARE_VCPUS, vcpus=vcpus, needed=needed)
-        if offer.tied_with:
-            yield statement(ReasonCode.TIED, ranks=offer.tied_with)
+        if offer.tied != UNTIED:
+            yield statement(ReasonCode.TIED, ranks=offer.tied.ranks, beyond=offer.tied.beyond)
 
 
 # Estimates
@@ -306,7 +307,7 @@ def _limit_reasons(offer: RankedOffer, planner: Planner) -> Reasons:
         yield statement(
             ReasonCode.WITHIN_LIMITS,
             hours=offer.hours, deadline_hours=deadline, usd=offer.usd, budget_usd=budget,
-            safe=limits.safe, instances=offer.instances,
+            safe=limits.safe, instances=offer.instances, runs=planner.fleet.job.runs,
         )  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def notes_on(
         limit = {"seconds": work.serving.max_seconds_per_output_token}
         yield Note(NoteCode.READING_SPEED, ("workload.serving.max_seconds_per_output_token",), limit)
     elif job is not None and job.amount is None and not question.limits.of_load:
-        yield Note(NoteCode.NO_AMOUNT, ("workload.amount",))
+        yield Note(NoteCode.NO_AMOUNT, ("workload.amount",), {"given": "workload.amount.hours_on" in given})
     if "workload.amount" in given and question.limits.deadline_hours is None:
         yield Note(NoteCode.NO_DEADLINE, ("constraints.deadline_hours",))
     if opposite := in_conflict(priors):

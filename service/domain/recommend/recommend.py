@@ -9,7 +9,7 @@ from service.domain.catalog.catalog import Catalog
 from service.domain.catalog.offer import UNKNOWN
 from service.domain.catalog.reference import Prior
 from service.domain.recommend.advice import advise, situation_of
-from service.domain.recommend.answer import Answer, Choice, CitedPrior, Note, Question, RankedOffer, WorkContext
+from service.domain.recommend.answer import Answer, Choice, CitedPrior, Note, Question, RankedOffer, Ties, WorkContext
 from service.domain.recommend.basis import Basis, basis_of, best_of_types, order, rank_by, ranked_offer, select_by
 from service.domain.recommend.choices import Completer, compared
 from service.domain.recommend.codes import AdviceCode, NoteCode
@@ -199,12 +199,12 @@ def _ranked_offers(basis: Basis, ranked: Ranked, limit: int, catalog: Catalog) -
     return [ranked_offer(basis, ranked, row, catalog, tied[row], pareto=on_front) for row, on_front in enumerate(front)]
 
 
-def _ties(basis: Basis, ranked: Ranked, shown: int, catalog: Catalog) -> list[tuple[int, ...]]:
-    """Returns for each of the shown rows the ranks of those within the uncertainty of its estimate."""
+def _ties(basis: Basis, ranked: Ranked, shown: int, catalog: Catalog) -> list[Ties]:
+    """Returns for each of the shown rows those within the uncertainty of its estimate."""
     scores = ranked.score[: shown + MAX_TIES].tolist()
     estimates, weight = _estimates(basis, ranked, scores, catalog), weight_of_price(basis.objective)
     rivals = with_prices(estimates, weight, catalog.offers, ranked.offer[: len(scores)])
-    return [ranks[:MAX_TIES] for ranks in ties(rivals, shown)]
+    return [Ties.among(ranks, shown) for ranks in ties(rivals, shown)]
 
 
 def _estimates(basis: Basis, ranked: Ranked, scores: Sequence[float], catalog: Catalog) -> list[Uncertain]:

@@ -26,7 +26,7 @@ from service.domain.physics.input_pipeline import (
     samples_fed_per_second,
     samples_read_per_second,
 )
-from service.domain.recommend.answer import HostNeeds, RankedOffer, WorkContext, WorkEstimate
+from service.domain.recommend.answer import UNTIED, HostNeeds, RankedOffer, WorkContext, WorkEstimate
 from service.domain.recommend.codes import WarningCode
 from service.domain.selection.requirements import not_run, partly_run
 from service.domain.selection.successors import successor
@@ -276,7 +276,7 @@ def _price_warnings(subject: _Subject) -> Warnings:
     # The age of a price matters only where it could change the order.
     if price.observed_on is None:
         yield statement(WarningCode.PRICE_UNDATED)
-    elif subject.offer.tied_with and (age := (subject.catalog.day - price.observed_on).days) > OLD_PRICE_DAYS:
+    elif subject.offer.tied != UNTIED and (age := (subject.catalog.day - price.observed_on).days) > OLD_PRICE_DAYS:
         yield statement(WarningCode.PRICE_OLD, days=age, observed_on=price.observed_on)
     if price.kind == "assumed":
         yield statement(WarningCode.PRICE_ASSUMED, note=price.note)

@@ -91,11 +91,13 @@ class AddWord(NamedTuple):
     """Types that have each word. Among words that admit equally many types, the first is added."""
     or_drop: bool = False
     """Whether to remove the constraint if no word admits anything."""
+    own: WordIndex | None = None
+    """Types of which each word is the one that describes them best; where there are any, they choose the word."""
 
     def relax(self, rejected: AdmittedOffers, _catalog: Catalog) -> Relaxation | None:
         """Returns the change to the list of words; None where no word helps."""
         types = rejected.types & self.fails
-        word = self.vocabulary.most(types)
+        word = (None if self.own is None else self.own.most(types)) or self.vocabulary.most(types)
         if word is not None:
             return Relaxation({self.field: [*self.words, word]}, rejected.only(types & self.vocabulary.types_of[word]))
         return Relaxation({self.field: []}, rejected.only(types)) if self.or_drop else None

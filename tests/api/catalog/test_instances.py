@@ -780,3 +780,26 @@ def test_a_place_means_the_regions_of_every_seller_there(client: TestClient) -> 
 def test_an_instance_type_is_found_in_capitals(client: TestClient, path: str) -> None:
     assert get_json(client, f"/instances/{path}")["name"] == "p3.2xlarge"
     assert get_json(client, f"/instances/{path}/similar") == get_json(client, "/instances/aws/p3.2xlarge/similar")
+
+
+@pytest.mark.parametrize(
+    ("words", "some", "none"),
+    [
+        ("us west", {"us-west-2", "us-west1", "westus2", "US-WEST-01"}, {"us-gov-west-1", "us-east-1"}),
+        ("US-West", {"us-west-2", "us-west1", "westus2"}, {"us-gov-west-1"}),
+        ("West US", {"westus"}, {"westus2", "us-west-2"}),  # the name of one region
+        ("us-west-2", {"us-west-2"}, {"us-west1"}),
+        ("Europe West", {"westeurope", "europe-west4"}, {"eu-west-1"}),
+    ],
+)
+def test_words_mean_the_regions_that_differ_in_numbers_alone(
+    client: TestClient, words: str, some: set[str], none: set[str]
+) -> None:
+    found = {each["region"] for each in all_items(client, f"/prices?region={words}&market=on_demand")}
+    assert some <= found
+    assert not none & found
+
+
+@pytest.mark.parametrize("place", ["Tokyo", "London", "Frankfurt", "Singapore"])
+def test_a_place_finds_the_regions_of_aws_and_azure_there(client: TestClient, place: str) -> None:
+    assert {"aws", "azure"} <= {item["provider"] for item in all_items(client, f"/instances?region={place}")}

@@ -593,3 +593,34 @@ def test_a_burstable_machine_is_estimated_at_the_speed_that_it_sustains(client: 
     assert texts == ["Its CPUs sustain 20 % of their speed: more takes saved credits, or costs extra."]
     faster = large["estimate"]["samples_per_second"]["likely"] / medium["estimate"]["samples_per_second"]["likely"]
     assert faster == pytest.approx(1.5, rel=0.05)
+
+
+def test_pytorch_on_trainium_trains_a_language_model_as_fast_as_the_library_it_is_trained_with(
+    client: TestClient,
+) -> None:
+    def hours(framework: str) -> float:
+        work = {
+            "task": "training", "model": "llama-3-8b", "precision": ["bf16"], "sequence_length": 4096,
+            "global_batch_size": 256, "amount": {"tokens": 1e9}, "software": {"framework": framework},
+        }  # fmt: skip
+        likely: float = post_estimate(client, {"workload": work, "machine": "aws/trn1.32xlarge"})["estimate"]["hours"][
+            "likely"
+        ]
+        return likely
+
+    assert hours("pytorch") == hours("neuronx-distributed")
+
+
+@pytest.mark.parametrize(
+    ("model", "machine", "sequence_length"),
+    [("llama-3.1-70b", "aws/g6e.xlarge", 2048), ("llama-3.1-8b", "aws/g6.xlarge", 16384)],
+)
+def test_unsloth_fits_the_sequences_that_its_authors_fit(
+    client: TestClient, model: str, machine: str, sequence_length: int
+) -> None:
+    """They publish 12,106 tokens of 70B in 48 GB and 78,475 tokens of 8B in 24 GB, with QLoRA and a batch of one."""
+    work = {
+        "task": "training", "model": model, "method": "qlora", "precision": ["bf16"], "batch_size": 1,
+        "sequence_length": sequence_length, "software": {"framework": "unsloth"},
+    }  # fmt: skip
+    assert post_estimate(client, {"workload": work, "machine": machine})["fits"]

@@ -185,3 +185,14 @@ def test_a_run_is_not_scaled_from_a_machine_that_holds_fewer_requests_than_asked
     assert post_estimate(client, body)["estimate"]["basis"] == "modelled"
     few = {**body, "workload": {**work, "concurrency": 1}}
     assert post_estimate(client, few)["estimate"]["basis"] == "scaled"
+
+
+def test_hours_on_a_machine_count_at_the_rate_that_was_measured_there(client: TestClient) -> None:
+    amount = {"hours_on": {"instance": MEASURED, "hours": 10}}
+    by_model = on(client, MEASURED, workload__amount=amount)["estimate"]
+    assert by_model["basis"] == "measured"
+    assert by_model["hours"]["likely"] == pytest.approx(10)
+    by_name = post_estimate(
+        client, {"workload": {"task": "training", "name": "nightly", "amount": amount}, "machine": MEASURED}
+    )
+    assert by_name["cost"][0]["hours"]["likely"] == pytest.approx(10)

@@ -155,3 +155,48 @@ def test_a_model_whose_work_is_unknown_is_refused(client: TestClient, path: str)
     assert problem.status_code == 422
     assert problem.json()["errors"][0]["field"] == "workload.model"
     assert "forward_flops_per_sample" in problem.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("model", "one_epoch", "whole"),
+    [
+        ("llama-3-8b", {"tokens": 5e7, "epochs": 3}, {"tokens": 15e7}),
+        ("llama-3-8b", {"samples": 1000, "epochs": 3}, {"samples": 3000}),
+        ("whisper-small", {"audio_hours": 10, "epochs": 2}, {"audio_hours": 20}),
+    ],
+)
+def test_epochs_multiply_the_work_of_one_of_them_in_every_unit(
+    client: TestClient, model: str, one_epoch: dict[str, float], whole: dict[str, float]
+) -> None:
+    def hours(amount: dict[str, float]) -> Any:
+        work = {"task": "training", "model": model, "method": "lora", "amount": amount}
+        return post_estimate(client, {"workload": work, "machine": "aws/g5.12xlarge"})["estimate"]["hours"]
+
+    assert hours(one_epoch) == hours(whole)
+
+
+def test_hours_on_a_machine_are_the_work_that_it_does_in_them(client: TestClient) -> None:
+    """Thirty hours on a p3.8xlarge take thirty hours there, and fewer on eight A100."""
+    amount = {"hours_on": {"instance": "p3.8xlarge", "hours": 30}}
+    work = {"task": "training", "model": "resnet-50", "precision": ["fp16"], "global_batch_size": 1024}
+
+    def hours(machine: str, amount: dict[str, Any]) -> float:
+        body = {"workload": {**work, "amount": amount}, "machine": machine}
+        likely: float = post_estimate(client, body)["estimate"]["hours"]["likely"]
+        return likely
+
+    assert hours("aws/p3.8xlarge", amount) == pytest.approx(30)
+    assert 1.5 < 30 / hours("aws/p4d.24xlarge", amount) < 8
+    body = {"workload": {**work, "amount": amount}, "constraints": {"instance": ["aws/p4d.24xlarge"]}}
+    answer = post_recommend(client, body)
+    assert answer["choices"][0]["estimate"]["hours"]["likely"] == pytest.approx(hours("aws/p4d.24xlarge", amount))
+    assert "no_amount" not in {note["code"] for note in answer["notes"]}
+
+
+def test_hours_on_a_machine_that_does_not_run_the_job_are_of_no_known_work(client: TestClient) -> None:
+    amount = {"hours_on": {"instance": "aws/g4dn.xlarge", "hours": 30}}
+    work = {"task": "training", "model": "llama-3-8b", "precision": ["bf16"], "amount": amount}
+    answer = post_recommend(client, {"workload": work})
+    texts = {note["code"]: note["text"] for note in answer["notes"]}
+    assert texts["no_amount"].startswith("The work of the given hours is unknown")
+    assert answer["choices"][0]["estimate"]["hours"] is None

@@ -352,6 +352,8 @@ def test_an_assumed_batch_is_stated(client: TestClient) -> None:
     given = ask(client, "training", {"instance": ["g5.xlarge"]}, **lora, global_batch_size=1)
     assert "batch_assumed" not in notes(given)
     assert given["choices"][0]["estimate"]["hours"]["likely"] < estimate["hours"]["likely"] / 2
+    full = ask(client, "training", {"instance": ["p4d.24xlarge"]}, **lora | {"method": "full"})
+    assert "about 32 samples" in note_texts(full)["batch_assumed"]
 
 
 def note_texts(answer: Any) -> dict[str, str]:

@@ -93,6 +93,17 @@ def test_several_instances_share_the_work_to_be_in_time(client: TestClient) -> N
     assert "3 independent instances" in codes(shared["reasons"])["within_limits"]["text"]
 
 
+def test_instances_share_the_runs_of_a_sweep(client: TestClient) -> None:
+    limits = {**AWS, "instance": ["p4d.24xlarge"], "market": ["on_demand"], "deadline_hours": 1e4}
+    workload = {
+        "task": "training", "model": "resnet-50", "precision": ["fp16"], "amount": {"samples": 1e7},
+        "concurrent_runs": 6,
+    }  # fmt: skip
+    answer = client.post("/recommend", json={"workload": workload, "constraints": limits}).json()
+    text = codes(answer["choices"][0]["reasons"])["within_limits"]["text"]
+    assert text.startswith("On 6 independent instances that share the 6 runs, the whole is done in")
+
+
 def test_spot_is_priced_in_expectation(client: TestClient) -> None:
     answer = ask(client, constraints={"market": ["on_demand", "spot"]}, per="offer", limit=100)
     spot = [choice for choice in answer["choices"] if choice["market"] == "spot"]
@@ -117,8 +128,16 @@ def test_a_lead_within_the_bands_is_a_tie(client: TestClient) -> None:
     for choice in tied:
         assert "tied" in codes(choice["reasons"])
         for other in choice["tied_with"]:
-            if other <= len(choices):
-                assert choice["rank"] in choices[other - 1]["tied_with"]
+            assert choice["rank"] in choices[other - 1]["tied_with"]
+
+
+def test_ties_with_choices_that_are_not_shown_have_no_ranks(client: TestClient) -> None:
+    shown = ask(client, constraints=AWS, limit=20)["choices"]
+    assert shown[0]["tied_with"]
+    (alone,) = ask(client, constraints=AWS, limit=1)["choices"]
+    assert alone["tied_with"] == []
+    texts = {reason["code"]: reason["text"] for reason in alone["reasons"]}
+    assert texts["tied"] == "The estimates cannot tell it apart from some that a higher limit would show."
 
 
 def test_fallbacks_differ_in_what_can_fail_together(client: TestClient) -> None:

@@ -237,3 +237,18 @@ def test_a_library_without_a_name_is_refused(client: TestClient) -> None:
     answer = client.post("/recommend", json=body)
     assert answer.status_code == 422
     assert "Did you mean workload.software.libraries.0.name?" in answer.text
+
+
+@pytest.mark.parametrize("platform", ["synapse", "rocm"])
+def test_code_that_runs_nowhere_is_best_written_for_the_platform_of_most_gpus(
+    client: TestClient, platform: str
+) -> None:
+    """XLA also compiles for GPUs of other platforms, so it runs on more types than CUDA does."""
+    ask = {"workload": {"task": "training", "software": {"platforms": [platform]}}}
+    relax = rejected(post(client, "/recommend", **ask))["software_platforms"]["relax"]
+    assert relax["to"] == {"workload.software.platforms": [platform, "cuda"]}
+    workload = {"task": "training", "software": {"platforms": [platform, "cuda"]}}
+    before, after = (
+        post(client, "/recommend", workload=work)["counts"]["admitted"] for work in (ask["workload"], workload)
+    )
+    assert after - before == relax["admits"]

@@ -67,6 +67,14 @@ def test_every_stack_of_a_platform_is_one_that_people_can_name() -> None:
     assert all(software_called(name).on("cuda").line == name for name, _ in others)
 
 
+@pytest.mark.parametrize("name", ["pytorch", "pytorch-neuronx", "transformers", "optimum-neuron"])
+def test_language_models_are_trained_with_nxd_on_trainium_whatever_library_is_named(name: str) -> None:
+    software = software_called(name)
+    assert software.on("neuron", trains_language_model=True).line == "neuronx-distributed"
+    assert software.on("neuron").line != "neuronx-distributed"
+    assert software.on("cuda", trains_language_model=True) == software
+
+
 def test_plain_pytorch_has_fused_attention_and_old_pytorch_has_not() -> None:
     assert not software_called("pytorch").stack.before_flash
     assert not software_called("pytorch>=2.3").stack.before_flash

@@ -79,7 +79,7 @@ def test_only_the_ratios_of_weights_count(weight: float) -> None:
     asked = question("fastest")._replace(objective=Objective({"hours": weight}))
     answer = recommend(asked, world)
     assert names(answer) == ["fast", "slow"]
-    assert [choice.tied_with for choice in answer.choices] == [(), ()]
+    assert [choice.tied.ranks for choice in answer.choices] == [(), ()]
 
 
 def test_of_tied_choices_the_cheaper_comes_first_however_their_sums_round() -> None:
@@ -120,7 +120,7 @@ def test_of_equal_offers_on_demand_comes_before_spot_and_they_are_tied() -> None
     world = world_of(priced(FAST, 10.0, market="spot"), priced(twin, 10.0, market="on_demand"), priced(SLOW, 99.0))
     answer = recommend(question("cheapest"), world)
     assert names(answer) == ["twin", "fast", "slow"]
-    assert [choice.tied_with for choice in answer.choices] == [(2,), (1,), ()]
+    assert [choice.tied.ranks for choice in answer.choices] == [(2,), (1,), ()]
 
 
 def test_the_front_holds_what_nothing_beats_on_both_price_and_speed() -> None:

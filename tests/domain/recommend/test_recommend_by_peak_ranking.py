@@ -193,7 +193,7 @@ def test_ties_are_within_the_precision_of_peaks_and_no_choice_beats_the_front(wo
     answer = recommend(asked, world.catalog)
     distance = tie_distance_of_peaks(BY_SPEED_OF_A_GPU if answer.price_ignored else asked.objective)
     for choice in answer.choices:
-        for other in choice.tied_with:
+        for other in choice.tied.ranks:
             assert answer.choices[other - 1].score == pytest.approx(choice.score, abs=distance + 1e-8)
         if choice.pareto:
             assert not any(beats(other, choice) for other in answer.choices)

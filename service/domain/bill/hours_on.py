@@ -1,0 +1,43 @@
+"""The amount of work that takes some hours on a machine."""
+
+from dataclasses import replace
+
+from service.domain.catalog.catalog import Catalog
+from service.domain.errors import QuestionError
+from service.domain.evidence.named import NamedWork, measured_rate
+from service.domain.jobs.job import Amount, Job
+from service.domain.layouts.fleet_columns import has_processor, unknown_figures
+from service.domain.layouts.job_estimate import estimate_job
+from service.domain.layouts.usual import FixedLayout
+from service.domain.physics.cluster import cluster_of_instance
+from service.domain.units import SECONDS_AN_HOUR
+
+
+def amount_of_hours(
+    work: Job | NamedWork, name: str | None, machine: str, hours: float, catalog: Catalog
+) -> Amount | None:
+    """Returns the work that a machine does in some hours, at the rate that was measured there under a name, else at
+    the estimated one; None where neither is known.
+    """
+    measured = name and measured_rate(catalog.measurements.under(name), name, machine, catalog.day)
+    rate, beyond = (measured.samples_per_second.likely if measured else None), 0.0
+    if isinstance(work, Job) and (estimated := catalog.derive(_estimated_on, work, machine, cache=catalog.outlooks)):
+        rate, beyond = rate or estimated[0], estimated[1]
+    return None if rate is None else Amount(samples=rate * hours * SECONDS_AN_HOUR / (1.0 + beyond))
+
+
+def _estimated_on(catalog: Catalog, job: Job, machine: str) -> tuple[float, float] | None:
+    """Samples per second of a job on a machine, and the share that the whole of it takes beyond its steps."""
+    # That share is estimated for an amount; an amount of inference would be a burst of requests.
+    job = replace(job, amount=Amount(samples=1.0)) if job.task == "training" else job
+    instance_type = catalog.instance_types[catalog.index_of[machine]]
+    known = has_processor(instance_type) and (instance_type.gpu is None or not unknown_figures(instance_type.gpu))
+    if not known:
+        return None
+    cluster = cluster_of_instance(instance_type, 1, job.assumed_network_gbps)
+    try:
+        estimated = estimate_job(catalog.reference.physics, job, cluster, FixedLayout(micro_batch=job.micro_batch))
+    except QuestionError:  # no precision or layout of the job exists there
+        return None
+    rate = estimated.estimate.samples_per_second
+    return None if rate is None else (rate.likely, estimated.beyond_steps or 0.0)
