@@ -215,12 +215,12 @@ def test_every_precision_has_a_number_format_of_its_size(history: CatalogHistory
 
 def test_published_runs_are_there_with_their_sources(history: CatalogHistory) -> None:
     known = history.reference
-    assert len(known.published_runs) == 2965
+    assert len(known.published_runs) == 3041
     assert {run.source for run in known.published_runs} <= set(known.sources)
     assert {run.kind for run in known.published_runs} == set(RUN_KINDS)
     assert {run.framework for run in known.published_runs} - {None} <= {stack.id for stack in STACKS}
     assert history.on(date(2015, 12, 31)).published_runs == ()
-    assert len(history.on(date(2026, 11, 22)).published_runs) == 2965
+    assert len(history.on(date(2026, 11, 24)).published_runs) == 3041
 
 
 def test_every_network_with_rdma_has_a_name(history: CatalogHistory) -> None:

@@ -15,7 +15,6 @@ from service.domain.calibration.fit import CalibrationRun, fit
 from service.domain.calibration.gpu_order import Better, in_order
 from service.domain.calibration.step_kinds import (
     FIRST_TOKEN,
-    FORWARD,
     GENERATION,
     INFERENCE_MEMORY,
     KINDS,
@@ -31,7 +30,7 @@ from service.domain.layouts.usual import FixedLayout, usual_inference_layout, us
 from service.domain.models.counts import published_training_flops_per_sample
 from service.domain.physics.cluster import Cluster
 from service.domain.physics.estimate import step_of
-from service.domain.physics.features import UNNAMED, inference_features, training_features
+from service.domain.physics.features import UNNAMED, inference_features, inference_kind, training_features
 from service.domain.physics.generation import EngineMemory, engine_factors, engine_on
 from service.domain.physics.inference_roofline import (
     forward_batch,
@@ -255,7 +254,7 @@ def _forward_case(
     features["offline"] = "yes" if config.concurrency is None else "no"
     samples = forward_batch(config) * cluster.gpus
     terms = forward_terms(config, cluster)
-    return Case(question, FORWARD, terms, features, samples / question.value, samples, is_rate=True)
+    return Case(question, inference_kind(config), terms, features, samples / question.value, samples, is_rate=True)
 
 
 def _memory_case(

@@ -152,9 +152,7 @@ FIRST_TOKEN = StepKind("first_token", {}, {}, banded_by=(("class",),))
 FORWARD = _kind(
     "forward",
     {
-        # Schedulers, text encoders and decoders of images work between the passes.
-        BROAD: ("iterates",),
-        MIDDLE: ("class", "stack", "family", "model", "iterates architecture"),
+        MIDDLE: ("class", "stack", "family", "model"),
         NARROW: (
             "source", "release", "gpu", "architecture", "stack architecture", "stack family", "stack precision",
             "architecture precision", "family precision", "offline stack",
@@ -177,6 +175,29 @@ FORWARD = _kind(
     on_host=("launch", "step"),
     overlap=1.5,
 )  # fmt: skip
+
+DENOISING = _kind(
+    "denoising",
+    {
+        # Schedulers, text encoders and decoders of images work between the passes.
+        BROAD: (EVERYTHING,),
+        MIDDLE: ("class", "stack", "model", "architecture", "stack architecture"),
+        NARROW: ("source", "release", "gpu", "stack precision", "architecture precision"),
+        0.06: ("group", "gpu precision", "model precision"),
+    },
+    {
+        "matrix": (1.5, {WIDE: (EVERYTHING,), MIDDLE: ("class",), NARROW: ("architecture precision",)}),
+        "memory": (0.5, {WIDE: (EVERYTHING,), MIDDLE: ("class", "model"), NARROW: ("architecture",)}),
+        "weights": (1.0, {WIDE: (EVERYTHING,)}),
+        "launch": (8.0, {WIDE: (EVERYTHING, "stack", "release")}),
+        "step": (0.3, {WIDE: (EVERYTHING, "stack", "release")}),
+    },
+    noise=0.2,
+    banded_by=(("class",),),
+    on_host=("launch", "step"),
+    overlap=1.5,
+)  # fmt: skip
+"""Samples of a diffusion model, by all of its forward passes."""
 
 MEMORY = _kind(
     "memory",
@@ -206,4 +227,4 @@ INFERENCE_MEMORY = StepKind("inference_memory", {}, {})
 """Error bands of the memory of inference, whose parts are better known than those of training; its bytes are those of
 MEMORY."""
 
-KINDS = (TRAINING, GENERATION, FORWARD, MEMORY)
+KINDS = (TRAINING, GENERATION, FORWARD, DENOISING, MEMORY)

@@ -8,7 +8,7 @@ import numpy as np
 
 from service.domain.arrays import Floats, Indices, Mask, Number, taken
 from service.domain.calibration.error_bands import Physics
-from service.domain.calibration.step_kinds import FORWARD, GENERATION, MEMORY
+from service.domain.calibration.step_kinds import GENERATION, MEMORY
 from service.domain.jobs.config import InferenceConfig
 from service.domain.jobs.serving import Serving
 from service.domain.layouts.candidates import cuts_of
@@ -16,7 +16,7 @@ from service.domain.layouts.cluster_table import ClusterShape, ClusterTable, Con
 from service.domain.layouts.inference_configs import InferenceConfigs
 from service.domain.layouts.usual import FREE, FixedLayout
 from service.domain.physics.disaggregated import serve_load
-from service.domain.physics.features import cut_columns
+from service.domain.physics.features import cut_columns, inference_kind
 from service.domain.physics.generation import CalibratedEngines, engine_factors, room_by_memory, shares_of
 from service.domain.physics.inference_roofline import forward_batch, forward_demands
 from service.domain.physics.load import Replicas
@@ -88,7 +88,7 @@ class FastestInference:
 
 def inference_bands(physics: Physics, configs: InferenceConfigs, clusters: ClusterTable) -> Floats:
     """Low, likely and high rates of each cluster, over units_per_second."""
-    return configs.bands(physics, GENERATION if configs.any.model.generates else FORWARD, clusters)
+    return configs.bands(physics, inference_kind(configs.any), clusters)
 
 
 def fastest_inference_layouts(
@@ -404,15 +404,19 @@ def _speed(search: _InferenceSearch, tried: _Pairs, places: Floats) -> _Speed:
 
 def _forward_seconds(search: _InferenceSearch, pairs: _Pairs) -> Floats:
     """Likely seconds of a forward pass of each pair."""
-    clusters, offline = search.clusters, "no" if search.config.concurrency else "yes"
+    kind, clusters, offline = (
+        inference_kind(search.config),
+        search.clusters,
+        "no" if search.config.concurrency else "yes",
+    )
     factors = replace(search.factors, features={**search.factors.features, "offline": offline})
-    rates, of_clusters = clusters.rates(search.configs.by_gpu()), clusters.factors(factors, FORWARD, FORWARD.start)
+    rates, of_clusters = clusters.rates(search.configs.by_gpu()), clusters.factors(factors, kind, kind.start)
     parts = {
-        term: amount * factors.of(FORWARD, term, {}) * of_clusters[term] * rates[resource]
+        term: amount * factors.of(kind, term, {}) * of_clusters[term] * rates[resource]
         for (term, resource), amount in forward_demands(search.configs.on(clusters.gpu_type)).items()
     }
-    seconds = np.asarray(sum(FORWARD.overlapped(parts).values()))
-    of_pairs: Floats = seconds[pairs.cluster] * factors.of(FORWARD, "*", cut_columns(pairs.layouts))
+    seconds = np.asarray(sum(kind.overlapped(parts).values()))
+    of_pairs: Floats = seconds[pairs.cluster] * factors.of(kind, "*", cut_columns(pairs.layouts))
     return of_pairs
 
 

@@ -6,10 +6,10 @@ from math import expm1, floor
 
 from service.domain.band import Band
 from service.domain.calibration.error_bands import HARDER, Physics, unseen
-from service.domain.calibration.step_kinds import FIRST_TOKEN, FORWARD, GENERATION, INFERENCE_MEMORY, MEMORY, TRAINING
+from service.domain.calibration.step_kinds import FIRST_TOKEN, GENERATION, INFERENCE_MEMORY, MEMORY, TRAINING
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.physics.cluster import Cluster
-from service.domain.physics.features import config_features, inference_features, training_features
+from service.domain.physics.features import config_features, inference_features, inference_kind, training_features
 from service.domain.physics.generation import (
     EngineMemory,
     ServedLoad,
@@ -269,13 +269,14 @@ def _estimate_forward(
     features = {**inference_features(config, cluster, layout), "offline": "no" if config.concurrency else "yes"}
     parts = physics.calibration.seconds(MEMORY, figures(inference_parts(config, layout, 0.0)), features)
     need = _memory_need(physics, config, cluster.usable_bytes, parts, parts)
-    new, host = unseen(physics.calibration, FORWARD, features), host_memory_need(config, cluster, layout)
+    kind = inference_kind(config)
+    new, host = unseen(physics.calibration, kind, features), host_memory_need(config, cluster, layout)
     estimate = Estimate(need, host, layout, new, concurrency=forward_batch(config))
     if not (timed and need.may_fit and host.fits):
         return estimate
     terms = forward_terms(config, cluster)
-    step = step_of(terms, physics.calibration.seconds(FORWARD, terms.seconds, features))
-    samples = physics.bands.around(step.rate * cluster.gpus, FORWARD, features, new)
+    step = step_of(terms, physics.calibration.seconds(kind, terms.seconds, features))
+    samples = physics.bands.around(step.rate * cluster.gpus, kind, features, new)
     return replace(estimate, step=step, samples_per_second=samples)
 
 

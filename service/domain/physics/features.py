@@ -4,8 +4,9 @@ from math import log
 
 import numpy as np
 
-from service.domain.calibration.coefficients import Column, Features, Levels
+from service.domain.calibration.coefficients import Column, Features, Levels, StepKind
 from service.domain.calibration.gpu_order import LIKE
+from service.domain.calibration.step_kinds import DENOISING, FORWARD, GENERATION
 from service.domain.catalog.precision import format_of
 from service.domain.jobs.config import Config, InferenceConfig, TrainingConfig
 from service.domain.jobs.stacks import UNKNOWN, SoftwareStack
@@ -89,13 +90,19 @@ FORMAT_FEATURES = ("precision", "bits")
 """Features of the number formats of inference."""
 
 
+def inference_kind(config: InferenceConfig) -> StepKind:
+    """Returns the kind of step that inference is calibrated as."""
+    if config.model.generates:
+        return GENERATION
+    return DENOISING if config.steps > 1 else FORWARD
+
+
 def inference_config_features(config: InferenceConfig) -> dict[str, str | float]:
     """Features of an inference configuration on any cluster."""
     bits = config.weight_bits or format_of(config.precision).stored_bits
     return _software_features(config.software) | {
         "method": "infer",
         "burst": "yes" if config.burst else "",
-        "iterates": "yes" if config.steps > 1 else "",
         "small": "yes" if not config.model.generates and 0 < (config.concurrency or 0) < SMALL_BATCH else "",
         "family": config.model.family,
         "model": config.model.id,
